@@ -1,0 +1,40 @@
+"""What a checkpoint is, before and after it is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from torch import nn
+
+from vitviz.engine.preprocess import Preprocessing
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A set of trained weights that can be picked: shipped with vitviz, put beside it by the user, or on the hub.
+
+    `name` is what `vitviz.load` and the page's picker take; `location` a folder or file, or the hub's id.
+    """
+
+    name: str
+    architecture: str | None
+    source: Literal["shipped", "local", "hub"]
+    location: str
+    input_size: tuple[int, int, int] | None = None  # channels, height, width
+    parameters: int | None = None
+    trained_on: str = ""
+    licence: str = ""
+    paper: str = ""
+    note: str = ""  # one sentence that the page shows, such as the accuracy
+    on_disk: bool = True
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model with its trained weights in evaluation mode on the CPU, and how pictures reach it."""
+
+    checkpoint: Checkpoint
+    model: nn.Module = field(repr=False)
+    preprocessing: Preprocessing
+    labels: tuple[str, ...] = field(default=(), repr=False)

@@ -1,0 +1,132 @@
+"""The record of one picture's forward pass.
+
+One pass at full speed leaves queries, keys, values and tokens of every layer; attention is computed from them when
+somebody looks, a layer (or a block of rows) at a time, because keeping N x N for all layers is what makes other tools
+run out of memory. A trace holds no model: it can be cached, pickled and outlive the checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from vitviz.grid import Grid
+
+
+@dataclass(frozen=True)
+class Bias:
+    """What a model adds to the scores of one layer before the softmax.
+
+    A relative-position bias is kept as its small table and the index shared by all layers, and expanded on demand;
+    any other additive mask is kept as it was given.
+    """
+
+    table: Float[Tensor, "head entry"] | None = None
+    index: Tensor | None = None  # (query, key) -> entry
+    dense: Float[Tensor, "#head #query key"] | None = None
+
+    def rows(self, rows: slice) -> Float[Tensor, "#head rows key"]:
+        """The part that belongs to some of the queries."""
+        if self.dense is not None:
+            return self.dense if self.dense.shape[1] == 1 else self.dense[:, rows]
+        return self.table[:, self.index[rows]]
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One attention call as the model made it: after query-key norm, rotary embedding and relative bias."""
+
+    q: Float[Tensor, "head query dim"]
+    k: Float[Tensor, "head key dim"]
+    v: Float[Tensor, "head key dim2"]
+    scale: float
+    bias: Bias | None = None
+
+    @property
+    def heads(self) -> int:
+        return self.q.shape[0]
+
+    def weights(self, rows: slice = slice(None), heads: slice = slice(None)) -> Float[Tensor, "head rows key"]:
+        """softmax(q k^T scale + bias) for some queries and heads: rows sum to 1 over the keys."""
+        scores = torch.matmul(self.q[heads, rows] * self.scale, self.k[heads].mT)
+        if self.bias is not None:
+            bias = self.bias.rows(rows)
+            scores = scores + (bias if bias.shape[0] == 1 else bias[heads])
+        return torch.softmax(scores, dim=-1)
+
+    def output(self) -> Float[Tensor, "head query dim2"]:
+        """What the call hands on: the weighted values."""
+        return self.weights() @ self.v
+
+
+@dataclass(frozen=True)
+class View:
+    """The picture as the model gets it, and where that lies in the upload."""
+
+    picture: UInt8[np.ndarray, "height width 3"]
+    box: tuple[float, float, float, float]  # left, top, right, bottom of the crop, in pixels of the upload
+    upload: tuple[int, int]  # width and height of the upright upload
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Everything one forward pass leaves behind; one image, no batch axis, float32 on the CPU, detached.
+
+    Layers count from 0 here, from 1 on the page and in the paper.
+    """
+
+    checkpoint: str
+    grid: Grid
+    view: View
+    layers: tuple[Attention, ...]
+    tokens: tuple[Float[Tensor, "token width"], ...]  # input of the first block, then the output of every block
+    patch_embedding: Float[Tensor, "patch width"]  # E x_p, before the position embedding
+    position_embedded: Float[Tensor, "patch width"] | None  # after it; None where no absolute embedding is added
+    logits: Float[Tensor, "class"] | None
+    pool: str  # what the classifier reads: "class", "average", "attention", or "none"
+    pooling: Attention | None = None  # attention pooling (MAP): its queries are no tokens of the sequence
+    labels: tuple[str, ...] = field(default=(), repr=False)
+    milliseconds: float = 0.0
+    device: str = "cpu"
+
+    def attention(self, layer: int) -> Float[Tensor, "head query key"]:
+        """The attention of every head of one layer after the softmax (row = query, sums to 1 over the keys)."""
+        return self._layer(layer).weights()
+
+    def attention_rows(self, layer: int, block: int = 512) -> Iterator[tuple[int, slice, Float[Tensor, "rows key"]]]:
+        """The same, head by head and in blocks of rows: (head, rows, weights), for what must not hold N x N."""
+        attention = self._layer(layer)
+        for head in range(attention.heads):
+            for start in range(0, self.grid.tokens, block):
+                rows = slice(start, min(start + block, self.grid.tokens))
+                yield head, rows, attention.weights(rows, slice(head, head + 1))[0]
+
+    def top(self, count: int = 5) -> list[tuple[str, float]]:
+        """The likeliest classes with their probabilities, likeliest first; empty where the model has no classifier."""
+        if self.logits is None or self.logits.numel() == 0:
+            return []
+        probabilities, classes = torch.softmax(self.logits.double(), dim=-1).topk(min(count, self.logits.numel()))
+        named = len(self.labels) == self.logits.numel()
+        return [(self.labels[i] if named else f"class {i}", p) for i, p in zip(classes.tolist(), probabilities.tolist())]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that this record holds, for caches bounded in bytes."""
+        tensors = [*self.tokens, self.patch_embedding]
+        for attention in (*self.layers, *([self.pooling] if self.pooling else [])):
+            tensors += [attention.q, attention.k, attention.v]
+            if attention.bias is not None:
+                tensors += [t for t in (attention.bias.table, attention.bias.dense) if t is not None]
+        if self.position_embedded is not None:
+            tensors.append(self.position_embedded)
+        return sum(t.numel() * t.element_size() for t in tensors) + self.view.picture.nbytes
+
+    def _layer(self, layer: int) -> Attention:
+        if not 0 <= layer < len(self.layers):
+            raise IndexError(f"Layer {layer} does not exist: {self.checkpoint} has layers 0 to {len(self.layers) - 1}.")
+        return self.layers[layer]
