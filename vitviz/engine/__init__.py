@@ -1,0 +1,36 @@
+"""Checkpoints and what happens inside them. The only room that knows timm and the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike
+
+from vitviz.engine.catalogue import checkpoints, find
+from vitviz.engine.checkpoint import Checkpoint
+from vitviz.engine.inspector import Inspector
+from vitviz.engine.loading import load as load_weights
+
+__all__ = ["Checkpoint", "Inspector", "checkpoints", "find", "load"]
+
+
+def load(
+    name: str | PathLike,
+    architecture: str | None = None,
+    device: str = "auto",
+    *,
+    folder: str | PathLike | None = None,
+    trusted: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Inspector:
+    """Loads a checkpoint and puts it on a device, ready to be looked into.
+
+    `name` is one of `checkpoints()`, a timm name with or without its tag, a hub id, a folder in timm's local-dir or
+    Hugging Face's form, or a .safetensors, .pth or .npz file; `architecture` is timm's name where the file does not
+    tell. `folder` is where checkpoints are looked for (default: weights/). A name that comes from a stranger is not
+    `trusted`: it can only be one of those listed. Raises CheckpointError, UnsupportedModel, HubError or OutOfMemory.
+
+    >>> load("vitviz-tiny").grid().prefix_names
+    ('class',)
+    """
+    checkpoint = find(str(name), folder=folder, architecture=architecture, trusted=trusted)
+    return Inspector(load_weights(checkpoint, progress=progress), device)

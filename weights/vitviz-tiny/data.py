@@ -19,12 +19,12 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, as timm'
 SIDE = 64  # of the stored pictures
 
 
-def decoded(shard: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Pictures (image, row, col, rgb; uint8) and labels (int64) of one shard."""
+def decoded(shard: Path, limit: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures (image, row, col, rgb; uint8) and labels (int64) of one shard, the first `limit`."""
     import cv2
 
     with np.load(shard) as file:
-        webp, offsets, labels = file["webp"], file["offsets"], file["labels"]
+        webp, offsets, labels = file["webp"], file["offsets"], file["labels"][:limit]
     pictures = np.empty((len(labels), SIDE, SIDE, 3), np.uint8)
     for i in range(len(labels)):
         bgr = cv2.imdecode(webp[offsets[i] : offsets[i + 1]], cv2.IMREAD_COLOR)
@@ -39,9 +39,9 @@ def load_split(folder: Path, split: str, limit: int | None = None) -> tuple[Tens
         raise FileNotFoundError(f"no {split}*.npz in {folder}; give the Tiny-ImageNet folder with --data")
     pictures, labels = [], []
     for shard in shards:
-        some_pictures, some_labels = decoded(shard)
-        pictures.append(some_pictures[:limit])
-        labels.append(some_labels[:limit])
+        some_pictures, some_labels = decoded(shard, limit)
+        pictures.append(some_pictures)
+        labels.append(some_labels)
         if limit is not None and sum(map(len, labels)) >= limit:
             break
     stacked = torch.from_numpy(np.concatenate(pictures)[:limit])
@@ -104,7 +104,7 @@ def pixel_centres(size: int, patch: int, device: torch.device) -> Tensor:
     line = (torch.arange(size, device=device) * 2 + 1) / size - 1
     y, x = torch.meshgrid(line, line, indexing="ij")
     rows = size // patch
-    return rearrange(torch.stack([x, y], -1), "(row p) (col q) xy -> (row col) (p q) xy", row=rows, p=patch)
+    return rearrange(torch.stack([x, y], -1), "(row p) (col q) xy -> (row col) (p q) xy", row=rows, col=rows, p=patch)
 
 
 def sampled_patches(x: Tensor, maps: Tensor, centres: Tensor, kept: Tensor | None) -> Tensor:

@@ -1,8 +1,7 @@
 """DeiT-Tiny as a teacher: soft labels over the 200 classes, its last class token, its early attention.
 
-All 200 classes of Tiny-ImageNet are among the 1000 of ImageNet-1k, so the rows of the
-teacher's own head give 200 logits. The teacher never sees more than the student:
-64 px pictures, enlarged to its 224 px. It is never a starting point for weights.
+The teacher never sees more than the student: 64 px pictures, enlarged to its 224 px.
+It is never a starting point for weights.
 """
 
 from pathlib import Path
@@ -11,7 +10,6 @@ import timm
 import torch
 from einops import rearrange
 from safetensors.torch import load_file
-from timm.data import ImageNetInfo
 from torch import Tensor, nn
 
 import data
@@ -23,13 +21,14 @@ def load_teacher(path: Path, device: torch.device) -> nn.Module:
     """DeiT-Tiny with the weights of a file, frozen."""
     model = timm.create_model("deit_tiny_patch16_224", pretrained=False)
     model.load_state_dict(load_file(path))
+    open_attention(model, device)
     return model.eval().requires_grad_(False).to(device)
 
 
-def class_rows(wordnet_ids: list[str]) -> list[int]:
-    """Rows of an ImageNet-1k head that stand for these WordNet ids."""
-    row_of = {name: row for row, name in enumerate(ImageNetInfo("imagenet-1k").label_names())}
-    return [row_of[wordnet_id] for wordnet_id in wordnet_ids]
+def open_attention(model: nn.Module, device: torch.device) -> None:
+    """Compute attention in the open on a CPU: its fused kernel was 1.5 × slower forward and 2 × in a whole training step."""
+    for block in model.blocks:
+        block.attn.fused_attn = device.type != "cpu"
 
 
 @torch.inference_mode()
@@ -45,19 +44,35 @@ def class_tokens(model: nn.Module, pictures: Tensor, batch: int = 100, report: b
     return torch.cat(tokens)
 
 
-def class_logits(model: nn.Module, tokens: Tensor, rows: list[int]) -> Tensor:
-    """Logits of the chosen classes from class tokens."""
-    return nn.functional.linear(tokens.float(), model.head.weight[rows], model.head.bias[rows])
+def fitted_head(tokens: Tensor, labels: Tensor, classes: int, epochs: int = 12) -> nn.Linear:
+    """A linear head for our classes on the teacher's class tokens.
+
+    The teacher's own head, its rows of the 200 classes, was made for sharp pictures and
+    scores 53.4 % on enlarged 64 px ones; a head fitted to them (seconds) knows better.
+    """
+    head = nn.Linear(tokens.shape[1], classes).to(tokens.device)
+    batch = max(1, min(500, len(labels) // 4))
+    steps = epochs * (len(labels) // batch)
+    optimizer = torch.optim.AdamW(head.parameters(), lr=3e-3, weight_decay=1e-2)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    for step in range(steps):
+        chosen = torch.randint(len(labels), (batch,), device=tokens.device)
+        nn.functional.cross_entropy(head(tokens[chosen].float()), labels[chosen]).backward()
+        optimizer.step(), optimizer.zero_grad(), schedule.step()
+    return head.requires_grad_(False)
 
 
 def cached_class_tokens(model: nn.Module, pictures: Tensor, cache: Path) -> Tensor:
-    """Class tokens of all pictures, computed once: some minutes on a CPU, where doing it for each crop would cost more than the training."""
+    """Class tokens of all whole pictures, computed once.
+
+    Eleven minutes on two cores; asking about every crop would cost more than the training.
+    """
     if cache.exists():
         tokens = torch.load(cache)
         if len(tokens) == len(pictures):
-            return tokens
-    tokens = class_tokens(model, pictures, report=True)
-    torch.save(tokens, cache)
+            return tokens.to(pictures.device)
+    tokens = class_tokens(model, pictures, report=True).clone()
+    torch.save(tokens.cpu(), cache)
     return tokens
 
 

@@ -1,0 +1,21 @@
+"""Starts vitviz: `python app.py`, then open the address it prints. `python app.py --help` lists the options."""
+
+import os
+
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+
+try:  # on a Space with shared GPUs this has to come before anything touches CUDA
+    import spaces  # noqa: F401
+except ImportError:
+    pass
+
+from vitviz.ui.options import parse
+from vitviz.ui.page import build, launch
+from vitviz.ui.studio import Studio
+
+options = parse()
+studio = Studio(options.settings)
+demo = build(studio)
+
+if __name__ == "__main__":
+    launch(demo, studio, options)

@@ -1,0 +1,104 @@
+"""The app started as the README says, and a headless browser that notices errors and requests to other hosts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """A running app."""
+
+    def __init__(self, *arguments: str, **environment: str):
+        self.url = f"http://127.0.0.1:{(port := free_port())}/"
+        environment = {**os.environ, "HF_HUB_OFFLINE": "0", "HF_ENDPOINT": "http://127.0.0.1:9", **environment}  # a hub that cannot be reached
+        self.process = subprocess.Popen([sys.executable, "app.py", "--port", str(port), *arguments], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for _ in range(300):
+            try:
+                urllib.request.urlopen(self.url, timeout=5).close()
+                return
+            except OSError:
+                if self.process.poll() is not None:
+                    raise RuntimeError(f"app.py ended:\n{self.process.stdout.read()}") from None
+                time.sleep(0.1)
+        self.stop()
+        raise RuntimeError("app.py did not answer within 30 s")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(20)
+
+
+@pytest.fixture(scope="session")
+def server():
+    running = Server()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        executable = None
+    if executable is None:
+        reason = "no Chromium and Playwright on this machine: the page is not tested in a browser"
+        pytest.fail(reason) if os.environ.get("VITVIZ_REQUIRE_ALL") else pytest.skip(reason)
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=executable, args=FLAGS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def open_page(browser, server):
+    """Opens a page of the app; at the end no script may have failed and nothing may have left the machine."""
+    contexts, errors, elsewhere = [], [], []
+
+    def open_(path: str = "", width: int = 1440, height: int = 900, dark: bool = False, wait: bool = True, **options):
+        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", accept_downloads=True, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" and "Failed to load resource" not in message.text else None)
+        page.on("request", lambda request: None if request.url.startswith((server.url, "data:", "blob:")) else elsewhere.append(request.url))
+        page.goto(server.url + path)
+        if wait:
+            ready(page, "patches")
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert errors == [], f"script errors: {errors}"
+    assert elsewhere == [], f"requests to other hosts: {elsewhere}"
+
+
+def ready(page, panel: str, timeout: float = 30_000) -> str:
+    """Waits until a view has been drawn, and returns the picture's key."""
+    mark = page.locator(f"#vitviz-{panel} [data-ready]").first
+    mark.wait_for(state="visible", timeout=timeout)
+    return mark.get_attribute("data-ready").split("/")[0]
+
+
+def open_tab(page, name: str):
+    page.get_by_role("tab", name=name, exact=True).click()

@@ -1,0 +1,75 @@
+"""The rooms of the house: who may import whom. Read from the imports themselves, and proved in a fresh process."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "vitviz"
+
+# room -> the only rooms of vitviz that it may import, besides itself
+ALLOWED = {
+    "errors": set(),
+    "grid": set(),
+    "samples": set(),
+    "trace": {"grid"},
+    "analyses": {"grid", "trace", "errors"},
+    "engine": {"grid", "trace", "errors", "analyses"},
+    "models": {"analyses", "engine", "errors"},
+    "figures": {"errors"},
+    "panels": {"analyses", "engine", "figures", "grid", "trace", "errors"},
+    "ui": {"analyses", "engine", "errors", "figures", "grid", "models", "panels", "samples", "trace"},
+}
+ONLY_IN = {"gradio": {"ui"}, "fastapi": {"ui"}, "timm": {"engine"}, "huggingface_hub": {"engine"}, "plotly": {"figures", "panels"}}
+NEVER_IN = {"torch": {"figures", "ui", "errors", "grid", "samples"}, "skimage": {"analyses", "engine", "figures", "panels", "ui"}}
+
+
+def imports() -> list[tuple[str, str, str]]:
+    """(file, room, imported module) for every import statement in the package."""
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        relative = path.relative_to(PACKAGE)
+        room = relative.parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found += [(str(relative), room, alias.name) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{relative} uses a relative import"
+                found += [(str(relative), room, f"{node.module}.{alias.name}" if node.module == "vitviz" else node.module) for alias in node.names]
+    return found
+
+
+def test_every_room_imports_only_what_lies_below_it():
+    for file, room, module in imports():
+        if module.startswith("vitviz.") and room != "__init__":
+            target = module.split(".")[1]
+            assert target == room or target in ALLOWED[room], f"{file} imports {module}"
+
+
+def test_gradio_timm_and_the_hub_stay_in_their_rooms():
+    for file, room, module in imports():
+        library = module.split(".")[0]
+        assert room in ONLY_IN.get(library, {room}), f"{file} imports {module}"
+        assert room not in NEVER_IN.get(library, set()), f"{file} imports {module}"
+
+
+def test_the_package_has_no_room_unknown_to_this_test():
+    rooms = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__")}
+    assert rooms - {"__init__"} == set(ALLOWED)
+
+
+@pytest.mark.parametrize(
+    "statement, absent",
+    [
+        ("import vitviz", {"gradio", "timm", "torch"}),
+        ("import vitviz.analyses; vitviz.analyses.rollout", {"gradio", "timm", "huggingface_hub"}),
+        ("import vitviz.panels", {"gradio", "timm", "torch"}),
+        ("import vitviz; vitviz.load", {"gradio"}),
+    ],
+)
+def test_importing_loads_no_more_than_needed(statement, absent):
+    code = f"import sys; {statement}; print(*sorted(set(sys.modules) & {absent!r}))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent).stdout.split()
+    assert loaded == []

@@ -1,0 +1,45 @@
+import threading
+import time
+
+import pytest
+
+from vitviz.ui.cache import Cache
+
+
+def test_the_least_used_are_put_out_and_the_newest_stays():
+    cache = Cache(limit=10, size=len)
+    for name in "abc":
+        cache.get(name, lambda: b"1234")
+    assert cache.peek("a") is None and cache.peek("b") == b"1234"
+    cache.get("big", lambda: b"x" * 50)
+    assert cache.peek("b") is None and cache.peek("c") is None and cache.nbytes == 50
+
+
+def test_being_used_keeps_an_entry():
+    cache = Cache(limit=10, size=len)
+    cache.get("a", lambda: b"1234")
+    cache.get("b", lambda: b"1234")
+    cache.peek("a")
+    cache.get("c", lambda: b"1234")
+    assert cache.peek("a") is not None and cache.peek("b") is None
+
+
+def test_identical_requests_compute_once():
+    cache, made = Cache(limit=100, size=len), []
+
+    def make():
+        made.append(1)
+        time.sleep(0.1)
+        return b"x"
+
+    threads = [threading.Thread(target=cache.get, args=("key", make)) for _ in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert made == [1]
+
+
+def test_a_failure_is_not_kept():
+    cache = Cache(limit=100, size=len)
+    with pytest.raises(RuntimeError):
+        cache.get("key", lambda: (_ for _ in ()).throw(RuntimeError))
+    assert cache.get("key", lambda: b"fine") == b"fine"

@@ -1,0 +1,105 @@
+"""The recipe of vitviz-tiny: it trains, resumes exactly, and its forward pass on patches is timm's own."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+RECIPE = Path(__file__).parents[2] / "weights" / "vitviz-tiny"
+MODULES = ("data", "teacher", "lesson", "train")
+
+
+@pytest.fixture
+def recipe(monkeypatch):
+    """The recipe's modules; forgotten afterwards, their names are too plain to stay."""
+    monkeypatch.syspath_prepend(str(RECIPE))
+    threads = torch.get_num_threads()
+    yield importlib.import_module("train")
+    torch.set_num_threads(threads)
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory) -> Path:
+    """A data folder as the recipe reads it: a hundred pictures of noise of two classes."""
+    cv2 = pytest.importorskip("cv2")
+    folder = tmp_path_factory.mktemp("pictures")
+    noise = np.random.default_rng(0)
+    for split, count in (("train-0", 100), ("val", 20)):
+        labels = np.arange(count, dtype=np.uint8) % 2
+        small = noise.integers(0, 128, (count, 8, 8, 3), dtype=np.uint8) + 100 * labels[:, None, None, None]
+        files = [cv2.imencode(".webp", cv2.resize(picture, (64, 64)))[1].ravel() for picture in small]
+        offsets = np.cumsum([0, *map(len, files)])
+        np.savez(folder / f"{split}.npz", webp=np.concatenate(files), offsets=offsets, labels=labels)
+    classes = [{"wnid": f"n{label:08d}", "label": str(label)} for label in range(200)]
+    (folder / "classes.json").write_text(json.dumps(classes))
+    return folder
+
+
+def line(pictures: Path, work: Path, *more: str) -> list[str]:
+    return ["--data", str(pictures), "--work", str(work), "--steps", "10", "--batch", "10", *more]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="exact to the bit on a CPU only")
+def test_an_interrupted_run_gives_the_same_weights_to_the_bit(recipe, pictures, tmp_path):
+    whole = recipe.main(line(pictures, tmp_path / "whole"))
+    recipe.main(line(pictures, tmp_path / "parts", "--stop-at", "4"))
+    torch.manual_seed(99)  # what happens between the two must not matter
+    resumed = recipe.main(line(pictures, tmp_path / "parts"))
+
+    assert whole.done == resumed.done == 10
+    for name, weight in whole.model.state_dict().items():
+        assert torch.equal(weight, resumed.model.state_dict()[name]), name
+        assert torch.equal(whole.average[name], resumed.average[name]), name
+    film = (tmp_path / "parts" / "film.csv").read_text()
+    assert film == (tmp_path / "whole" / "film.csv").read_text() or "seconds" in film
+    names = sorted(file.stem for file in (tmp_path / "parts" / "snapshots").iterdir())
+    assert names == ["step-00000", "step-00003", "step-00010-average"]
+
+
+def test_the_loss_falls(recipe, pictures, tmp_path):
+    training = recipe.main(line(pictures, tmp_path, "--stop-at", "0"))
+    training.args.stop_at = 10
+    first = training.lesson.losses(training.model, training.bridge, torch.arange(100), 0.0)["label"].item()
+    training.run()
+    last = training.lesson.losses(training.model, training.bridge, torch.arange(100), 0.0)["label"].item()
+    assert last < first - 0.2
+
+
+def test_all_patches_of_an_unmoved_view_give_timms_own_logits(recipe):
+    lesson, data = importlib.import_module("lesson"), importlib.import_module("data")
+    torch.manual_seed(0)
+    model = lesson.new_model(recipe.Settings()).eval()
+    picture = torch.randn(2, 3, 112, 112)
+    unmoved = torch.tensor([[1.0, 0, 0], [0, 1, 0]]).expand(2, -1, -1)
+    patches = data.sampled_patches(picture, unmoved, data.pixel_centres(112, 8, picture.device), None)
+    tokens = lesson.embedded(model, patches, None)
+    logits = model.head(model.norm(model.blocks(tokens))[:, 0])
+    torch.testing.assert_close(logits, model(picture), rtol=1e-4, atol=1e-4)
+
+
+def test_kept_patches_carry_their_own_positions(recipe):
+    lesson = importlib.import_module("lesson")
+    torch.manual_seed(0)
+    model = lesson.new_model(recipe.Settings()).eval()
+    patches, kept = torch.randn(2, 196, 192), torch.randint(196, (2, 5))
+    chosen = patches.gather(1, kept[..., None].expand(-1, -1, 192))
+    whole, few = lesson.embedded(model, patches, None), lesson.embedded(model, chosen, kept)
+    torch.testing.assert_close(few[:, 1:], whole[:, 1:].gather(1, kept[..., None].expand(-1, -1, 192)))
+
+
+def test_cutmix_mixes_targets_by_the_share_of_patches(recipe):
+    lesson = importlib.import_module("lesson")
+    s = recipe.Settings()
+    few = lesson.Lesson(s, torch.zeros(4, 3, 64, 64, dtype=torch.uint8), torch.arange(4), None, None)
+    patches = torch.arange(4.0)[:, None, None].expand(4, 196, 192)
+    target = torch.eye(4)
+    for seed in range(6):  # both kinds of mixing occur
+        importlib.import_module("random").seed(seed), torch.manual_seed(seed)
+        mixed, mixed_target, _ = few.mixed(patches, target, None, None)
+        torch.testing.assert_close(mixed.mean(dim=(1, 2)), mixed_target @ torch.arange(4.0))

@@ -1,0 +1,55 @@
+"""vitviz shows what happens inside a Vision Transformer.
+
+>>> import vitviz
+>>> inspector = vitviz.load("vitviz-tiny")
+>>> trace = inspector.trace(vitviz.sample_image("chelsea"))
+>>> trace.attention(0).shape[0] == inspector.model.blocks[0].attn.num_heads
+True
+
+Importing it loads neither Gradio nor, until something is used, torch and timm.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "checkpoints": "vitviz.engine",
+    "load": "vitviz.engine",
+    "Checkpoint": "vitviz.engine",
+    "Inspector": "vitviz.engine",
+    "Grid": "vitviz.grid",
+    "Trace": "vitviz.trace",
+    "attention_distance": "vitviz.analyses",
+    "rollout": "vitviz.analyses",
+    "embedding_filters": "vitviz.models",
+    "position_similarity": "vitviz.models",
+    "sample_image": "vitviz.samples",
+    "overlay": "vitviz.figures.overlay",
+    "VitvizError": "vitviz.errors",
+}
+
+__all__ = sorted(_HOMES)
+
+if TYPE_CHECKING:
+    from vitviz.analyses import attention_distance, rollout
+    from vitviz.engine import Checkpoint, Inspector, checkpoints, load
+    from vitviz.errors import VitvizError
+    from vitviz.figures.overlay import overlay
+    from vitviz.grid import Grid
+    from vitviz.models import embedding_filters, position_similarity
+    from vitviz.samples import sample_image
+    from vitviz.trace import Trace
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"vitviz has no {name!r}; it has {', '.join(__all__)}.")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,56 @@
+"""Where the model runs, and what to say when that place is too small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from vitviz.errors import OutOfMemory, VitvizError
+
+
+def pick_device(wish: str = "auto") -> torch.device:
+    """CUDA if there is one, else Apple's, else the CPU; or what the user wishes, e.g. 'cuda:1'.
+
+    >>> pick_device("cpu")
+    device(type='cpu')
+    """
+    if wish == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(wish)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise VitvizError(f"The device {wish!r} is not to be had here; expected auto, cpu, cuda, cuda:N or mps. Use --device auto.") from error
+    return device
+
+
+def name_of(device: torch.device) -> str:
+    """The device in words, for the page."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return {"mps": "Apple GPU"}.get(device.type, "CPU")
+
+
+def synchronise(device: torch.device) -> None:
+    """Waits until the device has done what it was asked, so that a clock tells the truth."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
+@contextmanager
+def memory_guard(device: torch.device, what: str) -> Iterator[None]:
+    """Turns running out of memory into a sentence, and gives the device's memory back."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+        raise OutOfMemory(
+            f"{what} needs more memory than {name_of(device)} has free. Choose a smaller checkpoint or a smaller size, or start with --device cpu."
+        ) from error

@@ -1,0 +1,183 @@
+"""A loaded model that can be looked into: pictures go in, traces come out."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vitviz.engine import capture, record, survey
+from vitviz.engine.checkpoint import Checkpoint, Loaded
+from vitviz.engine.device import memory_guard, name_of, pick_device, synchronise
+from vitviz.engine.images import open_image
+from vitviz.engine.preprocess import Prepared, prepare
+from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.grid import Grid
+from vitviz.trace import Trace
+
+HOOK_POINTS = ("input", "attn", "mlp", "output")
+
+
+class Inspector:
+    """One checkpoint on one device. Safe to use from several threads; its forward passes take turns."""
+
+    def __init__(self, loaded: Loaded, device: str = "auto"):
+        self.checkpoint: Checkpoint = loaded.checkpoint
+        self.preprocessing = loaded.preprocessing
+        self.labels = loaded.labels
+        self.device = pick_device(device)
+        self._lock = threading.RLock()
+        self._truthful: set[tuple[int, int]] = set()  # sizes at which the capture has been checked
+        with memory_guard(self.device, f"Loading {self.checkpoint.name}"):
+            self.model = loaded.model.to(self.device).eval()
+        capture.transformer_blocks(self.model)
+        self._sizes: dict[tuple[int, int], nn.Module] = {self.preprocessing.size: self.model}
+
+    def __repr__(self) -> str:
+        return f"Inspector({self.checkpoint.name!r}, device={str(self.device)!r})"
+
+    def grid(self, size: tuple[int, int] | None = None) -> Grid:
+        """The patch grid at the checkpoint's own input size, or at another (height, width)."""
+        return record.grid_of(self._at(size or self.preprocessing.size))
+
+    def trace(self, image, size: int | tuple[int, int] | None = None) -> Trace:
+        """The record of one forward pass on a picture (a path, PIL image, or array).
+
+        `size` is the input in pixels, or (height, width): multiples of the patch. The position embedding is then
+        interpolated as in section 3.2 of the paper. Raises ImageError for a bad picture, UnsupportedModel where the
+        attention cannot be captured truthfully, OutOfMemory, and VitvizError for a size that does not fit.
+        """
+        preprocessing = self.preprocessing.with_size(self._size(size))
+        return self._record([prepare(open_image(image), preprocessing)], preprocessing.size)[0]
+
+    @contextmanager
+    def hook(self, point: str, fn: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
+        """Calls `fn` with a tensor "batch token width" of each pass inside the `with`, to read or replace it.
+
+        `point` is blocks.N.input, blocks.N.attn, blocks.N.mlp (both before LayerScale) or blocks.N.output, N from 0.
+        What `fn` returns, unless None, takes the tensor's place. Closed on exit and on error.
+
+        >>> with inspector.hook("blocks.3.mlp", lambda tensor: tensor * 0):  # doctest: +SKIP
+        ...     without_mlp = inspector.trace(image)
+        """
+        module, before = self._hook_module(point)
+
+        def pre(module: nn.Module, args: tuple):
+            replaced = fn(args[0])
+            return None if replaced is None else (replaced, *args[1:])
+
+        handle = module.register_forward_pre_hook(pre) if before else module.register_forward_hook(lambda module, args, output: fn(output))
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def survey(self, images: Iterable, batch: int = 8, progress: Callable[[int], bool | None] | None = None) -> survey.Survey:
+        """Attention distance averaged over a set of pictures (the paper: 128); see `surveying` for a running mean.
+
+        `progress` is told how many pictures are done after each batch, and ends the survey by returning False.
+        """
+        result = None
+        for result in self.surveying(images, batch):
+            if progress is not None and progress(result.images) is False:
+                break
+        if result is None:
+            raise VitvizError("A survey needs at least one picture; none was given.")
+        return result
+
+    def surveying(self, images: Iterable, batch: int = 8) -> Iterator[survey.Survey]:
+        """The running mean of a survey after each batch."""
+        size = self.preprocessing.size
+        return survey.running(self.checkpoint.name, images, batch, lambda prepared: self._record(prepared, size, keep_on_device=True), self.preprocessing)
+
+    def patch_filters(self) -> Float[Tensor, "width channel height2 width2"] | None:
+        """The linear embedding's weights E as D filters of C x P x P; None where patches are not cut from pixels."""
+        return record.patch_filters(self.model)
+
+    def stem_filters(self) -> Float[Tensor, "width channel height2 width2"] | None:
+        """The first convolution of a hybrid's stem; None where there is no stem."""
+        return record.stem_filters(self.model)
+
+    def position_table(self, size: tuple[int, int] | None = None) -> Float[Tensor, "patch width"] | None:
+        """The learned absolute position embeddings of the patches (prefix rows dropped), interpolated to a size."""
+        return record.position_table(self._at(size or self.preprocessing.size))
+
+    def position_kind(self) -> str:
+        """How the model knows where a patch is: learned, rotary, relative, several of them joined by +, or none."""
+        return record.position_kind(self.model)
+
+    # ----- how it is done
+
+    def _record(self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool = False) -> list[Trace]:
+        with self._lock, memory_guard(self.device, f"Looking into {self.checkpoint.name} at {size[0]} x {size[1]} pixels"):
+            model = self._at(size)
+            pixels = torch.stack([one.tensor for one in prepared]).to(self.device)
+            if size not in self._truthful:
+                self._check_truth(model, pixels[:1])
+                self._truthful.add(size)
+            recording, logits, milliseconds = self._forward(model, pixels)
+        place = self.device if keep_on_device else torch.device("cpu")
+        frame = record.Frame(self.checkpoint.name, record.grid_of(model), record.pool_of(model), self.labels, milliseconds, name_of(self.device))
+        return [record.trace_of(recording, logits, frame, prepared[i].view, i, place) for i in range(len(prepared))]
+
+    def _forward(self, model: nn.Module, pixels: Tensor, check: bool = False):
+        with torch.no_grad(), capture.recorded(model, check=check) as recording:
+            synchronise(self.device)
+            start = time.perf_counter()
+            logits = model(pixels)
+            synchronise(self.device)
+            milliseconds = 1000 * (time.perf_counter() - start)
+        capture.check_plain(recording, record.grid_of(model).tokens, self.checkpoint.name)
+        return recording, logits, milliseconds
+
+    def _check_truth(self, model: nn.Module, pixels: Tensor) -> None:
+        recording, _, _ = self._forward(model, pixels, check=True)
+        grid = record.grid_of(model)
+        layers = [record.attention_of(call, 0, grid, torch.device("cpu")) for (call,) in recording.calls]
+        capture.check_truth(recording, lambda layer: record.streamed_output(layers[layer]), self.checkpoint.name)
+
+    def _size(self, size: int | tuple[int, int] | None) -> tuple[int, int]:
+        if size is None:
+            return self.preprocessing.size
+        height, width = (size, size) if isinstance(size, int) else map(int, size)
+        rows, cols = self.grid().patch
+        if height < rows or width < cols or height % rows or width % cols:
+            near = tuple(max(p, round(s / p) * p) for s, p in ((height, rows), (width, cols)))
+            raise VitvizError(
+                f"{self.checkpoint.name} cuts patches of {rows} x {cols} pixels: an input of {height} x {width} does not divide into them. "
+                f"The nearest size that does is {near[0]} x {near[1]}."
+            )
+        return height, width
+
+    def _at(self, size: tuple[int, int]) -> nn.Module:
+        """The model at an input size; variants share every weight but the interpolated position embedding."""
+        with self._lock:
+            if size not in self._sizes:
+                if not hasattr(self.model, "set_input_size"):
+                    raise UnsupportedModel(f"{self.checkpoint.name} has a fixed input of {self.preprocessing.size[0]} x {self.preprocessing.size[1]} pixels.")
+                shared = {id(parameter): parameter for parameter in self.model.parameters()}
+                variant = copy.deepcopy(self.model, shared)
+                variant.set_input_size(img_size=size)
+                if len(self._sizes) > 3:  # the own size and the last few are kept
+                    self._sizes.pop(next(key for key in self._sizes if key != self.preprocessing.size))
+                self._sizes[size] = variant.to(self.device).eval()
+            return self._sizes[size]
+
+    def _hook_module(self, point: str) -> tuple[nn.Module, bool]:
+        blocks = capture.transformer_blocks(self.model)
+        parts = point.split(".")
+        if len(parts) != 3 or parts[0] != "blocks" or not parts[1].isdecimal() or int(parts[1]) >= len(blocks) or parts[2] not in HOOK_POINTS:
+            raise VitvizError(f"There is no hook point {point!r}: expected blocks.N.{{{'|'.join(HOOK_POINTS)}}} with N from 0 to {len(blocks) - 1}.")
+        block = blocks[int(parts[1])]
+        if parts[2] in ("input", "output"):
+            return block, parts[2] == "input"
+        module = getattr(block, parts[2], None)
+        if not isinstance(module, nn.Module):
+            raise VitvizError(f"The blocks of {self.checkpoint.name} have no part {parts[2]!r} of its own; hook blocks.{parts[1]}.input or .output.")
+        return module, False

@@ -1,0 +1,173 @@
+"""From a recorded forward pass and a model's own parts to the immutable record of one picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vitviz.engine.capture import Call, Recording
+from vitviz.errors import UnsupportedModel
+from vitviz.grid import Grid
+from vitviz.trace import Attention, Bias, Trace, View
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What all traces of one forward pass share."""
+
+    checkpoint: str
+    grid: Grid
+    pool: str
+    labels: tuple[str, ...]
+    milliseconds: float
+    device: str
+
+
+def trace_of(recording: Recording, logits: Tensor, frame: Frame, view: View, image: int, device: torch.device) -> Trace:
+    """The trace of one picture of the batch."""
+
+    def kept(tensor: Tensor) -> Tensor:
+        return tensor[image].detach().to(device=device, dtype=torch.float32)
+
+    patches, positions = recording.patch_embedding, recording.position_embedded
+    pooling = recording.outside[-1] if frame.pool == "attention" and recording.outside else None
+    biases: dict[int, Bias | None] = {}  # a bias shared by all layers is kept once
+    return Trace(
+        checkpoint=frame.checkpoint,
+        grid=frame.grid,
+        view=view,
+        layers=tuple(attention_of(call, image, frame.grid, device, biases) for (call,) in recording.calls),
+        tokens=tuple(kept(tokens) for tokens in recording.tokens),
+        patch_embedding=kept(patches)[-frame.grid.patches :],
+        position_embedded=None if positions is None else kept(positions)[-frame.grid.patches :],
+        logits=kept(logits) if logits.ndim == 2 and logits.shape[1] > 0 else None,
+        pool=frame.pool,
+        pooling=None if pooling is None else attention_of(pooling, image, frame.grid, device),
+        labels=frame.labels,
+        milliseconds=frame.milliseconds,
+        device=frame.device,
+    )
+
+
+def attention_of(call: Call, image: int, grid: Grid, device: torch.device, biases: dict[int, Bias | None] | None = None) -> Attention:
+    """One attention call for one picture of the batch."""
+
+    def kept(tensor: Tensor) -> Tensor:
+        return tensor[image].detach().to(device=device, dtype=torch.float32)
+
+    biases = {} if biases is None else biases
+    if call.mask is not None and id(call.mask) not in biases:
+        biases[id(call.mask)] = _bias(call.mask.detach(), image, grid, device)
+    return Attention(kept(call.q), kept(call.k), kept(call.v), call.scale, None if call.mask is None else biases[id(call.mask)])
+
+
+def streamed_output(attention: Attention, block: int = 512) -> Float[Tensor, "head query dim"]:
+    """softmax(q k^T scale + bias) v without an N x N for all heads at once."""
+    parts = [attention.weights(slice(start, start + block)) @ attention.v for start in range(0, attention.q.shape[1], block)]
+    return torch.cat(parts, dim=1)
+
+
+def grid_of(model: nn.Module) -> Grid:
+    """The patch grid of a model, with its prefix tokens named in the order of the sequence."""
+    embed = getattr(model, "patch_embed", None)
+    size = getattr(embed, "grid_size", None)
+    if size is None:
+        raise UnsupportedModel(f"{type(model).__name__} does not cut its input into a fixed grid of patches; choose a plain Vision Transformer.")
+    names = []
+    for parameter, name in (("cls_token", "class"), ("dist_token", "distillation")):
+        if getattr(model, parameter, None) is not None:
+            names.append(name)
+    registers = getattr(model, "reg_token", None)
+    if registers is not None:
+        names += [f"register {i + 1}" for i in range(registers.shape[1])]
+    if len(names) != getattr(model, "num_prefix_tokens", len(names)):
+        raise UnsupportedModel(f"{type(model).__name__} has {model.num_prefix_tokens} prefix tokens, of which only {', '.join(names) or 'none'} are understood.")
+    height, width = embed.img_size
+    return Grid(int(size[0]), int(size[1]), (height // size[0], width // size[1]), tuple(names))
+
+
+def pool_of(model: nn.Module) -> str:
+    """What the classifier reads: 'class', 'average' or 'attention'; a model without a classifier follows the same rule."""
+    kind = getattr(model, "global_pool", "") or ""
+    if kind == "map":
+        return "attention"
+    has_class = getattr(model, "cls_token", None) is not None
+    return "class" if has_class and kind in ("token", "") else "average"
+
+
+def patch_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width2"] | None:
+    """The patch projection's weights, if it reads pixels."""
+    projection = getattr(model.patch_embed, "proj", None)
+    if getattr(model.patch_embed, "backbone", None) is not None or not isinstance(projection, nn.Conv2d) or projection.in_channels != 3:
+        return None
+    return projection.weight.detach().float().cpu()
+
+
+def stem_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width2"] | None:
+    """The first convolution over pixels in a hybrid's stem."""
+    backbone = getattr(model.patch_embed, "backbone", None)
+    for module in backbone.modules() if backbone is not None else ():
+        if isinstance(module, nn.Conv2d) and module.in_channels == 3:
+            return module.weight.detach().float().cpu()
+    return None
+
+
+def position_table(model: nn.Module) -> Float[Tensor, "patch width"] | None:
+    """The learned absolute position embeddings of the patches; None where the model has none."""
+    table = getattr(model, "pos_embed", None)
+    if not isinstance(table, nn.Parameter) or table.ndim != 3:
+        return None
+    return table.detach().float().cpu()[0, -grid_of(model).patches :]
+
+
+def position_kind(model: nn.Module) -> str:
+    """'learned', 'rotary', 'relative', several joined by ' + ', or 'none'."""
+    kinds = []
+    if isinstance(getattr(model, "pos_embed", None), nn.Parameter):
+        kinds.append("learned")
+    if getattr(model, "rope", None) is not None:
+        kinds.append("rotary")
+    relative = any("relative_position_bias_table" in name or "rel_pos" in name for name, _ in model.named_parameters())
+    return " + ".join(kinds + ["relative"] * relative) or "none"
+
+
+def _bias(mask: Tensor, image: int, grid: Grid, device: torch.device) -> Bias:
+    """A mask as a table over relative positions where it is one, else as it was given."""
+    if mask.dtype == torch.bool:
+        mask = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, float("-inf"))
+    while mask.ndim < 4:
+        mask = mask.unsqueeze(0)
+    dense = mask[image if mask.shape[0] > 1 else 0].to(device=device, dtype=torch.float32)
+    if dense.shape[1:] == (grid.tokens, grid.tokens):
+        index, first = _relative_index(grid)
+        table = rearrange(dense, "head query key -> head (query key)")[:, first.to(device)]
+        index = index.to(device)
+        if torch.equal(table[:, index], dense):
+            return Bias(table=table, index=index)
+    return Bias(dense=dense.clone())
+
+
+@lru_cache(maxsize=8)
+def _relative_index(grid: Grid) -> tuple[Tensor, Tensor]:
+    """(query, key) -> entry of a relative-position table, and one (flattened) pair for each entry.
+
+    Patch pairs share an entry where row and column differences agree; a prefix token has one entry towards all
+    patches, one from all patches, and one for each prefix token, as in BEiT.
+    """
+    row, col = torch.arange(grid.patches) // grid.cols, torch.arange(grid.patches) % grid.cols
+    delta = (row[:, None] - row[None] + grid.rows - 1) * (2 * grid.cols - 1) + (col[:, None] - col[None] + grid.cols - 1)
+    pairs = (2 * grid.rows - 1) * (2 * grid.cols - 1)
+    prefix = torch.arange(grid.prefix)
+    index = torch.empty(grid.tokens, grid.tokens, dtype=torch.long)
+    index[grid.prefix :, grid.prefix :] = delta
+    index[: grid.prefix, grid.prefix :] = (pairs + prefix)[:, None]
+    index[grid.prefix :, : grid.prefix] = pairs + grid.prefix + prefix
+    index[: grid.prefix, : grid.prefix] = pairs + 2 * grid.prefix + prefix[:, None] * grid.prefix + prefix
+    first = torch.empty(pairs + 2 * grid.prefix + grid.prefix**2, dtype=torch.long)
+    first[index.flatten()] = torch.arange(grid.tokens**2)
+    return index, first

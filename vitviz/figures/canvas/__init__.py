@@ -1,0 +1,81 @@
+"""Views drawn by the browser: static templates for `gr.HTML`, and the script and style that they share.
+
+Nothing of a picture, a checkpoint or a user ever enters a template: a view gets its state as the component's `value`
+and its numbers as bytes from the server, and writes text with `textContent` only. `head()` goes into the page's
+<head> once; `template(view)` makes one component.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+from vitviz.figures.colormaps import TABLES
+
+VIEWS = ("stage", "patches", "filters", "positions", "rollout", "explorer")
+_HERE = Path(__file__).parent
+_CORE = ("data", "draw", "toolbar", "export", "pointer", "mount")  # joined in this order into one script
+
+
+def template(view: str) -> tuple[str, str, str]:
+    """The html, css and js_on_load of one view, all static.
+
+    >>> html, css, js = template("stage")
+    >>> html
+    '<div class="vv" data-view="stage"></div>'
+    """
+    if view not in VIEWS:
+        raise ValueError(f"There is no view {view!r}; there are {', '.join(VIEWS)}.")
+    return f'<div class="vv" data-view="{view}"></div>', "", _read(f"{view}.js")
+
+
+@cache
+def head() -> str:
+    """What the page's <head> needs: the shared style, and the shared script with the colour maps in it.
+
+    The style travels here and not through Gradio's `css=`, which drops the container queries that it relies on.
+    """
+    return f"<style>{style()}</style>\n<script>{script()}</script>"
+
+
+@cache
+def style() -> str:
+    """The shared style sheet."""
+    return _read("style.css")
+
+
+@cache
+def script() -> str:
+    """The shared script: defines `window.vitviz` once, however often it is run."""
+    tables = {name: base64.b64encode(table.tobytes()).decode() for name, table in TABLES.items()}
+    parts = [_read(f"core.{name}.js") for name in _CORE]
+    public = "t, el, sheet, fit, tinted, enlarged, bounds, total, number, ticks, colourbar, tip, pixels, cells, outline, save, patchName, placeName, table"
+    return "\n".join(
+        [
+            "(() => {\n'use strict';\nif (window.vitviz) return;",
+            *parts,
+            f"decodeTables({json.dumps(tables)});",
+            f"window.vitviz = {{ texts: {{}}, memory, views, mount, speak, {public} }};",
+            "})();",
+        ]
+    )
+
+
+def texts() -> list[str]:
+    """Every English text that the views themselves show: the keys that a translation needs."""
+    found: set[str] = set()
+    for file in sorted(_HERE.glob("*.js")):
+        source = _read(file.name)
+        found.update(re.findall(r"\bt\('((?:[^'\\]|\\.)+)'", source))
+        found.update(re.findall(r"\b(?:title|extras): (?:\[\[)?'((?:[^'\\]|\\.)+)'", source))
+    return sorted(found)
+
+
+def _read(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+__all__ = ["VIEWS", "head", "script", "style", "template", "texts"]

@@ -1,0 +1,149 @@
+// Cosine similarity of the position embeddings: tile by tile as in the paper's figure 7, or as one matrix.
+const { t, el, fit, sheet, tinted, bounds, number, colourbar, tip, cells, outline, patchName, placeName } = window.vitviz;
+
+/** The numbers as one picture of a pixel each: row patch, column patch; or patch by patch a tile of the grid. */
+function picture(self, form, low, high) {
+  const { values } = self.data, { rows, cols } = self.grid, count = rows * cols, name = [self.key, form, low, high].join('/');
+  if (self.ui.name === name) return self.ui.picture;
+  let source = values;
+  if (form === 'tiles') {
+    source = new Float32Array(values.length);
+    for (let i = 0; i < count; i++) {
+      const top = Math.floor(i / cols) * rows, left = (i % cols) * cols;
+      for (let r = 0; r < rows; r++) source.set(values.subarray(i * count + r * cols, i * count + (r + 1) * cols), (top + r) * cols * cols + left);
+    }
+  }
+  [self.ui.name, self.ui.picture] = [name, form === 'tiles' ? tinted(source, rows * rows, cols * cols, 'viridis', low, high) : tinted(source, count, count, 'viridis', low, high)];
+  return self.ui.picture;
+}
+
+function axis(context, labels, size, horizontal, offset) { // numbers along one side, as many as find room
+  context.textAlign = horizontal ? 'center' : 'right';
+  context.textBaseline = horizontal ? 'top' : 'middle';
+  const room = horizontal ? 26 : 16, every = Math.max(1, Math.ceil((room * labels) / size));
+  for (let i = 0; i < labels; i += every) {
+    const at = offset + ((i + 0.5) * size) / labels;
+    horizontal ? context.fillText(String(i + 1), at, 0) : context.fillText(String(i + 1), 0, at);
+  }
+}
+
+window.vitviz.mount(element, props, watch, trigger, {
+  name: 'positions',
+  title: 'Similarity of position embeddings',
+  reset: (self) => { [self.shown, self.pinned] = [null, false]; },
+
+  build(self) {
+    [self.shown, self.pinned] = [null, false];
+    const canvas = el('canvas'), plot = el('div', { class: 'vv-plot' }, canvas), hover = outline(plot), bar = colourbar();
+    const detail = el('canvas'), detailPlot = el('div', { class: 'vv-plot' }, detail), spot = outline(detailPlot), own = outline(detailPlot, 'vv-pinned');
+    const name = el('p', { class: 'vv-h' }), said = el('p', { class: 'vv-small' });
+    self.figure.append(el('div', { class: 'vv-row vv-positions' }, plot, el('div', { class: 'vv-stack vv-detail' }, name, detailPlot, said, bar.node)));
+    const cosine = (a, b) => self.data.values[a * self.grid.rows * self.grid.cols + b];
+    const within = (event, p, cell) => { // the pixel of the tile that lies under the pointer
+      const box = canvas.getBoundingClientRect(), w = p.width / p.cols, h = p.height / p.rows;
+      const x = (event.clientX - box.left - p.x) / w - (cell % p.cols), y = (event.clientY - box.top - p.y) / h - Math.floor(cell / p.cols);
+      const clamp = (v, n) => Math.max(0, Math.min(n - 1, Math.floor(v * n)));
+      return clamp(y, self.grid.rows) * self.grid.cols + clamp(x, self.grid.cols);
+    };
+    const point = (a, b, event) => {
+      const { rows, cols } = self.grid, size = self.ui.detailSize, value = cosine(a, b);
+      if (!self.pinned) this.show(self, a);
+      spot.put((b % cols) * (size.width / cols), Math.floor(b / cols) * (size.height / rows), size.width / cols, size.height / rows);
+      bar.mark(value);
+      tip.show(event, t('cosine {value}', { value: value.toFixed(3).replace('-', '−') }), `${patchName(self.grid, a)} (${placeName(self.grid, a)})`, t('with {patch}', { patch: `${patchName(self.grid, b)} (${placeName(self.grid, b)})` }));
+    };
+    const leave = () => { hover.hide(); spot.hide(); bar.mark(null); };
+    const matrix = () => self.settings.form === 'matrix';
+    cells(self, canvas, {
+      place: () => self.ui.place,
+      label: () => t('Cosine similarity of every position embedding with every other.'),
+      name: (cell) => (matrix() ? '' : `${patchName(self.grid, cell)}, ${placeName(self.grid, cell)}`),
+      hover(cell, event) {
+        const p = self.ui.place, w = p.width / p.cols, h = p.height / p.rows;
+        if (matrix()) {
+          hover.hide();
+          return point(Math.floor(cell / p.cols), cell % p.cols, event);
+        }
+        hover.put(p.x + (cell % p.cols) * w - 1, p.y + Math.floor(cell / p.cols) * h - 1, w, h);
+        point(cell, event.keyboard ? cell : within(event, p, cell), event);
+      },
+      leave,
+      pick: (cell) => {
+        const patch = matrix() ? Math.floor(cell / self.ui.place.cols) : cell;
+        self.pinned = !(self.pinned && self.shown === patch);
+        this.show(self, patch);
+      },
+    });
+    cells(self, detail, {
+      place: () => self.data && { rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...self.ui.detailSize },
+      label: () => t('The tile of one patch, enlarged.'),
+      name: (cell) => `${placeName(self.grid, cell)}: ${number(cosine(self.shown, cell))}`,
+      hover: (cell, event) => point(self.shown, cell, event),
+      leave,
+    });
+    return { canvas, bar, detail, name_: name, said, own, place: null, detailSize: null, name: '', picture: null };
+  },
+
+  load: (self, signal) => self.array('similarity', self.question(), signal),
+
+  draw(self) {
+    const { ui, grid, settings } = self, { rows, cols } = grid, form = settings.form || 'tiles';
+    const [least, most] = bounds(self.data.values), [low, high] = settings.scale === 'data' ? [least, most] : [-1, 1];
+    const source = picture(self, form, low, high), pad = { left: form === 'tiles' ? 40 : 52, bottom: 40 };
+    const beside = self.width >= 720, room = Math.min(beside ? self.width - 330 : self.width, 760) - pad.left;
+    const count = rows * cols, across = form === 'tiles' ? cols : count, down = form === 'tiles' ? rows : count;
+    const limit = Math.max(280, Math.min(680, window.innerHeight * 0.74)) - pad.bottom;
+    const unit = Math.min(room / across, form === 'tiles' ? (limit / down) * 1 : limit / down);
+    const fine = form === 'tiles' ? Math.floor(unit * self.density) / self.density || unit : unit; // whole device pixels for each tile
+    const width = fine * across, height = fine * down * (form === 'tiles' ? 1 : 1);
+    const context = fit(ui.canvas, width + pad.left, height + pad.bottom, self.density);
+    context.imageSmoothingQuality = 'high';
+    ui.place = { rows: down, cols: across, x: pad.left, y: 0, width, height };
+    if (form === 'tiles') {
+      const gap = fine > 14 ? 2 : 1, inner = fine - gap, exact = (n) => Math.floor((inner * self.density) / n) * n / self.density || inner;
+      const [tw, th] = rows === cols ? [exact(cols), exact(cols)] : [inner, inner];
+      context.imageSmoothingEnabled = tw * self.density < cols || th * self.density < rows;
+      for (let i = 0; i < count; i++) context.drawImage(source, (i % cols) * cols, Math.floor(i / cols) * rows, cols, rows, pad.left + (i % cols) * fine, Math.floor(i / cols) * fine, tw, th);
+    } else {
+      context.imageSmoothingEnabled = width * self.density < count;
+      context.drawImage(source, pad.left, 0, width, height);
+    }
+    context.fillStyle = self.colour('color');
+    context.font = `12px ${self.colour('font-family')}`;
+    context.globalAlpha = 0.8;
+    context.save();
+    context.translate(pad.left - 6, 0);
+    axis(context, down, height, false, 0);
+    context.restore();
+    context.save();
+    context.translate(pad.left, height + 5);
+    axis(context, across, width, true, 0);
+    context.restore();
+    context.font = `13px ${self.colour('font-family')}`;
+    context.textAlign = 'center';
+    context.textBaseline = 'bottom';
+    context.fillText(form === 'tiles' ? t('Input patch column') : t('Input patch number'), pad.left + width / 2, height + pad.bottom);
+    context.rotate(-Math.PI / 2);
+    context.textBaseline = 'top';
+    context.fillText(form === 'tiles' ? t('Input patch row') : t('Input patch number'), -height / 2, 0);
+    ui.bar.update('viridis', low, high, t('Cosine similarity'));
+    ui.said.textContent = t('The bright cell is the patch itself. Point at the picture to compare, click to hold a patch.');
+    this.show(self, self.shown ?? Math.floor(rows / 2) * cols + Math.floor(cols / 2), true);
+  },
+
+  /** One patch's tile, enlarged. */
+  show(self, patch, anew = false) {
+    if (patch === self.shown && !anew) return;
+    self.shown = patch;
+    const { ui, grid: { rows, cols }, settings } = self, count = rows * cols;
+    const side = Math.min(280, self.width), unit = side / Math.max(rows, cols), [width, height] = [unit * cols, unit * rows];
+    if (anew) [ui.low, ui.high] = settings.scale === 'data' ? bounds(self.data.values) : [-1, 1];
+    const context = fit(ui.detail, width, height, self.density);
+    ui.tile = tinted(self.data.values, rows, cols, 'viridis', ui.low, ui.high, patch * count, ui.tile);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(ui.tile, 0, 0, width, height);
+    ui.detailSize = { width, height };
+    ui.own.put((patch % cols) * unit, Math.floor(patch / cols) * unit, unit, unit);
+    ui.name_.textContent = `${patchName(self.grid, patch)}: ${placeName(self.grid, patch)}`;
+  },
+});

@@ -1,0 +1,48 @@
+"""What stands beside the picture: the answer, and what it took."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vitviz.engine import Checkpoint
+    from vitviz.panels import Subject
+    from vitviz.trace import Trace
+
+
+def stage(trace: Trace) -> dict[str, Any]:
+    """The upload, the crop in it, and the size of the model's input."""
+    return {"upload": list(trace.view.upload), "box": list(trace.view.box), "input": list(trace.grid.pixels)}
+
+
+def answer(subject: Subject) -> dict[str, Any]:
+    """The five likeliest classes, and the device, time and shapes of the forward pass."""
+    trace, checkpoint = subject.trace, subject.inspector.checkpoint
+    grid, (attention, *_) = trace.grid, trace.layers
+    height, width = grid.pixels
+    prefix = " + ".join(grid.prefix_names) or "none"
+    shapes = [
+        ["Input", f"{height} × {width} × 3"],
+        ["Patches", f"{grid.rows} × {grid.cols} of {grid.patch[0]} × {grid.patch[1]} px"],
+        ["Tokens", f"{grid.tokens} ({grid.patches} patches, prefix: {prefix})"],
+        ["Width", str(trace.tokens[0].shape[-1])],
+        ["Layers × heads", f"{len(trace.layers)} × {attention.heads}"],
+        ["q, k, v per head", f"{attention.q.shape[1]} × {attention.q.shape[2]}"],
+    ]
+    return {
+        "checkpoint": checkpoint.name,
+        "notes": _notes(checkpoint, trace),
+        "top": [[label, round(probability, 6)] for label, probability in trace.top(5)],
+        "device": trace.device,
+        "milliseconds": round(trace.milliseconds, 1),
+        "shapes": shapes,
+    }
+
+
+def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
+    """What a reader of the prediction has to know, as sentences with the values to be filled in."""
+    notes = [{"text": checkpoint.note, "values": {}}] if checkpoint.note else []
+    if trace.logits is not None and 0 < len(trace.labels) < 1000:
+        text = "It can only answer with one of its {count} classes, even where none of them fits the picture."
+        notes.append({"text": text, "values": {"count": len(trace.labels)}})
+    return notes

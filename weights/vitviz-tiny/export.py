@@ -1,0 +1,123 @@
+"""Make the shipped folder out of a finished (or running) training: config, weights, snapshots, film.csv.
+
+    python export.py --data <tiny-imagenet> --work <folder> [--to <folder>] [--steps 0 30 100 …]
+
+Every snapshot that ships is asked about all 10,000 validation pictures, as the file
+stands (float16). The last one of the film is the shipped average, model.safetensors.
+"""
+
+import argparse
+import csv
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+
+import data
+import teacher as teaching
+from lesson import new_model
+from train import Settings
+
+
+def config(s: Settings, wordnet_ids: list[str], names: list[str]) -> dict:
+    """timm's config.json: with it, `timm.create_model("local-dir:…", pretrained=True)` needs nothing else."""
+    return {
+        "architecture": "vit_tiny_patch16_224",
+        "num_classes": s.classes,
+        "num_features": s.width,
+        "global_pool": "token",
+        "model_args": {
+            "img_size": s.image,
+            "patch_size": s.patch,
+            "embed_dim": s.width,
+            "depth": s.depth,
+            "num_heads": s.heads,
+        },
+        "pretrained_cfg": {
+            "tag": "tiny_imagenet",
+            "input_size": [3, s.image, s.image],
+            "fixed_input_size": True,
+            "interpolation": "bicubic",
+            "crop_pct": 1.0,
+            "crop_mode": "center",
+            "mean": list(data.MEAN),
+            "std": list(data.STD),
+            "num_classes": s.classes,
+            "pool_size": None,
+            "first_conv": "patch_embed.proj",
+            "classifier": "head",
+        },
+        "label_names": wordnet_ids,
+        "label_descriptions": dict(zip(wordnet_ids, names, strict=True)),
+    }
+
+
+@torch.inference_mode()
+def validated(file: Path, s: Settings, pictures: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
+    """Loss, top-1 and top-5 of a weights file on validation pictures."""
+    model = new_model(s).eval()
+    teaching.open_attention(model, pictures.device)
+    model.load_state_dict({name: value.float() for name, value in load_file(file).items()})
+    logits = []
+    for start in range(0, len(labels), 250):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            logits.append(model(data.enlarged(pictures[start : start + 250], s.image)).float())
+    logits = torch.cat(logits)
+    right = logits.topk(5).indices == labels[:, None]
+    return {
+        "val_loss": round(F.cross_entropy(logits, labels).item(), 4),
+        "val_top1": round(right[:, 0].float().mean().item(), 4),
+        "val_top5": round(right.any(dim=1).float().mean().item(), 4),
+    }
+
+
+def average_of(work: Path, to: Path) -> None:
+    """The average that a running training holds now, as model.safetensors."""
+    state = torch.load(work / "state.pt", map_location="cpu", weights_only=False)
+    save_file({name: value.half().contiguous() for name, value in state["average"].items()}, to)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True, help="the folder that train.py was given")
+    parser.add_argument("--to", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--steps", type=int, nargs="*", help="steps of the film that ship; all without it")
+    parser.add_argument("--pictures", type=int, default=10000, help="validation pictures")
+    return parser.parse_args()
+
+
+def main() -> None:
+    args, s = arguments(), Settings()
+    torch.set_num_threads(2)
+    pictures, labels = data.load_split(args.data, "val", args.pictures)
+    (args.to / "snapshots").mkdir(parents=True, exist_ok=True)
+    (args.to / "config.json").write_text(json.dumps(config(s, *data.load_classes(args.data)), indent=1) + "\n")
+    with (args.work / "film.csv").open() as file:
+        logged = list(csv.DictReader(file))
+    rows = []
+    for row in logged:
+        step, average = int(row["step"]), row["weights"] == "average"
+        if not average and args.steps is not None and step not in args.steps:
+            continue
+        name = "model.safetensors" if average else f"snapshots/step-{step:05d}.safetensors"
+        shutil.copyfile(args.work / "snapshots" / f"{row['snapshot']}.safetensors", args.to / name)
+        figures = validated(args.to / name, s, pictures, labels)
+        kept = {key: row[key] for key in ("weights", "step", "epoch", "seconds", "train_loss")}
+        rows.append({"file": name, **kept, **figures})
+        print(rows[-1], flush=True)
+    if not any(row["weights"] == "average" for row in rows):
+        average_of(args.work, args.to / "model.safetensors")
+        print("not finished; average of now:", validated(args.to / "model.safetensors", s, pictures, labels))
+    with (args.to / "film.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer.writeheader(), writer.writerows(rows)
+    print("sha256", hashlib.sha256((args.to / "model.safetensors").read_bytes()).hexdigest())
+
+
+if __name__ == "__main__":
+    main()

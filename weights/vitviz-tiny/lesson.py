@@ -1,0 +1,121 @@
+"""What one step learns from: the student's forward pass on kept patches, mixing, and the losses."""
+
+import math
+import random
+
+import torch
+import torch.nn.functional as F
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
+
+import data
+import teacher as teaching
+
+
+def new_model(s) -> VisionTransformer:
+    """The architecture of config.json, with fresh random weights."""
+    return VisionTransformer(
+        img_size=s.image, patch_size=s.patch, embed_dim=s.width, depth=s.depth, num_heads=s.heads, num_classes=s.classes
+    )
+
+
+def embedded(model: VisionTransformer, patches: Tensor, kept: Tensor | None) -> Tensor:
+    """Equation (1) of the paper for the kept patches: class token first, E_pos added."""
+    projection = model.patch_embed.proj
+    tokens = F.linear(patches, projection.weight.flatten(1), projection.bias)
+    position = model.pos_embed[0, 1:]
+    # F.embedding and not indexing: its backward adds up in a fixed order, so that resuming is exact
+    tokens = tokens + (position if kept is None else F.embedding(kept, position))
+    start = (model.cls_token + model.pos_embed[:, :1]).expand(len(tokens), -1, -1)
+    return torch.cat([start.to(tokens.dtype), tokens], dim=1)
+
+
+class Lesson:
+    """Pictures, teacher and objective; `loss` draws a random batch of views and returns what to minimise."""
+
+    def __init__(self, s, pictures: Tensor, labels: Tensor, teacher: nn.Module | None, tokens: Tensor | None):
+        self.s, self.device = s, pictures.device
+        self.pictures, self.labels = pictures, labels
+        self.teacher, self.tokens, self.head = teacher, tokens, None
+        self.centres = data.pixel_centres(s.image, s.patch, self.device)
+        self.teacher_centres = data.pixel_centres(teaching.SIZE, teaching.PATCH, self.device)
+        if teacher is not None:
+            self.head = teaching.fitted_head(tokens, labels, s.classes)
+
+    def targets(self, chosen: Tensor, views: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor | None]:
+        """Class probabilities to learn, and the teacher's class token to match."""
+        s = self.s
+        hard = F.one_hot(self.labels[chosen], s.classes).float()
+        hard = hard * (1 - s.smoothing) + s.smoothing / s.classes
+        if self.teacher is None:
+            return hard, None
+        if self.device.type == "cpu":
+            tokens = self.tokens[chosen].float()
+        else:  # a GPU asks the teacher about every crop instead
+            tokens = self.teacher_view(*views)
+        soft = self.head(tokens).softmax(dim=-1)
+        return torch.lerp(hard, soft, s.soft_labels), tokens
+
+    @torch.no_grad()
+    def teacher_view(self, x: Tensor, maps: Tensor) -> Tensor:
+        """The teacher's class token for crops."""
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+            tokens = embedded(self.teacher, data.sampled_patches(x, maps, self.teacher_centres, None), None)
+            return self.teacher.norm(self.teacher.blocks(tokens))[:, 0].float()
+
+    def mixed(self, patches: Tensor, target: Tensor, token: Tensor | None, kept: Tensor | None) -> tuple:
+        """Mixup, or cutmix along patches, of each picture with its mirror in the batch; all targets mix alike."""
+        partner = patches.flip(0)
+        share = torch.distributions.Beta(0.8, 0.8).sample().item()  # of the picture itself
+        if random.random() < 0.5:
+            patches, own = torch.lerp(partner, patches, share), torch.full((len(patches), 1), share, device=self.device)
+        else:
+            rows = self.s.image // self.s.patch
+            box = round(rows * math.sqrt(1 - share))
+            top, left = random.randint(0, rows - box), random.randint(0, rows - box)
+            inside = torch.zeros(rows, rows, dtype=torch.bool, device=self.device)
+            inside[top : top + box, left : left + box] = True
+            if kept is None:
+                cut = inside.flatten().expand(len(patches), -1)
+            else:  # both pictures of a pair lie in the same places
+                cut = inside.flatten()[kept]
+            patches = torch.where(cut[..., None], partner, patches)
+            own = 1 - cut.float().mean(dim=1, keepdim=True)
+        target = torch.lerp(target.flip(0), target, own)
+        return patches, target, None if token is None else torch.lerp(token.flip(0), token, own)
+
+    def attention_loss(self, model: nn.Module, x: Tensor, maps: Tensor) -> Tensor:
+        """Divergence of early attention from the teacher's, averaged over pictures, heads and queries."""
+        count = self.s.attention_pictures
+        x, maps = x[:count], maps[:count]
+        with torch.no_grad():
+            seen = embedded(self.teacher, data.sampled_patches(x, maps, self.teacher_centres, None), None)
+            wanted = teaching.early_attention(self.teacher, seen, self.s.teacher_layers)
+        tokens = embedded(model, data.sampled_patches(x, maps, self.centres, None), None)
+        found = teaching.early_attention(model, tokens, self.s.student_layers)
+        pairs = zip(wanted, found, strict=True)
+        return sum((w.exp() * (w - f)).sum(dim=-1).mean() for w, f in pairs) / len(found)
+
+    def losses(self, model: nn.Module, bridge: nn.Module, chosen: Tensor, progress: float) -> dict[str, Tensor]:
+        """What to minimise for the chosen pictures, in parts that are yet to be weighted."""
+        s = self.s
+        x = data.jittered(data.normalised(self.pictures[chosen]))
+        maps = data.random_crops(len(x), s.smallest_crop, self.device)
+        share = [share for start, share in s.kept if progress >= start][-1]
+        kept = data.random_patches(len(x), len(self.centres), share, self.device)
+        mixes = progress < s.unmixed_from and random.random() < s.mixed
+        if mixes and kept is not None:  # see `mixed`
+            half = kept[: (len(kept) + 1) // 2]
+            kept = torch.cat([half, half[: len(kept) // 2].flip(0)])
+        patches = data.sampled_patches(x, maps, self.centres, kept)
+        target, token = self.targets(chosen, (x, maps))
+        if mixes:
+            patches, target, token = self.mixed(patches, target, token, kept)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+            seen = model.norm(model.blocks(embedded(model, patches, kept)))[:, 0]
+            parts = {"label": F.cross_entropy(model.head(seen).float(), target)}
+            if token is not None:
+                parts["token"] = (1 - F.cosine_similarity(bridge(seen).float(), token)).mean()
+                if random.random() < s.attention_share:
+                    parts["attention"] = self.attention_loss(model, x, maps)
+        return parts

@@ -1,0 +1,265 @@
+"""vitviz-tiny: a plain ViT trained from random weights, and the film of its training.
+
+    python train.py --data <tiny-imagenet> --teacher <deit_tiny.safetensors> --work <folder> --minutes 120
+    python export.py --data <tiny-imagenet> --work <folder>      # what is shipped, from what was trained
+
+Run the same command again after an interruption and it goes on where it stopped.
+Three things make two CPU cores enough: three quarters of the patches are dropped
+for most of the training (FLIP, Li et al. 2023), a teacher's soft labels are computed
+once for all pictures (DeiT, Touvron et al. 2021), and the first two layers learn from
+the teacher's early attention, on a few whole pictures, what they would otherwise
+find only after hundreds of epochs: local heads, and so the 2-D order of the patches.
+"""
+
+import argparse
+import copy
+import csv
+import math
+import os
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+import data
+import teacher as teaching
+from lesson import Lesson, new_model
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that shapes the result; machine and length are arguments."""
+
+    image: int = 112  # 14 × 14 patches of 8 px: 197 tokens, as in the paper and in the teacher
+    patch: int = 8
+    width: int = 192
+    depth: int = 8
+    heads: int = 3
+    classes: int = 200
+    batch_cpu: int = 256
+    batch_gpu: int = 1024
+    peak_lr: float = 1.2e-3  # per 256 pictures; grows with the root of the batch
+    warmup: float = 0.03  # share of the training
+    weight_decay: float = 0.05
+    clip: float = 1.0
+    ema: float = 0.998
+    kept: tuple = ((0.0, 0.25), (0.60, 0.5), (0.90, 1.0))  # from this progress on, this share of patches
+    smallest_crop: float = 0.35
+    mixed: float = 0.2  # share of batches that are mixed (half mixup, half cutmix) until `unmixed_from`; much more would not pay in so few epochs
+    unmixed_from: float = 0.85
+    smoothing: float = 0.05
+    soft_labels: float = 0.6  # weight of the teacher's labels beside the true one
+    token_match: float = 0.5  # weight of matching the teacher's class token
+    attention_match: float = 1.0  # weight of matching early attention, fading to a tenth by half time
+    attention_pictures: int = 32
+    attention_share: float = 0.5  # of the steps, since it costs a fifth of one
+    student_layers: tuple = (0, 1)
+    teacher_layers: tuple = (0, 2)  # DeiT-Tiny's layer 2 has its most local heads
+    checked: int = 2000  # validation pictures at each snapshot; export.py asks about all
+    snapshots: tuple = (0, 3, 10, 30, 100, 200, 300, 600, 1000, 1500, 2000, 3000, 4000, 6000, 8000, 10000, 14000, 20000)
+
+
+def optimizer_for(model: nn.Module, bridge: nn.Module, s: Settings) -> torch.optim.Optimizer:
+    """AdamW; no decay for biases, norms, position embedding and class token."""
+    named = [*model.named_parameters(), *bridge.named_parameters()]
+    decayed = [p for name, p in named if p.ndim >= 2 and name not in ("pos_embed", "cls_token")]
+    others = [p for name, p in named if not (p.ndim >= 2 and name not in ("pos_embed", "cls_token"))]
+    groups = [{"params": decayed, "weight_decay": s.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=s.peak_lr, betas=(0.9, 0.99), fused=True)
+
+
+class Training:
+    """Model, data and state of one run; `step` makes one step, `save` and `resume` keep it."""
+
+    def __init__(self, s: Settings, args: argparse.Namespace):
+        self.s, self.args = s, args
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.batch = args.batch or (s.batch_gpu if self.device.type == "cuda" else s.batch_cpu)
+        self.seed(args.seed)
+        self.model = new_model(s).to(self.device)
+        teaching.open_attention(self.model, self.device)
+        self.bridge = nn.Linear(s.width, s.width).to(self.device)  # student's class token → teacher's; thrown away
+        self.average = copy.deepcopy(self.model.state_dict())
+        self.optimizer = optimizer_for(self.model, self.bridge, s)
+        self.done, self.elapsed, self.running = 0, 0.0, {}
+        self.load_data()
+        self.order, self.position = torch.randperm(len(self.lesson.labels)), 0
+
+    @staticmethod
+    def seed(value: int) -> None:
+        random.seed(value), np.random.seed(value), torch.manual_seed(value)
+
+    def load_data(self) -> None:
+        pictures, labels = (t.to(self.device) for t in data.load_split(self.args.data, "train", self.args.limit))
+        checks = data.load_split(self.args.data, "val", self.args.limit)
+        every = max(1, len(checks[1]) // self.s.checked)
+        self.val_pictures, self.val_labels = (t[::every].to(self.device) for t in checks)
+        teacher = tokens = None
+        if self.args.teacher is not None:
+            teacher = teaching.load_teacher(self.args.teacher, self.device)
+            tokens = teaching.cached_class_tokens(teacher, pictures, self.args.work / "teacher.pt")
+        self.lesson = Lesson(self.s, pictures, labels, teacher, tokens)
+
+    def progress(self) -> float:
+        """From 0 to 1, by steps if their number is given, else by the clock."""
+        if self.args.steps:
+            return self.done / self.args.steps
+        return min(1.0, self.elapsed / (60 * self.args.minutes))
+
+    def next_pictures(self) -> Tensor:
+        if self.position + self.batch > len(self.order):
+            self.order, self.position = torch.randperm(len(self.order)), 0
+        chosen = self.order[self.position : self.position + self.batch]
+        self.position += self.batch
+        return chosen.to(self.device)
+
+    def step(self) -> None:
+        s, start, progress = self.s, time.perf_counter(), self.progress()
+        peak = s.peak_lr * math.sqrt(self.batch / s.batch_cpu)
+        lr = peak * min(1.0, (progress + 1e-3) / s.warmup) * 0.5 * (1 + math.cos(math.pi * progress)) + 1e-6
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        parts = self.lesson.losses(self.model, self.bridge, self.next_pictures(), progress)
+        fading = s.attention_match * max(0.1, 1 - 1.8 * progress)
+        weights = {"label": 1.0, "token": s.token_match, "attention": fading}
+        loss = sum(weights[name] * part for name, part in parts.items())
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), s.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.done += 1
+        decay = min(s.ema, (self.done + 1) / (self.done + 10))
+        with torch.no_grad():
+            current = self.model.state_dict()
+            torch._foreach_lerp_(list(self.average.values()), [current[name] for name in self.average], 1 - decay)
+        for name, part in parts.items():
+            value = part.item()
+            self.running[name] = 0.98 * self.running.get(name, value) + 0.02 * value
+        self.elapsed += time.perf_counter() - start
+
+    def save(self) -> None:
+        """Everything that the next step depends on, in one atomic file."""
+        state = {
+            "done": self.done, "elapsed": self.elapsed, "running": self.running,
+            "model": self.model.state_dict(), "bridge": self.bridge.state_dict(), "average": self.average,
+            "optimizer": self.optimizer.state_dict(), "order": self.order, "position": self.position,
+            "teacher_head": self.lesson.head and self.lesson.head.state_dict(),
+            "random": (random.getstate(), np.random.get_state(), torch.get_rng_state()),
+            "random_gpu": torch.cuda.get_rng_state() if self.device.type == "cuda" else None,
+        }  # fmt: skip
+        torch.save(state, self.args.work / "state.tmp")
+        os.replace(self.args.work / "state.tmp", self.args.work / "state.pt")
+
+    def resume(self) -> None:
+        """Go on from the state file, if there is one."""
+        if not (self.args.work / "state.pt").exists():
+            return
+        state = torch.load(self.args.work / "state.pt", map_location="cpu", weights_only=False)
+        for name in ("done", "elapsed", "running", "order", "position"):
+            setattr(self, name, state[name])
+        self.model.load_state_dict(state["model"])
+        self.bridge.load_state_dict(state["bridge"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.lesson.head is not None:
+            self.lesson.head.load_state_dict(state["teacher_head"])
+        self.average = {name: value.to(self.device) for name, value in state["average"].items()}
+        numpy_and_python = state["random"]
+        random.setstate(numpy_and_python[0]), np.random.set_state(numpy_and_python[1])
+        torch.set_rng_state(numpy_and_python[2])
+        if state["random_gpu"] is not None:
+            torch.cuda.set_rng_state(state["random_gpu"])
+
+    @torch.inference_mode()
+    def validated(self, weights: dict[str, Tensor]) -> tuple[float, float]:
+        """Loss and top-1 of some weights on the validation pictures kept for checks."""
+        model = new_model(self.s).to(self.device).eval()
+        teaching.open_attention(model, self.device)
+        model.load_state_dict(weights)
+        loss = right = 0.0
+        for start in range(0, len(self.val_labels), 250):
+            labels = self.val_labels[start : start + 250]
+            with torch.autocast(self.device.type, dtype=torch.bfloat16):
+                logits = model(data.enlarged(self.val_pictures[start : start + 250], self.s.image)).float()
+            loss += F.cross_entropy(logits, labels, reduction="sum").item()
+            right += (logits.argmax(dim=1) == labels).sum().item()
+        return loss / len(self.val_labels), right / len(self.val_labels)
+
+    def film(self, weights: dict[str, Tensor], kind: str) -> None:
+        """Keep a snapshot as float16 and note its figures in film.csv."""
+        with torch.random.fork_rng():  # a fresh model draws random weights; training must not notice
+            loss, top1 = self.validated(weights)
+        name = f"step-{self.done:05d}" + ("-average" if kind == "average" else "")
+        halves = {key: value.detach().half().cpu().contiguous() for key, value in weights.items()}
+        (self.args.work / "snapshots").mkdir(exist_ok=True)
+        save_file(halves, self.args.work / "snapshots" / f"{name}.safetensors")
+        row = {
+            "snapshot": name, "weights": kind, "step": self.done,
+            "epoch": round(self.done * self.batch / len(self.order), 3), "seconds": round(self.elapsed),
+            "train_loss": round(self.running["label"], 4) if self.running else "",
+            f"val_loss_{len(self.val_labels)}": round(loss, 4), f"val_top1_{len(self.val_labels)}": round(top1, 4),
+        }  # fmt: skip
+        table = self.args.work / "film.csv"
+        new = not table.exists()
+        with table.open("a", newline="") as file:
+            writer = csv.DictWriter(file, row)
+            if new:
+                writer.writeheader()
+            writer.writerow(row)
+        print(row, flush=True)
+
+    def run(self) -> None:
+        saved = logged = time.monotonic()
+        while self.progress() < 1 and self.done != self.args.stop_at:
+            if self.done in self.s.snapshots and not self.filmed():
+                self.film(self.model.state_dict(), "raw")
+            self.step()
+            now = time.monotonic()
+            if now - logged > 30:
+                logged = now
+                losses = " ".join(f"{name} {value:.3f}" for name, value in self.running.items())
+                print(f"{self.progress():.3f} step {self.done} {self.elapsed:.0f} s {losses}", flush=True)
+            if now - saved > 60 * self.args.save_minutes:
+                saved = now
+                self.save()
+        self.save()
+        if self.progress() >= 1:
+            self.film(self.average, "average")
+
+    def filmed(self) -> bool:
+        return (self.args.work / "snapshots" / f"step-{self.done:05d}.safetensors").exists()
+
+
+def arguments(line: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with train-*.npz, val.npz, classes.json")
+    parser.add_argument("--work", type=Path, required=True, help="folder for state, logs and snapshots")
+    parser.add_argument("--teacher", type=Path, help="DeiT-Tiny's safetensors file; without it, labels alone")
+    parser.add_argument("--minutes", type=float, default=120, help="training time that the schedule is made for")
+    parser.add_argument("--steps", type=int, help="make the schedule for steps instead: then the result is exact")
+    parser.add_argument("--stop-at", type=int, help="interrupt after this step, as a crash would, but saved")
+    parser.add_argument("--limit", type=int, help="use only the first pictures of each split")
+    parser.add_argument("--batch", type=int, help="pictures a step, instead of the settings'")
+    parser.add_argument("--save-minutes", type=float, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args(line)
+
+
+def main(line: list[str] | None = None) -> Training:
+    args = arguments(line)
+    torch.set_num_threads(args.threads)
+    args.work.mkdir(parents=True, exist_ok=True)
+    training = Training(Settings(), args)
+    training.resume()
+    training.run()
+    return training
+
+
+if __name__ == "__main__":
+    main()
