@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "vitviz"
 ALLOWED = {
     "errors": set(),
     "grid": set(),
-    "samples": set(),
+    "samples": {"errors"},
     "trace": {"grid"},
     "analyses": {"grid", "trace", "errors"},
     "engine": {"grid", "trace", "errors", "analyses"},

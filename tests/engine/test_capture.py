@@ -5,12 +5,14 @@ import threading
 import pytest
 import timm
 import torch
-from timm.models.vision_transformer import VisionTransformer
+import torch.nn.functional as F
+from einops import rearrange
 
 from vitviz.engine import capture, record
 from vitviz.engine.checkpoint import Checkpoint, Loaded
+from vitviz.engine.images import open_image
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.preprocess import Preprocessing
+from vitviz.engine.preprocess import Preprocessing, prepare
 from vitviz.errors import OutOfMemory, UnsupportedModel, VitvizError
 
 # One of each kind: plain, distilled, LayerScale, registers, no class token, CLIP's norm before the blocks, relative
@@ -73,9 +75,6 @@ def test_attention_equals_timms_own_unfused_attention(name):
     model = perturbed(name, **({} if "r_s16" in name else {"depth": 2}))
     inspector = inspect(model, name)
     trace = inspector.trace(noise())
-    from vitviz.engine.images import open_image
-    from vitviz.engine.preprocess import prepare
-
     pixels = prepare(open_image(noise()), inspector.preprocessing).tensor[None]
     expected = unfused(model, pixels)
     assert len(expected) == len(trace.layers)
@@ -133,8 +132,8 @@ def test_a_bias_that_is_no_table_is_kept_whole_and_still_right():
     [
         ("swin_tiny_patch4_window7_224", {}, "no single stack"),
         ("cait_xxs24_224", {}, "attention calls"),
-        ("xcit_nano_12_p16_224", {}, "where all 196 tokens"),
-        ("samvit_base_patch16_224", {}, ""),
+        ("xcit_nano_12_p16_224", {}, "fixed grid of patches"),
+        ("samvit_base_patch16_224", {"depth": 2}, "is no plain Vision Transformer"),
         ("vit_dlittle_patch16_reg1_gap_256", {"depth": 1}, "2 attention calls"),
     ],
 )
@@ -147,24 +146,15 @@ def test_what_is_no_plain_vit_is_refused_with_the_reason(name, options, reason):
         inspector.trace(noise())
 
 
-class Liar(VisionTransformer):
-    """Scales the attention's output between the fused call and the projection."""
-
-
 def test_the_truth_check_sees_what_happens_after_the_call():
     model = perturbed("vit_tiny_patch16_224", depth=2)
     attention = model.blocks[1].attn
-    honest = attention.forward
 
     def lying(x, *args, **kwargs):
-        import torch.nn.functional as F
-
-        original = F.scaled_dot_product_attention
-        try:
-            F.scaled_dot_product_attention = lambda q, k, v, **rest: original(q, k, v, **rest) * 1.01
-            return honest(x, *args, **kwargs)
-        finally:
-            F.scaled_dot_product_attention = original
+        """What timm's attention does, but for one per cent between the fused call and the projection."""
+        q, k, v = rearrange(attention.qkv(x), "batch token (three head dim) -> three batch head token dim", three=3, head=3)
+        seen = F.scaled_dot_product_attention(q, k, v) * 1.01
+        return attention.proj(attention.norm(rearrange(seen, "batch head token dim -> batch token (head dim)")))
 
     attention.forward = lying
     with pytest.raises(UnsupportedModel, match="block 2 .*1e-04 is expected"):
@@ -242,9 +232,6 @@ def test_a_size_of_its_own_interpolates_positions_and_shares_the_weights():
     assert model.pos_embed.shape[1] == 197
     reference = timm.create_model("vit_tiny_patch16_224", depth=2, dynamic_img_size=True, pretrained=False).eval()
     reference.load_state_dict(model.state_dict())
-    from vitviz.engine.images import open_image
-    from vitviz.engine.preprocess import prepare
-
     pixels = prepare(open_image(noise()), inspector.preprocessing.with_size((96, 160))).tensor[None]
     with torch.no_grad():
         torch.testing.assert_close(trace.logits, reference(pixels)[0], atol=1e-5, rtol=1e-5)

@@ -62,12 +62,17 @@ def test_an_interrupted_run_gives_the_same_weights_to_the_bit(recipe, pictures, 
     assert names == ["step-00000", "step-00003", "step-00010-average"]
 
 
+def label_loss(training) -> float:
+    batch = training.lesson.batch(torch.arange(100), 0.0)
+    return training.lesson.losses(training.model, training.bridge, batch)["label"].item()
+
+
 def test_the_loss_falls(recipe, pictures, tmp_path):
     training = recipe.main(line(pictures, tmp_path, "--stop-at", "0"))
     training.args.stop_at = 10
-    first = training.lesson.losses(training.model, training.bridge, torch.arange(100), 0.0)["label"].item()
+    first = label_loss(training)
     training.run()
-    last = training.lesson.losses(training.model, training.bridge, torch.arange(100), 0.0)["label"].item()
+    last = label_loss(training)
     assert last < first - 0.2
 
 

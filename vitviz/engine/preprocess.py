@@ -14,7 +14,6 @@ from math import ceil, floor, log, sqrt
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
@@ -66,7 +65,9 @@ class Preprocessing:
             mean, std = (tuple(float(value) for value in values[key]) for key in ("mean", "std"))
             crop_pct = float(values["crop_pct"])
         except (TypeError, ValueError, AssertionError) as error:
-            raise CheckpointError(f"The checkpoint's preprocessing cannot be understood ({error}). Check its config.json against timm's.") from error
+            raise CheckpointError(
+                f"The checkpoint's preprocessing cannot be understood ({error}). Check its config.json against timm's."
+            ) from error
         interpolation = "bilinear" if values["interpolation"] == "random" else values["interpolation"]
         _check((channels, height, width), mean, std, crop_pct, interpolation, values["crop_mode"])
         return cls((height, width), mean, std, interpolation, crop_pct, values["crop_mode"])
@@ -91,10 +92,10 @@ def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
     the upload. The box reaches beyond the upload where the input was padded: with the mean colour in border mode,
     with black where crop_pct is above 1. Raises ImageError where the picture is not RGB.
 
-    >>> picture = Image.new("RGB", (400, 300), "red")
+    >>> picture = Image.new("RGB", (400, 200), "red")
     >>> prepared = prepare(picture, Preprocessing((224, 224), (0.5, 0.5, 0.5), (0.5, 0.5, 0.5), crop_pct=0.875))
     >>> prepared.tensor.shape, prepared.view.box, prepared.view.upload
-    (torch.Size([3, 224, 224]), (69.140625, 18.75, 331.640625, 281.25), (400, 300))
+    (torch.Size([3, 224, 224]), (112.5, 12.5, 287.5, 187.5), (400, 200))
     """
     from timm.data import create_transform
 
@@ -111,7 +112,9 @@ def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
     resize, crop, to_tensor, normalise = steps.transforms
     resized = resize(image)
     picture = crop(resized)
-    view = View(np.array(picture), _box(image.size, resized.size, picture.size), image.size)
+    left, right = _edges(image.width, resized.width, picture.width)
+    top, bottom = _edges(image.height, resized.height, picture.height)
+    view = View(np.array(picture), (left, top, right, bottom), image.size)
     return Prepared(normalise(to_tensor(picture)), view)
 
 
@@ -140,21 +143,13 @@ def fitted_size(upload: tuple[int, int], tokens: int, patch: tuple[int, int]) ->
     return best[0] * patch[0], best[1] * patch[1]
 
 
-def _box(upload: tuple[int, int], resized: tuple[int, int], crop: tuple[int, int]) -> tuple[float, float, float, float]:
-    """The crop's left, top, right and bottom in pixels of the upload; all sizes are (width, height)."""
-    starts = [_crop_start(length, kept) for length, kept in zip(resized, crop)]
-    scale = [before / after for before, after in zip(upload, resized)]
-    left, top = (start * by for start, by in zip(starts, scale))
-    right, bottom = ((start + kept) * by for start, kept, by in zip(starts, crop, scale))
-    return left, top, right, bottom
+def _edges(upload: int, resized: int, kept: int) -> tuple[float, float]:
+    """Where the centre crop of torchvision and timm begins and ends on one axis, in pixels of the upload.
 
-
-def _crop_start(length: int, kept: int) -> int:
-    """Where the centre crop of torchvision and timm begins on one axis; below 0 where the picture is padded.
-
-    The two cases round differently: a crop rounds half to even, padding puts the odd pixel at the end.
+    The two cases round differently: a crop rounds half to even, and padding puts the odd pixel at the end.
     """
-    return round((length - kept) / 2) if kept <= length else -((kept - length) // 2)
+    start = round((resized - kept) / 2) if kept <= resized else -((kept - resized) // 2)
+    return start * upload / resized, (start + kept) * upload / resized
 
 
 def _check(size: tuple[int, int, int], mean: tuple, std: tuple, crop_pct: float, interpolation: str, crop_mode: str) -> None:
@@ -169,4 +164,6 @@ def _check(size: tuple[int, int, int], mean: tuple, std: tuple, crop_pct: float,
     elif crop_mode not in CROP_MODES:
         wrong = f"its crop mode is {crop_mode!r}, and one of {', '.join(CROP_MODES)} was expected"
     if wrong:
-        raise CheckpointError(f"The checkpoint's preprocessing cannot be followed: {wrong}. Choose another checkpoint, or mend its config.json.")
+        raise CheckpointError(
+            f"The checkpoint's preprocessing cannot be followed: {wrong}. Choose another checkpoint, or mend its config.json."
+        )

@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -30,8 +31,35 @@ def embedded(model: VisionTransformer, patches: Tensor, kept: Tensor | None) -> 
     return torch.cat([start.to(tokens.dtype), tokens], dim=1)
 
 
+@dataclass(frozen=True)
+class Batch:
+    """What one step sees; `whole` are all patches of a few views, for the student and for the teacher."""
+
+    patches: Tensor
+    kept: Tensor | None
+    target: Tensor
+    token: Tensor | None
+    whole: tuple[Tensor, Tensor] | None
+
+    def split(self, count: int) -> list["Batch"]:
+        """The same in equal parts, one for each worker."""
+        none = [None] * count
+        whole = zip(*(t.chunk(count) for t in self.whole), strict=True) if self.whole is not None else none
+        return [
+            Batch(*part)
+            for part in zip(
+                self.patches.chunk(count),
+                none if self.kept is None else self.kept.chunk(count),
+                self.target.chunk(count),
+                none if self.token is None else self.token.chunk(count),
+                whole,
+                strict=True,
+            )
+        ]
+
+
 class Lesson:
-    """Pictures, teacher and objective; `loss` draws a random batch of views and returns what to minimise."""
+    """Pictures, teacher and objective; `batch` draws random views, `losses` says what to minimise on them."""
 
     def __init__(self, s, pictures: Tensor, labels: Tensor, teacher: nn.Module | None, tokens: Tensor | None):
         self.s, self.device = s, pictures.device
@@ -39,7 +67,7 @@ class Lesson:
         self.teacher, self.tokens, self.head = teacher, tokens, None
         self.centres = data.pixel_centres(s.image, s.patch, self.device)
         self.teacher_centres = data.pixel_centres(teaching.SIZE, teaching.PATCH, self.device)
-        if teacher is not None:
+        if tokens is not None:
             self.head = teaching.fitted_head(tokens, labels, s.classes)
 
     def targets(self, chosen: Tensor, views: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor | None]:
@@ -47,7 +75,7 @@ class Lesson:
         s = self.s
         hard = F.one_hot(self.labels[chosen], s.classes).float()
         hard = hard * (1 - s.smoothing) + s.smoothing / s.classes
-        if self.teacher is None:
+        if self.head is None:
             return hard, None
         if self.device.type == "cpu":
             tokens = self.tokens[chosen].float()
@@ -84,20 +112,8 @@ class Lesson:
         target = torch.lerp(target.flip(0), target, own)
         return patches, target, None if token is None else torch.lerp(token.flip(0), token, own)
 
-    def attention_loss(self, model: nn.Module, x: Tensor, maps: Tensor) -> Tensor:
-        """Divergence of early attention from the teacher's, averaged over pictures, heads and queries."""
-        count = self.s.attention_pictures
-        x, maps = x[:count], maps[:count]
-        with torch.no_grad():
-            seen = embedded(self.teacher, data.sampled_patches(x, maps, self.teacher_centres, None), None)
-            wanted = teaching.early_attention(self.teacher, seen, self.s.teacher_layers)
-        tokens = embedded(model, data.sampled_patches(x, maps, self.centres, None), None)
-        found = teaching.early_attention(model, tokens, self.s.student_layers)
-        pairs = zip(wanted, found, strict=True)
-        return sum((w.exp() * (w - f)).sum(dim=-1).mean() for w, f in pairs) / len(found)
-
-    def losses(self, model: nn.Module, bridge: nn.Module, chosen: Tensor, progress: float) -> dict[str, Tensor]:
-        """What to minimise for the chosen pictures, in parts that are yet to be weighted."""
+    def batch(self, chosen: Tensor, progress: float) -> Batch:
+        """Random views of the chosen pictures, and what to learn from them."""
         s = self.s
         x = data.jittered(data.normalised(self.pictures[chosen]))
         maps = data.random_crops(len(x), s.smallest_crop, self.device)
@@ -111,11 +127,31 @@ class Lesson:
         target, token = self.targets(chosen, (x, maps))
         if mixes:
             patches, target, token = self.mixed(patches, target, token, kept)
+        whole = None
+        if self.teacher is not None and random.random() < s.attention_share:
+            few, maps = x[: s.attention_pictures], maps[: s.attention_pictures]
+            whole = (
+                data.sampled_patches(few, maps, self.centres, None),
+                data.sampled_patches(few, maps, self.teacher_centres, None),
+            )
+        return Batch(patches, kept, target, token, whole)
+
+    def losses(self, model: nn.Module, bridge: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """What to minimise for a batch, in parts that are yet to be weighted."""
         with torch.autocast(self.device.type, dtype=torch.bfloat16):
-            seen = model.norm(model.blocks(embedded(model, patches, kept)))[:, 0]
-            parts = {"label": F.cross_entropy(model.head(seen).float(), target)}
-            if token is not None:
-                parts["token"] = (1 - F.cosine_similarity(bridge(seen).float(), token)).mean()
-                if random.random() < s.attention_share:
-                    parts["attention"] = self.attention_loss(model, x, maps)
+            seen = model.norm(model.blocks(embedded(model, batch.patches, batch.kept)))[:, 0]
+            parts = {"label": F.cross_entropy(model.head(seen).float(), batch.target)}
+            if batch.token is not None:
+                parts["token"] = (1 - F.cosine_similarity(bridge(seen).float(), batch.token)).mean()
+            if batch.whole is not None:
+                parts["attention"] = self.attention_loss(model, *batch.whole)
         return parts
+
+    def attention_loss(self, model: nn.Module, patches: Tensor, teacher_patches: Tensor) -> Tensor:
+        """Divergence of early attention from the teacher's, averaged over pictures, heads and queries."""
+        with torch.no_grad():
+            seen = embedded(self.teacher, teacher_patches, None)
+            wanted = teaching.early_attention(self.teacher, seen, self.s.teacher_layers)
+        found = teaching.early_attention(model, embedded(model, patches, None), self.s.student_layers)
+        pairs = zip(wanted, found, strict=True)
+        return sum((w.exp() * (w - f)).sum(dim=-1).mean() for w, f in pairs) / len(found)

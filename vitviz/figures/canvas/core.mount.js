@@ -42,6 +42,7 @@ function mount(element, props, watch, trigger, view) {
     colour: (name) => getComputedStyle(root).getPropertyValue(name).trim(),
     draw,
     refresh,
+    fail,
     again: false,
     relabel: () => { furnish(); take(); draw(); },
   };
@@ -159,9 +160,7 @@ function mount(element, props, watch, trigger, view) {
         }
       } catch (problem) {
         if (problem.name !== 'AbortError') {
-          error.textContent = problem instanceof Refusal ? problem.message : t('This view could not be drawn: {reason}', { reason: problem.message });
-          error.hidden = false;
-          if (!(problem instanceof Refusal)) console.error(problem);
+          fail(problem);
         } else if (self.key && goal !== wanted()) {
           self.again = true;
         }
@@ -170,6 +169,13 @@ function mount(element, props, watch, trigger, view) {
       self.flight = null;
     } while (self.again && root.isConnected);
     root.classList.remove('vv-busy');
+  }
+
+  function fail(problem) {
+    if (problem.name === 'AbortError') return;
+    error.textContent = problem instanceof Refusal ? problem.message : t('This view could not be drawn: {reason}', { reason: problem.message });
+    error.hidden = false;
+    if (!(problem instanceof Refusal)) console.error(problem);
   }
 
   function draw() {

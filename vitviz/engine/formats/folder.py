@@ -1,0 +1,44 @@
+"""Where in a checkpoint's folder things lie, as timm and transformers write them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from vitviz.engine.formats.weights import SUFFIXES
+from vitviz.errors import CheckpointError
+
+_PREFERRED = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth")
+_MAX_JSON = 20_000_000  # bytes; the labels of ImageNet-21k take 2 million
+
+
+def weights_file(folder: Path) -> Path | None:
+    """The weights in a folder: by their usual names, else the only file with a fitting ending; None where there is none."""
+    for name in _PREFERRED:
+        if (folder / name).is_file():
+            return folder / name
+    found = sorted(path for path in folder.iterdir() if path.is_file() and path.name.endswith(SUFFIXES))
+    return found[0] if len(found) == 1 else None
+
+
+def config_beside(weights: Path) -> dict[str, Any]:
+    """The config.json that belongs to a weights file: next to it, or above the snapshots/ of a training film; else {}."""
+    folder = weights.parent.parent if weights.parent.name == "snapshots" else weights.parent
+    path = folder / "config.json"
+    return read_json(path) if path.is_file() else {}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file. Raises CheckpointError where it is none."""
+    try:
+        if path.stat().st_size > _MAX_JSON:
+            raise ValueError(f"it has more than {_MAX_JSON:,} bytes")
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"{path.name} cannot be read: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise CheckpointError(f"{path.parent.name}/{path.name} is not valid JSON ({error}). Write it again.") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path.parent.name}/{path.name} holds a {type(content).__name__} where a JSON object was expected.")
+    return content

@@ -1,0 +1,174 @@
+// Filters of the patch embedding: principal components as in the paper's figure 7, or every raw filter as a wall.
+const { t, el, fit, sheet, number, ticks, tip, cells, outline } = window.vitviz;
+
+/** Every filter, scaled alone to [0, 1], side by side in one picture of `across` filters a row; with its bounds. */
+function atlas(values, count, height, width, across, order) {
+  const canvas = sheet(across * width, Math.ceil(count / across) * height), context = canvas.getContext('2d');
+  const image = context.createImageData(canvas.width, canvas.height), size = height * width * 3, ends = [];
+  for (let i = 0; i < count; i++) {
+    const start = order[i] * size;
+    let low = Infinity, high = -Infinity;
+    for (let k = start; k < start + size; k++) {
+      if (values[k] < low) low = values[k];
+      if (values[k] > high) high = values[k];
+    }
+    ends.push([low, high]);
+    const factor = high > low ? 255 / (high - low) : 0, left = (i % across) * width, top = Math.floor(i / across) * height;
+    for (let k = start, y = 0; y < height; y++) {
+      let to = ((top + y) * canvas.width + left) * 4;
+      for (let x = 0; x < width; x++, k += 3, to += 4) {
+        image.data[to] = (values[k] - low) * factor;
+        image.data[to + 1] = (values[k + 1] - low) * factor;
+        image.data[to + 2] = (values[k + 2] - low) * factor;
+        image.data[to + 3] = 255;
+      }
+    }
+  }
+  context.putImageData(image, 0, 0);
+  return { canvas, across, ends };
+}
+
+const percent = (share) => (share >= 0.0995 ? (share * 100).toFixed(0) : share >= 0.00995 ? (share * 100).toFixed(1) : (share * 100).toFixed(2)) + ' %';
+
+window.vitviz.mount(element, props, watch, trigger, {
+  name: 'filters',
+  title: 'Filters of the patch embedding',
+  reset: (self) => { self.cur = 0; },
+
+  build(self) {
+    self.cur = 0;
+    const canvas = el('canvas'), plot = el('div', { class: 'vv-plot' }, canvas), hover = outline(plot);
+    const big = el('canvas', { role: 'img' }), name = el('p', { class: 'vv-h' }), said = el('p', { class: 'vv-small' });
+    const low = el('span'), high = el('span'), ramp = el('canvas', { width: 256, height: 1, class: 'vv-bar-strip' });
+    const chart = el('canvas', { role: 'img' });
+    const grey = el('div', { class: 'vv-bar' }, el('div', { class: 'vv-bar-label', text: t('Weight, each filter scaled alone') }), ramp, el('div', { class: 'vv-ends' }, low, high));
+    self.figure.append(el('div', { class: 'vv-row vv-positions' }, plot, el('div', { class: 'vv-stack vv-detail' }, name, el('div', { class: 'vv-plot' }, big), grey, said, chart)));
+    const context = ramp.getContext('2d'), fade = context.createLinearGradient(0, 0, 256, 0);
+    fade.addColorStop(0, '#000');
+    fade.addColorStop(1, '#fff');
+    context.fillStyle = fade;
+    context.fillRect(0, 0, 256, 1);
+    cells(self, canvas, {
+      place: () => self.ui.place,
+      label: () => t('Filters of the patch embedding.'),
+      name: (cell) => (cell < self.ui.count ? self.ui.name.textContent + '. ' + self.ui.said.textContent : ''),
+      hover: (cell, event) => {
+        if (cell >= self.ui.count) return hover.hide();
+        const { x, y, width, height, rows, cols } = self.ui.place, w = width / cols, h = height / rows;
+        hover.put(x + (cell % cols) * w - 1, y + Math.floor(cell / cols) * h - 1, self.ui.tile[0] + 2, self.ui.tile[1] + 2);
+        this.show(self, cell);
+      },
+      leave: () => hover.hide(),
+    });
+    return { canvas, big, name, said, low, high, chart, place: null, count: 0, tile: [0, 0], made: '' };
+  },
+
+  async load(self, signal) {
+    const get = (item) => self.array(item, self.question(), signal);
+    if (self.settings.kind === 'raw') {
+      const [pictures, norms] = await Promise.all([get('raw'), get('norms')]);
+      return { kind: 'raw', pictures, norms };
+    }
+    const [pictures, variance] = await Promise.all([get('components'), get('variance')]);
+    return { kind: 'components', pictures, variance };
+  },
+
+  draw(self) {
+    const { ui, data, settings } = self, raw = data.kind === 'raw';
+    if ((settings.kind === 'raw') !== raw) return void this.other(self);
+    const [count, ph, pw] = data.pictures.shape, beside = self.width >= 720, made = `${self.key}/${data.kind}`;
+    const room = Math.min(beside ? self.width - 330 : self.width, 900), gap = raw ? 2 : 8, text = raw ? 0 : 20;
+    const cols = raw ? Math.max(12, Math.min(48, Math.ceil(Math.sqrt((count * room) / (Math.max(360, Math.min(680, window.innerHeight * 0.74))))))) : self.width < 560 ? 4 : 7;
+    const rows = Math.ceil(count / cols), pitch = Math.floor((room + gap) / cols), side = pitch - gap;
+    const [tw, th] = [side, Math.round((side * ph) / pw)];
+    if (ui.made !== made) {
+      const order = Int32Array.from({ length: count }, (_, i) => i);
+      if (raw) order.sort((a, b) => data.norms.values[b] - data.norms.values[a]);
+      [ui.made, ui.order, ui.atlas] = [made, order, atlas(data.pictures.values, count, ph, pw, Math.ceil(Math.sqrt(count)), order)];
+      self.cur = Math.min(self.cur, count - 1);
+    }
+    [ui.count, ui.tile] = [count, [tw, th]];
+    ui.place = { rows, cols, x: 0, y: 0, width: cols * pitch, height: rows * (th + gap + text) };
+    const context = fit(ui.canvas, cols * pitch - gap, rows * (th + gap + text) - gap + (raw ? 0 : 4), self.density);
+    context.imageSmoothingEnabled = tw * self.density < pw;
+    context.imageSmoothingQuality = 'high';
+    context.fillStyle = self.colour('color');
+    context.font = `12px ${self.colour('font-family')}`;
+    context.textAlign = 'center';
+    context.textBaseline = 'top';
+    for (let i = 0; i < count; i++) {
+      const x = (i % cols) * pitch, y = Math.floor(i / cols) * (th + gap + text);
+      this.tile(self, context, i, x, y, tw, th);
+      if (!raw) context.fillText(percent(data.variance.values[i]), x + tw / 2, y + th + 4, pitch);
+    }
+    ui.canvas.setAttribute('aria-label', t('Filters of the patch embedding.'));
+    ui.chart.hidden = raw;
+    if (!raw) this.chart(self);
+    this.show(self, self.cur, true);
+  },
+
+  /** The other kind is wanted: a page setting, yet its numbers may have to come first. */
+  async other(self) {
+    try {
+      self.data = await this.load(self);
+      self.draw();
+    } catch (problem) {
+      self.fail(problem);
+    }
+  },
+
+  tile(self, context, i, x, y, width, height) {
+    const { canvas, across } = self.ui.atlas, [, ph, pw] = self.data.pictures.shape;
+    context.drawImage(canvas, (i % across) * pw, Math.floor(i / across) * ph, pw, ph, x, y, width, height);
+  },
+
+  /** One filter enlarged, with its numbers. */
+  show(self, i, anew = false) {
+    if (i === self.cur && !anew) return;
+    self.cur = i;
+    const { ui, data } = self, [count, ph, pw] = data.pictures.shape, side = Math.min(220, self.width);
+    const context = fit(ui.big, side, (side * ph) / pw, self.density), raw = data.kind === 'raw';
+    context.imageSmoothingEnabled = false;
+    this.tile(self, context, i, 0, 0, side, (side * ph) / pw);
+    const [low, high] = ui.atlas.ends[i];
+    ui.low.textContent = number(low);
+    ui.high.textContent = number(high);
+    ui.name.textContent = raw ? t('Filter {number} of {count}', { number: ui.order[i] + 1, count }) : t('Component {number} of {count}', { number: i + 1, count });
+    ui.said.textContent = raw
+      ? t('Norm {norm}: number {place} by norm. {height} × {width} pixels, red, green and blue.', { norm: number(data.norms.values[ui.order[i]]), place: i + 1, height: ph, width: pw })
+      : t('{share} of the variance of all filters.', { share: percent(data.variance.values[i]) });
+    if (!raw) this.chart(self);
+  },
+
+  /** Share of variance, a bar for each component. */
+  chart(self) {
+    const shares = self.data.variance.values, width = Math.min(300, self.width), height = 150, left = 38, bottom = 34, top = 8;
+    const context = fit(self.ui.chart, width, height, self.density), most = Math.max(...shares) || 1, w = (width - left) / shares.length, h = height - bottom - top;
+    context.font = `12px ${self.colour('font-family')}`;
+    const ink = self.colour('color'), accent = self.colour('--vv-accent');
+    context.fillStyle = context.strokeStyle = ink;
+    context.textAlign = 'right';
+    context.textBaseline = 'middle';
+    for (const value of ticks(0, most * 100, 3)) {
+      const y = top + h * (1 - value / 100 / most);
+      context.globalAlpha = 0.15;
+      context.fillRect(left, y, width - left, 1);
+      context.globalAlpha = 0.8;
+      context.fillText(number(value) + ' %', left - 5, y);
+    }
+    shares.forEach((share, i) => {
+      context.globalAlpha = i === self.cur ? 1 : 0.45;
+      context.fillStyle = i === self.cur ? accent : ink;
+      context.fillRect(left + i * w + 1, top + h * (1 - share / most), Math.max(1, w - 2), (h * share) / most);
+    });
+    context.globalAlpha = 0.8;
+    context.fillStyle = ink;
+    context.textAlign = 'center';
+    context.textBaseline = 'top';
+    for (const i of [1, 7, 14, 21, 28].filter((i) => i <= shares.length)) context.fillText(String(i), left + (i - 0.5) * w, top + h + 4);
+    context.fillText(t('component: share of variance'), left + (width - left) / 2, height - 14);
+    let sum = 0;
+    for (const share of shares) sum += share;
+    self.ui.chart.setAttribute('aria-label', t('Share of variance of each component; all shown together: {share}', { share: percent(sum) }));
+  },
+});
