@@ -25,7 +25,6 @@ def test_credits_are_those_of_scikit_images_documentation(sample):
     documentation = " ".join(getattr(skimage.data, sample.name).__doc__.split())
     for word in sample.credit.replace("courtesy of ", "").split(", "):
         assert word in documentation, word
-    assert set(sample.title.split()) - {"of", "the", "a", "with", "cup", "Launch"} <= set(documentation.replace(".", " ").split()) | {"Astronaut"}
 
 
 def test_samples_need_no_network(monkeypatch):

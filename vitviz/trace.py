@@ -30,11 +30,12 @@ class Bias:
     index: Tensor | None = None  # (query, key) -> entry
     dense: Float[Tensor, "#head #query key"] | None = None
 
-    def rows(self, rows: slice) -> Float[Tensor, "#head rows key"]:
-        """The part that belongs to some of the queries."""
-        if self.dense is not None:
-            return self.dense if self.dense.shape[1] == 1 else self.dense[:, rows]
-        return self.table[:, self.index[rows]]
+    def rows(self, rows: slice = slice(None), heads: slice = slice(None)) -> Float[Tensor, "head query key"]:
+        """The part that belongs to some of the queries and heads; one row or head where all share it."""
+        if self.dense is None:
+            return self.table[heads][:, self.index[rows]]
+        shared_by_heads, shared_by_queries = (size == 1 for size in self.dense.shape[:2])
+        return self.dense[slice(None) if shared_by_heads else heads, slice(None) if shared_by_queries else rows]
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,7 @@ class Attention:
         """softmax(q k^T scale + bias) for some queries and heads: rows sum to 1 over the keys."""
         scores = torch.matmul(self.q[heads, rows] * self.scale, self.k[heads].mT)
         if self.bias is not None:
-            bias = self.bias.rows(rows)
-            scores = scores + (bias if bias.shape[0] == 1 else bias[heads])
+            scores = scores + self.bias.rows(rows, heads)
         return torch.softmax(scores, dim=-1)
 
     def output(self) -> Float[Tensor, "head query dim2"]:
@@ -73,7 +73,7 @@ class View:
     upload: tuple[int, int]  # width and height of the upright upload
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a trace is itself: comparing tensors field by field has no single answer
 class Trace:
     """Everything one forward pass leaves behind; one image, no batch axis, float32 on the CPU, detached.
 
@@ -94,13 +94,19 @@ class Trace:
     milliseconds: float = 0.0
     device: str = "cpu"
 
+    def layer(self, layer: int) -> Attention:
+        """One layer's attention call, counted from 0; IndexError for one that does not exist."""
+        if not 0 <= layer < len(self.layers):
+            raise IndexError(f"Layer {layer} does not exist: {self.checkpoint} has layers 0 to {len(self.layers) - 1}.")
+        return self.layers[layer]
+
     def attention(self, layer: int) -> Float[Tensor, "head query key"]:
         """The attention of every head of one layer after the softmax (row = query, sums to 1 over the keys)."""
-        return self._layer(layer).weights()
+        return self.layer(layer).weights()
 
     def attention_rows(self, layer: int, block: int = 512) -> Iterator[tuple[int, slice, Float[Tensor, "rows key"]]]:
         """The same, head by head and in blocks of rows: (head, rows, weights), for what must not hold N x N."""
-        attention = self._layer(layer)
+        attention = self.layer(layer)
         for head in range(attention.heads):
             for start in range(0, self.grid.tokens, block):
                 rows = slice(start, min(start + block, self.grid.tokens))
@@ -125,8 +131,3 @@ class Trace:
         if self.position_embedded is not None:
             tensors.append(self.position_embedded)
         return sum(t.numel() * t.element_size() for t in tensors) + self.view.picture.nbytes
-
-    def _layer(self, layer: int) -> Attention:
-        if not 0 <= layer < len(self.layers):
-            raise IndexError(f"Layer {layer} does not exist: {self.checkpoint} has layers 0 to {len(self.layers) - 1}.")
-        return self.layers[layer]

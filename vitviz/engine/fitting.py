@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import timm
-import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -23,12 +22,14 @@ _RESIZED = ("pos_embed", "patch_embed.proj.weight", "relative_position_bias_tabl
 
 
 class _Unfilled(TorchFunctionMode):
-    """Skips the random numbers of a new model: all of them are about to be replaced, and they take most of the time."""
+    """Skips the random numbers of a new model's parameters: all are about to be replaced, and they take most of the time."""
 
-    _RANDOM = {torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.erfinv_}
+    _FILLING = {"uniform_", "normal_", "erfinv_", "mul_", "add_", "div_", "clamp_"}  # torch's and timm's truncated normal
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        return args[0] if func in self._RANDOM else func(*args, **(kwargs or {}))
+        if args and isinstance(args[0], nn.Parameter) and getattr(func, "__name__", "") in self._FILLING:
+            return args[0]
+        return func(*args, **(kwargs or {}))
 
 
 def empty(build: Callable[..., nn.Module], name: str, **changes: Any) -> nn.Module:
@@ -59,7 +60,10 @@ def converted(tensors: Mapping[str, Tensor], model: nn.Module, architecture: str
     module = sys.modules[timm.models.model_entrypoint(architecture.partition(".")[0]).__module__]
     options = {"adapt_layer_scale": True} if timm_module(architecture) in ("vision_transformer", "deit") else {}
     before = {tensor.untyped_storage().data_ptr() for tensor in tensors.values()}
-    after = module.checkpoint_filter_fn(dict(tensors), model, **options)
+    try:
+        after = module.checkpoint_filter_fn(dict(tensors), model, **options)
+    except (AttributeError, RuntimeError, KeyError, IndexError, ValueError, ZeroDivisionError):
+        return dict(tensors), []  # a file of another family; the strict check will name its keys
     # A tensor that was only renamed or transposed still lies in the memory of the file's; a resampled one does not.
     resampled = [key for key, tensor in after.items() if key.endswith(_RESIZED) and tensor.untyped_storage().data_ptr() not in before]
     return after, resampled

@@ -134,12 +134,12 @@ def fitted_size(upload: tuple[int, int], tokens: int, patch: tuple[int, int]) ->
     wanted = upload[0] / patch[1] / (upload[1] / patch[0])  # columns to rows
     rows, cols = sqrt(tokens / wanted), sqrt(tokens * wanted)
 
-    def cost(grid: tuple[int, int]) -> tuple[float, int]:
-        return round(abs(log(grid[1] / grid[0] / wanted)), 9), -grid[0] * grid[1]
+    def distortion(grid: tuple[int, int]) -> float:
+        return abs(log(grid[1] / grid[0] / wanted))
 
-    around = product((floor(rows), ceil(rows)), (floor(cols), ceil(cols)))
+    around = product((ceil(rows), floor(rows)), (ceil(cols), floor(cols)))  # larger first: min takes the first of equals
     inside = [(max(1, min(r, tokens)), max(1, min(c, tokens))) for r, c in around]
-    best = min((grid for grid in inside if grid[0] * grid[1] <= tokens), key=cost)
+    best = min((grid for grid in inside if grid[0] * grid[1] <= tokens), key=distortion)
     return best[0] * patch[0], best[1] * patch[1]
 
 

@@ -96,6 +96,33 @@ class Query:
         return int(text) if text.isdecimal() else text
 
 
+@dataclass(frozen=True)
+class Whole:
+    """A whole number that the figure asks for by itself, such as the token under the pointer."""
+
+    name: str
+    minimum: int = 0
+    default: int = 0
+
+    def parse(self, text: str) -> int:
+        if not text.isdecimal() or int(text) < self.minimum:
+            raise ValueError(f"{self.name}={text!r} is no whole number from {self.minimum}.")
+        return int(text)
+
+
+@dataclass(frozen=True)
+class Wholes:
+    """Several whole numbers, joined by dots."""
+
+    name: str
+    default: str = ""
+
+    def parse(self, text: str) -> tuple[int, ...]:
+        if text and not all(part.isdecimal() for part in text.split(".")):
+            raise ValueError(f"{self.name}={text!r} are no whole numbers joined by dots.")
+        return tuple(int(part) for part in text.split(".")) if text else ()
+
+
 Control = Choice | Slider | LayerRange | Query
 
 
@@ -126,6 +153,7 @@ class Panel(ABC):
     explanation: ClassVar[Explanation]
     needs: ClassVar[Literal["weights", "trace"]]
     controls: ClassVar[tuple[Control, ...]] = ()
+    parameters: ClassVar[tuple[Choice | Whole | Wholes, ...]] = ()  # what the figure's script asks for besides
     drawn_by: ClassVar[Literal["canvas", "chart"]] = "canvas"
 
     def unsupported(self, subject: Subject) -> str | None:
@@ -150,11 +178,11 @@ class Panel(ABC):
 
     def settings(self, given: Mapping[str, str]) -> dict[str, Any]:
         """Every control's value, checked; the default where none is given. ValueError says what does not fit."""
-        known = {control.name: control for control in self.controls}
+        known = {control.name: control for control in (*self.controls, *self.parameters)}
         for name in given:
             if name not in known:
                 raise ValueError(f"{self.title} has no setting {name!r}; it has {', '.join(known) or 'none'}.")
         return {name: control.parse(given.get(name, str(control.default))) for name, control in known.items()}
 
 
-__all__ = ["Choice", "Control", "Explanation", "LayerRange", "Panel", "Query", "Slider", "Subject"]
+__all__ = ["Choice", "Control", "Explanation", "LayerRange", "Panel", "Query", "Slider", "Subject", "Whole", "Wholes"]

@@ -10,6 +10,7 @@ import numpy as np
 from vitviz import analyses
 from vitviz.figures import charts
 from vitviz.panels.base import Choice, Explanation, Panel, Subject
+from vitviz.panels.seen import sweep_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -63,8 +64,10 @@ class Distance(Panel):
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         trace, renormalise = subject.trace, settings["rows"] == "renormalised"
+        seen = sweep_of(trace)
+        distance = analyses.attention_distance(trace, renormalise=True) if renormalise else seen.distance
         return {
-            "distance": analyses.attention_distance(trace, renormalise=renormalise).numpy(),
-            "prefix_mass": analyses.prefix_mass(trace).numpy(),
+            "distance": distance.numpy(),
+            "prefix_mass": seen.prefix_mass.numpy(),
             "uniform": np.asarray(analyses.uniform_distance(trace.grid, renormalise=renormalise)),
         }

@@ -96,7 +96,7 @@ def _connect(demo: gr.Blocks, studio: Studio, session: gr.State, left: Left, vie
         key = studio.look(picture, checkpoint, progress=progress)
         trace = studio.subject(key).trace
         state = {**state, "picture": picture, "checkpoint": checkpoint, "key": key}
-        stage = {**studio.value(key, PANELS[0]), "panel": "picture", "summary": facts.stage(trace)}
+        stage = {**studio.value(key, PANELS[0]), "panel": "picture", "controls": [], "message": "", "summary": facts.stage(trace)}
         answers = [value for view in views for value in view.draw(state)]
         return [state, checkpoint, {"text": ""}, stage, facts.answer(studio.subject(key)), *answers]
 

@@ -20,3 +20,6 @@ class Upload(gr.Image):
 
     def get_block_name(self) -> str:
         return "image"
+
+    def get_config(self, cls=None) -> dict:
+        return super().get_config(gr.Image)  # the page reads Image's own parameters, which are not in our signature

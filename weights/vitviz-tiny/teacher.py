@@ -62,7 +62,7 @@ def fitted_head(tokens: Tensor, labels: Tensor, classes: int, epochs: int = 12) 
     return head.requires_grad_(False)
 
 
-def cached_class_tokens(model: nn.Module, pictures: Tensor, cache: Path, only_cached: bool = False) -> Tensor | None:
+def cached_class_tokens(model: nn.Module, pictures: Tensor, cache: Path) -> Tensor:
     """Class tokens of all whole pictures, computed once.
 
     Eleven minutes on two cores; asking about every crop would cost more than the training.
@@ -71,8 +71,6 @@ def cached_class_tokens(model: nn.Module, pictures: Tensor, cache: Path, only_ca
         tokens = torch.load(cache)
         if len(tokens) == len(pictures):
             return tokens.to(pictures.device)
-    if only_cached:
-        return None
     tokens = class_tokens(model, pictures, report=True).clone()
     torch.save(tokens.cpu(), cache)
     return tokens

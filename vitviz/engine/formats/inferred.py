@@ -52,12 +52,21 @@ def architecture_of(tensors: Mapping[str, Tensor], name: str, heads: int | None 
     }
     if args["pre_norm"]:
         notes.append("The file does not tell its activation; GELU was assumed (OpenAI's CLIP uses QuickGELU).")
-    entry = f"vit_{_SIZES.get((width, depth, heads), 'tiny')}_patch{patch[0]}_{rows * patch[0]}"
-    entry = entry if timm.is_model(entry) else "vit_tiny_patch16_224"
+    entry = entry_name(width, depth, heads, patch[0], rows * patch[0])
     if "dist_token" in tensors:
         entry = "deit_tiny_distilled_patch16_224"
         args = {key: value for key, value in args.items() if key not in ("class_token", "global_pool", "fc_norm", "final_norm")}
     return entry, args, notes
+
+
+def entry_name(width: int, depth: int, heads: int, patch: int, size: int) -> str:
+    """The registered ViT with these numbers, or vit_tiny_patch16_224 as the entry point that takes any.
+
+    >>> entry_name(768, 12, 12, 16, 224), entry_name(96, 4, 3, 4, 32)
+    ('vit_base_patch16_224', 'vit_tiny_patch16_224')
+    """
+    entry = f"vit_{_SIZES.get((width, depth, heads), 'tiny')}_patch{patch}_{size}"
+    return entry if timm.is_model(entry) else "vit_tiny_patch16_224"
 
 
 def grid_side(tokens: int, prefix: int) -> int | None:

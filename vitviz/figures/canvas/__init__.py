@@ -17,7 +17,12 @@ from vitviz.figures.colormaps import TABLES
 
 VIEWS = ("stage", "patches", "filters", "positions", "rollout", "explorer")
 _HERE = Path(__file__).parent
+_PARTS = {"explorer": ("explorer.wall.js", "explorer.js")}  # where one file would be too long
 _CORE = ("data", "draw", "toolbar", "export", "pointer", "mount")  # joined in this order into one script
+
+_PUBLIC = tuple(
+    "t el sheet fit tinted enlarged bounds total number ticks colourbar tip array pixels cells outline save patchName placeName tokenName table".split()
+)
 
 
 def template(view: str) -> tuple[str, str, str]:
@@ -29,7 +34,8 @@ def template(view: str) -> tuple[str, str, str]:
     """
     if view not in VIEWS:
         raise ValueError(f"There is no view {view!r}; there are {', '.join(VIEWS)}.")
-    return f'<div class="vv" data-view="{view}"></div>', "", _read(f"{view}.js")
+    script = "\n".join(_read(name) for name in _PARTS.get(view, (f"{view}.js",)))
+    return f'<div class="vv" data-view="{view}"></div>', "", script
 
 
 @cache
@@ -52,7 +58,7 @@ def script() -> str:
     """The shared script: defines `window.vitviz` once, however often it is run."""
     tables = {name: base64.b64encode(table.tobytes()).decode() for name, table in TABLES.items()}
     parts = [_read(f"core.{name}.js") for name in _CORE]
-    public = "t, el, sheet, fit, tinted, enlarged, bounds, total, number, ticks, colourbar, tip, pixels, cells, outline, save, patchName, placeName, table"
+    public = ", ".join(_PUBLIC)
     return "\n".join(
         [
             "(() => {\n'use strict';\nif (window.vitviz) return;",

@@ -137,12 +137,10 @@ function colourbar(map = 'viridis') {
     [drawn, low, high] = [state, from, to];
     label.textContent = text;
     tinted(ramp, 1, 256, name, 0, 255, 0, strip);
-    const values = ticks(from, to, 4), step = values.length > 1 ? values[1] - values[0] : Math.abs(values[0]) || 1;
-    const decimals = Math.min(8, Math.max(0, -Math.floor(Math.log10(step) + 1e-9) + (Number.isInteger(Number((step / 10 ** Math.floor(Math.log10(step) + 1e-9)).toFixed(6))) ? 0 : 1)));
-    marks.replaceChildren(...values.map((value) => {
-      const at = to > from ? ((value - from) / (to - from)) * 100 : 50;
-      const text = step < 1e-4 ? number(value, 2) : value.toFixed(decimals).replace('-', '−');
-      return el('span', { style: `left:${at}%`, class: at < 4 ? 'vv-first' : at > 96 ? 'vv-last' : null, text: Number(value.toFixed(12)) === 0 ? '0' : text });
+    const share = (value) => (to > from ? ((value - from) / (to - from)) * 100 : 0), inner = ticks(from, to, 4).filter((value) => share(value) > 17 && share(value) < 83);
+    marks.replaceChildren(...[from, ...inner, ...(to > from ? [to] : [])].map((value) => {
+      const at = share(value);
+      return el('span', { style: `left:${at}%`, class: at === 0 ? 'vv-first' : at === 100 ? 'vv-last' : null, text: number(Math.abs(value) < (to - from) * 1e-9 ? 0 : value) });
     }));
   };
   const mark = (value) => {

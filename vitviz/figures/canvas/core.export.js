@@ -1,7 +1,7 @@
 // What is on the screen as a PNG at twice its size: canvases, text, borders, with a title and the settings below.
 
 function opaque(colour) {
-  return colour && colour !== 'transparent' && !/,\s*0\)$/.test(colour);
+  return colour && colour !== 'transparent' && !/^rgba\(.*,\s*0\)$|\/\s*0\)$/.test(colour);
 }
 
 function paintText(context, node, style, origin) {
@@ -47,6 +47,11 @@ function paint(context, node, origin) {
   }
   const edge = parseFloat(style.borderTopWidth) || 0;
   if (edge && parseFloat(style.borderLeftWidth) && style.borderTopStyle !== 'none' && opaque(style.borderTopColor)) {
+    if (node.classList.contains('vv-outline')) { // its dark ring, so that it shows on any picture
+      context.strokeStyle = 'rgb(0 0 0 / .75)';
+      context.lineWidth = 1.5;
+      context.strokeRect(x - 0.75, y - 0.75, box.width + 1.5, box.height + 1.5);
+    }
     context.strokeStyle = style.borderTopColor;
     context.lineWidth = edge;
     context.beginPath();
@@ -54,7 +59,10 @@ function paint(context, node, origin) {
     context.stroke();
   }
   if (node.tagName === 'CANVAS') {
-    if (node.width && node.height && box.width) context.drawImage(node, x, y, box.width, box.height);
+    if (node.width && node.height && box.width) {
+      context.imageSmoothingEnabled = style.imageRendering !== 'pixelated';
+      context.drawImage(node, x, y, box.width, box.height);
+    }
   } else {
     for (const child of node.childNodes) paint(context, child, origin);
   }
@@ -71,30 +79,36 @@ function lines(context, text, width) {
   return out;
 }
 
-/** The figure of a view as a PNG blob, drawn anew at twice the screen's size. */
-async function portrait(self, title, caption) {
-  const box = self.figure.getBoundingClientRect(), style = getComputedStyle(self.root), pad = 24, ratio = 2;
-  const font = style.fontFamily, width = Math.max(320, box.width), probe = sheet(1, 1).getContext('2d');
+/** The figure of a view as a PNG blob, drawn anew at twice the screen's size; `said` are its settings, one a line. */
+async function portrait(self, title, said) {
+  const parts = [self.figure.firstElementChild, self.below.firstElementChild].filter((part) => part && part.offsetWidth);
+  const style = getComputedStyle(self.root), font = style.fontFamily, pad = 24, ratio = 2, head = pad + 34, gap = 20;
+  self.ratio = ratio;
+  self.draw();
+  const boxes = parts.map((part) => part.getBoundingClientRect()), width = Math.max(320, ...boxes.map((box) => box.width));
+  const height = boxes.reduce((sum, box) => sum + box.height + gap, 0), probe = sheet(1, 1).getContext('2d');
   probe.font = `12px ${font}`;
-  const said = lines(probe, caption, width), top = pad + 34;
-  const canvas = sheet((width + 2 * pad) * ratio, (top + box.height + 18 + said.length * 17 + pad) * ratio), context = canvas.getContext('2d');
+  const beside = width - boxes[0].width > 200; // room for the settings at the right of the first part
+  const listed = beside ? said.flatMap((one) => lines(probe, one, width - boxes[0].width - 36)) : lines(probe, said.join(' · '), width);
+  const canvas = sheet((width + 2 * pad) * ratio, (head + height + (beside ? 0 : listed.length * 17) + pad) * ratio), context = canvas.getContext('2d');
   context.scale(ratio, ratio);
   context.fillStyle = style.getPropertyValue('--vv-paper').trim() || '#fff';
   context.fillRect(0, 0, canvas.width, canvas.height);
   context.fillStyle = style.color;
-  context.textBaseline = 'alphabetic';
   context.font = `600 18px ${font}`;
   context.fillText(title, pad, pad + 14, width);
-  self.ratio = ratio;
-  self.draw();
-  paint(context, self.figure, { left: box.left - pad, top: box.top - top });
+  let top = head;
+  parts.forEach((part, i) => {
+    paint(context, part, { left: boxes[i].left - pad, top: boxes[i].top - top });
+    top += boxes[i].height + gap;
+  });
   self.ratio = 0;
   self.draw();
   context.font = `12px ${font}`;
   context.fillStyle = style.color;
   context.textBaseline = 'alphabetic';
   context.globalAlpha = 0.75;
-  said.forEach((line, i) => context.fillText(line, pad, top + box.height + 26 + i * 17));
+  listed.forEach((line, i) => (beside ? context.fillText(line, pad + boxes[0].width + 36, head + 14 + i * 20) : context.fillText(line, pad, top + i * 17)));
   return new Promise((resolve) => canvas.toBlob(resolve, 'image/png'));
 }
 

@@ -22,16 +22,16 @@ function mount(element, props, watch, trigger, view) {
   const error = el('p', { class: 'vv-error', role: 'alert', hidden: true });
   const figure = el('div', { class: 'vv-figure' }), controls = el('div', { class: 'vv-controls' }), foot = el('div', { class: 'vv-foot' });
   const frame = el('div', { class: view.side ? 'vv-frame vv-side' : 'vv-frame', hidden: true }, figure, controls);
-  const live = el('p', { class: 'vv-live', 'aria-live': 'polite' });
+  const below = el('div', { class: 'vv-below', hidden: true }), live = el('p', { class: 'vv-live', 'aria-live': 'polite' });
   const self = {
-    root, figure, view, trigger, panel: view.name, value: {}, settings: {}, data: null, ui: {}, width: 0, ratio: 0,
+    root, figure, below, view, trigger, panel: view.name, value: {}, settings: {}, data: null, ui: {}, width: 0, height: 0, ratio: 0,
     flight: null, life: null, shape: '', loaded: '',
     get key() { return self.value.key; },
     get grid() { return self.value.grid; },
     get summary() { return self.value.summary || {}; },
     /** Pixels of the canvas for each CSS pixel. */
     get density() { return Math.max(self.ratio, window.devicePixelRatio || 1); },
-    path: (item, query) => `${self.key}/${view.name}/${item}${query ? '?' + query : ''}`,
+    path: (item, query) => `${self.key}/${self.value.panel || view.name}/${item}${query ? '?' + query : ''}`,
     array: (item, query, signal) => array(self.path(item, query), signal),
     picture: (name, signal) => picture(`${self.key}/picture/${name}`, signal),
     /** The settings that change the numbers, as the query of an address. */
@@ -46,16 +46,17 @@ function mount(element, props, watch, trigger, view) {
     again: false,
     relabel: () => { furnish(); take(); draw(); },
   };
-  const asked = () => self.value.controls.filter((c) => !c.page);
+  const local = (c) => c.page && !view.fetches?.includes(c.name); // applied here, without new numbers
+  const asked = () => self.value.controls.filter((c) => !local(c));
   let bar = null, pending = 0;
 
-  root.replaceChildren(note, frame, error, foot, live);
+  root.replaceChildren(note, frame, below, error, foot, live);
   furnish();
   self.watcher = new ResizeObserver(() => {
     if (!root.isConnected) return forget();
     const width = figure.clientWidth;
     if (!width || Math.abs(width - self.width) < 0.5) return;
-    self.width = width;
+    [self.width, self.height] = [width, window.innerHeight];
     if (self.loaded === wanted()) draw(); else refresh();
   });
 
@@ -63,6 +64,7 @@ function mount(element, props, watch, trigger, view) {
     self.life?.abort();
     self.life = new AbortController(); // ends the listeners on the window
     figure.replaceChildren();
+    below.replaceChildren();
     self.shape = '';
     self.ui = view.build(self);
   }
@@ -75,11 +77,12 @@ function mount(element, props, watch, trigger, view) {
     const value = props.value;
     if (!value || !value.grid || (!value.key && !value.message)) return;
     const before = self.key;
-    self.value = { controls: [], summary: {}, ...value, grid: { prefix: [], ...value.grid } };
+    self.value = { summary: {}, ...value, grid: { prefix: [], ...value.grid } };
+    self.value.controls = [...(view.controls?.(self.value) || []), ...(value.controls || [])];
     error.hidden = true;
     note.hidden = !value.message;
     note.textContent = value.message ? t(value.message) : '';
-    frame.hidden = foot.hidden = Boolean(value.message);
+    frame.hidden = foot.hidden = below.hidden = Boolean(value.message);
     if (value.message) {
       self.loaded = '';
       root.dataset.ready = `${value.key}/`;
@@ -95,7 +98,7 @@ function mount(element, props, watch, trigger, view) {
       view.reset?.(self);
     }
     self.watcher.observe(figure);
-    self.width = figure.clientWidth;
+    [self.width, self.height] = [figure.clientWidth, window.innerHeight];
     if (self.width) refresh();
   }
 
@@ -118,7 +121,7 @@ function mount(element, props, watch, trigger, view) {
     self.settings[control.name] = value;
     memory[view.name] = { ...self.settings };
     bar.show();
-    if (control.page) return draw();
+    if (local(control)) return draw();
     cancelAnimationFrame(pending);
     pending = requestAnimationFrame(refresh);
   }
@@ -132,9 +135,9 @@ function mount(element, props, watch, trigger, view) {
   }
 
   async function shoot() {
-    const told = self.value.controls.map((c) => `${t(c.label)}: ${spoken(c, self.settings[c.name], self.value)}`);
+    const told = self.value.controls.filter((c) => c.kind !== 'hidden').map((c) => `${t(c.label)}: ${spoken(c, self.settings[c.name], self.value)}`);
     const title = [self.value.title ? t(self.value.title) : t(view.title), self.value.checkpoint].filter(Boolean).join(' · ');
-    save(await portrait(self, title, [view.caption?.(self), ...told, 'vitviz'].filter(Boolean).join(' · ')), `vitviz-${view.name}.png`);
+    save(await portrait(self, title, [view.caption?.(self), ...told, 'vitviz'].filter(Boolean)), `vitviz-${view.name}.png`);
   }
 
   /** Fetches what the settings ask for. One request at a time: a quick one may finish, so that dragging shows its steps. */

@@ -16,6 +16,7 @@ function sane(control, value, about) {
     if (/^\d+$/.test(value)) return Number(value) < about.grid.rows * about.grid.cols ? String(value) : control.default;
     return ['auto', 'mean', ...about.grid.prefix].includes(value) ? value : control.default;
   }
+  if (control.kind === 'hidden') return control.fits(value) ? value : control.default;
   return control.default;
 }
 
@@ -23,12 +24,18 @@ function sane(control, value, about) {
 function spoken(control, value, about) {
   if (control.kind === 'choice') return t(control.options.find(([name]) => name === value)?.[1] ?? String(value));
   if (control.kind === 'layers') return (value || `1-${about.layers}`).replace('-', '–');
-  if (control.kind === 'query') return /^\d+$/.test(value) ? patchName(about.grid, Number(value)) : value === 'auto' ? t('Auto') : value === 'mean' ? t('Mean') : t(value);
+  if (control.kind === 'query') return /^\d+$/.test(value) ? patchName(about.grid, Number(value)) : value === 'auto' ? t('Auto') : value === 'mean' ? t('Mean') : tokenName(value);
   return number(Number(value));
 }
 
 function patchName(grid, patch) {
   return t('Patch {number}', { number: patch + 1 });
+}
+
+/** A prefix token as a student reads it. */
+function tokenName(name) {
+  const said = t(name);
+  return said.charAt(0).toUpperCase() + said.slice(1);
 }
 
 function placeName(grid, patch) {
@@ -86,9 +93,9 @@ function span(control, self, change, output) {
 }
 
 function query(control, self, change, output) {
-  const auto = self.value.summary?.auto, names = [['auto', t('Auto')], ['mean', t('Mean')], ...self.value.grid.prefix.map((name) => [name, t(name)])];
+  const auto = self.value.summary?.auto, names = [['auto', t('Auto')], ['mean', t('Mean')], ...self.value.grid.prefix.map((name) => [name, tokenName(name)])];
   const buttons = names.map(([value, text]) => el('button', { type: 'button', 'data-value': value, text, onclick: () => change(value) }));
-  const node = el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t(control.label) }, ...buttons);
+  const node = el('div', { class: 'vv-stack vv-tight' }, el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t(control.label) }, ...buttons), el('p', { class: 'vv-hint', text: t('Or click a patch in the picture.') }));
   return { node, show: (value) => {
     buttons.forEach((button) => button.setAttribute('aria-pressed', button.dataset.value === value));
     output.textContent = /^\d+$/.test(value) ? patchName(self.value.grid, Number(value)) : value === 'auto' && auto ? t(auto) : '';
@@ -96,9 +103,10 @@ function query(control, self, change, output) {
 }
 
 function field(control, self, change) {
+  if (control.kind === 'hidden') return { control, node: null, show: () => {} };
   const output = el('output', { class: 'vv-output' });
-  const short = control.kind === 'choice' && control.options.reduce((sum, [, text]) => sum + t(text).length + 3, 0) <= 44;
-  const make = { slider, layers: span, query }[control.kind] || (short ? radios : dropdown);
+  const short = control.kind === 'choice' && control.options.reduce((sum, [, text]) => sum + t(text).length + 3, 0) <= (self.view.side ? 34 : 66);
+  const make = { slider, layers: span, query }[control.kind] || (short || control.options.every(([value]) => tables[value]) ? radios : dropdown);
   const part = make(control, self, change, output);
   const info = control.info ? el('p', { class: 'vv-info', text: t(control.info), hidden: true }) : null;
   const more = info && el('button', { type: 'button', class: 'vv-more', 'aria-expanded': 'false', 'aria-label': t('What is this?'), text: '?', onclick: () => {
@@ -112,5 +120,8 @@ function field(control, self, change) {
 /** All fields of a view; `show()` puts the settings of `self` into them. */
 function toolbar(self, change) {
   const parts = self.value.controls.map((control) => field(control, self, (value) => change(control, value)));
-  return { nodes: parts.map((part) => part.node), show: () => parts.forEach((part) => part.show(self.settings[part.control.name])) };
+  return { nodes: parts.map((part) => part.node).filter(Boolean), show: () => parts.forEach((part) => {
+    part.show(self.settings[part.control.name]);
+    part.node?.classList.toggle('vv-idle', Boolean(self.view.idle?.(self.settings).includes(part.control.name)));
+  }) };
 }

@@ -33,6 +33,7 @@ const percent = (share) => (share >= 0.0995 ? (share * 100).toFixed(0) : share >
 window.vitviz.mount(element, props, watch, trigger, {
   name: 'filters',
   title: 'Filters of the patch embedding',
+  fetches: ['kind'], // the other kind of filters comes when it is asked for
   reset: (self) => { self.cur = 0; },
 
   build(self) {
@@ -42,7 +43,8 @@ window.vitviz.mount(element, props, watch, trigger, {
     const low = el('span'), high = el('span'), ramp = el('canvas', { width: 256, height: 1, class: 'vv-bar-strip' });
     const chart = el('canvas', { role: 'img' });
     const grey = el('div', { class: 'vv-bar' }, el('div', { class: 'vv-bar-label', text: t('Weight, each filter scaled alone') }), ramp, el('div', { class: 'vv-ends' }, low, high));
-    self.figure.append(el('div', { class: 'vv-row vv-positions' }, plot, el('div', { class: 'vv-stack vv-detail' }, name, el('div', { class: 'vv-plot' }, big), grey, said, chart)));
+    const note = el('p', { class: 'vv-small', hidden: true });
+    self.figure.append(el('div', { class: 'vv-stack' }, note, el('div', { class: 'vv-row vv-positions' }, plot, el('div', { class: 'vv-stack vv-detail' }, name, el('div', { class: 'vv-plot' }, big), grey, said, chart))));
     const context = ramp.getContext('2d'), fade = context.createLinearGradient(0, 0, 256, 0);
     fade.addColorStop(0, '#000');
     fade.addColorStop(1, '#fff');
@@ -60,11 +62,11 @@ window.vitviz.mount(element, props, watch, trigger, {
       },
       leave: () => hover.hide(),
     });
-    return { canvas, big, name, said, low, high, chart, place: null, count: 0, tile: [0, 0], made: '' };
+    return { note, canvas, big, name, said, low, high, chart, place: null, count: 0, tile: [0, 0], made: '' };
   },
 
   async load(self, signal) {
-    const get = (item) => self.array(item, self.question(), signal);
+    const get = (item) => self.array(item, '', signal);
     if (self.settings.kind === 'raw') {
       const [pictures, norms] = await Promise.all([get('raw'), get('norms')]);
       return { kind: 'raw', pictures, norms };
@@ -74,11 +76,10 @@ window.vitviz.mount(element, props, watch, trigger, {
   },
 
   draw(self) {
-    const { ui, data, settings } = self, raw = data.kind === 'raw';
-    if ((settings.kind === 'raw') !== raw) return void this.other(self);
+    const { ui, data } = self, raw = data.kind === 'raw';
     const [count, ph, pw] = data.pictures.shape, beside = self.width >= 720, made = `${self.key}/${data.kind}`;
-    const room = Math.min(beside ? self.width - 330 : self.width, 900), gap = raw ? 2 : 8, text = raw ? 0 : 20;
-    const cols = raw ? Math.max(12, Math.min(48, Math.ceil(Math.sqrt((count * room) / (Math.max(360, Math.min(680, window.innerHeight * 0.74))))))) : self.width < 560 ? 4 : 7;
+    const room = Math.min(beside ? self.width - 330 : self.width, 1100), gap = raw ? 2 : 8, text = raw ? 0 : 20;
+    const cols = raw ? Math.max(12, Math.min(48, Math.ceil(Math.sqrt((count * room) / (Math.max(360, Math.min(1000, self.height * 0.72))))))) : self.width < 560 ? 4 : 7;
     const rows = Math.ceil(count / cols), pitch = Math.floor((room + gap) / cols), side = pitch - gap;
     const [tw, th] = [side, Math.round((side * ph) / pw)];
     if (ui.made !== made) {
@@ -102,19 +103,11 @@ window.vitviz.mount(element, props, watch, trigger, {
       if (!raw) context.fillText(percent(data.variance.values[i]), x + tw / 2, y + th + 4, pitch);
     }
     ui.canvas.setAttribute('aria-label', t('Filters of the patch embedding.'));
+    ui.note.textContent = t(self.summary.note || '');
+    ui.note.hidden = !self.summary.note;
     ui.chart.hidden = raw;
     if (!raw) this.chart(self);
     this.show(self, self.cur, true);
-  },
-
-  /** The other kind is wanted: a page setting, yet its numbers may have to come first. */
-  async other(self) {
-    try {
-      self.data = await this.load(self);
-      self.draw();
-    } catch (problem) {
-      self.fail(problem);
-    }
   },
 
   tile(self, context, i, x, y, width, height) {
@@ -135,15 +128,15 @@ window.vitviz.mount(element, props, watch, trigger, {
     ui.high.textContent = number(high);
     ui.name.textContent = raw ? t('Filter {number} of {count}', { number: ui.order[i] + 1, count }) : t('Component {number} of {count}', { number: i + 1, count });
     ui.said.textContent = raw
-      ? t('Norm {norm}: number {place} by norm. {height} × {width} pixels, red, green and blue.', { norm: number(data.norms.values[ui.order[i]]), place: i + 1, height: ph, width: pw })
+      ? t('Norm {norm}, place {place} in order of norm. {height} × {width} pixels, red, green and blue.', { norm: data.norms.values[ui.order[i]].toPrecision(3), place: i + 1, height: ph, width: pw })
       : t('{share} of the variance of all filters.', { share: percent(data.variance.values[i]) });
     if (!raw) this.chart(self);
   },
 
   /** Share of variance, a bar for each component. */
   chart(self) {
-    const shares = self.data.variance.values, width = Math.min(300, self.width), height = 150, left = 38, bottom = 34, top = 8;
-    const context = fit(self.ui.chart, width, height, self.density), most = Math.max(...shares) || 1, w = (width - left) / shares.length, h = height - bottom - top;
+    const shares = self.data.variance.values, width = Math.min(300, self.width), height = 150, left = 38, right = 8, bottom = 34, top = 8;
+    const context = fit(self.ui.chart, width, height, self.density), most = Math.max(...shares) || 1, w = (width - left - right) / shares.length, h = height - bottom - top;
     context.font = `12px ${self.colour('font-family')}`;
     const ink = self.colour('color'), accent = self.colour('--vv-accent');
     context.fillStyle = context.strokeStyle = ink;
@@ -152,7 +145,7 @@ window.vitviz.mount(element, props, watch, trigger, {
     for (const value of ticks(0, most * 100, 3)) {
       const y = top + h * (1 - value / 100 / most);
       context.globalAlpha = 0.15;
-      context.fillRect(left, y, width - left, 1);
+      context.fillRect(left, y, width - left - right, 1);
       context.globalAlpha = 0.8;
       context.fillText(number(value) + ' %', left - 5, y);
     }
@@ -166,7 +159,7 @@ window.vitviz.mount(element, props, watch, trigger, {
     context.textAlign = 'center';
     context.textBaseline = 'top';
     for (const i of [1, 7, 14, 21, 28].filter((i) => i <= shares.length)) context.fillText(String(i), left + (i - 0.5) * w, top + h + 4);
-    context.fillText(t('component: share of variance'), left + (width - left) / 2, height - 14);
+    context.fillText(t('component: share of variance'), left + (width - left - right) / 2, height - 14);
     let sum = 0;
     for (const share of shares) sum += share;
     self.ui.chart.setAttribute('aria-label', t('Share of variance of each component; all shown together: {share}', { share: percent(sum) }));

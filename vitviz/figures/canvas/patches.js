@@ -5,14 +5,14 @@ const inputSize = ({ grid }) => [grid.cols * grid.patch[1], grid.rows * grid.pat
 
 /** Where patch i lies, in CSS pixels: in the picture, spread apart, or as a row of tokens wrapped like text. */
 function layout(self) {
-  const { grid, settings } = self, [w, h] = inputSize(self), limit = Math.max(280, Math.min(600, window.innerHeight * 0.66));
-  const beside = self.width >= 720, room = Math.min(beside ? self.width - 330 : self.width, 760), apart = Number(settings.apart ?? 0);
+  const { grid, settings } = self, [w, h] = inputSize(self), limit = Math.max(280, Math.min(960, self.height * 0.66));
+  const beside = self.width >= 720, room = Math.min(beside ? self.width - 330 : self.width, 1100), apart = Number(settings.gap ?? 0);
   const left = 26, top = 22;
-  if (settings.layout === 'sequence') {
+  if (settings.form === 'sequence') {
     const count = grid.rows * grid.cols, prefix = grid.prefix.length, aspect = grid.patch[0] / grid.patch[1], label = count <= 400 ? 14 : 0;
     let across = Math.max(6, Math.ceil(Math.sqrt((count * room * aspect) / limit)));
     if (across === grid.cols) across += 1; // a sequence that does not happen to look like the picture
-    const pitch = room / across, gap = Math.max(1, pitch * 0.12), size = pitch - gap, down = size * aspect + gap + label, rows = Math.ceil((count + prefix) / across);
+    const pitch = room / across, gap = Math.max(1, pitch * (0.12 + 0.3 * apart)), size = pitch - gap, down = size * aspect + gap + label, rows = Math.ceil((count + prefix) / across);
     const at = (i) => [((i + prefix) % across) * pitch, Math.floor((i + prefix) / across) * down, size, size * aspect];
     return { at, width: room, height: rows * down, pitch, down, across, prefix, label, left: 0, top: 0, rows, sequence: true };
   }
@@ -86,7 +86,8 @@ window.vitviz.mount(element, props, watch, trigger, {
     const { grid } = self, prefix = grid.prefix.length, tokens = grid.rows * grid.cols + prefix;
     const first = `${patchName(self.grid, patch)}: ${placeName(grid, patch)}`;
     if (!prefix) return [first, t('token {token} of {tokens}', { token: patch + 1, tokens })];
-    return [first, t('token {token} of {tokens}: {count} in front ({names})', { token: patch + prefix + 1, tokens, count: prefix, names: grid.prefix.map((n) => t(n)).join(', ') })];
+    const values = { token: patch + prefix + 1, tokens, count: prefix, names: grid.prefix.map((n) => t(n)).join(', ') };
+    return [first, prefix === 1 ? t('token {token} of {tokens}, behind the {names} token', values) : t('token {token} of {tokens}, behind {count} prefix tokens', values)];
   },
 
   async load(self, signal) {
@@ -124,7 +125,7 @@ window.vitviz.mount(element, props, watch, trigger, {
     }
     const tokens = count + grid.prefix.length, sum = `${grid.rows} × ${grid.cols} = ${count}`;
     ui.count.textContent = grid.prefix.length
-      ? t('{sum} patches of {height} × {width} pixels, and {prefix} ({names}): {tokens} tokens', { sum, height: ph, width: pw, prefix: grid.prefix.length, names: grid.prefix.map((n) => t(n)).join(', '), tokens })
+      ? t('{sum} patches of {height} × {width} pixels + {prefix} ({names}) = {tokens} tokens', { sum, height: ph, width: pw, prefix: grid.prefix.length, names: grid.prefix.map((n) => t(n)).join(', '), tokens })
       : t('{sum} patches of {height} × {width} pixels: {tokens} tokens', { sum, height: ph, width: pw, tokens });
     this.inspect(self);
   },
@@ -191,12 +192,13 @@ window.vitviz.mount(element, props, watch, trigger, {
   },
 
   vector(self, values, low, high) {
-    const [ph, pw] = self.grid.patch, room = self.width, across = pw * 3 * Math.max(1, Math.floor(room / (pw * 3 * 5))) , fits = Math.min(across, values.length);
+    const [ph, pw] = self.grid.patch, room = self.width;
+    let lines = ph; // whole rows of pixels in a line, as many as find room
+    while (lines > 1 && (values.length / lines) * 2 * 3.5 <= room && lines % 2 === 0) lines /= 2;
+    const fits = values.length / lines;
     const cell = Math.max(1, Math.min(10, room / fits)), rows = Math.ceil(values.length / fits);
-    const context = fit(self.ui.strip_, cell * fits, cell * rows, self.density), padded = new Float32Array(rows * fits).fill(NaN);
-    padded.set(values);
+    const context = fit(self.ui.strip_, cell * fits, cell * rows, self.density);
     context.imageSmoothingEnabled = false;
-    context.drawImage(tinted(values, 1, values.length, 'cividis', low, high), 0, 0, 1, 1, -9, -9, 1, 1);
     for (let r = 0; r < rows; r++) {
       const part = values.subarray(r * fits, Math.min(values.length, (r + 1) * fits));
       context.drawImage(tinted(part, 1, part.length, 'cividis', low, high), 0, r * cell, part.length * cell, Math.max(1, cell - (cell > 4 ? 1 : 0)));
@@ -208,7 +210,7 @@ window.vitviz.mount(element, props, watch, trigger, {
 
   norms(self, patch, count) {
     const { norms: { values } } = self.data, before = values[patch], after = values[count + patch], most = values.reduce((a, b) => (b > a ? b : a), 0) || 1;
-    const row = (label, value) => el('div', { class: 'vv-normrow' }, el('span', { text: label }), el('span', { class: 'vv-track' }, el('span', { style: `width:${(value / most) * 100}%` })), el('span', { text: number(value) }));
+    const row = (label, value) => el('div', { class: 'vv-normrow' }, el('span', { text: label }), el('span', { class: 'vv-track' }, el('span', { style: `width:${(value / most) * 100}%` })), el('span', { text: value.toPrecision(value < 100 ? 3 : 4) }));
     self.ui.normBars.replaceChildren(row(t('Norm of its embedding'), before), ...(Number.isFinite(after) ? [row(t('… with position embedding'), after)] : []));
     const width = self.summary.width;
     self.ui.norms.textContent = Number.isFinite(after)

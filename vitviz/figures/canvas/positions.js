@@ -17,12 +17,19 @@ function picture(self, form, low, high) {
   return self.ui.picture;
 }
 
-function axis(context, labels, size, horizontal, offset) { // numbers along one side, as many as find room
+/** Both ends of the colour scale; a patch's similarity of 1 to itself does not stretch it. */
+function ends(self) {
+  if (self.settings.scale !== 'data') return [-1, 1];
+  const { minimum, maximum } = self.summary;
+  return minimum < maximum ? [minimum, maximum] : bounds(self.data.values);
+}
+
+function axis(context, labels, size, horizontal, unit) { // numbers along one side, as many as find room
   context.textAlign = horizontal ? 'center' : 'right';
   context.textBaseline = horizontal ? 'top' : 'middle';
-  const room = horizontal ? 26 : 16, every = Math.max(1, Math.ceil((room * labels) / size));
+  const room = horizontal ? 26 : 16, every = Math.max(1, Math.ceil((room * labels) / size / unit) * unit);
   for (let i = 0; i < labels; i += every) {
-    const at = offset + ((i + 0.5) * size) / labels;
+    const at = ((i + 0.5) * size) / labels;
     horizontal ? context.fillText(String(i + 1), at, 0) : context.fillText(String(i + 1), 0, at);
   }
 }
@@ -88,20 +95,21 @@ window.vitviz.mount(element, props, watch, trigger, {
 
   draw(self) {
     const { ui, grid, settings } = self, { rows, cols } = grid, form = settings.form || 'tiles';
-    const [least, most] = bounds(self.data.values), [low, high] = settings.scale === 'data' ? [least, most] : [-1, 1];
-    const source = picture(self, form, low, high), pad = { left: form === 'tiles' ? 40 : 52, bottom: 40 };
-    const beside = self.width >= 720, room = Math.min(beside ? self.width - 330 : self.width, 760) - pad.left;
+    const [low, high] = ends(self);
+    const source = picture(self, form, low, high), pad = { left: form === 'tiles' ? 40 : 52, top: 8, bottom: 40 };
+    const beside = self.width >= 720, room = (beside ? self.width - 330 : self.width) - pad.left;
     const count = rows * cols, across = form === 'tiles' ? cols : count, down = form === 'tiles' ? rows : count;
-    const limit = Math.max(280, Math.min(680, window.innerHeight * 0.74)) - pad.bottom;
-    const unit = Math.min(room / across, form === 'tiles' ? (limit / down) * 1 : limit / down);
+    const limit = Math.max(280, Math.min(1000, self.height * 0.72)) - pad.bottom - pad.top;
+    const unit = Math.min(room / across, limit / down);
     const fine = form === 'tiles' ? Math.floor(unit * self.density) / self.density || unit : unit; // whole device pixels for each tile
-    const width = fine * across, height = fine * down * (form === 'tiles' ? 1 : 1);
-    const context = fit(ui.canvas, width + pad.left, height + pad.bottom, self.density);
+    const width = fine * across, height = fine * down;
+    const context = fit(ui.canvas, width + pad.left, height + pad.bottom + pad.top, self.density);
     context.imageSmoothingQuality = 'high';
-    ui.place = { rows: down, cols: across, x: pad.left, y: 0, width, height };
+    context.translate(0, pad.top);
+    ui.place = { rows: down, cols: across, x: pad.left, y: pad.top, width, height };
     if (form === 'tiles') {
-      const gap = fine > 14 ? 2 : 1, inner = fine - gap, exact = (n) => Math.floor((inner * self.density) / n) * n / self.density || inner;
-      const [tw, th] = rows === cols ? [exact(cols), exact(cols)] : [inner, inner];
+      const gap = fine > 14 ? 2 : 1, inner = fine - gap, whole = (Math.floor((inner * self.density) / cols) * cols) / self.density;
+      const side = whole > inner * 0.87 ? whole : inner, [tw, th] = rows > cols ? [(side * cols) / rows, side] : [side, (side * rows) / cols];
       context.imageSmoothingEnabled = tw * self.density < cols || th * self.density < rows;
       for (let i = 0; i < count; i++) context.drawImage(source, (i % cols) * cols, Math.floor(i / cols) * rows, cols, rows, pad.left + (i % cols) * fine, Math.floor(i / cols) * fine, tw, th);
     } else {
@@ -113,11 +121,11 @@ window.vitviz.mount(element, props, watch, trigger, {
     context.globalAlpha = 0.8;
     context.save();
     context.translate(pad.left - 6, 0);
-    axis(context, down, height, false, 0);
+    axis(context, down, height, false, form === 'tiles' ? 1 : cols); // a matrix is numbered where rows of the grid begin
     context.restore();
     context.save();
     context.translate(pad.left, height + 5);
-    axis(context, across, width, true, 0);
+    axis(context, across, width, true, form === 'tiles' ? 1 : cols);
     context.restore();
     context.font = `13px ${self.colour('font-family')}`;
     context.textAlign = 'center';
@@ -135,9 +143,9 @@ window.vitviz.mount(element, props, watch, trigger, {
   show(self, patch, anew = false) {
     if (patch === self.shown && !anew) return;
     self.shown = patch;
-    const { ui, grid: { rows, cols }, settings } = self, count = rows * cols;
+    const { ui, grid: { rows, cols } } = self, count = rows * cols;
     const side = Math.min(280, self.width), unit = side / Math.max(rows, cols), [width, height] = [unit * cols, unit * rows];
-    if (anew) [ui.low, ui.high] = settings.scale === 'data' ? bounds(self.data.values) : [-1, 1];
+    if (anew) [ui.low, ui.high] = ends(self);
     const context = fit(ui.detail, width, height, self.density);
     ui.tile = tinted(self.data.values, rows, cols, 'viridis', ui.low, ui.high, patch * count, ui.tile);
     context.imageSmoothingEnabled = false;

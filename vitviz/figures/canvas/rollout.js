@@ -18,7 +18,7 @@ function lay(self, context, s, width, height) {
   const { box } = self.summary, values = chosen(self), paper = self.settings.overlay === 'paper', { rows, cols } = self.grid;
   const [low, high] = scale(self, values), smooth = self.settings.smooth !== 'off';
   const source = smooth ? enlarged(values, rows, cols, Math.max(2, Math.ceil(420 / Math.max(rows, cols)))) : { values, rows, cols };
-  const heat = tinted(source.values, source.rows, source.cols, paper ? 'grey' : self.settings.colours, low, high);
+  const heat = tinted(source.values, source.rows, source.cols, paper ? 'grey' : self.settings.colormap, low, high);
   const [x, y, w, h] = [box[0] * s, box[1] * s, (box[2] - box[0]) * s, (box[3] - box[1]) * s];
   context.save();
   context.fillStyle = paper ? '#000' : self.colour('--vv-paper');
@@ -45,7 +45,7 @@ function full(self) { // the overlay alone, as many pixels as the upload has
 function sentence(self) {
   const share = total(chosen(self)), names = self.grid.prefix.map((name) => t(name));
   if (!names.length) return t('The patches hold all of it: {share}.', { share: number(share, 3) });
-  return t('The patches hold {share} of it; the rest is on {tokens}.', { share: share.toFixed(2), tokens: t('the prefix tokens ({names})', { names: names.join(', ') }) });
+  return t('The patches hold {share} of it; the rest is on {tokens}.', { share: share.toFixed(2), tokens: names.length === 1 ? t('the {name} token', { name: names[0] }) : t('the prefix tokens ({names})', { names: names.join(', ') }) });
 }
 
 window.vitviz.mount(element, props, watch, trigger, {
@@ -55,6 +55,7 @@ window.vitviz.mount(element, props, watch, trigger, {
   extras: [['Overlay, full size (PNG)', full]],
   caption: (self) => (self.layer === null ? '' : t('Layer {layer} alone', { layer: self.layer + 1 })),
   reset: (self) => { self.layer = null; },
+  idle: (settings) => (settings.overlay === 'paper' ? ['opacity', 'colormap'] : []),
 
   build(self) {
     self.layer = null;
@@ -62,8 +63,8 @@ window.vitviz.mount(element, props, watch, trigger, {
     const title = el('p', { class: 'vv-h' }), said = el('p', { class: 'vv-small' }), strip = el('div', { class: 'vv-thumbs', role: 'group', 'aria-label': t('Layers') });
     const hover = outline(plot), asked = outline(plot, 'vv-pinned');
     hover.node.dataset.export = 'no';
-    self.figure.append(el('div', { class: 'vv-stack' }, title, plot, el('div', { class: 'vv-row' }, bar.node, said),
-      el('div', { class: 'vv-stack vv-layerstrip' }, el('p', { class: 'vv-h', text: t('Each layer alone: mean over its heads, every map scaled by itself') }), strip)));
+    self.figure.append(el('div', { class: 'vv-stack' }, title, plot, el('div', { class: 'vv-row' }, bar.node, said)));
+    self.below.append(el('div', { class: 'vv-stack' }, el('p', { class: 'vv-h', text: t('Each layer alone: mean over its heads, every map scaled by itself') }), strip));
     const place = () => self.ui.place;
     cells(self, canvas, {
       place,
@@ -89,7 +90,7 @@ window.vitviz.mount(element, props, watch, trigger, {
 
   draw(self) {
     const { ui, data, settings, grid } = self, { upload: [w, h], box } = self.summary;
-    const width = Math.min(self.width, (w / h) * Math.max(300, Math.min(680, window.innerHeight * 0.68))), s = width / w, height = h * s;
+    const width = Math.min(self.width, (w / h) * Math.max(300, Math.min(1000, self.height * 0.66))), s = width / w, height = h * s;
     const base = `${self.key}/${width}/${self.density}`;
     if (ui.base !== base) { // the picture scaled once for this size
       [ui.base, ui.scaled] = [base, sheet(width * self.density, height * self.density)];
@@ -103,10 +104,10 @@ window.vitviz.mount(element, props, watch, trigger, {
     ui.values = chosen(self);
     ui.place = { rows: grid.rows, cols: grid.cols, x: box[0] * s, y: box[1] * s, width: (box[2] - box[0]) * s, height: (box[3] - box[1]) * s };
     const [low, high] = scale(self, ui.values), picked = /^\d+$/.test(settings.query) ? Number(settings.query) : -1;
-    ui.bar.update(settings.overlay === 'paper' ? 'grey' : settings.colours, low, high, settings.overlay === 'paper' ? t('Brightness: share of attention, per patch') : t('Share of attention, per patch'));
+    ui.bar.update(settings.overlay === 'paper' ? 'grey' : settings.colormap, low, high, settings.overlay === 'paper' ? t('Brightness: share of attention, per patch') : t('Share of attention, per patch'));
     ui.said.textContent = sentence(self);
-    const from = settings.query === 'auto' ? t(self.summary.auto || 'what the classifier reads') : settings.query === 'mean' ? t('all tokens, on average') : picked >= 0 ? `${patchName(grid, picked)} (${placeName(grid, picked)})` : t(settings.query);
-    ui.title.textContent = self.layer === null ? t('Rollout from {query}', { query: from }) : t('Layer {layer} alone, from {query}', { layer: self.layer + 1, query: from });
+    const from = settings.query === 'auto' ? t(self.summary.auto || 'what the classifier reads') : settings.query === 'mean' ? t('all tokens, on average') : picked >= 0 ? `${patchName(grid, picked)} (${placeName(grid, picked)})` : t('the {name} token', { name: t(settings.query) });
+    ui.title.textContent = self.layer === null ? `${t('Rollout')} · ${from}` : `${t('Layer {layer} alone', { layer: self.layer + 1 })} · ${from}`;
     if (picked >= 0) {
       const pw = ui.place.width / grid.cols, ph = ui.place.height / grid.rows;
       ui.asked.put(ui.place.x + (picked % grid.cols) * pw, ui.place.y + Math.floor(picked / grid.cols) * ph, pw, ph);
@@ -130,7 +131,7 @@ window.vitviz.mount(element, props, watch, trigger, {
     const { map, layers } = self.data, size = rows * cols;
     [...strip.children].forEach((button, i) => {
       const values = i ? layers.values : map.values, start = i ? (i - 1) * size : 0, [, high] = bounds(values, start, start + size);
-      tinted(values, rows, cols, self.settings.overlay === 'paper' ? 'grey' : self.settings.colours, 0, high || 1, start, button.firstChild);
+      tinted(values, rows, cols, self.settings.overlay === 'paper' ? 'grey' : self.settings.colormap, 0, high || 1, start, button.firstChild);
       button.setAttribute('aria-pressed', String(self.layer === (i ? i - 1 : null)));
     });
   },

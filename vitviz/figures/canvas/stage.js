@@ -38,7 +38,7 @@ window.vitviz.mount(element, props, watch, trigger, {
 
   draw(self) {
     const { upload: [w, h], box, input } = self.summary, picture = self.data;
-    const width = Math.min(self.width, w / h * Math.max(240, Math.min(460, window.innerHeight * 0.5)));
+    const width = Math.min(self.width, w / h * Math.max(240, Math.min(460, self.height * 0.5)));
     const height = Math.max(8, width * h / w), s = width / w, context = fit(self.ui.canvas, width, height, self.density);
     context.imageSmoothingQuality = 'high';
     context.drawImage(picture, 0, 0, width, height);

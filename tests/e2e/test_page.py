@@ -1,0 +1,133 @@
+"""The page as a visitor meets it."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.conftest import open_tab, ready
+
+VIEWS = {"Patches": "patches", "Filters": "filters", "Positions": "positions", "Rollout": "rollout"}
+
+
+def painted(page, panel: str) -> bool:
+    """Whether a view's largest canvas holds more than one colour."""
+    return page.evaluate(
+        """(id) => {
+        const all = [...document.querySelectorAll(`#vitviz-${id} canvas`)].sort((a, b) => b.width * b.height - a.width * a.height);
+        if (!all.length) return false;
+        const { data } = all[0].getContext('2d').getImageData(0, 0, all[0].width, all[0].height);
+        const colours = new Set();
+        for (let i = 0; i < data.length && colours.size < 9; i += 4 * 97) colours.add(`${data[i]},${data[i + 1]},${data[i + 2]},${data[i + 3]}`);
+        return colours.size >= 9;
+    }""",
+        panel,
+    )
+
+
+def write_picture(path, size=(300, 200)):
+    import numpy as np
+    from PIL import Image
+
+    rows, cols = np.mgrid[0 : size[1], 0 : size[0]]
+    Image.fromarray(np.stack([rows % 256, cols % 256, (rows * cols) % 256], -1).astype("uint8")).save(path)
+    return path
+
+
+def test_the_first_page_shows_a_finished_example_in_every_tab(open_page):
+    page = open_page()
+    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(5)
+    expect(page.locator("#vitviz-facts")).to_contain_text("ms on")
+    for title, panel in VIEWS.items():
+        open_tab(page, title)
+        ready(page, panel)
+        assert painted(page, panel), f"{title} is empty"
+    open_tab(page, "Distance")
+    expect(page.locator("#vitviz-distance .main-svg").first).to_be_visible(timeout=20_000)
+    expect(page.locator("#vitviz-distance .scatterlayer .point").first).to_be_visible()
+
+
+def test_an_upload_replaces_the_picture(open_page, tmp_path):
+    page = open_page()
+    before = ready(page, "patches")
+    page.set_input_files("#vitviz-upload input[type=file]", write_picture(tmp_path / "mine.png"))
+    page.wait_for_function("(key) => !document.querySelector('#vitviz-patches [data-ready]').dataset.ready.startsWith(key)", arg=before)
+    expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
+    page.set_input_files("#vitviz-upload input[type=file]", write_picture(tmp_path / "second.png", (200, 300)))
+    expect(page.locator("#vitviz-stage")).to_contain_text("200 × 300")
+
+
+def test_a_bad_upload_is_a_sentence_and_takes_nothing_away(open_page, tmp_path):
+    page = open_page()
+    before = ready(page, "patches")
+    bad = tmp_path / "<img src=x onerror=alert(1)>${1+1}.png"
+    bad.write_text("this is no picture")
+    page.set_input_files("#vitviz-upload input[type=file]", bad)
+    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(re.compile("picture|image", re.I), timeout=15_000)
+    assert ready(page, "patches") == before
+    assert painted(page, "patches")
+    page.set_input_files("#vitviz-upload input[type=file]", write_picture(tmp_path / "good.png"))
+    expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden(timeout=15_000)
+
+
+def test_an_unknown_checkpoint_is_refused_and_the_old_one_stays(open_page):
+    page = open_page()
+    before = ready(page, "patches")
+    picker = page.locator("#vitviz-picker input")
+    picker.fill("../../etc/passwd")
+    picker.press("Enter")
+    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text("passwd", timeout=15_000)
+    expect(picker).to_have_value("vitviz-tiny")
+    assert ready(page, "patches") == before
+
+
+def test_hover_asks_the_server_nothing_and_a_click_enlarges_the_patch(open_page):
+    page = open_page()
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    canvas = page.locator("#vitviz-patches canvas").first
+    box = canvas.bounding_box()
+    for step in range(1, 8):
+        page.mouse.move(box["x"] + box["width"] * step / 9, box["y"] + box["height"] * step / 9)
+    expect(page.locator("#vitviz-patches [data-cur]")).to_have_attribute("data-cur", re.compile(r"\d+"))
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.locator("#vitviz-patches")).to_contain_text(re.compile("norm", re.I))
+    assert requests == []
+
+
+def test_a_slider_of_the_rollout_changes_the_map(open_page):
+    page = open_page()
+    open_tab(page, "Rollout")
+    ready(page, "rollout")
+    slider = page.locator("#vitviz-rollout [data-name=residual] input")
+    with page.expect_response(re.compile("/rollout/map.*residual=0.8")):
+        slider.fill("0.8")
+    page.wait_for_function("() => /residual=0.8/.test(document.querySelector('#vitviz-rollout [data-ready]').dataset.ready)")
+    page.locator("#vitviz-rollout .vv-reset").click()
+    page.wait_for_function("() => /residual=0.5/.test(document.querySelector('#vitviz-rollout [data-ready]').dataset.ready)")
+
+
+def test_figure_and_numbers_can_be_taken_home(open_page, tmp_path):
+    import numpy as np
+
+    page = open_page()
+    open_tab(page, "Rollout")
+    ready(page, "rollout")
+    with page.expect_download() as numbers:
+        page.locator("#vitviz-rollout .vv-npz").click()
+    with np.load(numbers.value.path()) as file:
+        assert file["rollout"].ndim == 2 and str(file["checkpoint"]) == "vitviz-tiny" and str(file["setting_fusion"]) == "mean"
+    with page.expect_download() as figure:
+        page.locator("#vitviz-rollout .vv-png").click()
+    assert figure.value.suggested_filename.endswith(".png")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_nothing_is_wider_than_the_window(open_page, width, dark):
+    page = open_page(width=width, height=844, dark=dark)
+    for title, panel in VIEWS.items():
+        open_tab(page, title) if width > 600 else page.evaluate("(id) => document.querySelector(id)?.click()", f"#{page.get_by_role('tab', name=title, exact=True).first.get_attribute('id')}")
+        ready(page, panel)
+        wide = page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
+        assert wide <= 0, f"{title} is {wide} px too wide at {width} px"

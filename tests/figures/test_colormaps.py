@@ -1,0 +1,36 @@
+import numpy as np
+import pytest
+
+from vitviz.figures.colormaps import TABLES, coloured
+
+
+@pytest.mark.parametrize(
+    "name, first, last",
+    [
+        ("viridis", (68, 1, 84), (253, 231, 37)),
+        ("magma", (0, 0, 4), (252, 253, 191)),
+        ("inferno", (0, 0, 4), (252, 255, 164)),
+        ("cividis", (0, 34, 78), (254, 232, 56)),
+    ],
+)
+def test_tables_are_rgb(name, first, last):
+    table = TABLES[name]
+    assert table.shape == (256, 3) and table.dtype == np.uint8
+    assert np.abs(table[0].astype(int) - first).max() <= 3 and np.abs(table[-1].astype(int) - last).max() <= 3
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_lightness_rises_all_along(name):
+    lightness = TABLES[name] @ np.array([0.2126, 0.7152, 0.0722])
+    assert (np.diff(lightness) > -1.0).all() and lightness[-1] - lightness[0] > 150
+
+
+def test_values_outside_take_the_ends_and_a_flat_scale_the_first():
+    table = TABLES["magma"]
+    np.testing.assert_array_equal(coloured(np.array([[-5.0, 5.0]]), 0.0, 1.0, "magma"), [[table[0], table[255]]])
+    np.testing.assert_array_equal(coloured(np.full((2, 2), 3.0), 3.0, 3.0, "magma"), np.broadcast_to(table[0], (2, 2, 3)))
+
+
+def test_unknown_map_is_named():
+    with pytest.raises(ValueError, match="'jet'.*viridis"):
+        coloured(np.zeros(1), 0.0, 1.0, "jet")

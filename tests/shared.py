@@ -1,0 +1,18 @@
+"""The folder of genuine weights and data that lies outside of the project."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+def shared(relative: str) -> Path:
+    """A file of the shared folder (VITVIZ_SHARED, else ../shared); skips without it, fails where all is required."""
+    folder = Path(os.environ.get("VITVIZ_SHARED") or Path(__file__).parents[2] / "shared")
+    path = folder / relative
+    if not path.exists():
+        reason = f"{relative} is not on this machine: set VITVIZ_SHARED to the folder that has it"
+        pytest.fail(reason) if os.environ.get("VITVIZ_REQUIRE_ALL") else pytest.skip(reason)
+    return path

@@ -1,0 +1,75 @@
+"""What can be said about a Vision Transformer: pure functions of tensors, a Grid or a Trace, one idea a file.
+
+The names below are found when they are first used, so that importing this package loads neither torch nor einops: the
+page is built before the engine is. Nothing here knows timm, Gradio or a model.
+
+>>> from vitviz import analyses
+>>> from vitviz.grid import Grid
+>>> round(analyses.uniform_distance(Grid(14, 14, (16, 16), ("class",)), renormalise=True), 3)
+116.492
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+_HOMES = {
+    "Filters": "filters",
+    "display_scaled": "filters",
+    "principal_filters": "filters",
+    "raw_filters": "filters",
+    "position_similarity": "position",
+    "DistanceAverage": "distance",
+    "Distances": "distance",
+    "attention_distance": "distance",
+    "distances": "distance",
+    "pixel_distances": "distance",
+    "prefix_mass": "distance",
+    "uniform_distance": "distance",
+    "mean_attention": "rollout",
+    "rollout": "rollout",
+    "rollout_row": "rollout",
+    "Sweep": "sweep",
+    "sweep": "sweep",
+    "attended_by": "one_token",
+    "attends_to": "one_token",
+    "attention_entropy": "entropy",
+}
+
+__all__ = sorted(_HOMES)
+
+if TYPE_CHECKING:
+    from vitviz.analyses.distance import DistanceAverage, Distances, attention_distance, distances, pixel_distances, prefix_mass, uniform_distance
+    from vitviz.analyses.entropy import attention_entropy
+    from vitviz.analyses.filters import Filters, display_scaled, principal_filters, raw_filters
+    from vitviz.analyses.one_token import attended_by, attends_to
+    from vitviz.analyses.position import position_similarity
+    from vitviz.analyses.rollout import mean_attention, rollout, rollout_row
+    from vitviz.analyses.sweep import Sweep, sweep
+
+
+class _Package(ModuleType):
+    """`rollout` and `sweep` name a file and a function; as attributes of the package they are the functions.
+
+    Importing a file sets the package's attribute of that name to the file; that is passed over where a function has it.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"vitviz.analyses has no {name!r}; it has {', '.join(__all__)}.")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

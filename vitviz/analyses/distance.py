@@ -1,0 +1,161 @@
+"""Attention distance: how far a head looks, in pixels of the model's input.
+
+    d_ij = sqrt((P_r (row_i - row_j))^2 + (P_c (col_i - col_j))^2)        D(l, h) = 1/N_p sum_i sum_j A_ij d_ij
+
+over patch queries i and patch keys j. The rows and columns of prefix tokens are dropped and the rows not renormalised,
+as in the authors' own code (google-research/vision_transformer, issue 162); `renormalise` divides each row by its mass
+on patches instead (vit_analysis, CVPR 2023). Source: Dosovitskiy et al. 2021, figures 7 right and 11, section D.7.
+
+It does not show where a head looks, nor whether what it finds there matters to the answer; and a head that leaves its
+mass on the class token looks near without renormalisation: read it beside the mass on prefix tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from vitviz.analyses.streaming import Reading, read_layer
+from vitviz.errors import VitvizError
+from vitviz.grid import Grid
+from vitviz.trace import Trace
+
+
+def pixel_distances(grid: Grid) -> Float[Tensor, "patch patch2"]:
+    """The distance in pixels between the centres of every two patches, float32, in sequence order.
+
+    Source: paper section D.7. Raises nothing.
+
+    >>> pixel_distances(Grid(rows=2, cols=2, patch=(3, 4)))[0].tolist()
+    [0.0, 4.0, 3.0, 5.0]
+    """
+    rows = torch.arange(grid.rows, dtype=torch.float32) * grid.patch[0]
+    cols = torch.arange(grid.cols, dtype=torch.float32) * grid.patch[1]
+    down = (rearrange(rows, "row -> row 1") - rows).square_()
+    across = (rearrange(cols, "col -> col 1") - cols).square_()
+    squares = rearrange(down, "row row2 -> row 1 row2 1") + rearrange(across, "col col2 -> 1 col 1 col2")
+    return rearrange(squares.sqrt_(), "row col row2 col2 -> (row col) (row2 col2)")
+
+
+def token_distances(trace: Trace) -> Float[Tensor, "token token2"]:
+    """The same between all tokens, zero to and from prefix tokens; in the trace's own precision."""
+    return F.pad(pixel_distances(trace.grid), (trace.grid.prefix, 0, trace.grid.prefix, 0)).to(trace.layers[0].q)
+
+
+@dataclass(frozen=True)
+class Distances:
+    """How far every head looks, by both conventions, and what it spends on prefix tokens."""
+
+    distance: Float[Tensor, "layer head"]  # px, rows not renormalised
+    renormalised: Float[Tensor, "layer head"]  # px, each row divided by its mass on patches
+    prefix_mass: Float[Tensor, "layer head"]  # between 0 and 1
+
+
+def gathered(readings: Sequence[Reading], like: Tensor) -> Distances:
+    """The readings of all layers, first layer first, as one record."""
+    columns = zip(*((reading.distance, reading.renormalised, reading.prefix_mass) for reading in readings))
+    return Distances(*(torch.stack(column).to(like) for column in columns))
+
+
+def distances(trace: Trace) -> Distances:
+    """Distance by both conventions and prefix mass of every layer and head, in one pass over the attention.
+
+    Source: see the module. Raises nothing.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> measured = distances(example_trace(Grid(14, 14, (16, 16), ("class",))))  # its attention is uniform
+    >>> [round(value[0, 0].item(), 3) for value in (measured.distance, measured.renormalised)]
+    [115.901, 116.492]
+    """
+    lengths = token_distances(trace)
+    return gathered([read_layer(attention, trace.grid.prefix, lengths) for attention in trace.layers], lengths)
+
+
+def attention_distance(trace: Trace, renormalise: bool = False) -> Float[Tensor, "layer head"]:
+    """The mean distance in pixels between a patch and what each head of each layer attends to.
+
+    Source: paper figure 7 right, section D.7. Raises nothing.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> attention_distance(example_trace(Grid(14, 14, (16, 16), ("class",), ), layers=2, heads=3)).shape
+    torch.Size([2, 3])
+    """
+    measured = distances(trace)
+    return measured.renormalised if renormalise else measured.distance
+
+
+def prefix_mass(trace: Trace) -> Float[Tensor, "layer head"]:
+    """The share of a patch's attention that goes to prefix tokens, mean over the patch queries; 0 without them.
+
+    Source: reported beside the distance, whose rows it explains. Raises nothing.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> round(prefix_mass(example_trace(Grid(3, 3, (16, 16), ("class",))))[0, 0].item(), 3)
+    0.1
+    """
+    return distances(trace).prefix_mass
+
+
+def uniform_distance(grid: Grid, renormalise: bool = False) -> float:
+    """The distance in pixels of a head that attends to all tokens alike, by the same convention as the heads.
+
+    Each pair of rows that lie `step` apart is counted as often as it occurs, so no N x N is made. Raises nothing.
+
+    >>> round(uniform_distance(Grid(7, 7, (32, 32)), renormalise=True), 3)
+    115.503
+    """
+
+    def steps(count: int, size: int) -> tuple[Tensor, Tensor]:
+        step = torch.arange(count, dtype=torch.float64)
+        return step * size, torch.where(step == 0, count, 2 * (count - step))
+
+    (down, down_count), (across, across_count) = steps(grid.rows, grid.patch[0]), steps(grid.cols, grid.patch[1])
+    lengths = torch.hypot(rearrange(down, "row -> row 1"), across)
+    total = down_count @ lengths @ across_count
+    return total.item() / (grid.patches * (grid.patches if renormalise else grid.tokens))
+
+
+@dataclass(frozen=True)
+class DistanceAverage:
+    """The mean over the pictures so far (the paper: 128); two of them add up, in any order, to the mean over both.
+
+    Source: paper figure 7 right. Adding raises VitvizError where grids, layers or heads differ: pixels of different
+    inputs do not mix.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> grid = Grid(2, 3, (8, 8), ("class",))
+    >>> average = DistanceAverage.of(grid, distances(example_trace(grid, seed=0))) + DistanceAverage.of(grid, distances(example_trace(grid, seed=1)))
+    >>> average.images, average.mean.distance.shape
+    (2, torch.Size([2, 2]))
+    """
+
+    grid: Grid
+    images: int
+    total: Distances  # float64
+
+    @classmethod
+    def of(cls, grid: Grid, measured: Distances) -> DistanceAverage:
+        """The average over one picture."""
+        return cls(grid, 1, Distances(measured.distance.double(), measured.renormalised.double(), measured.prefix_mass.double()))
+
+    def __add__(self, other: DistanceAverage) -> DistanceAverage:
+        mine, theirs = self.total, other.total
+        if self.grid != other.grid or mine.distance.shape != theirs.distance.shape:
+            raise VitvizError(
+                f"Given results of {other.grid} with {tuple(theirs.distance.shape)} layers and heads; the average so far is of {self.grid} with "
+                f"{tuple(mine.distance.shape)}. Average pictures of one checkpoint at one input size, and start a new average for another."
+            )
+        summed = Distances(mine.distance + theirs.distance, mine.renormalised + theirs.renormalised, mine.prefix_mass + theirs.prefix_mass)
+        return DistanceAverage(self.grid, self.images + other.images, summed)
+
+    @property
+    def mean(self) -> Distances:
+        """The means, float32."""
+        total = self.total
+        return Distances(*((value / self.images).float() for value in (total.distance, total.renormalised, total.prefix_mass)))

@@ -1,0 +1,155 @@
+"""Attention rollout: how far each patch of the input reaches what the classifier reads, through all layers.
+
+    A_l    = heads fused (mean, max or min), then the smallest entries of the patch columns discarded
+    M_l    = r I + (1 - r) A_l, each row divided by its sum (a row that sums to 0 becomes the identity's row)
+    R      = M_L ... M_1,   map = R[query, patches]
+
+Only R's row of the query is carried, from the last layer to the first: O(N^2) a layer and no R. Sources: Abnar and
+Zuidema 2020 (section 3, attention rollout); Dosovitskiy et al. 2021, figures 6 and 14, section D.8.
+
+It does not show what the values carry, what the MLPs do or which class is meant: two classes get the same map.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+import torch
+from einops import rearrange, reduce
+from jaxtyping import Float
+from torch import Tensor
+
+from vitviz.analyses.query import Query, query_weights
+from vitviz.analyses.streaming import blocks, read_layer
+from vitviz.errors import VitvizError
+from vitviz.trace import Attention, Trace
+
+Fusion = Literal["mean", "max", "min"]
+Layers = tuple[int, int] | None
+
+
+def rollout(
+    trace: Trace, query: Query = "auto", fusion: str = "mean", discard: float = 0.0, residual: float = 0.5, layers: Layers = None
+) -> Float[Tensor, "row col"]:
+    """The rollout of one query over the patches; dimensionless, and with the prefix tokens' share it sums to 1.
+
+    `query`: see `query_weights`. `discard`: share of the patch columns' entries, the smallest, set to 0. `residual`: the
+    weight r of the skip connection. `layers`: (first, last), counted from 0, both included; None for all. Raises
+    VitvizError for a value that none of these can have. Source: see the module.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> from vitviz.grid import Grid
+    >>> rollout(example_trace(Grid(1, 3, (4, 4), ("class",)), layers=1)).tolist()  # (I + J / 4) / 2
+    [[0.125, 0.125, 0.125]]
+    """
+    return on_patches(trace, rollout_row(trace, query, fusion, discard, residual, layers))
+
+
+def rollout_row(
+    trace: Trace, query: Query = "auto", fusion: str = "mean", discard: float = 0.0, residual: float = 0.5, layers: Layers = None
+) -> Float[Tensor, " token"]:
+    """The same for every token of the sequence, prefix tokens first; sums to 1.
+
+    Raises VitvizError as `rollout` does. Source: see the module.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> from vitviz.grid import Grid
+    >>> rollout_row(example_trace(Grid(1, 3, (4, 4), ("class",)), layers=1)).tolist()
+    [0.625, 0.125, 0.125, 0.125]
+    """
+    _check(fusion, discard, residual)
+    first, last = _layer_range(len(trace.layers), layers)
+    vector = query_weights(trace, query)
+    for attention in reversed(trace.layers[first : last + 1]):
+        if fusion == "mean" and discard == 0:  # rows sum to 1 already
+            vector = mixed(vector, read_layer(attention, trace.grid.prefix, vector=vector).carried, residual)
+        else:
+            vector = _carried(vector, _fused(attention, fusion, discard, trace.grid.prefix), residual)
+    return vector.to(trace.layers[0].q)
+
+
+def mean_attention(trace: Trace, query: Query = "auto") -> Float[Tensor, "layer row col"]:
+    """The attention of one query to the patches in each layer, mean over the heads, layers on their own.
+
+    Where several tokens ask ('mean', attention pooling), their rows are averaged by their weights. Raises VitvizError for
+    an unknown query. Source: paper, figure 6 takes its rollout from these.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> from vitviz.grid import Grid
+    >>> mean_attention(example_trace(Grid(1, 3, (4, 4), ("class",)), layers=2))[1].tolist()
+    [[0.25, 0.25, 0.25]]
+    """
+    vector = query_weights(trace, query)
+    rows = [read_layer(attention, trace.grid.prefix, vector=vector).carried for attention in trace.layers]
+    return torch.stack([on_patches(trace, row) for row in rows])
+
+
+def mixed(vector: Float[Tensor, " token"], carried: Float[Tensor, " token"], residual: float) -> Float[Tensor, " token"]:
+    """One layer's step where every row of the attention sums to 1: r v + (1 - r) v A."""
+    return residual * vector + (1 - residual) * carried
+
+
+def _carried(vector: Float[Tensor, " token"], fused: Iterator[tuple[slice, Tensor]], residual: float) -> Float[Tensor, " token"]:
+    """One layer's step for any fused attention: v diag(1 / row sums) (r I + (1 - r) A)."""
+    result = torch.zeros_like(vector)
+    for rows, attention in fused:
+        sums = residual + (1 - residual) * attention.sum(dim=-1, dtype=vector.dtype)
+        empty = sums <= 0
+        shares = torch.where(empty, 0.0, vector[rows] / torch.where(empty, 1.0, sums))
+        result[rows] += torch.where(empty, vector[rows], residual * shares)
+        result += (1 - residual) * torch.mv(attention.mT, shares.to(attention))
+    return result
+
+
+def _fused(attention: Attention, fusion: str, discard: float, prefix: int) -> Iterator[tuple[slice, Tensor]]:
+    """The heads fused, in blocks of rows; with discard the layer's one N x N at once, because its ranking is global."""
+    parts = ((block.rows, reduce(block.weights(), "head rows key -> rows key", fusion)) for block in blocks(attention, all_heads=True))
+    if discard == 0:
+        yield from parts
+    else:
+        whole = torch.cat([part for _, part in parts])
+        whole[:, prefix:] = without_smallest(whole[:, prefix:], discard)
+        yield slice(0, len(whole)), whole
+
+
+def without_smallest(attention: Float[Tensor, "query patch"], discard: float) -> Float[Tensor, "query patch"]:
+    """The entries with the floor(discard M) smallest of all M set to 0; of equal ones, those that come first.
+
+    The threshold comes from a partition instead of a sort, which is what makes a slider of it bearable.
+    """
+    entries = rearrange(attention, "query patch -> (query patch)").clone()
+    count = int(discard * entries.numel())
+    if count > 0:
+        threshold = entries.kthvalue(count).values
+        below = entries < threshold
+        equal = (entries == threshold).nonzero().flatten()[: count - int(below.sum())]
+        entries[below] = 0
+        entries[equal] = 0
+    return rearrange(entries, "(query patch) -> query patch", patch=attention.shape[1])
+
+
+def on_patches(trace: Trace, row: Float[Tensor, " token"]) -> Float[Tensor, "row col"]:
+    return rearrange(row[trace.grid.prefix :], "(row col) -> row col", row=trace.grid.rows)
+
+
+def _check(fusion: str, discard: float, residual: float) -> None:
+    if fusion not in get_args(Fusion):
+        raise VitvizError(f"Given fusion={fusion!r}; heads are fused by one of {', '.join(map(repr, get_args(Fusion)))}. Choose one of these.")
+    if not 0 <= discard < 1:
+        raise VitvizError(f"Given discard={discard!r}; expected a share from 0 to below 1. Choose 0 to keep all attention, 0.9 to keep the largest tenth.")
+    if not 0 <= residual <= 1:
+        raise VitvizError(f"Given residual={residual!r}; expected a weight from 0 to 1. Choose 0.5 for the rollout of the paper.")
+
+
+def _layer_range(count: int, layers: Layers) -> tuple[int, int]:
+    if layers is None:
+        return 0, count - 1
+    try:
+        first, last = (operator.index(layer) for layer in layers)
+    except (TypeError, ValueError):
+        first, last = -1, -1
+    if not 0 <= first <= last < count:
+        raise VitvizError(f"Given layers={layers!r}; expected (first, last), counted from 0, both included, up to {count - 1}. Choose None for all layers.")
+    return first, last

@@ -1,0 +1,46 @@
+"""Distance, prefix mass and rollout in one backward pass over the layers: what the page shows first, computed once.
+
+The rollout's row vector goes from the last layer to the first anyway; while a block of attention lies in the cache for
+it, the distance is taken from the same numbers. Equations and sources: `distance` and `rollout`, whose results these
+are. It does not fuse by max or min and discards nothing: those need the heads side by side, or a whole layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from vitviz.analyses.distance import Distances, gathered, token_distances
+from vitviz.analyses.query import Query, query_weights
+from vitviz.analyses.rollout import mixed, on_patches
+from vitviz.analyses.streaming import read_layer
+from vitviz.trace import Trace
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What `distances` and `rollout` give, for one trace."""
+
+    distances: Distances
+    rollout: Float[Tensor, "row col"]
+
+
+def sweep(trace: Trace, query: Query = "auto", residual: float = 0.5) -> Sweep:
+    """The distances of all heads (px) and the mean rollout of one query, from one pass over the attention.
+
+    Raises VitvizError for an unknown query. Source: see `distance` and `rollout`.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> from vitviz.grid import Grid
+    >>> seen = sweep(example_trace(Grid(1, 3, (4, 4), ("class",)), layers=1))
+    >>> seen.rollout.tolist(), seen.distances.prefix_mass.tolist()
+    ([[0.125, 0.125, 0.125]], [[0.25, 0.25]])
+    """
+    vector, lengths, readings = query_weights(trace, query), token_distances(trace), []
+    for attention in reversed(trace.layers):
+        reading = read_layer(attention, trace.grid.prefix, lengths, vector)
+        vector = mixed(vector, reading.carried, residual)
+        readings.insert(0, reading)
+    return Sweep(gathered(readings, lengths), on_patches(trace, vector.to(lengths)))

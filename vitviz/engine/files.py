@@ -1,0 +1,76 @@
+"""The files of a checkpoint, fetched from the hub where they are not on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import timm
+from timm.models import PretrainedCfg, get_pretrained_cfg
+
+from vitviz.engine import hub
+from vitviz.engine.checkpoint import Checkpoint
+from vitviz.engine.formats.folder import config_beside, read_json, weights_file
+from vitviz.engine.formats.weights import SUFFIXES
+from vitviz.errors import CheckpointError
+
+
+@dataclass(frozen=True)
+class Files:
+    """A weights file, the config.json that belongs to it ({} for none), and transformers' preprocessor_config.json."""
+
+    weights: Path
+    config: Mapping[str, Any] = field(default_factory=dict)
+    preprocessor: Mapping[str, Any] | None = None
+
+
+def files_of(checkpoint: Checkpoint, progress: hub.Progress | None = None, token: str | None = None) -> Files:
+    """Raises CheckpointError where there are no weights (any more), HubError where the hub does not deliver them."""
+    if checkpoint.source == "hub":
+        return _from_hub(checkpoint, progress, token)
+    path = Path(checkpoint.location)
+    weights = weights_file(path) if path.is_dir() else path
+    if weights is None or not weights.is_file():
+        raise CheckpointError(
+            f"{checkpoint.name} has no weights (any more): expected {path.name} to be or to hold a file ending in {', '.join(SUFFIXES)}. "
+            "Put it back, or choose another checkpoint."
+        )
+    beside = weights.parent / "preprocessor_config.json"
+    return Files(weights, config_beside(weights), read_json(beside) if beside.is_file() else None)
+
+
+def registered(checkpoint: Checkpoint) -> PretrainedCfg | None:
+    """timm's own record of a hub checkpoint, where it is one of timm's and no other architecture was asked for."""
+    architecture = checkpoint.name.partition(".")[0]
+    if checkpoint.source != "hub" or checkpoint.architecture != architecture or not timm.is_model(architecture):
+        return None
+    config = get_pretrained_cfg(checkpoint.name)
+    return config if config and config.hf_hub_id == checkpoint.location else None
+
+
+def _from_hub(checkpoint: Checkpoint, progress: hub.Progress | None, token: str | None) -> Files:
+    fetch = partial(hub.fetch, checkpoint.location, token=token)
+    config: Mapping[str, Any] = {}
+    preprocessor = None
+    if not registered(checkpoint):  # timm's registry is the config of its own checkpoints
+        config_file, preprocessor_file = _if_there(fetch, "config.json"), _if_there(fetch, "preprocessor_config.json")
+        config = read_json(config_file) if config_file else {}
+        preprocessor = read_json(preprocessor_file) if preprocessor_file else None
+    weights = hub.cached_weights(checkpoint.location)
+    for name in hub.WEIGHT_FILES:
+        weights = weights or _if_there(partial(fetch, progress=progress), name)
+    if weights is None:
+        raise CheckpointError(
+            f"{checkpoint.location} has no {' or '.join(hub.WEIGHT_FILES)} on the hub. Choose a repository with weights of timm or transformers."
+        )
+    return Files(weights, config, preprocessor)
+
+
+def _if_there(fetch: Any, name: str) -> Path | None:
+    try:
+        return fetch(name)
+    except hub.NoSuchFile:
+        return None
