@@ -11,7 +11,7 @@ import io
 import os
 import re
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from PIL import ExifTags, Image
@@ -46,14 +46,14 @@ class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def open_image(source: str | os.PathLike | bytes | Readable | Image.Image | np.ndarray) -> Image.Image:
+def open_image(source: Any) -> Image.Image:
     """An upright RGB picture from a path, bytes, an open binary file, a PIL image, or an array.
 
     Arrays are height x width, alone or with 1, 3 or 4 channels last: uint8, uint16 (0 to 65535), bool, or floating
     point from 0 to 1. Transparency is laid on white; of animations and multi-page files the first frame is taken;
     16-bit grey is scaled from 0..65535. A PIL image that is upright RGB already is handed back itself, not a copy.
     Raises ImageError, with a sentence for the page, for what is no picture, is damaged, has more than 20 MB or 80
-    million pixels, or is more than 20 times longer than wide.
+    million pixels, is more than 20 times longer than wide, or is anything else altogether.
 
     >>> open_image(np.full((2, 3), 65535, dtype=np.uint16)).getpixel((0, 0))
     (255, 255, 255)

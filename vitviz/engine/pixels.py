@@ -7,7 +7,7 @@ picture stays dark; where a type has no range of its own (floating point), 0 to 
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Num, UInt8
+from jaxtyping import Num, Shaped, UInt8
 from PIL import Image
 
 from vitviz.errors import ImageError
@@ -34,7 +34,7 @@ def rgb_of(image: Image.Image) -> Image.Image:
     return canvas
 
 
-def rgb_of_array(array: Num[np.ndarray, "height width *channel"]) -> Image.Image:
+def rgb_of_array(array: Shaped[np.ndarray, "height width *channel"]) -> Image.Image:
     """The same from an array: uint8, uint16 (0 to 65535), bool, or floating point from 0 to 1.
 
     Channels come last: grey, RGB, or RGB with opacity. Raises ImageError for other shapes, types and ranges.

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor
 
 from vitviz import analyses
+from vitviz.analyses.distance import DistanceAverage
 from vitviz.engine.images import open_image
 from vitviz.engine.preprocess import Prepared, Preprocessing, prepare
 from vitviz.errors import ImageError
-from vitviz.grid import Grid
 from vitviz.trace import Trace
 
 
@@ -21,30 +21,35 @@ class Survey:
     """The mean over the pictures done so far; `skipped` says which could not be read, and why."""
 
     checkpoint: str
-    grid: Grid
-    images: int
-    distances: Float[Tensor, "layer head"]  # px, rows not renormalised
-    renormalised: Float[Tensor, "layer head"]  # px, each row divided by its mass on patches
-    prefix_mass: Float[Tensor, "layer head"]
-    skipped: tuple[str, ...] = field(default=())
+    average: DistanceAverage
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def images(self) -> int:
+        """How many pictures the mean is over."""
+        return self.average.images
+
+    @property
+    def distances(self) -> Float[Tensor, "layer head"]:
+        """Attention distance in pixels, rows not renormalised, as in the paper."""
+        return self.average.mean.distance
 
 
 def running(
     checkpoint: str, images: Iterable, batch: int, record: Callable[[list[Prepared]], list[Trace]], preprocessing: Preprocessing
 ) -> Iterator[Survey]:
     """The running mean after each batch. A picture that cannot be read is skipped and named, the others go on."""
-    sums: list[Tensor] | None = None
-    done, skipped, waiting = 0, [], []
+    average: DistanceAverage | None = None
+    skipped: list[str] = []
+    waiting: list[Prepared] = []
 
     def flush() -> Survey:
-        nonlocal sums, done
+        nonlocal average
         for trace in record(waiting):
-            measured = [analyses.attention_distance(trace), analyses.attention_distance(trace, renormalise=True), analyses.prefix_mass(trace)]
-            measured = [value.double().cpu() for value in measured]
-            sums = measured if sums is None else [total + value for total, value in zip(sums, measured)]
-            done += 1
+            one = DistanceAverage.of(trace.grid, analyses.distances(trace))
+            average = one if average is None else average + one
         waiting.clear()
-        return Survey(checkpoint, trace.grid, done, *((total / done).float() for total in sums), tuple(skipped))
+        return Survey(checkpoint, average, tuple(skipped))
 
     result = None
     for number, image in enumerate(images, start=1):

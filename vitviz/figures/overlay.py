@@ -6,8 +6,6 @@ picture. The map covers the crop that the model saw; the rest of the picture is 
 
 from __future__ import annotations
 
-from typing import Literal
-
 import cv2
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -21,14 +19,14 @@ def overlay(
     picture: UInt8[np.ndarray, "height width 3"],
     map: Float[np.ndarray, "row col"],
     box: tuple[float, float, float, float] | None = None,
-    form: Literal["heat", "paper"] = "heat",
+    form: str = "heat",
     opacity: float = 0.6,
     colours: str = "viridis",
     smooth: bool = True,
 ) -> UInt8[np.ndarray, "height width 3"]:
     """The picture with the map over `box` (left, top, right, bottom in pixels; the whole picture where None).
 
-    Colours run from 0 to the map's maximum. `opacity` and `colours` belong to the heat map alone.
+    `form` is "heat" or "paper". Colours run from 0 to the map's maximum. `opacity` and `colours` belong to the heat map alone.
 
     >>> grey = np.full((4, 4, 3), 200, np.uint8)
     >>> overlay(grey, np.array([[0.0, 1.0]]), form="paper", smooth=False)[0, :, 0].tolist()

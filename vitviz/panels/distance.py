@@ -15,7 +15,9 @@ from vitviz.panels.seen import sweep_of
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from vitviz.analyses import Distances
     from vitviz.engine.survey import Survey
+    from vitviz.grid import Grid
 
 
 class Distance(Panel):
@@ -54,20 +56,15 @@ class Distance(Panel):
 
     def averaged(self, survey: Survey, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The numbers of a whole set of pictures, by the same names as those of one."""
-        renormalise = settings["rows"] == "renormalised"
-        return {
-            "distance": (survey.renormalised if renormalise else survey.distances).numpy(),
-            "prefix_mass": survey.prefix_mass.numpy(),
-            "uniform": np.asarray(analyses.uniform_distance(survey.grid, renormalise=renormalise)),
-            "pictures": np.asarray(survey.images),
-        }
+        return {**self._arrays(survey.average.mean, survey.average.grid, settings), "pictures": np.asarray(survey.images)}
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        trace, renormalise = subject.trace, settings["rows"] == "renormalised"
-        seen = sweep_of(trace)
-        distance = analyses.attention_distance(trace, renormalise=True) if renormalise else seen.distance
+        return self._arrays(sweep_of(subject.trace).distances, subject.trace.grid, settings)
+
+    def _arrays(self, measured: Distances, grid: Grid, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        renormalise = settings["rows"] == "renormalised"
         return {
-            "distance": distance.numpy(),
-            "prefix_mass": seen.prefix_mass.numpy(),
-            "uniform": np.asarray(analyses.uniform_distance(trace.grid, renormalise=renormalise)),
+            "distance": (measured.renormalised if renormalise else measured.distance).cpu().numpy(),
+            "prefix_mass": measured.prefix_mass.cpu().numpy(),
+            "uniform": np.asarray(analyses.uniform_distance(grid, renormalise=renormalise)),
         }

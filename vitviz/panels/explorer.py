@@ -42,7 +42,7 @@ class Explorer(Panel):
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         view = subject.trace.view
-        distances = sweep_of(subject.trace).distance.numpy()
+        distances = sweep_of(subject.trace).distances.distance.numpy()
         return {"upload": list(view.upload), "box": list(view.box), "distances": np.round(distances.astype(float), 3).tolist()}
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
@@ -68,7 +68,7 @@ class Explorer(Panel):
         return {
             "tokens": np.asarray(picked),
             "attention": np.stack(lines),  # token head other
-            "attention_distance": sweep_of(trace).distance.numpy(),
+            "attention_distance": sweep_of(trace).distances.distance.numpy(),
             "prefix_tokens": np.asarray(trace.grid.prefix_names, dtype=str),
             "grid": np.asarray([trace.grid.rows, trace.grid.cols]),
         }

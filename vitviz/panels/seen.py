@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from vitviz import analyses
 
 if TYPE_CHECKING:
-    from vitviz.analyses.sweep import Sweep
+    from vitviz.analyses import Sweep
     from vitviz.trace import Trace
 
 _sweeps: WeakKeyDictionary[Trace, Sweep] = WeakKeyDictionary()

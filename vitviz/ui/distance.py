@@ -23,14 +23,14 @@ def distance_tab(panel: Panel, studio: Studio, session: gr.State):
     plot = gr.Plot(show_label=False, elem_id="vitviz-distance")
     with gr.Row():
         radios = [gr.Radio([(say(text), value) for value, text in control.options], value=control.default, label=say(control.label)) for control in (form, rows)]
-    with gr.Row():
+    with gr.Row(elem_classes="vitviz-buttons"):
         reset = gr.Button(say("Reset"), size="sm")
         figure = gr.Button(say("Figure (PNG)"), size="sm")
         numbers = gr.Button(say("Numbers (.npz)"), size="sm")
     notice = Part("notice", elem_id="vitviz-survey-notice")
     with gr.Accordion(say("Average over a set of pictures"), open=False):
         files = gr.File(label=say("Pictures"), file_count="multiple", type="filepath", elem_id="vitviz-survey-files", height=140)
-        with gr.Row():
+        with gr.Row(elem_classes="vitviz-buttons"):
             start = gr.Button(say("Average"), variant="primary", size="sm", elem_id="vitviz-survey-start")
             stop = gr.Button(say("Stop"), size="sm", elem_id="vitviz-survey-stop")
 

@@ -74,10 +74,11 @@ def _left(studio: Studio) -> Left:
     gallery = gr.Gallery(
         [(samples.sample_image(sample.name), sample.title) for sample in samples.samples()],
         label=say("Samples"),
+        show_label=False,
         columns=4,
-        height=110,
         object_fit="cover",
         allow_preview=False,
+        buttons=[],
         elem_id="vitviz-samples",
     )
     picker = gr.Dropdown(

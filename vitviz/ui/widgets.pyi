@@ -21,6 +21,9 @@ class Upload(gr.Image):
 
     def get_block_name(self) -> str:
         return "image"
+
+    def get_config(self, cls=None) -> dict:
+        return super().get_config(gr.Image)
     from typing import Callable, Literal, Sequence, Any, TYPE_CHECKING
     from gradio.blocks import Block
     if TYPE_CHECKING:

@@ -20,9 +20,10 @@ _HERE = Path(__file__).parent
 _PARTS = {"explorer": ("explorer.wall.js", "explorer.js")}  # where one file would be too long
 _CORE = ("data", "draw", "toolbar", "export", "pointer", "mount")  # joined in this order into one script
 
-_PUBLIC = tuple(
-    "t el sheet fit tinted enlarged bounds total number ticks colourbar tip array pixels cells outline save patchName placeName tokenName table".split()
-)
+_PUBLIC = (  # what the core lends to the views, as `window.vitviz.…`
+    "t el sheet fit tinted enlarged bounds total number ticks colourbar tip "
+    "array pixels cells outline save patchName placeName tokenName table"
+).split()
 
 
 def template(view: str) -> tuple[str, str, str]:
