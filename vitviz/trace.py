@@ -118,7 +118,7 @@ class Trace:
             return []
         probabilities, classes = torch.softmax(self.logits.double(), dim=-1).topk(min(count, self.logits.numel()))
         named = len(self.labels) == self.logits.numel()
-        return [(self.labels[i] if named else f"class {i}", p) for i, p in zip(classes.tolist(), probabilities.tolist())]
+        return [(self.labels[i] if named else f"class {i}", p) for i, p in zip(classes.tolist(), probabilities.tolist(), strict=True)]
 
     @property
     def nbytes(self) -> int:

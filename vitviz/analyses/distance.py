@@ -59,8 +59,11 @@ class Distances:
 
 def gathered(readings: Sequence[Reading], like: Tensor) -> Distances:
     """The readings of all layers, first layer first, as one record."""
-    columns = zip(*((reading.distance, reading.renormalised, reading.prefix_mass) for reading in readings))
-    return Distances(*(torch.stack(column).to(like) for column in columns))
+    return Distances(
+        torch.stack([reading.distance for reading in readings]).to(like),
+        torch.stack([reading.renormalised for reading in readings]).to(like),
+        torch.stack([reading.prefix_mass for reading in readings]).to(like),
+    )
 
 
 def distances(trace: Trace) -> Distances:
@@ -83,7 +86,7 @@ def attention_distance(trace: Trace, renormalise: bool = False) -> Float[Tensor,
     Source: paper figure 7 right, section D.7. Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> attention_distance(example_trace(Grid(14, 14, (16, 16), ("class",), ), layers=2, heads=3)).shape
+    >>> attention_distance(example_trace(Grid(14, 14, (16, 16), ("class",)), layers=2, heads=3)).shape
     torch.Size([2, 3])
     """
     measured = distances(trace)
@@ -130,7 +133,8 @@ class DistanceAverage:
 
     >>> from vitviz.analyses.example import example_trace
     >>> grid = Grid(2, 3, (8, 8), ("class",))
-    >>> average = DistanceAverage.of(grid, distances(example_trace(grid, seed=0))) + DistanceAverage.of(grid, distances(example_trace(grid, seed=1)))
+    >>> one, two = (DistanceAverage.of(grid, distances(example_trace(grid, seed=seed))) for seed in (1, 2))
+    >>> average = one + two
     >>> average.images, average.mean.distance.shape
     (2, torch.Size([2, 2]))
     """
@@ -148,8 +152,8 @@ class DistanceAverage:
         mine, theirs = self.total, other.total
         if self.grid != other.grid or mine.distance.shape != theirs.distance.shape:
             raise VitvizError(
-                f"Given results of {other.grid} with {tuple(theirs.distance.shape)} layers and heads; the average so far is of {self.grid} with "
-                f"{tuple(mine.distance.shape)}. Average pictures of one checkpoint at one input size, and start a new average for another."
+                f"Given results of {other.grid} with {tuple(theirs.distance.shape)} layers and heads; expected {self.grid} with "
+                f"{tuple(mine.distance.shape)}, as the average so far. Average pictures of one checkpoint at one input size, and start a new average for another."
             )
         summed = Distances(mine.distance + theirs.distance, mine.renormalised + theirs.renormalised, mine.prefix_mass + theirs.prefix_mass)
         return DistanceAverage(self.grid, self.images + other.images, summed)

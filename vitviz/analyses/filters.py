@@ -45,7 +45,9 @@ def principal_filters(weight: Float[Tensor, "width channel row col"], count: int
     """
     width, _, height, length = weight.shape
     if count < 1 or width < 2:
-        raise VitvizError(f"Given count={count} for {width} filters; expected a count of at least 1 and at least 2 filters. Choose a count of {COMPONENTS}.")
+        raise VitvizError(
+            f"Given count={count} for {width} filters; expected a count of at least 1, and at least 2 filters. Choose a count of {COMPONENTS}."
+        )
     points = rearrange(weight, "width channel row col -> width (row col channel)").double()
     _, sizes, directions = torch.linalg.svd(points - points.mean(dim=0), full_matrices=False)
     count = min(count, width - 1, len(sizes))

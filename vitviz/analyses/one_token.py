@@ -7,7 +7,6 @@ what passes through the skip connection, nor the size of the values taken.
 
 from __future__ import annotations
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 

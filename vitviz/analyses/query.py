@@ -65,8 +65,8 @@ def query_token(grid: Grid, query: Query) -> int:
         pass
     names = ", ".join(repr(name) for name in ("auto", "mean", *grid.prefix_names))
     raise VitvizError(
-        f"There is no query {query!r} here. Expected one of {names} (of which 'auto' and 'mean' only where several tokens may ask), a patch's number "
-        f"from 0 to {grid.patches - 1}, or its (row, col) up to ({grid.rows - 1}, {grid.cols - 1}). Choose one of these."
+        f"There is no query {query!r} here. Expected one of {names} ('auto' and 'mean' only where several tokens may ask), "
+        f"a patch's number from 0 to {grid.patches - 1}, or its (row, col) up to ({grid.rows - 1}, {grid.cols - 1}). Choose one of these."
     )
 
 
@@ -74,7 +74,8 @@ def _pooling_weights(trace: Trace) -> Float[Tensor, " token"]:
     """What attention pooling gives to every token, prefix included: the mean over its heads and queries."""
     if trace.pooling is None:
         raise VitvizError(
-            f"The classifier of {trace.checkpoint} reads attention pooling whose weights the trace does not hold, so 'auto' is unknown. Choose 'mean', or a patch."
+            f"The classifier of {trace.checkpoint} reads attention pooling, whose weights the trace does not hold, so 'auto' is unknown. "
+            "Choose 'mean', or a patch."
         )
     total = torch.zeros(trace.grid.tokens, dtype=torch.float64, device=trace.pooling.q.device)
     for block in blocks(trace.pooling):

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import Literal, get_args
 
 import torch
 from einops import rearrange, reduce
@@ -26,7 +25,7 @@ from vitviz.analyses.streaming import blocks, read_layer
 from vitviz.errors import VitvizError
 from vitviz.trace import Attention, Trace
 
-Fusion = Literal["mean", "max", "min"]
+FUSIONS = ("mean", "max", "min")
 Layers = tuple[int, int] | None
 
 
@@ -135,10 +134,10 @@ def on_patches(trace: Trace, row: Float[Tensor, " token"]) -> Float[Tensor, "row
 
 
 def _check(fusion: str, discard: float, residual: float) -> None:
-    if fusion not in get_args(Fusion):
-        raise VitvizError(f"Given fusion={fusion!r}; heads are fused by one of {', '.join(map(repr, get_args(Fusion)))}. Choose one of these.")
+    if fusion not in FUSIONS:
+        raise VitvizError(f"Given fusion={fusion!r}; expected one of {', '.join(map(repr, FUSIONS))}. Choose 'mean' for the paper's rollout.")
     if not 0 <= discard < 1:
-        raise VitvizError(f"Given discard={discard!r}; expected a share from 0 to below 1. Choose 0 to keep all attention, 0.9 to keep the largest tenth.")
+        raise VitvizError(f"Given discard={discard!r}; expected a share from 0 to below 1. Choose 0 to keep all attention, 0.9 to keep a tenth.")
     if not 0 <= residual <= 1:
         raise VitvizError(f"Given residual={residual!r}; expected a weight from 0 to 1. Choose 0.5 for the rollout of the paper.")
 
@@ -151,5 +150,7 @@ def _layer_range(count: int, layers: Layers) -> tuple[int, int]:
     except (TypeError, ValueError):
         first, last = -1, -1
     if not 0 <= first <= last < count:
-        raise VitvizError(f"Given layers={layers!r}; expected (first, last), counted from 0, both included, up to {count - 1}. Choose None for all layers.")
+        raise VitvizError(
+            f"Given layers={layers!r}; expected (first, last), counted from 0, both included, up to {count - 1}. Choose None for all layers."
+        )
     return first, last

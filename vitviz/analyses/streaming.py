@@ -112,8 +112,8 @@ def read_layer(
             lengths = torch.matmul(powers.mul_(distances[block.rows]), on_patches)
             patch_rows = slice(max(prefix - block.rows.start, 0), None)
             safe_sum = patch_sum.clamp_min(torch.finfo(powers.dtype).tiny)
-            for total, value in zip(totals, (lengths / row_sum, lengths / safe_sum, prefix_sum / row_sum)):
-                total[block.heads] += value[:, patch_rows].sum(dim=-1, dtype=torch.float64)
+            values = torch.stack([lengths / row_sum, lengths / safe_sum, prefix_sum / row_sum])
+            totals[:, block.heads] += values[..., patch_rows].sum(dim=-1, dtype=torch.float64)
     if carried is not None:
         carried /= heads
     return Reading(carried, *(totals / (queries - prefix) if distances is not None else (None, None, None)))

@@ -62,7 +62,7 @@ class Settings:
     attention_share: float = 0.5  # of the steps, since it costs a fifth of one
     student_layers: tuple = (0, 1)
     teacher_layers: tuple = (0, 2)  # DeiT-Tiny's layer 2 has its most local heads
-    checked: int = 2000  # validation pictures at each snapshot; export.py asks about all
+    checked: int = 500  # validation pictures at each snapshot; export.py asks about all
     snapshots: tuple = (0, 3, 10, 30, 100, 200, 300, 600, 1000, 1500, 2000, 3000, 4000, 6000, 8000, 10000, 14000, 20000)
 
 
@@ -133,7 +133,7 @@ class Training:
         return {name: part.item() for name, part in parts.items()}, slopes
 
     def step(self) -> None:
-        s, start, progress = self.s, time.perf_counter(), self.progress()
+        s, progress = self.s, self.progress()
         peak = s.peak_lr * math.sqrt(self.batch / s.batch_cpu)
         lr = peak * min(1.0, (progress + 1e-3) / s.warmup) * 0.5 * (1 + math.cos(math.pi * progress)) + 1e-6
         for group in self.optimizer.param_groups:
@@ -154,7 +154,6 @@ class Training:
         for name in answers[0][0]:
             value = sum(parts[name] for parts, _ in answers) / len(answers)
             self.running[name] = 0.98 * self.running.get(name, value) + 0.02 * value
-        self.elapsed += time.perf_counter() - start
 
     def save(self) -> None:
         """Everything that the next step depends on, in one atomic file."""
@@ -229,12 +228,12 @@ class Training:
         print(row, flush=True)
 
     def run(self) -> None:
-        saved = logged = time.monotonic()
+        saved = logged = now = time.monotonic()
         while self.progress() < 1 and self.done != self.args.stop_at:
             if self.done in self.s.snapshots and not self.filmed():
                 self.film(self.model.state_dict(), "raw")
             self.step()
-            now = time.monotonic()
+            self.elapsed, now = self.elapsed + time.monotonic() - now, time.monotonic()
             if now - logged > 30:
                 logged = now
                 losses = " ".join(f"{name} {value:.3f}" for name, value in self.running.items())

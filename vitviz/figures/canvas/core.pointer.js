@@ -2,9 +2,10 @@
 
 /**
  * Makes `canvas` a field of rows x cols cells. `place()` gives {rows, cols, x, y, width, height} in CSS pixels of the
- * canvas; `hover(cell, event)`, `leave()` and `pick(cell)` are told; `name(cell)` is read out. No layout is forced.
+ * canvas; `hover(cell, event)`, `leave()` and `pick(cell)` are told; `name(cell)` is read out; arrow keys begin at
+ * `start()`.
  */
-function cells(self, canvas, { place, hover, leave, pick, name, label }) {
+function cells(self, canvas, { place, hover, leave, pick, name, label, start }) {
   let current = -1, box = null;
   canvas.tabIndex = 0;
   canvas.setAttribute('role', 'application');
@@ -47,7 +48,7 @@ function cells(self, canvas, { place, hover, leave, pick, name, label }) {
     else if (!step) return;
     event.preventDefault();
     if (!step) return;
-    const from = current < 0 ? 0 : current, row = Math.floor(from / p.cols) + (current < 0 ? 0 : step[0]), col = (from % p.cols) + (current < 0 ? 0 : step[1]);
+    const from = current < 0 ? Math.max(0, start?.() ?? 0) : current, row = Math.floor(from / p.cols) + step[0], col = (from % p.cols) + step[1];
     const cell = Math.max(0, Math.min(p.rows - 1, row)) * p.cols + Math.max(0, Math.min(p.cols - 1, col));
     const rect = canvas.getBoundingClientRect();
     move(cell, { clientX: rect.left + p.x + ((cell % p.cols) + 0.5) * (p.width / p.cols), clientY: rect.top + p.y + (Math.floor(cell / p.cols) + 0.5) * (p.height / p.rows), keyboard: true });

@@ -65,12 +65,13 @@ window.vitviz.mount(element, props, watch, trigger, {
     self.query = null;
     const base = el('canvas'), heat = el('canvas', { class: 'vv-heat' }), plot = el('div', { class: 'vv-plot' }, base, heat), asked = outline(plot, 'vv-pinned'), spot = outline(plot), bar = colourbar();
     const marks = pinColours.map((colour) => { const mark = outline(plot); mark.node.classList.add('vv-mark'); mark.node.style.setProperty('--vv-pin', colour); return mark; });
-    const title = el('p', { class: 'vv-h' }), facts = el('p', { class: 'vv-small' }), chips = el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t('Prefix tokens') });
+    const title = el('p', { class: 'vv-h' }), facts = el('p', { class: 'vv-text' }), chips = el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t('Prefix tokens') });
     const pin = el('button', { type: 'button', text: t('Pin this token'), 'data-export': 'no', onclick: () => this.pin(self) }), pinned = el('div', { class: 'vv-pins' });
     const wall = el('canvas'), wallPlot = el('div', { class: 'vv-plot' }, wall), now = outline(wallPlot, 'vv-pinned'), wallSpot = outline(wallPlot), wallTitle = el('p', { class: 'vv-h' }), wallBar = colourbar();
     self.figure.append(el('div', { class: 'vv-stack' }, title, plot, el('div', { class: 'vv-row' }, bar.node, facts), el('div', { class: 'vv-buttons' }, chips, pin), pinned));
     self.below.append(el('div', { class: 'vv-stack' }, wallTitle, wallPlot, wallBar.node));
     cells(self, heat, {
+      start: () => self.query - first(self),
       place: () => self.data && { rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...self.ui.size },
       label: () => t('Attention over the picture. Brackets change the head, page keys the layer.'),
       name: (cell) => `${nameOf(self, self.query)}. ${this.told(self)}`,
@@ -144,9 +145,13 @@ window.vitviz.mount(element, props, watch, trigger, {
   draw(self) {
     const { ui, data, grid, settings, summary } = self, [l, top, r, b] = summary.box;
     const aspect = (grid.cols * grid.patch[1]) / (grid.rows * grid.patch[0]), width = Math.min(self.width, aspect * Math.max(280, Math.min(900, self.height * 0.62))), height = width / aspect;
-    const context = fit(ui.base, width, height, self.density);
-    context.imageSmoothingQuality = 'high';
-    context.drawImage(data.picture, l, top, r - l, b - top, 0, 0, width, height);
+    const base = [self.key, width, self.density].join('/');
+    if (ui.drawn !== base) { // the picture changes seldom, the map often
+      ui.drawn = base;
+      const context = fit(ui.base, width, height, self.density);
+      context.imageSmoothingQuality = 'high';
+      context.drawImage(data.picture, l, top, r - l, b - top, 0, 0, width, height);
+    }
     ui.heat.style.width = width + 'px';
     ui.heat.style.height = height + 'px';
     ui.heat.style.opacity = settings.opacity ?? 0.72;

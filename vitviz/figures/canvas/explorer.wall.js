@@ -24,24 +24,28 @@ function drawWall(self) {
   });
   const left = 64, top = 24, gap = 3, room = self.root.clientWidth - left, pitch = Math.max(9, Math.min(72, room / layers)), tw = pitch - gap;
   const th = (tw * rows * grid.patch[0]) / (cols * grid.patch[1]), down = th + gap, slot = (place, layer) => [left + layer * pitch, top + place * down + (place === heads ? 8 : 0), tw, th];
-  const context = fit(ui.wall, left + layers * pitch, top + (heads + 1) * down + 8, self.density);
-  context.imageSmoothingEnabled = tw * self.density < cols;
-  for (let l = 0; l < layers; l++) for (let p = 0; p <= heads; p++) context.drawImage(ui.atlas, (p < heads ? ui.order[l][p] : heads) * cols, l * rows, cols, rows, ...slot(p, l));
-  context.fillStyle = self.colour('color');
-  context.font = `12px ${self.colour('font-family')}`;
-  context.globalAlpha = 0.8;
-  context.textBaseline = 'middle';
-  context.textAlign = 'center';
-  for (let l = 0; l < layers; l += Math.ceil(18 / pitch)) context.fillText(String(l + 1), slot(0, l)[0] + tw / 2, 12);
-  context.textAlign = 'right';
-  if (settings.order === 'distance') {
-    context.fillText(t('near'), left - 8, slot(0, 0)[1] + th / 2);
-    if (heads > 1) context.fillText(t('far'), left - 8, slot(heads - 1, 0)[1] + th / 2);
-  } else {
-    for (let h = 0; h < heads; h += Math.ceil(14 / down)) context.fillText(h === 0 ? t('head {head}', { head: 1 }) : String(h + 1), left - 8, slot(h, 0)[1] + th / 2);
+  const drawn = [ui.wallName, pitch, self.density, settings.order, self.colour('color')].join('/');
+  if (ui.wallDrawn !== drawn) {
+    ui.wallDrawn = drawn;
+    const context = fit(ui.wall, left + layers * pitch, top + (heads + 1) * down + 8, self.density);
+    context.imageSmoothingEnabled = tw * self.density < cols;
+    for (let l = 0; l < layers; l++) for (let p = 0; p <= heads; p++) context.drawImage(ui.atlas, (p < heads ? ui.order[l][p] : heads) * cols, l * rows, cols, rows, ...slot(p, l));
+    context.fillStyle = self.colour('color');
+    context.font = `12px ${self.colour('font-family')}`;
+    context.globalAlpha = 0.8;
+    context.textBaseline = 'middle';
+    context.textAlign = 'center';
+    for (let l = 0; l < layers; l += Math.ceil(18 / pitch)) context.fillText(String(l + 1), slot(0, l)[0] + tw / 2, 12);
+    context.textAlign = 'right';
+    if (settings.order === 'distance') {
+      context.fillText(t('near'), left - 8, slot(0, 0)[1] + th / 2);
+      if (heads > 1) context.fillText(t('far'), left - 8, slot(heads - 1, 0)[1] + th / 2);
+    } else {
+      for (let h = 0; h < heads; h += Math.ceil(14 / down)) context.fillText(h === 0 ? t('head {head}', { head: 1 }) : String(h + 1), left - 8, slot(h, 0)[1] + th / 2);
+    }
+    context.fillText(t('mean'), left - 8, slot(heads, 0)[1] + th / 2);
+    context.fillText(t('layer'), left - 8, 12);
   }
-  context.fillText(t('mean'), left - 8, slot(heads, 0)[1] + th / 2);
-  context.fillText(t('layer'), left - 8, 12);
   const box = (cell) => slot(Math.floor(cell / layers), cell % layers);
   ui.wallPlace = { rows: heads + 1, cols: layers, x: left, y: top, width: layers * pitch, height: (heads + 1) * down + 8, box };
   const place = settings.show === 'mean' ? heads : ui.order[settings.layer - 1].indexOf(settings.head - 1);

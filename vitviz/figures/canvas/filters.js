@@ -39,11 +39,11 @@ window.vitviz.mount(element, props, watch, trigger, {
   build(self) {
     self.cur = 0;
     const canvas = el('canvas'), plot = el('div', { class: 'vv-plot' }, canvas), hover = outline(plot);
-    const big = el('canvas', { role: 'img' }), name = el('p', { class: 'vv-h' }), said = el('p', { class: 'vv-small' });
+    const big = el('canvas', { role: 'img' }), name = el('p', { class: 'vv-h' }), said = el('p', { class: 'vv-text' });
     const low = el('span'), high = el('span'), ramp = el('canvas', { width: 256, height: 1, class: 'vv-bar-strip' });
     const chart = el('canvas', { role: 'img' });
     const grey = el('div', { class: 'vv-bar' }, el('div', { class: 'vv-bar-label', text: t('Weight, each filter scaled alone') }), ramp, el('div', { class: 'vv-ends' }, low, high));
-    const note = el('p', { class: 'vv-small', hidden: true });
+    const note = el('p', { class: 'vv-text', hidden: true });
     self.figure.append(el('div', { class: 'vv-stack' }, note, el('div', { class: 'vv-row vv-positions' }, plot, el('div', { class: 'vv-stack vv-detail' }, name, el('div', { class: 'vv-plot' }, big), grey, said, chart))));
     const context = ramp.getContext('2d'), fade = context.createLinearGradient(0, 0, 256, 0);
     fade.addColorStop(0, '#000');

@@ -29,12 +29,12 @@ window.vitviz.mount(element, props, watch, trigger, {
 
   build(self) {
     self.picked = null;
-    const canvas = el('canvas'), plot = el('div', { class: 'vv-plot' }, canvas), hover = outline(plot), chosen = outline(plot, 'vv-pinned'), count = el('p', { class: 'vv-small' });
+    const canvas = el('canvas'), plot = el('div', { class: 'vv-plot' }, canvas), hover = outline(plot), chosen = outline(plot, 'vv-pinned'), count = el('p', { class: 'vv-text' });
     hover.node.dataset.export = 'no';
-    const name = el('p', { class: 'vv-h' }), where = el('p', { class: 'vv-small' }), big = el('canvas', { role: 'img' }), bar = colourbar();
+    const name = el('p', { class: 'vv-h' }), where = el('p', { class: 'vv-text' }), big = el('canvas', { role: 'img' }), bar = colourbar();
     const planes = ['Red', 'Green', 'Blue'].map((colour) => ({ canvas: el('canvas', { role: 'img', 'aria-label': t(colour) }), colour }));
-    const strip = el('canvas', { tabindex: 0 }), stripName = el('p', { class: 'vv-small' }), spot = outline(el('div'));
-    const norms = el('p', { class: 'vv-small' }), normBars = el('div', { class: 'vv-norms' });
+    const strip = el('canvas', { tabindex: 0 }), stripName = el('p', { class: 'vv-text' }), spot = outline(el('div'));
+    const norms = el('p', { class: 'vv-text' }), normBars = el('div', { class: 'vv-norms' });
     const stripPlot = el('div', { class: 'vv-plot' }, strip, spot.node);
     self.figure.append(el('div', { class: 'vv-stack vv-patches' },
       el('div', { class: 'vv-row vv-positions' }, el('div', { class: 'vv-stack' }, plot, count),
@@ -46,6 +46,7 @@ window.vitviz.mount(element, props, watch, trigger, {
       place: () => self.ui.place,
       label: () => t('The model’s input, cut into patches.'),
       name: (cell) => this.describe(self, this.patch(self, cell)).join(', '),
+      start: () => self.picked + self.ui.layout.prefix,
       hover: (cell, event) => {
         const patch = this.patch(self, cell);
         if (patch < 0 || patch >= self.grid.rows * self.grid.cols) {
@@ -65,11 +66,11 @@ window.vitviz.mount(element, props, watch, trigger, {
       },
     });
     const numbers = (event) => {
-      const box = strip.getBoundingClientRect(), { across, cell, values, per } = self.ui.strip || {};
+      const box = strip.getBoundingClientRect(), { across, cell, tall, values, per } = self.ui.strip || {};
       if (!values) return;
-      const col = Math.floor((event.clientX - box.left) / cell), row = Math.floor((event.clientY - box.top) / cell), i = row * across + col;
+      const col = Math.floor((event.clientX - box.left) / cell), row = Math.floor((event.clientY - box.top) / tall), i = row * across + col;
       if (col < 0 || col >= across || i < 0 || i >= values.length) return tip.hide();
-      spot.put(col * cell, row * cell, cell, cell);
+      spot.put(col * cell, row * tall, cell, tall);
       bar.mark(values[i]);
       const pixel = Math.floor(i / 3), [y, x] = [Math.floor(pixel / per) + 1, (pixel % per) + 1];
       tip.show(event, number(values[i], 4), t('Number {index} of {count}', { index: i + 1, count: values.length }), t('{colour} of the pixel in row {row}, column {col}', { colour: t(['Red', 'Green', 'Blue'][i % 3]), row: y, col: x }));
@@ -197,13 +198,13 @@ window.vitviz.mount(element, props, watch, trigger, {
     while (lines > 1 && (values.length / lines) * 2 * 3.5 <= room && lines % 2 === 0) lines /= 2;
     const fits = values.length / lines;
     const cell = Math.max(1, Math.min(10, room / fits)), rows = Math.ceil(values.length / fits);
-    const context = fit(self.ui.strip_, cell * fits, cell * rows, self.density);
+    const tall = Math.max(cell, Math.min(14, 56 / rows)), context = fit(self.ui.strip_, cell * fits, tall * rows, self.density);
     context.imageSmoothingEnabled = false;
     for (let r = 0; r < rows; r++) {
       const part = values.subarray(r * fits, Math.min(values.length, (r + 1) * fits));
-      context.drawImage(tinted(part, 1, part.length, 'cividis', low, high), 0, r * cell, part.length * cell, Math.max(1, cell - (cell > 4 ? 1 : 0)));
+      context.drawImage(tinted(part, 1, part.length, 'cividis', low, high), 0, r * tall, part.length * cell, Math.max(1, tall - (tall > 4 ? 1 : 0)));
     }
-    self.ui.strip = { across: fits, cell, values, per: pw };
+    self.ui.strip = { across: fits, cell, tall, values, per: pw };
     self.ui.strip_.setAttribute('aria-label', t('The patch as a vector'));
     self.ui.stripName.textContent = t('Flattened: {height} · {width} · 3 = {count} numbers, pixel by pixel, red, green, blue', { height: ph, width: pw, count: values.length });
   },

@@ -43,7 +43,7 @@ window.vitviz.mount(element, props, watch, trigger, {
     [self.shown, self.pinned] = [null, false];
     const canvas = el('canvas'), plot = el('div', { class: 'vv-plot' }, canvas), hover = outline(plot), bar = colourbar();
     const detail = el('canvas'), detailPlot = el('div', { class: 'vv-plot' }, detail), spot = outline(detailPlot), own = outline(detailPlot, 'vv-pinned');
-    const name = el('p', { class: 'vv-h' }), said = el('p', { class: 'vv-small' });
+    const name = el('p', { class: 'vv-h' }), said = el('p', { class: 'vv-text' });
     self.figure.append(el('div', { class: 'vv-row vv-positions' }, plot, el('div', { class: 'vv-stack vv-detail' }, name, detailPlot, said, bar.node)));
     const cosine = (a, b) => self.data.values[a * self.grid.rows * self.grid.cols + b];
     const within = (event, p, cell) => { // the pixel of the tile that lies under the pointer
@@ -62,6 +62,7 @@ window.vitviz.mount(element, props, watch, trigger, {
     const leave = () => { hover.hide(); spot.hide(); bar.mark(null); };
     const matrix = () => self.settings.form === 'matrix';
     cells(self, canvas, {
+      start: () => (matrix() ? self.shown * self.ui.place.cols : self.shown),
       place: () => self.ui.place,
       label: () => t('Cosine similarity of every position embedding with every other.'),
       name: (cell) => (matrix() ? '' : `${patchName(self.grid, cell)}, ${placeName(self.grid, cell)}`),
@@ -82,6 +83,7 @@ window.vitviz.mount(element, props, watch, trigger, {
       },
     });
     cells(self, detail, {
+      start: () => self.shown,
       place: () => self.data && { rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...self.ui.detailSize },
       label: () => t('The tile of one patch, enlarged.'),
       name: (cell) => `${placeName(self.grid, cell)}: ${number(cosine(self.shown, cell))}`,

@@ -60,13 +60,14 @@ window.vitviz.mount(element, props, watch, trigger, {
   build(self) {
     self.layer = null;
     const canvas = el('canvas'), plot = el('div', { class: 'vv-plot' }, canvas), bar = colourbar();
-    const title = el('p', { class: 'vv-h' }), said = el('p', { class: 'vv-small' }), strip = el('div', { class: 'vv-thumbs', role: 'group', 'aria-label': t('Layers') });
+    const title = el('p', { class: 'vv-h' }), said = el('p', { class: 'vv-text' }), strip = el('div', { class: 'vv-thumbs', role: 'group', 'aria-label': t('Layers') });
     const hover = outline(plot), asked = outline(plot, 'vv-pinned');
     hover.node.dataset.export = 'no';
     self.figure.append(el('div', { class: 'vv-stack' }, title, plot, el('div', { class: 'vv-row' }, bar.node, said)));
     self.below.append(el('div', { class: 'vv-stack' }, el('p', { class: 'vv-h', text: t('Each layer alone: mean over its heads, every map scaled by itself') }), strip));
     const place = () => self.ui.place;
     cells(self, canvas, {
+      start: () => (/^\d+$/.test(self.settings.query) ? Number(self.settings.query) : Math.floor(self.grid.rows / 2) * self.grid.cols + Math.floor(self.grid.cols / 2)),
       place,
       label: () => t('Rollout map over the picture.'),
       name: (cell) => `${patchName(self.grid, cell)}, ${placeName(self.grid, cell)}: ${number(self.ui.values[cell])}`,

@@ -16,7 +16,7 @@ window.vitviz.mount(element, props, watch, trigger, {
   bare: true,
 
   build(self) {
-    const canvas = el('canvas', { role: 'img' }), caption = el('p', { class: 'vv-small' }), hint = el('div', { class: 'vv-drop', 'data-export': 'no', text: t('Drop the picture here') });
+    const canvas = el('canvas', { role: 'img' }), caption = el('p', { class: 'vv-text' }), hint = el('div', { class: 'vv-drop', 'data-export': 'no', text: t('Drop the picture here') });
     const plot = el('div', { class: 'vv-plot vv-stage' }, canvas, hint);
     self.figure.append(el('div', { class: 'vv-stack' }, plot, caption));
     const over = (on) => (event) => {
