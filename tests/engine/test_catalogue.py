@@ -63,7 +63,13 @@ def test_a_config_describes_its_checkpoint(weights):
 
 def test_our_own_words_come_before_timms(weights):
     shipped = local(weights)["vitviz-tiny"]
-    assert (shipped.source, shipped.trained_on, shipped.licence, shipped.paper, shipped.note) == ("shipped", "Pets", "MIT", "P", "92 % of cats.")
+    assert (shipped.source, shipped.trained_on, shipped.licence, shipped.paper, shipped.note) == (
+        "shipped",
+        "Pets",
+        "MIT",
+        "P",
+        "92 % of cats.",
+    )
 
 
 @pytest.mark.parametrize("config", ["{", "[1]", '{"pretrained_cfg": 3}', '{"model_args": {"img_size": "x"}}'])
@@ -91,7 +97,12 @@ def test_weights_folder_is_the_argument_then_the_variable_then_the_repositorys(t
 
 def test_hub_lists_timms_plain_vits_with_tags_and_no_others(tmp_path):
     listed = {one.name: one for one in checkpoints(tmp_path)}
-    for name in ("vit_base_patch16_224.augreg_in21k", "deit_tiny_patch16_224.fb_in1k", "vit_base_r50_s16_384.orig_in21k_ft_in1k", "vit_small_patch16_dinov3.lvd1689m"):
+    for name in (
+        "vit_base_patch16_224.augreg_in21k",
+        "deit_tiny_patch16_224.fb_in1k",
+        "vit_base_r50_s16_384.orig_in21k_ft_in1k",
+        "vit_small_patch16_dinov3.lvd1689m",
+    ):
         assert listed[name].source == "hub" and listed[name].location == f"timm/{name}" and listed[name].licence
     assert not [name for name in listed if name.startswith(("swin", "cait", "xcit", "samvit", "resnet", "vit_dwee", "vit_dlittle"))]
     assert set(listed) <= set(timm.list_pretrained())
@@ -149,7 +160,17 @@ def test_a_strangers_name_cannot_leave_the_folder(weights, tmp_path, monkeypatch
     (weights / "inner" / "model.safetensors").symlink_to(outside / "model.safetensors")
     monkeypatch.chdir(weights)
     names = ["link", "link.safetensors", "inner", str(outside), "../outside", "mine/../../outside", "./mine", str(weights / "mine")]
-    for name in [*names, "google/vit-base-patch16-224", f"local-dir:{outside}", "mine/model.safetensors", "", ".", "~", "a" * 5000, "mine\0"]:
+    for name in [
+        *names,
+        "google/vit-base-patch16-224",
+        f"local-dir:{outside}",
+        "mine/model.safetensors",
+        "",
+        ".",
+        "~",
+        "a" * 5000,
+        "mine\0",
+    ]:
         with pytest.raises(CheckpointError):
             find(name, weights, trusted=False)
     assert not {"link", "link.safetensors", "inner"} & set(local(weights))
@@ -232,6 +253,12 @@ def test_snapshots_are_the_steps_in_order_and_have_names_of_their_own(weights):
 
 
 def test_hub_module_needs_neither_torch_nor_timm():
-    code = "import sys, types; p = types.ModuleType('vitviz.engine'); p.__path__ = ['vitviz/engine']; sys.modules['vitviz.engine'] = p; import vitviz.engine.hub"
-    code += "; assert not {'torch', 'timm', 'gradio'} & set(sys.modules)"
+    code = """
+import sys, types
+package = types.ModuleType("vitviz.engine")  # whose own __init__ needs both
+package.__path__ = ["vitviz/engine"]
+sys.modules["vitviz.engine"] = package
+import vitviz.engine.hub
+assert not {"torch", "timm", "gradio"} & set(sys.modules)
+"""
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).resolve().parents[2])

@@ -30,7 +30,7 @@ sys.path.insert(0, {str(ROOT)!r})
 package = types.ModuleType("vitviz.engine")
 package.__path__ = [{str(ROOT / "vitviz" / "engine")!r}]
 sys.modules["vitviz.engine"] = package
-from vitviz.engine import hub
+from vitviz.engine import downloads, hub
 from vitviz.errors import HubError
 
 def attempt(repo, filename="model.safetensors", **options):
@@ -76,7 +76,14 @@ class Hub(BaseHTTPRequestHandler):
         if kind == "silent":
             time.sleep(12)
             return
-        refusals = {"gated": (403, "GatedRepo"), "private": (401, ""), "forbidden": (403, ""), "unknown": (404, "RepoNotFound"), "busy": (429, ""), "ill": (400, "")}
+        refusals = {
+            "gated": (403, "GatedRepo"),
+            "private": (401, ""),
+            "forbidden": (403, ""),
+            "unknown": (404, "RepoNotFound"),
+            "busy": (429, ""),
+            "ill": (400, ""),
+        }
         if kind in refusals:
             return self.refuse(*refusals[kind])
         if kind == "empty":
@@ -224,7 +231,9 @@ def test_what_is_cached_needs_no_network(results):
 
 
 def test_offline_switch_is_respected(results):
-    found = scene("print(json.dumps([attempt('some/good'), attempt('some/other')]))", "http://127.0.0.1:9", results["cache"], HF_HUB_OFFLINE="1")
+    found = scene(
+        "print(json.dumps([attempt('some/good'), attempt('some/other')]))", "http://127.0.0.1:9", results["cache"], HF_HUB_OFFLINE="1"
+    )
     assert found[0]["size"] == len(CONTENT) and "HF_HUB_OFFLINE" in found[1]["error"]
 
 
@@ -241,7 +250,7 @@ def test_two_who_want_the_same_share_one_download_and_one_leaving_does_not_end_i
     code = """
     class Enough(Exception): pass
     def leave(done, total):
-        if any(job.waiting > 1 for job in hub._jobs.values()): raise Enough
+        if any(job.waiting > 1 for job in downloads._jobs.values()): raise Enough
     def impatient():
         try: hub.fetch("some/slow-both", "model.safetensors", leave)
         except Enough: pass
@@ -259,7 +268,7 @@ def test_a_download_that_nobody_waits_for_ends_and_leaves_nothing(hub, tmp_path)
     def leave(done, total): raise Enough
     try: hub.fetch("some/slow-left", "model.safetensors", leave)
     except Enough: pass
-    while hub._jobs: time.sleep(0.05)
+    while downloads._jobs: time.sleep(0.05)
     print(json.dumps({"cached": hub.cached("some/slow-left", "model.safetensors") is not None}))
     """
     assert scene(code, hub, tmp_path)["cached"] is False
@@ -267,22 +276,22 @@ def test_a_download_that_nobody_waits_for_ends_and_leaves_nothing(hub, tmp_path)
 
 
 def test_small_files_are_checked_against_gits_hash(tmp_path):
-    from vitviz.engine import hub as module
+    from vitviz.engine import downloads
     from vitviz.errors import HubError
 
     content = b'{"architecture": "vit"}'
-    digest = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    job = downloads._Job(len(content), hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
     path = tmp_path / "config.json"
     path.write_bytes(content)
-    module._verify(path, digest, "config.json")
+    downloads._verify(path, job, "config.json")
     path.write_bytes(content[:-1] + b" ")
     with pytest.raises(HubError, match="damaged"):
-        module._verify(path, digest, "config.json")
+        downloads._verify(path, job, "config.json")
     assert not path.exists()
 
 
 LOAD = """
-import json, torch
+import json, os, torch, urllib.request
 from vitviz.engine.catalogue import checkpoints, find
 from vitviz.engine.loading import load
 from vitviz.errors import HubError
@@ -293,6 +302,10 @@ try:
     refused = load(find("deit_tiny_patch16_224")) and ""
 except HubError as error:
     refused = str(error)
+try:
+    urllib.request.urlopen(os.environ["HF_ENDPOINT"] + "/asked-for-the-second-time")
+except OSError:
+    load(find("someone/mine")), load(find("test_vit.r160_in1k"))
 print(json.dumps({
     "logits": loaded.model(torch.ones(1, 3, 160, 160)).flatten()[:4].tolist(), "labels": len(loaded.labels), "seen": seen[-1],
     "mine": mine.model(torch.ones(1, 3, 32, 32)).flatten().tolist(), "mine_labels": mine.labels, "refused": refused,
@@ -320,8 +333,10 @@ def test_a_timm_name_and_a_strangers_repository_load_from_the_hub(tmp_path):
         def content(self):
             return json.dumps(config).encode() if self.path.endswith(".json") else weights[mine if "mine" in self.path else theirs]
 
+    Hub.asked.clear()
     with served(TwoRepositories) as endpoint:
         found = scene(LOAD, endpoint, tmp_path, prelude=f"import sys; sys.path.insert(0, {str(ROOT)!r})\n")
+    assert Hub.asked[-1] == "GET /asked-for-the-second-time"  # what was loaded once needs no hub any more
     with torch.no_grad():
         assert found["logits"] == pytest.approx(theirs(torch.ones(1, 3, 160, 160)).flatten()[:4].tolist(), abs=1e-5)
         assert found["mine"] == pytest.approx(mine(torch.ones(1, 3, 32, 32)).flatten().tolist(), abs=1e-5)

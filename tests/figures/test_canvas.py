@@ -48,4 +48,13 @@ def test_every_shared_name_is_exported_that_a_view_takes():
 
 def test_texts_for_translators():
     texts = canvas.texts()
-    assert {"Reset", "Figure (PNG)", "Numbers (.npz)", "Attention rollout", "Patch {number}"} <= set(texts)
+    assert {
+        "Reset",
+        "Figure (PNG)",
+        "Numbers (.npz)",
+        "Attention rollout",
+        "Patch {number}",
+        "attends to",
+        "Red",
+        "Overlay, full size (PNG)",
+    } <= set(texts)

@@ -11,14 +11,14 @@ mass = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]])
 
 
 def test_a_point_a_head_over_depth():
-    dots, mean = distance_by_depth(distances, 115.901, mass).data
+    dots, mean, _ = distance_by_depth(distances, 115.901, mass).data
     assert list(dots.x) == [1, 1, 1, 2, 2, 2] and list(dots.y) == [30, 10, 20, 90, 110, 100]
     np.testing.assert_allclose(dots.customdata[4], [2, 2, 0.5])
     assert list(mean.y) == [20, 100]
 
 
 def test_sorted_heads_keep_their_number_and_mass():
-    first, second = distance_by_depth(distances, 115.901, mass, sorted_heads=True).data
+    first, second, _ = distance_by_depth(distances, 115.901, mass, sorted_heads=True).data
     assert list(first.x) == [1, 2, 3] and list(first.y) == [10, 20, 30]
     np.testing.assert_allclose(first.customdata, [[1, 2, 0.2], [1, 3, 0.3], [1, 1, 0.1]])
     assert first.line.color != second.line.color
@@ -27,7 +27,8 @@ def test_sorted_heads_keep_their_number_and_mass():
 @pytest.mark.parametrize("form", [False, True])
 def test_uniform_line_is_labelled_and_in_range(form):
     figure = distance_by_depth(distances, 115.901, mass, sorted_heads=form)
-    assert figure.layout.shapes[0].y0 == 115.901 and "115.9 px" in figure.layout.annotations[0].text
+    line = figure.data[-1]
+    assert list(line.y) == [115.901, 115.901] and "115.9 px" in line.name and line.line.dash == "dash"
     assert figure.layout.yaxis.range[1] > 115.901 and figure.layout.yaxis.title.text.endswith("(px)") and figure.layout.xaxis.title.text
 
 

@@ -1,3 +1,4 @@
+# ruff: noqa: F401 (names for editors; __all__ is computed)
 """What can be said about a Vision Transformer: pure functions of tensors, a Grid or a Trace, one idea a file.
 
 The names below are found when they are first used, so that importing this package loads neither torch nor einops: the
@@ -41,15 +42,22 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)
 
-if TYPE_CHECKING:  # for editors
-    from vitviz.analyses.distance import DistanceAverage, Distances, attention_distance, distances  # noqa: F401
-    from vitviz.analyses.distance import pixel_distances, prefix_mass, uniform_distance  # noqa: F401
-    from vitviz.analyses.entropy import attention_entropy  # noqa: F401
-    from vitviz.analyses.filters import Filters, display_scaled, principal_filters, raw_filters  # noqa: F401
-    from vitviz.analyses.one_token import attended_by, attends_to  # noqa: F401
-    from vitviz.analyses.position import position_similarity  # noqa: F401
-    from vitviz.analyses.rollout import mean_attention, rollout, rollout_row  # noqa: F401
-    from vitviz.analyses.sweep import Sweep, sweep  # noqa: F401
+if TYPE_CHECKING:
+    from vitviz.analyses.distance import (
+        DistanceAverage,
+        Distances,
+        attention_distance,
+        distances,
+        pixel_distances,
+        prefix_mass,
+        uniform_distance,
+    )
+    from vitviz.analyses.entropy import attention_entropy
+    from vitviz.analyses.filters import Filters, display_scaled, principal_filters, raw_filters
+    from vitviz.analyses.one_token import attended_by, attends_to
+    from vitviz.analyses.position import position_similarity
+    from vitviz.analyses.rollout import mean_attention, rollout, rollout_row
+    from vitviz.analyses.sweep import Sweep, sweep
 
 
 class _Package(ModuleType):

@@ -153,7 +153,8 @@ class DistanceAverage:
         if self.grid != other.grid or mine.distance.shape != theirs.distance.shape:
             raise VitvizError(
                 f"Given results of {other.grid} with {tuple(theirs.distance.shape)} layers and heads; expected {self.grid} with "
-                f"{tuple(mine.distance.shape)}, as the average so far. Average pictures of one checkpoint at one input size, and start a new average for another."
+                f"{tuple(mine.distance.shape)}, as the average so far. Average pictures of one checkpoint at one input size, "
+                "and start a new average for another."
             )
         summed = Distances(mine.distance + theirs.distance, mine.renormalised + theirs.renormalised, mine.prefix_mass + theirs.prefix_mass)
         return DistanceAverage(self.grid, self.images + other.images, summed)

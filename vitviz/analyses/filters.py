@@ -46,7 +46,7 @@ def principal_filters(weight: Float[Tensor, "width channel row col"], count: int
     width, _, height, length = weight.shape
     if count < 1 or width < 2:
         raise VitvizError(
-            f"Given count={count} for {width} filters; expected a count of at least 1, and at least 2 filters. Choose a count of {COMPONENTS}."
+            f"Given count={count} for {width} filters; expected at least 1 component of at least 2 filters. Choose a count of {COMPONENTS}."
         )
     points = rearrange(weight, "width channel row col -> width (row col channel)").double()
     _, sizes, directions = torch.linalg.svd(points - points.mean(dim=0), full_matrices=False)

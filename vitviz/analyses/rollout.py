@@ -135,9 +135,9 @@ def on_patches(trace: Trace, row: Float[Tensor, " token"]) -> Float[Tensor, "row
 
 def _check(fusion: str, discard: float, residual: float) -> None:
     if fusion not in FUSIONS:
-        raise VitvizError(f"Given fusion={fusion!r}; expected one of {', '.join(map(repr, FUSIONS))}. Choose 'mean' for the paper's rollout.")
+        raise VitvizError(f"Given fusion={fusion!r}; expected one of {', '.join(FUSIONS)}. Choose 'mean' for the paper's rollout.")
     if not 0 <= discard < 1:
-        raise VitvizError(f"Given discard={discard!r}; expected a share from 0 to below 1. Choose 0 to keep all attention, 0.9 to keep a tenth.")
+        raise VitvizError(f"Given discard={discard!r}; expected a share from 0 to below 1. Choose 0 to discard nothing.")
     if not 0 <= residual <= 1:
         raise VitvizError(f"Given residual={residual!r}; expected a weight from 0 to 1. Choose 0.5 for the rollout of the paper.")
 
@@ -151,6 +151,6 @@ def _layer_range(count: int, layers: Layers) -> tuple[int, int]:
         first, last = -1, -1
     if not 0 <= first <= last < count:
         raise VitvizError(
-            f"Given layers={layers!r}; expected (first, last), counted from 0, both included, up to {count - 1}. Choose None for all layers."
+            f"Given layers={layers!r}; expected (first, last), counted from 0, both included, up to {count - 1}. Choose None for all."
         )
     return first, last

@@ -61,7 +61,13 @@ _REASONS = {
 # Differential attention subtracts two softmax maps, so a block has no one map (vit_dwee, vit_dpwee, vit_dlittle).
 _DIFFERENTIAL = re.compile(r"vit_d(p?wee|little)_")
 # Transformers' own names for what is refused above, so that a folder of theirs gets the same answer.
-_TRANSFORMERS = {"swin": "swin_transformer", "swinv2": "swin_transformer_v2", "sam": "vision_transformer_sam", "pvt": "pvt_v2", "mobilevit": "mobilevit"}
+_TRANSFORMERS = {
+    "swin": "swin_transformer",
+    "swinv2": "swin_transformer_v2",
+    "sam": "vision_transformer_sam",
+    "pvt": "pvt_v2",
+    "mobilevit": "mobilevit",
+}
 
 
 def refusal(architecture: str) -> str | None:
@@ -81,9 +87,9 @@ def refusal(architecture: str) -> str | None:
 def require_plain(architecture: str) -> None:
     """Raises CheckpointError for a name that timm does not know, UnsupportedModel for one that is no plain ViT.
 
-    >>> require_plain("resnet50")
+    >>> require_plain("resnet50")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    vitviz.errors.UnsupportedModel: resnet50 has no attention over patches (timm's family 'resnet'). Choose a plain Vision Transformer such as vit_base_patch16_224.
+    vitviz.errors.UnsupportedModel: resnet50 has no attention over patches (timm's family 'resnet'). Choose ...
     """
     architecture = architecture.partition(".")[0]
     if not timm.is_model(architecture):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -43,7 +43,10 @@ def files_of(checkpoint: Checkpoint, progress: hub.Progress | None = None, token
 
 
 def registered(checkpoint: Checkpoint) -> PretrainedCfg | None:
-    """timm's own record of a hub checkpoint, where it is one of timm's and no other architecture was asked for."""
+    """timm's own record of a hub checkpoint, where it is one of timm's and no other architecture was asked for.
+
+    Its repository's config.json is then not needed.
+    """
     architecture = checkpoint.name.partition(".")[0]
     if checkpoint.source != "hub" or checkpoint.architecture != architecture or not timm.is_model(architecture):
         return None
@@ -53,24 +56,35 @@ def registered(checkpoint: Checkpoint) -> PretrainedCfg | None:
 
 def _from_hub(checkpoint: Checkpoint, progress: hub.Progress | None, token: str | None) -> Files:
     fetch = partial(hub.fetch, checkpoint.location, token=token)
-    config: Mapping[str, Any] = {}
-    preprocessor = None
-    if not registered(checkpoint):  # timm's registry is the config of its own checkpoints
-        config_file, preprocessor_file = _if_there(fetch, "config.json"), _if_there(fetch, "preprocessor_config.json")
-        config = read_json(config_file) if config_file else {}
-        preprocessor = read_json(preprocessor_file) if preprocessor_file else None
     weights = hub.cached_weights(checkpoint.location)
+    config = preprocessor = None
+    if not registered(checkpoint):
+        small = partial(_small, fetch, needed=weights is None)
+        config = small("config.json")
+        preprocessor = small("preprocessor_config.json") if config and "model_type" in config else None
     for name in hub.WEIGHT_FILES:
-        weights = weights or _if_there(partial(fetch, progress=progress), name)
+        weights = weights or _if_there(partial(fetch, name, progress))
     if weights is None:
         raise CheckpointError(
-            f"{checkpoint.location} has no {' or '.join(hub.WEIGHT_FILES)} on the hub. Choose a repository with weights of timm or transformers."
+            f"{checkpoint.location} has no {' or '.join(hub.WEIGHT_FILES)} on the hub. "
+            "Choose a repository with weights of timm or transformers."
         )
-    return Files(weights, config, preprocessor)
+    return Files(weights, config or {}, preprocessor)
 
 
-def _if_there(fetch: Any, name: str) -> Path | None:
+def _small(fetch: Callable[[str], Path], name: str, needed: bool) -> dict[str, Any] | None:
+    """A small file of a repository; where it is not `needed`, a hub that cannot be reached is as good as none."""
     try:
-        return fetch(name)
+        path = _if_there(partial(fetch, name))
+    except hub.HubError:
+        if needed:
+            raise
+        return None
+    return read_json(path) if path else None
+
+
+def _if_there(fetch: Callable[[], Path]) -> Path | None:
+    try:
+        return fetch()
     except hub.NoSuchFile:
         return None

@@ -38,7 +38,9 @@ def empty(build: Callable[..., nn.Module], name: str, **changes: Any) -> nn.Modu
         with _Unfilled():
             return build(**changes)
     except (TypeError, ValueError, AssertionError, KeyError, RuntimeError, AttributeError, ZeroDivisionError) as error:
-        raise CheckpointError(f"{name} describes a model that cannot be built: {error or type(error).__name__}. Check its config.json or architecture.") from error
+        raise CheckpointError(
+            f"{name} describes a model that cannot be built: {error or type(error).__name__}. Check its config.json or architecture."
+        ) from error
 
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) -> None:
@@ -50,7 +52,8 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) 
     if misfits:
         more = f" and {len(misfits) - 3} more" if len(misfits) > 3 else ""
         raise CheckpointError(
-            f"{name} does not fit {what}: {'; '.join(misfits[:3])}{more}. Name the architecture that it was trained with, or leave it out so that it is read from the tensors."
+            f"{name} does not fit {what}: {'; '.join(misfits[:3])}{more}. "
+            "Name the architecture that it was trained with, or leave it out so that it is read from the tensors."
         )
     model.load_state_dict(dict(tensors), strict=True)
 
@@ -99,7 +102,9 @@ def _misfits(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> lis
             found.append(f"{name} {_shape(tensor)} is missing from the file")
         elif given[name].shape != tensor.shape:
             found.append(f"{name} is {_shape(given[name])} in the file and {_shape(tensor)} in the model")
-    return found + [f"{name} {_shape(tensor)} of the file is not part of the model" for name, tensor in given.items() if name not in expected]
+    return found + [
+        f"{name} {_shape(tensor)} of the file is not part of the model" for name, tensor in given.items() if name not in expected
+    ]
 
 
 def _shape(tensor: Tensor) -> str:

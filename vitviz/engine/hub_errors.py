@@ -33,11 +33,17 @@ def in_words(error: Exception, repo: str, filename: str) -> HubError:
     if isinstance(error, RemoteEntryNotFoundError):
         return NoSuchFile(f"{repo} has no file {filename} on the hub.")
     if isinstance(error, GatedRepoError):
-        return HubError(f"{repo} is gated: accept its conditions on its page at {constants.ENDPOINT}/{repo}, then log in with `hf auth login` or set HF_TOKEN.")
+        return HubError(
+            f"{repo} is gated: accept its conditions on its page at {constants.ENDPOINT}/{repo}, "
+            "then log in with `hf auth login` or set HF_TOKEN."
+        )
     if isinstance(error, RevisionNotFoundError):
         return HubError(f"{repo} does not have the revision that was asked for.")
     if isinstance(error, RepositoryNotFoundError):
-        return HubError(f"The hub has no repository {repo}, or it is private. Check its name; for a private one log in with `hf auth login` or set HF_TOKEN.")
+        return HubError(
+            f"The hub has no repository {repo}, or it is private. "
+            "Check its name; for a private one log in with `hf auth login` or set HF_TOKEN."
+        )
     if isinstance(error, HfHubHTTPError):
         return HubError(_status(error.response.status_code, repo))
     if isinstance(error, HFValidationError):
@@ -69,4 +75,5 @@ def _connection(error: Exception, repo: str, filename: str) -> str:
         return f"The hub ({constants.ENDPOINT}) stopped answering when asked for {repo}. Try again later."
     if kinds & {"RemoteProtocolError", "ReadError"} or "Consistency check" in str(error):
         return f"The download of {filename} of {repo} broke off half-way; nothing of it was kept. Try again."
-    return f"{filename} of {repo} could not be downloaded: {str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__}"
+    first, *_ = (str(error).strip() or type(error).__name__).splitlines()
+    return f"{filename} of {repo} could not be downloaded: {first}"

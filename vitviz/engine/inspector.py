@@ -12,14 +12,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vitviz.engine import capture, record, survey
+from vitviz.engine import capture, experiments, parts, record, survey
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.device import memory_guard, name_of, pick_device, synchronise
 from vitviz.engine.images import open_image
 from vitviz.engine.preprocess import Prepared, prepare
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.grid import Grid
-from vitviz.trace import Trace
+from vitviz.trace import Trace, View
 
 HOOK_POINTS = ("input", "attn", "mlp", "output")
 
@@ -55,6 +55,25 @@ class Inspector:
         """
         preprocessing = self.preprocessing.with_size(self._size(size))
         return self._record([prepare(open_image(image), preprocessing)], preprocessing.size)[0]
+
+    def experiment(self, image, size: int | tuple[int, int] | None = None, *, shuffle: int | None = None, positions: bool = True) -> Trace:
+        """The trace of a picture with its patches shuffled (by a seed), or of the model without position embeddings.
+
+        `image` as for `trace`, or the View of a trace, taken as it is. The weights stay as they are and the result is
+        kept nowhere. Raises VitvizError where `positions=False` and these are not a learned table alone.
+
+        >>> inspector.experiment(image, shuffle=1, positions=False).top(3)  # doctest: +SKIP
+        """
+        if isinstance(image, View):
+            preprocessing = self.preprocessing.with_size(self._size(image.picture.shape[:2]))
+            prepared = experiments.as_seen(image, preprocessing)
+        else:
+            preprocessing = self.preprocessing.with_size(self._size(size))
+            prepared = prepare(open_image(image), preprocessing)
+        if shuffle is not None:
+            prepared = experiments.shuffled(prepared, self.grid(preprocessing.size), shuffle)
+        change = None if positions else lambda model: experiments.without_positions(model, self.checkpoint.name)
+        return self._record([prepared], preprocessing.size, change=change)[0]
 
     @contextmanager
     def hook(self, point: str, fn: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
@@ -112,15 +131,26 @@ class Inspector:
         """How the model knows where a patch is: learned, rotary, relative, several of them joined by +, or none."""
         return record.position_kind(self.model)
 
+    def parts(self, size: tuple[int, int] | None = None) -> parts.Parts:
+        """The weights that equations 1 to 4 name, at an input size: E, the class token, E_pos, the head."""
+        return parts.parts_of(self._at(size or self.preprocessing.size))
+
+    def readout(self, trace: Trace) -> Float[Tensor, "feature"]:
+        """What the classifier is given (y of equation 4) for one of this checkpoint's traces."""
+        with self._lock:
+            return parts.readout(self._at(trace.grid.pixels), trace)
+
     # ----- how it is done
 
-    def _record(self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool = False) -> list[Trace]:
+    def _record(self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool = False, change=None) -> list[Trace]:
         with self._lock, memory_guard(self.device, f"Looking into {self.checkpoint.name} at {size[0]} x {size[1]} pixels"):
             model = self._at(size)
             pixels = torch.stack([one.tensor for one in prepared]).to(self.device)
             if size not in self._truthful:
                 self._check_truth(model, pixels[:1])
                 self._truthful.add(size)
+            if change is not None:  # an experiment's variant of the model
+                model = change(model)
             recording, logits, milliseconds = self._forward(model, pixels)
         place = self.device if keep_on_device else torch.device("cpu")
         frame = record.Frame(self.checkpoint.name, record.grid_of(model), record.pool_of(model), self.labels, milliseconds, name_of(self.device))

@@ -7,14 +7,13 @@ number of classes it drops the classifier, and at another size it stretches the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import timm
-from timm.models import PretrainedCfg, get_pretrained_cfg
 from torch import Tensor, nn
 
 from vitviz.engine import fitting
@@ -22,7 +21,8 @@ from vitviz.engine.catalogue import names_on_disk
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.families import architectures, require_plain
 from vitviz.engine.files import Files, files_of, registered
-from vitviz.engine.formats import google, huggingface, inferred
+from vitviz.engine.formats import google, huggingface, inferred, preprocessor, timm_config
+from vitviz.engine.formats.folder import understood
 from vitviz.engine.formats.weights import SUFFIXES, read
 from vitviz.engine.hub import Progress
 from vitviz.engine.labels import labels_of
@@ -31,8 +31,6 @@ from vitviz.errors import CheckpointError, HubError
 
 _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 _WORDS = {"num_classes": "classes", "img_size": "input", "global_pool": "pooling"}
-# Arguments of timm.create_model that would make it load or wrap something by itself.
-_NOT_MODEL_ARGS = {"pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir", "features_only", "pruned"}
 
 
 @dataclass(frozen=True)
@@ -46,12 +44,15 @@ class _Filled:
     notes: tuple[str, ...] = ()
 
 
-def load(checkpoint: Checkpoint, progress: Progress | None = None, token: str | None = None, folder: str | PathLike | None = None) -> Loaded:
+def load(
+    checkpoint: Checkpoint, progress: Progress | None = None, token: str | None = None, folder: str | PathLike | None = None
+) -> Loaded:
     """A checkpoint's model with its trained weights (float32, evaluation mode, on the CPU, no gradients).
 
     A hub checkpoint is downloaded first; `progress(done, total)` is told its bytes, and a HubError names what
-    `folder` (default: weights/) and the hub's cache offer instead. Raises CheckpointError where a file is missing, damaged, unsafe or does not fit, UnsupportedModel
-    where the architecture is no plain Vision Transformer, HubError where the hub does not deliver.
+    `folder` (default: weights/) and the hub's cache offer instead. Raises CheckpointError where a file is missing,
+    damaged, unsafe or does not fit, UnsupportedModel where the architecture is no plain Vision Transformer, HubError
+    where the hub does not deliver.
 
     >>> from vitviz.engine.catalogue import find
     >>> load(find("vitviz-tiny")).model.training
@@ -79,7 +80,9 @@ def load(checkpoint: Checkpoint, progress: Progress | None = None, token: str | 
         on_disk=True,
     )
     classes = model.num_classes
-    named = huggingface.labels(files.config) if huggingface.is_transformers(files.config) else labels_of(files.config, classes, filled.tag)
+    with understood(checkpoint.name):
+        theirs = huggingface.is_transformers(files.config)
+        named = huggingface.labels(files.config) if theirs else labels_of(files.config, classes, filled.tag)
     return Loaded(known, model, Preprocessing.from_config(filled.data), named if len(named) == classes else ())
 
 
@@ -99,7 +102,7 @@ def _filled(checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor]) ->
     if google.is_google(tensors):
         tensors, heads, notes = google.to_timm(tensors, name)
     if asked:
-        filled = _by_name(asked, _record(asked), tensors, name)
+        filled = _by_name(asked, timm_config.default(asked), tensors, name)
     else:
         filled = _by_file_name(files.weights, tensors, name) or _by_tensors(tensors, name, heads)
     return replace(filled, notes=(*notes, *filled.notes))
@@ -116,11 +119,14 @@ def _by_name(architecture: str, record: Mapping[str, Any], tensors: Mapping[str,
     if resampled and own:
         state |= {key: tensors[key] for key in resampled if key in tensors}  # their own shapes, for the error
         if not any(key in tensors for key in resampled):
-            raise CheckpointError(f"{name} was trained at another size than {architecture}: {', '.join(resampled)} would have to be resampled.")
+            raise CheckpointError(
+                f"{name} was trained at another size than {architecture}: {', '.join(resampled)} would have to be resampled."
+            )
     fitting.fill(model, state, name, architecture)
     notes = [f"timm resampled {', '.join(resampled)} to the size of {architecture}."] if resampled else []
     if changes:
-        notes.append(f"Otherwise than {architecture}, as the file wants it: {', '.join(f'{_WORDS[key]} {value}' for key, value in changes.items())}.")
+        words = ", ".join(f"{_WORDS[key]} {value}" for key, value in changes.items())
+        notes.append(f"Otherwise than {architecture}, as the file wants it: {words}.")
     size = changes.get("img_size", record["input_size"][-2:])
     data = {**record, "input_size": (record["input_size"][0], *size)}
     return _Filled(model, architecture, data, str(record.get("tag") or ""), tuple(notes))
@@ -128,28 +134,22 @@ def _by_name(architecture: str, record: Mapping[str, Any], tensors: Mapping[str,
 
 def _by_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str) -> _Filled:
     """A folder in timm's local-dir form, read as timm reads it."""
-    architecture, args = str(config["architecture"]), dict(config.get("model_args") or {})
+    architecture = str(config["architecture"])
     require_plain(architecture)
-    if args.keys() & _NOT_MODEL_ARGS:
-        raise CheckpointError(f"{name}: model_args in config.json may only describe the model, not {', '.join(sorted(args.keys() & _NOT_MODEL_ARGS))}. Remove them.")
-    known = {item.name for item in fields(PretrainedCfg)}
-    given = config.get("pretrained_cfg")
-    record = {**(_record(architecture) if given is None else asdict(PretrainedCfg())), **{k: v for k, v in {**config, **(given or {})}.items() if k in known}}
-    size = args.get("img_size", record["input_size"][-2:])
-    height, width = (size, size) if isinstance(size, int) else size
-    record |= {"input_size": (args.get("in_chans", record["input_size"][0]), height, width), "num_classes": config.get("num_classes", record["num_classes"])}
+    with understood(name):
+        args, record, notes = timm_config.described(config, name)
     model = fitting.empty(partial(timm.create_model, architecture, pretrained=False, pretrained_cfg=record), name, **args)
     state, resampled = fitting.converted(tensors, model, architecture)
     fitting.fill(model, state | {key: tensors[key] for key in resampled if key in tensors}, name, f"its config.json ({architecture})")
-    notes = () if given is not None or "mean" in config else (f"Its config.json does not tell its preprocessing; timm's for {architecture} is used.",)
-    return _Filled(model, architecture, record, str(record.get("tag") or ""), notes)
+    return _Filled(model, architecture, record, str(record.get("tag") or ""), tuple(notes))
 
 
 def _by_transformers(files: Files, tensors: Mapping[str, Tensor], name: str) -> _Filled:
-    build, args = huggingface.builder(files.config, tensors, name)
+    with understood(name):
+        build, args = huggingface.builder(files.config, tensors, name)
+        data, notes = preprocessor.data_config(files.config, files.preprocessor)
     model = fitting.empty(build, name)
     fitting.fill(model, tensors, name, f"its config.json ({files.config['model_type']})")
-    data, notes = huggingface.data_config(files.config, files.preprocessor)
     entry = inferred.entry_name(args["embed_dim"], args["depth"], args["num_heads"], args["patch_size"], args["img_size"][0])
     return _Filled(model, entry, data, notes=tuple(notes))
 
@@ -162,7 +162,7 @@ def _by_file_name(weights: Path, tensors: Mapping[str, Tensor], name: str) -> _F
         return None
     architecture = stem if timm.models.is_model_pretrained(stem) else max(parts, key=len)
     try:
-        return _by_name(architecture, _record(architecture), tensors, name)
+        return _by_name(architecture, timm_config.default(architecture), tensors, name)
     except CheckpointError:
         return None
 
@@ -176,14 +176,10 @@ def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None) -> 
     mean_std = _IMAGENET if heads is None else {"mean": (0.5,) * 3, "std": (0.5,) * 3}
     if heads is None:
         notes.append("The file does not tell its normalisation; ImageNet's mean and deviation were assumed.")
-    data = {**mean_std, "input_size": (args["in_chans"], *args["img_size"]), "interpolation": "bicubic", "crop_pct": 0.9 if args["img_size"][0] >= 128 else 1.0}
+    data = {
+        **mean_std,
+        "input_size": (args["in_chans"], *args["img_size"]),
+        "interpolation": "bicubic",
+        "crop_pct": 0.9 if args["img_size"][0] >= 128 else 1.0,
+    }
     return _Filled(model, architecture, data, "in21k" if heads else "", tuple(notes))
-
-
-def _record(architecture: str) -> dict[str, Any]:
-    """timm's default data config of an architecture (DeiT's mean and deviation are not those of ViT), without its labels."""
-    try:
-        record = get_pretrained_cfg(architecture) or PretrainedCfg()
-    except RuntimeError as error:
-        raise CheckpointError(f"timm has no checkpoint {architecture!r}. Leave out the part after the dot.") from error
-    return {**asdict(record), "label_names": None, "label_descriptions": None}

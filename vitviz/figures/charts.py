@@ -27,7 +27,7 @@ def distance_by_depth(
 ) -> go.Figure:
     """Mean attention distance of every head in pixels, over the depth of the network (paper, figure 7 right).
 
-    `uniform` is the distance that attention spread evenly would have: a dashed line. `prefix_mass` is the share of
+    `uniform` is the distance that attention spread evenly would have: a dashed line with its name. `prefix_mass` is the share of
     attention on class token and registers, shown on hover. With `sorted_heads`, one line a layer over its heads
     from near to far (figure 11). Layers and heads count from 1.
 
@@ -47,11 +47,16 @@ def distance_by_depth(
     figure = go.Figure(traces, _layout(subtitle, across, "Mean attention distance (px)"))
     figure.update_xaxes(range=[0.4, last + 0.6], tickmode="linear", tick0=1, dtick=max(1, round(last / 12)))
     figure.update_yaxes(range=[0, max(float(np.nanmax(distances, initial=0.0)), uniform) * 1.12])
-    figure.add_hline(y=uniform, line={"dash": "dash", "color": _ORANGE, "width": 1.5})
-    figure.add_annotation(
-        x=1, xref="paper", xanchor="right", y=uniform, yanchor="bottom", showarrow=False,
-        text=f"uniform attention: {uniform:.1f} px", font={"color": _ORANGE, "size": 12},
+    even = go.Scatter(
+        x=[0.4, last + 0.6], y=[uniform, uniform], mode="lines", name=f"uniform attention: {uniform:.1f} px",
+        line={"dash": "dash", "color": _ORANGE, "width": 1.5}, hoverinfo="skip", showlegend=not sorted_heads,
     )  # fmt: skip
+    figure.add_trace(even)
+    if sorted_heads:  # among many layers its long name would stretch the legend; at the left the lines lie below it
+        figure.add_annotation(
+            x=0.01, xref="paper", xanchor="left", y=uniform, yanchor="bottom", showarrow=False,
+            text=even.name, font={"color": _ORANGE, "size": 12},
+        )  # fmt: skip
     return figure
 
 
@@ -61,13 +66,13 @@ def predictions(top: Sequence[tuple[str, float]]) -> go.Figure:
     shares = [100 * probability for _, probability in top]
     places = list(range(len(top)))
     bars = go.Bar(
-        x=shares, y=places, orientation="h", marker={"color": _BLUE, "cornerradius": 4}, width=0.62,
+        x=shares, y=places, orientation="h", marker={"color": _BLUE, "cornerradius": 4, "line": {"width": 0}}, width=0.62,
         text=[f"{share:.1f} %" for share in shares], textposition="outside", cliponaxis=False, textfont={"color": _TEXT, "size": 13},
         customdata=[html.escape(label) for label, _ in top], hovertemplate="%{customdata}<br>%{x:.2f} %<extra></extra>",
     )  # fmt: skip
     figure = go.Figure(bars, _layout("", "", ""))
     figure.update_layout(height=46 + 34 * len(top), margin={"l": 8, "r": 56, "t": 4, "b": 32})
-    figure.update_xaxes(range=[0, max([*shares, 1.0]) * 1.02], ticksuffix=" %", nticks=4)
+    figure.update_xaxes(range=[0, max([*shares, 1.0]) * 1.02], ticksuffix=" %", nticks=3, tickangle=0)
     figure.update_yaxes(tickvals=places, ticktext=labels, autorange="reversed", showgrid=False, ticks="")
     return figure
 
@@ -93,6 +98,7 @@ def _lines(distances: np.ndarray, mass: np.ndarray) -> list[go.Scatter]:
         order = np.argsort(row, kind="stable")
         traces.append(
             go.Scatter(
+                showlegend=layers <= 12 or layer in (0, layers - 1) or (layer + 1) % 4 == 0,
                 x=np.arange(1, heads + 1), y=row[order], mode="lines+markers", name=f"layer {layer + 1}",
                 line={"color": _ramp(layer, layers), "width": 1.6}, marker={"size": 6},
                 customdata=_details(np.full(heads, layer), order, mass), hovertemplate=_hover(mass),
@@ -126,11 +132,12 @@ def _layout(subtitle: str, across: str, up: str) -> go.Layout:
     said = html.escape(subtitle)
     return go.Layout(
         autosize=True, height=440, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": _TEXT, "size": 13}, margin={"l": 8, "r": 12, "t": 64 if said else 36, "b": 8},
+        font={"color": _TEXT, "size": 13, "family": "system-ui, sans-serif"}, margin={"l": 8, "r": 12, "t": 58 if said else 36, "b": 8},
         title={"text": said, "font": {"size": 15}, "x": 0, "xanchor": "left", "y": 0.98, "yanchor": "top"} if said else None,
         xaxis={**axis, "title": {**title, "text": across}}, yaxis={**axis, "title": {**title, "text": up}},
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom", "font": {"size": 12}},
         hovermode="closest", dragmode=False, hoverlabel={"font": {"size": 13}},
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": _TEXT, "activecolor": _BLUE},
     )  # fmt: skip
 
 

@@ -2,11 +2,12 @@
 
 from vitviz.panels.base import Panel, Subject
 from vitviz.panels.distance import Distance
+from vitviz.panels.explorer import Explorer
 from vitviz.panels.filters import Filters
 from vitviz.panels.patches import Patches
 from vitviz.panels.positions import Positions
 from vitviz.panels.rollout import Rollout
 
-PANELS: tuple[Panel, ...] = (Patches(), Filters(), Positions(), Distance(), Rollout())
+PANELS: tuple[Panel, ...] = (Patches(), Filters(), Positions(), Explorer(), Distance(), Rollout())
 
 __all__ = ["PANELS", "Panel", "Subject"]

@@ -41,6 +41,7 @@ class Rollout(Panel):
         Choice("overlay", "Overlay", (("heat", "Heat map"), ("paper", "As in the paper")), "heat", page=True),
         Slider("opacity", "Opacity", 0, 1, 0.05, 0.65, page=True),
         Choice("colormap", "Colours", (("viridis", "Viridis"), ("magma", "Magma"), ("inferno", "Inferno"), ("cividis", "Cividis")), "viridis", page=True),
+        Choice("scale", "Scale", (("data", "From lowest to highest"), ("zero", "From zero")), "data", page=True),
         Choice("smooth", "Edges", (("on", "Smooth"), ("off", "Patches")), "on", page=True),
     )
 

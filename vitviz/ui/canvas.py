@@ -33,7 +33,7 @@ class Canvas(_Static):
 
 
 class Part(_Static):
-    """A part of the page beside the views: `notice` (a sentence) or `facts` (the answer)."""
+    """A part of the page beside the views: its script is the file of that name, such as `notice` (a sentence)."""
 
     def __init__(self, name: str, **options):
         js = Path(__file__).with_name(f"{name}.js").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from vitviz import samples
 from vitviz.errors import VitvizError
 from vitviz.figures import canvas
 from vitviz.panels import PANELS
-from vitviz.ui import facts, tabs
+from vitviz.ui import endpoints, facts, links, tabs
 from vitviz.ui.canvas import Canvas, Part
 from vitviz.ui.language import say
 from vitviz.ui.options import Options
@@ -40,14 +40,17 @@ def build(studio: Studio) -> gr.Blocks:
     threading.Thread(target=_warm_up, args=[studio], daemon=True).start()
     with gr.Blocks(title="vitviz", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
         session = gr.State({})
-        gr.Markdown(say("# vitviz\nSee what happens inside a Vision Transformer."), elem_id="vitviz-title")
+        with gr.Row(elem_id="vitviz-header"):
+            gr.Markdown(say("# vitviz\nSee what happens inside a Vision Transformer."), elem_id="vitviz-title")
+            link = Part("links", elem_id="vitviz-links")
         with gr.Row(elem_id="vitviz-page"):
             with gr.Column(scale=2, min_width=320, elem_id="vitviz-left"):
                 left = _left(studio)
             with gr.Column(scale=5, min_width=360, elem_id="vitviz-right"):
-                with gr.Tabs(elem_id="vitviz-tabs"):
+                with gr.Tabs(elem_id="vitviz-tabs") as right:
                     views = [tabs.tab(panel, studio, session) for panel in PANELS]
-        _connect(demo, studio, session, left, views)
+        _connect(demo, studio, session, left, views, link, right)
+        endpoints.publish(studio)
     return demo
 
 
@@ -60,7 +63,7 @@ def launch(demo: gr.Blocks, studio: Studio, options: Options) -> None:
         share=options.share,
         theme=theme(),
         css=STYLE,
-        head=canvas.head(),
+        head=canvas.head() + links.head(),
         max_file_size="20mb",
         run_history=False,
         enable_monitoring=False,
@@ -88,18 +91,18 @@ def _left(studio: Studio) -> Left:
     return Left(stage, upload, gallery, picker, notice, Part("facts", elem_id="vitviz-facts"))
 
 
-def _connect(demo: gr.Blocks, studio: Studio, session: gr.State, left: Left, views: list[tabs.Tab]) -> None:
+def _connect(demo: gr.Blocks, studio: Studio, session: gr.State, left: Left, views: list[tabs.Tab], link: Part, right: gr.Tabs) -> None:
     drawn = [component for view in views for component in view.drawn]
-    outputs = [session, left.picker, left.notice, left.stage, left.facts, *drawn]
+    outputs = [session, left.picker, left.notice, link, left.stage, left.facts, *drawn]
 
     def show(state: dict, picture: str, checkpoint: str, progress=None) -> list:
         """Everything on the page for one picture and checkpoint."""
         key = studio.look(picture, checkpoint, progress=progress)
         trace = studio.subject(key).trace
-        state = {**state, "picture": picture, "checkpoint": checkpoint, "key": key}
+        state = {**state, "picture": picture, "checkpoint": checkpoint, "key": key, "survey": None}
         stage = {**studio.value(key, PANELS[0]), "panel": "picture", "controls": [], "message": "", "summary": facts.stage(trace)}
         answers = [value for view in views for value in view.draw(state)]
-        return [state, checkpoint, {"text": ""}, stage, facts.answer(studio.subject(key)), *answers]
+        return [state, checkpoint, {"text": ""}, links.shown(state), stage, facts.answer(studio.subject(key)), *answers]
 
     def attempt(state: dict, make) -> list:
         """What `make` gives; when it cannot, a sentence where the action was, and everything else as it was."""
@@ -108,29 +111,45 @@ def _connect(demo: gr.Blocks, studio: Studio, session: gr.State, left: Left, vie
         except VitvizError as error:
             return [gr.skip(), state.get("checkpoint", studio.settings.checkpoint), {"text": str(error)}, *[gr.skip()] * (len(outputs) - 3)]
 
+    def show_sample(state: dict, name: str, checkpoint: str, progress=None) -> list:
+        return show({**state, "sample": name}, studio.keep_sample(name), checkpoint, progress)
+
     def upload(state: dict, path: str | None) -> list:
         if path is None:
             return [gr.skip()] * (len(outputs) + 1)
-        return [*attempt(state, lambda: show(state, studio.keep_picture(path), state.get("checkpoint", studio.settings.checkpoint))), None]
+        own = {**state, "sample": None}
+        return [*attempt(state, lambda: show(own, studio.keep_picture(path), state.get("checkpoint", studio.settings.checkpoint))), None]
 
     def sample(state: dict, event: gr.SelectData) -> list:
         name = samples.samples()[int(event.index)].name
-        return attempt(state, lambda: show(state, studio.keep_sample(name), state.get("checkpoint", studio.settings.checkpoint)))
+        return attempt(state, lambda: show_sample(state, name, state.get("checkpoint", studio.settings.checkpoint)))
 
     def switch(state: dict, checkpoint: str, progress=gr.Progress()) -> list:
         def report(done: int, total: int) -> None:
             progress((done, total), desc=f"Downloading {checkpoint}", unit="bytes")
 
-        return attempt(state, lambda: show(state, state.get("picture") or studio.keep_sample(FIRST_SAMPLE), str(checkpoint).strip(), report))
+        name = str(checkpoint).strip()
+        if not state.get("picture"):
+            return attempt(state, lambda: show_sample(state, FIRST_SAMPLE, name, report))
+        return attempt(state, lambda: show(state, state["picture"], name, report))
 
-    def first(state: dict) -> list:
-        return [*attempt(state, lambda: show(state, studio.keep_sample(FIRST_SAMPLE), studio.settings.checkpoint)), gr.update(choices=studio.names())]
+    def first(state: dict, request: gr.Request) -> list:
+        """What the address asks for; where its checkpoint cannot be had, the first one, and the reason."""
+        asked = links.read(request.query_params)
+        state = {**state, "distance": asked.of("distance")}
+        picture, tab = asked.sample or FIRST_SAMPLE, gr.Tabs(selected=asked.tab) if asked.tab else gr.skip()
+        page = attempt(state, lambda: show_sample(state, picture, asked.checkpoint or studio.settings.checkpoint))
+        refused = page[outputs.index(left.notice)]
+        if asked.checkpoint and refused["text"]:
+            page = attempt(state, lambda: show_sample(state, picture, studio.settings.checkpoint))
+            page[outputs.index(left.notice)] = refused
+        return [*page, gr.update(choices=studio.names()), tab]
 
     hidden = {"api_visibility": "private", "show_progress_on": left.stage}
     left.upload.input(upload, [session, left.upload], [*outputs, left.upload], **hidden)
     left.gallery.select(sample, [session], outputs, **hidden)
     left.picker.input(switch, [session, left.picker], outputs, **hidden)
-    demo.load(first, [session], [*outputs, left.picker], **hidden)
+    demo.load(first, [session], [*outputs, left.picker, right], **hidden)
 
 
 def _warm_up(studio: Studio) -> None:

@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from vitviz.errors import VitvizError
+from vitviz.ui import export
 from vitviz.ui.studio import Studio
 
 KEPT = {"Cache-Control": "private, max-age=86400, immutable"}
@@ -26,9 +27,18 @@ def routes(studio: Studio) -> list[APIRoute]:
         return answered(lambda: Response(studio.image(key, which), media_type="image/png" if which == "input" else "image/jpeg", headers=KEPT))
 
     def numbers(key: str, panel: str, request: Request) -> Response:
+        return answered(lambda: _file(studio.numbers(key, panel, dict(request.query_params)), f"vitviz-{studio.panel(panel).slug}.npz"))
+
+    def figure(key: str, request: Request) -> Response:
+        return answered(lambda: _file(export.distance_page(studio, key, dict(request.query_params)).encode(), "vitviz-distance.html"))
+
+    def table(key: str, request: Request) -> Response:
+        return answered(lambda: _file(export.distance_table(studio, key, dict(request.query_params)).encode(), "vitviz-distance.csv"))
+
+    def everything(key: str, request: Request) -> Response:
         def answer() -> Response:
-            data = studio.numbers(key, panel, dict(request.query_params))
-            return Response(data, media_type="application/octet-stream", headers={"Content-Disposition": f'attachment; filename="vitviz-{studio.panel(panel).slug}.npz"'})
+            data = export.everything(studio, key, dict(request.query_params))
+            return _file(data, export.file_name(studio.subject(key).inspector.checkpoint.name, ".zip"))
 
         return answered(answer)
 
@@ -43,9 +53,17 @@ def routes(studio: Studio) -> list[APIRoute]:
     base = "/gradio_api/vitviz/{key}"
     return [
         APIRoute(base + "/picture/{which}", picture, methods=["GET"], include_in_schema=False),
+        APIRoute(base + "/everything.zip", everything, methods=["GET"], include_in_schema=False),
+        APIRoute(base + "/distance/figure.html", figure, methods=["GET"], include_in_schema=False),
+        APIRoute(base + "/distance/numbers.csv", table, methods=["GET"], include_in_schema=False),
         APIRoute(base + "/{panel}/numbers.npz", numbers, methods=["GET"], include_in_schema=False),
         APIRoute(base + "/{panel}/{name}", item, methods=["GET"], include_in_schema=False),
     ]
+
+
+def _file(data: bytes, name: str) -> Response:
+    """A download: never shown in the page's own origin, whatever is in it."""
+    return Response(data, media_type="application/octet-stream", headers={"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"})
 
 
 def answered(answer: Callable[[], Response]) -> Response:

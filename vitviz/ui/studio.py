@@ -151,7 +151,7 @@ class Studio:
     def numbers(self, key: str, slug: str, given: Mapping[str, str]) -> bytes:
         """A panel's numbers with all settings and the checkpoint's name, as an .npz file."""
         panel, settings = self.panel(slug), self.panel(slug).settings(given)
-        survey = self.survey(key)
+        survey = self.survey(key) if panel.drawn_by == "chart" else None
         if survey is None:
             subject = self.subject(key)
             checkpoint, arrays = subject.inspector.checkpoint.name, panel.numbers(subject, settings)
@@ -172,14 +172,21 @@ class Studio:
         """A survey that was made; None where it has been put out."""
         return self._surveys.peek(key) if key else None
 
+    def upload(self, key: str):
+        """The upright upload behind a key, in RGB; KeyError for an unknown key."""
+        recipe = self._recipes.peek(key)
+        if recipe is None:
+            raise KeyError(key)
+        return self.picture(recipe.picture)
+
     def image(self, key: str, which: str) -> bytes:
         """The upload (JPEG) or the model's input (PNG, lossless)."""
         recipe = self._recipes.peek(key)
         if recipe is None or which not in ("upload", "input"):
             raise KeyError(which)
         if which == "input":
-            return self._drawn.get((key, which), lambda: _encoded(self.subject(key).trace.view.picture, ".png"))
-        return self._drawn.get((recipe.picture, which), lambda: _encoded(np.asarray(self.picture(recipe.picture)), ".jpg"))
+            return self._drawn.get((key, which), lambda: encoded(self.subject(key).trace.view.picture, ".png"))
+        return self._drawn.get((recipe.picture, which), lambda: encoded(np.asarray(self.picture(recipe.picture)), ".jpg"))
 
     def _once(self, key, make):
         return self._drawn.get(key, lambda: _Small(make())).value
@@ -206,7 +213,8 @@ def described(control) -> dict[str, Any]:
     return {"kind": kind, **{name: value for name, value in vars(control).items()}}
 
 
-def _encoded(pixels: np.ndarray, ending: str) -> bytes:
+def encoded(pixels: np.ndarray, ending: str) -> bytes:
+    """RGB pixels as a .png or .jpg file."""
     import cv2
 
     options = [cv2.IMWRITE_JPEG_QUALITY, 92] if ending == ".jpg" else [cv2.IMWRITE_PNG_COMPRESSION, 3]
@@ -217,4 +225,4 @@ def _encoded(pixels: np.ndarray, ending: str) -> bytes:
 
 
 def _png(image) -> bytes:
-    return _encoded(np.asarray(image.convert("RGB")), ".png")
+    return encoded(np.asarray(image.convert("RGB")), ".png")

@@ -11,12 +11,11 @@ not show: that the model is right (see film.csv for accuracy).
 import argparse
 from pathlib import Path
 
+import data
 import numpy as np
 import torch
 from einops import rearrange
 from torch import Tensor
-
-import data
 
 
 def position_figures(similarity: Tensor) -> dict[str, float]:
@@ -27,7 +26,7 @@ def position_figures(similarity: Tensor) -> dict[str, float]:
     down, right = (row[:, None] - row).abs(), (col[:, None] - col).abs()
     alike = rearrange(similarity, "row col row2 col2 -> (row col) (row2 col2)").float()
     itself = (down + right) == 0
-    adjacent = (torch.maximum(down, right) == 1)
+    adjacent = torch.maximum(down, right) == 1
     far_in_line = ((down == 0) | (right == 0)) & (torch.maximum(down, right) > 1)
     elsewhere = ~(itself | adjacent | far_in_line)
     nearest = alike.masked_fill(itself, -2).argmax(dim=1)
@@ -55,8 +54,9 @@ def uniform_distance(rows: int, cols: int, patch: int) -> float:
 
 
 def main() -> None:
-    import vitviz
     from PIL import Image
+
+    import vitviz
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
@@ -82,7 +82,7 @@ def main() -> None:
         x0, y0, x1, y1 = boxes[index].astype(float)
         areas.append((x1 + 1 - x0) * (y1 + 1 - y0) / data.SIDE**2)
     rows, cols = saliency.shape
-    relative = torch.stack(distances).mean(dim=0) / uniform_distance(rows, cols, 112 // rows)
+    relative = torch.stack(distances).mean(dim=0) / uniform_distance(rows, cols, trace.grid.patch[0])
     third = round(len(relative) / 3)
     print("attention distance relative to uniform attention, layer by layer, heads sorted:")
     for layer, heads in enumerate(relative, start=1):

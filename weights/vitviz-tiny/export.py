@@ -11,15 +11,13 @@ import csv
 import hashlib
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import torch
-import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
-
 import data
-import teacher as teaching
-from lesson import new_model
+import torch
+from lesson import new_model, scores
+from safetensors.torch import load_file, save_file
 from train import Settings
 
 
@@ -56,23 +54,13 @@ def config(s: Settings, wordnet_ids: list[str], names: list[str]) -> dict:
     }
 
 
-@torch.inference_mode()
 def validated(file: Path, s: Settings, pictures: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
     """Loss, top-1 and top-5 of a weights file on validation pictures."""
-    model = new_model(s).eval()
-    teaching.open_attention(model, pictures.device)
+    model = new_model(s)
     model.load_state_dict({name: value.float() for name, value in load_file(file).items()})
-    logits = []
-    for start in range(0, len(labels), 250):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            logits.append(model(data.enlarged(pictures[start : start + 250], s.image)).float())
-    logits = torch.cat(logits)
-    right = logits.topk(5).indices == labels[:, None]
-    return {
-        "val_loss": round(F.cross_entropy(logits, labels).item(), 4),
-        "val_top1": round(right[:, 0].float().mean().item(), 4),
-        "val_top5": round(right.any(dim=1).float().mean().item(), 4),
-    }
+    with ThreadPoolExecutor(2, initializer=torch.set_num_threads, initargs=(1,)) as workers:
+        values = scores(model, pictures, labels, s.image, workers)
+    return {name: round(value, 4) for name, value in zip(("val_loss", "val_top1", "val_top5"), values, strict=True)}
 
 
 def average_of(work: Path, to: Path) -> None:
@@ -93,7 +81,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     args, s = arguments(), Settings()
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     pictures, labels = data.load_split(args.data, "val", args.pictures)
     (args.to / "snapshots").mkdir(parents=True, exist_ok=True)
     (args.to / "config.json").write_text(json.dumps(config(s, *data.load_classes(args.data)), indent=1) + "\n")

@@ -1,16 +1,16 @@
-"""What one step learns from: the student's forward pass on kept patches, mixing, and the losses."""
+"""What one step learns from: the student's forward pass on kept patches, mixing, losses; and how it is scored."""
 
 import math
 import random
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
+import data
+import teacher as teaching
 import torch
 import torch.nn.functional as F
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
-
-import data
-import teacher as teaching
 
 
 def new_model(s) -> VisionTransformer:
@@ -18,6 +18,30 @@ def new_model(s) -> VisionTransformer:
     return VisionTransformer(
         img_size=s.image, patch_size=s.patch, embed_dim=s.width, depth=s.depth, num_heads=s.heads, num_classes=s.classes
     )
+
+
+def optimizer_for(model: nn.Module, bridge: nn.Module, s) -> torch.optim.Optimizer:
+    """AdamW; no decay for biases, norms, position embedding and class token."""
+    named = [*model.named_parameters(), *bridge.named_parameters()]
+    decayed = [p for name, p in named if p.ndim >= 2 and name not in ("pos_embed", "cls_token")]
+    others = [p for name, p in named if not (p.ndim >= 2 and name not in ("pos_embed", "cls_token"))]
+    groups = [{"params": decayed, "weight_decay": s.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=s.peak_lr, betas=(0.9, 0.99), fused=True)
+
+
+def scores(model: nn.Module, pictures: Tensor, labels: Tensor, size: int, workers: Executor) -> tuple[float, float, float]:
+    """Loss, top-1 and top-5 on whole pictures."""
+    model.eval()
+    teaching.open_attention(model, pictures.device)
+
+    @torch.inference_mode()
+    def logits(start: int) -> Tensor:
+        with torch.autocast(pictures.device.type, dtype=torch.bfloat16):
+            return model(data.enlarged(pictures[start : start + 250], size)).float()
+
+    answers = torch.cat(list(workers.map(logits, range(0, len(labels), 250))))
+    right = answers.topk(5).indices == labels[:, None]
+    return F.cross_entropy(answers, labels).item(), right[:, 0].float().mean().item(), right.any(1).float().mean().item()
 
 
 def embedded(model: VisionTransformer, patches: Tensor, kept: Tensor | None) -> Tensor:

@@ -6,13 +6,12 @@ It is never a starting point for weights.
 
 from pathlib import Path
 
+import data
 import timm
 import torch
 from einops import rearrange
 from safetensors.torch import load_file
 from torch import Tensor, nn
-
-import data
 
 SIZE, PATCH = 224, 16  # 14 × 14 patches, the student's grid
 
@@ -55,7 +54,7 @@ def fitted_head(tokens: Tensor, labels: Tensor, classes: int, epochs: int = 12) 
     steps = epochs * (len(labels) // batch)
     optimizer = torch.optim.AdamW(head.parameters(), lr=3e-3, weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    for step in range(steps):
+    for _ in range(steps):
         chosen = torch.randint(len(labels), (batch,), device=tokens.device)
         nn.functional.cross_entropy(head(tokens[chosen].float()), labels[chosen]).backward()
         optimizer.step(), optimizer.zero_grad(), schedule.step()

@@ -22,15 +22,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import data
 import numpy as np
+import teacher as teaching
 import torch
-import torch.nn.functional as F
+from lesson import Batch, Lesson, new_model, optimizer_for, scores
 from safetensors.torch import save_file
 from torch import Tensor, nn
-
-import data
-import teacher as teaching
-from lesson import Batch, Lesson, new_model
 
 
 @dataclass(frozen=True)
@@ -64,15 +62,6 @@ class Settings:
     teacher_layers: tuple = (0, 2)  # DeiT-Tiny's layer 2 has its most local heads
     checked: int = 500  # validation pictures at each snapshot; export.py asks about all
     snapshots: tuple = (0, 3, 10, 30, 100, 200, 300, 600, 1000, 1500, 2000, 3000, 4000, 6000, 8000, 10000, 14000, 20000)
-
-
-def optimizer_for(model: nn.Module, bridge: nn.Module, s: Settings) -> torch.optim.Optimizer:
-    """AdamW; no decay for biases, norms, position embedding and class token."""
-    named = [*model.named_parameters(), *bridge.named_parameters()]
-    decayed = [p for name, p in named if p.ndim >= 2 and name not in ("pos_embed", "cls_token")]
-    others = [p for name, p in named if not (p.ndim >= 2 and name not in ("pos_embed", "cls_token"))]
-    groups = [{"params": decayed, "weight_decay": s.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=s.peak_lr, betas=(0.9, 0.99), fused=True)
 
 
 class Training:
@@ -189,25 +178,15 @@ class Training:
 
     def validated(self, weights: dict[str, Tensor]) -> tuple[float, float]:
         """Loss and top-1 of some weights on the validation pictures kept for checks."""
-        model = new_model(self.s).to(self.device).eval()
-        teaching.open_attention(model, self.device)
+        with torch.random.fork_rng():  # a fresh model draws random weights; training must not notice
+            model = new_model(self.s).to(self.device)
         model.load_state_dict(weights)
-
-        @torch.inference_mode()
-        def answers(start: int) -> tuple[float, int]:
-            labels = self.val_labels[start : start + 250]
-            with torch.autocast(self.device.type, dtype=torch.bfloat16):
-                logits = model(data.enlarged(self.val_pictures[start : start + 250], self.s.image)).float()
-            loss = F.cross_entropy(logits, labels, reduction="sum").item()
-            return loss, (logits.argmax(dim=1) == labels).sum().item()
-
-        losses, right = zip(*self.workers.map(answers, range(0, len(self.val_labels), 250)), strict=True)
-        return sum(losses) / len(self.val_labels), sum(right) / len(self.val_labels)
+        loss, top1, _ = scores(model, self.val_pictures, self.val_labels, self.s.image, self.workers)
+        return loss, top1
 
     def film(self, weights: dict[str, Tensor], kind: str) -> None:
         """Keep a snapshot as float16 and note its figures in film.csv."""
-        with torch.random.fork_rng():  # a fresh model draws random weights; training must not notice
-            loss, top1 = self.validated(weights)
+        loss, top1 = self.validated(weights)
         name = f"step-{self.done:05d}" + ("-average" if kind == "average" else "")
         halves = {key: value.detach().half().cpu().contiguous() for key, value in weights.items()}
         (self.args.work / "snapshots").mkdir(exist_ok=True)

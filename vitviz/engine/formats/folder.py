@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from vitviz.engine.formats.weights import SUFFIXES
-from vitviz.errors import CheckpointError
+from vitviz.errors import CheckpointError, VitvizError
 
 _PREFERRED = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth")
 _MAX_JSON = 20_000_000  # bytes; the labels of ImageNet-21k take 2 million
@@ -42,3 +44,14 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise CheckpointError(f"{path.parent.name}/{path.name} holds a {type(content).__name__} where a JSON object was expected.")
     return content
+
+
+@contextmanager
+def understood(name: str) -> Iterator[None]:
+    """Turns what a malformed config makes fail into a CheckpointError; only for code that reads a config."""
+    try:
+        yield
+    except VitvizError:
+        raise
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{name}: its config.json cannot be understood ({type(error).__name__}: {error}). Correct it.") from error

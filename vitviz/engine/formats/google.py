@@ -42,7 +42,10 @@ def to_timm(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tensor],
     """
     root = next((root for root in _ROOTS if f"{root}embedding/kernel" in arrays), None)
     if root is None:
-        raise CheckpointError(f"{name} is not one of Google's ViT archives: it has no array embedding/kernel. Expected are those of google-research/vision_transformer.")
+        raise CheckpointError(
+            f"{name} is not one of Google's ViT archives: it has no array embedding/kernel. "
+            "Expected are those of google-research/vision_transformer."
+        )
     own = {key.removeprefix(root): value for key, value in arrays.items() if key.startswith(root)}
     notes = []
     if "pre_logits/kernel" in own:
@@ -107,7 +110,9 @@ def _block(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
             if role == "out":
                 block[f"attn.proj.{kind}"] = rearrange(value, "head dim width -> width (head dim)") if kind == "weight" else value
             else:
-                joined[kind][role] = rearrange(value, "width head dim -> (head dim) width" if kind == "weight" else "head dim -> (head dim)")
+                joined[kind][role] = rearrange(
+                    value, "width head dim -> (head dim) width" if kind == "weight" else "head dim -> (head dim)"
+                )
         elif found := _MLP.match(part):
             block[f"mlp.fc{int(found[1]) + 1}.{_KIND[found[2]]}"] = value.mT if found[2] == "kernel" else value
         elif part.startswith("LayerNorm_"):

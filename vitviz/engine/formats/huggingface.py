@@ -19,19 +19,20 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from vitviz.engine.families import transformers_refusal
+from vitviz.engine.formats.preprocessor import pair
 from vitviz.errors import CheckpointError, UnsupportedModel
 
 _TYPES = ("vit", "deit", "dinov2", "dinov2_with_registers")
-_ACTIVATIONS = {"gelu": "gelu", "gelu_python": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "quick_gelu": "quick_gelu", "relu": "relu", "silu": "silu", "swish": "silu"}
-_IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
-# What the authors' checkpoints of each type were trained with, where no preprocessor_config.json says it.
-_DEFAULTS = {
-    "vit": {"mean": (0.5,) * 3, "std": (0.5,) * 3, "interpolation": "bilinear", "crop_mode": "squash", "crop_pct": 1.0},
-    "deit": {**_IMAGENET, "interpolation": "bicubic", "crop_mode": "squash", "crop_pct": 224 / 256},
-    "dinov2": {**_IMAGENET, "interpolation": "bicubic", "crop_mode": "center", "crop_pct": 224 / 256},
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "quick_gelu": "quick_gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
 }
-_RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
-
 # Names on disk (first) and in the library's own modules since version 5 (second) -> timm's.
 _RENAMED = [
     (r"^(vit|deit|dinov2|dinov2_with_registers)\.", ""),
@@ -89,7 +90,9 @@ def builder(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str)
         reason = transformers_refusal(kind)
         if reason:
             raise UnsupportedModel(f"{name}: {kind} {reason}. Choose a plain Vision Transformer.")
-        raise CheckpointError(f"{name} is of transformers' type {kind!r}; {', '.join(_TYPES)} are read. Convert it to timm's layout, or choose another.")
+        raise CheckpointError(
+            f"{name} is of transformers' type {kind!r}; {', '.join(_TYPES)} are read. Convert it to timm's layout, or choose another."
+        )
     activation = str(config.get("hidden_act", "gelu"))
     if activation not in _ACTIVATIONS:
         raise CheckpointError(f"{name} uses the activation {activation!r}; {', '.join(_ACTIVATIONS)} are read.")
@@ -97,9 +100,9 @@ def builder(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str)
     if hidden is None:
         raise CheckpointError(f"{name} does not hold the weights of a {kind} model: its file begins with {', '.join(list(tensors)[:3])}.")
     width = config["hidden_size"]
-    patch = _pair(config.get("patch_size", 16))
+    patch = pair(config.get("patch_size", 16))
     args: dict[str, Any] = {
-        "img_size": _pair(config.get("image_size", 224)),
+        "img_size": pair(config.get("image_size", 224)),
         "patch_size": patch[0] if patch[0] == patch[1] else patch,
         "in_chans": config.get("num_channels", 3),
         "embed_dim": width,
@@ -112,7 +115,9 @@ def builder(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str)
         "num_classes": len(tensors["head.weight"]) if "head.weight" in tensors else 0,
     }
     if not kind.startswith("dinov2"):
-        model_class = VisionTransformer if kind == "vit" else VisionTransformerDistilled if "head_dist.weight" in tensors else ClassOnlyReadout
+        model_class = (
+            VisionTransformer if kind == "vit" else VisionTransformerDistilled if "head_dist.weight" in tensors else ClassOnlyReadout
+        )
         return partial(_built, model_class, args), args
     args |= {"init_values": 1e-5, "reg_tokens": config.get("num_register_tokens", 0) if "reg_token" in tensors else 0}
     args["no_embed_class"] = args["reg_tokens"] > 0
@@ -152,39 +157,8 @@ def to_timm(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return renamed
 
 
-def data_config(config: Mapping[str, Any], preprocessor: Mapping[str, Any] | None) -> tuple[dict[str, Any], list[str]]:
-    """The preprocessing as a timm data config, and sentences on what was assumed. The size is the model's own."""
-    kind = str(config["model_type"])
-    size = _pair(config.get("image_size", 224))
-    data = {**_DEFAULTS["dinov2" if kind.startswith("dinov2") else kind], "input_size": (config.get("num_channels", 3), *size)}
-    if preprocessor is None:
-        return data, ["There is no preprocessor_config.json; the normalisation that is usual for this type was assumed."]
-    if preprocessor.get("do_normalize", True):
-        data |= {ours: tuple(preprocessor[theirs]) for ours, theirs in (("mean", "image_mean"), ("std", "image_std")) if preprocessor.get(theirs)}
-    else:
-        data |= {"mean": (0.0,) * 3, "std": (1.0,) * 3}
-    data["interpolation"] = _RESAMPLING.get(preprocessor.get("resample"), data["interpolation"])
-    resized, cropped = preprocessor.get("size"), preprocessor.get("crop_size")
-    if isinstance(resized, Mapping):
-        data["crop_mode"] = "center" if "shortest_edge" in resized else "squash"
-        resized = resized.get("shortest_edge") or resized.get("height")
-    if isinstance(cropped, Mapping):
-        cropped = cropped.get("height")
-    crops = bool(preprocessor.get("do_center_crop", cropped is not None)) and resized and cropped
-    data["crop_pct"] = min(1.0, cropped / resized) if crops else 1.0
-    seen = cropped if crops else resized
-    if seen and seen != size[0]:
-        return data, [f"Shown at {size[0]} x {size[1]} px, the size of its position table; its own preprocessing asks for {seen} px."]
-    return data, []
-
-
 def labels(config: Mapping[str, Any]) -> tuple[str, ...]:
     """The class names in order; none where they are only numbered."""
     named = {int(index): str(label) for index, label in (config.get("id2label") or {}).items()}
     ordered = tuple(named.get(index, f"class {index}") for index in range(len(named)))
     return () if all(re.fullmatch(r"LABEL_\d+", label) for label in ordered) else ordered
-
-
-def _pair(size: Any) -> tuple[int, int]:
-    height, width = (size, size) if isinstance(size, int) else size
-    return int(height), int(width)

@@ -34,7 +34,10 @@ def architecture_of(tensors: Mapping[str, Tensor], name: str, heads: int | None 
     depth = 1 + max((int(found[1]) for key in tensors if (found := re.match(r"blocks\.(\d+)\.", key))), default=-1)
     if patch_embedding is None or patch_embedding.ndim != 4 or not depth or "blocks.0.attn.qkv.weight" not in tensors:
         first = ", ".join(list(tensors)[:3])
-        raise CheckpointError(f"{name} does not tell which architecture it belongs to: it is not a plain ViT in timm's layout (it begins with {first}). {_HOW_TO_TELL}")
+        raise CheckpointError(
+            f"{name} does not tell which architecture it belongs to: it is not a plain ViT in timm's layout "
+            f"(it begins with {first}). {_HOW_TO_TELL}"
+        )
     width, channels, *patch = patch_embedding.shape
     heads, notes = _heads(tensors, width, name) if heads is None else (heads, [])
     rows, no_embed_class = _grid(tensors, name)
@@ -86,7 +89,8 @@ def _heads(tensors: Mapping[str, Tensor], width: int, name: str) -> tuple[int, l
     if width not in _HEADS and width % 64:
         raise CheckpointError(
             f"{name} has a width of {width}, and its number of heads is not in the file. Put it into a folder with a config.json "
-            'such as {"architecture": "vit_tiny_patch16_224", "num_classes": 10, "model_args": {"img_size": 32, "patch_size": 4, "embed_dim": 96, "depth": 4, "num_heads": 3}}.'
+            'such as {"architecture": "vit_tiny_patch16_224", "num_classes": 10, "model_args": '
+            '{"img_size": 32, "patch_size": 4, "embed_dim": 96, "depth": 4, "num_heads": 3}}.'
         )
     heads = _HEADS.get(width, width // 64)
     return heads, [f"The file does not tell its number of heads; {heads} of {width // heads} dimensions were assumed."]

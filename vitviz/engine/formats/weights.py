@@ -50,7 +50,9 @@ def read(path: Path) -> tuple[dict[str, Tensor], list[str]]:
     except OSError as error:
         raise CheckpointError(f"{path.name} cannot be read: {error.strerror or error}.") from error
     except Exception as error:  # a damaged archive can fail in nearly any way inside of its reader
-        raise CheckpointError(f"{path.name} is damaged or not a {path.suffix} file: {_first_line(error)}. Download or save it again.") from error
+        raise CheckpointError(
+            f"{path.name} is damaged or not a {path.suffix} file: {_first_line(error)}. Download or save it again."
+        ) from error
     return _plain(found, path, notes), notes
 
 
@@ -76,7 +78,9 @@ def _arrays(path: Path) -> dict[str, Tensor]:
     except ValueError as error:
         if "pickle" not in str(error):
             raise
-        raise CheckpointError(f"{path.name} was not opened: it holds Python objects, which could run code, where only arrays were expected.") from error
+        raise CheckpointError(
+            f"{path.name} was not opened: it holds Python objects, which could run code, where only arrays were expected."
+        ) from error
 
 
 def _unpickled(path: Path) -> Any:
@@ -88,7 +92,8 @@ def _unpickled(path: Path) -> Any:
         if not wanted and not re.search(r"Unsupported (global|class|operand)|GLOBAL", str(error)):
             raise
         raise CheckpointError(
-            f"{path.name} was not opened: it is a pickle that asks to run code ({', '.join(wanted[:3]) or 'of its own'}), and nothing of it has been run. "
+            f"{path.name} was not opened: it is a pickle that asks to run code ({', '.join(wanted[:3]) or 'of its own'}), "
+            "and nothing of it has been run. "
             "Where you trust its author, save its weights alone, best as .safetensors: save_file(model.state_dict(), path)."
         ) from error
 
@@ -117,7 +122,9 @@ def _unwrapped(found: Any, notes: list[str]) -> Any:
 def _plain(found: Any, path: Path, notes: list[str]) -> dict[str, Tensor]:
     """Tensors only, without prefixes and training-only parts, in float32."""
     if not isinstance(found, Mapping) or not found or not all(isinstance(value, Tensor) for value in found.values()):
-        raise CheckpointError(f"{path.name} holds no named tensors where weights were expected. Save model.state_dict(), best as .safetensors.")
+        raise CheckpointError(
+            f"{path.name} holds no named tensors where weights were expected. Save model.state_dict(), best as .safetensors."
+        )
     named = {_COMPILED.sub("", name): value for name, value in found.items()}
     if any(name.startswith("backbone.") for name in named):
         named = {name.removeprefix("backbone."): value for name, value in named.items()}
@@ -130,4 +137,3 @@ def _plain(found: Any, path: Path, notes: list[str]) -> dict[str, Tensor]:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:160]
-

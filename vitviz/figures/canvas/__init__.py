@@ -3,6 +3,12 @@
 Nothing of a picture, a checkpoint or a user ever enters a template: a view gets its state as the component's `value`
 and its numbers as bytes from the server, and writes text with `textContent` only. `head()` goes into the page's
 <head> once; `template(view)` makes one component.
+
+The settings that a view reads are declared by its panel, by these names: patches `form` (picture, sequence), `gap`;
+filters `kind` (components, raw); positions `form` (tiles, matrix), `scale` (data, full); rollout `query`, `fusion`,
+`discard`, `residual`, `layers`, `overlay` (heat, paper), `opacity`, `colormap`, `smooth` (on, off) and, where given,
+`scale` (zero, data). The explorer brings its own. Layers and heads count from 1 in an address too, patches and tokens
+from 0.
 """
 
 from __future__ import annotations

@@ -49,12 +49,12 @@ window.vitviz.mount(element, props, watch, trigger, {
     const choice = (name, label, options, page = true) => ({ kind: 'choice', name, label, options, default: options[0][0], page });
     const start = grid.prefix.length + Math.floor(grid.rows / 2) * grid.cols + Math.floor(grid.cols / 2);
     return [
-      slider('layer', 'Layer', layers, false),
-      slider('head', 'Head', heads, !several),
-      choice('show', 'In the large picture', [['head', 'This head'], ['mean', 'Mean of heads'], ['rollout', 'Rollout']], false),
-      choice('direction', 'The token', [['row', 'attends to'], ['column', 'is attended by']], false),
-      choice('order', 'Heads in order of', [['number', 'number'], ['distance', 'distance']]),
-      choice('scale', 'Colour scale', [['own', 'each map alone'], ['shared', 'one for all']]),
+      slider('layer', t('Layer'), layers, false),
+      slider('head', t('Head'), heads, !several),
+      choice('show', t('In the large picture'), [['head', t('This head')], ['mean', t('Mean of heads')], ['rollout', t('Rollout')]], false),
+      choice('direction', t('The token'), [['row', t('attends to')], ['column', t('is attended by')]], false),
+      choice('order', t('Heads in order of'), [['number', t('number')], ['distance', t('distance')]]),
+      choice('scale', t('Colour scale'), [['own', t('each map alone')], ['shared', t('one for all')]]),
       { kind: 'hidden', name: 'token', default: start, page: false, fits: (token) => Number.isInteger(token) && token >= 0 && token < tokens },
       { kind: 'hidden', name: 'pins', default: '', page: !several, fits: (text) => text === '' || text.split('.').every((token) => Number(token) < tokens) },
     ];
@@ -222,7 +222,7 @@ window.vitviz.mount(element, props, watch, trigger, {
   },
 
   pins(self) {
-    const { ui, grid, settings, data } = self, { rows, cols } = grid, list = pinsOf(self), side = Math.min(150, (self.width - 36) / 4), skip = first(self);
+    const { ui, grid, settings, data } = self, { rows, cols } = grid, list = pinsOf(self), side = Math.max(112, Math.min(150, (self.width - 48) / 4)), skip = first(self);
     const parts = list.map((token, i) => {
       const found = data.layer || settings.show === 'rollout' ? weights(self, token) : data.lines.find((line) => line.token === token)?.values;
       const canvas = found ? tinted(found, rows, cols, settings.colormap, 0, (settings.scale === 'shared' ? self.absolute : bounds(found, skip)[1]) || 1, skip) : sheet(cols, rows);

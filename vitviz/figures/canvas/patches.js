@@ -32,14 +32,14 @@ window.vitviz.mount(element, props, watch, trigger, {
     const canvas = el('canvas'), plot = el('div', { class: 'vv-plot' }, canvas), hover = outline(plot), chosen = outline(plot, 'vv-pinned'), count = el('p', { class: 'vv-text' });
     hover.node.dataset.export = 'no';
     const name = el('p', { class: 'vv-h' }), where = el('p', { class: 'vv-text' }), big = el('canvas', { role: 'img' }), bar = colourbar();
-    const planes = ['Red', 'Green', 'Blue'].map((colour) => ({ canvas: el('canvas', { role: 'img', 'aria-label': t(colour) }), colour }));
+    const colours = [t('Red'), t('Green'), t('Blue')], planes = colours.map((colour) => ({ canvas: el('canvas', { role: 'img', 'aria-label': colour }), colour }));
     const strip = el('canvas', { tabindex: 0 }), stripName = el('p', { class: 'vv-text' }), spot = outline(el('div'));
     const norms = el('p', { class: 'vv-text' }), normBars = el('div', { class: 'vv-norms' });
     const stripPlot = el('div', { class: 'vv-plot' }, strip, spot.node);
     self.figure.append(el('div', { class: 'vv-stack vv-patches' },
       el('div', { class: 'vv-row vv-positions' }, el('div', { class: 'vv-stack' }, plot, count),
         el('div', { class: 'vv-stack vv-detail' }, el('div', {}, name, where),
-          el('div', { class: 'vv-planes' }, el('figure', {}, el('div', { class: 'vv-plot' }, big), el('figcaption', { text: t('Pixels') })), ...planes.map((p) => el('figure', {}, el('div', { class: 'vv-plot' }, p.canvas), el('figcaption', { text: t(p.colour) })))),
+          el('div', { class: 'vv-planes' }, el('figure', {}, el('div', { class: 'vv-plot' }, big), el('figcaption', { text: t('Pixels') })), ...planes.map((p) => el('figure', {}, el('div', { class: 'vv-plot' }, p.canvas), el('figcaption', { text: p.colour })))),
           bar.node, normBars, norms)),
       el('div', { class: 'vv-stack' }, stripName, stripPlot)));
     cells(self, canvas, {
@@ -73,7 +73,7 @@ window.vitviz.mount(element, props, watch, trigger, {
       spot.put(col * cell, row * tall, cell, tall);
       bar.mark(values[i]);
       const pixel = Math.floor(i / 3), [y, x] = [Math.floor(pixel / per) + 1, (pixel % per) + 1];
-      tip.show(event, number(values[i], 4), t('Number {index} of {count}', { index: i + 1, count: values.length }), t('{colour} of the pixel in row {row}, column {col}', { colour: t(['Red', 'Green', 'Blue'][i % 3]), row: y, col: x }));
+      tip.show(event, number(values[i], 4), t('Number {index} of {count}', { index: i + 1, count: values.length }), t('{colour} of the pixel in row {row}, column {col}', { colour: colours[i % 3], row: y, col: x }));
     };
     strip.addEventListener('pointermove', numbers);
     strip.addEventListener('pointerdown', numbers);

@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.analyses import oracle
+from vitviz.analyses import streaming
+from vitviz.analyses.distance import (
+    DistanceAverage,
+    Distances,
+    attention_distance,
+    distances,
+    pixel_distances,
+    prefix_mass,
+    uniform_distance,
+)
+from vitviz.analyses.example import example_trace
+from vitviz.errors import VitvizError
+from vitviz.grid import Grid
+
+CLASS = ("class",)
+
+
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
+def test_pixel_distances(grid):
+    expected = [[oracle.pixel_distance(grid, one, two) for two in oracle.cells(grid)] for one in oracle.cells(grid)]
+    np.testing.assert_allclose(pixel_distances(grid), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("side, patch, expected", [(14, 16, 116.492), (7, 32, 115.503), (16, 14, 116.565), (24, 16, 200.048)])
+@pytest.mark.parametrize("names", [(), CLASS])
+def test_uniform_attention_over_patches_has_the_known_distance(side, patch, expected, names):
+    grid = Grid(side, side, (patch, patch), names)
+    assert uniform_distance(grid, renormalise=True) == pytest.approx(expected, abs=5e-4)
+    assert attention_distance(example_trace(grid, layers=1), renormalise=True)[0, 0].item() == pytest.approx(expected, abs=5e-4)
+
+
+def test_uniform_attention_over_197_tokens_has_the_known_distance():
+    grid = Grid(14, 14, (16, 16), CLASS)
+    assert uniform_distance(grid) == pytest.approx(115.901, abs=5e-4)
+    np.testing.assert_allclose(attention_distance(example_trace(grid, layers=2, heads=3)), np.full((2, 3), 115.901), atol=5e-4)
+
+
+@pytest.mark.parametrize("renormalise", [False, True])
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
+def test_the_uniform_line_is_the_distance_of_a_uniform_head(grid, renormalise):
+    uniform = np.full((grid.tokens, grid.tokens), 1 / grid.tokens)
+    assert uniform_distance(grid, renormalise) == pytest.approx(oracle.head_distance(uniform, grid, renormalise))
+
+
+@pytest.mark.parametrize("size", [11, 2**19])
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
+def test_distance_and_prefix_mass_of_every_head(monkeypatch, grid, size):
+    monkeypatch.setattr(streaming, "BLOCK", size)
+    trace = example_trace(grid, layers=2, heads=3, seed=1)
+    attention = oracle.all_attention(trace)
+    for renormalise in (False, True):
+        expected = [[oracle.head_distance(head, grid, renormalise) for head in layer] for layer in attention]
+        np.testing.assert_allclose(attention_distance(trace, renormalise), expected, rtol=1e-5)
+    expected = [[oracle.head_prefix_mass(head, grid) for head in layer] for layer in attention]
+    np.testing.assert_allclose(prefix_mass(trace), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
+def test_identity_attention_goes_nowhere(grid):
+    trace = oracle.trace_with(grid, np.eye(grid.tokens)[None, None])
+    for renormalise in (False, True):
+        assert attention_distance(trace, renormalise).item() == pytest.approx(0, abs=1e-6)
+    assert prefix_mass(trace).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_a_row_that_leaves_nothing_on_patches_is_no_nan():
+    grid = Grid(1, 2, (8, 8), CLASS)
+    attention = np.tile([1.0, 0.0, 0.0], (3, 1))[None, None]
+    measured = distances(oracle.trace_with(grid, attention))
+    assert measured.prefix_mass.item() == pytest.approx(1)
+    assert measured.distance.item() == pytest.approx(0, abs=1e-6) and measured.renormalised.isfinite().all()
+
+
+def test_neighbours_in_a_row_and_in_a_column_are_their_own_patch_size_apart():
+    grid = Grid(2, 2, (4, 10), CLASS)
+    to_the_side, down = np.eye(5)[[0, 2, 1, 4, 3]], np.eye(5)[[0, 3, 4, 1, 2]]
+    assert attention_distance(oracle.trace_with(grid, np.stack([to_the_side, down])[None])).flatten().tolist() == pytest.approx([10, 4])
+
+
+@settings(max_examples=15, deadline=None)
+@given(rows=st.integers(1, 5), cols=st.integers(1, 5), prefix=st.integers(0, 3), heads=st.integers(1, 4), seed=st.integers(1, 1000))
+def test_what_holds_for_any_attention(rows, cols, prefix, heads, seed):
+    grid = Grid(rows, cols, (7, 3), tuple(f"register {i + 1}" for i in range(prefix)))
+    measured = distances(example_trace(grid, layers=1, heads=heads, seed=seed))
+    diagonal = float(np.hypot(7 * (rows - 1), 3 * (cols - 1)))
+    assert ((measured.prefix_mass >= 0) & (measured.prefix_mass < 1)).all()
+    assert ((measured.distance >= 0) & (measured.distance <= measured.renormalised * (1 + 1e-6))).all()
+    assert (measured.renormalised <= diagonal * (1 + 1e-6)).all()
+    if prefix == 0:
+        torch.testing.assert_close(measured.distance, measured.renormalised)
+
+
+def test_the_average_over_pictures_is_their_mean_in_any_order():
+    grid = Grid(2, 3, (8, 8), CLASS)
+    measured = [distances(example_trace(grid, seed=seed)) for seed in (1, 2, 3)]
+    one, two, three = (DistanceAverage.of(grid, m) for m in measured)
+    for average in ((one + two) + three, three + (one + two)):
+        assert average.images == 3
+        for name in ("distance", "renormalised", "prefix_mass"):
+            expected = sum(getattr(m, name).double() for m in measured) / 3
+            np.testing.assert_allclose(getattr(average.mean, name), expected, rtol=1e-6)
+
+
+def test_an_average_refuses_another_grid_or_model():
+    grid, other = Grid(2, 3, (8, 8), CLASS), Grid(2, 3, (8, 8))
+    average = DistanceAverage.of(grid, distances(example_trace(grid)))
+    for its_grid, trace in ((other, example_trace(other)), (grid, example_trace(grid, layers=3))):
+        with pytest.raises(VitvizError, match="expected .* as the average so far"):
+            average + DistanceAverage.of(its_grid, distances(trace))
+
+
+def test_shapes_in_signatures_are_checked():
+    with pytest.raises(Exception, match="layer head|shape|dimensions"):
+        Distances(torch.zeros(2, 3), torch.zeros(2, 4), torch.zeros(2, 3))

@@ -1,0 +1,191 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.analyses import oracle
+from vitviz.analyses import streaming
+from vitviz.analyses.example import example_trace
+from vitviz.analyses.rollout import mean_attention, rollout, rollout_row, without_smallest
+from vitviz.errors import VitvizError
+from vitviz.grid import Grid
+
+CLASS = ("class",)
+FUSIONS = ("mean", "max", "min")
+
+
+def random_trace(grid, layers=3, heads=3, seed=1, **changes):
+    attention = oracle.random_attention(grid, layers, heads, seed)
+    return oracle.trace_with(grid, attention, **changes), attention
+
+
+@pytest.mark.parametrize("size", [11, 2**19])
+@pytest.mark.parametrize("fusion", FUSIONS)
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
+def test_every_row_of_the_rollout(monkeypatch, grid, fusion, size):
+    monkeypatch.setattr(streaming, "BLOCK", size)
+    trace, attention = random_trace(grid)
+    for discard, residual in ((0, 0.5), (0, 0.2), (0.3, 0.5), (0.9, 0.5), (0.95, 0.0), (0, 1.0)):
+        expected = oracle.rollout_matrix(attention, grid, fusion, discard, residual)
+        queries = [*grid.prefix_names, *range(grid.patches)]
+        found = np.stack([rollout_row(trace, query, fusion, discard, residual) for query in queries])
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
+def test_the_map_is_the_patches_share_in_rows_and_columns(grid):
+    trace, attention = random_trace(grid, pool="average")
+    matrix = oracle.rollout_matrix(attention, grid)[:, grid.prefix :]
+    shape = (grid.rows, grid.cols)
+    expected = matrix[grid.prefix :].mean(axis=0).reshape(shape)
+    np.testing.assert_allclose(rollout(trace), expected, atol=1e-6)
+    np.testing.assert_allclose(rollout(trace, "mean"), expected, atol=1e-6)
+    for number, cell in enumerate(oracle.cells(grid)):
+        for query in (number, cell):
+            np.testing.assert_allclose(rollout(trace, query), matrix[grid.prefix + number].reshape(shape), atol=1e-6)
+
+
+def test_auto_is_what_the_classifier_reads():
+    grid = oracle.GRIDS[2]
+    for pool, query in (("class", "class"), ("average", "mean"), ("none", "class")):
+        trace, _ = random_trace(grid, pool=pool)
+        torch.testing.assert_close(rollout(trace), rollout(trace, query))
+    assert not torch.allclose(rollout(trace, "class"), rollout(trace, "distillation"))
+
+
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
+def test_attention_pooling_reads_with_its_own_weights_prefix_included(grid):
+    pooling = example_trace(grid, heads=3, seed=9, pool="attention").pooling
+    trace, attention = random_trace(grid, pool="attention", pooling=pooling)
+    weights = oracle.attention_of(pooling).mean(axis=0)[0]  # over the heads; there is one query
+    expected = (weights @ oracle.rollout_matrix(attention, grid))[grid.prefix :]
+    np.testing.assert_allclose(rollout(trace).flatten(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("fusion", FUSIONS)
+@pytest.mark.parametrize("layers", [1, 4])
+def test_uniform_attention_has_its_closed_form(fusion, layers):
+    grid = oracle.GRIDS[3]
+    trace = example_trace(grid, layers=layers)
+    share, n = 2.0**-layers, grid.tokens
+    expected = share * np.eye(n) + (1 - share) / n
+    found = np.stack([rollout_row(trace, query, fusion) for query in (*grid.prefix_names, *range(grid.patches))])
+    np.testing.assert_allclose(found, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("fusion", FUSIONS)
+def test_identity_attention_stays_where_it_is(fusion):
+    grid = oracle.GRIDS[1]
+    trace = oracle.trace_with(grid, np.tile(np.eye(grid.tokens), (3, 2, 1, 1)))
+    assert rollout_row(trace, 4, fusion).tolist() == pytest.approx(np.eye(grid.tokens)[5].tolist(), abs=1e-6)
+
+
+def test_rows_are_normalised_and_not_columns():
+    grid = oracle.GRIDS[3]
+    trace, attention = random_trace(grid, layers=4)
+    right, wrong = (oracle.rollout_matrix(attention, grid, "max", 0.9, axis=axis)[0, grid.prefix :] for axis in (1, 0))
+    assert abs(right / right.max() - wrong / wrong.max()).max() > 0.1, "the example tells the two apart"
+    np.testing.assert_allclose(rollout(trace, "class", "max", 0.9).flatten(), right, atol=1e-6)
+
+
+def test_layers_are_counted_from_zero_and_both_ends_are_included():
+    grid = oracle.GRIDS[1]
+    trace, attention = random_trace(grid, layers=4)
+    for first, last in ((0, 3), (1, 2), (3, 3), (0, 0)):
+        expected = oracle.rollout_matrix(attention[first : last + 1], grid)[0, 1:]
+        np.testing.assert_allclose(rollout(trace, layers=(first, last)).flatten(), expected, atol=1e-6)
+    torch.testing.assert_close(rollout(trace, layers=(0, 3)), rollout(trace))
+
+
+@pytest.mark.parametrize("fusion", ["mean", "max"])
+def test_a_row_without_any_attention_left_becomes_the_identitys(fusion):
+    grid = Grid(1, 3, (4, 4))
+    attention = np.array([[0.8, 0.1, 0.1], [0.34, 0.33, 0.33], [0.1, 0.1, 0.8]])[None, None]
+    trace = oracle.trace_with(grid, attention, pool="average")
+    found = rollout_row(trace, 1, fusion, discard=0.78, residual=0.0)  # 7 of 9 go, the whole middle row among them
+    assert found.tolist() == [0, 1, 0]
+
+
+def test_of_equal_entries_the_first_are_discarded():
+    entries = torch.tensor([[2.0, 1.0, 2.0], [1.0, 2.0, 3.0]])
+    assert without_smallest(entries, 0.5).tolist() == [[0, 0, 2], [0, 2, 3]]  # both 1, then the first 2
+    assert without_smallest(entries, 0.17).tolist() == [[2, 0, 2], [1, 2, 3]]  # floor(1.02) = 1
+    assert without_smallest(entries, 0.16).tolist() == entries.tolist()
+    assert entries.tolist() == [[2, 1, 2], [1, 2, 3]], "the input is left alone"
+
+
+@settings(max_examples=30, deadline=None)
+@given(values=st.lists(st.integers(0, 3), min_size=4, max_size=24), discard=st.floats(0, 1, exclude_max=True))
+def test_discard_is_a_stable_sort(values, discard):
+    values = values[: len(values) // 4 * 4]
+    expected = np.array(values, float)
+    expected[np.argsort(values, kind="stable")[: int(discard * len(values))]] = 0
+    assert without_smallest(torch.tensor(values).float().reshape(-1, 4), discard).flatten().tolist() == expected.tolist()
+
+
+def test_prefix_columns_are_never_discarded():
+    grid = Grid(1, 3, (4, 4), CLASS)
+    attention = np.tile([0.01, 0.3, 0.33, 0.36], (4, 1))[None, None]  # the class token's column is the smallest
+    found = rollout_row(oracle.trace_with(grid, attention), "class", discard=0.99, residual=0.0)
+    assert found[0] > 0
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    rows=st.integers(1, 4),
+    cols=st.integers(1, 4),
+    prefix=st.integers(0, 3),
+    heads=st.integers(1, 3),
+    seed=st.integers(1, 1000),
+    fusion=st.sampled_from(FUSIONS),
+    discard=st.sampled_from((0.0, 0.5, 0.97)),
+    residual=st.sampled_from((0.0, 0.5, 0.9)),
+)
+def test_any_rollout_is_a_distribution_over_the_tokens(rows, cols, prefix, heads, seed, fusion, discard, residual):
+    grid = Grid(rows, cols, (8, 8), tuple(f"register {i + 1}" for i in range(prefix)))
+    attention = oracle.random_attention(grid, 2, heads, seed)
+    row = rollout_row(oracle.trace_with(grid, attention), "mean", fusion, discard, residual)
+    assert row.sum().item() == pytest.approx(1, abs=1e-5) and (row >= 0).all()
+    expected = oracle.rollout_matrix(attention, grid, fusion, discard, residual)[prefix:].mean(axis=0)
+    np.testing.assert_allclose(row, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
+def test_mean_attention_of_each_layer(grid):
+    trace, attention = random_trace(grid, pool="average")
+    fused, shape = attention.mean(axis=1)[:, :, grid.prefix :], (3, grid.rows, grid.cols)
+    np.testing.assert_allclose(mean_attention(trace, 1), fused[:, grid.prefix + 1].reshape(shape), atol=1e-6)
+    np.testing.assert_allclose(mean_attention(trace), fused[:, grid.prefix :].mean(axis=1).reshape(shape), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "setting, said",
+    [
+        ({"discard": 1.0}, "discard=1.0; expected a share from 0 to below 1"),
+        ({"discard": -0.1}, "discard=-0.1"),
+        ({"discard": float("nan")}, "discard=nan"),
+        ({"residual": 1.5}, "residual=1.5; expected a weight from 0 to 1"),
+        ({"residual": float("nan")}, "residual=nan"),
+        ({"fusion": "median"}, "fusion='median'; expected one of mean, max, min"),
+        ({"layers": (0, 2)}, r"layers=\(0, 2\).* up to 1"),
+        ({"layers": (1, 0)}, "layers="),
+        ({"layers": (-1, 1)}, "layers="),
+        ({"query": "distillation"}, "no query 'distillation'.*'class'"),
+        ({"query": 6}, "from 0 to 5"),
+        ({"query": -1}, "no query -1"),
+        ({"query": (2, 0)}, r"\(1, 2\)"),
+        ({"query": (0, -1)}, "no query"),
+        ({"query": True}, "no query True"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_can(setting, said):
+    with pytest.raises(VitvizError, match=said):
+        rollout(example_trace(Grid(2, 3, (8, 8), CLASS)), **setting)
+
+
+def test_pooling_that_was_not_recorded_is_said():
+    trace = oracle.trace_with(Grid(1, 2, (8, 8)), np.full((1, 1, 2, 2), 0.5), pool="attention")
+    with pytest.raises(VitvizError, match="Choose 'mean', or a patch"):
+        rollout(trace)

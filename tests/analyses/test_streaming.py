@@ -1,0 +1,100 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.analyses import oracle
+from vitviz.analyses import streaming
+from vitviz.analyses.distance import token_distances
+from vitviz.analyses.example import example_trace
+from vitviz.grid import Grid
+from vitviz.trace import Attention, Bias
+
+GRID = Grid(3, 4, (8, 8), ("class",))
+
+
+def whole(attention: Attention, **options) -> torch.Tensor:
+    """The blocks put together; NaN where none fell, so that a gap shows."""
+    result = torch.full((attention.heads, attention.q.shape[1], attention.k.shape[1]), float("nan"))
+    for block in streaming.blocks(attention, **options):
+        assert result[block.heads, block.rows].isnan().all(), "two blocks overlap"
+        result[block.heads, block.rows] = block.weights()
+    return result
+
+
+@pytest.mark.parametrize("all_heads", [False, True])
+@pytest.mark.parametrize("size", [1, 13, 40, 13 * 13, 2 * 13 * 13, 2**19])
+def test_blocks_of_any_size_make_up_the_attention(monkeypatch, size, all_heads):
+    monkeypatch.setattr(streaming, "BLOCK", size)
+    attention = example_trace(GRID, heads=3, seed=1).layers[0]
+    np.testing.assert_allclose(whole(attention, all_heads=all_heads), oracle.attention_of(attention), rtol=1e-5, atol=1e-8)
+
+
+def test_some_rows_are_only_those():
+    attention = example_trace(GRID, seed=1).layers[0]
+    found = whole(attention, rows=slice(4, 6))
+    np.testing.assert_allclose(found[:, 4:6], oracle.attention_of(attention)[:, 4:6], rtol=1e-5)
+    assert found[:, :4].isnan().all() and found[:, 6:].isnan().all()
+
+
+@pytest.mark.parametrize("factor", [1.0, 30.0, 1e4])
+def test_large_scores_neither_overflow_nor_vanish(factor):
+    attention = example_trace(GRID, seed=2).layers[0]
+    attention = replace(attention, q=attention.q * factor)
+    scores = attention.q.double() @ attention.k.double().mT * attention.scale
+    np.testing.assert_allclose(whole(attention), torch.softmax(scores, dim=-1), atol=1e-4)
+
+
+def test_keys_far_from_the_origin_change_nothing():
+    attention = example_trace(GRID, seed=3).layers[0]
+    np.testing.assert_allclose(whole(replace(attention, k=attention.k + 50)), whole(attention), atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [13, 2**19])
+@pytest.mark.parametrize("kind", ["table", "dense", "one for all heads", "one for all queries", "large", "shut"])
+def test_a_bias_is_added_to_the_scores(monkeypatch, kind, size):
+    monkeypatch.setattr(streaming, "BLOCK", size)
+    random = torch.Generator().manual_seed(4)
+    dense = torch.randn(3, 13, 13, generator=random)
+    if kind == "table":
+        index = torch.randint(0, 7, (13, 13), generator=random)
+        table = torch.randn(3, 7, generator=random)
+        bias, dense = Bias(table=table, index=index), torch.stack([torch.stack([table[h][index[i]] for i in range(13)]) for h in range(3)])
+    elif kind == "one for all heads":
+        bias = Bias(dense=dense[:1])
+        dense = dense[:1].expand(3, -1, -1)
+    elif kind == "one for all queries":
+        bias = Bias(dense=dense[:, :1])
+        dense = dense[:, :1].expand(-1, 13, -1)
+    else:
+        dense = dense * 300 if kind == "large" else dense.masked_fill(torch.arange(13) > 9, -torch.inf) if kind == "shut" else dense
+        bias = Bias(dense=dense)
+    attention = replace(example_trace(GRID, heads=3, seed=5).layers[0], bias=bias)
+    expected = oracle.attention_of(attention, dense.double().numpy())
+    np.testing.assert_allclose(whole(attention), expected, atol=1e-5)
+    np.testing.assert_allclose(attention.weights(), expected, atol=1e-5)
+    np.testing.assert_allclose(attention.weights(slice(2, 5), slice(1, 2)), expected[1:2, 2:5], atol=1e-5)
+
+
+class _Largest(TorchDispatchMode):
+    """Notes the largest tensor that any operation makes."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(tensor, torch.Tensor):
+                self.numbers = max(self.numbers, tensor.numel())
+        return result
+
+
+def test_a_layer_is_read_without_any_n_by_n():
+    grid = Grid(30, 40, (8, 8), ("class",))
+    trace = example_trace(grid, layers=1, heads=1, seed=6)
+    distances, vector = token_distances(trace), torch.ones(grid.tokens)
+    with _Largest() as largest:
+        streaming.read_layer(trace.layers[0], grid.prefix, distances, vector)
+    assert 0 < largest.numbers <= streaming.BLOCK < grid.tokens**2

@@ -1,0 +1,74 @@
+"""What of a model's own weights stands in equations 1 to 4, beside what a trace holds: E, the class token, E_pos, the head.
+
+`readout` repeats the few operations behind the last block on a trace's last tokens. Whether E and the head are the
+linear maps that they seem to be is for the reader to check against the trace; a hybrid's E, for one, reads features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vitviz.engine import experiments, record
+from vitviz.trace import Trace
+
+
+@dataclass(frozen=True)
+class Linear:
+    """x -> weight x + bias."""
+
+    weight: Float[Tensor, "out in"]
+    bias: Float[Tensor, "out"]
+
+    @classmethod
+    def of(cls, weight: Tensor, bias: Tensor | None) -> Linear:
+        weight = weight.detach().float().cpu()
+        return cls(weight, torch.zeros(len(weight)) if bias is None else bias.detach().float().cpu())
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Weights by their names in the paper; None for what a model does not have in that form."""
+
+    embedding: Linear | None  # E: a flattened patch (row, column, channel) -> a vector of D numbers
+    prefix: Float[Tensor, "prefix width"]  # x_class and what else stands before the patches, before E_pos
+    positions: Float[Tensor, "row width"] | None  # E_pos; with a row for each prefix token, or for patches alone
+    why_positions: str | None  # why these positions cannot be taken away; None where they can
+    mlp: int | None  # the width of an MLP's hidden layer
+    classes: int  # 0 for a model without a classifier
+    classifier: Linear | None  # y -> logits
+    stem: bool  # patches are cut from the features of a convolutional stem
+
+
+def parts_of(model: nn.Module) -> Parts:
+    """The parts of a model at its present input size."""
+    filters = record.patch_filters(model)
+    flat = None if filters is None else rearrange(filters, "width channel row col -> width (row col channel)")
+    head, classes = getattr(model, "head", None), int(getattr(model, "num_classes", 0) or 0)
+    positions = getattr(model, "pos_embed", None)
+    return Parts(
+        embedding=None if flat is None else Linear.of(flat, model.patch_embed.proj.bias),
+        prefix=_prefix(model),
+        positions=positions.detach().float().cpu()[0] if isinstance(positions, nn.Parameter) and positions.ndim == 3 else None,
+        why_positions=experiments.why_not(model),
+        mlp=getattr(getattr(getattr(model.blocks[0], "mlp", None), "fc2", None), "in_features", None),
+        classes=classes,
+        classifier=Linear.of(head.weight, head.bias) if classes and isinstance(head, nn.Linear) else None,
+        stem=getattr(model.patch_embed, "backbone", None) is not None,
+    )
+
+
+def readout(model: nn.Module, trace: Trace) -> Float[Tensor, "feature"]:
+    """What the classifier is given (y of equation 4), from the last block's output: final norm and pooling."""
+    last = trace.tokens[-1].to(next(model.parameters()).device)
+    with torch.no_grad():
+        return model.forward_head(model.norm(last[None]), pre_logits=True)[0].float().cpu()
+
+
+def _prefix(model: nn.Module) -> Float[Tensor, "prefix width"]:
+    tokens = [getattr(model, name, None) for name in ("cls_token", "dist_token", "reg_token")]  # timm's order in the sequence
+    return torch.cat([token.detach().float().cpu()[0] for token in tokens if token is not None] or [torch.zeros(0, model.embed_dim)])

@@ -1,0 +1,148 @@
+"""Everything on the page as one zip, and the distance chart's own downloads: the numbers are those on the screen.
+
+Each view's numbers come from the same call as its own download, with the settings that stand in the page; what a view
+cannot show for this model is left out, and settings.json says why.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import vitviz
+from vitviz.panels import PANELS
+from vitviz.ui.studio import Studio, encoded
+
+README = """vitviz: what {checkpoint} made of one picture
+
+settings.json      checkpoint, picture, grid, prediction, and every setting of every view; views left out, with the reason
+upload.jpg         the picture, upright
+input.png          what the model saw: resized and cropped, lossless
+rollout.png        the rollout over the picture, as in the tab
+distance.html      attention distance by depth, to be opened in a browser; needs no network
+distance.csv       the same as a table
+numbers/*.npz      each view's numbers by name, its settings (setting_...) and the checkpoint, for numpy.load
+
+{views}
+In files, arrays count layers and heads from 0; settings count them from 1, as the page and the paper do. Distances are
+pixels of the model's input. Boxes are left, top, right, bottom in pixels of the upload.
+"""
+
+
+def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
+    """The zip for one picture and checkpoint.
+
+    `given` holds the page's settings as "view.setting", and "survey": the key of an average of attention distances
+    where that is on the screen. KeyError for what is not known, ValueError for a setting that does not fit.
+    """
+    subject = studio.subject(key)
+    asked, survey = _by_view(given), given.get("survey") or None
+    settings = {panel.slug: panel.settings(asked[panel.slug]) for panel in PANELS}
+    left_out = {panel.slug: reason for panel in PANELS if (reason := panel.unsupported(subject))}
+    source = {panel.slug: survey if survey and panel.drawn_by == "chart" else key for panel in PANELS}
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for panel in PANELS:
+            if panel.slug not in left_out:
+                archive.writestr(f"numbers/{panel.slug}.npz", studio.numbers(source[panel.slug], panel.slug, asked[panel.slug]), zipfile.ZIP_STORED)
+        archive.writestr("distance.html", distance_page(studio, source["distance"], asked["distance"]))
+        archive.writestr("distance.csv", distance_table(studio, source["distance"], asked["distance"]))
+        archive.writestr("upload.jpg", studio.image(key, "upload"), zipfile.ZIP_STORED)
+        archive.writestr("input.png", studio.image(key, "input"), zipfile.ZIP_STORED)
+        archive.writestr("rollout.png", _rollout_picture(studio, key, asked["rollout"]), zipfile.ZIP_STORED)
+        archive.writestr("settings.json", json.dumps(_about(subject, settings, left_out, survey), indent=1, ensure_ascii=False))
+        archive.writestr("README.txt", README.format(checkpoint=subject.inspector.checkpoint.name, views=_views(left_out)))
+    return file.getvalue()
+
+
+def distance_page(studio: Studio, key: str, given: Mapping[str, str]) -> str:
+    """The chart of attention distance as an HTML page that needs no other file."""
+    panel = studio.panel("distance")
+    checkpoint, numbers, pictures = _distances(studio, key, given)
+    figure = panel.draw(numbers, panel.settings(given), subtitle=f"{checkpoint}, {pictures}")
+    figure.update_layout(paper_bgcolor="white", plot_bgcolor="white", height=520)
+    return figure.to_html(include_plotlyjs=True, config={"displaylogo": False, "responsive": True})
+
+
+def distance_table(studio: Studio, key: str, given: Mapping[str, str]) -> str:
+    """The distances as CSV, a line for each head, layers and heads counted from 1; settings stand in every line."""
+    settings = studio.panel("distance").settings(given)
+    checkpoint, numbers, pictures = _distances(studio, key, given)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["checkpoint", "pictures", "rows", "layer", "head", "distance_px", "prefix_mass", "uniform_px"])
+    same = [_cell(checkpoint), numbers.get("pictures", 1), settings["rows"]]
+    for (layer, head), distance in np.ndenumerate(numbers["distance"]):
+        writer.writerow([*same, layer + 1, head + 1, distance, numbers["prefix_mass"][layer, head], numbers["uniform"]])
+    return text.getvalue()
+
+
+def file_name(checkpoint: str, ending: str) -> str:
+    """A name that is safe in a header and on every disk."""
+    return f"vitviz-{re.sub(r'[^A-Za-z0-9._-]+', '-', checkpoint).strip('.-') or 'checkpoint'}{ending}"
+
+
+def _distances(studio: Studio, key: str, given: Mapping[str, str]) -> tuple[str, dict[str, np.ndarray], str]:
+    """Checkpoint, numbers, and of how many pictures they are."""
+    panel = studio.panel("distance")
+    settings, survey = panel.settings(given), studio.survey(key)
+    if survey is not None:
+        return survey.checkpoint, panel.averaged(survey, settings), f"mean of {survey.images} pictures"
+    subject = studio.subject(key)
+    return subject.inspector.checkpoint.name, panel.numbers(subject, settings), "one picture"
+
+
+def _rollout_picture(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
+    from vitviz.figures.overlay import overlay
+
+    panel, subject = studio.panel("rollout"), studio.subject(key)
+    settings = panel.settings(given)
+    laid = overlay(
+        np.asarray(studio.upload(key)),
+        panel.item(subject, "map", settings),
+        subject.trace.view.box,
+        form=settings["overlay"],
+        opacity=settings["opacity"],
+        colours=settings["colormap"],
+        smooth=settings["smooth"] == "on",
+    )
+    return encoded(laid, ".png")
+
+
+def _by_view(given: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    asked: dict[str, dict[str, str]] = {panel.slug: {} for panel in PANELS}
+    for name, value in given.items():
+        slug, dot, setting = name.partition(".")
+        if dot:
+            asked[slug][setting] = value
+    return asked
+
+
+def _about(subject, settings: Mapping[str, Any], left_out: Mapping[str, str], survey: str | None) -> dict[str, Any]:
+    checkpoint, trace = subject.inspector.checkpoint, subject.trace
+    return {
+        "vitviz": vitviz.__version__,
+        "checkpoint": {name: getattr(checkpoint, name) for name in ("name", "architecture", "trained_on", "licence", "paper", "note")},
+        "picture": {"upload": list(trace.view.upload), "crop_box": list(trace.view.box), "input": list(trace.grid.pixels)},
+        "grid": {"rows": trace.grid.rows, "cols": trace.grid.cols, "patch": list(trace.grid.patch), "prefix": list(trace.grid.prefix_names)},
+        "prediction": [{"label": label, "probability": probability} for label, probability in trace.top(5)],
+        "distance_is_of": "a set of pictures" if survey else "this picture",
+        "views": {slug: values for slug, values in settings.items() if slug not in left_out},
+        "left_out": dict(left_out),
+    }
+
+
+def _views(left_out: Mapping[str, str]) -> str:
+    return "".join(f"{panel.title}: {left_out.get(panel.slug) or panel.explanation.what}\n\n" for panel in PANELS)
+
+
+def _cell(text: str) -> str:
+    """A name that no spreadsheet takes for a formula."""
+    return "'" + text if text[:1] in "=+-@\t\r" else text
