@@ -48,7 +48,7 @@ def trace_with(grid: Grid, attention: np.ndarray, **changes) -> Trace:
     """A trace whose attention is what is given (layer x head x query x key): q = ln A and k = I."""
     layers = []
     for heads in attention:
-        q = torch.tensor(np.log(np.maximum(heads, 1e-40))).float()
+        q = torch.tensor(np.log(np.maximum(heads, 1e-90))).float()  # exp of the floor is 0 in float32
         k = torch.eye(grid.tokens).expand(len(heads), -1, -1)
         layers.append(Attention(q, k, k, 1.0))
     return replace(example_trace(grid), layers=tuple(layers), **changes)

@@ -102,6 +102,15 @@ def test_a_norm_between_embedding_and_blocks_does_not_spoil_the_norms_of_the_emb
     assert not torch.allclose(trace.position_embedded, trace.tokens[0][1:])
 
 
+def test_features_and_clips_projection_are_no_classes():
+    features = perturbed("vit_tiny_patch16_224", depth=1, num_classes=0)
+    assert inspect(features).trace(noise()).logits is None
+    clip = perturbed("vit_base_patch32_clip_224", depth=1, num_classes=512)
+    assert inspect(clip, "my own clip_ fine-tuned").trace(noise()).logits.shape == (512,)
+    for name, expected in [("vit_base_patch32_clip_224.openai", False), ("vit_base_patch32_clip_224.laion2b_ft_in1k", True)]:
+        assert record.classifies(clip, Checkpoint(name, None, "hub", "")) is expected
+
+
 def test_attention_pooling_is_kept_apart():
     trace = inspect(perturbed("vit_base_patch16_siglip_224", depth=2)).trace(noise())
     assert trace.pool == "attention" and len(trace.layers) == 2

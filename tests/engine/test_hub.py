@@ -151,7 +151,9 @@ def scene(code, endpoint, cache, prelude=PRELUDE, **environment):
     """Runs a scene in a fresh process and returns the JSON that it prints last."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
     clean |= {"HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "no_proxy": "127.0.0.1", **environment}
-    done = subprocess.run([sys.executable, "-c", prelude + textwrap.dedent(code)], env=clean, capture_output=True, text=True, timeout=120)
+    watch = "import faulthandler; faulthandler.dump_traceback_later(60, exit=True)\n"  # a scene that hangs says where
+    program = [sys.executable, "-c", watch + prelude + textwrap.dedent(code)]
+    done = subprocess.run(program, env=clean, capture_output=True, text=True, timeout=90)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -38,6 +38,8 @@ _HOMES = {
     "attended_by": "one_token",
     "attends_to": "one_token",
     "attention_entropy": "entropy",
+    "WorkedRow": "worked",
+    "worked_row": "worked",
 }
 
 __all__ = sorted(_HOMES)
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from vitviz.analyses.position import position_similarity
     from vitviz.analyses.rollout import mean_attention, rollout, rollout_row
     from vitviz.analyses.sweep import Sweep, sweep
+    from vitviz.analyses.worked import WorkedRow, worked_row
 
 
 class _Package(ModuleType):

@@ -153,7 +153,15 @@ class Inspector:
                 model = change(model)
             recording, logits, milliseconds = self._forward(model, pixels)
         place = self.device if keep_on_device else torch.device("cpu")
-        frame = record.Frame(self.checkpoint.name, record.grid_of(model), record.pool_of(model), self.labels, milliseconds, name_of(self.device))
+        frame = record.Frame(
+            self.checkpoint.name,
+            record.grid_of(model),
+            record.pool_of(model),
+            record.classifies(model, self.checkpoint),
+            self.labels,
+            milliseconds,
+            name_of(self.device),
+        )
         return [record.trace_of(recording, logits, frame, prepared[i].view, i, place) for i in range(len(prepared))]
 
     def _forward(self, model: nn.Module, pixels: Tensor, check: bool = False):

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from vitviz.engine import experiments, record
 from vitviz.trace import Trace
 
+_SCALES = ("ls1", "gamma_1")  # how timm's families call LayerScale
+
 
 @dataclass(frozen=True)
 class Linear:
@@ -39,6 +41,8 @@ class Parts:
     positions: Float[Tensor, "row width"] | None  # E_pos; with a row for each prefix token, or for patches alone
     why_positions: str | None  # why these positions cannot be taken away; None where they can
     mlp: int | None  # the width of an MLP's hidden layer
+    plain_blocks: bool  # norm, attention, add; norm, MLP, add: equations 2 and 3
+    layer_scale: bool  # each result is multiplied by learned numbers before it is added
     classes: int  # 0 for a model without a classifier
     classifier: Linear | None  # y -> logits
     stem: bool  # patches are cut from the features of a convolutional stem
@@ -56,6 +60,8 @@ def parts_of(model: nn.Module) -> Parts:
         positions=positions.detach().float().cpu()[0] if isinstance(positions, nn.Parameter) and positions.ndim == 3 else None,
         why_positions=experiments.why_not(model),
         mlp=getattr(getattr(getattr(model.blocks[0], "mlp", None), "fc2", None), "in_features", None),
+        plain_blocks=type(model.blocks[0]).__name__ in ("Block", "EvaBlock", "RelPosBlock"),
+        layer_scale=any(getattr(model.blocks[0], name, None) is not None and not isinstance(getattr(model.blocks[0], name), nn.Identity) for name in _SCALES),
         classes=classes,
         classifier=Linear.of(head.weight, head.bias) if classes and isinstance(head, nn.Linear) else None,
         stem=getattr(model.patch_embed, "backbone", None) is not None,

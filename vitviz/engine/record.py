@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.engine.capture import Call, Recording
+from vitviz.engine.checkpoint import Checkpoint
 from vitviz.errors import UnsupportedModel
 from vitviz.grid import Grid
 from vitviz.trace import Attention, Bias, Trace, View
@@ -23,6 +25,7 @@ class Frame:
     checkpoint: str
     grid: Grid
     pool: str
+    classifies: bool
     labels: tuple[str, ...]
     milliseconds: float
     device: str
@@ -45,7 +48,7 @@ def trace_of(recording: Recording, logits: Tensor, frame: Frame, view: View, ima
         tokens=tuple(kept(tokens) for tokens in recording.tokens),
         patch_embedding=kept(patches)[-frame.grid.patches :],
         position_embedded=None if positions is None else kept(positions)[-frame.grid.patches :],
-        logits=kept(logits) if logits.ndim == 2 and logits.shape[1] > 0 else None,
+        logits=kept(logits) if frame.classifies and logits.ndim == 2 else None,
         pool=frame.pool,
         pooling=None if pooling is None else attention_of(pooling, image, frame.grid, device),
         labels=frame.labels,
@@ -98,6 +101,14 @@ def pool_of(model: nn.Module) -> str:
         return "attention"
     has_class = getattr(model, "cls_token", None) is not None
     return "class" if has_class and kind in ("token", "") else "average"
+
+
+def classifies(model: nn.Module, checkpoint: Checkpoint) -> bool:
+    """Whether the model's output are scores of classes: not features, and not CLIP's projection into its shared space."""
+    if not getattr(model, "num_classes", 0):
+        return False
+    projects = checkpoint.source == "hub" and "_clip_" in checkpoint.name and not re.search(r"_in1k|_in12k|_in21k|_in22k", checkpoint.name)
+    return not projects
 
 
 def patch_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width2"] | None:

@@ -50,7 +50,7 @@ class Explorer(Panel):
         if name == "layer":
             return trace.attention(layer).numpy().astype(np.float16)
         if name in ("row", "column"):
-            lines = (analyses.attends_to if name == "row" else analyses.attended_by)(trace, layer, settings["token"])
+            lines = self._lines(trace, layer, settings["token"], name)
             return lines[self._head(trace, layer, settings)].numpy()
         if name in ("wall", "wallmax"):
             wall = self._wall(trace, settings["token"], settings["direction"])
@@ -63,8 +63,7 @@ class Explorer(Panel):
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         trace, layer = subject.trace, settings["layer"] - 1
         picked = [settings["token"], *settings["pins"]]
-        row = settings["direction"] == "row"
-        lines = [(analyses.attends_to if row else analyses.attended_by)(trace, layer, token).numpy() for token in picked]
+        lines = [self._lines(trace, layer, token, settings["direction"]).numpy() for token in picked]
         return {
             "tokens": np.asarray(picked),
             "attention": np.stack(lines),  # token head other
@@ -81,5 +80,12 @@ class Explorer(Panel):
 
     def _wall(self, trace, token: int, way: str) -> np.ndarray:
         """Layer x head x patch: one token's weights over the patches everywhere."""
-        lines = analyses.attends_to if way == "row" else analyses.attended_by
-        return np.stack([lines(trace, layer, token).numpy()[:, trace.grid.prefix :] for layer in range(len(trace.layers))])
+        return np.stack([self._lines(trace, layer, token, way).numpy()[:, trace.grid.prefix :] for layer in range(len(trace.layers))])
+
+    def _lines(self, trace, layer: int, token: int, way: str):
+        """Head x token: what a token attends to, or what attends to it; tokens counted from 0 with the prefix."""
+        grid = trace.grid
+        if token >= grid.tokens:
+            raise ValueError(f"Token {token} does not exist: {trace.checkpoint} has tokens 0 to {grid.tokens - 1}.")
+        one = grid.prefix_names[token] if token < grid.prefix else token - grid.prefix
+        return (analyses.attends_to if way == "row" else analyses.attended_by)(trace, layer, one)

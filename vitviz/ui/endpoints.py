@@ -5,23 +5,21 @@ Type hints and docstrings become Gradio's documentation, so they are real object
 without `from __future__ import annotations`. Layers and heads count from 1, as on the page; patches from 0, row by row.
 """
 
-import math
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Any, Literal
 
 import gradio as gr
-import numpy as np
 from gradio.utils import get_upload_folder
 
 from vitviz import analyses
 from vitviz.errors import ImageError, VitvizError
 from vitviz.panels import Subject
 from vitviz.panels.seen import sweep_of
+from vitviz.ui.plain import cells, plain, whole
 from vitviz.ui.studio import Studio
 
-DIGITS = 6  # significant digits of every number; the model computes in float32, which has seven
 Picture = gr.FileData | str
 
 
@@ -43,8 +41,8 @@ class Endpoints:
             {checkpoint, top: [{label, probability}], input: [height, width] px, grid: {rows, cols, patch, prefix}}
         """
         trace = self._subject(image, checkpoint).trace
-        top = [{"label": label, "probability": _plain(probability)} for label, probability in trace.top(_whole(count, "count", 1, 100_000))]
-        return {"checkpoint": trace.checkpoint, "top": top, "input": list(trace.grid.pixels), "grid": _grid(trace.grid)}
+        top = [{"label": label, "probability": plain(probability)} for label, probability in trace.top(whole(count, "count", 1, 100_000))]
+        return {"checkpoint": trace.checkpoint, "top": top, "input": list(trace.grid.pixels), "grid": cells(trace.grid)}
 
     def rollout(
         self,
@@ -74,7 +72,7 @@ class Endpoints:
         panel, subject = self._studio.panel("rollout"), self._subject(image, checkpoint)
         found = panel.item(subject, "map", panel.settings({name: str(value) for name, value in given.items()}))
         trace = subject.trace
-        return {"checkpoint": trace.checkpoint, "map": _plain(found), "box": list(trace.view.box), "grid": _grid(trace.grid)}
+        return {"checkpoint": trace.checkpoint, "map": plain(found), "box": list(trace.view.box), "grid": cells(trace.grid)}
 
     def attention_distance(self, image: Picture, checkpoint: str = "", renormalise: bool = False) -> dict:
         """How far each head of each layer looks, in pixels of the model's input.
@@ -91,10 +89,10 @@ class Endpoints:
         measured = sweep_of(trace).distances
         return {
             "checkpoint": trace.checkpoint,
-            "distance": _plain(measured.renormalised if renormalise else measured.distance),
-            "prefix_mass": _plain(measured.prefix_mass),
-            "uniform": _plain(analyses.uniform_distance(trace.grid, renormalise=renormalise)),
-            "grid": _grid(trace.grid),
+            "distance": plain(measured.renormalised if renormalise else measured.distance),
+            "prefix_mass": plain(measured.prefix_mass),
+            "uniform": plain(analyses.uniform_distance(trace.grid, renormalise=renormalise)),
+            "grid": cells(trace.grid),
         }
 
     def patch_attention(
@@ -122,13 +120,13 @@ class Endpoints:
         if direction not in ("attends to", "attended by"):
             raise ValueError(f"direction={direction!r} is neither 'attends to' nor 'attended by'.")
         trace = self._subject(image, checkpoint).trace
-        layer = _whole(layer, "layer", 1, len(trace.layers))
-        head = _whole(head, "head", 1, trace.layers[layer - 1].heads)
+        layer = whole(layer, "layer", 1, len(trace.layers))
+        head = whole(head, "head", 1, trace.layers[layer - 1].heads)
         asked = int(query) if str(query).isdecimal() else query
         weights = (analyses.attends_to if direction == "attends to" else analyses.attended_by)(trace, layer - 1, asked)[head - 1].numpy()
         grid = trace.grid
-        prefix = dict(zip(grid.prefix_names, _plain(weights[: grid.prefix]), strict=True))
-        return {"checkpoint": trace.checkpoint, "patches": _plain(weights[grid.prefix :].reshape(grid.rows, grid.cols)), "prefix": prefix, "grid": _grid(grid)}
+        prefix = dict(zip(grid.prefix_names, plain(weights[: grid.prefix]), strict=True))
+        return {"checkpoint": trace.checkpoint, "patches": plain(weights[grid.prefix :].reshape(grid.rows, grid.cols)), "prefix": prefix, "grid": cells(grid)}
 
     def filters(self, checkpoint: str = "", count: int = 28) -> dict:
         """The principal components of the linear embedding's filters, most variance first.
@@ -143,8 +141,8 @@ class Endpoints:
         from vitviz import models
 
         inspector = self._inspector(checkpoint)
-        found = models.embedding_filters(inspector, _whole(count, "count", 1, 100_000))
-        return {"checkpoint": inspector.checkpoint.name, "pictures": _plain(found.pictures), "variance": _plain(found.variance)}
+        found = models.embedding_filters(inspector, whole(count, "count", 1, 100_000))
+        return {"checkpoint": inspector.checkpoint.name, "pictures": plain(found.pictures), "variance": plain(found.variance)}
 
     def position_similarity(self, checkpoint: str = "", patch: int | None = None) -> dict:
         """The cosine of the position embeddings of the patches, at the checkpoint's own input size.
@@ -162,8 +160,8 @@ class Endpoints:
         found = models.position_similarity(inspector)
         if patch is not None:
             rows, cols = found.shape[:2]
-            found = found[divmod(_whole(patch, "patch", 0, rows * cols - 1), cols)]
-        return {"checkpoint": inspector.checkpoint.name, "similarity": _plain(found)}
+            found = found[divmod(whole(patch, "patch", 0, rows * cols - 1), cols)]
+        return {"checkpoint": inspector.checkpoint.name, "similarity": plain(found)}
 
     def checkpoints(self) -> list:
         """The checkpoints that can be asked for, those on this server first.
@@ -216,22 +214,3 @@ def _spoken(fn: Callable) -> Callable:
             raise gr.Error(str(error), print_exception=False) from error
 
     return answer
-
-
-def _grid(grid) -> dict[str, Any]:
-    return {"rows": grid.rows, "cols": grid.cols, "patch": list(grid.patch), "prefix": list(grid.prefix_names)}
-
-
-def _whole(value: Any, name: str, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value != int(value) or not least <= value <= most:
-        raise ValueError(f"{name}={value!r} is no whole number from {least} to {most}.")
-    return int(value)
-
-
-def _plain(values: Any) -> Any:
-    """Nested lists of numbers with six significant digits; null for what is not finite."""
-    array = np.asarray(values, dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        places = 10.0 ** (DIGITS - 1 - np.floor(np.log10(np.abs(array))))
-        rounded = np.where(array == 0, 0.0, np.round(array * places) / places)
-    return np.where(np.isfinite(rounded), rounded, None).tolist() if not np.isfinite(rounded).all() else rounded.tolist()

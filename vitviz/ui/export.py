@@ -86,7 +86,8 @@ def distance_table(studio: Studio, key: str, given: Mapping[str, str]) -> str:
 
 def file_name(checkpoint: str, ending: str) -> str:
     """A name that is safe in a header and on every disk."""
-    return f"vitviz-{re.sub(r'[^A-Za-z0-9._-]+', '-', checkpoint).strip('.-') or 'checkpoint'}{ending}"
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", checkpoint).strip(".-") or "checkpoint"
+    return f"{plain if plain.startswith('vitviz') else 'vitviz-' + plain}{ending}"
 
 
 def _distances(studio: Studio, key: str, given: Mapping[str, str]) -> tuple[str, dict[str, np.ndarray], str]:

@@ -1,0 +1,109 @@
+"""Switching checkpoints, and hubs that do not answer."""
+
+import json
+import re
+import shutil
+import time
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.conftest import ROOT, Server, open_tab, ready
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """A weights folder with vitviz-tiny and two small models of other kinds: no class token, and registers with rope."""
+    import timm
+    import torch
+    from safetensors.torch import save_file
+
+    folder = tmp_path_factory.mktemp("weights")
+    shutil.copytree(ROOT / "weights/vitviz-tiny", folder / "vitviz-tiny", ignore=shutil.ignore_patterns("snapshots*", "*.py"))
+    kinds = {
+        "<img src=x onerror=alert(1)>": ("vit_tiny_patch16_224", {"class_token": False, "global_pool": "avg", "img_size": [64, 96]}),
+        "rotary": ("vit_small_patch16_dinov3", {"img_size": 64, "num_classes": 0}),
+    }
+    for name, (architecture, options) in kinds.items():
+        torch.manual_seed(1)
+        model = timm.create_model(architecture, pretrained=False, depth=2, **options)
+        (folder / name).mkdir()
+        save_file({key: value + 0.02 * torch.randn_like(value) if value.is_floating_point() else value for key, value in model.state_dict().items()}, folder / name / "model.safetensors")
+        size = list(model.patch_embed.img_size)
+        config = {
+            "architecture": architecture,
+            "num_classes": model.num_classes,
+            "model_args": {"depth": 2, **options},
+            "pretrained_cfg": {"input_size": [3, *size], "mean": [0.5] * 3, "std": [0.5] * 3, "interpolation": "bicubic", "crop_pct": 1.0, "num_classes": model.num_classes, "first_conv": "patch_embed.proj", "classifier": "head"},
+        }
+        (folder / name / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(weights):
+    running = Server("--weights", str(weights))
+    yield running
+    running.stop()
+
+
+def pick(page, name: str):
+    picker = page.locator("#vitviz-picker input")
+    picker.fill(name)
+    picker.press("Enter")
+
+
+@pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", "rotary"])
+def test_switching_keeps_the_picture_and_draws_or_explains_every_view(open_page, name):
+    page = open_page()
+    page.locator("#vitviz-samples button").nth(1).click()
+    expect(page.locator("#vitviz-stage")).to_contain_text("600 × 400")
+    pick(page, name)
+    expect(page.locator("#vitviz-facts .vv-facts")).to_have_attribute("data-checkpoint", name, timeout=20_000)
+    expect(page.locator("#vitviz-stage")).to_contain_text("600 × 400")
+    for title, panel in {"Patches": "patches", "Filters": "filters", "Positions": "positions", "Attention": "explorer", "Rollout": "rollout"}.items():
+        open_tab(page, title)
+        ready(page, panel)
+    open_tab(page, "Positions")
+    note = page.locator("#vitviz-positions .vv-note")
+    if name == "rotary":
+        expect(note).to_contain_text("rotary")
+        expect(page.locator("#vitviz-facts")).to_contain_text("no classifier")
+    else:
+        expect(note).to_be_hidden()
+        expect(page.locator("#vitviz-facts")).to_contain_text("4 × 6")
+
+
+def test_a_hub_that_cannot_be_reached_says_so_within_five_seconds(open_page):
+    page = open_page()
+    before = ready(page, "patches")
+    start = time.perf_counter()
+    pick(page, "vit_tiny_patch16_224.augreg_in21k")
+    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(re.compile("hub.*vitviz-tiny", re.I | re.S), timeout=15_000)
+    assert time.perf_counter() - start < 8  # the hub's own deadline is 5 s; the rest is the page's way there and back
+    assert ready(page, "patches") == before
+    expect(page.locator("#vitviz-picker input")).to_have_value("vitviz-tiny")
+
+
+def test_what_is_no_plain_vit_is_refused_with_the_reason(open_page):
+    page = open_page()
+    pick(page, "swin_tiny_patch4_window7_224")
+    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text("Swin", timeout=15_000, ignore_case=True)
+
+
+def test_a_survey_shows_its_mean_and_names_what_it_could_not_read(open_page, tmp_path):
+    import numpy as np
+    from PIL import Image
+
+    page = open_page()
+    open_tab(page, "Distance")
+    files = []
+    for number in range(3):
+        files.append(tmp_path / f"{number}.png")
+        Image.fromarray(np.random.default_rng(number).integers(0, 255, (80, 90, 3), dtype=np.uint8)).save(files[-1])
+    (tmp_path / "bad.png").write_text("no picture")
+    page.get_by_text("Average over a set of pictures").click()
+    page.set_input_files("#vitviz-survey-files input[type=file]", [*files, tmp_path / "bad.png"])
+    page.locator("#vitviz-survey-start").click()
+    expect(page.locator("#vitviz-distance")).to_contain_text("mean of 3 pictures", timeout=30_000)
+    expect(page.locator("#vitviz-survey-notice")).to_contain_text("Picture 4")
