@@ -46,6 +46,11 @@ class Server:
         self.process.wait(20)
 
 
+def chromium() -> str | None:
+    """The browser of this machine."""
+    return next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+
+
 @pytest.fixture(scope="session")
 def server():
     running = Server()
@@ -55,7 +60,7 @@ def server():
 
 @pytest.fixture(scope="session")
 def browser():
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    executable = chromium()
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:

@@ -26,17 +26,17 @@ class WorkedRow:
     """weights = powers / total, powers = exp(scores - shift), scores = products * scale + bias."""
 
     token: int  # the query's place in the sequence
-    q: Float[Tensor, "dim"]
+    q: Float[Tensor, " dim"]
     k: Float[Tensor, "key dim"]
-    products: Float[Tensor, "key"]
+    products: Float[Tensor, " key"]
     scale: float
-    bias: Float[Tensor, "key"] | None
-    scores: Float[Tensor, "key"]
+    bias: Float[Tensor, " key"] | None
+    scores: Float[Tensor, " key"]
     shift: float
-    powers: Float[Tensor, "key"]
+    powers: Float[Tensor, " key"]
     total: float
-    weights: Float[Tensor, "key"]
-    output: Float[Tensor, "dim2"]  # the weighted values: what the head hands on for this query
+    weights: Float[Tensor, " key"]
+    output: Float[Tensor, " dim2"]  # the weighted values: what the head hands on for this query
 
 
 def worked_row(trace: Trace, layer: int, head: int, query: Query) -> WorkedRow:

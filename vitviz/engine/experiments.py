@@ -32,7 +32,7 @@ def as_seen(view: View, preprocessing: Preprocessing) -> Prepared:
     return Prepared((pixels - mean) / std, view)
 
 
-def permutation(patches: int, seed: int) -> Int[np.ndarray, "patch"]:
+def permutation(patches: int, seed: int) -> Int[np.ndarray, " patch"]:
     """Which patch (row-major, from 0) comes to stand at each place; the same for the same seed.
 
     >>> permutation(5, seed=1).tolist() == permutation(5, seed=1).tolist(), sorted(permutation(5, seed=2).tolist())

@@ -24,7 +24,7 @@ class Linear:
     """x -> weight x + bias."""
 
     weight: Float[Tensor, "out in"]
-    bias: Float[Tensor, "out"]
+    bias: Float[Tensor, " out"]
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor | None) -> Linear:
@@ -68,7 +68,7 @@ def parts_of(model: nn.Module) -> Parts:
     )
 
 
-def readout(model: nn.Module, trace: Trace) -> Float[Tensor, "feature"]:
+def readout(model: nn.Module, trace: Trace) -> Float[Tensor, " feature"]:
     """What the classifier is given (y of equation 4), from the last block's output: final norm and pooling."""
     last = trace.tokens[-1].to(next(model.parameters()).device)
     with torch.no_grad():

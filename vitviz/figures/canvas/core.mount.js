@@ -19,6 +19,7 @@ function asText(settings) {
 function mount(element, props, watch, trigger, view) {
   const root = element.querySelector('.vv');
   const note = el('p', { class: 'vv-note', role: 'status', hidden: true });
+  const heading = el('p', { class: 'vv-heading', hidden: true });
   const error = el('p', { class: 'vv-error', role: 'alert', hidden: true });
   const figure = el('div', { class: 'vv-figure' }), controls = el('div', { class: 'vv-controls' }), foot = el('div', { class: 'vv-foot' });
   const frame = el('div', { class: view.side ? 'vv-frame vv-side' : 'vv-frame', hidden: true }, figure, controls);
@@ -42,6 +43,7 @@ function mount(element, props, watch, trigger, view) {
     colour: (name) => getComputedStyle(root).getPropertyValue(name).trim(),
     draw,
     refresh,
+    follow,
     fail,
     again: false,
     relabel: () => { furnish(); take(); draw(); },
@@ -50,7 +52,7 @@ function mount(element, props, watch, trigger, view) {
   const asked = () => self.value.controls.filter((c) => !local(c));
   let bar = null, pending = 0;
 
-  root.replaceChildren(note, frame, below, error, foot, live);
+  root.replaceChildren(heading, note, frame, below, error, foot, live);
   furnish();
   self.watcher = new ResizeObserver(() => {
     if (!root.isConnected) return forget();
@@ -80,6 +82,8 @@ function mount(element, props, watch, trigger, view) {
     self.value = { summary: {}, ...value, grid: { prefix: [], ...value.grid } };
     self.value.controls = [...(view.controls?.(self.value) || []), ...(value.controls || [])];
     error.hidden = true;
+    heading.textContent = value.heading || '';
+    heading.hidden = !value.heading;
     note.hidden = !value.message;
     note.textContent = value.message ? t(value.message) : '';
     frame.hidden = foot.hidden = below.hidden = Boolean(value.message);
@@ -88,9 +92,8 @@ function mount(element, props, watch, trigger, view) {
       root.dataset.ready = `${value.key}/`;
       return;
     }
-    const last = memory[view.name] || {};
-    self.settings = Object.fromEntries(self.value.controls.map((c) => [c.name, sane(c, last[c.name], self.value)]));
-    const shape = JSON.stringify([self.value.controls, self.grid, value.layers, value.heads, self.summary.auto]);
+    self.settings = remembered();
+    const shape = JSON.stringify([self.value.controls, self.grid, value.layers, value.heads, self.summary.auto, value.second]);
     if (shape !== self.shape) build(shape);
     bar.show();
     if (before !== self.key) {
@@ -106,8 +109,8 @@ function mount(element, props, watch, trigger, view) {
     self.shape = shape;
     bar = toolbar(self, changed);
     controls.replaceChildren(...bar.nodes);
-    controls.hidden = !bar.nodes.length;
-    const settable = self.value.controls.length > 0;
+    controls.hidden = !bar.nodes.length || Boolean(self.value.second); // the second of two follows the first
+    const settable = self.value.controls.length > 0 && !self.value.second;
     foot.replaceChildren(...(view.bare ? [] : [
       settable && el('button', { type: 'button', class: 'vv-reset', text: t('Reset'), onclick: reset }),
       el('span', { class: 'vv-gap' }),
@@ -117,9 +120,26 @@ function mount(element, props, watch, trigger, view) {
     ].filter(Boolean)));
   }
 
+  /** Takes over the settings of the same view of another checkpoint beside it. */
+  function follow() {
+    self.settings = remembered();
+    bar?.show();
+    if (self.loaded === wanted()) draw(); else refresh();
+  }
+
+  function remembered() {
+    const last = memory[view.name] || {};
+    return Object.fromEntries(self.value.controls.map((c) => [c.name, sane(c, last[c.name], self.value)]));
+  }
+
+  function remember() {
+    memory[view.name] = { ...memory[view.name], ...self.settings };
+    for (const other of views) if (other !== self && other.view.name === view.name && other.key && other.root.isConnected) other.follow();
+  }
+
   function changed(control, value) {
     self.settings[control.name] = value;
-    memory[view.name] = { ...self.settings };
+    remember();
     bar.show();
     if (local(control)) return draw();
     cancelAnimationFrame(pending);
@@ -128,7 +148,7 @@ function mount(element, props, watch, trigger, view) {
 
   function reset() {
     self.settings = Object.fromEntries(self.value.controls.map((c) => [c.name, c.default]));
-    memory[view.name] = { ...self.settings };
+    remember();
     view.reset?.(self);
     bar.show();
     refresh();

@@ -1,0 +1,191 @@
+"""Links, downloads and what a stranger may write into an address."""
+
+import re
+import zipfile
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import vitviz
+from tests.e2e.conftest import open_tab, ready
+from tests.e2e.test_page import write_picture
+from vitviz.panels.rollout import Rollout
+
+
+def drawn(page, panel: str) -> dict[str, list[str]]:
+    """The settings with which a view has been drawn."""
+    ready(page, panel)
+    return parse_qs(page.locator(f"#vitviz-{panel} [data-ready]").get_attribute("data-ready").split("/", 1)[1], keep_blank_values=True)
+
+
+def asked(page) -> dict[str, str]:
+    return {name: value for name, (value,) in parse_qs(urlsplit(page.url).query).items()}
+
+
+def until_asked(page, **wanted: str) -> None:
+    page.wait_for_function("(wanted) => { const now = new URLSearchParams(location.search); return Object.entries(wanted).every(([k, v]) => now.get(k) === v); }", arg=wanted)
+
+
+def copied(page) -> str:
+    """The link, out of the field that shows it where the clipboard is closed."""
+    page.evaluate("() => Object.defineProperty(navigator, 'clipboard', { value: undefined, configurable: true })")
+    page.locator(".vv-copy").click()
+    field = page.locator(".vv-bubble input")
+    expect(field).to_be_visible()
+    return field.input_value()
+
+
+def test_a_link_restores_picture_tab_and_settings_in_a_fresh_browser(open_page):
+    page = open_page()
+    assert asked(page) == {}, "a first visit keeps the short address"
+    page.locator("#vitviz-samples button").nth(1).click()
+    until_asked(page, sample="coffee")
+    open_tab(page, "Rollout")
+    until_asked(page, tab="rollout")
+    ready(page, "rollout")
+    page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
+    page.locator("#vitviz-rollout [data-name=overlay] input[value=paper]").check(force=True)
+    until_asked(page, residual="0.8", overlay="paper")
+    assert asked(page) == {"checkpoint": "vitviz-tiny", "sample": "coffee", "tab": "rollout", "residual": "0.8", "overlay": "paper"}
+    link = copied(page)
+    assert link == page.url
+    key = ready(page, "rollout")
+    other = open_page(link.split("/", 3)[3], wait=False)
+    assert ready(other, "rollout") == key
+    assert drawn(other, "rollout") == drawn(page, "rollout")
+    expect(other.locator("#vitviz-stage")).to_contain_text("600 × 400")
+    expect(other.get_by_role("tab", name="Rollout", exact=True)).to_have_attribute("aria-selected", "true")
+    expect(other.locator("#vitviz-picker input")).to_have_value("vitviz-tiny")
+    expect(other.locator("#vitviz-rollout [data-name=overlay] input[value=paper]")).to_be_checked()
+
+
+def test_a_link_restores_the_query_of_the_explorer(open_page):
+    page = open_page("?sample=rocket&tab=explorer&layer=2&head=3&token=4&direction=column&pins=5.6", wait=False)
+    settings = drawn(page, "explorer")
+    assert [settings[name] for name in ("layer", "head", "token", "direction", "pins")] == [["2"], ["3"], ["4"], ["column"], ["5.6"]]
+    page.locator("#vitviz-explorer canvas.vv-heat").focus()
+    page.keyboard.press("[")
+    until_asked(page, layer="2", head="2", token="4", direction="column", pins="5.6", sample="rocket")
+
+
+def test_a_link_restores_the_chart_and_its_downloads_are_what_it_shows(open_page, tmp_path):
+    page = open_page("?tab=distance&form=sorted&rows=renormalised", wait=False)
+    page.locator(".vv-downloads[data-ready]").wait_for()
+    expect(page.get_by_label("Sorted within the layer")).to_be_checked()
+    expect(page.get_by_label("Renormalised over patches")).to_be_checked()
+    files = {}
+    for name in ("Numbers (.npz)", "Numbers (.csv)", "Figure (HTML)"):
+        with page.expect_download() as download:
+            page.locator(".vv-downloads").get_by_text(name, exact=True).click()
+        download.value.save_as(path := tmp_path / download.value.suggested_filename)
+        files[path.suffix] = path
+    expected = vitviz.attention_distance(vitviz.load("vitviz-tiny").trace(vitviz.sample_image("chelsea")), renormalise=True).numpy()
+    with np.load(files[".npz"]) as file:
+        assert np.allclose(file["distance"], expected, atol=1e-4) and str(file["setting_form"]) == "sorted"
+    assert files[".csv"].read_text().count("\n") == expected.size + 1
+    page.get_by_label("By layer").check()
+    page.wait_for_function("() => /form=depth/.test(document.querySelector('.vv-downloads').dataset.ready)")
+    until_asked(page, rows="renormalised")
+    assert "form" not in asked(page)
+    page.locator("#vitviz-samples button").nth(1).click()
+    until_asked(page, sample="coffee")
+    expect(page.get_by_label("Renormalised over patches")).to_be_checked()
+    assert "rows=renormalised" in page.locator(".vv-downloads").get_attribute("data-ready"), "a new picture keeps the settings"
+
+
+def test_the_downloaded_chart_opens_without_any_network(browser, server, open_page, tmp_path):
+    page = open_page("?tab=distance", wait=False)
+    page.locator(".vv-downloads[data-ready]").wait_for()
+    with page.expect_download() as download:
+        page.locator(".vv-downloads").get_by_text("Figure (HTML)").click()
+    download.value.save_as(path := tmp_path / "figure.html")
+    context = browser.new_context(offline=True)
+    try:
+        alone, elsewhere = context.new_page(), []
+        alone.on("request", lambda request: None if request.url.startswith(("file:", "data:", "blob:")) else elsewhere.append(request.url))
+        alone.goto(path.as_uri())
+        expect(alone.locator(".scatterlayer .point").first).to_be_visible()
+        assert elsewhere == []
+    finally:
+        context.close()
+
+
+def test_everything_in_one_zip_equals_the_trace(open_page, tmp_path):
+    page = open_page("?sample=coffee&tab=rollout&fusion=max", wait=False)
+    ready(page, "rollout")
+    page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
+    page.wait_for_function("() => /residual=0.8/.test(document.querySelector('#vitviz-rollout [data-ready]').dataset.ready)")
+    with page.expect_download() as download:
+        page.locator(".vv-everything").click()
+    assert download.value.suggested_filename == "vitviz-tiny.zip"
+    expect(page.locator(".vv-bubble")).to_contain_text("in your downloads")
+    trace = vitviz.load("vitviz-tiny").trace(vitviz.sample_image("coffee"))
+    with zipfile.ZipFile(download.value.path()) as archive:
+        assert archive.testzip() is None
+        rollout = np.load(archive.open("numbers/rollout.npz"))
+        assert np.allclose(rollout["rollout"], vitviz.rollout(trace, fusion="max", residual=0.8).numpy(), rtol=1e-3)
+        assert {"numbers/patches.npz", "distance.html", "upload.jpg", "input.png", "rollout.png", "README.txt", "settings.json"} <= set(archive.namelist())
+
+
+def test_an_upload_has_no_link_and_the_page_says_so(open_page, tmp_path):
+    page = open_page("?sample=coffee")
+    page.set_input_files("#vitviz-upload input[type=file]", write_picture(tmp_path / "mine.png"))
+    expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
+    page.wait_for_function("() => !location.search.includes('sample')")
+    assert "sample" not in copied(page)
+    expect(page.locator(".vv-bubble")).to_contain_text("your own picture")
+
+
+def test_copying_says_that_it_was_done(open_page):
+    page = open_page("?sample=rocket&__theme=dark&__sign=secret", permissions=["clipboard-read", "clipboard-write"])
+    page.locator(".vv-copy").click()
+    expect(page.locator(".vv-bubble")).to_contain_text("Link copied")
+    link = page.evaluate("() => navigator.clipboard.readText()")
+    assert "sample=rocket" in link and "secret" not in link and "__theme" not in link, "a private Space's key stays here"
+
+
+@pytest.mark.parametrize("value", ["<img src=x onerror=alert(1)>", "${alert(1)}", "1e9", "-1", "..", "../../etc/passwd", "NaN", "12", "%00"])
+def test_a_hostile_address_does_nothing(open_page, value):
+    names = ("sample", "fusion", "residual", "discard", "layers", "query", "overlay", "opacity", "token", "head", "key", "form")
+    page = open_page("?" + urlencode({"tab": "rollout", **dict.fromkeys(names, value)}), wait=False)
+    dialogs = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    settings = drawn(page, "rollout")
+    usual = {control.name: [f"{control.default:g}" if isinstance(control.default, float | int) else control.default] for control in Rollout.controls}
+    assert settings == {**usual, "query": ["12" if value == "12" else "auto"]}
+    expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
+    expect(page.locator("#vitviz-stage")).to_contain_text("451 × 300")
+    assert dialogs == [] and page.locator("img[src='x']").count() == 0
+
+
+@pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", "../../etc/passwd", "${alert(1)}"])
+def test_an_unknown_checkpoint_in_a_link_is_said_and_the_first_one_shown(open_page, name):
+    page = open_page("?" + urlencode({"checkpoint": name, "sample": "coffee", "tab": "nothing"}))
+    expect(page.locator("#vitviz-notice .vv-notice-text")).to_contain_text("There is no checkpoint")
+    expect(page.locator("#vitviz-picker input")).to_have_value("vitviz-tiny")
+    expect(page.locator("#vitviz-stage")).to_contain_text("600 × 400")
+    assert page.locator("img[src='x']").count() == 0
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_header_is_tidy(open_page, width, dark):
+    page = open_page(width=width, height=844, dark=dark)
+    copied(page)
+    for part in (".vv-copy", ".vv-everything", ".vv-bubble"):
+        box = page.locator(part).bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width, f"{part} leaves the window"
+    title, button = page.locator("#vitviz-title").bounding_box(), page.locator(".vv-copy").bounding_box()
+    assert title["height"] < 80 and (button["y"] >= title["y"] + title["height"] - 1 or button["x"] >= title["x"] + title["width"] - 1), "title and buttons overlap"
+    assert page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth") <= 0
+
+
+def test_a_narrow_window_follows_too(open_page):
+    page = open_page(width=390, height=844)
+    open_tab(page, "Rollout")
+    until_asked(page, tab="rollout")
+    other = open_page("?" + urlsplit(page.url).query, wait=False, width=390, height=844)
+    expect(other.locator("#vitviz-tab-rollout")).to_be_visible()
+    assert re.search("fusion=mean", other.locator("#vitviz-rollout [data-ready]").get_attribute("data-ready", timeout=30_000))

@@ -1,0 +1,112 @@
+import csv
+import io
+import json
+import re
+import zipfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vitviz
+from vitviz.panels.positions import Positions
+from vitviz.ui import export
+from vitviz.ui.studio import Settings, Studio
+
+
+@pytest.fixture(scope="module")
+def studio():
+    return Studio(Settings(device="cpu"))
+
+
+@pytest.fixture(scope="module")
+def key(studio):
+    return studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
+
+
+def opened(data: bytes) -> zipfile.ZipFile:
+    archive = zipfile.ZipFile(io.BytesIO(data))
+    assert archive.testzip() is None
+    return archive
+
+
+def numbers(archive: zipfile.ZipFile, slug: str):
+    return np.load(io.BytesIO(archive.read(f"numbers/{slug}.npz")))
+
+
+def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(studio, key):
+    trace = vitviz.load("vitviz-tiny", device="cpu").trace(vitviz.sample_image("coffee"))
+    archive = opened(export.everything(studio, key, {"rollout.fusion": "max", "rollout.residual": "0.8", "distance.rows": "renormalised"}))
+    rollout = numbers(archive, "rollout")
+    assert np.allclose(rollout["rollout"], vitviz.rollout(trace, fusion="max", residual=0.8).numpy(), atol=1e-6)
+    assert str(rollout["checkpoint"]) == "vitviz-tiny" and str(rollout["setting_fusion"]) == "max" and str(rollout["setting_residual"]) == "0.8"
+    assert np.allclose(numbers(archive, "distance")["distance"], vitviz.attention_distance(trace, renormalise=True).numpy(), atol=1e-4)
+    assert np.allclose(numbers(archive, "patches")["patch_embedding"], trace.patch_embedding.numpy(), atol=1e-5)
+    about = json.loads(archive.read("settings.json"))
+    assert about["views"]["rollout"]["residual"] == 0.8 and about["checkpoint"]["name"] == "vitviz-tiny" and about["left_out"] == {}
+    assert [one["label"] for one in about["prediction"]] == [label for label, _ in trace.top(5)]
+    for name in set(archive.namelist()) - {"README.txt"}:
+        assert name.startswith("numbers/") or name in archive.read("README.txt").decode(), f"README.txt says nothing of {name}"
+
+
+def test_the_pictures_are_those_of_the_page(studio, key):
+    subject = studio.subject(key)
+    archive = opened(export.everything(studio, key, {"rollout.overlay": "paper", "rollout.smooth": "off"}))
+    assert (np.asarray(Image.open(archive.open("input.png"))) == subject.trace.view.picture).all()
+    assert Image.open(archive.open("upload.jpg")).size == subject.trace.view.upload
+    drawn = vitviz.overlay(np.asarray(vitviz.sample_image("coffee")), vitviz.rollout(subject.trace).numpy(), subject.trace.view.box, form="paper", smooth=False)
+    assert (np.asarray(Image.open(archive.open("rollout.png"))) == drawn).all()
+
+
+def test_the_chart_needs_no_other_file_and_has_the_numbers(studio, key):
+    page = export.distance_page(studio, key, {"form": "sorted"})
+    assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page), "the page asks for another file"
+    assert page.count("plotly.js v") <= 2 and "vitviz-tiny, one picture" in page
+
+
+def test_the_table_has_a_line_for_each_head(studio, key):
+    lines = list(csv.DictReader(io.StringIO(export.distance_table(studio, key, {}))))
+    expected = vitviz.attention_distance(studio.subject(key).trace).numpy()
+    assert len(lines) == expected.size
+    for line in lines:
+        assert np.float32(line["distance_px"]) == expected[int(line["layer"]) - 1, int(line["head"]) - 1]
+        assert line["checkpoint"] == "vitviz-tiny" and line["rows"] == "plain" and line["pictures"] == "1"
+
+
+def test_an_average_on_the_screen_is_the_one_in_the_files(studio, key, tmp_path):
+    paths = []
+    for name in ("chelsea", "coffee"):
+        vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
+        paths.append(str(path))
+    survey, measured = list(studio.surveying("vitviz-tiny", paths))[-1]
+    archive = opened(export.everything(studio, key, {"survey": survey}))
+    found = numbers(archive, "distance")
+    assert np.array_equal(found["distance"], measured.average.mean.distance.numpy()) and int(found["pictures"]) == 2
+    assert "mean of 2 pictures" in archive.read("distance.html").decode() and ",2,plain," in archive.read("distance.csv").decode()
+    assert "rollout" in numbers(archive, "rollout"), "the other views stay with the picture"
+    with pytest.raises(KeyError):
+        studio.numbers(survey, "rollout", {})
+
+
+def test_a_view_that_does_not_exist_is_left_out_with_the_reason(studio, key, monkeypatch):
+    monkeypatch.setattr(Positions, "unsupported", lambda self, subject: "It turns queries and keys instead.")
+    archive = opened(export.everything(studio, key, {}))
+    assert "numbers/positions.npz" not in archive.namelist()
+    assert json.loads(archive.read("settings.json"))["left_out"] == {"positions": "It turns queries and keys instead."}
+    assert "It turns queries and keys instead." in archive.read("README.txt").decode()
+
+
+@pytest.mark.parametrize(
+    ("given", "error"), [({"rollout.residual": "1e9"}, ValueError), ({"rollout.colour": "x"}, ValueError), ({"../x.y": "1"}, KeyError), ({"survey": "unknown"}, KeyError)]
+)
+def test_what_does_not_fit_is_refused(studio, key, given, error):
+    with pytest.raises(error):
+        export.everything(studio, key, given)
+    with pytest.raises(KeyError):
+        export.everything(studio, "no such key", {})
+
+
+def test_a_checkpoints_name_is_safe_as_a_file_name_and_in_a_table():
+    assert export.file_name("vitviz-tiny@30", ".zip") == "vitviz-tiny-30.zip"
+    assert export.file_name('../a"b\r\nc<img>', ".zip") == "vitviz-a-b-c-img.zip"
+    assert export._cell("=cmd()") == "'=cmd()" and export._cell("vit") == "vit"
