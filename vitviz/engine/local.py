@@ -21,11 +21,11 @@ _STEP = re.compile(r"step-(\d{1,12})\.safetensors")
 
 
 def weights_folder(folder: str | PathLike | None = None) -> Path:
-    """Where checkpoints are dropped: `folder`, else $VITVIZ_WEIGHTS, else weights/ beside the package, else ./weights."""
+    """Where checkpoints are dropped: `folder`, else $VITVIZ_WEIGHTS, else weights/ beside the package or (installed) in it."""
     if folder or os.environ.get("VITVIZ_WEIGHTS"):
         return Path(folder or os.environ["VITVIZ_WEIGHTS"]).expanduser()
-    beside = Path(__file__).resolve().parents[2] / "weights"
-    return beside if beside.is_dir() else Path("weights")
+    package = Path(__file__).resolve().parents[1]
+    return next((found for found in (package.parent / "weights", package / "weights") if found.is_dir()), Path("weights"))
 
 
 def in_folder(root: Path) -> Iterator[Checkpoint]:

@@ -7,7 +7,8 @@ from vitviz.panels.filters import Filters
 from vitviz.panels.patches import Patches
 from vitviz.panels.positions import Positions
 from vitviz.panels.rollout import Rollout
+from vitviz.panels.tour import Tour
 
-PANELS: tuple[Panel, ...] = (Patches(), Filters(), Positions(), Explorer(), Distance(), Rollout())
+PANELS: tuple[Panel, ...] = (Patches(), Filters(), Positions(), Explorer(), Distance(), Rollout(), Tour())
 
 __all__ = ["PANELS", "Panel", "Subject"]

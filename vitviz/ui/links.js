@@ -5,7 +5,7 @@ const said = el('p', { class: 'vv-small', role: 'status' }), field = el('input',
 const bubble = el('div', { class: 'vv-bubble', hidden: true }, said, field);
 const copy = el('button', { type: 'button', class: 'vv-copy', text: t('Copy link'), onclick: copied });
 const zip = el('button', { type: 'button', class: 'vv-everything', text: t('Everything (.zip)'), title: t('All figures’ numbers, the pictures and the settings in one file'), onclick: everything });
-let last = null, timer = 0, hiding = 0;
+let touched = false, last = '', timer = 0, hiding = 0;
 
 /** The tab in view. */
 function tab() {
@@ -28,9 +28,9 @@ function query() {
 }
 
 function write() {
-  if (!props.value?.key || !root.isConnected) return;
+  if (!touched || !props.value?.key || !root.isConnected) return; // until something is done, the address stays as it was opened
   const now = query();
-  if (last !== null && now !== last) { // a first visit keeps the short address
+  if (now !== last) {
     const url = new URL(window.location.href), kept = [...url.searchParams].filter(([name]) => name.startsWith('__') || name === 'lang'); // Gradio's own: theme, and a private Space's key
     url.search = new URLSearchParams([...kept, ...new URLSearchParams(now)]).toString();
     window.history.replaceState(window.history.state, '', url);
@@ -86,6 +86,7 @@ root.hidden = false;
 root.replaceChildren(copy, zip, bubble);
 root.addEventListener('keydown', (event) => { if (event.key === 'Escape') bubble.hidden = true; });
 document.addEventListener('pointerdown', (event) => { if (!root.contains(event.target)) bubble.hidden = true; });
+for (const name of ['pointerdown', 'keydown', 'input', 'change', 'drop']) document.addEventListener(name, () => { touched = true; }, { capture: true, passive: true });
 new MutationObserver(later).observe(document.body, { subtree: true, attributes: true, attributeFilter: ['data-ready', 'aria-selected'] });
 document.addEventListener('click', (event) => { if (event.target.closest?.('#vitviz-tabs')) later(); }); // a tab out of the menu of a narrow window
 watch('value', later);

@@ -21,9 +21,12 @@ from pathlib import Path
 
 from vitviz.figures.colormaps import TABLES
 
-VIEWS = ("stage", "patches", "filters", "positions", "rollout", "explorer")
+VIEWS = ("stage", "patches", "filters", "positions", "rollout", "explorer", "tour")
 _HERE = Path(__file__).parent
-_PARTS = {"explorer": ("explorer.wall.js", "explorer.js")}  # where one file would be too long
+_PARTS = {  # where one file would be too long
+    "explorer": ("explorer.wall.js", "explorer.js"),
+    "tour": ("tour.parts.js", "tour.input.js", "tour.shuffle.js", "tour.encoder.js", "tour.answer.js", "tour.js"),
+}
 _CORE = ("data", "draw", "toolbar", "export", "pointer", "mount")  # joined in this order into one script
 
 _PUBLIC = (  # what the core lends to the views, as `window.vitviz.…`
@@ -57,7 +60,7 @@ def head() -> str:
 @cache
 def style() -> str:
     """The shared style sheet."""
-    return _read("style.css")
+    return _read("style.css") + _read("tour.css")
 
 
 @cache

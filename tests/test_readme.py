@@ -1,0 +1,61 @@
+"""What the README promises."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_python_example_runs_as_it_stands():
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    names: dict = {}
+    exec(compile(example, "README.md", "exec"), names)
+    assert not names["without_mlp"].logits.equal(names["trace"].logits)
+
+
+def test_the_front_matter_is_what_a_space_needs():
+    _, front, _ = README.split("---\n", 2)
+    fields = dict(re.findall(r"^(\w+): (.+)$", front, re.M))
+    assert fields["sdk"] == "gradio" and fields["app_file"] == "app.py" and fields["license"] == "mit"
+    assert fields["python_version"].strip('"') in ("3.10", "3.12")  # what shared GPUs there offer
+    lowest = re.search(r"^gradio>=([\d.]+)$", (ROOT / "requirements.txt").read_text(), re.M)[1]
+    assert fields["sdk_version"].startswith(lowest)
+    assert len(fields["short_description"]) <= 60
+    assert fields["colorFrom"] in COLOURS and fields["colorTo"] in COLOURS
+
+
+COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+
+
+def test_pictures_and_files_named_exist():
+    for path in re.findall(r"!\[[^]]*\]\(([^)]+)\)", README):
+        assert (ROOT / path).exists(), path
+    for path in re.findall(r"^(vitviz/\w+(?:\.py|/)|weights/|tests/|app\.py)", README, re.M):
+        assert (ROOT / path).exists(), path
+
+
+def test_help_names_every_option():
+    told = subprocess.run([sys.executable, "app.py", "--help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for option in ("--host", "--port", "--share", "--device", "--checkpoint", "--weights", "--model-cache", "--trace-cache", "--picture-cache"):
+        assert option in told
+
+
+def test_the_package_can_be_installed_for_a_notebook(tmp_path):
+    """Built from a copy, so that nothing is left in the checkout; used from a folder that is not the checkout."""
+    import shutil
+
+    source = tmp_path / "source"
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".git", "tests", "snapshots", "__pycache__", "*.pyi"))
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--prefix", tmp_path / "installed", source], check=True)
+    package = next((tmp_path / "installed").rglob("vitviz/__init__.py")).parent
+    code = (
+        "import vitviz, vitviz.figures.canvas as canvas; assert vitviz.__file__.startswith(%r), vitviz.__file__;"
+        "canvas.head(); [canvas.template(view) for view in canvas.VIEWS];"
+        "print(vitviz.load('vitviz-tiny').trace(vitviz.sample_image('coffee')).top(1))"
+    ) % str(package.parent)
+    told = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(package.parent), "PATH": "", "HOME": str(tmp_path)}, capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr
+    assert "espresso" in told.stdout
