@@ -51,6 +51,14 @@ def test_the_script_knows_every_setting_and_cannot_be_ended():
     assert {slug: set(table[slug]) for slug in table} == {panel.slug: {one.name for one in (*panel.controls, *panel.parameters)} for panel in PANELS}
 
 
+def test_every_setting_at_another_value_than_its_default_can_stand_in_a_link():
+    examples = {"query": "3", "layers": "1-2", "pins": "3.4"}
+    for slug, settings in links.known().items():
+        for name, fits in settings.items():
+            other = fits["options"][-1] if "options" in fits else str(fits["maximum"]) if "maximum" in fits else examples.get(name, "")
+            assert links.read({"tab": slug, name: other}).settings == {name: other}, f"no link can say {slug}.{name}={other!r}"
+
+
 @pytest.mark.parametrize(("host", "base"), [("a-b.hf.space", "https://a-b.hf.space/"), ("", ""), ('x"><script>', ""), ("a b", "")])
 def test_on_a_space_a_link_leads_to_its_own_address(monkeypatch, host, base):
     monkeypatch.setenv("SPACE_HOST", host)

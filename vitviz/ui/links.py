@@ -91,12 +91,12 @@ def _fitting(panel: Panel, query: Mapping[str, str]) -> dict[str, str]:
         text = query.get(control.name)
         if text is None or control.name in RESERVED:
             continue
-        pattern = _PATTERNS.get(type(control))
+        pattern = _fits(control).get("pattern", "[ -~]+")
         try:
             control.parse(text)
         except (ValueError, OverflowError):
             continue
-        if pattern is None or re.fullmatch(pattern, text, re.ASCII):
+        if re.fullmatch(pattern, text, re.ASCII):
             found[control.name] = text
     return found
 
@@ -108,7 +108,7 @@ def _fits(control) -> dict[str, Any]:
         return {"minimum": control.minimum, "maximum": control.maximum}
     if isinstance(control, Whole):
         return {"minimum": control.minimum, "maximum": 99_999, "whole": True}
-    return {"pattern": _PATTERNS[type(control)]}
+    return {"pattern": _PATTERNS.get(type(control), "(?!)")}  # of a kind that no link knows, nothing fits
 
 
 def _embedded(value: Any) -> str:
