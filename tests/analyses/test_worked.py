@@ -1,3 +1,5 @@
+"""One row of attention by hand, in plain Python and float64, from q, k, scale and bias."""
+
 import math
 from dataclasses import replace
 
@@ -5,43 +7,65 @@ import numpy as np
 import pytest
 import torch
 
-from tests.analyses import oracle
+from tests.analyses.oracle import GRIDS, named
+from vitviz.analyses import worked_row
 from vitviz.analyses.example import example_trace
-from vitviz.analyses.worked import worked_row
 from vitviz.errors import VitvizError
+from vitviz.grid import Grid
 from vitviz.trace import Bias
 
-GRID = oracle.GRIDS[2]
+GRID = Grid(3, 2, (8, 8), ("class",))
 
 
-@pytest.mark.parametrize("factor, shifted", [(1.0, False), (500.0, True)])
-@pytest.mark.parametrize("biased", [False, True])
-def test_every_step_from_q_and_k_to_the_weights(factor, shifted, biased):
-    trace = example_trace(GRID, heads=3, seed=1)
-    call = replace(trace.layers[1], q=trace.layers[1].q * factor)
-    bias = torch.randn(3, GRID.tokens, GRID.tokens, generator=torch.Generator().manual_seed(2)) if biased else None
-    call = replace(call, bias=Bias(dense=bias) if biased else None)
-    row = worked_row(replace(trace, layers=(trace.layers[0], call)), 1, 2, (1, 3))
-
-    token = GRID.token(1, 3)
-    q, k, v = call.q[2, token].double().tolist(), call.k[2].double().tolist(), call.v[2].double().tolist()
-    products = [sum(a * b for a, b in zip(q, key, strict=True)) for key in k]
-    scores = [product * call.scale + (bias[2, token, j].item() if biased else 0) for j, product in enumerate(products)]
-    assert row.token == token and (row.shift != 0) == shifted
-    np.testing.assert_allclose(row.products, products, rtol=1e-12)
-    np.testing.assert_allclose(row.scores, scores, rtol=1e-12)
-    np.testing.assert_allclose(row.powers, [math.exp(score - row.shift) for score in scores], rtol=1e-9)
-    assert row.total == pytest.approx(sum(row.powers.tolist()))
-    weights = oracle.softmax_rows(np.array([scores]))[0]
-    np.testing.assert_allclose(row.weights, weights, rtol=1e-9, atol=1e-300)
-    np.testing.assert_allclose(row.output, [sum(w * value[d] for w, value in zip(weights, v, strict=True)) for d in range(4)], rtol=1e-9)
+def by_hand(call, head: int, token: int, bias=None) -> tuple[list[float], list[float]]:
+    """Products and weights of one row."""
+    q, keys = call.q[head, token].double().tolist(), call.k[head].double().tolist()
+    products = [sum(a * b for a, b in zip(q, key, strict=True)) for key in keys]
+    powers = [math.exp(product * call.scale + (bias[j] if bias is not None else 0)) for j, product in enumerate(products)]
+    return products, [power / sum(powers) for power in powers]
 
 
-def test_what_does_not_exist_is_said():
-    trace = example_trace(GRID)
-    with pytest.raises(VitvizError, match="heads 0 to 1"):
-        worked_row(trace, 0, 2, 0)
-    with pytest.raises(VitvizError, match="There is no query"):
-        worked_row(trace, 0, 0, "auto")
-    with pytest.raises(IndexError, match="layers 0 to 1"):
-        worked_row(trace, 2, 0, 0)
+@pytest.mark.parametrize("grid", GRIDS, ids=named)
+def test_every_row_equals_the_hand_calculation_and_the_trace(grid):
+    trace = example_trace(grid, seed=1)
+    for token in range(grid.tokens):
+        row = worked_row(trace, 1, 1, grid.prefix_names[token] if token < grid.prefix else token - grid.prefix)
+        products, weights = by_hand(trace.layers[1], 1, token)
+        assert row.token == token and row.bias is None and row.shift == 0
+        np.testing.assert_allclose(row.products, products, rtol=1e-12)
+        np.testing.assert_allclose(row.weights, weights, rtol=1e-12)
+        np.testing.assert_allclose(row.weights, trace.attention(1)[1, token], atol=1e-6)
+        np.testing.assert_allclose(row.powers / row.total, row.weights, rtol=1e-15)
+
+
+def test_a_bias_is_part_of_the_scores():
+    trace = example_trace(GRID, seed=2)
+    dense = torch.randn(2, GRID.tokens, GRID.tokens, generator=torch.Generator().manual_seed(3))
+    layers = tuple(replace(layer, bias=Bias(dense=dense)) for layer in trace.layers)
+    trace = replace(trace, layers=layers)
+    row = worked_row(trace, 0, 1, (1, 1))
+    token = GRID.token(1, 1)
+    _, weights = by_hand(trace.layers[0], 1, token, dense[1, token].double().tolist())
+    np.testing.assert_allclose(row.weights, weights, rtol=1e-12)
+    np.testing.assert_allclose(row.bias, dense[1, token])
+    np.testing.assert_allclose(row.weights, trace.attention(0)[1, token], atol=1e-6)
+
+
+def test_large_scores_are_shifted_and_give_the_same_weights():
+    trace = example_trace(GRID, seed=4)
+    layer = replace(trace.layers[0], q=trace.layers[0].q * 500)
+    row = worked_row(replace(trace, layers=(layer,)), 0, 0, "class")
+    assert row.shift == row.scores.max() > 700 and np.isfinite(row.total)  # exp(710) has no float64
+    np.testing.assert_allclose(row.weights, layer.weights()[0, 0], atol=1e-6)
+
+
+def test_the_output_is_the_weighted_values():
+    trace = example_trace(GRID, seed=5)
+    row = worked_row(trace, 0, 0, 3)
+    np.testing.assert_allclose(row.output, trace.layers[0].output()[0, row.token], atol=1e-5)
+
+
+@pytest.mark.parametrize("layer, head, query, error", [(0, 2, 0, VitvizError), (0, -1, 0, VitvizError), (2, 0, 0, IndexError), (0, 0, 6, VitvizError)])
+def test_what_does_not_exist_is_refused(layer, head, query, error):
+    with pytest.raises(error):
+        worked_row(example_trace(GRID), layer, head, query)

@@ -25,7 +25,10 @@ def asked(page) -> dict[str, str]:
 
 
 def until_asked(page, **wanted: str | None) -> None:
-    page.wait_for_function("(wanted) => { const now = new URLSearchParams(location.search); return Object.entries(wanted).every(([k, v]) => now.get(k) === v); }", arg=wanted)
+    page.wait_for_function(
+        "(wanted) => { const now = new URLSearchParams(location.search); return Object.entries(wanted).every(([k, v]) => now.get(k) === v); }",
+        arg=wanted,
+    )
 
 
 def copied(page) -> str:
@@ -125,7 +128,9 @@ def test_everything_in_one_zip_equals_the_trace(open_page, tmp_path):
         assert archive.testzip() is None
         rollout = np.load(archive.open("numbers/rollout.npz"))
         assert np.allclose(rollout["rollout"], vitviz.rollout(trace, fusion="max", residual=0.8).numpy(), rtol=1e-3)
-        assert {"numbers/patches.npz", "distance.html", "upload.jpg", "input.png", "rollout.png", "README.txt", "settings.json"} <= set(archive.namelist())
+        assert {"numbers/patches.npz", "distance.html", "upload.jpg", "input.png", "rollout.png", "README.txt", "settings.json"} <= set(
+            archive.namelist()
+        )
 
 
 def test_an_upload_has_no_link_and_the_page_says_so(open_page, tmp_path):
@@ -145,14 +150,19 @@ def test_copying_says_that_it_was_done(open_page):
     assert "sample=rocket" in link and "secret" not in link and "__theme" not in link, "a private Space's key stays here"
 
 
-@pytest.mark.parametrize("value", ["<img src=x onerror=alert(1)>", "${alert(1)}", "1e9", "-1", "..", "../../etc/passwd", "NaN", "12", "%00"])
+@pytest.mark.parametrize(
+    "value", ["<img src=x onerror=alert(1)>", "${alert(1)}", "1e9", "-1", "..", "../../etc/passwd", "NaN", "12", "%00"]
+)
 def test_a_hostile_address_does_nothing(open_page, value):
     names = ("sample", "fusion", "residual", "discard", "layers", "query", "overlay", "opacity", "token", "head", "key", "form")
     page = open_page("?" + urlencode({"tab": "rollout", **dict.fromkeys(names, value)}), wait=False)
     dialogs = []
     page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
     settings = drawn(page, "rollout")
-    usual = {control.name: [f"{control.default:g}" if isinstance(control.default, float | int) else control.default] for control in Rollout.controls}
+    usual = {
+        control.name: [f"{control.default:g}" if isinstance(control.default, float | int) else control.default]
+        for control in Rollout.controls
+    }
     assert settings == {**usual, "query": ["12" if value == "12" else "auto"]}
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
     expect(page.locator("#vitviz-stage")).to_contain_text("451 × 300")
@@ -177,7 +187,9 @@ def test_the_header_is_tidy(open_page, width, dark):
         box = page.locator(part).bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= width, f"{part} leaves the window"
     title, button = page.locator("#vitviz-title").bounding_box(), page.locator(".vv-copy").bounding_box()
-    assert title["height"] < 80 and (button["y"] >= title["y"] + title["height"] - 1 or button["x"] >= title["x"] + title["width"] - 1), "title and buttons overlap"
+    assert title["height"] < 80 and (button["y"] >= title["y"] + title["height"] - 1 or button["x"] >= title["x"] + title["width"] - 1), (
+        "title and buttons overlap"
+    )
     assert page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth") <= 0
 
 

@@ -65,11 +65,15 @@ def test_transformers_pytorch_bin_under_its_new_names(kind, tmp_path):
 
 
 def test_transformers_features_without_a_classifier(tmp_path):
-    model = perturbed(
-        hf.ViTModel(
-            hf.ViTConfig(hidden_size=48, num_hidden_layers=1, num_attention_heads=4, intermediate_size=96, image_size=28, patch_size=7)
-        )
-    )
+    sizes = {
+        "hidden_size": 48,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "intermediate_size": 96,
+        "image_size": 28,
+        "patch_size": 7,
+    }
+    model = perturbed(hf.ViTModel(hf.ViTConfig(**sizes, id2label={0: "cat", 1: "dog"})))
     model.save_pretrained(tmp_path)
     loaded = load(find(str(tmp_path)))
     pixels = torch.randn(1, 3, 28, 28)

@@ -96,7 +96,15 @@ def test_genuine_deit_tiny_has_its_own_normalisation_and_labels(architecture):
     loaded = load(find(str(path), architecture=architecture))
     same(loaded, timm.create_model("deit_tiny_patch16_224", checkpoint_path=path).eval(), size=224, tolerance=0)
     assert loaded.preprocessing.mean == (0.485, 0.456, 0.406) and loaded.preprocessing.std == (0.229, 0.224, 0.225)
-    assert loaded.labels[285] == "Egyptian cat"
+    assert loaded.labels[285] == "Egyptian cat" and loaded.checkpoint.note == ""
+
+
+def test_a_file_named_after_its_architecture_gets_that_architectures_preprocessing(tmp_path):
+    model = perturbed(timm.create_model("vit_tiny_patch16_224", depth=12, num_classes=7))
+    loaded = load(find(str(saved(model, tmp_path / "vit_tiny_patch16_224_pets-1a2b.safetensors"))))
+    assert loaded.preprocessing.mean == (0.5, 0.5, 0.5) and "assumed" not in loaded.checkpoint.note
+    other = load(find(str(saved(small(), tmp_path / "vit_tiny_patch16_224_pets.safetensors"))))  # a name that does not hold
+    assert other.model.embed_dim == 128 and "assumed" in other.checkpoint.note
 
 
 # ----- what does not fit is named
@@ -138,6 +146,12 @@ def test_patch_embedding_is_never_resampled_behind_the_users_back(folder):
         CheckpointError, match=r"patch_embed\.proj\.weight is \(128, 3, 16, 16\) in the file and \(128, 3, 8, 8\) in the model"
     ):
         load(find(str(folder)))
+
+
+def test_patch_embedding_is_not_resampled_for_a_named_architecture_either(tmp_path):
+    path = saved(timm.create_model("deit_tiny_patch16_224", patch_size=8, img_size=112), tmp_path / "a.safetensors")
+    with pytest.raises(CheckpointError, match=r"patch_embed\.proj\.weight is \(192, 3, 8, 8\) in the file and \(192, 3, 16, 16\)"):
+        load(find(str(path), architecture="deit_tiny_patch16_224"))
 
 
 def test_fine_tuned_file_of_a_named_architecture_keeps_its_classes_and_size(tmp_path):

@@ -8,9 +8,11 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from tests.engine.small import same, saved, small
 from vitviz.engine.catalogue import find
+from vitviz.engine.formats.weights import read
 from vitviz.engine.loading import load
 from vitviz.errors import CheckpointError
 
@@ -70,6 +72,13 @@ def test_a_pickle_that_wants_to_run_code_is_refused_and_nothing_runs(write, name
     assert not marker.exists()
     pickle.loads(pickle.dumps(Hostile(marker)))  # the payload works: elsewhere it would have run
     assert marker.exists()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_numbers_become_float32_and_integers_stay(dtype, tmp_path):
+    save_file({"a": torch.ones(2, dtype=dtype), "i": torch.ones(2, dtype=torch.int64)}, tmp_path / "a.safetensors")
+    tensors, _ = read(tmp_path / "a.safetensors")
+    assert (tensors["a"].dtype, tensors["i"].dtype) == (torch.float32, torch.int64)
 
 
 def test_a_whole_pickled_model_is_refused_with_what_to_do(tmp_path):

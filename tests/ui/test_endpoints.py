@@ -37,7 +37,11 @@ def test_these_endpoints_are_public_and_no_others(studio):
     assert set(info["named_endpoints"]) == {f"/{name}" for name in PUBLIC} and info["unnamed_endpoints"] == {}
     for name, endpoint in info["named_endpoints"].items():
         assert endpoint["description"], f"{name} says nothing of itself"
-        assert all(parameter["parameter_has_default"] for parameter in endpoint["parameters"] if parameter["parameter_name"] not in ("image", "patch"))
+        assert all(
+            parameter["parameter_has_default"]
+            for parameter in endpoint["parameters"]
+            if parameter["parameter_name"] not in ("image", "patch")
+        )
 
 
 def test_the_numbers_are_the_traces(endpoints, trace):
@@ -58,7 +62,9 @@ def test_the_attention_of_a_patch_is_a_row_or_a_column(endpoints, trace):
     token = grid.prefix + 5
     assert np.allclose(np.ravel(row["patches"]), attention[token, grid.prefix :], rtol=1e-4, atol=1e-7)
     assert np.allclose(np.ravel(column["patches"]), attention[grid.prefix :, token], rtol=1e-4, atol=1e-7)
-    assert np.allclose(list(row["prefix"].values()), attention[token, : grid.prefix], rtol=1e-4) and list(row["prefix"]) == list(grid.prefix_names)
+    assert np.allclose(list(row["prefix"].values()), attention[token, : grid.prefix], rtol=1e-4) and list(row["prefix"]) == list(
+        grid.prefix_names
+    )
     assert np.sum(row["patches"]) + sum(row["prefix"].values()) == pytest.approx(1, abs=1e-4)
 
 
@@ -81,7 +87,19 @@ def test_checkpoints_are_listed_without_the_place_where_they_lie(endpoints):
         only.predict("coffee", "vit_base_patch16_224")
 
 
-@pytest.mark.parametrize("image", ["../../etc/passwd", "/etc/passwd", {"path": "/etc/passwd"}, {"path": f"{get_upload_folder()}/../../etc/passwd"}, {}, None, 3, ["chelsea"]])
+@pytest.mark.parametrize(
+    "image",
+    [
+        "../../etc/passwd",
+        "/etc/passwd",
+        {"path": "/etc/passwd"},
+        {"path": f"{get_upload_folder()}/../../etc/passwd"},
+        {},
+        None,
+        3,
+        ["chelsea"],
+    ],
+)
 def test_no_file_of_the_server_can_be_asked_for(endpoints, image):
     with pytest.raises(VitvizError, match="sample"):
         endpoints.predict(image)
@@ -129,7 +147,9 @@ def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
         with pytest.raises(AppError, match="no checkpoint"):
             names["client"].predict("coffee", checkpoint="nothing", api_name="/predict")
         with pytest.raises(Exception):  # noqa: B017, whichever way Gradio refuses it
-            names["client"].predict({"path": "/etc/hostname", "meta": {"_type": "gradio.FileData"}, "url": "http://127.0.0.1:9/x"}, api_name="/predict")
+            names["client"].predict(
+                {"path": "/etc/hostname", "meta": {"_type": "gradio.FileData"}, "url": "http://127.0.0.1:9/x"}, api_name="/predict"
+            )
         assert "vitviz-tiny" in names["ready"] and len(names["answer"]) > 1
     finally:
         server.stop()

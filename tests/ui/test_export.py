@@ -39,7 +39,11 @@ def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(studio, ke
     archive = opened(export.everything(studio, key, {"rollout.fusion": "max", "rollout.residual": "0.8", "distance.rows": "renormalised"}))
     rollout = numbers(archive, "rollout")
     assert np.allclose(rollout["rollout"], vitviz.rollout(trace, fusion="max", residual=0.8).numpy(), atol=1e-6)
-    assert str(rollout["checkpoint"]) == "vitviz-tiny" and str(rollout["setting_fusion"]) == "max" and str(rollout["setting_residual"]) == "0.8"
+    assert (
+        str(rollout["checkpoint"]) == "vitviz-tiny"
+        and str(rollout["setting_fusion"]) == "max"
+        and str(rollout["setting_residual"]) == "0.8"
+    )
     assert np.allclose(numbers(archive, "distance")["distance"], vitviz.attention_distance(trace, renormalise=True).numpy(), atol=1e-4)
     assert np.allclose(numbers(archive, "patches")["patch_embedding"], trace.patch_embedding.numpy(), atol=1e-5)
     about = json.loads(archive.read("settings.json"))
@@ -54,7 +58,9 @@ def test_the_pictures_are_those_of_the_page(studio, key):
     archive = opened(export.everything(studio, key, {"rollout.overlay": "paper", "rollout.smooth": "off"}))
     assert (np.asarray(Image.open(archive.open("input.png"))) == subject.trace.view.picture).all()
     assert Image.open(archive.open("upload.jpg")).size == subject.trace.view.upload
-    drawn = vitviz.overlay(np.asarray(vitviz.sample_image("coffee")), vitviz.rollout(subject.trace).numpy(), subject.trace.view.box, form="paper", smooth=False)
+    drawn = vitviz.overlay(
+        np.asarray(vitviz.sample_image("coffee")), vitviz.rollout(subject.trace).numpy(), subject.trace.view.box, form="paper", smooth=False
+    )
     assert (np.asarray(Image.open(archive.open("rollout.png"))) == drawn).all()
 
 
@@ -97,7 +103,13 @@ def test_a_view_that_does_not_exist_is_left_out_with_the_reason(studio, key, mon
 
 
 @pytest.mark.parametrize(
-    ("given", "error"), [({"rollout.residual": "1e9"}, ValueError), ({"rollout.colour": "x"}, ValueError), ({"../x.y": "1"}, KeyError), ({"survey": "unknown"}, KeyError)]
+    ("given", "error"),
+    [
+        ({"rollout.residual": "1e9"}, ValueError),
+        ({"rollout.colour": "x"}, ValueError),
+        ({"../x.y": "1"}, KeyError),
+        ({"survey": "unknown"}, KeyError),
+    ],
 )
 def test_what_does_not_fit_is_refused(studio, key, given, error):
     with pytest.raises(error):

@@ -6,11 +6,36 @@ import pytest
 from vitviz.panels import PANELS
 from vitviz.ui import links
 
-HOSTILE = ["<img src=x onerror=alert(1)>", "${alert(1)}", "{{value}}", "1e9", "-1", "..", "../../etc/passwd", "nan", "inf", "", "\x00", "9" * 5000, "١", "true"]
+HOSTILE = [
+    "<img src=x onerror=alert(1)>",
+    "${alert(1)}",
+    "{{value}}",
+    "1e9",
+    "-1",
+    "..",
+    "../../etc/passwd",
+    "nan",
+    "inf",
+    "",
+    "\x00",
+    "9" * 5000,
+    "١",
+    "true",
+]
 
 
 def test_a_link_says_checkpoint_sample_tab_and_the_tabs_settings():
-    asked = links.read({"checkpoint": "vitviz-tiny", "sample": "rocket", "tab": "rollout", "fusion": "min", "discard": "0.5", "layers": "2-3", "query": "7"})
+    asked = links.read(
+        {
+            "checkpoint": "vitviz-tiny",
+            "sample": "rocket",
+            "tab": "rollout",
+            "fusion": "min",
+            "discard": "0.5",
+            "layers": "2-3",
+            "query": "7",
+        }
+    )
     assert asked == links.Link("vitviz-tiny", "rocket", "rollout", {"fusion": "min", "discard": "0.5", "layers": "2-3", "query": "7"})
     assert asked.of("rollout") == asked.settings and asked.of("distance") == {}
 
@@ -48,14 +73,16 @@ def test_the_script_knows_every_setting_and_cannot_be_ended():
     assert script.count("</") == 1 and "<" not in links._embedded({"a": "</script><img>"})
     table = json.loads(re.search(r"const known = (.*);\n", script)[1])
     assert table["rollout"]["residual"] == {"minimum": 0, "maximum": 1, "default": 0.5}
-    assert {slug: set(table[slug]) for slug in table} == {panel.slug: {one.name for one in (*panel.controls, *panel.parameters)} for panel in PANELS}
+    assert {slug: set(table[slug]) for slug in table} == {
+        panel.slug: {one.name for one in (*panel.controls, *panel.parameters)} for panel in PANELS
+    }
 
 
 def test_every_setting_at_another_value_than_its_default_can_stand_in_a_link():
-    examples = {"query": "3", "layers": "1-2", "pins": "3.4"}
     for slug, settings in links.known().items():
         for name, fits in settings.items():
-            other = fits["options"][-1] if "options" in fits else str(fits["maximum"]) if "maximum" in fits else examples.get(name, "")
+            others = [*fits.get("options", []), str(fits.get("maximum", ""))] if "pattern" not in fits else ["1-2", "3.4", "3"]
+            other = next(value for value in others if "pattern" not in fits or re.fullmatch(fits["pattern"], value))
             assert links.read({"tab": slug, name: other}).settings == {name: other}, f"no link can say {slug}.{name}={other!r}"
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from einops import rearrange
+from einops import rearrange, repeat
 from jaxtyping import Float
 from torch import Tensor
 
@@ -73,7 +73,9 @@ def _block_shape(heads: int, rows: int, keys: int, all_heads: bool) -> tuple[int
 
 def _largest_score(attention: Attention) -> float:
     """A bound of |score| by Cauchy and Schwarz; infinite or NaN where a mask shuts keys out."""
-    bound = (attention.q.norm(dim=-1).amax(dim=-1) * attention.k.norm(dim=-1).amax(dim=-1)).max() * abs(attention.scale)
+    ones = attention.q.new_ones(attention.q.shape[2])  # the square of a length as a product: torch's norm is slow here
+    q, k = (torch.matmul(x.square(), ones).amax(dim=-1) for x in (attention.q, attention.k))
+    bound = (q * k).sqrt().max() * abs(attention.scale)
     bias = attention.bias
     if bias is not None:
         bound = bound + (bias.table if bias.dense is None else bias.dense).abs().max()
@@ -94,30 +96,35 @@ def read_layer(
     attention: Attention, prefix: int, distances: Float[Tensor, "query key"] | None = None, vector: Float[Tensor, " query"] | None = None
 ) -> Reading:
     """One pass over a layer for the distances (zero in prefix rows and columns), the carried row vector, or both."""
-    heads, queries, _ = attention.q.shape
-    on_patches = attention.k.new_ones(attention.k.shape[1])
-    on_patches[:prefix] = 0
-    totals = torch.zeros(3, heads, dtype=torch.float64, device=attention.q.device)
-    carried = None if vector is None else torch.zeros_like(on_patches)
-    for block in blocks(attention, slice(None) if distances is not None or vector is None else _support(vector)):
-        powers = block.powers
-        patch_sum, prefix_sum = torch.matmul(powers, on_patches), powers[..., :prefix].sum(dim=-1)
-        row_sum = patch_sum + prefix_sum
+    (heads, queries, _), keys = attention.q.shape, attention.k.shape[1]
+    rows = range(queries) if distances is not None or vector is None else _support(vector)
+    ones = attention.q.new_ones(keys)
+    on_patches = torch.cat([ones.new_zeros(prefix), ones[prefix:]])
+    sums = attention.q.new_zeros(3, heads * len(rows))  # of a row's powers on patches, on prefix tokens, and times the distances
+    carried = None if vector is None else torch.zeros_like(ones)
+    asking = None if vector is None else repeat(vector[rows.start : rows.stop].to(ones), "row -> (head row)", head=heads)
+    for block in blocks(attention, slice(rows.start, rows.stop)):
+        powers = rearrange(block.powers, "head row key -> (head row) key")
+        first = block.heads.start * len(rows) + block.rows.start - rows.start
+        on_patch, on_prefix, length = sums[:, first : first + len(powers)]
+        torch.mv(powers, on_patches, out=on_patch)
+        torch.mv(powers[:, :prefix], ones[:prefix], out=on_prefix)
         if vector is not None:
-            shares = (vector[block.rows].to(powers) / row_sum).flatten()
-            carried.addmv_(rearrange(powers, "head rows key -> key (head rows)"), shares)
+            carried.addmv_(powers.mT, asking[first : first + len(powers)] / (on_patch + on_prefix), alpha=1 / heads)
         if distances is not None:
-            lengths = torch.matmul(powers.mul_(distances[block.rows]), on_patches)
-            patch_rows = slice(max(prefix - block.rows.start, 0), None)
-            safe_sum = patch_sum.clamp_min(torch.finfo(powers.dtype).tiny)
-            values = torch.stack([lengths / row_sum, lengths / safe_sum, prefix_sum / row_sum])
-            totals[:, block.heads] += values[..., patch_rows].sum(dim=-1, dtype=torch.float64)
-    if carried is not None:
-        carried /= heads
-    return Reading(carried, *(totals / (queries - prefix) if distances is not None else (None, None, None)))
+            torch.mv(rearrange(block.powers.mul_(distances[block.rows]), "head row key -> (head row) key"), ones, out=length)
+    return Reading(carried, *(_patch_means(rearrange(sums, "sum (head row) -> sum head row", head=heads), prefix) if distances is not None else [None] * 3))
 
 
-def _support(vector: Float[Tensor, " query"]) -> slice:
+def _patch_means(sums: Float[Tensor, "3 head query"], prefix: int) -> Float[Tensor, "3 head"]:
+    """Distance, renormalised distance and prefix mass: the mean over the patch queries of the sums of their rows."""
+    on_patches, on_prefix, lengths = sums[..., prefix:].double()
+    row_sums = on_patches + on_prefix
+    renormalised = lengths / on_patches.clamp_min(torch.finfo(torch.float64).tiny)  # 0 where nothing is on patches
+    return torch.stack([lengths / row_sums, renormalised, on_prefix / row_sums]).mean(dim=-1)
+
+
+def _support(vector: Float[Tensor, " query"]) -> range:
     """The queries from the first to the last whose weight is not zero: for one token, a single row."""
     asked = vector.nonzero().flatten().tolist()
-    return slice(asked[0], asked[-1] + 1) if asked else slice(0, 0)
+    return range(asked[0], asked[-1] + 1) if asked else range(0)

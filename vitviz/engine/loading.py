@@ -68,8 +68,7 @@ def load(
     tensors, notes = read(files.weights)
     filled = _filled(checkpoint, files, tensors)
     channels, height, width = filled.data["input_size"]
-    if channels != 3:
-        raise CheckpointError(f"{checkpoint.name} takes pictures of {channels} channel(s); vitviz shows colour pictures of 3.")
+    preprocessing = Preprocessing.from_config(filled.data)  # refuses other channels than three
     model = filled.model.eval().requires_grad_(False)
     known = replace(
         checkpoint,
@@ -82,8 +81,8 @@ def load(
     classes = model.num_classes
     with understood(checkpoint.name):
         theirs = huggingface.is_transformers(files.config)
-        named = huggingface.labels(files.config) if theirs else labels_of(files.config, classes, filled.tag)
-    return Loaded(known, model, Preprocessing.from_config(filled.data), named if len(named) == classes else ())
+        named = huggingface.labels(files.config, classes) if theirs else labels_of(files.config, classes, filled.tag)
+    return Loaded(known, model, preprocessing, named)
 
 
 def _filled(checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor]) -> _Filled:

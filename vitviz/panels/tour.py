@@ -132,6 +132,7 @@ def facts_of(subject: Subject, parts: Parts) -> Facts:
         plain_blocks=parts.plain_blocks,
         layer_scale=parts.layer_scale,
         norm_before_blocks=(trace.tokens[0][grid.prefix :] - before).abs().max().item() > 1e-4 * scale,
+        root_scale=abs(attention.scale * attention.q.shape[2] ** 0.5 - 1) < 1e-4,
     )
 
 

@@ -32,6 +32,7 @@ class Facts:
     plain_blocks: bool
     layer_scale: bool
     norm_before_blocks: bool
+    root_scale: bool = True  # scores are divided by the root of d
 
     @property
     def sequence(self) -> str:

@@ -15,7 +15,7 @@ def picture(f: Facts) -> Step:
             "The photograph is scaled and cropped to {height} × {width} pixels, each with a red, a green and a blue value.",
             "Every value becomes a small number around zero: the channel’s mean is subtracted and the rest divided by its standard deviation.",
         ),
-        "Point at a pixel of the right picture, and work out by hand one of the three numbers that the model reads there.",
+        "Point at a pixel of the model’s picture, and work out by hand one of the three numbers that the model reads there.",
         (f"x ∈ ℝ^{{H×W×C}} = ℝ^{{{height}×{width}×3}}",),
         ("Input: {height} × {width} × 3 = {count} numbers",),
         {"height": height, "width": width, "count": _big(height * width * 3)},

@@ -19,13 +19,14 @@ def _attention(f: Facts) -> Step:
     )
     if "rotary" in f.positions:
         said += ("q and k are shown after the rotary embedding has turned them.",)
+    scale = " / √d" if f.root_scale else " · s"  # a few models scale by another number; the table shows it
     bias = " + b_{ij}" if "relative" in f.positions else ""
     return Step(
         "attention",
         "One row of attention, by hand",
         said,
-        "Choose a key in the right picture and recompute its weight: product × scale, the exponential, divided by the sum.",
-        (f"A_{{ij}} = exp( q_{{i}}·k_{{j}} / √d{bias} ) / Σ_{{n}} exp( q_{{i}}·k_{{n}} / √d{bias.replace('j', 'n')} ),  d = {f.dim}",),
+        "Choose a key in the picture of weights and recompute its weight: product × scale, the exponential, divided by the sum.",
+        (f"A_{{ij}} = exp( q_{{i}}·k_{{j}}{scale}{bias} ) / Σ_{{n}} exp( q_{{i}}·k_{{n}}{scale}{bias.replace('j', 'n')} ),  d = {f.dim}",),
         ("q, k, v: {tokens} × {dim} in each of {heads} heads", "A: {tokens} × {tokens} in each head"),
         {"tokens": f.tokens, "dim": f.dim, "heads": f.heads},
     )
@@ -37,6 +38,7 @@ def _layers(f: Facts) -> Step:
         "That is one layer; there are {layers}, and the tokens run through them as a stream that is only ever added to.",
     )
     if not f.plain_blocks:
+        said = (said[0], "That is one layer; there are {layers}, one behind the other.")
         said += ("The blocks of this model are put together differently in detail than in equations 2 and 3.",)
     elif f.layer_scale:
         said += ("In this model each share is first multiplied by learned numbers (LayerScale).",)

@@ -10,12 +10,16 @@ from vitviz.ui.canvas import Part
 from vitviz.ui.language import say
 from vitviz.ui.studio import Studio
 
+
 def distance_tab(panel: Panel, studio: Studio, session: gr.State):
     """Builds the tab; returns the components that follow the picture, and how they are drawn."""
     form, rows = panel.controls
     plot = gr.Plot(show_label=False, elem_id="vitviz-distance")
     with gr.Row():
-        radios = [gr.Radio([(say(text), value) for value, text in control.options], value=control.default, label=say(control.label)) for control in (form, rows)]
+        radios = [
+            gr.Radio([(say(text), value) for value, text in control.options], value=control.default, label=say(control.label))
+            for control in (form, rows)
+        ]
     with gr.Row(elem_classes="vitviz-buttons"):
         reset = gr.Button(say("Reset"), size="sm")
         downloads = Part("downloads")
@@ -63,6 +67,8 @@ def distance_tab(panel: Panel, studio: Studio, session: gr.State):
     for radio in radios:
         radio.input(redraw, [session, *radios], [session, plot, downloads], **hidden)
     reset.click(reset_all, session, [session, *drawn], **hidden)
-    running = start.click(survey, [session, *radios, files], [session, plot, downloads, notice], api_visibility="private", show_progress_on=plot)
+    running = start.click(
+        survey, [session, *radios, files], [session, plot, downloads, notice], api_visibility="private", show_progress_on=plot
+    )
     stop.click(None, None, None, cancels=running)
     return drawn, draw

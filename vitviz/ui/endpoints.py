@@ -126,7 +126,12 @@ class Endpoints:
         weights = (analyses.attends_to if direction == "attends to" else analyses.attended_by)(trace, layer - 1, asked)[head - 1].numpy()
         grid = trace.grid
         prefix = dict(zip(grid.prefix_names, plain(weights[: grid.prefix]), strict=True))
-        return {"checkpoint": trace.checkpoint, "patches": plain(weights[grid.prefix :].reshape(grid.rows, grid.cols)), "prefix": prefix, "grid": cells(grid)}
+        return {
+            "checkpoint": trace.checkpoint,
+            "patches": plain(weights[grid.prefix :].reshape(grid.rows, grid.cols)),
+            "prefix": prefix,
+            "grid": cells(grid),
+        }
 
     def filters(self, checkpoint: str = "", count: int = 28) -> dict:
         """The principal components of the linear embedding's filters, most variance first.

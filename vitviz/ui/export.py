@@ -51,7 +51,9 @@ def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for panel in PANELS:
             if panel.slug not in left_out:
-                archive.writestr(f"numbers/{panel.slug}.npz", studio.numbers(source[panel.slug], panel.slug, asked[panel.slug]), zipfile.ZIP_STORED)
+                archive.writestr(
+                    f"numbers/{panel.slug}.npz", studio.numbers(source[panel.slug], panel.slug, asked[panel.slug]), zipfile.ZIP_STORED
+                )
         archive.writestr("distance.html", distance_page(studio, source["distance"], asked["distance"]))
         archive.writestr("distance.csv", distance_table(studio, source["distance"], asked["distance"]))
         archive.writestr("upload.jpg", studio.image(key, "upload"), zipfile.ZIP_STORED)
@@ -132,7 +134,12 @@ def _about(subject, settings: Mapping[str, Any], left_out: Mapping[str, str], su
         "vitviz": vitviz.__version__,
         "checkpoint": {name: getattr(checkpoint, name) for name in ("name", "architecture", "trained_on", "licence", "paper", "note")},
         "picture": {"upload": list(trace.view.upload), "crop_box": list(trace.view.box), "input": list(trace.grid.pixels)},
-        "grid": {"rows": trace.grid.rows, "cols": trace.grid.cols, "patch": list(trace.grid.patch), "prefix": list(trace.grid.prefix_names)},
+        "grid": {
+            "rows": trace.grid.rows,
+            "cols": trace.grid.cols,
+            "patch": list(trace.grid.patch),
+            "prefix": list(trace.grid.prefix_names),
+        },
         "prediction": [{"label": label, "probability": probability} for label, probability in trace.top(5)],
         "distance_is_of": "a set of pictures" if survey else "this picture",
         "views": {slug: values for slug, values in settings.items() if slug not in left_out},

@@ -10,7 +10,7 @@ let touched = false, last = '', timer = 0, hiding = 0;
 /** The tab in view. */
 function tab() {
   const panels = [...document.querySelectorAll('#vitviz-tabs [role=tabpanel]')];
-  return panels.find((panel) => panel.checkVisibility())?.id.replace('vitviz-tab-', '') || '';
+  return panels.find((panel) => panel.getClientRects().length)?.id.replace('vitviz-tab-', '') || '';
 }
 
 /** A view's settings as they stand: those of the figure, or what it will begin with. */

@@ -23,7 +23,7 @@ from vitviz.panels.base import Choice, LayerRange, Query, Slider, Whole, Wholes
 
 RESERVED = ("checkpoint", "sample", "tab")  # no setting of a view may have one of these names
 LONGEST = 200  # characters of a checkpoint's name; timm's longest has 70
-_PATTERNS = {LayerRange: r"\d{1,3}-\d{1,3}", Query: r"\d{1,5}|[A-Za-z][\w -]{0,39}", Wholes: r"\d{1,5}(\.\d{1,5}){0,3}"}
+_PATTERNS = {LayerRange: r"\d{1,3}-\d{1,3}", Query: r"\d{1,5}|[A-Za-z][\w -]{0,39}", Wholes: r"\d{1,5}(\.\d{1,5}){0,15}"}
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:\d+)?")
 
 

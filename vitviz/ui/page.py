@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 
 import gradio as gr
 
@@ -11,28 +10,15 @@ from vitviz import samples
 from vitviz.errors import VitvizError
 from vitviz.figures import canvas
 from vitviz.panels import PANELS
-from vitviz.ui import endpoints, facts, links, tabs
+from vitviz.ui import endpoints, links, tabs
 from vitviz.ui.canvas import Canvas, Part
+from vitviz.ui.handlers import FIRST_SAMPLE, Handlers, Left
 from vitviz.ui.language import say
 from vitviz.ui.options import Options
 from vitviz.ui.routes import routes
 from vitviz.ui.studio import Studio
 from vitviz.ui.theme import STYLE, theme
 from vitviz.ui.widgets import Upload
-
-FIRST_SAMPLE = "chelsea"
-
-
-@dataclass
-class Left:
-    """The components beside the views."""
-
-    stage: Canvas
-    upload: Upload
-    gallery: gr.Gallery
-    picker: gr.Dropdown
-    notice: Part
-    facts: Part
 
 
 def build(studio: Studio) -> gr.Blocks:
@@ -49,7 +35,7 @@ def build(studio: Studio) -> gr.Blocks:
             with gr.Column(scale=5, min_width=360, elem_id="vitviz-right"):
                 with gr.Tabs(elem_id="vitviz-tabs") as right:
                     views = [tabs.tab(panel, studio, session) for panel in PANELS]
-        _connect(demo, studio, session, left, views, link, right)
+        _connect(demo, left, session, right, Handlers(studio, session, left, link, views))
         endpoints.publish(studio)
     return demo
 
@@ -91,65 +77,12 @@ def _left(studio: Studio) -> Left:
     return Left(stage, upload, gallery, picker, notice, Part("facts", elem_id="vitviz-facts"))
 
 
-def _connect(demo: gr.Blocks, studio: Studio, session: gr.State, left: Left, views: list[tabs.Tab], link: Part, right: gr.Tabs) -> None:
-    drawn = [component for view in views for component in view.drawn]
-    outputs = [session, left.picker, left.notice, link, left.stage, left.facts, *drawn]
-
-    def show(state: dict, picture: str, checkpoint: str, progress=None) -> list:
-        """Everything on the page for one picture and checkpoint."""
-        key = studio.look(picture, checkpoint, progress=progress)
-        trace = studio.subject(key).trace
-        state = {**state, "picture": picture, "checkpoint": checkpoint, "key": key, "survey": None}
-        stage = {**studio.value(key, PANELS[0]), "panel": "picture", "controls": [], "message": "", "summary": facts.stage(trace)}
-        answers = [value for view in views for value in view.draw(state)]
-        return [state, checkpoint, {"text": ""}, links.shown(state), stage, facts.answer(studio.subject(key)), *answers]
-
-    def attempt(state: dict, make) -> list:
-        """What `make` gives; when it cannot, a sentence where the action was, and everything else as it was."""
-        try:
-            return make()
-        except VitvizError as error:
-            return [gr.skip(), state.get("checkpoint", studio.settings.checkpoint), {"text": str(error)}, *[gr.skip()] * (len(outputs) - 3)]
-
-    def show_sample(state: dict, name: str, checkpoint: str, progress=None) -> list:
-        return show({**state, "sample": name}, studio.keep_sample(name), checkpoint, progress)
-
-    def upload(state: dict, path: str | None) -> list:
-        if path is None:
-            return [gr.skip()] * (len(outputs) + 1)
-        own = {**state, "sample": None}
-        return [*attempt(state, lambda: show(own, studio.keep_picture(path), state.get("checkpoint", studio.settings.checkpoint))), None]
-
-    def sample(state: dict, event: gr.SelectData) -> list:
-        name = samples.samples()[int(event.index)].name
-        return attempt(state, lambda: show_sample(state, name, state.get("checkpoint", studio.settings.checkpoint)))
-
-    def switch(state: dict, checkpoint: str, progress=gr.Progress()) -> list:
-        def report(done: int, total: int) -> None:
-            progress((done, total), desc=f"Downloading {checkpoint}", unit="bytes")
-
-        name = str(checkpoint).strip()
-        if not state.get("picture"):
-            return attempt(state, lambda: show_sample(state, FIRST_SAMPLE, name, report))
-        return attempt(state, lambda: show(state, state["picture"], name, report))
-
-    def first(state: dict, request: gr.Request) -> list:
-        """What the address asks for; where its checkpoint cannot be had, the first one, and the reason."""
-        asked = links.read(request.query_params)
-        state = {**state, "distance": asked.of("distance")}
-        picture, tab = asked.sample or FIRST_SAMPLE, gr.Tabs(selected=asked.tab) if asked.tab else gr.skip()
-        page = attempt(state, lambda: show_sample(state, picture, asked.checkpoint or studio.settings.checkpoint))
-        refused = page[outputs.index(left.notice)]
-        if asked.checkpoint and refused["text"]:
-            page = attempt(state, lambda: show_sample(state, picture, studio.settings.checkpoint))
-            page[outputs.index(left.notice)] = refused
-        return [*page, gr.update(choices=studio.names()), tab]
-
+def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do: Handlers) -> None:
     hidden = {"api_visibility": "private", "show_progress_on": left.stage}
-    left.upload.input(upload, [session, left.upload], [*outputs, left.upload], **hidden)
-    left.gallery.select(sample, [session], outputs, **hidden)
-    left.picker.input(switch, [session, left.picker], outputs, **hidden)
-    demo.load(first, [session], [*outputs, left.picker, right], **hidden)
+    left.upload.input(do.upload, [session, left.upload], [*do.outputs, left.upload], **hidden)
+    left.gallery.select(do.sample, [session], do.outputs, **hidden)
+    left.picker.input(do.switch, [session, left.picker], do.outputs, **hidden)
+    demo.load(do.first, [session], [*do.outputs, left.picker, right], **hidden)
 
 
 def _warm_up(studio: Studio) -> None:

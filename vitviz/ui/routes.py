@@ -24,7 +24,9 @@ def routes(studio: Studio) -> list[APIRoute]:
     """The routes to hand to Gradio's `launch(app_kwargs={"routes": ...})`."""
 
     def picture(key: str, which: str) -> Response:
-        return answered(lambda: Response(studio.image(key, which), media_type="image/png" if which == "input" else "image/jpeg", headers=KEPT))
+        return answered(
+            lambda: Response(studio.image(key, which), media_type="image/png" if which == "input" else "image/jpeg", headers=KEPT)
+        )
 
     def numbers(key: str, panel: str, request: Request) -> Response:
         return answered(lambda: _file(studio.numbers(key, panel, dict(request.query_params)), f"vitviz-{studio.panel(panel).slug}.npz"))
@@ -63,7 +65,11 @@ def routes(studio: Studio) -> list[APIRoute]:
 
 def _file(data: bytes, name: str) -> Response:
     """A download: never shown in the page's own origin, whatever is in it."""
-    return Response(data, media_type="application/octet-stream", headers={"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"})
+    return Response(
+        data,
+        media_type="application/octet-stream",
+        headers={"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"},
+    )
 
 
 def answered(answer: Callable[[], Response]) -> Response:

@@ -157,8 +157,9 @@ def to_timm(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return renamed
 
 
-def labels(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The class names in order; none where they are only numbered."""
+def labels(config: Mapping[str, Any], classes: int) -> tuple[str, ...]:
+    """The class names in order; none where they are only numbered, or are not as many as the classes."""
     named = {int(index): str(label) for index, label in (config.get("id2label") or {}).items()}
     ordered = tuple(named.get(index, f"class {index}") for index in range(len(named)))
-    return () if all(re.fullmatch(r"LABEL_\d+", label) for label in ordered) else ordered
+    numbered = all(re.fullmatch(r"LABEL_\d+", label) for label in ordered)
+    return () if numbered or len(ordered) != classes else ordered

@@ -2,8 +2,9 @@
 
 /** Who asks: a patch, clicked in the picture, or a prefix token. */
 function prefixChips(self) {
-  const buttons = self.grid.prefix.map((name, token) => el('button', { type: 'button', text: tokenName(name), onclick: () => self.set('token', token) }));
-  return { node: el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t('Query'), hidden: !buttons.length, 'data-export': 'no' }, ...buttons), show: () => buttons.forEach((button, token) => button.setAttribute('aria-pressed', String(token === self.settings.token))) };
+  const buttons = self.grid.prefix.map((name, token) => el('button', { type: 'button', text: tokenTitle(name), onclick: () => self.set('token', token) }));
+  const group = el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t('Or as query') }, ...buttons);
+  return { node: el('div', { class: 'vv-field', hidden: !buttons.length, 'data-export': 'no' }, el('div', { class: 'vv-label' }, el('span', { text: t('Or as query') })), group), show: () => buttons.forEach((button, token) => button.setAttribute('aria-pressed', String(token === self.settings.token))) };
 }
 
 const placed = (self, token) => (token >= first(self) ? token - first(self) : -1);
@@ -35,7 +36,7 @@ const attentionStep = {
 
   table(self, keys, kind, picked = -1) {
     const { worked: w } = self.data, bias = w.bias, shifted = w.shift !== 0;
-    const heads = [t('Key'), 'q · k', t('× {scale}', { scale: digits(w.scale) }), ...(bias ? [t('+ bias')] : []), ...(shifted ? [t('− {largest}', { largest: digits(w.shift) })] : []), t('exp'), t('÷ sum = weight')];
+    const heads = [t('Key'), 'q · k', t('× {scale}', { scale: number(w.scale, 6) }), ...(bias ? [t('+ bias')] : []), ...(shifted ? [t('− {largest}', { largest: digits(w.shift) })] : []), t('exp'), t('÷ sum = weight')];
     const rows = keys.map((j) => ({
       mark: j === picked ? 'vv-picked' : '',
       pick: picked < 0 ? null : () => self.set('keys', String(j)),
@@ -63,7 +64,7 @@ const attentionStep = {
     [made.q, made.k, products].forEach((vector, i) => made.strips[i].draw(vector, { width: room, most: i < 2 ? most : largest(products), text: [t('q of {token}: {count} numbers', { token: nameOf(self, token), count: dim }), t('k of {token}: {count} numbers', { token: nameOf(self, picked), count: dim }), t('their products')][i] }));
     made.sum.textContent = `${t('sum of {count} products', { count: dim })} = ${digits(w.products[picked])}`;
     const score = w.scores[picked] - w.shift, added = (w.bias ? ` + ${digits(w.bias[picked])}` : '') + (w.shift ? ` − ${digits(w.shift)}` : '');
-    made.line.textContent = `${nameOf(self, picked)}:  ${digits(w.products[picked])} × ${digits(w.scale)}${added} = ${digits(score)},  exp(${digits(score)}) = ${digits(w.powers[picked])},  ${digits(w.powers[picked])} / ${digits(w.total)} = ${digits(w.weights[picked])}`;
+    made.line.textContent = `${nameOf(self, picked)}:  ${digits(w.products[picked])} × ${number(w.scale, 6)}${added} = ${digits(score)},  exp(${digits(score)}) = ${digits(w.powers[picked])},  ${digits(w.powers[picked])} / ${digits(w.total)} = ${digits(w.weights[picked])}`;
     made.folds.forEach((fold) => fold.fill());
   },
 };

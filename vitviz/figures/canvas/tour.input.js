@@ -26,7 +26,7 @@ const pictureStep = {
       table.replaceChildren(sheetOf(head, colourNames().map((colour, c) => {
         const byte = self.data.bytes[ui.pixel * 4 + c];
         return { cells: [colour, String(byte), `(${byte} / 255 − ${number(mean[c])}) / ${number(std[c])}`, digits((byte / 255 - mean[c]) / std[c])] };
-      })));
+      }), 'vv-wordy'));
     };
     cells(self, input, {
       place: () => ui.width && size(),
@@ -41,7 +41,7 @@ const pictureStep = {
   async load(self, signal) { return { upload: await self.picture('upload', signal) }; },
   draw(self, made) {
     const { upload: [w, h], box } = self.summary, { rows, cols, patch: [tall, wide] } = self.grid, side = self.width >= 720;
-    const width = Math.min(side ? 340 : self.width, self.width), limit = side ? (self.width - width - 90) : self.width, shown = Math.min(limit, (w / h) * ((width * rows * tall) / (cols * wide)), 520), s = shown / w;
+    const width = Math.min(side ? 300 : 340, self.width), limit = side ? self.width - width - 112 : self.width, shown = Math.min(limit, (w / h) * ((width * rows * tall) / (cols * wide)), 520), s = shown / w;
     const context = fit(made.upload, shown, h * s, self.density), [l, top, r, b] = [Math.max(0, box[0] * s), Math.max(0, box[1] * s), Math.min(shown, box[2] * s), Math.min(h * s, box[3] * s)];
     context.imageSmoothingQuality = 'high';
     context.drawImage(self.data.upload, 0, 0, shown, h * s);
@@ -152,7 +152,7 @@ const embeddingStep = {
 
 const tokenStep = {
   build(self) {
-    const front = self.grid.prefix.map((name) => strip(self, { label: tokenName(name) })), all = el('canvas'), plot = el('div', { class: 'vv-plot' }, all), spot = outline(plot), ui = { place: null };
+    const front = self.grid.prefix.map((name) => strip(self, { label: tokenTitle(name) })), all = el('canvas'), plot = el('div', { class: 'vv-plot' }, all), spot = outline(plot), ui = { place: null };
     const value = (cell) => self.data.embedded.values[cell];
     cells(self, all, {
       place: () => ui.place,
@@ -166,7 +166,7 @@ const tokenStep = {
       leave: () => spot.hide(),
       pick: (cell) => take(self)(Math.floor(cell / ui.place.cols)),
     });
-    const here = outline(plot, 'vv-pinned'), label = el('p', { class: 'vv-striplabel' });
+    const here = outline(plot), label = el('p', { class: 'vv-striplabel' });
     return { node: stack(...front.map((one) => one.node), el('div', { class: 'vv-strip' }, label, plot)), front, all, ui, here, label };
   },
   async load(self, signal) {
@@ -180,7 +180,7 @@ const tokenStep = {
     context.imageSmoothingEnabled = room * self.density < width;
     context.drawImage(tinted(embedded.values, count, width, 'cividis', -most, most), 0, 0, room, height);
     made.ui.place = { rows: count, cols: width, x: 0, y: 0, width: room, height };
-    made.here.put(0, (patchOf(self) * height) / count, room, Math.max(4, height / count));
+    made.here.put(-2, (patchOf(self) * height) / count - 2, room + 4, height / count + 4);
     made.label.textContent = t('Patches 1 to {count}, a row of {width} numbers each; colours from {low} to {high}', { count, width, low: number(-most), high: number(most) });
   },
 };

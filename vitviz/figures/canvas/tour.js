@@ -22,7 +22,7 @@ window.vitviz.mount(element, props, watch, trigger, {
   build(self) {
     const back = el('button', { type: 'button', class: 'vv-back', text: t('Back'), onclick: () => this.go(self, -1) }), next = el('button', { type: 'button', class: 'vv-next', text: t('Next'), onclick: () => this.go(self, 1) });
     const dots = el('ol', { class: 'vv-dots' }), count = el('p', { class: 'vv-count' }), nav = el('nav', { class: 'vv-tour-nav', 'aria-label': t('Steps of the tour'), 'data-export': 'no' }, back, count, dots, next);
-    const title = el('p', { class: 'vv-tour-title', role: 'heading', 'aria-level': '3' }), said = el('div', { class: 'vv-said' }), formulas = el('div', { class: 'vv-formulas' }), body = el('div', { class: 'vv-tour-body' }), shapes = el('ul', { class: 'vv-shapes' });
+    const title = el('p', { class: 'vv-tour-title', role: 'heading', 'aria-level': '3' }), said = el('p', { class: 'vv-said' }), formulas = el('div', { class: 'vv-formulas' }), body = el('div', { class: 'vv-tour-body' }), shapes = el('ul', { class: 'vv-shapes' });
     const attempt = el('p', { class: 'vv-try' }), on = el('button', { type: 'button', class: 'vv-on', 'data-export': 'no', onclick: () => this.go(self, 1, true) });
     const node = el('div', { class: 'vv-tour', onkeydown: (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -69,12 +69,12 @@ window.vitviz.mount(element, props, watch, trigger, {
     ui.body.replaceChildren(ui.made[step.name].node);
     ui.title.textContent = t(step.title);
     ui.count.textContent = t('Step {step} of {count}', { step: at, count: steps.length });
-    ui.said.replaceChildren(...step.said.map((text) => el('p', { text: told(text, step.values) })));
+    ui.said.replaceChildren(...prose(step.said.map((text) => told(text, step.values)).join(' ')));
     ui.formulas.replaceChildren(...step.formulas.map(formula));
     ui.formulas.hidden = !step.formulas.length;
     ui.shapes.replaceChildren(...step.shapes.map((text) => el('li', { text: told(text, step.values) })));
     ui.shapes.hidden = !step.shapes.length;
-    ui.attempt.replaceChildren(el('strong', { text: t('Try:') }), ' ' + told(step.attempt, step.values));
+    ui.attempt.replaceChildren(el('strong', { text: t('Try:') }), ' ', ...prose(told(step.attempt, step.values)));
     ui.back.disabled = at === 1;
     ui.next.disabled = at === steps.length;
     ui.on.hidden = at === steps.length;

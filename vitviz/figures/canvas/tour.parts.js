@@ -7,9 +7,15 @@ const first = (self) => self.grid.prefix.length;
 const countOf = (self) => self.grid.rows * self.grid.cols;
 const centre = ({ grid }) => Math.floor(grid.rows / 2) * grid.cols + Math.floor(grid.cols / 2);
 const patchOf = (self) => (self.settings.token >= first(self) ? self.settings.token - first(self) : centre(self));
-const nameOf = (self, token) => (token < first(self) ? tokenName(self.grid.prefix[token]) : patchName(self.grid, token - first(self)));
+const nameOf = (self, token) => (token < first(self) ? tokenTitle(self.grid.prefix[token]) : patchName(self.grid, token - first(self)));
+const tokenTitle = (name) => (name === 'class' ? t('Class token') : name === 'distillation' ? t('Distillation token') : tokenName(name));
 const largest = (values) => { const [low, high] = bounds(values); return Math.max(-low, high) || 1; };
-const digits = (value) => number(value, 6);
+/** A number to reckon with: six digits, none left out. */
+function digits(value) {
+  if (value === 0 || !Number.isFinite(value)) return number(value);
+  const [head, power] = value.toPrecision(6).split('e'), size = Math.abs(value), text = size < 1e-4 || size >= 1e6 ? value.toExponential(5).split('e') : [head, power];
+  return (text[0] + (text[1] ? ` · 10^${Number(text[1])}` : '')).replace(/-/g, '−');
+}
 
 /** A formula from plain text: _{} below, ^{} above, one over the other where they meet. */
 function formula(text) {
@@ -22,6 +28,9 @@ function formula(text) {
   }
   return node;
 }
+
+/** A sentence in which E_pos stands as it does in the formulas. */
+const prose = (text) => text.split(/(E_pos)/).map((part) => (part === 'E_pos' ? el('span', {}, 'E', el('sub', { text: 'pos' })) : part));
 
 /** The model's input in its patches; `draw` lays weights over it and outlines the patches that are meant. */
 function board(self, { label, pick, tell }) {
@@ -49,7 +58,7 @@ function board(self, { label, pick, tell }) {
       context.drawImage(self.data.picture, (from % cols) * wide, Math.floor(from / cols) * tall, wide, tall, (i % cols) * w + shrink, Math.floor(i / cols) * h + shrink, w - gap + (gap ? 0 : 0.5), h - gap + (gap ? 0 : 0.5));
     }
     if (weights) {
-      context.globalAlpha = 0.8;
+      context.globalAlpha = 0.75;
       context.drawImage(tinted(weights, rows, cols, 'viridis', 0, bounds(weights)[1] || 1), 0, 0, width, height);
       context.globalAlpha = 1;
     } else if (lined && !gap) {
@@ -105,7 +114,7 @@ function strip(self, { label, name, pick, touched, extra }) {
 
 /** A table whose rows become cards where there is little room. Cells are texts or elements. */
 function sheetOf(heads, rows, kind = '') {
-  const cell = (value, i) => el('td', { 'data-label': heads[i] }, value instanceof Node ? value : document.createTextNode(value ?? ''));
+  const cell = (value, i) => el('td', { 'data-label': heads[i] }, value instanceof Node ? value : value || null);
   return el('table', { class: 'vv-table ' + kind },
     el('thead', {}, el('tr', {}, ...heads.map((text) => el('th', { scope: 'col', text })))),
     el('tbody', {}, ...rows.map(({ cells: line, mark, pick }) => el('tr', { class: [mark, pick && 'vv-can'].filter(Boolean).join(' ') || null, onclick: pick }, ...line.map(cell)))));

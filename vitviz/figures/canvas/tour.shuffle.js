@@ -2,7 +2,7 @@
 
 /** One answer of the experiment: its picture and the three likeliest classes, or how alike the description is. */
 function answerCard(self, title, picture) {
-  const list = el('div', { class: 'vv-tops' }), head = el('p', { class: 'vv-h', text: title });
+  const list = el('div', { class: 'vv-tops' }), head = el('p', { class: 'vv-h' }, ...prose(title));
   const node = el('div', { class: 'vv-card' }, picture.node, el('div', { class: 'vv-stack vv-tight' }, head, list));
   return { node, picture, show(answer) {
     node.classList.toggle('vv-waiting', !answer);
@@ -18,12 +18,12 @@ function verdict(self, found) {
   const measured = (difference) => ({ what, value: number(difference.largest, 2), share: number(100 * difference.relative, 2) });
   const same = (difference) => difference.relative < 1e-4;
   out.push(same(found.with) ? t('With its positions, this model gives the same answer to the shuffled picture, up to rounding: no {what} differs by more than {value}.', measured(found.with))
-    : t('With its positions, the model reads another picture when the patches are shuffled: a {what} differs by up to {value}, {share} % of the largest.', measured(found.with)));
+    : t('With its positions, the model reads another picture when the patches are shuffled: a {what} differs by up to {value}, which is {share} % of the largest.', measured(found.with)));
   if (!found.without) {
     const none = self.summary.positions === 'none';
     out.push(none ? t('Setting E_pos to zero is not applicable, because this model has no position embedding.') : t('Setting E_pos to zero is not applicable, because this model’s positions are not (only) a table that can be zeroed.'));
   } else if (same(found.without)) {
-    out.push(t('Without E_pos both orders give the same answer, up to rounding: no {what} differs by more than {value}. The answer itself is poor, because the model was trained with E_pos.', measured(found.without)));
+    out.push(t('Without E_pos both orders give the same answer, up to rounding: no {what} differs by more than {value}. What it answers there says little, because it was trained with E_pos.', measured(found.without)));
   } else {
     out.push(self.summary.stem
       ? t('Without E_pos a {what} still differs by up to {value}, because the convolutional stem looks across the borders of the patches.', measured(found.without))
@@ -43,7 +43,10 @@ const positionsStep = {
     const cards = (self.summary.zeroable ? titles : plain).map((title, i) => answerCard(self, title, pictures[i]));
     const again = el('button', { type: 'button', class: 'vv-shuffle', 'data-export': 'no', text: t('Shuffle anew'), onclick: () => { made.seed = (made.seed % 999) + 1; this.run(self, made); } });
     const words = el('p', { class: 'vv-text vv-verdict', role: 'status' });
-    const made = { node: stack(pair(captioned(t('Pick a patch'), from.node), stack(sums, none)), el('div', { class: 'vv-experiment' }, el('div', { class: 'vv-row vv-middle' }, el('p', { class: 'vv-h', text: t('Experiment: does the order of the patches matter?') }), again), el('div', { class: 'vv-cards' }, ...cards.map((card) => card.node)), words)), from, strips, sums, none, cards, words, again, seed: 1, found: null, key: '' };
+    const title = el('div', { class: 'vv-row vv-middle' }, el('p', { class: 'vv-h', text: t('Experiment: does the order of the patches matter?') }), again);
+    const experiment = el('div', { class: 'vv-experiment' }, title, el('div', { class: 'vv-cards' }, ...cards.map((card) => card.node)), words);
+    const node = stack(pair(captioned(t('Pick a patch'), from.node), stack(sums, none)), experiment);
+    const made = { node, from, strips, sums, none, cards, words, again, seed: 1, found: null, key: '' };
     return made;
   },
   async load(self, signal) { return { embedded: await self.array('embedded', '', signal) }; },
@@ -84,8 +87,7 @@ const positionsStep = {
       card.picture.draw({ width: side, lined: false, order: i % 2 && made.found ? made.found.order : null });
       card.show(made.found?.answers[names[i]]);
     });
-    if (made.found) made.words.textContent = verdict(self, made.found);
-    else made.words.textContent = t('The model is asked again …');
+    made.words.replaceChildren(...prose(made.found ? verdict(self, made.found) : t('The model is asked again …')));
     made.node.dataset.experiment = made.found ? `${self.key}/${made.found.seed}` : '';
   },
 };

@@ -1,0 +1,140 @@
+"""Which view exists for which family: found out by running every architecture, and written into docs/families.md.
+
+    python -m tests.families                 # all of timm's plain architectures, some minutes
+    python -m tests.families vit_base        # those whose name begins so, without writing the file
+
+Each architecture is built with perturbed random weights (a bias that is zero would hide faults), cut to two blocks where
+that can be set and at its full depth otherwise, traced with the truth check on, and every view is drawn or says why not.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import timm
+import torch
+
+import vitviz
+from vitviz.engine.checkpoint import Checkpoint, Loaded
+from vitviz.engine.inspector import Inspector
+from vitviz.engine.preprocess import Preprocessing
+from vitviz.errors import UnsupportedModel
+from vitviz.panels import PANELS, Subject
+
+FAMILIES = [  # the first pattern that fits names the family
+    ("ResNet hybrid", r"_r\d*_s\d+|resnet"),
+    ("DeiT", r"^deit_"),
+    ("DeiT-III", r"^deit3_"),
+    ("BEiT, BEiT v2, BEiT-3", r"^beit"),
+    ("EVA, EVA-02", r"^eva"),
+    ("DINOv2", r"dinov2"),
+    ("DINOv3", r"dinov3"),
+    ("SigLIP", r"siglip|so150m|so400m_patch1[46]_(?!reg1_tips|radio)"),
+    ("CLIP", r"clip|_mci_"),
+    ("Relative position", r"relpos"),
+    ("RoPE-ViT", r"_rope"),
+    ("FlexiViT", r"flexivit"),
+    ("AIMv2", r"aimv2"),
+    ("Perception Encoder", r"_pe_"),
+    ("TIPSv2", r"tips"),
+    ("RADIO", r"radio"),
+    ("Sapiens 2", r"sapiens"),
+    ("LingBot", r"lingbot"),
+    ("InternViT", r"intern"),
+    ("ViT with registers, average pooling", r"_gap_|_reg\d"),
+    ("ViT", r""),
+]
+LARGEST = 4e9  # bytes of weights
+
+
+def family(architecture: str) -> str:
+    return next(name for name, pattern in FAMILIES if re.search(pattern, architecture))
+
+
+def built(architecture: str) -> torch.nn.Module:
+    """The architecture at depth 2 where that can be set, with nothing left at its initial zero."""
+    torch.manual_seed(0)
+    config = timm.get_pretrained_cfg(architecture)
+    size = {"img_size": config.input_size[1:]} if config and not config.fixed_input_size and config.input_size else {}
+    for options in ({"depth": 2, **size}, {"depth": 2}, {}):
+        try:
+            with torch.device("meta"):
+                weight = sum(p.numel() for p in timm.create_model(architecture, pretrained=False, **options).parameters()) * 4
+        except (TypeError, ValueError, RuntimeError, AssertionError, NotImplementedError):
+            continue
+        if weight > LARGEST:
+            raise MemoryError(f"{weight / 1e9:.1f} GB of weights")
+        model = timm.create_model(architecture, pretrained=False, **options).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter) * 0.02)
+        return model
+    raise RuntimeError(f"{architecture} cannot be built")
+
+
+def looked_into(architecture: str) -> dict[str, str]:
+    """View -> 'drawn', or why it is not applicable. Raises what a user would see for a model that is refused."""
+    model = built(architecture)
+    size = tuple(model.patch_embed.img_size)
+    inspector = Inspector(Loaded(Checkpoint(architecture, architecture, "local", ""), model, Preprocessing(size, (0.5,) * 3, (0.5,) * 3)), "cpu")
+    trace = inspector.trace(np.random.default_rng(0).integers(0, 255, (300, 260, 3), dtype=np.uint8))
+    subject, found = Subject(inspector, trace), {}
+    for panel in PANELS:
+        reason = panel.unsupported(subject)
+        if reason is None:
+            panel.summary(subject)
+            for name, array in panel.numbers(subject, panel.settings({})).items():
+                if array.dtype.kind == "f" and not name.startswith("norm_after"):
+                    assert np.isfinite(array).all(), f"{panel.slug}: {name} is not finite"
+        found[panel.title] = reason or "drawn"
+    return found
+
+
+def table(results: dict[str, dict[str, str] | str]) -> str:
+    """Markdown: a line a family, and below it what was refused."""
+    views = [panel.title for panel in PANELS]
+    lines = [f"| Family | Architectures | {' | '.join(views)} |", "|---|---|" + "---|" * len(views)]
+    members = defaultdict(list)
+    for architecture in results:
+        members[family(architecture)].append(architecture)
+    refused = []
+    for name, _ in FAMILIES:
+        drawn = [results[one] for one in members[name] if isinstance(results[one], dict)]
+        refused += [f"- `{one}`: {results[one]}" for one in members[name] if not isinstance(results[one], dict)]
+        if not members[name]:
+            continue
+        cells = []
+        for view in views:
+            count = sum(one.get(view) == "drawn" for one in drawn)
+            cells.append("yes" if drawn and count == len(drawn) else "not applicable" if count == 0 else f"{count} of {len(drawn)}")
+        lines.append(f"| {name} | {len(drawn)} of {len(members[name])} | {' | '.join(cells)} |")
+    return "\n".join(lines) + ("\n\nNot shown, and why:\n\n" + "\n".join(refused) if refused else "") + "\n"
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    architectures = sorted({one.architecture for one in vitviz.checkpoints() if one.source == "hub" and one.architecture.startswith(wanted)})
+    results: dict[str, dict[str, str] | str] = {}
+    for architecture in architectures:
+        try:
+            results[architecture] = looked_into(architecture)
+        except (UnsupportedModel, MemoryError) as error:
+            results[architecture] = str(error)
+        except Exception as error:  # noqa: BLE001, a fault to be mended: it must not end the run
+            results[architecture] = f"FAULT {type(error).__name__}: {error}"
+        print(architecture, results[architecture] if isinstance(results[architecture], str) else "fine", flush=True)
+        gc.collect()
+    text = "# Families and views\n\nMade by `python -m tests.families` from a real run of every architecture with perturbed random weights.\n\n" + table(results)
+    if not wanted:
+        (Path(__file__).parent.parent / "docs" / "families.md").write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
