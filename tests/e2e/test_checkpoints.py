@@ -107,3 +107,39 @@ def test_a_survey_shows_its_mean_and_names_what_it_could_not_read(open_page, tmp
     page.locator("#vitviz-survey-start").click()
     expect(page.locator("#vitviz-distance")).to_contain_text("mean of 3 pictures", timeout=30_000)
     expect(page.locator("#vitviz-survey-notice")).to_contain_text("Picture 4")
+
+
+def test_two_checkpoints_side_by_side_share_one_set_of_controls(open_page):
+    page = open_page("?second=rotary&tab=rollout", wait=False)
+    ready(page, "rollout")
+    ready(page, "second-rollout")
+    expect(page.locator("#vitviz-second-facts .vv-facts")).to_have_attribute("data-checkpoint", "rotary")
+    expect(page.locator("#vitviz-second-rollout .vv-heading")).to_have_text("rotary")
+    expect(page.locator("#vitviz-second-rollout .vv-controls")).to_be_hidden()
+    page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
+    page.wait_for_function("() => /residual=0.8/.test(document.querySelector('#vitviz-second-rollout [data-ready]').dataset.ready)")
+    for title, panel in {"Patches": "patches", "Filters": "filters", "Attention": "explorer"}.items():
+        open_tab(page, title)
+        assert ready(page, panel) != ready(page, f"second-{panel}")
+    open_tab(page, "Positions")
+    expect(page.locator("#vitviz-second-positions .vv-note")).to_contain_text("rotary")
+    open_tab(page, "Distance")
+    expect(page.locator("#vitviz-second-distance .main-svg").first).to_be_visible(timeout=20_000)
+
+
+def test_another_input_size_is_seen_in_every_view_and_one_that_does_not_fit_is_refused(open_page):
+    page = open_page("?size=shape&sample=chelsea&tab=patches")
+    expect(page.locator("#vitviz-facts")).to_contain_text(re.compile(r"Input\d+ × \d+ × 3"))
+    assert "64 × 64 × 3" not in page.locator("#vitviz-facts").inner_text()
+    before = ready(page, "patches")
+    page.get_by_text("Compare, and input size").click()
+    size = page.locator("#vitviz-size input")
+    size.fill("100x96")
+    size.press("Enter")
+    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text("does not divide")
+    assert ready(page, "patches") == before
+    size.fill("96 x 160")
+    size.press("Enter")
+    expect(page.locator("#vitviz-facts")).to_contain_text("96 × 160 × 3", timeout=15_000)
+    open_tab(page, "Positions")
+    ready(page, "positions")

@@ -200,3 +200,28 @@ def test_a_narrow_window_follows_too(open_page):
     other = open_page("?" + urlsplit(page.url).query, wait=False, width=390, height=844)
     expect(other.locator("#vitviz-tab-rollout")).to_be_visible()
     assert re.search("fusion=mean", other.locator("#vitviz-rollout [data-ready]").get_attribute("data-ready", timeout=30_000))
+
+
+def test_an_average_is_what_the_downloads_and_the_zip_hold(open_page, tmp_path):
+    page = open_page("?tab=distance&form=sorted", wait=False)
+    page.locator(".vv-downloads[data-ready]").wait_for()
+    page.get_by_text("Average over a set of pictures").click()
+    paths = []
+    for name in ("chelsea", "rocket"):
+        vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
+        paths.append(path)
+    page.set_input_files("#vitviz-survey-files input[type=file]", paths)
+    expect(page.locator("#vitviz-survey-files")).to_contain_text("rocket")
+    page.locator("#vitviz-survey-start").click()
+    page.locator(".vv-downloads[data-survey]:not([data-survey=''])").wait_for()
+    expect(page.locator("#vitviz-distance")).to_contain_text("mean of 2 pictures")
+    with page.expect_download() as download:
+        page.locator(".vv-everything").click()
+    inspector = vitviz.load("vitviz-tiny")
+    expected = np.mean([vitviz.attention_distance(inspector.trace(path)).numpy() for path in paths], axis=0)
+    with zipfile.ZipFile(download.value.path()) as archive:
+        assert np.allclose(np.load(archive.open("numbers/distance.npz"))["distance"], expected, atol=1e-3)
+    page.locator("button:text-is('Reset'):visible").click()
+    page.locator(".vv-downloads[data-survey='']").wait_for()
+    expect(page.get_by_label("By layer")).to_be_checked()
+    expect(page.locator("#vitviz-distance")).to_contain_text("one picture")

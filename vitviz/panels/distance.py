@@ -45,8 +45,7 @@ class Distance(Panel):
         return {}
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> go.Figure:
-        numbers = self.numbers(subject, settings)
-        return self.draw(numbers, settings, subtitle="one picture")
+        return self.draw(self.numbers(subject, settings), settings, subtitle=f"{subject.trace.checkpoint}, one picture")
 
     def draw(self, numbers: Mapping[str, np.ndarray], settings: Mapping[str, Any], subtitle: str) -> go.Figure:
         """The figure from numbers, which may be those of one picture or of a survey."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import gradio as gr
 
 from vitviz.errors import VitvizError
@@ -11,14 +13,58 @@ from vitviz.ui.language import say
 from vitviz.ui.studio import Studio
 
 
+class Chart:
+    """What the tab shows for a session: radios, chart and downloads always say the same."""
+
+    def __init__(self, panel: Panel, studio: Studio):
+        self._panel, self._studio = panel, studio
+        self._radios = len(panel.controls)
+
+    def draw(self, state: dict) -> list:
+        """Settings, chart and downloads; of the average while there is one, else of the picture."""
+        panel, survey = self._panel, self._studio.survey(state.get("survey"))
+        settings = panel.settings(state.get("distance", {}))
+        if survey is None:
+            key, figure = state["key"], panel.chart(self._studio.subject(state["key"]), settings)
+        else:
+            key, said = state["survey"], f"{survey.checkpoint}, mean of {survey.images} pictures"
+            figure = panel.draw(panel.averaged(survey, settings), settings, subtitle=said)
+        beside = self._studio.subject(state["second_key"]) if state.get("second_key") and survey is None else None
+        other = gr.update(visible=False) if beside is None else gr.update(visible=True, value=panel.chart(beside, settings))
+        return [*settings.values(), figure, {"key": key, "survey": survey is not None, **settings}, other]
+
+    def redraw(self, state: dict, form: str, rows: str) -> list:
+        """State, chart and downloads with other settings."""
+        state = {**state, "distance": {"form": form, "rows": rows}}
+        return [state, *self.draw(state)[self._radios :]] if state.get("key") else [gr.skip()] * 4
+
+    def reset(self, state: dict) -> list:
+        """State and everything drawn, of the picture alone and as at first."""
+        state = {**state, "survey": None, "distance": {}}
+        return [state, *self.draw(state)] if state.get("key") else [gr.skip()] * (self._radios + 4)
+
+    def survey(self, state: dict, form: str, rows: str, paths: list[str] | None, progress=gr.Progress()) -> Iterator[list]:  # noqa: B008
+        """State, chart, downloads and notice as the average over a set of pictures grows."""
+        if not paths or not state.get("key"):
+            yield [gr.skip()] * 4 + [{"text": "Choose one or more pictures first; the paper averages over 128."}]
+            return
+        try:
+            for key, measured in self._studio.surveying(state["checkpoint"], paths):
+                progress((measured.images, len(paths)), unit="pictures")
+                yield [*self.redraw({**state, "survey": key}, form, rows), {"text": " ".join(measured.skipped)}]
+        except VitvizError as error:
+            yield [gr.skip()] * 4 + [{"text": str(error)}]
+
+
 def distance_tab(panel: Panel, studio: Studio, session: gr.State):
     """Builds the tab; returns the components that follow the picture, and how they are drawn."""
-    form, rows = panel.controls
-    plot = gr.Plot(show_label=False, elem_id="vitviz-distance")
+    with gr.Row():
+        plot = gr.Plot(show_label=False, elem_id="vitviz-distance")
+        second = gr.Plot(show_label=False, elem_id="vitviz-second-distance", visible=False)
     with gr.Row():
         radios = [
             gr.Radio([(say(text), value) for value, text in control.options], value=control.default, label=say(control.label))
-            for control in (form, rows)
+            for control in panel.controls
         ]
     with gr.Row(elem_classes="vitviz-buttons"):
         reset = gr.Button(say("Reset"), size="sm")
@@ -30,45 +76,11 @@ def distance_tab(panel: Panel, studio: Studio, session: gr.State):
             start = gr.Button(say("Average"), variant="primary", size="sm", elem_id="vitviz-survey-start")
             stop = gr.Button(say("Stop"), size="sm", elem_id="vitviz-survey-stop")
 
-    drawn = [*radios, plot, downloads]
-
-    def averaged(survey, settings: dict):
-        return panel.draw(panel.averaged(survey, settings), settings, subtitle=f"mean of {survey.images} pictures")
-
-    def draw(state: dict) -> list:
-        """Settings, chart and downloads; of the average while there is one, else of the picture."""
-        settings = panel.settings(state.get("distance", {}))
-        survey = studio.survey(state.get("survey"))
-        key = state["key"] if survey is None else state["survey"]
-        figure = panel.chart(studio.subject(key), settings) if survey is None else averaged(survey, settings)
-        return [*settings.values(), figure, {"key": key, "survey": survey is not None, **settings}]
-
-    def redraw(state: dict, form: str, rows: str) -> list:
-        state = {**state, "distance": {"form": form, "rows": rows}}
-        return [state, *draw(state)[len(radios) :]] if state.get("key") else [gr.skip()] * 3
-
-    def reset_all(state: dict) -> list:
-        state = {**state, "survey": None, "distance": {}}
-        return [state, *draw(state)] if state.get("key") else [gr.skip()] * (1 + len(drawn))
-
-    def survey(state: dict, form: str, rows: str, paths: list[str] | None, progress=gr.Progress()):
-        if not paths or not state.get("key"):
-            yield gr.skip(), gr.skip(), gr.skip(), {"text": "Choose one or more pictures first; the paper averages over 128."}
-            return
-        try:
-            for key, measured in studio.surveying(state["checkpoint"], paths):
-                progress((measured.images, len(paths)), unit="pictures")
-                new = {**state, "survey": key, "distance": {"form": form, "rows": rows}}
-                yield new, *draw(new)[len(radios) :], {"text": " ".join(measured.skipped)}
-        except VitvizError as error:
-            yield gr.skip(), gr.skip(), gr.skip(), {"text": str(error)}
-
-    hidden = {"api_visibility": "private", "show_progress": "hidden"}
+    chart, drawn, hidden = Chart(panel, studio), [*radios, plot, downloads, second], {"api_visibility": "private", "show_progress": "hidden"}
     for radio in radios:
-        radio.input(redraw, [session, *radios], [session, plot, downloads], **hidden)
-    reset.click(reset_all, session, [session, *drawn], **hidden)
-    running = start.click(
-        survey, [session, *radios, files], [session, plot, downloads, notice], api_visibility="private", show_progress_on=plot
-    )
+        radio.input(chart.redraw, [session, *radios], [session, plot, downloads, second], **hidden)
+    reset.click(chart.reset, session, [session, *drawn], **hidden)
+    shown = [session, plot, downloads, second, notice]
+    running = start.click(chart.survey, [session, *radios, files], shown, api_visibility="private", show_progress_on=plot)
     stop.click(None, None, None, cancels=running)
-    return drawn, draw
+    return drawn, chart.draw

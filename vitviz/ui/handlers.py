@@ -10,13 +10,14 @@ import gradio as gr
 from vitviz import samples
 from vitviz.errors import VitvizError
 from vitviz.panels import PANELS
-from vitviz.ui import facts, links
+from vitviz.ui import facts, links, sizes
 from vitviz.ui.canvas import Canvas, Part
+from vitviz.ui.language import say
 from vitviz.ui.studio import Studio
 from vitviz.ui.tabs import Tab
 from vitviz.ui.widgets import Upload
 
-FIRST_SAMPLE = "chelsea"
+FIRST_SAMPLE = "coffee"  # one of the classes that the shipped checkpoint knows
 
 
 @dataclass
@@ -27,8 +28,11 @@ class Left:
     upload: Upload
     gallery: gr.Gallery
     picker: gr.Dropdown
+    second: gr.Dropdown
+    size: gr.Dropdown
     notice: Part
     facts: Part
+    second_facts: Part
 
 
 class Handlers:
@@ -37,7 +41,8 @@ class Handlers:
     def __init__(self, studio: Studio, session: gr.State, left: Left, link: Part, views: list[Tab]):
         self._studio, self._left, self._views = studio, left, views
         drawn = [component for view in views for component in view.drawn]
-        self.outputs = [session, left.picker, left.notice, link, left.stage, left.facts, *drawn]
+        picked = [left.picker, left.second, left.size]
+        self.outputs = [session, *picked, left.notice, link, left.stage, left.facts, left.second_facts, *drawn]
 
     def first(self, state: dict, request: gr.Request, progress=gr.Progress()) -> list:  # noqa: B008, how Gradio wants it
         """What the address asks for; where its checkpoint cannot be had, the first one, and the reason.
@@ -45,14 +50,19 @@ class Handlers:
         Besides `outputs`: the picker's choices, and the tab.
         """
         asked = links.read(request.query_params)
-        state = {**state, "distance": asked.of("distance")}
+        plain = {**state, "distance": asked.of("distance")}
+        state = {**plain, "second": asked.second or "", "size": asked.size or sizes.OWN}
         sample, default, notice = asked.sample or FIRST_SAMPLE, self._studio.settings.checkpoint, self.outputs.index(self._left.notice)
         page = self._attempt(state, lambda: self._sample(state, sample, asked.checkpoint or default, _report(progress, asked.checkpoint)))
         refused = page[notice]
-        if asked.checkpoint and refused["text"]:
-            page = self._attempt(state, lambda: self._sample(state, sample, default))
+        if refused["text"]:
+            page = self._attempt(plain, lambda: self._sample(plain, sample, default))
             page[notice] = refused
         return [*page, gr.update(choices=self._studio.names()), gr.Tabs(selected=asked.tab) if asked.tab else gr.skip()]
+
+    def names(self) -> dict:
+        """What can stand beside the first checkpoint."""
+        return gr.update(choices=[(say("none"), ""), *self._studio.names()])
 
     def upload(self, state: dict, path: str | None) -> list:
         """One's own picture. Besides `outputs`: the upload, emptied for the next."""
@@ -74,18 +84,43 @@ class Handlers:
             return self._attempt(state, lambda: self._sample(state, FIRST_SAMPLE, name, report))
         return self._attempt(state, lambda: self._show(state, state["picture"], name, report))
 
+    def beside(self, state: dict, second: str | None, progress=gr.Progress()) -> list:  # noqa: B008, how Gradio wants it
+        """A second checkpoint beside the first, or none."""
+        name = str(second or "").strip()
+        return self._again(state, {"second": name}, _report(progress, name))
+
+    def resize(self, state: dict, size: str | None) -> list:
+        """Another size of the model's input."""
+        return self._again(state, {"size": str(size or sizes.OWN)})
+
+    def _again(self, state: dict, change: dict, report=None) -> list:
+        """The same picture and checkpoint with something else changed."""
+        if not state.get("picture"):
+            return [gr.skip()] * len(self.outputs)
+        return self._attempt(state, lambda: self._show({**state, **change}, state["picture"], self._checkpoint(state), report))
+
     def _checkpoint(self, state: dict) -> str:
         return state.get("checkpoint", self._studio.settings.checkpoint)
 
     def _show(self, state: dict, picture: str, checkpoint: str, progress=None) -> list:
-        """Everything on the page for one picture and checkpoint."""
-        studio = self._studio
-        key = studio.look(picture, checkpoint, progress=progress)
-        trace = studio.subject(key).trace
-        state = {**state, "picture": picture, "checkpoint": checkpoint, "key": key, "survey": None}
-        stage = {**studio.value(key, PANELS[0]), "panel": "picture", "controls": [], "message": "", "summary": facts.stage(trace)}
+        """Everything on the page for one picture and checkpoint, and the one beside it if there is one."""
+        studio, second = self._studio, state.get("second", "")
+        key = self._look(state, picture, checkpoint, progress)
+        second_key = self._look(state, picture, second, progress) if second else ""
+        subject = studio.subject(key)
+        state = {**state, "picture": picture, "checkpoint": checkpoint, "key": key, "second_key": second_key, "survey": None}
+        stage = {**studio.value(key, PANELS[0]), "panel": "picture", "controls": [], "message": "", "summary": facts.stage(subject.trace)}
+        size = gr.update(choices=sizes.choices(subject.inspector), value=state.get("size", sizes.OWN))
+        beside = facts.answer(studio.subject(second_key)) if second else {}
         answers = [value for view in self._views for value in view.draw(state)]
-        return [state, checkpoint, {"text": ""}, links.shown(state), stage, facts.answer(studio.subject(key)), *answers]
+        return [state, checkpoint, second or None, size, {"text": ""}, links.shown(state), stage, facts.answer(subject), beside, *answers]
+
+    def _look(self, state: dict, picture: str, checkpoint: str, progress=None) -> str:
+        """The key of a picture seen by a checkpoint at the size that the session asks for."""
+        asked = state.get("size", sizes.OWN)
+        inspector = self._studio.inspector(checkpoint, progress)
+        upload = self._studio.picture(picture).size if asked == sizes.SHAPE else (0, 0)
+        return self._studio.look(picture, checkpoint, sizes.pixels(asked, inspector, upload))
 
     def _sample(self, state: dict, name: str, checkpoint: str, progress=None) -> list:
         return self._show({**state, "sample": name}, self._studio.keep_sample(name), checkpoint, progress)
@@ -95,7 +130,8 @@ class Handlers:
         try:
             return make()
         except VitvizError as error:
-            return [gr.skip(), self._checkpoint(state), {"text": str(error)}, *[gr.skip()] * (len(self.outputs) - 3)]
+            kept = [self._checkpoint(state), state.get("second") or None, state.get("size", sizes.OWN)]
+            return [gr.skip(), *kept, {"text": str(error)}, *[gr.skip()] * (len(self.outputs) - 5)]
 
 
 def _report(progress: gr.Progress, checkpoint: str | None) -> Callable[[int, int], None]:

@@ -21,10 +21,10 @@ function settings(slug) {
 
 /** What is seen, as the query of an address; settings at their default are left out. */
 function query() {
-  const { checkpoint, sample } = props.value, slug = tab(), view = [...views].find((one) => one.panel === slug && one.value.controls);
+  const { checkpoint, second, size, sample } = props.value, slug = tab(), view = [...views].find((one) => one.panel === slug && one.value.controls);
   const usual = (name) => view?.value.controls.find((control) => control.name === name)?.default ?? known[slug][name].default;
   const told = settings(slug).filter(([name, value]) => String(value) !== String(usual(name)));
-  return new URLSearchParams([['checkpoint', checkpoint], ...(sample ? [['sample', sample]] : []), ...(known[slug] ? [['tab', slug]] : []), ...told]).toString();
+  return new URLSearchParams([['checkpoint', checkpoint], ...(second ? [['second', second]] : []), ...(size && size !== 'own' ? [['size', size]] : []), ...(sample ? [['sample', sample]] : []), ...(known[slug] ? [['tab', slug]] : []), ...told]).toString();
 }
 
 function write() {

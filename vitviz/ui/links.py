@@ -21,7 +21,7 @@ from vitviz import samples
 from vitviz.panels import PANELS, Panel
 from vitviz.panels.base import Choice, LayerRange, Query, Slider, Whole, Wholes
 
-RESERVED = ("checkpoint", "sample", "tab")  # no setting of a view may have one of these names
+RESERVED = ("checkpoint", "second", "size", "sample", "tab")  # no setting of a view may have one of these names
 LONGEST = 200  # characters of a checkpoint's name; timm's longest has 70
 _PATTERNS = {LayerRange: r"\d{1,3}-\d{1,3}", Query: r"\d{1,5}|[A-Za-z][\w -]{0,39}", Wholes: r"\d{1,5}(\.\d{1,5}){0,15}"}
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:\d+)?")
@@ -34,6 +34,8 @@ class Link:
     checkpoint: str | None = None
     sample: str | None = None
     tab: str | None = None
+    second: str | None = None
+    size: str | None = None
     settings: dict[str, str] = field(default_factory=dict)  # those of the tab, as text, each one checked
 
     def of(self, slug: str) -> dict[str, str]:
@@ -45,22 +47,28 @@ def read(query: Mapping[str, str]) -> Link:
     """The link in the query of an address. Never raises: what does not fit is passed over.
 
     >>> read({"sample": "coffee", "tab": "rollout", "fusion": "max", "residual": "1e9", "colour": "red"})
-    Link(checkpoint=None, sample='coffee', tab='rollout', settings={'fusion': 'max'})
+    Link(checkpoint=None, sample='coffee', tab='rollout', second=None, size=None, settings={'fusion': 'max'})
     """
-    checkpoint = query.get("checkpoint", "").strip()
     sample = query.get("sample")
     panel = {panel.slug: panel for panel in PANELS}.get(query.get("tab", ""))
     return Link(
-        checkpoint if 0 < len(checkpoint) <= LONGEST and checkpoint.isprintable() else None,
+        _name(query.get("checkpoint", "")),
         sample if sample in [one.name for one in samples.samples()] else None,
         panel.slug if panel else None,
+        _name(query.get("second", "")),
+        _name(query.get("size", "")),
         _fitting(panel, query) if panel else {},
     )
 
 
+def _name(text: str) -> str | None:
+    text = text.strip()
+    return text if 0 < len(text) <= LONGEST and text.isprintable() else None
+
+
 def shown(state: Mapping[str, Any]) -> dict[str, Any]:
     """What the page's script has to know of a session to write its link."""
-    return {"key": state["key"], "checkpoint": state["checkpoint"], "sample": state.get("sample"), "base": base()}
+    return {"key": state["key"], "checkpoint": state["checkpoint"], "second": state.get("second", ""), "size": state.get("size", ""), "sample": state.get("sample"), "base": base()}
 
 
 def base() -> str:

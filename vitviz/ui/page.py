@@ -10,7 +10,7 @@ from vitviz import samples
 from vitviz.errors import VitvizError
 from vitviz.figures import canvas
 from vitviz.panels import PANELS
-from vitviz.ui import endpoints, links, tabs
+from vitviz.ui import endpoints, links, sizes, tabs
 from vitviz.ui.canvas import Canvas, Part
 from vitviz.ui.handlers import FIRST_SAMPLE, Handlers, Left
 from vitviz.ui.language import say
@@ -74,7 +74,18 @@ def _left(studio: Studio) -> Left:
         [studio.settings.checkpoint], value=studio.settings.checkpoint, label=say("Checkpoint"), allow_custom_value=True, elem_id="vitviz-picker"
     )
     notice = Part("notice", elem_id="vitviz-notice")
-    return Left(stage, upload, gallery, picker, notice, Part("facts", elem_id="vitviz-facts"))
+    answers = [Part("facts", elem_id="vitviz-facts"), Part("facts", elem_id="vitviz-second-facts")]
+    with gr.Accordion(say("Compare, and input size"), open=False, elem_id="vitviz-more"):
+        second = gr.Dropdown([], value=None, label=say("Beside it"), info=say("A second checkpoint on the same picture"), allow_custom_value=True, elem_id="vitviz-second")
+        size = gr.Dropdown(
+            [(say("As trained"), sizes.OWN)],
+            value=sizes.OWN,
+            label=say("Input size"),
+            info=say("Pixels of the model's input: one number, or height × width; whole patches"),
+            allow_custom_value=True,
+            elem_id="vitviz-size",
+        )
+    return Left(stage, upload, gallery, picker, second, size, notice, *answers)
 
 
 def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do: Handlers) -> None:
@@ -82,7 +93,9 @@ def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do:
     left.upload.input(do.upload, [session, left.upload], [*do.outputs, left.upload], **hidden)
     left.gallery.select(do.sample, [session], do.outputs, **hidden)
     left.picker.input(do.switch, [session, left.picker], do.outputs, **hidden)
-    demo.load(do.first, [session], [*do.outputs, left.picker, right], **hidden)
+    left.second.input(do.beside, [session, left.second], do.outputs, **hidden)
+    left.size.input(do.resize, [session, left.size], do.outputs, **hidden)
+    demo.load(do.first, [session], [*do.outputs, left.picker, right], **hidden).then(do.names, None, [left.second], api_visibility="private")
 
 
 def _warm_up(studio: Studio) -> None:

@@ -32,10 +32,24 @@ def tab(panel: Panel, studio: Studio, session: gr.State) -> Tab:
         if panel.drawn_by == "chart":
             made = Tab(*distance_tab(panel, studio, session))
         else:
-            figure = Canvas(panel.slug, elem_id=f"vitviz-{panel.slug}")
-            made = Tab([figure], lambda state: [studio.value(state["key"], panel)])
+            with gr.Row(equal_height=False):
+                figures = [
+                    Canvas(panel.slug, elem_id=f"vitviz-{panel.slug}", min_width=320),
+                    Canvas(panel.slug, elem_id=f"vitviz-second-{panel.slug}", min_width=320, visible=False),
+                ]
+            made = Tab(figures, lambda state: figures_of(panel, studio, state))
         with gr.Accordion(say("Definition, source and limits"), open=False):
             gr.Markdown(say(explanation.definition), latex_delimiters=LATEX)
             gr.Markdown(say(f"**Source.** {explanation.source}."))
             gr.Markdown(say(f"**What it does not show.** {explanation.caveat}"), latex_delimiters=LATEX)
     return made
+
+
+def figures_of(panel: Panel, studio: Studio, state: dict) -> list:
+    """The figure of the first checkpoint, and of the one beside it if there is one; that follows the first one's settings."""
+    first, second = studio.value(state["key"], panel), state.get("second_key")
+    if not second:
+        return [first, gr.update(visible=False)]
+    beside = studio.value(second, panel)
+    pair = [{**value, "heading": value["checkpoint"]} for value in (first, {**beside, "second": True})]
+    return [pair[0], gr.update(visible=True, value=pair[1])]

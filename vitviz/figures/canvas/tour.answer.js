@@ -47,7 +47,7 @@ const probabilitiesStep = {
     made.none.hidden = Boolean(top);
     made.table.hidden = made.line.hidden = !top;
     if (!top) return void (made.none.textContent = t('The tour ends with y. The other views do not need a classifier.'));
-    const heads = [t('Class'), t('Logit'), ...(shift ? [t('− {largest}', { largest: digits(shift) })] : []), t('exp'), t('÷ sum = probability'), ''];
+    const heads = [t('Class'), t('Logit'), ...(shift ? [t('− {largest}', { largest: digits(shift) })] : []), t('exp'), t('probability'), ''];
     const bar = (share) => el('span', { class: 'vv-track' }, el('span', { style: `width:${100 * share}%` })), gap = shift ? ['', ''] : [''];
     const rows = top.map((row) => ({ cells: [row.name, digits(row.logit), ...(shift ? [digits(row.logit - shift)] : []), digits(row.power), digits(row.probability), bar(row.probability)] }));
     const sum = (name) => top.reduce((a, row) => a + row[name], 0), rest = Math.max(0, 1 - sum('probability'));

@@ -36,7 +36,7 @@ const attentionStep = {
 
   table(self, keys, kind, picked = -1) {
     const { worked: w } = self.data, bias = w.bias, shifted = w.shift !== 0;
-    const heads = [t('Key'), 'q · k', t('× {scale}', { scale: number(w.scale, 6) }), ...(bias ? [t('+ bias')] : []), ...(shifted ? [t('− {largest}', { largest: digits(w.shift) })] : []), t('exp'), t('÷ sum = weight')];
+    const heads = [t('Key'), 'q · k', t('× {scale}', { scale: number(w.scale, 6) }), ...(bias ? [t('+ bias')] : []), ...(shifted ? [t('− {largest}', { largest: digits(w.shift) })] : []), t('exp'), t('weight')];
     const rows = keys.map((j) => ({
       mark: j === picked ? 'vv-picked' : '',
       pick: picked < 0 ? null : () => self.set('keys', String(j)),

@@ -180,7 +180,7 @@ const tokenStep = {
     context.imageSmoothingEnabled = room * self.density < width;
     context.drawImage(tinted(embedded.values, count, width, 'cividis', -most, most), 0, 0, room, height);
     made.ui.place = { rows: count, cols: width, x: 0, y: 0, width: room, height };
-    made.here.put(-2, (patchOf(self) * height) / count - 2, room + 4, height / count + 4);
+    made.here.put(0, (patchOf(self) * height) / count - 2, room, height / count + 4);
     made.label.textContent = t('Patches 1 to {count}, a row of {width} numbers each; colours from {low} to {high}', { count, width, low: number(-most), high: number(most) });
   },
 };

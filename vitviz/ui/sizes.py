@@ -1,0 +1,40 @@
+"""The size of the model's input, as the page asks for it: as trained, in the picture's own shape, or in pixels."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from vitviz.errors import VitvizError
+from vitviz.ui.language import say
+
+if TYPE_CHECKING:
+    from vitviz.engine import Inspector
+
+OWN, SHAPE = "own", "shape"
+_PIXELS = re.compile(r"\s*(\d{1,5})(?:\s*[x×*,]\s*(\d{1,5}))?\s*(?:px)?\s*", re.IGNORECASE)
+
+
+def choices(inspector: Inspector) -> list[tuple[str, str]]:
+    """What the page offers for a checkpoint; anything else can be typed."""
+    (height, width), patch = inspector.preprocessing.size, inspector.grid().patch
+    scaled = [tuple(max(p, round(side * factor / p) * p) for side, p in zip((height, width), patch)) for factor in (0.5, 1.5, 2)]
+    return [(say("As trained"), OWN), (say("The picture's own shape"), SHAPE), *((f"{h} × {w} px", f"{h}x{w}") for h, w in scaled)]
+
+
+def pixels(asked: str, inspector: Inspector, upload: tuple[int, int]) -> tuple[int, int] | None:
+    """Height and width in pixels; None for the checkpoint's own. VitvizError for what is no size.
+
+    `upload` is the picture's width and height. Whether the patch divides the size is checked by the inspector.
+    """
+    if asked in ("", OWN):
+        return None
+    if asked == SHAPE:
+        from vitviz.engine.preprocess import fitted_size
+
+        grid = inspector.grid()
+        return fitted_size(upload, grid.patches, grid.patch)
+    found = _PIXELS.fullmatch(asked)
+    if not found:
+        raise VitvizError(f"{asked!r} is no input size: expected a number of pixels such as 224, or height x width such as 224 x 320.")
+    return int(found[1]), int(found[2] or found[1])
