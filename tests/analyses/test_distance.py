@@ -90,7 +90,7 @@ def test_what_holds_for_any_attention(rows, cols, prefix, heads, seed):
     grid = Grid(rows, cols, (7, 3), tuple(f"register {i + 1}" for i in range(prefix)))
     measured = distances(example_trace(grid, layers=1, heads=heads, seed=seed))
     diagonal = float(np.hypot(7 * (rows - 1), 3 * (cols - 1)))
-    assert ((measured.prefix_mass >= 0) & (measured.prefix_mass < 1)).all()
+    assert ((measured.prefix_mass >= 0) & (measured.prefix_mass <= 1)).all()
     assert ((measured.distance >= 0) & (measured.distance <= measured.renormalised * (1 + 1e-6))).all()
     assert (measured.renormalised <= diagonal * (1 + 1e-6)).all()
     if prefix == 0:

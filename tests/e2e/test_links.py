@@ -12,6 +12,12 @@ import vitviz
 from tests.e2e.conftest import open_tab, ready
 from tests.e2e.test_page import write_picture
 from vitviz.panels.rollout import Rollout
+from vitviz.ui.handlers import FIRST_SAMPLE
+
+
+def size(sample: str) -> str:
+    """A sample's width and height as the page says them."""
+    return "{} × {}".format(*vitviz.sample_image(sample).size)
 
 
 def drawn(page, panel: str) -> dict[str, list[str]]:
@@ -43,22 +49,22 @@ def copied(page) -> str:
 def test_a_link_restores_picture_tab_and_settings_in_a_fresh_browser(open_page):
     page = open_page()
     assert asked(page) == {}, "a first visit keeps the short address"
-    page.locator("#vitviz-samples button").nth(1).click()
-    until_asked(page, sample="coffee")
+    page.locator("#vitviz-samples button").nth(3).click()
+    until_asked(page, sample="rocket")
     open_tab(page, "Rollout")
     until_asked(page, tab="rollout")
     ready(page, "rollout")
     page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
     page.locator("#vitviz-rollout [data-name=overlay] input[value=paper]").check(force=True)
     until_asked(page, residual="0.8", overlay="paper")
-    assert asked(page) == {"checkpoint": "vitviz-tiny", "sample": "coffee", "tab": "rollout", "residual": "0.8", "overlay": "paper"}
+    assert asked(page) == {"checkpoint": "vitviz-tiny", "sample": "rocket", "tab": "rollout", "residual": "0.8", "overlay": "paper"}
     link = copied(page)
     assert link == page.url
     key = ready(page, "rollout")
     other = open_page(link.split("/", 3)[3], wait=False)
     assert ready(other, "rollout") == key
     assert drawn(other, "rollout") == drawn(page, "rollout")
-    expect(other.locator("#vitviz-stage")).to_contain_text("600 × 400")
+    expect(other.locator("#vitviz-stage")).to_contain_text(size("rocket"))
     expect(other.get_by_role("tab", name="Rollout", exact=True)).to_have_attribute("aria-selected", "true")
     expect(other.locator("#vitviz-picker input")).to_have_value("vitviz-tiny")
     expect(other.locator("#vitviz-rollout [data-name=overlay] input[value=paper]")).to_be_checked()
@@ -84,15 +90,15 @@ def test_a_link_restores_the_chart_and_its_downloads_are_what_it_shows(open_page
             page.locator(".vv-downloads").get_by_text(name, exact=True).click()
         download.value.save_as(path := tmp_path / download.value.suggested_filename)
         files[path.suffix] = path
-    expected = vitviz.attention_distance(vitviz.load("vitviz-tiny").trace(vitviz.sample_image("chelsea")), renormalise=True).numpy()
+    expected = vitviz.attention_distance(vitviz.load("vitviz-tiny").trace(vitviz.sample_image(FIRST_SAMPLE)), renormalise=True).numpy()
     with np.load(files[".npz"]) as file:
         assert np.allclose(file["distance"], expected, atol=1e-4) and str(file["setting_form"]) == "sorted"
     assert files[".csv"].read_text().count("\n") == expected.size + 1
     page.get_by_label("By layer").check()
     page.wait_for_function("() => /form=depth/.test(document.querySelector('.vv-downloads').dataset.ready)")
     until_asked(page, checkpoint="vitviz-tiny", rows="renormalised", form=None)
-    page.locator("#vitviz-samples button").nth(1).click()
-    until_asked(page, sample="coffee")
+    page.locator("#vitviz-samples button").nth(3).click()
+    until_asked(page, sample="rocket")
     expect(page.get_by_label("Renormalised over patches")).to_be_checked()
     assert "rows=renormalised" in page.locator(".vv-downloads").get_attribute("data-ready"), "a new picture keeps the settings"
 
@@ -115,7 +121,7 @@ def test_the_downloaded_chart_opens_without_any_network(browser, server, open_pa
 
 
 def test_everything_in_one_zip_equals_the_trace(open_page, tmp_path):
-    page = open_page("?sample=coffee&tab=rollout&fusion=max", wait=False)
+    page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
     ready(page, "rollout")
     page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
     page.wait_for_function("() => /residual=0.8/.test(document.querySelector('#vitviz-rollout [data-ready]').dataset.ready)")
@@ -123,7 +129,7 @@ def test_everything_in_one_zip_equals_the_trace(open_page, tmp_path):
         page.locator(".vv-everything").click()
     assert download.value.suggested_filename == "vitviz-tiny.zip"
     expect(page.locator(".vv-bubble")).to_contain_text("in your downloads")
-    trace = vitviz.load("vitviz-tiny").trace(vitviz.sample_image("coffee"))
+    trace = vitviz.load("vitviz-tiny").trace(vitviz.sample_image("rocket"))
     with zipfile.ZipFile(download.value.path()) as archive:
         assert archive.testzip() is None
         rollout = np.load(archive.open("numbers/rollout.npz"))
@@ -134,7 +140,7 @@ def test_everything_in_one_zip_equals_the_trace(open_page, tmp_path):
 
 
 def test_an_upload_has_no_link_and_the_page_says_so(open_page, tmp_path):
-    page = open_page("?sample=coffee")
+    page = open_page("?sample=rocket")
     page.set_input_files("#vitviz-upload input[type=file]", write_picture(tmp_path / "mine.png"))
     expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
     page.wait_for_function("() => !location.search.includes('sample')")
@@ -165,16 +171,16 @@ def test_a_hostile_address_does_nothing(open_page, value):
     }
     assert settings == {**usual, "query": ["12" if value == "12" else "auto"]}
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
-    expect(page.locator("#vitviz-stage")).to_contain_text("451 × 300")
+    expect(page.locator("#vitviz-stage")).to_contain_text(size(FIRST_SAMPLE))
     assert dialogs == [] and page.locator("img[src='x']").count() == 0
 
 
 @pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", "../../etc/passwd", "${alert(1)}"])
 def test_an_unknown_checkpoint_in_a_link_is_said_and_the_first_one_shown(open_page, name):
-    page = open_page("?" + urlencode({"checkpoint": name, "sample": "coffee", "tab": "nothing"}))
+    page = open_page("?" + urlencode({"checkpoint": name, "sample": "rocket", "tab": "nothing"}))
     expect(page.locator("#vitviz-notice .vv-notice-text")).to_contain_text("There is no checkpoint")
     expect(page.locator("#vitviz-picker input")).to_have_value("vitviz-tiny")
-    expect(page.locator("#vitviz-stage")).to_contain_text("600 × 400")
+    expect(page.locator("#vitviz-stage")).to_contain_text(size("rocket"))
     assert page.locator("img[src='x']").count() == 0
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 
-from vitviz.engine import capture, record
+from vitviz.engine import capture, memory, record
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.images import open_image
 from vitviz.engine.inspector import Inspector
@@ -246,6 +246,16 @@ def test_a_size_of_its_own_interpolates_positions_and_shares_the_weights():
         torch.testing.assert_close(trace.logits, reference(pixels)[0], atol=1e-5, rtol=1e-5)
     with pytest.raises(VitvizError, match="nearest size that does is 96 x 160"):
         inspector.trace(noise(), size=(100, 160))
+
+
+def test_a_size_beyond_the_memory_is_refused_before_it_is_tried(monkeypatch):
+    inspector = inspect(perturbed("vit_tiny_patch16_224", depth=1))
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 10**9)
+    with pytest.raises(OutOfMemory, match=r"65537 tokens .* needs about 35\.\d GB, but only 1\.0 GB are free"):
+        inspector.trace(noise(), size=4096)
+    assert inspector.trace(noise(), size=64).grid.patches == 16
+    monkeypatch.setattr(memory, "free_bytes", lambda device: None)
+    memory.require(10**18, inspector.device, "Where nothing is known, nothing is refused:")
 
 
 def test_streamed_output_equals_the_whole():

@@ -224,6 +224,12 @@ def test_architecture_is_read_from_the_tensors(kind, tmp_path):
     assert "normalisation" in loaded.checkpoint.note
 
 
+def test_a_file_without_blocks_is_no_vit(tmp_path):
+    save_file({"patch_embed.proj.weight": torch.ones(64, 3, 8, 8), "pos_embed": torch.ones(1, 16, 64)}, tmp_path / "a.safetensors")
+    with pytest.raises(CheckpointError, match="not a plain ViT"):
+        load(find(str(tmp_path / "a.safetensors")))
+
+
 def test_width_whose_heads_cannot_be_assumed_is_refused_with_a_config_to_write(tmp_path):
     path = saved(small(embed_dim=96), tmp_path / "weights.safetensors")
     with pytest.raises(CheckpointError, match="config.json"):

@@ -43,5 +43,5 @@ def attended_by(trace: Trace, layer: int, key: Query) -> Float[Tensor, "head tok
     token, attention = query_token(trace.grid, key), trace.layer(layer)
     column = attention.q.new_empty(attention.heads, trace.grid.tokens)
     for block in blocks(attention):
-        column[block.heads, block.rows] = block.powers[..., token] / block.powers.sum(dim=-1)
+        column[block.heads, block.rows] = block.powers[..., token] / block.sums
     return column

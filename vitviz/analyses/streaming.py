@@ -5,8 +5,8 @@ enough for the processor's cache, and left undivided. With z_i = sum_j exp(s_ij)
 
     distance_i = (sum_j exp(s_ij) d_ij) / z_i          v A = sum_i (v_i / z_i) exp(s_i.)
 
-so that dividing N x N numbers becomes dividing N. Subtracting each row's maximum, which keeps exp from overflowing, is
-left out where |q_i| |k_j| scale shows that it cannot (DeiT-Tiny: at most 35 on a photograph, where 60 is allowed).
+so that dividing N x N numbers becomes dividing N. Each row's maximum, which keeps exp from overflowing, is subtracted
+only once the sums of a block show that it must be: for most models never.
 
 It does not show anything by itself: `distance`, `rollout` and `sweep` say what the sums mean.
 """
@@ -17,30 +17,36 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from einops import rearrange, repeat
+from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.trace import Attention
 
-BLOCK = 2**19  # numbers in a block (2 MB): measured fastest or near it from 197 to 2305 tokens on two cores
-SAFE = 60.0  # exp(60) times thousands of keys is far from float32's largest number, exp(-60) far from its smallest
+BLOCK = 2**19  # numbers in a block (2 MB): near the fastest from 197 to 2305 tokens, and few enough blocks for two cores
+SMALLEST, LARGEST = 1e-20, 1e30  # sums of a row between which float32 neither overflows nor loses what counts
 
 
 @dataclass(frozen=True)
 class Block:
-    """exp(scores) of some heads and queries, each row up to a factor. The next block overwrites it."""
+    """exp(scores) of some heads and queries, each row up to a factor, and its sums. The next block overwrites it."""
 
     heads: slice
     rows: slice
-    powers: Float[Tensor, "head rows key"]
+    powers: Float[Tensor, "head row key"]
+    on_patches: Float[Tensor, "head row"]  # sums over the keys that are patches
+    on_prefix: Float[Tensor, "head row"]  # and over those that are prefix tokens
 
-    def weights(self) -> Float[Tensor, "head rows key"]:
+    @property
+    def sums(self) -> Float[Tensor, "head row"]:
+        return self.on_patches + self.on_prefix
+
+    def weights(self) -> Float[Tensor, "head row key"]:
         """The attention itself: rows divided, in place, by their sums."""
-        return self.powers.div_(self.powers.sum(dim=-1, keepdim=True))
+        return self.powers.div_(rearrange(self.sums, "head row -> head row 1"))
 
 
-def blocks(attention: Attention, rows: slice = slice(None), all_heads: bool = False) -> Iterator[Block]:
+def blocks(attention: Attention, prefix: int = 0, rows: slice = slice(None), all_heads: bool = False) -> Iterator[Block]:
     """The attention of one call in blocks of about `BLOCK` numbers: queries in the outer loop, heads in the inner.
 
     With `all_heads` every block holds all of them, for what fuses heads.
@@ -49,18 +55,34 @@ def blocks(attention: Attention, rows: slice = slice(None), all_heads: bool = Fa
     start, stop, _ = rows.indices(queries)
     group, height = _block_shape(heads, stop - start, keys, all_heads)
     buffer = attention.q.new_empty(group, height, keys)
-    safe = _largest_score(attention) <= SAFE
+    is_prefix = (torch.arange(keys, device=buffer.device) < prefix).to(buffer)
+    is_patch, shift = 1 - is_prefix, False
     for first in range(start, stop, height):
         part = slice(first, min(first + height, stop))
         for head in range(0, heads, group):
             some = slice(head, min(head + group, heads))
-            scores = buffer[: some.stop - some.start, : part.stop - part.start]
-            torch.baddbmm(scores, attention.q[some, part], attention.k[some].mT, beta=0, alpha=attention.scale, out=scores)
-            if attention.bias is not None:
-                scores.add_(attention.bias.rows(part, some))
-            if not safe:
-                scores.sub_(scores.amax(dim=-1, keepdim=True))
-            yield Block(some, part, scores.exp_())
+            powers = buffer[: some.stop - some.start, : part.stop - part.start]
+            while True:
+                _write_powers(powers, attention, some, part, shift)
+                on_patches, on_prefix = torch.matmul(powers, is_patch), torch.matmul(powers[..., :prefix], is_prefix[:prefix])
+                if shift or _within_range(on_patches + on_prefix):
+                    break
+                shift = True  # from here on in this call
+            yield Block(some, part, powers, on_patches, on_prefix)
+
+
+def _write_powers(powers: Float[Tensor, "head row key"], attention: Attention, heads: slice, rows: slice, shift: bool) -> None:
+    torch.baddbmm(powers, attention.q[heads, rows], attention.k[heads].mT, beta=0, alpha=attention.scale, out=powers)
+    if attention.bias is not None:
+        powers.add_(attention.bias.rows(rows, heads))
+    if shift:
+        powers.sub_(powers.amax(dim=-1, keepdim=True))
+    powers.exp_()
+
+
+def _within_range(sums: Float[Tensor, "head row"]) -> bool:
+    smallest, largest = sums.aminmax()
+    return smallest.item() >= SMALLEST and largest.item() <= LARGEST  # NaN is not
 
 
 def _block_shape(heads: int, rows: int, keys: int, all_heads: bool) -> tuple[int, int]:
@@ -69,17 +91,6 @@ def _block_shape(heads: int, rows: int, keys: int, all_heads: bool) -> tuple[int
         return heads, max(1, min(rows, BLOCK // (heads * keys)))
     height = max(1, min(rows, BLOCK // keys))
     return (max(1, min(heads, BLOCK // (height * keys))) if height == rows else 1), height
-
-
-def _largest_score(attention: Attention) -> float:
-    """A bound of |score| by Cauchy and Schwarz; infinite or NaN where a mask shuts keys out."""
-    ones = attention.q.new_ones(attention.q.shape[2])  # the square of a length as a product: torch's norm is slow here
-    q, k = (torch.matmul(x.square(), ones).amax(dim=-1) for x in (attention.q, attention.k))
-    bound = (q * k).sqrt().max() * abs(attention.scale)
-    bias = attention.bias
-    if bias is not None:
-        bound = bound + (bias.table if bias.dense is None else bias.dense).abs().max()
-    return bound.item()
 
 
 @dataclass(frozen=True)
@@ -96,24 +107,19 @@ def read_layer(
     attention: Attention, prefix: int, distances: Float[Tensor, "query key"] | None = None, vector: Float[Tensor, " query"] | None = None
 ) -> Reading:
     """One pass over a layer for the distances (zero in prefix rows and columns), the carried row vector, or both."""
-    (heads, queries, _), keys = attention.q.shape, attention.k.shape[1]
-    rows = range(queries) if distances is not None or vector is None else _support(vector)
-    ones = attention.q.new_ones(keys)
-    on_patches = torch.cat([ones.new_zeros(prefix), ones[prefix:]])
-    sums = attention.q.new_zeros(3, heads * len(rows))  # of a row's powers on patches, on prefix tokens, and times the distances
-    carried = None if vector is None else torch.zeros_like(ones)
-    asking = None if vector is None else repeat(vector[rows.start : rows.stop].to(ones), "row -> (head row)", head=heads)
-    for block in blocks(attention, slice(rows.start, rows.stop)):
-        powers = rearrange(block.powers, "head row key -> (head row) key")
-        first = block.heads.start * len(rows) + block.rows.start - rows.start
-        on_patch, on_prefix, length = sums[:, first : first + len(powers)]
-        torch.mv(powers, on_patches, out=on_patch)
-        torch.mv(powers[:, :prefix], ones[:prefix], out=on_prefix)
+    heads, queries, _ = attention.q.shape
+    ones = attention.k.new_ones(attention.k.shape[1])
+    asking, carried = (None, None) if vector is None else (vector.to(ones) / heads, torch.zeros_like(ones))
+    sums = attention.q.new_zeros(3, heads, queries)  # of every row's powers: on patches, on prefix tokens, times the distances
+    for block in blocks(attention, prefix, slice(None) if distances is not None or vector is None else _support(vector)):
         if vector is not None:
-            carried.addmv_(powers.mT, asking[first : first + len(powers)] / (on_patch + on_prefix), alpha=1 / heads)
+            shares = rearrange(asking[block.rows] / block.sums, "head row -> head 1 row")
+            carried += torch.bmm(shares, block.powers).sum(dim=(0, 1))
         if distances is not None:
-            torch.mv(rearrange(block.powers.mul_(distances[block.rows]), "head row key -> (head row) key"), ones, out=length)
-    return Reading(carried, *(_patch_means(rearrange(sums, "sum (head row) -> sum head row", head=heads), prefix) if distances is not None else [None] * 3))
+            lengths = torch.matmul(block.powers.mul_(distances[block.rows]), ones)
+            for total, value in zip(sums, (block.on_patches, block.on_prefix, lengths), strict=True):
+                total[block.heads, block.rows] = value
+    return Reading(carried, *(_patch_means(sums, prefix) if distances is not None else (None, None, None)))
 
 
 def _patch_means(sums: Float[Tensor, "3 head query"], prefix: int) -> Float[Tensor, "3 head"]:
@@ -124,7 +130,7 @@ def _patch_means(sums: Float[Tensor, "3 head query"], prefix: int) -> Float[Tens
     return torch.stack([lengths / row_sums, renormalised, on_prefix / row_sums]).mean(dim=-1)
 
 
-def _support(vector: Float[Tensor, " query"]) -> range:
+def _support(vector: Float[Tensor, " query"]) -> slice:
     """The queries from the first to the last whose weight is not zero: for one token, a single row."""
     asked = vector.nonzero().flatten().tolist()
-    return range(asked[0], asked[-1] + 1) if asked else range(0)
+    return slice(asked[0], asked[-1] + 1) if asked else slice(0, 0)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vitviz.engine import capture, experiments, parts, record, survey
+from vitviz.engine import capture, experiments, memory, parts, record, survey
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.device import memory_guard, name_of, pick_device, synchronise
 from vitviz.engine.images import open_image
@@ -191,6 +191,9 @@ class Inspector:
                 f"{self.checkpoint.name} cuts patches of {rows} x {cols} pixels: an input of {height} x {width} does not divide into them. "
                 f"The nearest size that does is {near[0]} x {near[1]}."
             )
+        tokens = (height // rows) * (width // cols) + self.grid().prefix
+        needed = memory.bytes_of_a_picture(tokens, self.model.embed_dim, len(capture.transformer_blocks(self.model)))
+        memory.require(needed, self.device, f"An input of {height} x {width} pixels, {tokens} tokens for {self.checkpoint.name},")
         return height, width
 
     def _at(self, size: tuple[int, int]) -> nn.Module:

@@ -100,7 +100,7 @@ class Tour(Panel):
             arrays["position_embedded"] = trace.position_embedded.numpy()
         if row.bias is not None:
             arrays["bias"] = row.bias.numpy()
-        if found["classes"]:
+        if trace.logits is not None:
             arrays["logits"] = trace.logits.numpy()
         return arrays
 
@@ -123,8 +123,8 @@ def facts_of(subject: Subject, parts: Parts) -> Facts:
         heads=attention.heads,
         dim=attention.q.shape[2],
         mlp=parts.mlp,
-        classes=parts.classes,
-        named=parts.classes > 0 and len(trace.labels) == parts.classes,
+        classes=made.classes_of(trace),
+        named=0 < made.classes_of(trace) == len(trace.labels),
         pool=trace.pool,
         positions=subject.inspector.position_kind(),
         position_rows=0 if parts.positions is None else len(parts.positions),

@@ -18,20 +18,20 @@ SEEDS = 999  # so many orders of the patches can be asked for
 SHOWN = 5  # classes worked out
 
 
-def flattened(trace: Trace, preprocessing) -> np.ndarray:
-    """Every patch as the row of numbers that E reads: patch x (row column channel), normalised."""
-    grid, (tall, wide) = trace.grid, trace.grid.patch
-    pixels = (trace.view.picture.astype(np.float64) / 255 - preprocessing.mean) / preprocessing.std
-    return pixels.reshape(grid.rows, tall, grid.cols, wide, 3).transpose(0, 2, 1, 3, 4).reshape(grid.patches, -1)
-
-
 def embedding_explained(trace: Trace, parts: Parts, preprocessing) -> bool:
-    """Whether E x_p + bias is what the model made of its patches, so that a filter and its sum can be shown."""
-    if parts.embedding is None or parts.embedding.weight.shape[1] != trace.grid.patch[0] * trace.grid.patch[1] * 3:
+    """Whether E x_p + bias is what the model made of its first patch, so that a filter and its sum can be shown."""
+    tall, wide = trace.grid.patch
+    if parts.embedding is None or parts.embedding.weight.shape[1] != tall * wide * 3:
         return False
-    made = flattened(trace, preprocessing)[:1] @ parts.embedding.weight.numpy().T.astype(np.float64) + parts.embedding.bias.numpy()
-    real = trace.patch_embedding[:1].numpy()
+    pixels = (trace.view.picture[:tall, :wide].astype(np.float64) / 255 - preprocessing.mean) / preprocessing.std
+    made = parts.embedding.weight.numpy() @ pixels.flatten() + parts.embedding.bias.numpy()
+    real = trace.patch_embedding[0].numpy()
     return bool(np.abs(made - real).max() <= 1e-3 * max(np.abs(real).max(), 1e-30))
+
+
+def classes_of(trace: Trace) -> int:
+    """How many logits there are; 0 for a model without a classifier."""
+    return 0 if trace.logits is None else trace.logits.numel()
 
 
 def one_filter(subject: Subject, number: int) -> np.ndarray:
@@ -65,8 +65,8 @@ def answer(subject: Subject) -> dict[str, Any]:
     trace, parts = subject.trace, subject.inspector.parts(subject.trace.grid.pixels)
     y = subject.inspector.readout(trace).numpy().astype(np.float64)
     read = listed(trace.tokens[-1][0]) if trace.pool == "class" and "distillation" not in trace.grid.prefix_names else None
-    found = {"read": read, "y": listed(y), "classes": parts.classes}
-    if not parts.classes:
+    found = {"read": read, "y": listed(y), "classes": classes_of(trace)}
+    if trace.logits is None:
         return found
     logits = trace.logits.numpy().astype(np.float64)
     shift = float(logits.max()) if abs(logits).max() > 30 else 0.0
@@ -97,7 +97,7 @@ def experiment(subject: Subject, seed: int) -> dict[str, Any]:
         traces["zeroed"] = inspector.experiment(trace.view, positions=False)
         traces["both"] = inspector.experiment(trace.view, shuffle=seed, positions=False)
     ys = {name: inspector.readout(one).numpy().astype(np.float64) for name, one in traces.items()}
-    outputs = {name: one.logits.numpy().astype(np.float64) if parts.classes else ys[name] for name, one in traces.items()}
+    outputs = {name: ys[name] if one.logits is None else one.logits.numpy().astype(np.float64) for name, one in traces.items()}
 
     def difference(one: str, two: str) -> dict[str, float] | None:
         if one not in outputs or two not in outputs:
@@ -106,7 +106,7 @@ def experiment(subject: Subject, seed: int) -> dict[str, Any]:
         return {"largest": largest, "relative": largest / max(float(abs(outputs[one]).max()), 1e-30)}
 
     answers = {
-        name: {"top": [[label, short(p)] for label, p in (one.top(3) if parts.classes else [])], "likeness": short(_cosine(ys["original"], ys[name]))}
+        name: {"top": [[label, short(p)] for label, p in one.top(3)], "likeness": short(_cosine(ys["original"], ys[name]))}
         for name, one in traces.items()
     }
     order = permutation(trace.grid.patches, seed).tolist()

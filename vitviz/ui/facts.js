@@ -19,7 +19,7 @@ function show() {
     value.top.length ? el('ol', { class: 'vv-answers', 'aria-label': t('Likeliest classes') }, ...value.top.map(bar)) : el('p', { text: t('This checkpoint has no classifier, so there is no prediction.') }),
     ...value.notes.map((note) => el('p', { class: 'vv-small', text: t(note.text, note.values) })),
     el('details', { open: !window.matchMedia('(max-width: 640px)').matches }, el('summary', { text: cost }),
-      el('dl', {}, ...value.shapes.flatMap(([name, shape]) => [el('dt', { text: t(name) }), el('dd', { text: shape })]))),
+      el('dl', {}, ...value.shapes.flatMap(([name, shape]) => [el('dt', { text: t(name) }), el('dd', { text: t(shape) })]))),
   );
   root.dataset.checkpoint = value.checkpoint;
 }

@@ -12,7 +12,7 @@ from vitviz.errors import VitvizError
 from vitviz.panels import PANELS
 from vitviz.ui import facts, links, sizes
 from vitviz.ui.canvas import Canvas, Part
-from vitviz.ui.language import say
+from vitviz.ui.language import translated, wanted
 from vitviz.ui.studio import Studio
 from vitviz.ui.tabs import Tab
 from vitviz.ui.widgets import Upload
@@ -50,19 +50,19 @@ class Handlers:
         Besides `outputs`: the picker's choices, and the tab.
         """
         asked = links.read(request.query_params)
-        plain = {**state, "distance": asked.of("distance")}
+        plain = {**state, "language": wanted(request), "distance": asked.of("distance")}
         state = {**plain, "second": asked.second or "", "size": asked.size or sizes.OWN}
         sample, default, notice = asked.sample or FIRST_SAMPLE, self._studio.settings.checkpoint, self.outputs.index(self._left.notice)
-        page = self._attempt(state, lambda: self._sample(state, sample, asked.checkpoint or default, _report(progress, asked.checkpoint)))
+        page = self._attempt(state, lambda: self._sample(state, sample, asked.checkpoint or default, _report(progress, asked.checkpoint, plain)))
         refused = page[notice]
         if refused["text"]:
             page = self._attempt(plain, lambda: self._sample(plain, sample, default))
             page[notice] = refused
         return [*page, gr.update(choices=self._studio.names()), gr.Tabs(selected=asked.tab) if asked.tab else gr.skip()]
 
-    def names(self) -> dict:
+    def names(self, state: dict) -> dict:
         """What can stand beside the first checkpoint."""
-        return gr.update(choices=[(say("none"), ""), *self._studio.names()])
+        return gr.update(choices=[(translated("none", _language(state)), ""), *self._studio.names()])
 
     def upload(self, state: dict, path: str | None) -> list:
         """One's own picture. Besides `outputs`: the upload, emptied for the next."""
@@ -79,7 +79,7 @@ class Handlers:
     def switch(self, state: dict, checkpoint: str, progress=gr.Progress()) -> list:  # noqa: B008, how Gradio wants it
         """Another checkpoint."""
         name = str(checkpoint).strip()
-        report = _report(progress, name)
+        report = _report(progress, name, state)
         if not state.get("picture"):
             return self._attempt(state, lambda: self._sample(state, FIRST_SAMPLE, name, report))
         return self._attempt(state, lambda: self._show(state, state["picture"], name, report))
@@ -87,7 +87,7 @@ class Handlers:
     def beside(self, state: dict, second: str | None, progress=gr.Progress()) -> list:  # noqa: B008, how Gradio wants it
         """A second checkpoint beside the first, or none."""
         name = str(second or "").strip()
-        return self._again(state, {"second": name}, _report(progress, name))
+        return self._again(state, {"second": name}, _report(progress, name, state))
 
     def resize(self, state: dict, size: str | None) -> list:
         """Another size of the model's input."""
@@ -110,7 +110,7 @@ class Handlers:
         subject = studio.subject(key)
         state = {**state, "picture": picture, "checkpoint": checkpoint, "key": key, "second_key": second_key, "survey": None}
         stage = {**studio.value(key, PANELS[0]), "panel": "picture", "controls": [], "message": "", "summary": facts.stage(subject.trace)}
-        size = gr.update(choices=sizes.choices(subject.inspector), value=state.get("size", sizes.OWN))
+        size = gr.update(choices=sizes.choices(subject.inspector, _language(state)), value=state.get("size", sizes.OWN))
         beside = facts.answer(studio.subject(second_key)) if second else {}
         answers = [value for view in self._views for value in view.draw(state)]
         return [state, checkpoint, second or None, size, {"text": ""}, links.shown(state), stage, facts.answer(subject), beside, *answers]
@@ -134,6 +134,11 @@ class Handlers:
             return [gr.skip(), *kept, {"text": str(error)}, *[gr.skip()] * (len(self.outputs) - 5)]
 
 
-def _report(progress: gr.Progress, checkpoint: str | None) -> Callable[[int, int], None]:
+def _report(progress: gr.Progress, checkpoint: str | None, state: dict) -> Callable[[int, int], None]:
     """Tells the page how much of a checkpoint has been downloaded."""
-    return lambda done, total: progress((done, total), desc=f"Downloading {checkpoint}", unit="bytes")
+    said = translated("Downloading {checkpoint}", _language(state), checkpoint=checkpoint or "")
+    return lambda done, total: progress((done, total), desc=said, unit="bytes")
+
+
+def _language(state: dict) -> str:
+    return state.get("language", "en")

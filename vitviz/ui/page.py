@@ -10,7 +10,7 @@ from vitviz import samples
 from vitviz.errors import VitvizError
 from vitviz.figures import canvas
 from vitviz.panels import PANELS
-from vitviz.ui import endpoints, links, sizes, tabs
+from vitviz.ui import endpoints, language, links, sizes, tabs
 from vitviz.ui.canvas import Canvas, Part
 from vitviz.ui.handlers import FIRST_SAMPLE, Handlers, Left
 from vitviz.ui.language import say
@@ -28,6 +28,7 @@ def build(studio: Studio) -> gr.Blocks:
         session = gr.State({})
         with gr.Row(elem_id="vitviz-header"):
             gr.Markdown(say("# vitviz\nSee what happens inside a Vision Transformer."), elem_id="vitviz-title")
+            Part("language", elem_id="vitviz-language")
             link = Part("links", elem_id="vitviz-links")
         with gr.Row(elem_id="vitviz-page"):
             with gr.Column(scale=2, min_width=320, elem_id="vitviz-left"):
@@ -49,7 +50,8 @@ def launch(demo: gr.Blocks, studio: Studio, options: Options) -> None:
         share=options.share,
         theme=theme(),
         css=STYLE,
-        head=canvas.head() + links.head(),
+        head=canvas.head() + language.head() + links.head(),
+        i18n=language.i18n(),
         max_file_size="20mb",
         run_history=False,
         enable_monitoring=False,
@@ -95,7 +97,7 @@ def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do:
     left.picker.input(do.switch, [session, left.picker], do.outputs, **hidden)
     left.second.input(do.beside, [session, left.second], do.outputs, **hidden)
     left.size.input(do.resize, [session, left.size], do.outputs, **hidden)
-    demo.load(do.first, [session], [*do.outputs, left.picker, right], **hidden).then(do.names, None, [left.second], api_visibility="private")
+    demo.load(do.first, [session], [*do.outputs, left.picker, right], **hidden).then(do.names, [session], [left.second], api_visibility="private")
 
 
 def _warm_up(studio: Studio) -> None:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from vitviz.errors import VitvizError
-from vitviz.ui.language import say
+from vitviz.ui.language import translated
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
@@ -15,11 +15,11 @@ OWN, SHAPE = "own", "shape"
 _PIXELS = re.compile(r"\s*(\d{1,5})(?:\s*[x×*,]\s*(\d{1,5}))?\s*(?:px)?\s*", re.IGNORECASE)
 
 
-def choices(inspector: Inspector) -> list[tuple[str, str]]:
+def choices(inspector: Inspector, language: str = "en") -> list[tuple[str, str]]:
     """What the page offers for a checkpoint; anything else can be typed."""
     (height, width), patch = inspector.preprocessing.size, inspector.grid().patch
     scaled = [tuple(max(p, round(side * factor / p) * p) for side, p in zip((height, width), patch)) for factor in (0.5, 1.5, 2)]
-    return [(say("As trained"), OWN), (say("The picture's own shape"), SHAPE), *((f"{h} × {w} px", f"{h}x{w}") for h, w in scaled)]
+    return [(translated("As trained", language), OWN), (translated("The picture's own shape", language), SHAPE), *((f"{h} × {w} px", f"{h}x{w}") for h, w in scaled)]
 
 
 def pixels(asked: str, inspector: Inspector, upload: tuple[int, int]) -> tuple[int, int] | None:

@@ -28,7 +28,7 @@ def tab(panel: Panel, studio: Studio, session: gr.State) -> Tab:
     """One view's tab."""
     explanation = panel.explanation
     with gr.Tab(say(panel.title), id=panel.slug, elem_id=f"vitviz-tab-{panel.slug}"):
-        gr.Markdown(say(f"{explanation.what} {explanation.how}"), elem_classes="vitviz-lead")
+        gr.Markdown(say("{what} {how}", what=explanation.what, how=explanation.how), elem_classes="vitviz-lead")
         if panel.drawn_by == "chart":
             made = Tab(*distance_tab(panel, studio, session))
         else:
@@ -40,8 +40,8 @@ def tab(panel: Panel, studio: Studio, session: gr.State) -> Tab:
             made = Tab(figures, lambda state: figures_of(panel, studio, state))
         with gr.Accordion(say("Definition, source and limits"), open=False):
             gr.Markdown(say(explanation.definition), latex_delimiters=LATEX)
-            gr.Markdown(say(f"**Source.** {explanation.source}."))
-            gr.Markdown(say(f"**What it does not show.** {explanation.caveat}"), latex_delimiters=LATEX)
+            gr.Markdown(say("**Source.** {source}.", source=explanation.source))
+            gr.Markdown(say("**What it does not show.** {caveat}", caveat=explanation.caveat), latex_delimiters=LATEX)
     return made
 
 
