@@ -2,6 +2,7 @@
 
     python -m tests.families                 # all of timm's plain architectures, some minutes
     python -m tests.families vit_base        # those whose name begins so, without writing the file
+    python -m tests.families --parameters    # only counts parameters, into vitviz/engine/parameters.json
 
 Each architecture is built with perturbed random weights (a bias that is zero would hide faults), cut to two blocks where
 that can be set and at its full depth otherwise, traced with the truth check on, and every view is drawn or says why not.
@@ -10,6 +11,7 @@ that can be set and at its full depth otherwise, traced with the truth check on,
 from __future__ import annotations
 
 import gc
+import json
 import re
 import sys
 from collections import defaultdict
@@ -116,9 +118,20 @@ def table(results: dict[str, dict[str, str] | str]) -> str:
     return "\n".join(lines) + ("\n\nNot shown, and why:\n\n" + "\n".join(refused) if refused else "") + "\n"
 
 
+def count_parameters(architectures: list[str]) -> None:
+    counted = {}
+    for architecture in architectures:
+        with torch.device("meta"):
+            counted[architecture] = sum(parameter.numel() for parameter in timm.create_model(architecture, pretrained=False).parameters())
+    path = Path(vitviz.__file__).parent / "engine" / "parameters.json"
+    path.write_text(json.dumps(counted, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     torch.set_num_threads(1)
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    if wanted == "--parameters":
+        return count_parameters(sorted({one.architecture for one in vitviz.checkpoints() if one.source == "hub"}))
     architectures = sorted({one.architecture for one in vitviz.checkpoints() if one.source == "hub" and one.architecture.startswith(wanted)})
     results: dict[str, dict[str, str] | str] = {}
     for architecture in architectures:

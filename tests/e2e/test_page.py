@@ -77,7 +77,7 @@ def test_an_unknown_checkpoint_is_refused_and_the_old_one_stays(open_page):
     picker.fill("../../etc/passwd")
     picker.press("Enter")
     expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text("passwd", timeout=15_000)
-    expect(picker).to_have_value("vitviz-tiny")
+    expect(picker).to_have_value(re.compile("^vitviz-tiny"))
     assert ready(page, "patches") == before
 
 

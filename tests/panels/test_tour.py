@@ -12,6 +12,7 @@ from tests.engine.small import small
 from tests.engine.test_capture import inspect, noise, perturbed
 from vitviz.panels import Subject
 from vitviz.panels.tour import Tour
+from vitviz.panels.tour_steps import texts
 
 TOUR = Tour()
 NAMES = ["picture", "patches", "flatten", "embedding", "token", "positions", "attention", "layers", "readout", "probabilities"]
@@ -183,3 +184,10 @@ def test_texts_are_keys_and_formulas_are_plain(plain):
         for formula in step["formulas"]:
             assert "<" not in formula and formula.count("{") == formula.count("}")
     json.dumps(TOUR.summary(plain))
+
+
+@pytest.mark.parametrize("name, changes", [("vit_tiny_patch16_224", {}), ("deit3_small_patch16_224", {}), ("vit_small_patch16_dinov3", {}), ("vit_tiny_patch16_224", {"class_token": False, "global_pool": "avg"})])
+def test_every_text_is_known_to_translators(name, changes):
+    known = set(texts())
+    for step in TOUR.summary(subject(small(name, **changes)))["steps"]:
+        assert {step["title"], *step["said"], *step["shapes"], step["attempt"]} <= known

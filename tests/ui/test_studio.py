@@ -144,3 +144,16 @@ def test_a_public_space_offers_only_what_it_is_told_to():
     assert closed.names() == ["vitviz-tiny"]
     with pytest.raises(CheckpointError, match="offers only vitviz-tiny"):
         closed.inspector("vit_tiny_patch16_224.augreg_in21k")
+
+
+def test_the_picker_says_of_each_checkpoint_what_one_has_to_know(studio):
+    lines = {name: line for line, name in studio.choices()}
+    assert lines["vitviz-tiny"].startswith("vitviz-tiny · 3.65 M parameters · Tiny-ImageNet")
+    assert lines["vit_base_patch16_224.augreg_in21k"] == "vit_base_patch16_224.augreg_in21k · 103 M parameters · ImageNet-21k · apache-2.0 · to be downloaded"
+    assert len(lines) > 400
+
+
+def test_the_pairs_that_teach_exist(studio):
+    from vitviz.ui.handlers import PAIRS
+
+    assert {name for _, pair in PAIRS for name in pair.split("|")} <= set(studio.names())

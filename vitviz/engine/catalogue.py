@@ -6,6 +6,7 @@ the hub delivers. Listing reads folders, small JSON files and timm's registry; i
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import replace
@@ -90,12 +91,19 @@ def _from_record(name: str, record: PretrainedCfg) -> Checkpoint:
         source="hub",
         location=str(record.hf_hub_id),
         input_size=tuple(record.input_size),
+        parameters=_parameters().get(name.partition(".")[0]),
         trained_on=training_data.in_words(record.tag or ""),
         licence=record.license or "",
         paper=joined(record.paper_ids),
         note=" ".join(filter(None, (record.description, *(record.notes or ())))),
         on_disk=False,
     )
+
+
+@lru_cache(maxsize=1)
+def _parameters() -> dict[str, int]:
+    """How many parameters each of timm's architectures has; counted beforehand, since counting means building it."""
+    return json.loads(Path(__file__).with_name("parameters.json").read_text(encoding="utf-8"))
 
 
 def _registered(name: str, trusted: bool) -> Checkpoint | None:

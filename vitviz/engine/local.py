@@ -35,10 +35,10 @@ def in_folder(root: Path) -> Iterator[Checkpoint]:
     except OSError:
         return
     for entry in entries:
-        # A link may point anywhere on the machine; what the page offers stays inside of the folder.
-        if entry.name.startswith(".") or not _inside(entry, root):
+        if entry.name.startswith("."):
             continue
         weights = weights_file(entry) if entry.is_dir() else entry if entry.name.endswith(SUFFIXES) else None
+        # A link may point anywhere on the machine; what the page offers stays inside of the folder.
         if weights is not None and _inside(weights, root) and _inside(weights.with_name("config.json"), root):
             yield described(entry, weights, "shipped" if entry.is_dir() and entry.name.startswith("vitviz-") else "local")
 

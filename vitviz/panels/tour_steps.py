@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vitviz.panels import tour_input
 from vitviz.panels.tour_facts import Facts, Step
 
@@ -10,6 +12,17 @@ def steps(facts: Facts) -> list[Step]:
     """The ten steps for one model."""
     start = (tour_input.picture, tour_input.patches, tour_input.flatten, tour_input.embedding, tour_input.class_token, tour_input.positions)
     return [make(facts) for make in (*start, _attention, _layers, _readout, _probabilities)]
+
+
+def texts() -> list[str]:
+    """Every English text that a step can say, whatever the model: the keys that a translation needs."""
+    plain = Facts((2, 2), (8, 8), ("class",), 4, 1, 1, 4, 16, 10, True, "class", "learned", 5, False, True, False, False)
+    prefixes = ((), ("class",), ("class", "distillation"), ("class", "register 1"))
+    changes = [{"prefix": prefix, "pool": pool, "position_rows": rows} for prefix in prefixes for pool in ("class", "average", "attention", "none") for rows in (4, 5)]
+    changes += [{"positions": positions} for positions in ("rotary", "relative", "none", "learned + rotary", "learned + relative")]
+    changes += [{"stem": True}, {"plain_blocks": False}, {"layer_scale": True}, {"norm_before_blocks": True}, {"classes": 0}, {"named": False}, {"mlp": None}]
+    found = [step for change in changes for step in steps(replace(plain, **change))]
+    return sorted({text for step in found for text in (step.title, *step.said, step.attempt, *step.shapes)})
 
 
 def _attention(f: Facts) -> Step:
@@ -42,7 +55,7 @@ def _layers(f: Facts) -> Step:
         said += ("The blocks of this model are put together differently in detail than in equations 2 and 3.",)
     elif f.layer_scale:
         said += ("In this model each share is first multiplied by learned numbers (LayerScale).",)
-    formulas = (f"(2)  z′_{{l}} = MSA(LN(z_{{l−1}})) + z_{{l−1}},  l = 1 … {f.layers}", f"(3)  z_{{l}} = MLP(LN(z′_{{l}})) + z′_{{l}}")
+    formulas = (f"(2)  z′_{{l}} = MSA(LN(z_{{l−1}})) + z_{{l−1}},  l = 1 … {f.layers}", "(3)  z_{l} = MLP(LN(z′_{l})) + z′_{l}")
     shapes = ("Stream: {tokens} × {width} after every layer", "Heads: {heads} × {dim} = {together}")
     return Step(
         "layers",

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import gradio as gr
 
 from vitviz.errors import VitvizError
 from vitviz.panels import Panel
 from vitviz.ui.canvas import Part
-from vitviz.ui.language import say
+from vitviz.ui.language import say, translated
 from vitviz.ui.studio import Studio
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 
 class Chart:
@@ -30,8 +34,8 @@ class Chart:
             key, said = state["survey"], f"{survey.checkpoint}, mean of {survey.images} pictures"
             figure = panel.draw(panel.averaged(survey, settings), settings, subtitle=said)
         beside = self._studio.subject(state["second_key"]) if state.get("second_key") and survey is None else None
-        other = gr.update(visible=False) if beside is None else gr.update(visible=True, value=panel.chart(beside, settings))
-        return [*settings.values(), figure, {"key": key, "survey": survey is not None, **settings}, other]
+        other = gr.update(visible=False) if beside is None else gr.update(visible=True, value=spoken(panel.chart(beside, settings), _language(state)))
+        return [*settings.values(), spoken(figure, _language(state)), {"key": key, "survey": survey is not None, **settings}, other]
 
     def redraw(self, state: dict, form: str, rows: str) -> list:
         """State, chart and downloads with other settings."""
@@ -46,14 +50,31 @@ class Chart:
     def survey(self, state: dict, form: str, rows: str, paths: list[str] | None, progress=gr.Progress()) -> Iterator[list]:  # noqa: B008
         """State, chart, downloads and notice as the average over a set of pictures grows."""
         if not paths or not state.get("key"):
-            yield [gr.skip()] * 4 + [{"text": "Choose one or more pictures first; the paper averages over 128."}]
+            yield [gr.skip()] * 4 + [{"text": translated("Choose one or more pictures first; the paper averages over 128.", _language(state))}]
             return
         try:
             for key, measured in self._studio.surveying(state["checkpoint"], paths):
-                progress((measured.images, len(paths)), unit="pictures")
+                progress((measured.images, len(paths)), unit=translated("pictures", _language(state)))
                 yield [*self.redraw({**state, "survey": key}, form, rows), {"text": " ".join(measured.skipped)}]
         except VitvizError as error:
             yield [gr.skip()] * 4 + [{"text": str(error)}]
+
+
+def spoken(figure: go.Figure, language: str) -> go.Figure:
+    """The chart with its words in a language; its numbers and the checkpoint's name stay."""
+    layout = figure.layout
+    for place in (layout.title, layout.xaxis.title, layout.yaxis.title, *layout.annotations):
+        if place.text:
+            place.text = translated(place.text, language)
+    for trace in figure.data:
+        trace.name = translated(trace.name, language)
+        if trace.hovertemplate:
+            trace.hovertemplate = translated(trace.hovertemplate, language)
+    return figure
+
+
+def _language(state: dict) -> str:
+    return state.get("language", "en")
 
 
 def distance_tab(panel: Panel, studio: Studio, session: gr.State):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vitviz.ui.language import told
+
 if TYPE_CHECKING:
     from vitviz.engine import Checkpoint
     from vitviz.panels import Subject
@@ -22,12 +24,12 @@ def answer(subject: Subject) -> dict[str, Any]:
     height, width = grid.pixels
     prefix = " + ".join(grid.prefix_names) or "none"
     shapes = [
-        ["Input", f"{height} × {width} × 3"],
-        ["Patches", f"{grid.rows} × {grid.cols} of {grid.patch[0]} × {grid.patch[1]} px"],
-        ["Tokens", f"{grid.tokens} ({grid.patches} patches, prefix: {prefix})"],
-        ["Width", str(trace.tokens[0].shape[-1])],
-        ["Layers × heads", f"{len(trace.layers)} × {attention.heads}"],
-        ["q, k, v per head", f"{attention.q.shape[1]} × {attention.q.shape[2]}"],
+        [told("Input"), f"{height} × {width} × 3"],
+        [told("Patches"), f"{grid.rows} × {grid.cols} of {grid.patch[0]} × {grid.patch[1]} px"],
+        [told("Tokens"), f"{grid.tokens} ({grid.patches} patches, prefix: {prefix})"],
+        [told("Width"), str(trace.tokens[0].shape[-1])],
+        [told("Layers × heads"), f"{len(trace.layers)} × {attention.heads}"],
+        [told("q, k, v per head"), f"{attention.q.shape[1]} × {attention.q.shape[2]}"],
     ]
     return {
         "checkpoint": checkpoint.name,
@@ -43,6 +45,6 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
     """What a reader of the prediction has to know, as sentences with the values to be filled in."""
     notes = [{"text": checkpoint.note, "values": {}}] if checkpoint.note else []
     if trace.logits is not None and 0 < len(trace.labels) < 1000:
-        text = "It can only answer with one of its {count} classes, even where none of them fits the picture."
+        text = told("It can only answer with one of its {count} classes, even where none of them fits the picture.")
         notes.append({"text": text, "values": {"count": len(trace.labels)}})
     return notes

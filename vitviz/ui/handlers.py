@@ -20,6 +20,13 @@ from vitviz.ui.widgets import Upload
 FIRST_SAMPLE = "coffee"  # one of the classes that the shipped checkpoint knows
 
 
+PAIRS = (  # what one can learn from two checkpoints on the same picture
+    ("Trained on 1,000 or on 21,000 classes", "vit_base_patch16_224.augreg_in1k|vit_base_patch16_224.augreg_in21k"),
+    ("With labels or without (DINO)", "vit_base_patch16_224.augreg_in1k|vit_base_patch16_224.dino"),
+    ("Without and with registers", "vit_base_patch14_dinov2.lvd142m|vit_base_patch14_reg4_dinov2.lvd142m"),
+)
+
+
 @dataclass
 class Left:
     """The components beside the views."""
@@ -29,6 +36,7 @@ class Left:
     gallery: gr.Gallery
     picker: gr.Dropdown
     second: gr.Dropdown
+    pairs: gr.Dropdown
     size: gr.Dropdown
     notice: Part
     facts: Part
@@ -58,7 +66,7 @@ class Handlers:
         if refused["text"]:
             page = self._attempt(plain, lambda: self._sample(plain, sample, default))
             page[notice] = refused
-        return [*page, gr.update(choices=self._studio.names()), gr.Tabs(selected=asked.tab) if asked.tab else gr.skip()]
+        return [*page, gr.update(choices=self._studio.choices()), gr.Tabs(selected=asked.tab) if asked.tab else gr.skip()]
 
     def names(self, state: dict) -> dict:
         """What can stand beside the first checkpoint."""
@@ -88,6 +96,13 @@ class Handlers:
         """A second checkpoint beside the first, or none."""
         name = str(second or "").strip()
         return self._again(state, {"second": name}, _report(progress, name, state))
+
+    def pair(self, state: dict, pair: str | None, progress=gr.Progress()) -> list:  # noqa: B008, how Gradio wants it
+        """Two checkpoints that teach something side by side."""
+        first, _, second = str(pair or "").partition("|")
+        if not second or not state.get("picture"):
+            return [gr.skip()] * len(self.outputs)
+        return self._attempt(state, lambda: self._show({**state, "second": second}, state["picture"], first, _report(progress, first)))
 
     def resize(self, state: dict, size: str | None) -> list:
         """Another size of the model's input."""

@@ -37,7 +37,7 @@ PATTERNS = (
     "layer {layer}",
     "{checkpoint}, one picture",
     "{checkpoint}, mean of {count} pictures",
-    "There is no checkpoint {name}: {reason}",
+    "{name} cuts patches of {rows} x {cols} pixels: an input of {height} x {width} does not divide into them. The nearest size that does is {tall} x {wide}.",
     "{size} is no input size: expected a number of pixels such as 224, or height x width such as 224 x 320.",
 )
 
@@ -67,6 +67,11 @@ def translated(text: str, tag: str, **parts: str) -> str:
     """
     found = texts(tag).get(text) or _recognised(text, tag) or text
     return filled(found, {name: translated(part, tag) for name, part in parts.items()})
+
+
+def told(text: str) -> str:
+    """Marks a text that travels in English and is translated by the page's scripts."""
+    return text
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ from vitviz.figures import canvas
 from vitviz.panels import PANELS
 from vitviz.ui import endpoints, language, links, sizes, tabs
 from vitviz.ui.canvas import Canvas, Part
-from vitviz.ui.handlers import FIRST_SAMPLE, Handlers, Left
+from vitviz.ui.handlers import FIRST_SAMPLE, PAIRS, Handlers, Left
 from vitviz.ui.language import say
 from vitviz.ui.options import Options
 from vitviz.ui.routes import routes
@@ -79,6 +79,9 @@ def _left(studio: Studio) -> Left:
     answers = [Part("facts", elem_id="vitviz-facts"), Part("facts", elem_id="vitviz-second-facts")]
     with gr.Accordion(say("Compare, and input size"), open=False, elem_id="vitviz-more"):
         second = gr.Dropdown([], value=None, label=say("Beside it"), info=say("A second checkpoint on the same picture"), allow_custom_value=True, elem_id="vitviz-second")
+        pairs = gr.Dropdown(
+            [(say(text), value) for text, value in PAIRS], value=None, label=say("Pairs that teach"), info=say("Two checkpoints from the hub at once"), elem_id="vitviz-pairs"
+        )
         size = gr.Dropdown(
             [(say("As trained"), sizes.OWN)],
             value=sizes.OWN,
@@ -87,7 +90,7 @@ def _left(studio: Studio) -> Left:
             allow_custom_value=True,
             elem_id="vitviz-size",
         )
-    return Left(stage, upload, gallery, picker, second, size, notice, *answers)
+    return Left(stage, upload, gallery, picker, second, pairs, size, notice, *answers)
 
 
 def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do: Handlers) -> None:
@@ -96,6 +99,7 @@ def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do:
     left.gallery.select(do.sample, [session], do.outputs, **hidden)
     left.picker.input(do.switch, [session, left.picker], do.outputs, **hidden)
     left.second.input(do.beside, [session, left.second], do.outputs, **hidden)
+    left.pairs.input(do.pair, [session, left.pairs], do.outputs, **hidden)
     left.size.input(do.resize, [session, left.size], do.outputs, **hidden)
     demo.load(do.first, [session], [*do.outputs, left.picker, right], **hidden).then(do.names, [session], [left.second], api_visibility="private")
 

@@ -68,6 +68,13 @@ class Studio:
         names = [checkpoint.name for checkpoint in engine.checkpoints(self.settings.weights)]
         return [name for name in names if not self.settings.allowed or name in self.settings.allowed]
 
+    def choices(self) -> list[tuple[str, str]]:
+        """The same for a picker: (name, family, size, data, licence, whether it is on disk) in a line, and the name."""
+        from vitviz import engine
+
+        allowed = set(self.names())
+        return [(line_of(checkpoint), checkpoint.name) for checkpoint in engine.checkpoints(self.settings.weights) if checkpoint.name in allowed]
+
     def keep_picture(self, path: str | os.PathLike) -> str:
         """Remembers an upload and returns its key; ImageError for what is no picture."""
         from vitviz.engine.images import open_image
@@ -205,6 +212,13 @@ class _Small:
 
     def __init__(self, value):
         self.value = value
+
+
+def line_of(checkpoint) -> str:
+    """A checkpoint in a line, such as 'vit_base_patch16_224.dino · 86 M · ImageNet-1k … · apache-2.0'."""
+    size = f"{checkpoint.parameters / 1e6:.3g} M parameters" if checkpoint.parameters else ""
+    where = "" if checkpoint.source != "hub" else "on disk" if checkpoint.on_disk else "to be downloaded"
+    return " · ".join(part for part in (checkpoint.name, size, checkpoint.trained_on, checkpoint.licence, where) if part)
 
 
 def described(control) -> dict[str, Any]:
