@@ -216,7 +216,8 @@ class _Small:
 
 def line_of(checkpoint) -> str:
     """A checkpoint in a line, such as 'vit_base_patch16_224.dino · 86 M · ImageNet-1k … · apache-2.0'."""
-    size = f"{checkpoint.parameters / 1e6:.3g} M parameters" if checkpoint.parameters else ""
+    about = "≈ " if checkpoint.source == "hub" else ""  # counted with the usual 1000 classes
+    size = f"{about}{checkpoint.parameters / 1e6:.3g} M parameters" if checkpoint.parameters else ""
     where = "" if checkpoint.source != "hub" else "on disk" if checkpoint.on_disk else "to be downloaded"
     return " · ".join(part for part in (checkpoint.name, size, checkpoint.trained_on, checkpoint.licence, where) if part)
 
