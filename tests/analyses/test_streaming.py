@@ -53,7 +53,7 @@ def test_keys_far_from_the_origin_change_nothing():
 
 
 @pytest.mark.parametrize("size", [13, 2**19])
-@pytest.mark.parametrize("kind", ["table", "dense", "one for all heads", "one for all queries", "large", "shut"])
+@pytest.mark.parametrize("kind", ["table", "dense", "one for all heads", "one for all queries", "large", "low", "shut"])
 def test_a_bias_is_added_to_the_scores(monkeypatch, kind, size):
     monkeypatch.setattr(streaming, "BLOCK", size)
     random = torch.Generator().manual_seed(4)
@@ -69,7 +69,8 @@ def test_a_bias_is_added_to_the_scores(monkeypatch, kind, size):
         bias = Bias(dense=dense[:, :1])
         dense = dense[:, :1].expand(-1, 13, -1)
     else:
-        dense = dense * 300 if kind == "large" else dense.masked_fill(torch.arange(13) > 9, -torch.inf) if kind == "shut" else dense
+        shut = dense.masked_fill(torch.arange(13) > 9, -torch.inf)
+        dense = {"dense": dense, "large": dense * 300, "low": dense - 300, "shut": shut}[kind]
         bias = Bias(dense=dense)
     attention = replace(example_trace(GRID, heads=3, seed=5).layers[0], bias=bias)
     expected = oracle.attention_of(attention, dense.double().numpy())

@@ -258,6 +258,14 @@ def test_a_size_beyond_the_memory_is_refused_before_it_is_tried(monkeypatch):
     memory.require(10**18, inspector.device, "Where nothing is known, nothing is refused:")
 
 
+def test_where_the_patch_does_not_divide_the_input_the_unseen_rim_is_left_out():
+    model = perturbed("vit_tiny_patch16_224", depth=1, img_size=100)  # six patches of 16 px, and 4 px that no patch is cut from
+    trace = inspect(model).trace(noise(size=(200, 200)))
+    assert (trace.grid.rows, trace.grid.pixels) == (6, (96, 96))
+    assert trace.view.picture.shape == (96, 96, 3)
+    assert trace.view.box == pytest.approx((0, 0, 192, 192))
+
+
 def test_streamed_output_equals_the_whole():
     trace = inspect(perturbed("beit_base_patch16_224", depth=1)).trace(noise())
     torch.testing.assert_close(record.streamed_output(trace.layers[0], block=50), trace.layers[0].output())

@@ -9,6 +9,7 @@ import json
 import re
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ from vitviz.panels.rollout import AUTO
 from vitviz.panels.tour_facts import Facts
 from vitviz.panels.tour_steps import steps
 from vitviz.ui import language
+from vitviz.ui.distance import spoken
+from vitviz.ui.handlers import PAIRS
 
 HOME = Path(vitviz.__file__).parent
 LANGUAGES = ["zh-CN", "ko"]
@@ -31,11 +34,10 @@ POSITIONS = ["learned", "rotary", "relative", "none", "learned + rotary", "learn
 def tour_texts() -> set[str]:
     """What the tour can say of any model."""
     found = set()
-    flags = itertools.product(PREFIXES, POSITIONS, ["class", "average", "attention", "other"], [0, 10], *[[False, True]] * 6)
-    for prefix, positions, pool, classes, named, stem, plain, layer_scale, norm, square in flags:
-        patch = (16, 16) if square else (16, 8)
-        facts = Facts(grid=(14, 14), patch=patch, prefix=prefix, width=192, layers=12, heads=3, dim=64, mlp=768, classes=classes, named=named,
-                      pool=pool, positions=positions, position_rows=197, stem=stem, plain_blocks=plain, layer_scale=layer_scale, norm_before_blocks=norm)  # fmt: skip
+    flags = itertools.product(PREFIXES, POSITIONS, ["class", "average", "attention", "other"], [0, 10], *[[False, True]] * 4)
+    for prefix, positions, pool, classes, named, stem, plain, extra in flags:
+        facts = Facts(grid=(14, 14), patch=(16, 16), prefix=prefix, width=192, layers=12, heads=3, dim=64, mlp=768, classes=classes, named=named,
+                      pool=pool, positions=positions, position_rows=197, stem=stem, plain_blocks=plain, layer_scale=extra, norm_before_blocks=extra)  # fmt: skip
         for step in steps(facts):
             values = [value for value in step.values.values() if isinstance(value, str) and re.search("[a-z]", value)]
             found |= {step.title, *step.said, step.attempt, *step.shapes, *values}
@@ -73,9 +75,8 @@ def page_texts() -> set[str]:
 @cache
 def wanted() -> frozenset[str]:
     """Every English text on the page."""
-    note = json.loads((HOME.parent / "weights" / "vitviz-tiny" / "config.json").read_text(encoding="utf-8")).get("note", "")
-    names = {"class", "distillation"}  # of prefix tokens
-    found = {*tour_texts(), *panel_texts(), *page_texts(), *canvas.texts(), *language.PATTERNS, *chart_texts(), *names, note}
+    names = {"class", "distillation", *(text for text, _ in PAIRS)}  # of prefix tokens, and of pairs of checkpoints
+    found = {*tour_texts(), *panel_texts(), *page_texts(), *canvas.texts(), *language.PATTERNS, *chart_texts(), *names}
     return frozenset(text for text in found if re.search("[A-Za-z]{2}", re.sub(r"\{\w+\}", "", text)))  # q, k and sums read alike
 
 
@@ -95,3 +96,72 @@ def braces(text: str) -> list[str]:
 
 def formulas(text: str) -> list[str]:
     return sorted(re.findall(r"\$[^$]+\$", text))
+
+
+@pytest.mark.parametrize("tag", LANGUAGES)
+def test_every_text_is_translated_and_no_translation_is_left_over(tag):
+    known, asked = set(language.texts(tag)), wanted()
+    assert sorted(asked - known) == [] and sorted(known - asked - set(canvas.texts())) == []
+
+
+@pytest.mark.parametrize("tag", LANGUAGES)
+def test_values_formulas_and_signs_survive(tag):
+    for english, said in language.texts(tag).items():
+        assert said.strip() and braces(said) == braces(english) and formulas(said) == formulas(english), english
+        assert said.count("E_pos") == english.count("E_pos") and re.findall(r"<[^>]+>", said) == re.findall(r"<[^>]+>", english), english
+        assert said.count("*") == english.count("*") and said.startswith("# ") == english.startswith("# "), english
+
+
+@pytest.mark.parametrize("tag, script", [("zh-CN", "[\u4e00-\u9fff]"), ("ko", "[\uac00-\ud7a3]")])
+def test_translations_are_in_their_language(tag, script):
+    alike = {english for english, said in language.texts(tag).items() if not re.search(script, said)}
+    assert alike <= {"Cividis", "Inferno", "Magma", "Viridis", "exp", "{what} {how}", "logit", "Logit", "MLP: {width} → {mlp} → {width}", "{value} of {count}",
+                     "A: {tokens} × {tokens} in each head"}  # fmt: skip
+
+
+def test_the_sentences_of_panels_and_of_the_checkpoint_are_recognised():
+    note = json.loads((HOME.parent / "weights" / "vitviz-tiny" / "config.json").read_text(encoding="utf-8"))["vitviz"]["note"]
+    kind = "it has no position information besides what its stem provides"
+    source = (HOME / "panels" / "positions.py").read_text(encoding="utf-8") + (HOME / "panels" / "filters.py").read_text(encoding="utf-8")
+    for words in (" has no learned table of absolute position embeddings: ", ". So there is no similarity of position embeddings to draw."):
+        assert words in source
+    assert " does not project pixels linearly and has no first convolution over pixels either, so there are no filters that could be shown" in source
+    said = language.translated(f"a.b has no learned table of absolute position embeddings: {kind}. So there is no similarity of position embeddings to draw.", "zh-CN")
+    assert said.startswith("a.b 没有学到的") and "除了 stem 提供的以外" in said and not re.search("[A-Za-z]{5}", said)
+    for tag in LANGUAGES:
+        assert language.translated(note, tag) != note
+        assert language.translated("register 3", tag).endswith(" 3") and language.translated("nothing of ours", tag) == "nothing of ours"
+
+
+@pytest.mark.parametrize("tag", LANGUAGES)
+@pytest.mark.parametrize("lines", [False, True])
+def test_the_chart_speaks_and_its_numbers_stay(tag, lines):
+    numbers = np.array([[1.0, 2.0], [3.0, 4.0]])
+    figure, plain = (charts.distance_by_depth(numbers, 2.5, numbers, subtitle="<b>tiny, one picture", sorted_heads=lines) for _ in range(2))
+    spoken(figure, tag)
+    titles = [figure.layout.title.text, figure.layout.xaxis.title.text, figure.layout.yaxis.title.text]
+    words = [*titles, *(trace.name for trace in figure.data), *(note.text for note in figure.layout.annotations)]
+    assert all(re.search("[\u4e00-\u9fff\uac00-\ud7a3]", text) for text in words), words
+    assert titles[0].startswith("&lt;b&gt;tiny")
+    assert all((new.y == old.y).all() if hasattr(new.y, "all") else new.y == old.y for new, old in zip(figure.data, plain.data))
+
+
+def test_the_address_decides_then_the_browser_then_english():
+    def asking(accept: str = "", **query: str):
+        return SimpleNamespace(query_params=query, headers={"accept-language": accept})
+
+    assert [language.wanted(asking(accept)) for accept in ("zh-TW,zh;q=0.9", "de,ko-KR;q=0.8,en;q=0.5", "fr", "")] == ["zh-CN", "ko", "en", "en"]
+    assert language.wanted(asking("zh-CN", lang="ko")) == "ko" and language.wanted(asking("zh-CN", lang="<script>")) == "zh-CN"
+    assert language.wanted(None) == "en"
+
+
+def test_head_cannot_be_left_by_a_text():
+    head = language.head()
+    assert head.count("<") == 2 and "</script>" in head and "注意力" in head and "어텐션" in head and "KNOWN" not in head
+
+
+def test_said_texts_reach_gradio_in_every_language():
+    key = language.say("**Source.** {source}.", source="Section 4.5 and figure 7 (left)").key
+    said = language.i18n().translations_dict
+    assert re.fullmatch("t[0-9a-f]+", key)  # Gradio stops reading a key at its first brace
+    assert [said[tag][key] for tag in language.NAMES] == ["**Source.** Section 4.5 and figure 7 (left).", "**出处：** 第 4.5 节与图 7（左）。", "**출처:** 4.5절과 그림 7(왼쪽)."]

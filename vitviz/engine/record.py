@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -43,7 +43,7 @@ def trace_of(recording: Recording, logits: Tensor, frame: Frame, view: View, ima
     return Trace(
         checkpoint=frame.checkpoint,
         grid=frame.grid,
-        view=view,
+        view=covered(view, frame.grid),
         layers=tuple(attention_of(call, image, frame.grid, device, biases) for (call,) in recording.calls),
         tokens=tuple(kept(tokens) for tokens in recording.tokens),
         patch_embedding=kept(patches)[-frame.grid.patches :],
@@ -67,6 +67,16 @@ def attention_of(call: Call, image: int, grid: Grid, device: torch.device, biase
     if call.mask is not None and id(call.mask) not in biases:
         biases[id(call.mask)] = _bias(call.mask.detach(), image, grid, device)
     return Attention(kept(call.q), kept(call.k), kept(call.v), call.scale, None if call.mask is None else biases[id(call.mask)])
+
+
+def covered(view: View, grid: Grid) -> View:
+    """The part of the input that patches are cut from: where the patch does not divide the input, a rim on the right and below is unseen."""
+    (height, width), (rows, cols) = view.picture.shape[:2], grid.pixels
+    if (height, width) == (rows, cols):
+        return view
+    left, top, right, bottom = view.box
+    box = (left, top, left + (right - left) * cols / width, top + (bottom - top) * rows / height)
+    return replace(view, picture=view.picture[:rows, :cols].copy(), box=box)
 
 
 def streamed_output(attention: Attention, block: int = 512) -> Float[Tensor, "head query dim"]:

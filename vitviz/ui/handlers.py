@@ -55,7 +55,7 @@ class Handlers:
     def first(self, state: dict, request: gr.Request, progress=gr.Progress()) -> list:  # noqa: B008, how Gradio wants it
         """What the address asks for; where its checkpoint cannot be had, the first one, and the reason.
 
-        Besides `outputs`: the picker's choices, and the tab.
+        Besides `outputs`: the choices of both pickers, and the tab.
         """
         asked = links.read(request.query_params)
         plain = {**state, "language": wanted(request), "distance": asked.of("distance")}
@@ -66,11 +66,10 @@ class Handlers:
         if refused["text"]:
             page = self._attempt(plain, lambda: self._sample(plain, sample, default))
             page[notice] = refused
-        return [*page, gr.update(choices=self._studio.choices()), gr.Tabs(selected=asked.tab) if asked.tab else gr.skip()]
-
-    def names(self, state: dict) -> dict:
-        """What can stand beside the first checkpoint."""
-        return gr.update(choices=[(translated("none", _language(state)), ""), *self._studio.names()])
+        choices = self._studio.choices()
+        nothing = (translated("none", _language(state)), "")
+        tab = gr.Tabs(selected=asked.tab) if asked.tab else gr.skip()
+        return [*page, gr.update(choices=choices), gr.update(choices=[nothing, *choices]), tab]
 
     def upload(self, state: dict, path: str | None) -> list:
         """One's own picture. Besides `outputs`: the upload, emptied for the next."""
@@ -102,7 +101,7 @@ class Handlers:
         first, _, second = str(pair or "").partition("|")
         if not second or not state.get("picture"):
             return [gr.skip()] * len(self.outputs)
-        return self._attempt(state, lambda: self._show({**state, "second": second}, state["picture"], first, _report(progress, first)))
+        return self._attempt(state, lambda: self._show({**state, "second": second}, state["picture"], first, _report(progress, first, state)))
 
     def resize(self, state: dict, size: str | None) -> list:
         """Another size of the model's input."""

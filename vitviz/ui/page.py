@@ -101,7 +101,7 @@ def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do:
     left.second.input(do.beside, [session, left.second], do.outputs, **hidden)
     left.pairs.input(do.pair, [session, left.pairs], do.outputs, **hidden)
     left.size.input(do.resize, [session, left.size], do.outputs, **hidden)
-    demo.load(do.first, [session], [*do.outputs, left.picker, right], **hidden).then(do.names, [session], [left.second], api_visibility="private")
+    demo.load(do.first, [session], [*do.outputs, left.picker, left.second, right], **hidden)
 
 
 def _warm_up(studio: Studio) -> None:

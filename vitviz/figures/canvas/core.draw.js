@@ -2,7 +2,7 @@
 
 /** The page's language: the English text is the key; {name} is filled in afterwards. */
 function t(text, values) {
-  const { texts = {}, recognise } = window.vitviz || {}, found = texts[text] || (!values && recognise?.(text)) || text;
+  const { texts = {}, recognise } = window.vitviz || {}, found = texts[text] || recognise?.(text) || text;
   return values ? found.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? values[name] : whole)) : found;
 }
 
