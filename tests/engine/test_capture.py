@@ -80,8 +80,9 @@ def test_attention_equals_timms_own_unfused_attention(name):
     assert len(expected) == len(trace.layers)
     for layer, attention in enumerate(expected):
         torch.testing.assert_close(trace.attention(layer), attention, atol=1e-5, rtol=0)
-    with torch.no_grad():
-        torch.testing.assert_close(trace.logits, model(pixels)[0], atol=1e-5, rtol=1e-5)
+    if model.num_classes:
+        with torch.no_grad():
+            torch.testing.assert_close(trace.logits, model(pixels)[0], atol=1e-5, rtol=1e-5)
 
 
 def test_the_residual_stream_and_both_embeddings_are_the_models_own():

@@ -27,7 +27,7 @@ def bytes_of_a_picture(tokens: int, width: int, layers: int) -> int:
     """About what one picture takes: its record (q, k, v and tokens of every layer), and N x N for one view at a time.
 
     >>> bytes_of_a_picture(197, 768, 12) // 10**6
-    37
+    39
     """
     record = layers * tokens * width * 4 * 4
     passing = tokens * width * 4 * 6  # the MLP's four widths and what stands beside them

@@ -1,16 +1,10 @@
-// Chooses the language before Gradio starts: the address's `lang`, else the first of the browser's that we speak.
-// Gradio reads navigator.language and nothing else, so that is where the choice is put: one language for its texts and ours.
+// The texts of the language that language.first.js chose, and the switch to another.
 (() => {
   'use strict';
   const { names, rows, patterns } = KNOWN;
-  const ours = (tag) => ({ zh: 'zh-CN', ko: 'ko', en: 'en' })[String(tag || '').toLowerCase().split(/[-_]/)[0]];
-  const tag = [new URLSearchParams(window.location.search).get('lang'), ...navigator.languages].map(ours).find(Boolean) || 'en';
-  Object.defineProperty(navigator, 'language', { get: () => tag, configurable: true });
-  Object.defineProperty(navigator, 'languages', { get: () => [tag], configurable: true });
-  document.documentElement.lang = tag;
-
+  const tag = navigator.language;
   const place = Object.keys(names).indexOf(tag);
-  const texts = Object.fromEntries(place ? rows.map((row) => [row[0], row[place]]) : []);
+  const texts = Object.assign(Object.create(null), Object.fromEntries(place ? rows.map((row) => [row[0], row[place]]) : []));
   const shapes = place ? patterns.map((english) => [new RegExp('^' + english.replace(/[.*+?^$()|[\]\\]/g, '\\$&').replace(/\{(\w+)\}/g, '(?<$1>.+?)') + '$', 's'), texts[english]]) : [];
 
   /** A sentence that came with its values already in it; undefined where it is none that we know. */

@@ -4,8 +4,8 @@ An English text is the key of its translations, languages/*.json. Gradio's compo
 translated by the browser: the first through `gr.I18n` (say), the second through `window.vitviz.texts` (head). Only what
 Python writes for one visitor, such as the chart, is translated here, in the language that the request asks for.
 
-The browser chooses (language.head.js): `?lang=` in the address, else the first of its languages that we speak.
-Gradio reads `navigator.language` alone, so the script puts the chosen one there before Gradio starts.
+The browser chooses (language.first.js): `?lang=` in the address, else the first of its languages that we speak.
+Gradio reads `navigator.language` alone, so the script puts the chosen one there, and stands before Gradio's own.
 """
 
 from __future__ import annotations
@@ -106,14 +106,20 @@ def texts(tag: str) -> Mapping[str, str]:
 
 
 @cache
+def first() -> str:
+    """The script that chooses the language; before any of Gradio's."""
+    return (_HERE / "language.first.js").read_text(encoding="utf-8")
+
+
+@cache
 def head() -> str:
-    """The script for the page's <head> that chooses the language; after `canvas.head()`."""
+    """The script for the page's <head> that brings the texts of the chosen language; after `canvas.head()`."""
     folded = {part for panel in PANELS for part in vars(panel.explanation).values()}  # these travel with gr.I18n
     others = [tag for tag in NAMES if tag != "en"]
     rows = [[english, *(texts(tag).get(english, english) for tag in others)] for english in texts(others[0]) if english not in folded]
     known = json.dumps({"names": NAMES, "rows": rows, "patterns": PATTERNS}, ensure_ascii=False).replace("<", "\\u003c")
     script = (_HERE / "language.head.js").read_text(encoding="utf-8").replace("KNOWN", known)
-    return f"<script>{script}</script>"
+    return f"<script>{first()}{script}</script>"  # once more, for an app that is mounted in another
 
 
 def _recognised(text: str, tag: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from vitviz import samples
 from vitviz.errors import VitvizError
@@ -12,6 +13,7 @@ from vitviz.figures import canvas
 from vitviz.panels import PANELS
 from vitviz.ui import endpoints, language, links, sizes, tabs
 from vitviz.ui.canvas import Canvas, Part
+from vitviz.ui.first_script import FirstScript
 from vitviz.ui.handlers import FIRST_SAMPLE, PAIRS, Handlers, Left
 from vitviz.ui.language import say
 from vitviz.ui.options import Options
@@ -55,7 +57,7 @@ def launch(demo: gr.Blocks, studio: Studio, options: Options) -> None:
         max_file_size="20mb",
         run_history=False,
         enable_monitoring=False,
-        app_kwargs={"routes": routes(studio)},
+        app_kwargs={"routes": routes(studio), "middleware": [Middleware(FirstScript, script=language.first())]},
     )
 
 
