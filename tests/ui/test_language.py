@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import itertools
 import json
 import re
@@ -144,7 +143,7 @@ def test_the_chart_speaks_and_its_numbers_stay(tag, lines):
     words = [*titles, *(trace.name for trace in figure.data), *(note.text for note in figure.layout.annotations)]
     assert all(re.search("[\u4e00-\u9fff\uac00-\ud7a3]", text) for text in words), words
     assert titles[0].startswith("&lt;b&gt;tiny")
-    assert all((new.y == old.y).all() if hasattr(new.y, "all") else new.y == old.y for new, old in zip(figure.data, plain.data))
+    assert all((new.y == old.y).all() if hasattr(new.y, "all") else new.y == old.y for new, old in zip(figure.data, plain.data, strict=True))
 
 
 def test_the_address_decides_then_the_browser_then_english():

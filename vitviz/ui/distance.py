@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 import gradio as gr
 
@@ -12,9 +12,6 @@ from vitviz.panels import Panel
 from vitviz.ui.canvas import Part
 from vitviz.ui.language import say, translated
 from vitviz.ui.studio import Studio
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 
 class Chart:
@@ -60,7 +57,7 @@ class Chart:
             yield [gr.skip()] * 4 + [{"text": str(error)}]
 
 
-def spoken(figure: go.Figure, language: str) -> go.Figure:
+def spoken(figure: Any, language: str) -> Any:
     """The chart with its words in a language; its numbers and the checkpoint's name stay."""
     layout = figure.layout
     for place in (layout.title, layout.xaxis.title, layout.yaxis.title, *layout.annotations):

@@ -30,6 +30,9 @@ def answer(subject: Subject) -> dict[str, Any]:
         [told("Width"), str(trace.tokens[0].shape[-1])],
         [told("Layers × heads"), f"{len(trace.layers)} × {attention.heads}"],
         [told("q, k, v per head"), f"{attention.q.shape[1]} × {attention.q.shape[2]}"],
+        [told("Parameters"), f"{sum(p.numel() for p in subject.inspector.model.parameters()):,}"],
+        [told("Trained on"), checkpoint.trained_on],
+        [told("Licence"), checkpoint.licence],
     ]
     return {
         "checkpoint": checkpoint.name,
@@ -37,7 +40,7 @@ def answer(subject: Subject) -> dict[str, Any]:
         "top": [[label, round(probability, 6)] for label, probability in trace.top(5)],
         "device": trace.device,
         "milliseconds": round(trace.milliseconds, 1),
-        "shapes": shapes,
+        "shapes": [[name, text] for name, text in shapes if text],
     }
 
 

@@ -215,11 +215,14 @@ class _Small:
 
 
 def line_of(checkpoint) -> str:
-    """A checkpoint in a line, such as 'vit_base_patch16_224.dino · 86 M · ImageNet-1k … · apache-2.0'."""
-    about = "≈ " if checkpoint.source == "hub" else ""  # counted with the usual 1000 classes
-    size = f"{about}{checkpoint.parameters / 1e6:.3g} M parameters" if checkpoint.parameters else ""
-    where = "" if checkpoint.source != "hub" else "on disk" if checkpoint.on_disk else "to be downloaded"
-    return " · ".join(part for part in (checkpoint.name, size, checkpoint.trained_on, checkpoint.licence, where) if part)
+    """A checkpoint in a line: 'vit_base_patch16_224.dino · ≈ 86.6 M parameters · ImageNet-1k … · apache-2.0 · to be downloaded'.
+
+    Of those in the weights folder name and size are enough: they stand in the narrow picker, and the facts say the rest.
+    """
+    hub = checkpoint.source == "hub"
+    size = f"{'≈ ' if hub else ''}{checkpoint.parameters / 1e6:.3g} M{' parameters' if hub else ''}" if checkpoint.parameters else ""
+    more = (checkpoint.trained_on, checkpoint.licence, "on disk" if checkpoint.on_disk else "to be downloaded") if hub else ()
+    return " · ".join(part for part in (checkpoint.name, size, *more) if part)
 
 
 def described(control) -> dict[str, Any]:
