@@ -27,7 +27,9 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument("--host", default=os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1"), help="address to serve on; 0.0.0.0 for everyone in the network (default: %(default)s)")
     parser.add_argument("--port", type=int, default=int(os.environ.get("GRADIO_SERVER_PORT", 7860)), help="port to serve on (default: %(default)s)")
     parser.add_argument("--share", action="store_true", help="make a public link through Gradio")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: %(default)s: CUDA, then Apple's, then the CPU)")
+    # A Space with shared GPUs lends one only to functions that ask for it, and pretends to have one at all other times.
+    usual = "cpu" if os.environ.get("SPACES_ZERO_GPU") else "auto"
+    parser.add_argument("--device", default=usual, help="auto, cpu, cuda, cuda:N or mps (default: %(default)s: CUDA, then Apple's, then the CPU)")
     parser.add_argument("--checkpoint", default="vitviz-tiny", help="the checkpoint shown first (default: %(default)s)")
     parser.add_argument("--weights", type=Path, default=None, help="folder of your own checkpoints (default: weights/ beside the app)")
     parser.add_argument("--model-cache", type=_megabytes, default=4_000 * MB, metavar="MB", help="memory for loaded checkpoints (default: 4000)")
