@@ -132,10 +132,11 @@ def _layout(subtitle: str, across: str, up: str) -> go.Layout:
     said = html.escape(subtitle)
     return go.Layout(
         autosize=True, height=440, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": _TEXT, "size": 13, "family": "system-ui, sans-serif"}, margin={"l": 8, "r": 12, "t": 58 if said else 36, "b": 8},
-        title={"text": said, "font": {"size": 15}, "x": 0, "xanchor": "left", "y": 0.98, "yanchor": "top"} if said else None,
+        font={"color": _TEXT, "size": 13, "family": "system-ui, sans-serif"}, margin={"l": 8, "r": 12, "t": 40 if said else 16, "b": 8},
+        title={"text": said, "font": {"size": 15}, "x": 0, "xanchor": "left", "y": 0.98, "yanchor": "top", "pad": {"l": 12}} if said else None,
         xaxis={**axis, "title": {**title, "text": across}}, yaxis={**axis, "title": {**title, "text": up}},
-        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom", "font": {"size": 12}},
+        # Below the axis: above the plot it runs into the title where the window is narrow and the entries stack.
+        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": -0.18, "yanchor": "top", "font": {"size": 12}},
         hovermode="closest", dragmode=False, hoverlabel={"font": {"size": 13}},
         modebar={"bgcolor": "rgba(0,0,0,0)", "color": _TEXT, "activecolor": _BLUE},
     )  # fmt: skip
