@@ -4,6 +4,7 @@ The teacher never sees more than the student: 64 px pictures, enlarged to its 22
 It is never a starting point for weights.
 """
 
+from concurrent.futures import Executor
 from pathlib import Path
 
 import data
@@ -30,17 +31,18 @@ def open_attention(model: nn.Module, device: torch.device) -> None:
         block.attn.fused_attn = device.type != "cpu"
 
 
-@torch.inference_mode()
-def class_tokens(model: nn.Module, pictures: Tensor, batch: int = 100, report: bool = False) -> Tensor:
+def class_tokens(model: nn.Module, pictures: Tensor, workers: Executor, batch: int = 100) -> Tensor:
     """The teacher's last class token, what its head reads, for whole pictures: (image, width), float16."""
-    tokens = []
-    for start in range(0, len(pictures), batch):
+
+    @torch.inference_mode()
+    def tokens(start: int) -> Tensor:
         x = data.enlarged(pictures[start : start + batch], SIZE)
-        with torch.autocast(x.device.type, dtype=torch.bfloat16):
-            tokens.append(model.forward_head(model.forward_features(x), pre_logits=True).half())
-        if report and start % 5000 == 0:
+        if start % 10000 == 0:
             print(f"teacher: {start} of {len(pictures)}", flush=True)
-    return torch.cat(tokens)
+        with torch.autocast(x.device.type, dtype=torch.bfloat16):
+            return model.forward_head(model.forward_features(x), pre_logits=True).half()
+
+    return torch.cat(list(workers.map(tokens, range(0, len(pictures), batch)))).clone()
 
 
 def fitted_head(tokens: Tensor, labels: Tensor, classes: int, epochs: int = 12) -> nn.Linear:
@@ -61,7 +63,7 @@ def fitted_head(tokens: Tensor, labels: Tensor, classes: int, epochs: int = 12) 
     return head.requires_grad_(False)
 
 
-def cached_class_tokens(model: nn.Module, pictures: Tensor, cache: Path) -> Tensor:
+def cached_class_tokens(model: nn.Module, pictures: Tensor, workers: Executor, cache: Path) -> Tensor:
     """Class tokens of all whole pictures, computed once.
 
     Eleven minutes on two cores; asking about every crop would cost more than the training.
@@ -70,7 +72,7 @@ def cached_class_tokens(model: nn.Module, pictures: Tensor, cache: Path) -> Tens
         tokens = torch.load(cache)
         if len(tokens) == len(pictures):
             return tokens.to(pictures.device)
-    tokens = class_tokens(model, pictures, report=True).clone()
+    tokens = class_tokens(model, pictures, workers)
     torch.save(tokens.cpu(), cache)
     return tokens
 

@@ -18,7 +18,7 @@ import math
 import os
 import random
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,6 +82,8 @@ class Training:
         # operation, which on two busy cores was the difference between half speed and a tenth.
         self.worker_count = 1 if self.device.type == "cuda" else args.threads
         self.workers = ThreadPoolExecutor(self.worker_count, initializer=torch.set_num_threads, initargs=(1,))
+        self.ahead = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,))
+        self.coming: Future | None = None  # the next batch, drawn while the workers compute this one
         self.done, self.elapsed, self.running = 0, 0.0, {}
         self.load_data()
         self.order, self.position = torch.randperm(len(self.lesson.labels)), 0
@@ -98,7 +100,7 @@ class Training:
         teacher = tokens = None
         if self.args.teacher is not None:
             teacher = teaching.load_teacher(self.args.teacher, self.device)
-            tokens = teaching.cached_class_tokens(teacher, pictures, self.args.work / "teacher.pt")
+            tokens = teaching.cached_class_tokens(teacher, pictures, self.workers, self.args.work / "teacher.pt")
         self.lesson = Lesson(self.s, pictures, labels, teacher, tokens)
 
     def progress(self) -> float:
@@ -106,6 +108,28 @@ class Training:
         if self.args.steps:
             return self.done / self.args.steps
         return min(1.0, self.elapsed / (60 * self.args.minutes))
+
+    def chances(self) -> dict:
+        """Everything that the next draw depends on."""
+        gpu = torch.cuda.get_rng_state() if self.device.type == "cuda" else None
+        generators = (random.getstate(), np.random.get_state(), torch.get_rng_state())
+        return {"order": self.order, "position": self.position, "random": generators, "random_gpu": gpu}
+
+    def draw(self, progress: float) -> Batch:
+        self.before = self.chances()  # a batch that was drawn but not used is drawn once more after an interruption
+        return self.lesson.batch(self.next_pictures(), progress)
+
+    def next_batch(self) -> Batch:
+        """This step's batch; the next one is begun."""
+        batch = (self.coming or self.ahead.submit(self.draw, self.progress())).result()
+        following = (self.done + 1) / self.args.steps if self.args.steps else self.progress()
+        self.coming = self.ahead.submit(self.draw, following)
+        return batch
+
+    def settled(self) -> None:
+        """Waits until nobody draws random numbers."""
+        if self.coming is not None:
+            self.coming.result()
 
     def next_pictures(self) -> Tensor:
         if self.position + self.batch > len(self.order):
@@ -121,18 +145,27 @@ class Training:
         slopes = torch.autograd.grad(loss, self.parameters, allow_unused=True)
         return {name: part.item() for name, part in parts.items()}, slopes
 
+    def set_gradients(self, answers: list[tuple]) -> None:
+        """The mean over the workers; a parameter that took no part in the step gets none."""
+        mean = [slope for slope in answers[0] if slope is not None]
+        for slopes in answers[1:]:
+            torch._foreach_add_(mean, [slope for slope in slopes if slope is not None])
+        torch._foreach_div_(mean, len(answers))
+        means = iter(mean)
+        for parameter, slope in zip(self.parameters, answers[0], strict=True):
+            parameter.grad = None if slope is None else next(means)
+
     def step(self) -> None:
         s, progress = self.s, self.progress()
         peak = s.peak_lr * math.sqrt(self.batch / s.batch_cpu)
         lr = peak * min(1.0, (progress + 1e-3) / s.warmup) * 0.5 * (1 + math.cos(math.pi * progress)) + 1e-6
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        batch = self.lesson.batch(self.next_pictures(), progress)
+        batch = self.next_batch()
         fading = s.attention_match * max(0.1, 1 - 1.8 * progress)
         weights = {"label": 1.0, "token": s.token_match, "attention": fading}
         answers = list(self.workers.map(lambda part: self.gradients(part, weights), batch.split(self.worker_count)))
-        for parameter, *slopes in zip(self.parameters, *(slopes for _, slopes in answers), strict=True):
-            parameter.grad = None if slopes[0] is None else sum(slopes) / len(slopes)
+        self.set_gradients([slopes for _, slopes in answers])
         nn.utils.clip_grad_norm_(self.model.parameters(), s.clip)
         self.optimizer.step()
         self.done += 1
@@ -146,13 +179,13 @@ class Training:
 
     def save(self) -> None:
         """Everything that the next step depends on, in one atomic file."""
+        self.settled()
         state = {
+            **(self.before if self.coming else self.chances()),
             "done": self.done, "elapsed": self.elapsed, "running": self.running,
             "model": self.model.state_dict(), "bridge": self.bridge.state_dict(), "average": self.average,
-            "optimizer": self.optimizer.state_dict(), "order": self.order, "position": self.position,
+            "optimizer": self.optimizer.state_dict(),
             "teacher_head": self.lesson.head and self.lesson.head.state_dict(),
-            "random": (random.getstate(), np.random.get_state(), torch.get_rng_state()),
-            "random_gpu": torch.cuda.get_rng_state() if self.device.type == "cuda" else None,
         }  # fmt: skip
         torch.save(state, self.args.work / "state.tmp")
         os.replace(self.args.work / "state.tmp", self.args.work / "state.pt")
@@ -186,6 +219,7 @@ class Training:
 
     def film(self, weights: dict[str, Tensor], kind: str) -> None:
         """Keep a snapshot as float16 and note its figures in film.csv."""
+        self.settled()
         loss, top1 = self.validated(weights)
         name = f"step-{self.done:05d}" + ("-average" if kind == "average" else "")
         halves = {key: value.detach().half().cpu().contiguous() for key, value in weights.items()}
