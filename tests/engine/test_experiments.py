@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.engine.looking import inspect, noise, perturbed
 from tests.engine.small import small
-from tests.engine.test_capture import inspect, noise, perturbed
 from vitviz.engine import experiments
 from vitviz.engine.images import open_image
 from vitviz.engine.preprocess import prepare

@@ -1,0 +1,29 @@
+"""Inspectors of random models, and noise to show them."""
+
+import timm
+import torch
+
+from vitviz.engine.checkpoint import Checkpoint, Loaded
+from vitviz.engine.inspector import Inspector
+from vitviz.engine.preprocess import Preprocessing
+
+
+def perturbed(name: str, **options) -> torch.nn.Module:
+    """Random weights with nothing left at zero: a bias initialised to zero would pass any check."""
+    torch.manual_seed(0)
+    model = timm.create_model(name, pretrained=False, **options).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.02)
+    return model
+
+
+def inspect(model: torch.nn.Module, name: str = "random") -> Inspector:
+    height, width = model.patch_embed.img_size
+    preprocessing = Preprocessing((height, width), (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+    return Inspector(Loaded(Checkpoint(name, None, "local", ""), model, preprocessing), "cpu")
+
+
+def noise(seed: int = 0, size: tuple[int, int] = (260, 300)):
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.rand(*size, 3, generator=generator) * 255).to(torch.uint8).numpy()

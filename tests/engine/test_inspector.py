@@ -1,0 +1,109 @@
+"""An inspector at work: hooks, threads, sizes of its own, too little memory, and nothing left behind."""
+
+import threading
+
+import pytest
+import timm
+import torch
+
+from tests.engine.looking import inspect, noise, perturbed
+from vitviz.engine import memory
+from vitviz.engine.images import open_image
+from vitviz.engine.preprocess import prepare
+from vitviz.errors import OutOfMemory, VitvizError
+
+
+def modes_and_hooks(model) -> tuple[int, int]:
+    hooks = sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
+    return torch._C._len_torch_function_stack(), hooks
+
+
+def test_running_out_of_memory_is_a_sentence_and_the_inspector_lives_on():
+    model = perturbed("vit_tiny_patch16_224", depth=1)
+    inspector = inspect(model)
+
+    def full(tensor):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(OutOfMemory, match="smaller checkpoint"), inspector.hook("blocks.0.attn", full):
+        inspector.trace(noise())
+    assert inspector.trace(noise()).logits is not None
+    assert modes_and_hooks(model) == (0, 0)
+
+
+def test_two_threads_get_their_own_results():
+    inspector = inspect(perturbed("vit_tiny_patch16_224", depth=3))
+    alone = [inspector.trace(noise(seed)).attention(2) for seed in range(4)]
+    together: dict[int, list] = {seed: [] for seed in range(4)}
+
+    def work(seed):
+        for _ in range(3):
+            together[seed].append(inspector.trace(noise(seed)).attention(2))
+
+    threads = [threading.Thread(target=work, args=[seed]) for seed in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    for seed in range(4):
+        assert len(together[seed]) == 3
+        for attention in together[seed]:
+            torch.testing.assert_close(attention, alone[seed])
+
+
+def test_hooks_read_and_replace():
+    model = perturbed("vit_tiny_patch16_224", depth=2)
+    inspector = inspect(model)
+    seen = []
+    with inspector.hook("blocks.1.input", lambda tensor: seen.append(tensor.clone())):
+        trace = inspector.trace(noise())
+    torch.testing.assert_close(seen[-1][0], trace.tokens[1])
+    with inspector.hook("blocks.1.attn", torch.zeros_like), inspector.hook("blocks.1.mlp", torch.zeros_like):
+        silenced = inspector.trace(noise())
+    torch.testing.assert_close(silenced.tokens[2], silenced.tokens[1])
+    with pytest.raises(VitvizError, match="expected blocks.N"):
+        inspector.hook("blocks.2.mlp", print).__enter__()
+
+
+def test_a_size_of_its_own_interpolates_positions_and_shares_the_weights():
+    model = perturbed("vit_tiny_patch16_224", depth=2)
+    inspector = inspect(model)
+    trace = inspector.trace(noise(), size=(96, 160))
+    assert (trace.grid.rows, trace.grid.cols) == (6, 10) and trace.view.picture.shape == (96, 160, 3)
+    assert inspector.position_table((96, 160)).shape == (60, 192)
+    assert inspector._at((96, 160)).blocks[0].attn.qkv.weight is model.blocks[0].attn.qkv.weight
+    assert model.pos_embed.shape[1] == 197
+    reference = timm.create_model("vit_tiny_patch16_224", depth=2, dynamic_img_size=True, pretrained=False).eval()
+    reference.load_state_dict(model.state_dict())
+    pixels = prepare(open_image(noise()), inspector.preprocessing.with_size((96, 160))).tensor[None]
+    with torch.no_grad():
+        torch.testing.assert_close(trace.logits, reference(pixels)[0], atol=1e-5, rtol=1e-5)
+    with pytest.raises(VitvizError, match="nearest size that does is 96 x 160"):
+        inspector.trace(noise(), size=(100, 160))
+
+
+def test_a_size_beyond_the_memory_is_refused_before_it_is_tried(monkeypatch):
+    inspector = inspect(perturbed("vit_tiny_patch16_224", depth=1))
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 10**9)
+    with pytest.raises(OutOfMemory, match=r"65537 tokens .* needs about 35\.\d GB, but only 1\.0 GB are free"):
+        inspector.trace(noise(), size=4096)
+    assert inspector.trace(noise(), size=64).grid.patches == 16
+    monkeypatch.setattr(memory, "free_bytes", lambda device: None)
+    memory.require(10**18, inspector.device, "Where nothing is known, nothing is refused:")
+
+
+def test_where_the_patch_does_not_divide_the_input_the_unseen_rim_is_left_out():
+    model = perturbed("vit_tiny_patch16_224", depth=1, img_size=100)  # six patches of 16 px, and 4 px that no patch is cut from
+    trace = inspect(model).trace(noise(size=(200, 200)))
+    assert (trace.grid.rows, trace.grid.pixels) == (6, (96, 96))
+    assert trace.view.picture.shape == (96, 96, 3)
+    assert trace.view.box == pytest.approx((0, 0, 192, 192))
+
+
+def test_nothing_is_left_behind_after_success_and_after_failure():
+    model = perturbed("vit_tiny_patch16_224", depth=2)
+    inspector = inspect(model)
+    inspector.trace(noise())
+    assert modes_and_hooks(model) == (0, 0)
+    with pytest.raises(RuntimeError, match="on purpose"), inspector.hook("blocks.1.mlp", lambda tensor: (_ for _ in ()).throw(RuntimeError("on purpose"))):
+        assert modes_and_hooks(model) == (0, 1)
+        inspector.trace(noise())
+    assert modes_and_hooks(model) == (0, 0)
