@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "checkpoints": "vitviz.engine",
+    "film": "vitviz.engine",
     "load": "vitviz.engine",
     "Checkpoint": "vitviz.engine",
     "Inspector": "vitviz.engine",
@@ -36,7 +37,7 @@ __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
     from vitviz.analyses import attention_distance, rollout
-    from vitviz.engine import Checkpoint, Inspector, checkpoints, load
+    from vitviz.engine import Checkpoint, Inspector, checkpoints, film, load
     from vitviz.errors import VitvizError
     from vitviz.figures.overlay import overlay
     from vitviz.grid import Grid

@@ -7,10 +7,11 @@ from os import PathLike
 
 from vitviz.engine.catalogue import checkpoints, find
 from vitviz.engine.checkpoint import Checkpoint
+from vitviz.engine.film import Frame, frames
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.loading import load as load_weights
 
-__all__ = ["Checkpoint", "Inspector", "checkpoints", "find", "load"]
+__all__ = ["Checkpoint", "Frame", "Inspector", "checkpoints", "film", "find", "load"]
 
 
 def load(
@@ -34,3 +35,14 @@ def load(
     """
     checkpoint = find(str(name), folder=folder, architecture=architecture, trusted=trusted)
     return Inspector(load_weights(checkpoint, progress=progress), device)
+
+
+def film(name: str | PathLike, *, folder: str | PathLike | None = None) -> list[Frame]:
+    """The moments of a checkpoint's training that were kept, first step first, each with what the model could do then.
+
+    Empty for a checkpoint without a film. `vitviz.load(frame.name)` loads one. Raises CheckpointError for an unknown name.
+
+    >>> [frame.name for frame in film("vitviz-tiny")][-1:]
+    ['vitviz-tiny']
+    """
+    return frames(find(str(name), folder=folder))

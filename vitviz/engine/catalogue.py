@@ -23,7 +23,8 @@ from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.families import architectures, require_plain
 from vitviz.engine.formats.folder import weights_file
 from vitviz.engine.formats.weights import SUFFIXES
-from vitviz.engine.local import described, in_folder, joined, named, snapshot, snapshots, weights_folder
+from vitviz.engine.film import snapshot, snapshots
+from vitviz.engine.local import described, in_folder, joined, named, weights_folder
 from vitviz.errors import CheckpointError
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")

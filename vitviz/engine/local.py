@@ -1,9 +1,8 @@
-"""Checkpoints on this machine: the folder weights/, and the steps of a training film that lie in it."""
+"""Checkpoints on this machine: those in the folder weights/."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
@@ -13,11 +12,10 @@ from typing import Any
 
 from vitviz.engine import training_data
 from vitviz.engine.checkpoint import Checkpoint
+from vitviz.engine.film import snapshot
 from vitviz.engine.formats.folder import config_beside, weights_file
 from vitviz.engine.formats.weights import SUFFIXES, shapes
 from vitviz.errors import CheckpointError
-
-_STEP = re.compile(r"step-(\d{1,12})\.safetensors")
 
 
 def weights_folder(folder: str | PathLike | None = None) -> Path:
@@ -89,24 +87,6 @@ def named(name: str, local: list[Checkpoint]) -> Checkpoint | None:
         alike = [checkpoint for checkpoint in local if any(checkpoint.name == name + suffix for suffix in SUFFIXES)]
         return alike[0] if len(alike) == 1 else None
     return snapshot(found, int(step)) if found.name != name else found
-
-
-def snapshots(checkpoint: Checkpoint) -> list[tuple[int, Path]]:
-    """The steps of a checkpoint's training film with their files, first step first; empty where there is none."""
-    root = Path(checkpoint.location)
-    if checkpoint.source == "hub" or not (root / "snapshots").is_dir():
-        return []
-    files = (root / "snapshots").iterdir()
-    return sorted((int(step[1]), path) for path in files if (step := _STEP.fullmatch(path.name)) and _inside(path, root))
-
-
-def snapshot(checkpoint: Checkpoint, step: int) -> Checkpoint:
-    """One step of a training film as a checkpoint of its own. Raises CheckpointError for a step that was not kept."""
-    kept = dict(snapshots(checkpoint))
-    if step not in kept:
-        steps = ", ".join(map(str, kept)) or "none"
-        raise CheckpointError(f"{checkpoint.name} has no snapshot of step {step}; kept are: {steps}.")
-    return replace(checkpoint, name=f"{checkpoint.name}@{step}", location=str(kept[step]), note=f"After {step:,} steps of training.")
 
 
 def joined(ids: Any) -> str:

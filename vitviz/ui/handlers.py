@@ -39,6 +39,7 @@ class Left:
     pairs: gr.Dropdown
     size: gr.Dropdown
     notice: Part
+    film: Part
     facts: Part
     second_facts: Part
 
@@ -50,7 +51,7 @@ class Handlers:
         self._studio, self._left, self._views = studio, left, views
         drawn = [component for view in views for component in view.drawn]
         picked = [left.picker, left.second, left.size]
-        self.outputs = [session, *picked, left.notice, link, left.stage, left.facts, left.second_facts, *drawn]
+        self.outputs = [session, *picked, left.notice, left.film, link, left.stage, left.facts, left.second_facts, *drawn]
 
     def first(self, state: dict, request: gr.Request, progress=gr.Progress()) -> list:  # noqa: B008, how Gradio wants it
         """What the address asks for; where its checkpoint cannot be had, the first one, and the reason.
@@ -91,6 +92,16 @@ class Handlers:
             return self._attempt(state, lambda: self._sample(state, FIRST_SAMPLE, name, report))
         return self._attempt(state, lambda: self._show(state, state["picture"], name, report))
 
+    def frame(self, state: dict, event: gr.EventData) -> list:
+        """Another moment of the training that the checkpoint comes from; the answer carries the question's ticket."""
+        name, ticket = (event._data.get(key) for key in ("name", "ticket"))  # out of the page, so perhaps anything
+        if not state.get("key") or not isinstance(name, str) or name.partition("@")[0] != self._checkpoint(state).partition("@")[0]:
+            return [gr.skip()] * len(self.outputs)
+        page = self._attempt(state, lambda: self._show(state, state["picture"], name))
+        film = self.outputs.index(self._left.film)
+        page[film] = {**page[film], "ticket": ticket}
+        return page
+
     def beside(self, state: dict, second: str | None, progress=gr.Progress()) -> list:  # noqa: B008, how Gradio wants it
         """A second checkpoint beside the first, or none."""
         name = str(second or "").strip()
@@ -127,7 +138,7 @@ class Handlers:
         size = gr.update(choices=sizes.choices(subject.inspector, _language(state)), value=state.get("size", sizes.OWN))
         beside = facts.answer(studio.subject(second_key)) if second else {}
         answers = [value for view in self._views for value in view.draw(state)]
-        return [state, checkpoint, second or None, size, {"text": ""}, links.shown(state), stage, facts.answer(subject), beside, *answers]
+        return [state, checkpoint, second or None, size, {"text": ""}, studio.film(checkpoint), links.shown(state), stage, facts.answer(subject), beside, *answers]
 
     def _look(self, state: dict, picture: str, checkpoint: str, progress=None) -> str:
         """The key of a picture seen by a checkpoint at the size that the session asks for."""
@@ -145,7 +156,14 @@ class Handlers:
             return make()
         except VitvizError as error:
             kept = [self._checkpoint(state), state.get("second") or None, state.get("size", sizes.OWN)]
-            return [gr.skip(), *kept, {"text": str(error)}, *[gr.skip()] * (len(self.outputs) - 5)]
+            return [gr.skip(), *kept, {"text": str(error)}, self._film(state), *[gr.skip()] * (len(self.outputs) - 6)]
+
+    def _film(self, state: dict) -> dict:
+        """The slider where it was, for a frame that could not be had."""
+        try:
+            return self._studio.film(self._checkpoint(state)) if state.get("key") else {}
+        except VitvizError:
+            return {}
 
 
 def _report(progress: gr.Progress, checkpoint: str | None, state: dict) -> Callable[[int, int], None]:

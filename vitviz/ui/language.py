@@ -32,6 +32,7 @@ PATTERNS = (
     "it uses {kind} positions",
     "register {number}",
     "An early state of our own training: it names {share} % of the 10,000 validation pictures of Tiny-ImageNet rightly ({five} % within five guesses).",
+    "After {step} steps of training.",
     "{rows} × {cols} of {tall} × {wide} px",
     "{tokens} ({patches} patches, prefix: {prefix})",
     "uniform attention: {distance} px",

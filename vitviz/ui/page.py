@@ -36,6 +36,7 @@ def build(studio: Studio) -> gr.Blocks:
             with gr.Column(scale=2, min_width=320, elem_id="vitviz-left"):
                 left = _left(studio)
             with gr.Column(scale=5, min_width=360, elem_id="vitviz-right"):
+                left.film.render()
                 with gr.Tabs(elem_id="vitviz-tabs") as right:
                     views = [tabs.tab(panel, studio, session) for panel in PANELS]
         _connect(demo, left, session, right, Handlers(studio, session, left, link, views))
@@ -78,11 +79,12 @@ def _left(studio: Studio) -> Left:
         [studio.settings.checkpoint], value=studio.settings.checkpoint, label=say("Checkpoint"), allow_custom_value=True, elem_id="vitviz-picker"
     )
     notice = Part("notice", elem_id="vitviz-notice")
+    film = Part("film", elem_id="vitviz-film", render=False)  # stands above the views
     answers = [Part("facts", elem_id="vitviz-facts"), Part("facts", elem_id="vitviz-second-facts")]
     with gr.Accordion(say("Compare, and input size"), open=False, elem_id="vitviz-more"):
         second = gr.Dropdown([], value=None, label=say("Beside it"), info=say("A second checkpoint on the same picture"), allow_custom_value=True, elem_id="vitviz-second")
         pairs = gr.Dropdown(
-            [(say(text), value) for text, value in PAIRS], value=None, label=say("Pairs that teach"), info=say("Two checkpoints from the hub at once"), elem_id="vitviz-pairs"
+            [(say(text), value) for text, value in PAIRS], value=None, label=say("Pairs that teach"), info=say("Two checkpoints at once; most come from the hub"), elem_id="vitviz-pairs"
         )
         size = gr.Dropdown(
             [(say("As trained"), sizes.OWN)],
@@ -92,7 +94,7 @@ def _left(studio: Studio) -> Left:
             allow_custom_value=True,
             elem_id="vitviz-size",
         )
-    return Left(stage, upload, gallery, picker, second, pairs, size, notice, *answers)
+    return Left(stage, upload, gallery, picker, second, pairs, size, notice, film, *answers)
 
 
 def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do: Handlers) -> None:
@@ -103,6 +105,7 @@ def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do:
     left.second.input(do.beside, [session, left.second], do.outputs, **hidden)
     left.pairs.input(do.pair, [session, left.pairs], do.outputs, **hidden)
     left.size.input(do.resize, [session, left.size], do.outputs, **hidden)
+    left.film.frame(do.frame, [session], do.outputs, trigger_mode="multiple", api_visibility="private", show_progress="hidden")
     demo.load(do.first, [session], [*do.outputs, left.picker, left.second, right], **hidden)
 
 

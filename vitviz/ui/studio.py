@@ -75,6 +75,13 @@ class Studio:
         allowed = set(self.names())
         return [(line_of(checkpoint), checkpoint.name) for checkpoint in engine.checkpoints(self.settings.weights) if checkpoint.name in allowed]
 
+    def film(self, checkpoint: str) -> dict[str, Any]:
+        """The training film that a loaded checkpoint belongs to, and which of its frames it is; {} where there is none."""
+        from vitviz.engine.film import frames
+
+        found = [vars(frame) for frame in frames(self.inspector(checkpoint).checkpoint)]
+        return {"at": checkpoint, "frames": found} if any(frame["name"] == checkpoint for frame in found) else {}
+
     def keep_picture(self, path: str | os.PathLike) -> str:
         """Remembers an upload and returns its key; ImageError for what is no picture."""
         from vitviz.engine.images import open_image
@@ -96,7 +103,7 @@ class Studio:
         """The loaded checkpoint; loaded once. CheckpointError, UnsupportedModel or HubError where that cannot be."""
         from vitviz import engine
 
-        if self.settings.allowed and name not in self.settings.allowed:
+        if self.settings.allowed and name.partition("@")[0] not in self.settings.allowed:  # a step of an allowed film is allowed
             raise CheckpointError(f"This site offers only {', '.join(self.settings.allowed)}; {name!r} was asked for.")
         return self._inspectors.get(name, lambda: engine.load(name, device=self.settings.device, folder=self.settings.weights, trusted=False, progress=progress))
 
