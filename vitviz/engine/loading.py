@@ -6,29 +6,32 @@ number of classes it drops the classifier, and at another size it stretches the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from math import prod
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import timm
+import torch
 from torch import Tensor, nn
 
-from vitviz.engine import fitting
+from vitviz.engine import fitting, memory
 from vitviz.engine.catalogue import names_on_disk
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.families import architectures, require_plain
 from vitviz.engine.files import Files, files_of, registered
 from vitviz.engine.formats import google, huggingface, inferred, preprocessor, timm_config
 from vitviz.engine.formats.folder import understood
-from vitviz.engine.formats.weights import SUFFIXES, read
+from vitviz.engine.formats.weights import SUFFIXES, read, shapes
 from vitviz.engine.hub import Progress
 from vitviz.engine.labels import labels_of
 from vitviz.engine.preprocess import Preprocessing
 from vitviz.errors import CheckpointError, HubError
 
+_CPU = torch.device("cpu")
 _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 _WORDS = {"num_classes": "classes", "img_size": "input", "global_pool": "pooling"}
 
@@ -45,14 +48,20 @@ class _Filled:
 
 
 def load(
-    checkpoint: Checkpoint, progress: Progress | None = None, token: str | None = None, folder: str | PathLike | None = None
+    checkpoint: Checkpoint,
+    progress: Progress | None = None,
+    token: str | None = None,
+    folder: str | PathLike | None = None,
+    device: torch.device = _CPU,
+    dtype: torch.dtype = torch.float32,
 ) -> Loaded:
     """A checkpoint's model with its trained weights (float32, evaluation mode, on the CPU, no gradients).
 
     A hub checkpoint is downloaded first; `progress(done, total)` is told its bytes, and a HubError names what
-    `folder` (default: weights/) and the hub's cache offer instead. Raises CheckpointError where a file is missing,
-    damaged, unsafe or does not fit, UnsupportedModel where the architecture is no plain Vision Transformer, HubError
-    where the hub does not deliver.
+    `folder` (default: weights/) and the hub's cache offer instead. `device` and `dtype` are where and in what the
+    model is going to be, for its memory. Raises CheckpointError where a file is missing, damaged, unsafe or does not
+    fit, UnsupportedModel where the architecture is no plain Vision Transformer, HubError where the hub does not
+    deliver, and OutOfMemory, before anything is downloaded or built, where the memory does not suffice.
 
     >>> from vitviz.engine.catalogue import find
     >>> load(find("vitviz-tiny")).model.training
@@ -60,11 +69,17 @@ def load(
     """
     if checkpoint.architecture:
         require_plain(checkpoint.architecture)
+
+    def fits(parameters: int | None) -> None:
+        memory.require_to_load(checkpoint.name, parameters, device, dtype.itemsize)
+
+    fits(checkpoint.parameters)
     try:
-        files = files_of(checkpoint, progress, token)
+        files = files_of(checkpoint, _weighed(progress, fits), token)
     except HubError as error:
         names = names_on_disk(folder)
         raise HubError(f"{error} On this machine: {', '.join(names[:8]) or 'nothing yet'}{', …' if len(names) > 8 else ''}.") from error
+    fits(_parameters_in(files.weights))
     tensors, notes = read(files.weights)
     filled = _filled(checkpoint, files, tensors)
     channels, height, width = filled.data["input_size"]
@@ -85,6 +100,22 @@ def load(
     return Loaded(known, model, preprocessing, named)
 
 
+def _weighed(progress: Progress | None, fits: Callable[[int], None]) -> Progress:
+    """Ends a download at its first bytes where the file that the hub announces would not fit; of many nothing is known before."""
+
+    def weighed(done: int, total: int) -> None:
+        fits(total // 4)
+        if progress is not None:
+            progress(done, total)
+
+    return weighed
+
+
+def _parameters_in(weights: Path) -> int:
+    """How many numbers a file holds: told by a safetensors header, else by its bytes as float32."""
+    return sum(map(prod, shapes(weights).values())) or weights.stat().st_size // 4
+
+
 def _filled(checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor]) -> _Filled:
     """Whoever knows the architecture best builds the model: the user, timm's registry, a config, the name, the tensors."""
     config, name = files.config, checkpoint.name
@@ -92,7 +123,7 @@ def _filled(checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor]) ->
     if record := registered(checkpoint):
         return _by_name(checkpoint.name, asdict(record), tensors, name, own=False)
     if huggingface.is_transformers(config):
-        tensors = huggingface.to_timm(tensors)
+        tensors = huggingface.to_timm(tensors, str(config["model_type"]))
         if not asked:
             return _by_transformers(files, tensors, name)
     elif config.get("architecture") and not asked:
@@ -145,11 +176,10 @@ def _by_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: s
 
 def _by_transformers(files: Files, tensors: Mapping[str, Tensor], name: str) -> _Filled:
     with understood(name):
-        build, args = huggingface.builder(files.config, tensors, name)
+        build, entry = huggingface.builder(files.config, tensors, name)
         data, notes = preprocessor.data_config(files.config, files.preprocessor)
     model = fitting.empty(build, name)
     fitting.fill(model, tensors, name, f"its config.json ({files.config['model_type']})")
-    entry = inferred.entry_name(args["embed_dim"], args["depth"], args["num_heads"], args["patch_size"], args["img_size"][0])
     return _Filled(model, entry, data, notes=tuple(notes))
 
 
