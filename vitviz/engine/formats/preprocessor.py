@@ -10,7 +10,11 @@ _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 _DEFAULTS = {
     "vit": {"mean": (0.5,) * 3, "std": (0.5,) * 3, "interpolation": "bilinear", "crop_mode": "squash", "crop_pct": 1.0},
     "deit": {**_IMAGENET, "interpolation": "bicubic", "crop_mode": "squash", "crop_pct": 224 / 256},
+    "vit_mae": {**_IMAGENET, "interpolation": "bicubic", "crop_mode": "center", "crop_pct": 224 / 256},
+    "beit": {"mean": (0.5,) * 3, "std": (0.5,) * 3, "interpolation": "bicubic", "crop_mode": "squash", "crop_pct": 1.0},
     "dinov2": {**_IMAGENET, "interpolation": "bicubic", "crop_mode": "center", "crop_pct": 224 / 256},
+    "dinov2_with_registers": {**_IMAGENET, "interpolation": "bicubic", "crop_mode": "center", "crop_pct": 224 / 256},
+    "dinov3_vit": {**_IMAGENET, "interpolation": "bilinear", "crop_mode": "squash", "crop_pct": 1.0},
 }
 _RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 
@@ -19,7 +23,7 @@ def data_config(config: Mapping[str, Any], preprocessor: Mapping[str, Any] | Non
     """The preprocessing as a timm data config, and sentences on what was assumed. The size is the model's own."""
     kind = str(config["model_type"])
     size = pair(config.get("image_size", 224))
-    data = {**_DEFAULTS["dinov2" if kind.startswith("dinov2") else kind], "input_size": (config.get("num_channels", 3), *size)}
+    data = {**_DEFAULTS[kind], "input_size": (config.get("num_channels", 3), *size)}
     if preprocessor is None:
         return data, ["There is no preprocessor_config.json; the normalisation that is usual for this type was assumed."]
     if preprocessor.get("do_normalize", True):
@@ -39,7 +43,7 @@ def data_config(config: Mapping[str, Any], preprocessor: Mapping[str, Any] | Non
     data["crop_pct"] = min(1.0, cropped / resized) if crops else 1.0
     seen = cropped if crops else resized
     if seen and seen != size[0]:
-        return data, [f"Shown at {size[0]} x {size[1]} px, the size of its position table; its own preprocessing asks for {seen} px."]
+        return data, [f"Shown at {size[0]} x {size[1]} px, the size in its config.json; its own preprocessing asks for {seen} px."]
     return data, []
 
 

@@ -26,8 +26,8 @@ SUFFIXES = (".safetensors", ".pth", ".pth.tar", ".pt", ".bin", ".npz")
 # What a training script wraps its weights in, the averaged ones first: they are what the authors evaluate.
 _WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model", "teacher")
 _COMPILED = re.compile(r"^((_orig_mod|module)\.)+")
-# Parts that only training needs: MAE's decoder, and the projection heads of DINO and iBOT.
-_TRAINING_ONLY = re.compile(r"^(decoder_\w+|(dino_|ibot_)?head\.(mlp|last_layer)\b)")
+# Parts that only training needs: MAE's decoder, BEiT's guess at visual words, and the projection heads of DINO and iBOT.
+_TRAINING_ONLY = re.compile(r"^(decoder(_\w+)?(?=\.|$)|lm_head(?=\.)|(dino_|ibot_)?head\.(mlp|last_layer)\b)")
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], list[str]]:
