@@ -12,6 +12,7 @@ from vitviz.panels import Panel
 from vitviz.ui.canvas import Part
 from vitviz.ui.language import say, translated
 from vitviz.ui.studio import Studio
+from vitviz.ui.widgets import Pictures
 
 
 class Chart:
@@ -35,26 +36,38 @@ class Chart:
         return [*settings.values(), spoken(figure, _language(state)), {"key": key, "survey": survey is not None, **settings}, other]
 
     def redraw(self, state: dict, form: str, rows: str) -> list:
-        """State, chart and downloads with other settings."""
-        state = {**state, "distance": {"form": form, "rows": rows}}
-        return [state, *self.draw(state)[self._radios :]] if state.get("key") else [gr.skip()] * 4
+        """State, everything drawn, and notice with other settings."""
+        return self._attempt(state, {**state, "distance": {"form": form, "rows": rows}})
 
     def reset(self, state: dict) -> list:
-        """State and everything drawn, of the picture alone and as at first."""
-        state = {**state, "survey": None, "distance": {}}
-        return [state, *self.draw(state)] if state.get("key") else [gr.skip()] * (self._radios + 4)
+        """The same of the picture alone and as at first."""
+        return self._attempt(state, {**state, "survey": None, "distance": {}})
 
     def survey(self, state: dict, form: str, rows: str, paths: list[str] | None, progress=gr.Progress()) -> Iterator[list]:  # noqa: B008
-        """State, chart, downloads and notice as the average over a set of pictures grows."""
+        """The same as the average over a set of pictures grows."""
         if not paths or not state.get("key"):
-            yield [gr.skip()] * 4 + [{"text": translated("Choose one or more pictures first; the paper averages over 128.", _language(state))}]
+            yield self._as_it_was(state, translated("Choose one or more pictures first; the paper averages over 128.", _language(state)))
             return
         try:
             for key, measured in self._studio.surveying(state["checkpoint"], paths):
                 progress((measured.images, len(paths)), unit=translated("pictures", _language(state)))
-                yield [*self.redraw({**state, "survey": key}, form, rows), {"text": " ".join(measured.skipped)}]
+                now = {**state, "survey": key, "distance": {"form": form, "rows": rows}}
+                yield [now, *self.draw(now), {"text": " ".join(measured.skipped)}]
         except VitvizError as error:
-            yield [gr.skip()] * 4 + [{"text": str(error)}]
+            yield self._as_it_was(state, str(error))
+
+    def _attempt(self, before: dict, after: dict) -> list:
+        if not before.get("key"):
+            return [gr.skip()] * (self._radios + 5)
+        try:
+            return [after, *self.draw(after), {"text": ""}]
+        except VitvizError as error:  # what is drawn may have to be computed again, with a checkpoint that is gone by now
+            return self._as_it_was(before, str(error))
+
+    def _as_it_was(self, state: dict, sentence: str) -> list:
+        """The chart stays, and the radios go back to what it shows."""
+        settings = self._panel.settings(state.get("distance", {}))
+        return [gr.skip(), *settings.values(), gr.skip(), gr.skip(), gr.skip(), {"text": sentence}]
 
 
 def spoken(figure: Any, language: str) -> Any:
@@ -75,7 +88,7 @@ def _language(state: dict) -> str:
 
 
 def distance_tab(panel: Panel, studio: Studio, session: gr.State):
-    """Builds the tab; returns the components that follow the picture, and how they are drawn."""
+    """Builds the tab; returns the components that follow the picture, how they are drawn, and the event that another picture ends."""
     with gr.Row():
         plot = gr.Plot(show_label=False, elem_id="vitviz-distance")
         second = gr.Plot(show_label=False, elem_id="vitviz-second-distance", visible=False)
@@ -89,16 +102,17 @@ def distance_tab(panel: Panel, studio: Studio, session: gr.State):
         downloads = Part("downloads")
     notice = Part("notice", elem_id="vitviz-survey-notice")
     with gr.Accordion(say("Average over a set of pictures"), open=False):
-        files = gr.File(label=say("Pictures"), file_count="multiple", type="filepath", elem_id="vitviz-survey-files", height=140)
+        files = Pictures(label=say("Pictures"), elem_id="vitviz-survey-files", height=140)
         with gr.Row(elem_classes="vitviz-buttons"):
             start = gr.Button(say("Average"), variant="primary", size="sm", elem_id="vitviz-survey-start")
             stop = gr.Button(say("Stop"), size="sm", elem_id="vitviz-survey-stop")
 
     chart, drawn, hidden = Chart(panel, studio), [*radios, plot, downloads, second], {"api_visibility": "private", "show_progress": "hidden"}
-    for radio in radios:
-        radio.input(chart.redraw, [session, *radios], [session, plot, downloads, second], **hidden)
-    reset.click(chart.reset, session, [session, *drawn], **hidden)
-    shown = [session, plot, downloads, second, notice]
+    shown = [session, *drawn, notice]
     running = start.click(chart.survey, [session, *radios, files], shown, api_visibility="private", show_progress_on=plot)
-    stop.click(None, None, None, cancels=running)
-    return drawn, chart.draw
+    # An average that went on would lay the state it began with over what has been chosen since.
+    gr.on([stop.click, reset.click, *(radio.input for radio in radios)], None, cancels=running)
+    for radio in radios:
+        radio.input(chart.redraw, [session, *radios], shown, trigger_mode="always_last", **hidden)
+    reset.click(chart.reset, session, shown, **hidden)
+    return drawn, chart.draw, running

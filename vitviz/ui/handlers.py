@@ -15,6 +15,7 @@ from vitviz.ui.canvas import Canvas, Part
 from vitviz.ui.language import translated, wanted
 from vitviz.ui.studio import Studio
 from vitviz.ui.tabs import Tab
+from vitviz.ui.visitor import require_visitor
 from vitviz.ui.widgets import Upload
 
 FIRST_SAMPLE = "coffee"  # one of the classes that the shipped checkpoint knows
@@ -167,9 +168,14 @@ class Handlers:
 
 
 def _report(progress: gr.Progress, checkpoint: str | None, state: dict) -> Callable[[int, int], None]:
-    """Tells the page how much of a checkpoint has been downloaded."""
+    """Tells the page how much of a checkpoint has been downloaded; ends the download, by raising, when nobody waits for it."""
     said = translated("Downloading {checkpoint}", _language(state), checkpoint=checkpoint or "")
-    return lambda done, total: progress((done, total), desc=said, unit="bytes")
+
+    def report(done: int, total: int) -> None:
+        require_visitor()
+        progress((done, total), desc=said, unit="bytes")
+
+    return report
 
 
 def _language(state: dict) -> str:

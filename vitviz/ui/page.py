@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import gradio as gr
@@ -15,12 +16,14 @@ from vitviz.ui import endpoints, language, links, sizes, tabs
 from vitviz.ui.canvas import Canvas, Part
 from vitviz.ui.first_script import FirstScript
 from vitviz.ui.handlers import FIRST_SAMPLE, PAIRS, Handlers, Left
-from vitviz.ui.language import say
+from vitviz.ui.language import say, translated
 from vitviz.ui.options import Options
 from vitviz.ui.routes import routes
 from vitviz.ui.studio import Studio
 from vitviz.ui.theme import STYLE, theme
 from vitviz.ui.widgets import Upload
+
+NOT_OPENED = translated("The server has too much to do just now to open the page. Load it again in a moment.", "en")
 
 
 def build(studio: Studio) -> gr.Blocks:
@@ -40,6 +43,8 @@ def build(studio: Studio) -> gr.Blocks:
                 with gr.Tabs(elem_id="vitviz-tabs") as right:
                     views = [tabs.tab(panel, studio, session) for panel in PANELS]
         _connect(demo, left, session, right, Handlers(studio, session, left, link, views))
+        for change in (left.upload.input, left.gallery.select, left.picker.input, left.second.input, left.pairs.input, left.size.input, left.film.frame):
+            change(None, None, None, cancels=[view.running for view in views if view.running])
         endpoints.publish(studio)
     return demo
 
@@ -106,7 +111,9 @@ def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do:
     left.pairs.input(do.pair, [session, left.pairs], do.outputs, **hidden)
     left.size.input(do.resize, [session, left.size], do.outputs, **hidden)
     left.film.frame(do.frame, [session], do.outputs, trigger_mode="multiple", api_visibility="private", show_progress="hidden")
-    demo.load(do.first, [session], [*do.outputs, left.picker, left.second, right], **hidden)
+    opened = demo.load(do.first, [session], [*do.outputs, left.picker, left.second, right], **hidden)
+    # A page that comes when the queue is full has nothing to show; Gradio's own sentence is gone after ten seconds.
+    opened.failure(None, None, left.notice, js=f"() => ({{ text: {json.dumps(NOT_OPENED)} }})")
 
 
 def _warm_up(studio: Studio) -> None:

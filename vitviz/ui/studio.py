@@ -159,8 +159,8 @@ class Studio:
         """A bulk array of a figure. KeyError, ValueError or VitvizError for what does not exist or fit."""
         panel = self.panel(slug)
         settings = panel.settings(given)
-        subject = self.subject(key)
-        return self._drawn.get((key, slug, name, repr(settings)), lambda: np.ascontiguousarray(panel.item(subject, name, settings)))
+        # What has been drawn is handed out even if its checkpoint has been put out since, or is gone from the disk.
+        return self._drawn.get((key, slug, name, repr(settings)), lambda: np.ascontiguousarray(panel.item(self.subject(key), name, settings)))
 
     def numbers(self, key: str, slug: str, given: Mapping[str, str]) -> bytes:
         """A panel's numbers with all settings and the checkpoint's name, as an .npz file."""

@@ -22,6 +22,7 @@ class Tab:
 
     drawn: list[gr.components.Component]
     draw: Callable[[dict], list]
+    running: gr.events.Dependency | None = None  # what goes on for a while, and ends when something else is looked at
 
 
 def tab(panel: Panel, studio: Studio, session: gr.State) -> Tab:

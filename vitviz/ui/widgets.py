@@ -23,3 +23,22 @@ class Upload(gr.Image):
 
     def get_config(self, cls=None) -> dict:
         return super().get_config(gr.Image)  # the page reads Image's own parameters, which are not in our signature
+
+
+class Pictures(gr.File):
+    """An input of many files that hands on their paths.
+
+    Gradio's own makes an empty temporary file for each of them whenever they are used, and never removes it.
+    """
+
+    def __init__(self, **options):
+        super().__init__(file_count="multiple", type="filepath", **options)
+
+    def preprocess(self, payload):
+        return None if payload is None else [file.path for file in payload.root]
+
+    def get_block_name(self) -> str:
+        return "file"
+
+    def get_config(self, cls=None) -> dict:
+        return super().get_config(gr.File)
