@@ -73,10 +73,22 @@ class View:
     upload: tuple[int, int]  # width and height of the upright upload
 
 
+@dataclass(frozen=True)
+class Deviation:
+    """How far a precision took a model from float32 on one picture: the largest differences of any probability.
+
+    Both lie between 0 and 1: `attention` is over all layers, heads, queries and keys, `classes` over all classes.
+    """
+
+    attention: float
+    classes: float | None  # None for a model without a classifier
+
+
 @dataclass(frozen=True, eq=False)  # a trace is itself: comparing tensors field by field has no single answer
 class Trace:
     """Everything one forward pass leaves behind; one image, no batch axis, float32 on the CPU, detached.
 
+    What the model computed in another `dtype` is kept in float32 too, so that everything made of it is computed so.
     Layers count from 0 here, from 1 on the page and in the paper.
     """
 
@@ -93,6 +105,8 @@ class Trace:
     labels: tuple[str, ...] = field(default=(), repr=False)
     milliseconds: float = 0.0
     device: str = "cpu"
+    dtype: str = "float32"  # in which the model computed
+    deviation: Deviation | None = None  # of that from float32, on the checkpoint's first picture; None in float32
 
     def layer(self, layer: int) -> Attention:
         """One layer's attention call, counted from 0; IndexError for one that does not exist."""

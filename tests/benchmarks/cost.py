@@ -53,7 +53,7 @@ def ways(case: tuple[str, int, dict], check: bool = True) -> dict:
             return model(prepared.tensor[None])
 
     def vitviz():
-        trace = inspector._record([prepared], (size, size))[0]
+        trace = inspector.traces([prepared], (size, size))[0]
         return trace, analyses.sweep(trace)
 
     def usual():

@@ -7,6 +7,7 @@ from os import PathLike
 
 from vitviz.engine.catalogue import checkpoints, find
 from vitviz.engine.checkpoint import Checkpoint
+from vitviz.engine.device import pick_device, pick_dtype
 from vitviz.engine.film import Frame, frames
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.loading import load as load_weights
@@ -19,6 +20,7 @@ def load(
     architecture: str | None = None,
     device: str = "auto",
     *,
+    dtype: str = "float32",
     folder: str | PathLike | None = None,
     trusted: bool = True,
     progress: Callable[[int, int], None] | None = None,
@@ -28,13 +30,17 @@ def load(
     `name` is one of `checkpoints()`, a timm name with or without its tag, a hub id, a folder in timm's local-dir or
     Hugging Face's form, or a .safetensors, .pth or .npz file; `architecture` is timm's name where the file does not
     tell. `folder` is where checkpoints are looked for (default: weights/). A name that comes from a stranger is not
-    `trusted`: it can only be one of those listed. Raises CheckpointError, UnsupportedModel, HubError or OutOfMemory.
+    `trusted`: it can only be one of those listed. `dtype` is the precision in which the model computes, "float32" or
+    "bfloat16"; how far the latter is from the former stands in each trace's `deviation`. Raises CheckpointError,
+    UnsupportedModel, HubError, OutOfMemory, or VitvizError for a device or dtype that is not to be had.
 
     >>> load("vitviz-tiny").grid().prefix_names
     ('class',)
     """
     checkpoint = find(str(name), folder=folder, architecture=architecture, trusted=trusted)
-    return Inspector(load_weights(checkpoint, progress=progress), device)
+    place = pick_device(device)
+    loaded = load_weights(checkpoint, progress=progress, folder=folder, device=place, dtype=pick_dtype(dtype, place))
+    return Inspector(loaded, device, dtype)
 
 
 def film(name: str | PathLike, *, folder: str | PathLike | None = None) -> list[Frame]:

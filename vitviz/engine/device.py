@@ -9,6 +9,8 @@ import torch
 
 from vitviz.errors import OutOfMemory, VitvizError
 
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
 
 def pick_device(wish: str = "auto") -> torch.device:
     """CUDA if there is one, else Apple's, else the CPU; or what the user wishes, e.g. 'cuda:1'.
@@ -26,6 +28,21 @@ def pick_device(wish: str = "auto") -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise VitvizError(f"The device {wish!r} is not to be had here; expected auto, cpu, cuda, cuda:N or mps. Use --device auto.") from error
     return device
+
+
+def pick_dtype(wish: str, device: torch.device) -> torch.dtype:
+    """float32 or bfloat16; VitvizError for anything else, and for a device that cannot compute in it.
+
+    >>> pick_dtype("bfloat16", torch.device("cpu"))
+    torch.bfloat16
+    """
+    if wish not in DTYPES:
+        raise VitvizError(f"There is no precision {wish!r} here; expected {' or '.join(DTYPES)}.")
+    try:
+        torch.ones(2, 2, device=device, dtype=DTYPES[wish]).mm(torch.ones(2, 2, device=device, dtype=DTYPES[wish]))
+    except (RuntimeError, TypeError) as error:
+        raise VitvizError(f"{name_of(device)} does not compute in {wish}. Use --dtype float32.") from error
+    return DTYPES[wish]
 
 
 def name_of(device: torch.device) -> str:

@@ -7,40 +7,53 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vitviz.engine import capture, experiments, memory, parts, record, survey
+from vitviz.engine import capture, copies, experiments, memory, parts, precision, record, survey
 from vitviz.engine.checkpoint import Checkpoint, Loaded
-from vitviz.engine.device import memory_guard, name_of, pick_device, synchronise
+from vitviz.engine.device import DTYPES, memory_guard, name_of, pick_device, pick_dtype, synchronise
 from vitviz.engine.images import open_image
 from vitviz.engine.preprocess import Prepared, prepare
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.grid import Grid
-from vitviz.trace import Trace, View
+from vitviz.trace import Deviation, Trace, View
 
-HOOK_POINTS = ("input", "attn", "mlp", "output")
+Change = Callable[[nn.Module], nn.Module]
 
 
 class Inspector:
-    """One checkpoint on one device. Safe to use from several threads; its forward passes take turns."""
+    """One checkpoint on one device. Safe to use from several threads; its forward passes take turns.
 
-    def __init__(self, loaded: Loaded, device: str = "auto"):
+    `elsewhere(inspector, prepared, size)`, where it is set, is asked for traces first: another process may lend its
+    device. None from it means that they are to be made here. An inspector can be pickled; its hooks are not taken along.
+    """
+
+    elsewhere: Callable[[Inspector, list[Prepared], tuple[int, int]], list[Trace] | None] | None = None
+
+    def __init__(self, loaded: Loaded, device: str = "auto", dtype: str = "float32"):
         self.checkpoint: Checkpoint = loaded.checkpoint
         self.preprocessing = loaded.preprocessing
         self.labels = loaded.labels
         self.device = pick_device(device)
+        self.dtype = dtype
+        self.deviation: Deviation | None = None  # from float32, once the first picture has been seen
         self._lock = threading.RLock()
         self._truthful: set[tuple[int, int]] = set()  # sizes at which the capture has been checked
         with memory_guard(self.device, f"Loading {self.checkpoint.name}"):
-            self.model = loaded.model.to(self.device).eval()
+            kind = pick_dtype(dtype, self.device)
+            in_full = kind == torch.float32
+            self.model = loaded.model.to(self.device).eval() if in_full else copies.placed(loaded.model, self.device, kind)
+        self._exact = None if in_full else loaded.model  # in float32 on the CPU, until the first picture has been compared
+        self._hooks = 0
         capture.transformer_blocks(self.model)
         self._sizes: dict[tuple[int, int], nn.Module] = {self.preprocessing.size: self.model}
 
     def __repr__(self) -> str:
-        return f"Inspector({self.checkpoint.name!r}, device={str(self.device)!r})"
+        return f"Inspector({self.checkpoint.name!r}, device={str(self.device)!r}, dtype={self.dtype!r})"
 
     def grid(self, size: tuple[int, int] | None = None) -> Grid:
         """The patch grid at the checkpoint's own input size, or at another (height, width)."""
@@ -54,7 +67,36 @@ class Inspector:
         attention cannot be captured truthfully, OutOfMemory, and VitvizError for a size that does not fit.
         """
         preprocessing = self.preprocessing.with_size(self._size(size))
-        return self._record([prepare(open_image(image), preprocessing)], preprocessing.size)[0]
+        return self.traces([prepare(open_image(image), preprocessing)], preprocessing.size)[0]
+
+    def traces(self, prepared: list[Prepared], size: tuple[int, int], keep_on_device=False, change: Change | None = None) -> list[Trace]:
+        """The traces of pictures that are prepared already, in one forward pass at an input size (height, width).
+
+        Kept on the CPU, or on the inspector's device. `change` makes a variant of the model for an experiment.
+        """
+        traces = self.elsewhere(self, prepared, size) if self.elsewhere is not None and change is None else None
+        if traces is None:
+            traces = self._record(prepared, size, keep_on_device, change)
+        if change is None and not self._hooks:
+            self._compare(traces[0], prepared[0])
+        return [replace(trace, deviation=self.deviation) for trace in traces] if self.deviation else traces
+
+    def on(self, device: str) -> Inspector:
+        """A twin on another device, with its own lock and without hooks; this one stays where it is."""
+        twin = copy.copy(self)
+        twin.device = pick_device(device)
+        with memory_guard(twin.device, f"Moving {self.checkpoint.name}"):
+            twin.model = copies.placed(self.model, twin.device, DTYPES[self.dtype])
+        twin._sizes = {self.preprocessing.size: twin.model}
+        return twin
+
+    def __getstate__(self) -> dict:
+        """All but what belongs to one process or one device."""
+        here = {"_lock": None, "_exact": None, "_hooks": 0, "_truthful": set(), "_sizes": {self.preprocessing.size: self.model}}
+        return {name: value for name, value in {**vars(self), **here}.items() if name != "elsewhere"}
+
+    def __setstate__(self, state: dict) -> None:
+        vars(self).update(state, _lock=threading.RLock())
 
     def experiment(self, image, size: int | tuple[int, int] | None = None, *, shuffle: int | None = None, positions: bool = True) -> Trace:
         """The trace of a picture with its patches shuffled (by a seed), or of the model without position embeddings.
@@ -73,7 +115,7 @@ class Inspector:
         if shuffle is not None:
             prepared = experiments.shuffled(prepared, self.grid(preprocessing.size), shuffle)
         change = None if positions else lambda model: experiments.without_positions(model, self.checkpoint.name)
-        return self._record([prepared], preprocessing.size, change=change)[0]
+        return self.traces([prepared], preprocessing.size, change=change)[0]
 
     @contextmanager
     def hook(self, point: str, fn: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
@@ -85,16 +127,18 @@ class Inspector:
         >>> with inspector.hook("blocks.3.mlp", lambda tensor: tensor * 0):  # doctest: +SKIP
         ...     without_mlp = inspector.trace(image)
         """
-        module, before = self._hook_module(point)
+        module, before = capture.hook_point(self.model, point, self.checkpoint.name)
 
         def pre(module: nn.Module, args: tuple):
             replaced = fn(args[0])
             return None if replaced is None else (replaced, *args[1:])
 
         handle = module.register_forward_pre_hook(pre) if before else module.register_forward_hook(lambda module, args, output: fn(output))
+        self._hooks += 1
         try:
             yield
         finally:
+            self._hooks -= 1
             handle.remove()
 
     def survey(self, images: Iterable, batch: int = 8, progress: Callable[[int], bool | None] | None = None) -> survey.Survey:
@@ -113,7 +157,7 @@ class Inspector:
     def surveying(self, images: Iterable, batch: int = 8) -> Iterator[survey.Survey]:
         """The running mean of a survey after each batch."""
         size = self.preprocessing.size
-        return survey.running(self.checkpoint.name, images, batch, lambda prepared: self._record(prepared, size, keep_on_device=True), self.preprocessing)
+        return survey.running(self.checkpoint.name, images, batch, lambda prepared: self.traces(prepared, size, keep_on_device=True), self.preprocessing)
 
     def patch_filters(self) -> Float[Tensor, "width channel height2 width2"] | None:
         """The linear embedding's weights E as D filters of C x P x P; None where patches are not cut from pixels."""
@@ -142,10 +186,10 @@ class Inspector:
 
     # ----- how it is done
 
-    def _record(self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool = False, change=None) -> list[Trace]:
+    def _record(self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool, change: Change | None) -> list[Trace]:
         with self._lock, memory_guard(self.device, f"Looking into {self.checkpoint.name} at {size[0]} x {size[1]} pixels"):
             model = self._at(size)
-            pixels = torch.stack([one.tensor for one in prepared]).to(self.device)
+            pixels = torch.stack([one.tensor for one in prepared]).to(self.device, DTYPES[self.dtype])
             if size not in self._truthful:
                 self._check_truth(model, pixels[:1])
                 self._truthful.add(size)
@@ -161,8 +205,16 @@ class Inspector:
             self.labels,
             milliseconds,
             name_of(self.device),
+            self.dtype,
         )
         return [record.trace_of(recording, logits, frame, prepared[i].view, i, place) for i in range(len(prepared))]
+
+    def _compare(self, trace: Trace, prepared: Prepared) -> None:
+        """Finds out, once, how far the precision takes the model from float32."""
+        with self._lock, memory_guard(torch.device("cpu"), f"Comparing {self.checkpoint.name} with itself in float32"):
+            if self._exact is not None:
+                exact = self._exact if trace.grid == self.grid() else copies.sized(self._exact, trace.grid.pixels)
+                self.deviation, self._exact = precision.deviation(trace, exact, prepared.tensor[None]), None
 
     def _forward(self, model: nn.Module, pixels: Tensor, check: bool = False):
         with torch.no_grad(), capture.recorded(model, check=check) as recording:
@@ -177,8 +229,8 @@ class Inspector:
     def _check_truth(self, model: nn.Module, pixels: Tensor) -> None:
         recording, _, _ = self._forward(model, pixels, check=True)
         grid = record.grid_of(model)
-        layers = [record.attention_of(call, 0, grid, torch.device("cpu")) for (call,) in recording.calls]
-        capture.check_truth(recording, lambda layer: record.streamed_output(layers[layer]), self.checkpoint.name)
+        layers, tolerance = [record.attention_of(call, 0, grid, torch.device("cpu")) for (call,) in recording.calls], capture.TOLERANCE[DTYPES[self.dtype]]
+        capture.check_truth(recording, lambda layer: record.streamed_output(layers[layer]), self.checkpoint.name, tolerance)
 
     def _size(self, size: int | tuple[int, int] | None) -> tuple[int, int]:
         if size is None:
@@ -202,23 +254,7 @@ class Inspector:
             if size not in self._sizes:
                 if not hasattr(self.model, "set_input_size"):
                     raise UnsupportedModel(f"{self.checkpoint.name} has a fixed input of {self.preprocessing.size[0]} x {self.preprocessing.size[1]} pixels.")
-                shared = {id(parameter): parameter for parameter in self.model.parameters()}
-                variant = copy.deepcopy(self.model, shared)
-                variant.set_input_size(img_size=size)
                 if len(self._sizes) > 3:  # the own size and the last few are kept
                     self._sizes.pop(next(key for key in self._sizes if key != self.preprocessing.size))
-                self._sizes[size] = variant.to(self.device).eval()
+                self._sizes[size] = copies.sized(self.model, size)
             return self._sizes[size]
-
-    def _hook_module(self, point: str) -> tuple[nn.Module, bool]:
-        blocks = capture.transformer_blocks(self.model)
-        parts = point.split(".")
-        if len(parts) != 3 or parts[0] != "blocks" or not parts[1].isdecimal() or int(parts[1]) >= len(blocks) or parts[2] not in HOOK_POINTS:
-            raise VitvizError(f"There is no hook point {point!r}: expected blocks.N.{{{'|'.join(HOOK_POINTS)}}} with N from 0 to {len(blocks) - 1}.")
-        block = blocks[int(parts[1])]
-        if parts[2] in ("input", "output"):
-            return block, parts[2] == "input"
-        module = getattr(block, parts[2], None)
-        if not isinstance(module, nn.Module):
-            raise VitvizError(f"The blocks of {self.checkpoint.name} have no part {parts[2]!r} of its own; hook blocks.{parts[1]}.input or .output.")
-        return module, False

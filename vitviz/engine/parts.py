@@ -70,7 +70,8 @@ def parts_of(model: nn.Module) -> Parts:
 
 def readout(model: nn.Module, trace: Trace) -> Float[Tensor, " feature"]:
     """What the classifier is given (y of equation 4), from the last block's output: final norm and pooling."""
-    last = trace.tokens[-1].to(next(model.parameters()).device)
+    weights = next(model.parameters())
+    last = trace.tokens[-1].to(weights.device, weights.dtype)
     with torch.no_grad():
         return model.forward_head(model.norm(last[None]), pre_logits=True)[0].float().cpu()
 

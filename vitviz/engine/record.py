@@ -29,6 +29,7 @@ class Frame:
     labels: tuple[str, ...]
     milliseconds: float
     device: str
+    dtype: str
 
 
 def trace_of(recording: Recording, logits: Tensor, frame: Frame, view: View, image: int, device: torch.device) -> Trace:
@@ -54,6 +55,7 @@ def trace_of(recording: Recording, logits: Tensor, frame: Frame, view: View, ima
         labels=frame.labels,
         milliseconds=frame.milliseconds,
         device=frame.device,
+        dtype=frame.dtype,
     )
 
 
