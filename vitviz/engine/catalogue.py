@@ -21,9 +21,8 @@ from timm.models import PretrainedCfg, get_deprecated_models, get_pretrained_cfg
 from vitviz.engine import hub, training_data
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.families import architectures, require_plain
-from vitviz.engine.formats.folder import weights_file
-from vitviz.engine.formats.weights import SUFFIXES
 from vitviz.engine.film import snapshot, snapshots
+from vitviz.engine.formats.folder import SUFFIXES, weights_file
 from vitviz.engine.local import described, in_folder, joined, named, weights_folder
 from vitviz.errors import CheckpointError
 

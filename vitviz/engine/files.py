@@ -13,8 +13,7 @@ from timm.models import PretrainedCfg, get_pretrained_cfg
 
 from vitviz.engine import hub
 from vitviz.engine.checkpoint import Checkpoint
-from vitviz.engine.formats.folder import config_beside, read_json, weights_file
-from vitviz.engine.formats.weights import SUFFIXES
+from vitviz.engine.formats.folder import HUB_FILES, SUFFIXES, config_beside, read_json, weights_file
 from vitviz.errors import CheckpointError
 
 
@@ -62,11 +61,11 @@ def _from_hub(checkpoint: Checkpoint, progress: hub.Progress | None, token: str 
         small = partial(_small, fetch, needed=weights is None)
         config = small("config.json")
         preprocessor = small("preprocessor_config.json") if config and "model_type" in config else None
-    for name in hub.WEIGHT_FILES:
-        weights = weights or _if_there(partial(fetch, name, progress))
+    for name in HUB_FILES:
+        weights = weights or _if_there(partial(hub.fetch_weights, checkpoint.location, name, progress, token))
     if weights is None:
         raise CheckpointError(
-            f"{checkpoint.location} has no {' or '.join(hub.WEIGHT_FILES)} on the hub. "
+            f"{checkpoint.location} has no {' or '.join(HUB_FILES)} on the hub. "
             "Choose a repository with weights of timm or transformers."
         )
     return Files(weights, config or {}, preprocessor)

@@ -18,16 +18,16 @@ from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url, try_to_
 from huggingface_hub.errors import HFValidationError
 
 from vitviz.engine.downloads import Progress, download
+from vitviz.engine.formats.folder import HUB_FILES, read_json
+from vitviz.engine.formats.shards import is_index, listed
 from vitviz.engine.hub_errors import NoSuchFile, in_words
-from vitviz.errors import HubError
+from vitviz.errors import CheckpointError, HubError
 
 if TYPE_CHECKING:
     from vitviz.engine.checkpoint import Checkpoint
 
 ANSWER_SECONDS = 4.5  # the page promises a sentence within 5
 STALL_SECONDS = 20.0  # no byte for so long: given up
-# In the order in which timm and transformers prefer them.
-WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 
 
 def fetch(location: str, filename: str, progress: Progress | None = None, token: str | None = None, stall: float = STALL_SECONDS) -> Path:
@@ -48,6 +48,28 @@ def fetch(location: str, filename: str, progress: Progress | None = None, token:
     return download((repo, revision, filename), metadata.size or 0, metadata.etag or "", progress, token, stall)
 
 
+def fetch_weights(location: str, filename: str, progress: Progress | None = None, token: str | None = None) -> Path:
+    """A weights file like `fetch`; an index with all its shards, whose bytes are told as those of one file.
+
+    Raises NoSuchFile only where `filename` itself does not exist, and HubError for a shard that does not.
+    """
+    if not filename.endswith(".index.json"):
+        return fetch(location, filename, progress, token)
+    index = fetch(location, filename, token=token)
+    announced, done = _total_size(index), 0
+    for name in listed(index):
+
+        def onward(got: int, size: int, before: int = done) -> None:
+            if progress is not None:
+                progress(before + got, max(announced, before + size))
+
+        try:
+            done += fetch(location, name, onward, token).stat().st_size
+        except NoSuchFile as error:
+            raise HubError(f"{error} Its {filename} names it, so the repository is not whole. Choose another.") from error
+    return index
+
+
 def cached(location: str, filename: str) -> Path | None:
     """Where a file lies in the hub's cache on this machine; None where it does not."""
     repo, revision = _split(location)
@@ -59,8 +81,8 @@ def cached(location: str, filename: str) -> Path | None:
 
 
 def cached_weights(location: str) -> Path | None:
-    """The same for whichever weights file of a repository lies in the cache."""
-    return next((found for name in WEIGHT_FILES if (found := cached(location, name))), None)
+    """The same for whichever weights file of a repository lies in the cache; an index with all its shards."""
+    return next((found for name in HUB_FILES if (found := cached(location, name)) and _whole(location, found)), None)
 
 
 def is_cached(checkpoint: Checkpoint) -> bool:
@@ -97,9 +119,23 @@ def _answer(repo: str, revision: str | None, filename: str, token: str | None) -
     return result[0]
 
 
+def _whole(location: str, weights: Path) -> bool:
+    try:
+        return not is_index(weights) or all(cached(location, name) for name in listed(weights))
+    except CheckpointError:  # to be told when it is loaded, not when it is listed
+        return False
+
+
+def _total_size(index: Path) -> int:
+    """The bytes of all shards as the index announces them, headers left out; 0 where it does not."""
+    metadata = read_json(index).get("metadata")
+    size = metadata.get("total_size") if isinstance(metadata, dict) else None
+    return int(size) if isinstance(size, (int, float)) else 0
+
+
 def _split(location: str) -> tuple[str, str | None]:
     repo, _, revision = location.partition("@")
     return repo, revision or None
 
 
-__all__ = ["NoSuchFile", "Progress", "cached", "cached_repositories", "cached_weights", "fetch", "is_cached"]
+__all__ = ["NoSuchFile", "Progress", "cached", "cached_repositories", "cached_weights", "fetch", "fetch_weights", "is_cached"]

@@ -24,8 +24,9 @@ from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.families import architectures, require_plain
 from vitviz.engine.files import Files, files_of, registered
 from vitviz.engine.formats import google, huggingface, inferred, preprocessor, timm_config
-from vitviz.engine.formats.folder import understood
-from vitviz.engine.formats.weights import SUFFIXES, read, shapes
+from vitviz.engine.formats.folder import SUFFIXES, understood
+from vitviz.engine.formats.shards import bytes_of
+from vitviz.engine.formats.weights import read, shapes
 from vitviz.engine.hub import Progress
 from vitviz.engine.labels import labels_of
 from vitviz.engine.preprocess import Preprocessing
@@ -113,7 +114,7 @@ def _weighed(progress: Progress | None, fits: Callable[[int], None]) -> Progress
 
 def _parameters_in(weights: Path) -> int:
     """How many numbers a file holds: told by a safetensors header, else by its bytes as float32."""
-    return sum(map(prod, shapes(weights).values())) or weights.stat().st_size // 4
+    return sum(map(prod, shapes(weights).values())) or bytes_of(weights) // 4
 
 
 def _filled(checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor]) -> _Filled:

@@ -13,8 +13,8 @@ from typing import Any
 from vitviz.engine import training_data
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.film import snapshot
-from vitviz.engine.formats.folder import config_beside, weights_file
-from vitviz.engine.formats.weights import SUFFIXES, shapes
+from vitviz.engine.formats.folder import SUFFIXES, config_beside, weights_file
+from vitviz.engine.formats.weights import shapes
 from vitviz.errors import CheckpointError
 
 

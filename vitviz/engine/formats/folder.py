@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from vitviz.engine.formats.weights import SUFFIXES
 from vitviz.errors import CheckpointError, VitvizError
 
-_PREFERRED = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth")
+INDICES = (".safetensors.index.json", ".bin.index.json")  # of weights in several files
+SUFFIXES = (".safetensors", ".pth", ".pth.tar", ".pt", ".bin", ".npz", *INDICES)
+# In the order in which timm and transformers prefer them.
+HUB_FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+_PREFERRED = (*HUB_FILES, "pytorch_model.pth", "model.pth")
 _MAX_JSON = 20_000_000  # bytes; the labels of ImageNet-21k take 2 million
 
 

@@ -20,9 +20,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from vitviz.engine.formats.shards import is_index, shards
 from vitviz.errors import CheckpointError
 
-SUFFIXES = (".safetensors", ".pth", ".pth.tar", ".pt", ".bin", ".npz")
 # What a training script wraps its weights in, the averaged ones first: they are what the authors evaluate.
 _WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model", "teacher")
 _COMPILED = re.compile(r"^((_orig_mod|module)\.)+")
@@ -31,20 +31,24 @@ _TRAINING_ONLY = re.compile(r"^(decoder(_\w+)?(?=\.|$)|lm_head(?=\.)|(dino_|ibot
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], list[str]]:
-    """The named tensors of a file as float32 (integers as they are), and sentences on what was left out.
+    """The named tensors of a file, or of all shards of an index, as float32 (integers as they are), and sentences on what was left out.
 
     Wrappers (`state_dict`, `model`, `model_ema`, `teacher`) and prefixes (`module.`, `backbone.`) are taken off; names
     are otherwise those of the file. Raises CheckpointError for a file that is damaged, holds no tensors, or is a
     pickle that asks for more than tensors; nothing in it has then been run.
     """
     notes: list[str] = []
+    return _plain(_joined(path, notes) if is_index(path) else _content(path, notes), path, notes), notes
+
+
+def _content(path: Path, notes: list[str]) -> Any:
+    """What is in one file, without wrappers."""
     try:
         if path.suffix == ".safetensors":
-            found: Any = load_file(path)
-        elif path.suffix == ".npz":
-            found = _arrays(path)
-        else:
-            found = _unwrapped(_unpickled(path), notes)
+            return load_file(path)
+        if path.suffix == ".npz":
+            return _arrays(path)
+        return _unwrapped(_unpickled(path), notes)
     except CheckpointError:
         raise
     except OSError as error:
@@ -53,11 +57,30 @@ def read(path: Path) -> tuple[dict[str, Tensor], list[str]]:
         raise CheckpointError(
             f"{path.name} is damaged or not a {path.suffix} file: {_first_line(error)}. Download or save it again."
         ) from error
-    return _plain(found, path, notes), notes
+
+
+def _joined(index: Path, notes: list[str]) -> dict[str, Any]:
+    """What is in all shards of an index; each must hold what the index says and no more, or shards of two savings were mixed."""
+    joined: dict[str, Any] = {}
+    for shard, names in shards(index).items():
+        found = _content(shard, notes)
+        differing = sorted(map(str, names ^ set(found))) if isinstance(found, Mapping) else sorted(names)
+        if differing:
+            how = "is missing from it" if differing[0] in names else "is in it, but not in the index"
+            raise CheckpointError(
+                f"{shard.name} does not hold what {index.name} says: {differing[0]} {how}. Download or save the whole checkpoint again."
+            )
+        joined |= found
+    return joined
 
 
 def shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of a safetensors file, from its header alone; empty for other files and for damaged ones."""
+    """Names and shapes of a safetensors file or of all its shards, from headers alone; empty for other files and damaged ones."""
+    if is_index(path):
+        try:
+            return {name: shape for shard in shards(path) for name, shape in shapes(shard).items()}
+        except CheckpointError:
+            return {}
     if path.suffix != ".safetensors":
         return {}
     try:
