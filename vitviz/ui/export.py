@@ -79,10 +79,10 @@ def distance_table(studio: Studio, key: str, given: Mapping[str, str]) -> str:
     checkpoint, numbers, pictures = _distances(studio, key, given)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["checkpoint", "pictures", "rows", "layer", "head", "distance_px", "prefix_mass", "uniform_px"])
+    writer.writerow(["checkpoint", "pictures", "rows", "layer", "head", "distance_px", "prefix_mass", "uniform_px", "dtype"])
     same = [_cell(checkpoint), numbers.get("pictures", 1), settings["rows"]]
     for (layer, head), distance in np.ndenumerate(numbers["distance"]):
-        writer.writerow([*same, layer + 1, head + 1, distance, numbers["prefix_mass"][layer, head], numbers["uniform"]])
+        writer.writerow([*same, layer + 1, head + 1, distance, numbers["prefix_mass"][layer, head], numbers["uniform"], studio.settings.dtype])
     return text.getvalue()
 
 
@@ -134,6 +134,7 @@ def _about(subject, settings: Mapping[str, Any], left_out: Mapping[str, str], su
         "vitviz": vitviz.__version__,
         "checkpoint": {name: getattr(checkpoint, name) for name in ("name", "architecture", "trained_on", "licence", "paper", "note")},
         "picture": {"upload": list(trace.view.upload), "crop_box": list(trace.view.box), "input": list(trace.grid.pixels)},
+        "computed": {"dtype": trace.dtype, "device": trace.device, "from_float32": vars(trace.deviation) if trace.deviation else None},
         "grid": {
             "rows": trace.grid.rows,
             "cols": trace.grid.cols,

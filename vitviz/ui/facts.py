@@ -31,6 +31,7 @@ def answer(subject: Subject) -> dict[str, Any]:
         [told("Layers × heads"), f"{len(trace.layers)} × {attention.heads}"],
         [told("q, k, v per head"), f"{attention.q.shape[1]} × {attention.q.shape[2]}"],
         [told("Parameters"), f"{sum(p.numel() for p in subject.inspector.model.parameters()):,}"],
+        [told("Computed in"), trace.dtype],
         [told("Trained on"), checkpoint.trained_on],
         [told("Licence"), checkpoint.licence],
     ]
@@ -50,4 +51,10 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
     if trace.logits is not None and 0 < len(trace.labels) < 1000:
         text = told("It can only answer with one of its {count} classes, even where none of them fits the picture.")
         notes.append({"text": text, "values": {"count": len(trace.labels)}})
+    if trace.deviation is not None:
+        text = told("Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention}.")
+        if trace.deviation.classes is not None:
+            text = told("Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention}, no class probability than {classes}.")
+        distance = {name: f"{value:.2g}" for name, value in vars(trace.deviation).items() if value is not None}
+        notes.append({"text": text, "values": {"dtype": trace.dtype, **distance}})
     return notes

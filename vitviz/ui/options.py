@@ -30,6 +30,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     # A Space with shared GPUs lends one only to functions that ask for it, and pretends to have one at all other times.
     usual = "cpu" if os.environ.get("SPACES_ZERO_GPU") else "auto"
     parser.add_argument("--device", default=usual, help="auto, cpu, cuda, cuda:N or mps (default: %(default)s: CUDA, then Apple's, then the CPU)")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="precision in which models compute; the page says how far bfloat16 is from float32 (default: %(default)s)")
     parser.add_argument("--checkpoint", default="vitviz-tiny", help="the checkpoint shown first (default: %(default)s)")
     parser.add_argument("--weights", type=Path, default=None, help="folder of your own checkpoints (default: weights/ beside the app)")
     parser.add_argument("--model-cache", type=_megabytes, default=4_000 * MB, metavar="MB", help="memory for loaded checkpoints (default: 4000)")
@@ -37,7 +38,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument("--picture-cache", type=_megabytes, default=256 * MB, metavar="MB", help="memory for uploads, and again for drawn data (default: 256)")
     given = parser.parse_args(arguments)
     allowed = tuple(name.strip() for name in os.environ.get("VITVIZ_CHECKPOINTS", "").split(",") if name.strip())
-    settings = Settings(given.checkpoint, given.weights, given.device, given.model_cache, given.trace_cache, given.picture_cache, allowed)
+    settings = Settings(given.checkpoint, given.weights, given.device, given.model_cache, given.trace_cache, given.picture_cache, allowed, given.dtype)
     return Options(given.host, given.port, given.share, settings)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-DIGITS = 6  # significant digits of every number; the model computes in float32, which has seven
+DIGITS = 6  # significant digits of every number; traces are float32, which has seven, even of a model in bfloat16
 
 
 def plain(values: Any) -> Any:

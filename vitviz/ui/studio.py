@@ -36,6 +36,7 @@ class Settings:
     trace_cache: int = 512 * MB
     picture_cache: int = 256 * MB
     allowed: tuple[str, ...] = ()  # on a public Space: the only checkpoints that can be picked
+    dtype: str = "float32"
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Studio:
 
         if self.settings.allowed and name.partition("@")[0] not in self.settings.allowed:  # a step of an allowed film is allowed
             raise CheckpointError(f"This site offers only {', '.join(self.settings.allowed)}; {name!r} was asked for.")
-        return self._inspectors.get(name, lambda: engine.load(name, device=self.settings.device, folder=self.settings.weights, trusted=False, progress=progress))
+        return self._inspectors.get(name, lambda: engine.load(name, device=self.settings.device, dtype=self.settings.dtype, folder=self.settings.weights, trusted=False, progress=progress))
 
     def look(self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, progress=None) -> str:
         """Traces a picture with a checkpoint and returns the key under which everything about it is to be had."""
@@ -171,7 +172,7 @@ class Studio:
             checkpoint, arrays = subject.inspector.checkpoint.name, panel.numbers(subject, settings)
         else:
             checkpoint, arrays = survey.checkpoint, panel.averaged(survey, settings)
-        about = {"checkpoint": checkpoint, "view": slug, **{f"setting_{name}": str(value) for name, value in settings.items()}}
+        about = {"checkpoint": checkpoint, "view": slug, "dtype": self.settings.dtype, **{f"setting_{name}": str(value) for name, value in settings.items()}}
         file = io.BytesIO()
         np.savez_compressed(file, **arrays, **{name: np.asarray(value) for name, value in about.items()})
         return file.getvalue()

@@ -1,0 +1,66 @@
+"""What a page in bfloat16 says of it: in the facts, in every file of numbers, in the archive, in three languages."""
+
+import csv
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+from vitviz.panels import PANELS
+from vitviz.ui import export, facts
+from vitviz.ui.language import translated
+from vitviz.ui.options import parse
+from vitviz.ui.studio import Settings, Studio
+
+
+@pytest.fixture(scope="module")
+def rough():
+    return Studio(Settings(device="cpu", dtype="bfloat16"))
+
+
+@pytest.fixture(scope="module")
+def key(rough):
+    return rough.look(rough.keep_sample("chelsea"), "vitviz-tiny")
+
+
+def test_the_command_line_decides_the_precision(capsys):
+    assert parse([]).settings.dtype == "float32" and parse(["--dtype", "bfloat16"]).settings.dtype == "bfloat16"
+    with pytest.raises(SystemExit):
+        parse(["--dtype", "float16"])
+    assert "bfloat16" in capsys.readouterr().err
+
+
+def test_the_facts_name_it_and_its_distance_from_float32(rough, key):
+    subject = rough.subject(key)
+    said = facts.answer(subject)
+    assert subject.trace.dtype == "bfloat16" and ["Computed in", "bfloat16"] in said["shapes"]
+    (note,) = [note for note in said["notes"] if "float32" in note["text"]]
+    distance = subject.trace.deviation
+    assert note["values"] == {"dtype": "bfloat16", "attention": f"{distance.attention:.2g}", "classes": f"{distance.classes:.2g}"}
+    for language in ("zh-CN", "ko"):
+        spoken = translated(note["text"], language)
+        assert spoken != note["text"] and all(f"{{{name}}}" in spoken for name in note["values"])
+
+
+def test_in_float32_the_facts_say_so_and_no_more():
+    exact = Studio(Settings(device="cpu"))
+    said = facts.answer(exact.subject(exact.look(exact.keep_sample("chelsea"), "vitviz-tiny")))
+    assert ["Computed in", "float32"] in said["shapes"] and not any("float32" in note["text"] for note in said["notes"])
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.slug)
+def test_every_view_exists_and_its_numbers_say_the_precision(rough, key, panel):
+    assert rough.value(key, panel)["message"] == ""
+    with np.load(io.BytesIO(rough.numbers(key, panel.slug, {}))) as file:
+        assert str(file["dtype"]) == "bfloat16"
+
+
+def test_the_archive_and_the_table_say_it_too(rough, key):
+    with zipfile.ZipFile(io.BytesIO(export.everything(rough, key, {}))) as archive:
+        computed = json.loads(archive.read("settings.json"))["computed"]
+    distance = rough.subject(key).trace.deviation
+    assert computed["dtype"] == "bfloat16" and computed["from_float32"] == {"attention": distance.attention, "classes": distance.classes}
+    table = csv.DictReader(io.StringIO(export.distance_table(rough, key, {})))
+    assert {line["dtype"] for line in table} == {"bfloat16"}
