@@ -42,9 +42,10 @@ def build(studio: Studio) -> gr.Blocks:
                 left.film.render()
                 with gr.Tabs(elem_id="vitviz-tabs") as right:
                     views = [tabs.tab(panel, studio, session) for panel in PANELS]
-        _connect(demo, left, session, right, Handlers(studio, session, left, link, views))
+        # Before the listeners proper: the page takes those of an event one after the other, each when the last is done.
         for change in (left.upload.input, left.gallery.select, left.picker.input, left.second.input, left.pairs.input, left.size.input, left.film.frame):
             change(None, None, None, cancels=[view.running for view in views if view.running])
+        _connect(demo, left, session, right, Handlers(studio, session, left, link, views))
         endpoints.publish(studio)
     return demo
 

@@ -1,0 +1,83 @@
+"""The app inside the test's own process, so that a test can hold a forward pass and look at what is still taken."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+
+from tests.e2e.conftest import free_port
+from vitviz.ui.options import parse
+from vitviz.ui.page import build, launch
+from vitviz.ui.studio import Studio
+
+
+class House:
+    """A running app; `launch` hands it the page's own settings, of which only blocking the caller is changed."""
+
+    def __init__(self, *arguments: str):
+        options = parse(["--port", str(free_port()), "--device", "cpu", *arguments])
+        self.url = f"http://127.0.0.1:{options.port}/"
+        self.studio = Studio(options.settings)
+        self.demo = build(self.studio)
+        launch(self, self.studio, options)
+
+    def queue(self, **given) -> None:
+        self.demo.queue(**{**given, "default_concurrency_limit": 1})
+
+    def launch(self, **given) -> None:
+        self.demo.launch(**given, prevent_thread_lock=True, quiet=True)
+
+    @property
+    def running(self) -> list[str]:
+        """The listeners at work."""
+        return [events[0].fn.name for events in self.demo._queue.active_jobs if events]
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits or runs, no generator is kept, and nobody is making an entry of a cache."""
+        queue, studio = self.demo._queue, self.studio
+        caches = (studio._pictures, studio._inspectors, studio._traces, studio._drawn, studio._recipes, studio._surveys)
+        making = any(cache._making for cache in caches)
+        return not (len(queue) or self.running or self.demo.app.iterators or making)
+
+    @contextmanager
+    def gate(self, checkpoint: str = "vitviz-tiny"):
+        """Holds every forward pass of a checkpoint until it is let through; at the end all go."""
+        inspector = self.studio.inspector(checkpoint)
+        gate = Gate(inspector._forward)
+        inspector._forward = gate.forward
+        try:
+            yield gate
+        finally:
+            del inspector._forward
+            gate.let(1_000)
+            until(lambda: self.idle)
+
+    def stop(self) -> None:
+        self.demo.close(verbose=False)
+
+
+class Gate:
+    """Counts the forward passes that have come to it."""
+
+    def __init__(self, forward: Callable):
+        self._forward, self._free = forward, threading.Semaphore(0)
+        self.came = 0
+
+    def forward(self, *given, **named):
+        self.came += 1
+        assert self._free.acquire(timeout=60), "a forward pass was held and never let through"
+        return self._forward(*given, **named)
+
+    def let(self, count: int = 1) -> None:
+        self._free.release(count)
+
+
+def until(condition: Callable[[], object], seconds: float = 15) -> None:
+    """Waits for what is bound to come."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.01)

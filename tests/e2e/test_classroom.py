@@ -1,0 +1,243 @@
+"""What goes wrong when many share a server: no room in the queue, pages closed or stopped in the middle, files taken away."""
+
+import os
+import re
+import shutil
+import time
+
+import httpx
+import numpy as np
+import pytest
+from gradio.utils import get_upload_folder
+from PIL import Image
+from playwright.sync_api import expect
+
+from tests.e2e.conftest import ROOT, open_tab, ready
+from tests.e2e.house import House, until
+from tests.e2e.test_page import painted
+from vitviz import engine
+from vitviz.errors import CheckpointError
+from vitviz.ui.visitor import Gone
+
+BATCH = 8  # pictures between two states of a survey
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("weights")
+    for name in ("vitviz-tiny", "mine"):
+        shutil.copytree(ROOT / "weights/vitviz-tiny", folder / name, ignore=shutil.ignore_patterns("snapshots*", "*.py"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(weights):
+    house = House("--weights", str(weights))
+    yield house
+    house.stop()
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    folder, chance = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    files = [folder / f"{number:02}.png" for number in range(3 * BATCH)]
+    for file in files:
+        Image.fromarray(chance.integers(0, 255, (20, 30, 3), dtype=np.uint8)).save(file)
+    return files
+
+
+def notice(page):
+    return page.locator("#vitviz-notice .vv-notice")
+
+
+def pick(page, name: str):
+    picker = page.locator("#vitviz-picker input")
+    picker.fill(name)
+    picker.press("Enter")
+
+
+def sample(page, number: int):
+    page.locator("#vitviz-samples button").nth(number).click()
+
+
+def redrawn(page, before: str):
+    page.wait_for_function("(key) => !document.querySelector('#vitviz-patches [data-ready]').dataset.ready.startsWith(key)", arg=before)
+
+
+def surveying(page, pictures):
+    """Opens the chart, hands in pictures and starts the average."""
+    open_tab(page, "Distance")
+    page.get_by_text("Average over a set of pictures").click()
+    page.set_input_files("#vitviz-survey-files input[type=file]", pictures)
+    expect(page.locator("#vitviz-survey-files")).to_contain_text(pictures[-1].stem, timeout=15_000)
+    page.locator("#vitviz-survey-start").click()
+
+
+def chart_says(page, text: str):
+    expect(page.locator("#vitviz-distance .gtitle")).to_have_text(f"vitviz-tiny, {text}", timeout=15_000)
+
+
+def averaged(page) -> int:
+    """How many pictures the chart's own download is the mean of."""
+    address = page.locator("#vitviz-tab-distance-button, .vv-downloads a").get_by_text("Numbers (.csv)").get_attribute("href")
+    return int(httpx.get(address).text.splitlines()[1].split(",")[1])
+
+
+def test_a_full_queue_is_said_and_takes_nothing_away(open_page, server, monkeypatch):
+    page = open_page()
+    before = ready(page, "patches")
+    monkeypatch.setattr(server.demo._queue, "max_size", 1)
+    with server.gate() as gate:
+        for name in ("astronaut", "rocket"):  # the first is held in its forward pass, the second waits for it
+            httpx.post(server.url + "gradio_api/call/predict", json={"data": [name, "", 5]}).raise_for_status()
+        until(lambda: gate.came and len(server.demo._queue) == 1)
+        sample(page, 0)
+        expect(page.locator(".toast-body").first).to_contain_text("busy. Please try again")
+        assert ready(page, "patches") == before and painted(page, "patches")
+        late = open_page(wait=False)
+        expect(notice(late)).to_contain_text("Load it again in a moment")
+    sample(page, 0)
+    redrawn(page, before)
+    late.reload()
+    ready(late, "patches")
+    expect(notice(late)).to_be_hidden()
+
+
+def test_a_page_closed_in_the_middle_of_a_survey_frees_its_worker(open_page, server, pictures):
+    page = open_page()
+    with server.gate() as gate:
+        surveying(page, pictures)
+        gate.let()
+        chart_says(page, f"mean of {BATCH} pictures")
+        until(lambda: gate.came == 2)
+        page.context.close()
+        gate.let()
+        until(lambda: server.idle)
+        assert gate.came == 2, "the survey went on for nobody"
+    ready(open_page(), "patches")
+
+
+def test_a_page_closed_in_the_middle_of_a_pass_leaves_it_to_the_next(open_page, server):
+    page = open_page()
+    server.studio._traces._entries.clear()
+    with server.gate() as gate:
+        sample(page, 2)
+        until(lambda: gate.came == 1)
+        page.context.close()
+        key = server.studio.keep_sample("astronaut")
+        gate.let()
+        until(lambda: server.idle)
+        server.studio.look(key, "vitviz-tiny")
+        assert gate.came == 1, "the pass that nobody waited for is there for the next who asks"
+
+
+def test_a_page_closed_in_the_middle_of_a_download_ends_it(open_page, server, monkeypatch):
+    told, ended = [], []
+
+    def load(name, progress, **options):
+        if ended:
+            raise CheckpointError("Asked for anew.")
+        try:
+            while len(told) < 1_000:
+                progress(len(told), 1_000)
+                told.append(len(told))
+                time.sleep(0.02)  # the bytes come slowly
+        except Gone as gone:
+            ended.append(gone)
+            raise
+
+    page = open_page()
+    monkeypatch.setattr(engine, "load", load)
+    pick(page, "vit_tiny_patch16_224.augreg_in21k")
+    expect(page.locator("#vitviz-stage")).to_contain_text("Downloading vit_tiny_patch16_224.augreg_in21k")
+    page.context.close()
+    until(lambda: ended and server.idle)
+    other = open_page()
+    pick(other, "vit_tiny_patch16_224.augreg_in21k")
+    expect(notice(other)).to_contain_text("Asked for anew")
+
+
+def test_a_stopped_survey_keeps_its_mean_and_can_be_started_again(open_page, server, pictures):
+    page, kept = open_page(), len(os.listdir(get_upload_folder()))
+    with server.gate() as gate:
+        surveying(page, pictures)
+        until(lambda: gate.came == 1)
+        page.locator("#vitviz-survey-stop").click()
+        gate.let()
+        until(lambda: server.idle)
+        chart_says(page, "one picture")
+        assert averaged(page) == 1
+        page.locator("#vitviz-survey-start").click()
+        until(lambda: gate.came == 2)
+        gate.let()
+        chart_says(page, f"mean of {BATCH} pictures")
+        until(lambda: gate.came == 3)
+        page.locator("#vitviz-survey-stop").click()
+        gate.let()
+        until(lambda: server.idle)
+        page.get_by_label("Renormalised over patches").click()
+        chart_says(page, f"mean of {BATCH} pictures")
+        page.wait_for_function("() => /renormalised/.test(document.querySelector('.vv-downloads a').href)")
+        assert averaged(page) == BATCH and gate.came == 3
+        page.locator("#vitviz-survey-start").click()
+        gate.let(3)
+        chart_says(page, f"mean of {3 * BATCH} pictures")
+        assert averaged(page) == 3 * BATCH
+    assert len(os.listdir(get_upload_folder())) <= kept + len(pictures), "starting again leaves files behind"
+
+
+def test_what_is_chosen_during_a_survey_is_what_the_page_shows(open_page, server, pictures):
+    page = open_page()
+    with server.gate() as gate:
+        surveying(page, pictures)
+        gate.let()
+        chart_says(page, f"mean of {BATCH} pictures")
+        page.get_by_label("Sorted within the layer").click()
+        expect(page.locator("#vitviz-distance .xtitle")).to_have_text("Heads of a layer, near to far")
+        gate.let()
+        until(lambda: server.idle)
+        chart_says(page, f"mean of {BATCH} pictures")
+        expect(page.locator("#vitviz-distance .xtitle")).to_have_text("Heads of a layer, near to far")
+        page.locator("#vitviz-survey-start").click()
+        until(lambda: gate.came == 3)
+        sample(page, 3)
+        until(lambda: server.running == ["sample"])
+        gate.let(2)
+        chart_says(page, "one picture")
+        until(lambda: server.idle)
+        chart_says(page, "one picture")
+        assert gate.came == 4 and page.get_by_label("Sorted within the layer").is_checked()
+
+
+def test_a_checkpoint_that_is_taken_away_is_missed_only_where_it_is_needed(open_page, server, weights):
+    page = open_page("?checkpoint=mine")
+    shutil.rmtree(weights / "mine")
+    before = ready(page, "patches")
+    sample(page, 2)  # it is still in memory
+    redrawn(page, before)
+    open_tab(page, "Rollout")
+    address = f"{server.url}gradio_api/vitviz/{(key := ready(page, 'rollout'))}/rollout/map"
+    drawn = httpx.get(address).raise_for_status()
+    for cache in (server.studio._inspectors, server.studio._traces):  # put out to make room
+        cache._entries.clear()
+    assert httpx.get(address).content == drawn.content, "what has been drawn needs no checkpoint"
+
+    open_tab(page, "Distance")
+    page.get_by_label("Sorted within the layer").click()
+    expect(page.locator("#vitviz-survey-notice")).to_contain_text("There is no checkpoint 'mine'")
+    expect(page.get_by_label("By layer")).to_be_checked()
+    expect(page.locator("#vitviz-distance .xtitle")).to_have_text("Network depth (layer)")
+    open_tab(page, "Rollout")
+    ready(page, "rollout")
+    page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
+    expect(page.locator("#vitviz-rollout .vv-error")).to_contain_text("There is no checkpoint 'mine'")
+    sample(page, 0)
+    expect(notice(page)).to_contain_text("There is no checkpoint 'mine'")
+    assert ready(page, "rollout") == key and painted(page, "rollout")
+
+    page.goto(server.url)
+    ready(page, "patches")
+    page.locator("#vitviz-picker input").click()
+    options = page.locator("#vitviz-picker [role=option]")
+    expect(options.first).to_contain_text("vitviz-tiny")
+    assert not [text for text in options.all_inner_texts() if re.search(r"\bmine\b", text)]
