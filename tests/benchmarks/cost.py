@@ -3,7 +3,7 @@
     python tests/benchmarks/cost.py             # both models, median of 15
     python tests/benchmarks/cost.py --smallest  # seconds; only to see that it works
 
-Prints ratios, because times on shared machines are noise. Random weights serve. Each way's peak memory is read in a
+Both sides run as in the app, which keeps freed memory (vitviz/ui/heap.py). Prints ratios, because times on shared machines are noise. Random weights serve. Each way's peak memory is read in a
 process of its own. "usual" is what other tools do: attention computed in the open and kept for all layers by hooks.
 """
 
@@ -80,6 +80,9 @@ def ways(case: tuple[str, int, dict], check: bool = True) -> dict:
 
 def seconds(case: tuple[str, int, dict], runs: int) -> dict[str, float]:
     """Median seconds of each way; the ways take turns, so that a slow moment hits all of them."""
+    from vitviz.ui.heap import keep_freed_memory
+
+    keep_freed_memory()
     running = ways(case)
     taken: dict[str, list[float]] = {name: [] for name in running}
     for run in range(runs + 1):

@@ -28,6 +28,7 @@ NOT_OPENED = translated("The server has too much to do just now to open the page
 
 def build(studio: Studio) -> gr.Blocks:
     """The page, ready to be launched."""
+    keep_freed_memory()
     threading.Thread(target=_warm_up, args=[studio], daemon=True).start()
     with gr.Blocks(title="vitviz", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
         session = gr.State({})
