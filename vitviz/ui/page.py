@@ -16,6 +16,7 @@ from vitviz.ui import endpoints, language, links, sizes, tabs
 from vitviz.ui.canvas import Canvas, Part
 from vitviz.ui.first_script import FirstScript
 from vitviz.ui.handlers import FIRST_SAMPLE, PAIRS, Handlers, Left
+from vitviz.ui.heap import keep_freed_memory
 from vitviz.ui.language import say, translated
 from vitviz.ui.options import Options
 from vitviz.ui.routes import routes
