@@ -79,4 +79,9 @@ def answered(answer: Callable[[], Response]) -> Response:
     except KeyError:
         return JSONResponse({"detail": GONE}, status_code=404)
     except (VitvizError, ValueError, IndexError) as error:
-        return JSONResponse({"detail": str(error)}, status_code=422)
+        return JSONResponse({"detail": _short(str(error))}, status_code=422)
+
+
+def _short(sentence: str) -> str:
+    """A refusal repeats what was asked for, which may be as long as an address can be."""
+    return sentence if len(sentence) <= 500 else f"{sentence[:300]} … {sentence[-190:]}"

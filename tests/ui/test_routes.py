@@ -1,0 +1,170 @@
+"""Nothing but pictures, numbers and Gradio's own files comes out of the server, whatever is asked for.
+
+Paths go over the wire as they are written, because an HTTP library would tidy them up first.
+"""
+
+import hashlib
+import http.client
+import json
+import shutil
+import uuid
+from pathlib import Path
+from urllib.parse import quote, urlparse
+
+import httpx
+import numpy as np
+import pytest
+from gradio.utils import get_upload_folder
+
+from tests.e2e.house import House
+from vitviz import samples
+from vitviz.errors import CheckpointError
+from vitviz.ui.studio import encoded
+
+ROOT = Path(__file__).parents[2]
+SECRET = "what lies beside the weights"
+HUGE = "9" * 30
+PICTURE = encoded(np.asarray(samples.sample_image("rocket").resize((30, 20))), ".png")
+WEIGHTS = ("config.json", "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A weights folder with links that lead out of it, and what they lead to."""
+    weights, outside = tmp_path_factory.mktemp("weights"), tmp_path_factory.mktemp("outside")
+    for folder in (weights / "vitviz-tiny", weights / "half", weights / "other half", outside / "theirs"):
+        folder.mkdir()
+        for name in WEIGHTS:
+            shutil.copy(ROOT / "weights/vitviz-tiny" / name, folder)
+    (outside / "secret.txt").write_text(SECRET)
+    (weights / "whole").symlink_to(outside / "theirs")
+    (weights / "file.safetensors").symlink_to(outside / "theirs/model.safetensors")
+    for folder, name in (("half", "model.safetensors"), ("other half", "config.json")):
+        (weights / folder / name).unlink()
+        (weights / folder / name).symlink_to(outside / "theirs" / name)
+    (weights / "secret.txt").symlink_to(outside / "secret.txt")
+    return weights, outside
+
+
+@pytest.fixture(scope="module")
+def house(folders):
+    running = House("--weights", str(folders[0]))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def key(house):
+    return house.studio.look(house.studio.keep_sample("chelsea"), "vitviz-tiny")
+
+
+@pytest.fixture(scope="module")
+def get(house):
+    line = http.client.HTTPConnection(urlparse(house.url).netloc, timeout=30)
+
+    def get(path: str):
+        line.putrequest("GET", quote(path, safe="/%?=&.:;,+-_~"), skip_accept_encoding=True)
+        line.endheaders()
+        response = line.getresponse()
+        return response.status, response.getheader("content-type") or "", response.read()
+
+    yield get
+    line.close()
+
+
+def refused(answer, path: str) -> None:
+    status, kind, body = answer
+    assert 400 <= status < 500, f"{status} for {path[:120]}"
+    said = json.loads(body)["detail"] if "json" in kind else body.decode()
+    assert len(said) <= 500 and SECRET not in said and "root:" not in said, path
+
+
+def test_an_unknown_key_opens_nothing(get, key):
+    views = ("picture/upload", "everything.zip", "distance/figure.html", "distance/numbers.csv", "rollout/numbers.npz", "rollout/map")
+    for wrong in ("nokey", key[:-1], key.upper(), "..", "%2e%2e", "..%2f..%2fetc%2fpasswd", "%00", "%ff", "*", "x" * 4000):
+        for rest in views:
+            refused(get(path := f"/gradio_api/vitviz/{wrong}/{rest}"), path)
+
+
+def test_a_known_key_opens_only_its_own_views(get, key):
+    for rest in (
+        *("picture/../upload", "picture/%2e%2e", "picture/..%2f..%2f..%2fetc%2fpasswd", "picture/secret", "picture//etc/passwd"),
+        *("nopanel/map", "nopanel/numbers.npz", "../numbers.npz", "%2e%2e/numbers.npz", "rollout/..%2f..%2fetc", "rollout/", "", "a/b/c/d"),
+        *("vitviz/ui/page.py", "weights/vitviz-tiny/config.json", "%2fetc%2fpasswd/map", "explorer/map", "rollout/layer", "film/1"),
+        *("everything.zip?survey=x", "everything.zip?../x.y=1", "everything.zip?nosuch.setting=1", "distance/figure.html?form=../x"),
+    ):
+        refused(get(path := f"/gradio_api/vitviz/{key}/{rest}"), path)
+
+
+def test_numbers_that_nothing_has_are_refused(get, key):
+    wrong = (HUGE, "9" * 5000, "-1", "1e3", "²", "nan", "..", "0x1", "1 2", "<script>")
+    asked = {
+        "rollout/map": ("query", "layers", "discard", "residual"),
+        **{f"explorer/{name}": ("layer", "token", "pins", "head") for name in ("row", "column")},
+        "explorer/wall": ("token",),
+        "explorer/numbers.npz": ("layer", "token", "pins"),
+        "tour/filter": ("number",),
+        "tour/keys": ("layer", "head"),
+        "tour/worked": ("layer", "head", "token"),
+        "tour/experiment": ("seed",),
+        "tour/numbers.npz": ("layer", "head", "token"),
+    }
+    unread = {"explorer/row?pins", "explorer/column?pins"}  # a list of tokens that these have no use for
+    for view, names in asked.items():
+        for name in names:
+            for value in wrong:
+                if not (f"{view}?{name}" in unread and value.isdecimal()):
+                    refused(get(path := f"/gradio_api/vitviz/{key}/{view}?{name}={value}"), path)
+
+
+def test_links_that_lead_out_of_the_weights_are_no_checkpoints(house, folders):
+    assert [name for name in house.studio.names() if "." not in name and "_" not in name] == ["vitviz-tiny"]
+    _, outside = folders
+    names = ("whole", "half", "other half", "file", "file.safetensors", "secret.txt", "whole/model.safetensors")
+    for name in (*names, "../outside0/theirs", str(outside / "theirs")):
+        with pytest.raises(CheckpointError) as refusal:
+            house.studio.inspector(name)
+        assert SECRET not in str(refusal.value)
+
+
+def test_gradios_own_routes_hand_out_none_of_our_files(get, folders):
+    weights, outside = folders
+    uploads = get_upload_folder()
+    for asked in (
+        *("/etc/passwd", "../../../../../../etc/passwd", "%2e%2e/%2e%2e/%2e%2e/%2e%2e/etc/passwd", "..%2f..%2f..%2f..%2fetc%2fpasswd"),
+        *("file:///etc/passwd", "//etc/passwd", "/proc/self/environ", "/dev/null", "~/.profile", "%00", "http://127.0.0.1:9/x"),
+        *("app.py", "vitviz/ui/page.py", "weights/vitviz-tiny/config.json", str(ROOT / "app.py")),
+        *(str(weights / "vitviz-tiny/config.json"), str(weights / "secret.txt"), str(outside / "secret.txt")),
+        *(uploads, f"{uploads}/", f"{uploads}/../../etc/passwd", f"{uploads}/%2e%2e/%2e%2e/etc/passwd"),
+    ):
+        for route in ("/gradio_api/file=", "/gradio_api/file/", "/file=", "/static/", "/assets/", "/svelte/"):
+            refused(get(route + asked), route + asked)
+
+
+def test_the_path_of_an_upload_cannot_be_guessed_and_listed_nowhere(house, get):
+    (path,) = httpx.post(house.url + "gradio_api/upload", files={"files": ("mine.png", PICTURE)}).json()
+    folder = Path(path).parent
+    assert len(folder.name) == 64 and folder.name != hashlib.sha256(PICTURE).hexdigest(), "who has the picture could compute its path"
+    assert get(f"/gradio_api/file={path}")[2] == PICTURE, "its owner sees it"
+    for near in (folder, folder.parent, folder / "other.png", folder.with_name("0" * 64) / "mine.png"):
+        refused(get(f"/gradio_api/file={near}"), str(near))
+
+
+@pytest.mark.parametrize(
+    "trigger, data", [("vitviz-upload", [None, "{file}"]), ("vitviz-survey-start", [None, "depth", "plain", ["{file}"]])]
+)
+def test_no_file_of_the_server_can_be_handed_in_as_a_picture(house, folders, trigger, data):
+    config = house.demo.config
+    component = next(one["id"] for one in config["components"] if one["props"].get("elem_id") == trigger)
+    listeners = [one for one in config["dependencies"] if one["backend_fn"] and component in [target for target, _ in one["targets"]]]
+    function = listeners[0]["id"]
+    theirs = ("/etc/passwd", str(folders[1] / "secret.txt"), f"{get_upload_folder()}/../../etc/passwd")
+    mine = httpx.post(house.url + "gradio_api/upload", files={"files": ("mine.png", PICTURE)}).json()[0]
+    for path in (*theirs, mine):
+        file = {"path": path, "meta": {"_type": "gradio.FileData"}}
+        given = json.loads(json.dumps(data).replace('"{file}"', json.dumps(file)))
+        asked = {"fn_index": function, "data": given, "session_hash": uuid.uuid4().hex}
+        httpx.post(house.url + "gradio_api/queue/join", json=asked).raise_for_status()
+        said = httpx.get(house.url + "gradio_api/queue/data", params={"session_hash": asked["session_hash"]}).text
+        done = next(json.loads(line[5:]) for line in said.splitlines() if "process_completed" in line)
+        assert done["success"] == (path == mine) and SECRET not in said and "root:" not in said
