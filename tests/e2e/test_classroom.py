@@ -64,12 +64,22 @@ def redrawn(page, before: str):
     page.wait_for_function("(key) => !document.querySelector('#vitviz-patches [data-ready]').dataset.ready.startsWith(key)", arg=before)
 
 
-def surveying(page, pictures):
-    """Opens the chart, hands in pictures and starts the average."""
+@pytest.fixture(scope="module")
+def chart(browser, server, pictures):
+    """A page at the distance chart with a set of pictures handed in; the test that closes it comes last."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    page.goto(server.url)
+    ready(page, "patches")
     open_tab(page, "Distance")
     page.get_by_text("Average over a set of pictures").click()
     page.set_input_files("#vitviz-survey-files input[type=file]", pictures)
     expect(page.locator("#vitviz-survey-files")).to_contain_text(pictures[-1].stem, timeout=15_000)
+    yield page
+    context.close()
+
+
+def start(page):
     page.locator("#vitviz-survey-start").click()
 
 
@@ -79,7 +89,7 @@ def chart_says(page, text: str):
 
 def averaged(page) -> int:
     """How many pictures the chart's own download is the mean of."""
-    address = page.locator("#vitviz-tab-distance-button, .vv-downloads a").get_by_text("Numbers (.csv)").get_attribute("href")
+    address = page.locator(".vv-downloads a").get_by_text("Numbers (.csv)").get_attribute("href")
     return int(httpx.get(address).text.splitlines()[1].split(",")[1])
 
 
@@ -101,20 +111,6 @@ def test_a_full_queue_is_said_and_takes_nothing_away(open_page, server, monkeypa
     late.reload()
     ready(late, "patches")
     expect(notice(late)).to_be_hidden()
-
-
-def test_a_page_closed_in_the_middle_of_a_survey_frees_its_worker(open_page, server, pictures):
-    page = open_page()
-    with server.gate() as gate:
-        surveying(page, pictures)
-        gate.let()
-        chart_says(page, f"mean of {BATCH} pictures")
-        until(lambda: gate.came == 2)
-        page.context.close()
-        gate.let()
-        until(lambda: server.idle)
-        assert gate.came == 2, "the survey went on for nobody"
-    ready(open_page(), "patches")
 
 
 def test_a_page_closed_in_the_middle_of_a_pass_leaves_it_to_the_next(open_page, server):
@@ -157,56 +153,73 @@ def test_a_page_closed_in_the_middle_of_a_download_ends_it(open_page, server, mo
     expect(notice(other)).to_contain_text("Asked for anew")
 
 
-def test_a_stopped_survey_keeps_its_mean_and_can_be_started_again(open_page, server, pictures):
-    page, kept = open_page(), len(os.listdir(get_upload_folder()))
+def test_a_stopped_survey_keeps_its_mean_and_can_be_started_again(chart, server, pictures):
+    kept = len(os.listdir(get_upload_folder()))
     with server.gate() as gate:
-        surveying(page, pictures)
+        start(chart)
         until(lambda: gate.came == 1)
-        page.locator("#vitviz-survey-stop").click()
+        chart.locator("#vitviz-survey-stop").click()
+        until(lambda: not server.running)
         gate.let()
         until(lambda: server.idle)
-        chart_says(page, "one picture")
-        assert averaged(page) == 1
-        page.locator("#vitviz-survey-start").click()
+        chart_says(chart, "one picture")
+        assert averaged(chart) == 1
+        start(chart)
         until(lambda: gate.came == 2)
         gate.let()
-        chart_says(page, f"mean of {BATCH} pictures")
+        chart_says(chart, f"mean of {BATCH} pictures")
         until(lambda: gate.came == 3)
-        page.locator("#vitviz-survey-stop").click()
+        chart.locator("#vitviz-survey-stop").click()
+        until(lambda: not server.running)
         gate.let()
         until(lambda: server.idle)
-        page.get_by_label("Renormalised over patches").click()
-        chart_says(page, f"mean of {BATCH} pictures")
-        page.wait_for_function("() => /renormalised/.test(document.querySelector('.vv-downloads a').href)")
-        assert averaged(page) == BATCH and gate.came == 3
-        page.locator("#vitviz-survey-start").click()
+        chart.get_by_label("Renormalised over patches").click()
+        chart.wait_for_function("() => /renormalised/.test(document.querySelector('.vv-downloads a').href)")
+        chart_says(chart, f"mean of {BATCH} pictures")
+        assert averaged(chart) == BATCH and gate.came == 3
+        start(chart)
         gate.let(3)
-        chart_says(page, f"mean of {3 * BATCH} pictures")
-        assert averaged(page) == 3 * BATCH
-    assert len(os.listdir(get_upload_folder())) <= kept + len(pictures), "starting again leaves files behind"
+        chart_says(chart, f"mean of {len(pictures)} pictures")
+        assert averaged(chart) == len(pictures)
+    assert len(os.listdir(get_upload_folder())) <= kept, "starting again leaves files behind"
 
 
-def test_what_is_chosen_during_a_survey_is_what_the_page_shows(open_page, server, pictures):
-    page = open_page()
+def test_what_is_chosen_during_a_survey_is_what_the_page_shows(chart, server):
+    chart.get_by_role("button", name="Reset").last.click()
+    chart_says(chart, "one picture")
+    axis, sorted_heads = chart.locator("#vitviz-distance .xtitle"), chart.get_by_label("Sorted within the layer")
     with server.gate() as gate:
-        surveying(page, pictures)
+        start(chart)
         gate.let()
-        chart_says(page, f"mean of {BATCH} pictures")
-        page.get_by_label("Sorted within the layer").click()
-        expect(page.locator("#vitviz-distance .xtitle")).to_have_text("Heads of a layer, near to far")
+        chart_says(chart, f"mean of {BATCH} pictures")
+        until(lambda: gate.came == 2)
+        sorted_heads.click()
+        expect(axis).to_have_text("Heads of a layer, near to far")
         gate.let()
         until(lambda: server.idle)
-        chart_says(page, f"mean of {BATCH} pictures")
-        expect(page.locator("#vitviz-distance .xtitle")).to_have_text("Heads of a layer, near to far")
-        page.locator("#vitviz-survey-start").click()
+        chart_says(chart, f"mean of {BATCH} pictures")
+        expect(axis).to_have_text("Heads of a layer, near to far")
+        start(chart)
         until(lambda: gate.came == 3)
-        sample(page, 3)
+        sample(chart, 3)
         until(lambda: server.running == ["sample"])
         gate.let(2)
-        chart_says(page, "one picture")
+        chart_says(chart, "one picture")
         until(lambda: server.idle)
-        chart_says(page, "one picture")
-        assert gate.came == 4 and page.get_by_label("Sorted within the layer").is_checked()
+        chart_says(chart, "one picture")
+        assert gate.came == 4 and sorted_heads.is_checked()
+
+
+def test_a_page_closed_in_the_middle_of_a_survey_frees_its_worker(chart, server):
+    with server.gate() as gate:
+        start(chart)
+        gate.let()
+        chart_says(chart, f"mean of {BATCH} pictures")
+        until(lambda: gate.came == 2)
+        chart.context.close()
+        gate.let()
+        until(lambda: server.idle)
+        assert gate.came == 2, "the survey went on for nobody"
 
 
 def test_a_checkpoint_that_is_taken_away_is_missed_only_where_it_is_needed(open_page, server, weights):
