@@ -21,6 +21,7 @@ FAMILIES = {
     "beit": "BEiT",
     "eva": "EVA and DINOv3",
     "vision_transformer_relpos": "Relative position",
+    "naflexvit": "NaFlexViT",
 }
 
 _WINDOWS = "attends within windows of the picture, not over all of it"
@@ -53,7 +54,6 @@ _REASONS = {
     "visformer": _STAGES,
     "vitamin": _STAGES,
     "mobilevit": _STAGES,
-    "naflexvit": "cuts each picture into a number of patches of its own",
     "gemma4_vit": _TOWER,
     "qwen3_vit": _TOWER,
     "deepseek_vit": _TOWER,

@@ -23,7 +23,7 @@ from vitviz.engine.catalogue import names_on_disk
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.families import architectures, require_plain
 from vitviz.engine.files import Files, files_of, registered
-from vitviz.engine.formats import google, huggingface, inferred, preprocessor, timm_config
+from vitviz.engine.formats import google, huggingface, inferred, naflex, preprocessor, timm_config
 from vitviz.engine.formats.folder import SUFFIXES, understood
 from vitviz.engine.formats.shards import bytes_of
 from vitviz.engine.formats.weights import read, shapes
@@ -158,7 +158,8 @@ def _by_name(architecture: str, record: Mapping[str, Any], tensors: Mapping[str,
     if changes:
         words = ", ".join(f"{_WORDS[key]} {value}" for key, value in changes.items())
         notes.append(f"Otherwise than {architecture}, as the file wants it: {words}.")
-    size = changes.get("img_size", record["input_size"][-2:])
+    size = tuple(changes.get("img_size", record["input_size"][-2:]))
+    model = naflex.at_one_size(model, size, name)
     data = {**record, "input_size": (record["input_size"][0], *size)}
     return _Filled(model, architecture, data, str(record.get("tag") or ""), tuple(notes))
 
@@ -172,6 +173,7 @@ def _by_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: s
     model = fitting.empty(partial(timm.create_model, architecture, pretrained=False, pretrained_cfg=record), name, **args)
     state, resampled = fitting.converted(tensors, model, architecture)
     fitting.fill(model, state | {key: tensors[key] for key in resampled if key in tensors}, name, f"its config.json ({architecture})")
+    model = naflex.at_one_size(model, tuple(record["input_size"][-2:]), name)
     return _Filled(model, architecture, record, str(record.get("tag") or ""), tuple(notes))
 
 
