@@ -4,11 +4,7 @@ import os
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
-try:  # on a Space with shared GPUs this has to come before anything touches CUDA
-    import spaces  # noqa: F401
-except ImportError:
-    pass
-
+import vitviz.ui.zerogpu  # noqa: F401 # isort: skip - first: on a Space with shared GPUs before anything that touches CUDA
 from vitviz.ui.options import parse
 from vitviz.ui.page import build, launch
 from vitviz.ui.studio import Studio

@@ -60,6 +60,11 @@ def synchronise(device: torch.device) -> None:
         torch.mps.synchronize()
 
 
+def compute_alone() -> None:
+    """One CPU thread from here on: a forked process has none of its parent's, and may wait for them for ever."""
+    torch.set_num_threads(1)
+
+
 @contextmanager
 def memory_guard(device: torch.device, what: str) -> Iterator[None]:
     """Turns running out of memory into a sentence, and gives the device's memory back."""

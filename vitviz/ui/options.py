@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vitviz.ui import zerogpu
 from vitviz.ui.studio import MB, Settings
 
 
@@ -28,7 +29,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument("--port", type=int, default=int(os.environ.get("GRADIO_SERVER_PORT", 7860)), help="port to serve on (default: %(default)s)")
     parser.add_argument("--share", action="store_true", help="make a public link through Gradio")
     # A Space with shared GPUs lends one only to functions that ask for it, and pretends to have one at all other times.
-    usual = "cpu" if os.environ.get("SPACES_ZERO_GPU") else "auto"
+    usual = "cpu" if zerogpu.here() else "auto"
     parser.add_argument("--device", default=usual, help="auto, cpu, cuda, cuda:N or mps (default: %(default)s: CUDA, then Apple's, then the CPU)")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="precision in which models compute; the page says how far bfloat16 is from float32 (default: %(default)s)")
     parser.add_argument("--checkpoint", default="vitviz-tiny", help="the checkpoint shown first (default: %(default)s)")

@@ -20,6 +20,7 @@ import numpy as np
 from vitviz import samples
 from vitviz.errors import CheckpointError, ImageError
 from vitviz.panels import PANELS, Panel, Subject
+from vitviz.ui import zerogpu
 from vitviz.ui.cache import Cache
 
 MB = 1_000_000
@@ -106,7 +107,8 @@ class Studio:
 
         if self.settings.allowed and name.partition("@")[0] not in self.settings.allowed:  # a step of an allowed film is allowed
             raise CheckpointError(f"This site offers only {', '.join(self.settings.allowed)}; {name!r} was asked for.")
-        return self._inspectors.get(name, lambda: engine.load(name, device=self.settings.device, dtype=self.settings.dtype, folder=self.settings.weights, trusted=False, progress=progress))
+        asked = {"device": self.settings.device, "dtype": self.settings.dtype, "folder": self.settings.weights}
+        return self._inspectors.get(name, lambda: zerogpu.lent(engine.load(name, **asked, trusted=False, progress=progress)))
 
     def look(self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, progress=None) -> str:
         """Traces a picture with a checkpoint and returns the key under which everything about it is to be had."""

@@ -1,0 +1,246 @@
+"""A Space with shared GPUs, by simulation: forward passes run in a fork, everything else where it was, with the same numbers."""
+
+import ast
+import json
+import os
+import pickle
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import vitviz
+from tests.engine.small import saved, small
+from vitviz.errors import CheckpointError, HubError, ImageError, OutOfMemory, UnsupportedModel, VitvizError
+from vitviz.panels import PANELS
+from vitviz.samples import sample_image
+from vitviz.ui import zerogpu
+from vitviz.ui.studio import Settings, Studio
+
+ROOT = Path(__file__).parents[2]
+SPACE = {"SPACES_ZERO_GPU": "true", "SPACES_ZERO_DEVICE_API_URL": "http://127.0.0.1:9"}
+
+BEGIN = """
+import vitviz.ui.zerogpu
+import json, os, sys, gradio as gr, numpy as np, spaces, torch
+from gradio.context import LocalContext
+from vitviz.panels import PANELS
+from vitviz.ui.options import parse
+from vitviz.ui.studio import Studio
+studio = Studio(parse(ARGUMENTS).settings)
+chelsea = studio.keep_sample("chelsea")
+def visitor(): LocalContext.request.set(gr.Request())
+"""
+
+
+def on_a_space(code: str, *arguments: str, **environment: str) -> dict:
+    """What a program prints as JSON, run as on such a Space."""
+    path = os.pathsep.join([str(ROOT / "tests/ui/simulated"), str(ROOT)])
+    environment = {**os.environ, **SPACE, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **environment}
+    begin = BEGIN.replace("ARGUMENTS", repr(list(arguments)))
+    done = subprocess.run([sys.executable, "-c", begin + code], capture_output=True, text=True, env=environment, cwd=ROOT, timeout=200)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_off_such_a_space_nothing_changes(monkeypatch):
+    monkeypatch.delenv("SPACES_ZERO_GPU", raising=False)
+    assert not zerogpu.here()
+    inspector = vitviz.load("vitviz-tiny", device="cpu")
+    assert zerogpu.lent(inspector) is inspector and inspector.elsewhere is None and "spaces" not in sys.modules
+    monkeypatch.setenv("SPACES_ZERO_GPU", "false")
+    assert not zerogpu.here()
+
+
+def test_the_page_gets_the_same_numbers_from_a_fork(tmp_path):
+    found = tmp_path / "found.npz"
+    for name, sample in (("a", "chelsea"), ("b", "coffee"), ("c", "astronaut")):
+        sample_image(sample).save(tmp_path / f"{name}.png")
+    said = on_a_space(f"""
+first = studio.look(studio.keep_sample("coffee"), "vitviz-tiny")  # the warm-up: nobody asked
+warm = len(spaces.calls)
+visitor()
+key = studio.look(chelsea, "vitviz-tiny")
+trace, again = studio.subject(key).trace, studio.look(chelsea, "vitviz-tiny")
+values = {{panel.slug: studio.value(key, panel)["summary"] for panel in PANELS}}
+looked = len(spaces.calls)
+paths = [os.path.join({str(tmp_path)!r}, name) for name in ("a.png", "b.png", "c.png")]
+*_, (_, survey) = studio.surveying("vitviz-tiny", paths)
+np.savez({str(found)!r}, logits=trace.logits, rollout=studio.item(key, "rollout", "map", {{}}), survey=survey.distances,
+         **{{f"attention{{i}}": trace.attention(i) for i in range(len(trace.layers))}})
+print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid": os.getpid(), "values": values,
+                   "device": str(studio.inspector("vitviz-tiny").device), "seems": torch.cuda.is_available()}}))
+""")
+    assert said["seems"] and said["device"] == "cpu"
+    assert (said["warm"], said["looked"], len(said["calls"])) == (0, 1, 2)
+    assert all(call["pid"] != said["pid"] for call in said["calls"]) and said["calls"][0]["seconds"] < said["calls"][1]["seconds"] < 60
+    studio = Studio(Settings(device="cpu"))
+    key = studio.look(studio.keep_sample("chelsea"), "vitviz-tiny")
+    trace = studio.subject(key).trace
+    *_, (_, survey) = studio.surveying("vitviz-tiny", [str(tmp_path / name) for name in ("a.png", "b.png", "c.png")])
+    with np.load(found) as file:
+        np.testing.assert_allclose(file["logits"], trace.logits, atol=1e-5)
+        np.testing.assert_allclose(file["rollout"], studio.item(key, "rollout", "map", {}), atol=1e-6)
+        np.testing.assert_allclose(file["survey"], survey.distances, atol=1e-3)
+        for layer in range(len(trace.layers)):
+            np.testing.assert_allclose(file[f"attention{layer}"], trace.attention(layer), atol=1e-6)
+    for panel in PANELS:
+        assert said["values"][panel.slug].keys() == studio.value(key, panel)["summary"].keys()
+
+
+def test_a_fork_that_is_older_than_a_model_is_sent_it_once(tmp_path):
+    saved(small(), tmp_path / "mine.safetensors")
+    saved(small(), tmp_path / "other.safetensors")
+    said = on_a_space(
+        """
+visitor()
+studio.look(chelsea, "mine")
+traces = [studio.subject(studio.look(studio.keep_sample(name), "other")).trace for name in ("chelsea", "coffee")]
+print(json.dumps({"calls": spaces.calls, "logits": traces[0].logits.tolist()}))
+""",
+        "--weights",
+        str(tmp_path),
+    )
+    assert len({call["pid"] for call in said["calls"]}) == 1
+    assert [len(call["bytes"]) for call in said["calls"]] == [1, 1, 2, 1], "it is asked, is sent the model, and then knows it"
+    expected = vitviz.load(tmp_path / "other.safetensors", device="cpu").trace(sample_image("chelsea")).logits
+    torch.testing.assert_close(torch.tensor(said["logits"]), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_spent_quota_is_a_sentence_and_takes_nothing_away():
+    said = on_a_space("""
+visitor()
+key = studio.look(chelsea, "vitviz-tiny")
+said = []
+quota = "You have exceeded your free ZeroGPU quota (22s requested vs. 5s left). Try again in 1:02:03. "
+for error in (gr.Error(quota, title="ZeroGPU quota exceeded"),
+              gr.Error("The requested GPU duration (22s) is larger than the maximum allowed", title="ZeroGPU illegal duration"),
+              RuntimeError("ZeroGPU API /schedule error: 500")):
+    spaces.schedule_error = error
+    try: studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
+    except Exception as error: said.append([type(error).__name__, str(error)])
+same = studio.subject(key).trace.top(1)
+later = studio.subject(studio.look(studio.keep_sample("coffee"), "vitviz-tiny")).trace.top(1)
+print(json.dumps({"said": said, "same": same, "later": later}))
+""")
+    assert [kind for kind, _ in said["said"]] == ["Unavailable"] * 3 and issubclass(zerogpu.Unavailable, VitvizError)
+    quota, duration, schedule = [text for _, text in said["said"]]
+    assert "(ZeroGPU quota exceeded: You have exceeded your free ZeroGPU quota (22s requested vs. 5s left). Try again in 1:02:03)" in quota
+    assert "ZeroGPU illegal duration: The requested GPU duration (22s)" in duration and "schedule error: 500" in schedule
+    assert all("What you see stays" in text for text in (quota, duration, schedule)) and said["same"] and said["later"]
+
+
+def test_what_the_engine_refuses_in_the_fork_arrives_in_its_own_words_and_a_dead_fork_is_told():
+    said = on_a_space("""
+from vitviz.engine import capture
+from vitviz.errors import UnsupportedModel
+true = capture.check_truth
+def refuse(*args): raise UnsupportedModel("The attention of this model cannot be read truthfully.")
+def die(*args): os._exit(1)
+visitor()
+said = []
+for check in (refuse, die):
+    capture.check_truth = check
+    try: studio.look(chelsea, "vitviz-tiny")
+    except Exception as error: said.append([type(error).__name__, str(error)])
+    spaces._workers.clear()
+capture.check_truth = true
+print(json.dumps({"said": said, "then": studio.subject(studio.look(chelsea, "vitviz-tiny")).trace.top(1)}))
+""")
+    assert said["said"][0] == ["UnsupportedModel", "The attention of this model cannot be read truthfully."]
+    assert said["said"][1][0] == "Unavailable" and "GPU task aborted" in said["said"][1][1]
+    assert said["then"]
+
+
+def test_a_fork_does_not_wait_for_threads_that_it_does_not_have():
+    said = on_a_space(
+        """
+torch.set_num_threads(2)
+torch.randn(2000, 2000) @ torch.randn(2000, 2000)  # the threads exist now
+studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
+visitor()
+print(json.dumps(studio.subject(studio.look(chelsea, "vitviz-tiny")).trace.top(1)))
+""",
+        OMP_NUM_THREADS="2",
+    )
+    assert said
+
+
+def test_bfloat16_travels_and_is_compared_in_the_main_process():
+    said = on_a_space(
+        """
+visitor()
+trace = studio.subject(studio.look(chelsea, "vitviz-tiny")).trace
+print(json.dumps({"dtype": trace.dtype, "attention": trace.deviation.attention, "calls": spaces.calls}))
+""",
+        "--dtype",
+        "bfloat16",
+    )
+    expected = vitviz.load("vitviz-tiny", device="cpu", dtype="bfloat16").trace(sample_image("chelsea")).deviation
+    assert said["dtype"] == "bfloat16" and said["attention"] == pytest.approx(expected.attention, rel=0.01) and len(said["calls"]) == 1
+
+
+def test_the_whole_app_starts_and_a_visitors_question_is_answered_from_a_fork(tmp_path):
+    from gradio_client import Client
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    path, calls = os.pathsep.join([str(ROOT / "tests/ui/simulated"), str(ROOT)]), tmp_path / "calls"
+    environment = {**os.environ, **SPACE, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "SIMULATED_CALLS": str(calls)}
+    server = subprocess.Popen([sys.executable, "app.py", "--port", str(port)], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        for line in server.stdout:
+            if "http" in line:
+                break
+        client = Client(f"http://127.0.0.1:{port}", verbose=False)
+        assert not calls.exists(), "the warm-up is nobody's question"
+        (one, *_) = client.predict("chelsea", api_name="/predict")["top"]
+    finally:
+        server.terminate()
+        server.wait(30)
+    (label, probability), *_ = vitviz.load("vitviz-tiny", device="cpu").trace(sample_image("chelsea")).top(1)
+    assert one["label"] == label and one["probability"] == pytest.approx(probability, rel=1e-4)
+    assert calls.read_text().split() == ["passes"]
+
+
+def test_the_code_is_python_3_10():
+    """The oldest that such Spaces offer; 3.12 is the newest."""
+    files = [ROOT / "app.py", *(ROOT / "vitviz").rglob("*.py")]
+    for file in files:
+        ast.parse(file.read_text(encoding="utf-8"), str(file), feature_version=(3, 10))
+    assert len(files) > 60 and 'requires-python = ">=3.10"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    front = (ROOT / "README.md").read_text(encoding="utf-8").split("---")[1]
+    assert re.search(r'python_version: "3\.1[02]"', front), "ZeroGPU has Python 3.10 and 3.12"
+
+
+# ----- what travels can be pickled
+
+
+def test_a_trace_is_the_same_after_its_journey():
+    trace = vitviz.load("vitviz-tiny", device="cpu").trace(sample_image("chelsea"))
+    travelled = pickle.loads(pickle.dumps(trace))
+    assert torch.equal(travelled.attention(2), trace.attention(2)) and torch.equal(travelled.logits, trace.logits)
+    assert (travelled.view.picture == trace.view.picture).all() and travelled.view.box == trace.view.box
+    assert (travelled.grid, travelled.labels, travelled.dtype, travelled.nbytes) == (trace.grid, trace.labels, trace.dtype, trace.nbytes)
+
+
+@pytest.mark.parametrize("kind", [VitvizError, ImageError, CheckpointError, UnsupportedModel, HubError, OutOfMemory, zerogpu.Unavailable])
+def test_every_error_keeps_its_words(kind):
+    travelled = pickle.loads(pickle.dumps(kind("What was given, and what to do.")))
+    assert type(travelled) is kind and str(travelled) == "What was given, and what to do."
+
+
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "beit_base_patch16_224", "eva02_tiny_patch14_224", "vit_base_patch16_siglip_224"])
+def test_every_familys_model_can_be_sent(name):
+    from tests.engine.looking import inspect, noise, perturbed
+
+    inspector = inspect(perturbed(name, depth=1), name)
+    inspector.elsewhere = lambda *args: None  # belongs to its process, and could not be pickled
+    travelled = pickle.loads(pickle.dumps(inspector))
+    assert torch.equal(travelled.trace(noise()).attention(0), inspector.trace(noise()).attention(0)) and travelled.elsewhere is None
