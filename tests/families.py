@@ -23,12 +23,14 @@ import torch
 
 import vitviz
 from vitviz.engine.checkpoint import Checkpoint, Loaded
+from vitviz.engine.formats.naflex import at_one_size
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.preprocess import Preprocessing
 from vitviz.errors import UnsupportedModel
 from vitviz.panels import PANELS, Subject
 
 FAMILIES = [  # the first pattern that fits names the family
+    ("NaFlex ViT", r"^naflexvit"),
     ("ResNet hybrid", r"_r\d*_s\d+|resnet"),
     ("DeiT", r"^deit_"),
     ("DeiT-III", r"^deit3_"),
@@ -75,7 +77,7 @@ def built(architecture: str) -> torch.nn.Module:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.02)
-        return model
+        return at_one_size(model, config.input_size[1:] if config and config.input_size else (224, 224), architecture)
     raise RuntimeError(f"{architecture} cannot be built")
 
 
