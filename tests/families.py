@@ -1,4 +1,4 @@
-"""Which view exists for which family: found out by running every architecture, and written into docs/families.md.
+"""Which view exists for which family: found out by running every architecture; written into README.md and docs/families.md.
 
     python -m tests.families                 # all of timm's plain architectures, some minutes
     python -m tests.families vit_base        # those whose name begins so, without writing the file
@@ -14,7 +14,6 @@ import gc
 import json
 import re
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +53,12 @@ FAMILIES = [  # the first pattern that fits names the family
     ("ViT", r""),
 ]
 LARGEST = 4e9  # bytes of weights
+BEGIN, END = "<!-- families: written by python -m tests.families -->", "<!-- end of families -->"
+HEAD = """# Families and views
+
+Made by `python -m tests.families` from a real run of every architecture with perturbed random weights, cut to two
+blocks where that can be set.
+"""
 
 
 def family(architecture: str) -> str:
@@ -100,24 +105,25 @@ def looked_into(architecture: str) -> dict[str, str]:
 
 
 def table(results: dict[str, dict[str, str] | str]) -> str:
-    """Markdown: a line a family, and below it what was refused."""
+    """Markdown: a line a family; the cells say in how many of its architectures a view is drawn."""
     views = [panel.title for panel in PANELS]
     lines = [f"| Family | Architectures | {' | '.join(views)} |", "|---|---|" + "---|" * len(views)]
-    members = defaultdict(list)
-    for architecture in results:
-        members[family(architecture)].append(architecture)
-    refused = []
     for name, _ in FAMILIES:
-        drawn = [results[one] for one in members[name] if isinstance(results[one], dict)]
-        refused += [f"- `{one}`: {results[one]}" for one in members[name] if not isinstance(results[one], dict)]
-        if not members[name]:
+        members = [seen for one, seen in results.items() if family(one) == name]
+        drawn = [seen for seen in members if isinstance(seen, dict)]
+        if not members:
             continue
         cells = []
         for view in views:
-            count = sum(one.get(view) == "drawn" for one in drawn)
+            count = sum(seen.get(view) == "drawn" for seen in drawn)
             cells.append("yes" if drawn and count == len(drawn) else "not applicable" if count == 0 else f"{count} of {len(drawn)}")
-        lines.append(f"| {name} | {len(drawn)} of {len(members[name])} | {' | '.join(cells)} |")
-    return "\n".join(lines) + ("\n\nNot shown, and why:\n\n" + "\n".join(refused) if refused else "") + "\n"
+        lines.append(f"| {name} | {len(drawn)} of {len(members)} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def refusals(results: dict[str, dict[str, str] | str]) -> str:
+    """Markdown: a line for each architecture that is not shown, with the reason."""
+    return "".join(f"- `{one}`: {seen}\n" for one, seen in results.items() if isinstance(seen, str))
 
 
 def count_parameters(architectures: list[str]) -> None:
@@ -145,10 +151,20 @@ def main() -> None:
             results[architecture] = f"FAULT {type(error).__name__}: {error}"
         print(architecture, results[architecture] if isinstance(results[architecture], str) else "fine", flush=True)
         gc.collect()
-    text = "# Families and views\n\nMade by `python -m tests.families` from a real run of every architecture with perturbed random weights.\n\n" + table(results)
+    views, refused = table(results), refusals(results)
+    print(views, refused, sep="\n")
     if not wanted:
-        (Path(__file__).parent.parent / "docs" / "families.md").write_text(text, encoding="utf-8")
-    print(text)
+        write(views, refused)
+
+
+def write(views: str, refused: str, root: Path = Path(__file__).parents[1]) -> None:
+    """The table between the README's marks, and with what is refused into docs/families.md."""
+    page, readme = root / "docs" / "families.md", root / "README.md"
+    page.write_text(f"{HEAD}\n{views}\nNot shown, and why:\n\n{refused}", encoding="utf-8")
+    text = readme.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    readme.write_text(f"{before}{BEGIN}\n\n{views}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":
