@@ -9,6 +9,7 @@ import functools
 import multiprocessing
 import os
 import sys
+import time
 
 too_early = {"torch", "gradio"} & set(sys.modules)
 if too_early:
@@ -49,7 +50,11 @@ class _Worker:
 
     def ask(self, args, kwargs):
         self.asked.put((args, kwargs))
+        given_up = time.monotonic() + 60  # a fork that waits for threads it does not have would wait for ever
         while not self.answers._reader.poll(0.1):
+            if time.monotonic() > given_up:
+                self.process.kill()
+                self.process.join()
             if not self.process.is_alive():
                 raise gr.Error("GPU task aborted", title="ZeroGPU worker error")
         kind, answer = self.answers.get()
