@@ -68,7 +68,7 @@ def test_torchs_own_threads_stay_as_many_as_they_were(three_threads):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_process_gets_threads_of_its_own():
     code = """
-import os, torch
+import os, signal, torch
 from vitviz.analyses import workers
 torch.set_num_threads(2)
 workers.WORTHWHILE = 1
@@ -76,6 +76,7 @@ sums = lambda: workers.each(lambda rows: rows.stop - rows.start, slice(0, 8), wi
 sums()
 child = os.fork()
 if not child:
+    signal.alarm(30)  # a fork that hangs ends by itself
     os._exit(0 if sums() == [4, 4] else 1)
 raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
