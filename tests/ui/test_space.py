@@ -25,27 +25,58 @@ from vitviz.ui.studio import Settings, Studio
 ROOT = Path(__file__).parents[2]
 SPACE = {"SPACES_ZERO_GPU": "true", "SPACES_ZERO_DEVICE_API_URL": "http://127.0.0.1:9"}
 
-BEGIN = """
+# One process imports everything once and forks for every program: an import takes longer than all that they do.
+IMPORTS = """
 import vitviz.ui.zerogpu
-import json, os, sys, gradio as gr, numpy as np, spaces, torch
+import json, os, sys, traceback, gradio as gr, numpy as np, spaces, timm, torch
 from gradio.context import LocalContext
 from vitviz.panels import PANELS
 from vitviz.ui.options import parse
 from vitviz.ui.studio import Studio
-studio = Studio(parse(ARGUMENTS).settings)
-chelsea = studio.keep_sample("chelsea")
 def visitor(): LocalContext.request.set(gr.Request())
+for line in sys.stdin:
+    code, out, arguments = json.loads(line)
+    if not os.fork():
+        os.dup2(os.open(out, os.O_CREAT | os.O_WRONLY), 1)
+        os.dup2(1, 2)
+        studio = Studio(parse(arguments).settings)
+        chelsea = studio.keep_sample("chelsea")
+        try: exec(code)
+        except BaseException: traceback.print_exc()
+        finally: sys.stdout.flush(), os._exit(0)
+    os.wait()
+    print("done", flush=True)
 """
 
 
-def on_a_space(code: str, *arguments: str, **environment: str) -> dict:
-    """What a program prints as JSON, run as on such a Space."""
+@pytest.fixture(scope="module")
+def begun():
+    """A process as on such a Space, for programs that are content with one thread."""
+    with _process("1") as process:
+        yield process
+        process.stdin.close()
+
+
+def _process(threads: str) -> subprocess.Popen:
     path = os.pathsep.join([str(ROOT / "tests/ui/simulated"), str(ROOT)])
-    environment = {**os.environ, **SPACE, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **environment}
-    begin = BEGIN.replace("ARGUMENTS", repr(list(arguments)))
-    done = subprocess.run([sys.executable, "-c", begin + code], capture_output=True, text=True, env=environment, cwd=ROOT, timeout=200)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    environment = {**os.environ, **SPACE, "PYTHONPATH": path, "OMP_NUM_THREADS": threads}
+    return subprocess.Popen([sys.executable, "-c", IMPORTS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
+
+
+@pytest.fixture
+def on_a_space(begun, tmp_path):
+    """Runs a program and returns what it prints as JSON."""
+
+    def run(code: str, *arguments: str, process: subprocess.Popen = begun) -> dict:
+        out = tmp_path / "out"
+        out.unlink(missing_ok=True)
+        print(json.dumps([code, str(out), arguments]), file=process.stdin, flush=True)
+        assert process.stdout.readline() == "done\n", "the process ended"
+        last = out.read_text().strip().splitlines()[-1]
+        assert last[0] in "[{", out.read_text()[-3000:]
+        return json.loads(last)
+
+    return run
 
 
 def test_off_such_a_space_nothing_changes(monkeypatch):
@@ -57,7 +88,7 @@ def test_off_such_a_space_nothing_changes(monkeypatch):
     assert not zerogpu.here()
 
 
-def test_the_page_gets_the_same_numbers_from_a_fork(tmp_path):
+def test_the_page_gets_the_same_numbers_from_a_fork(on_a_space, tmp_path):
     found = tmp_path / "found.npz"
     for name, sample in (("a", "chelsea"), ("b", "coffee"), ("c", "astronaut")):
         sample_image(sample).save(tmp_path / f"{name}.png")
@@ -93,7 +124,7 @@ print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid":
         assert said["values"][panel.slug].keys() == studio.value(key, panel)["summary"].keys()
 
 
-def test_a_fork_that_is_older_than_a_model_is_sent_it_once(tmp_path):
+def test_a_fork_that_is_older_than_a_model_is_sent_it_once(on_a_space, tmp_path):
     saved(small(), tmp_path / "mine.safetensors")
     saved(small(), tmp_path / "other.safetensors")
     said = on_a_space(
@@ -112,7 +143,7 @@ print(json.dumps({"calls": spaces.calls, "logits": traces[0].logits.tolist()}))
     torch.testing.assert_close(torch.tensor(said["logits"]), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_a_spent_quota_is_a_sentence_and_takes_nothing_away():
+def test_a_spent_quota_is_a_sentence_and_takes_nothing_away(on_a_space):
     said = on_a_space("""
 visitor()
 key = studio.look(chelsea, "vitviz-tiny")
@@ -135,7 +166,7 @@ print(json.dumps({"said": said, "same": same, "later": later}))
     assert all("What you see stays" in text for text in (quota, duration, schedule)) and said["same"] and said["later"]
 
 
-def test_what_the_engine_refuses_in_the_fork_arrives_in_its_own_words_and_a_dead_fork_is_told():
+def test_what_the_engine_refuses_in_the_fork_arrives_in_its_own_words_and_a_dead_fork_is_told(on_a_space):
     said = on_a_space("""
 from vitviz.engine import capture
 from vitviz.errors import UnsupportedModel
@@ -157,21 +188,23 @@ print(json.dumps({"said": said, "then": studio.subject(studio.look(chelsea, "vit
     assert said["then"]
 
 
-def test_a_fork_does_not_wait_for_threads_that_it_does_not_have():
-    said = on_a_space(
-        """
+def test_a_fork_does_not_wait_for_threads_that_it_does_not_have(on_a_space):
+    with _process("2") as process:
+        said = on_a_space(
+            """
 torch.set_num_threads(2)
 torch.randn(2000, 2000) @ torch.randn(2000, 2000)  # the threads exist now
 studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
 visitor()
 print(json.dumps(studio.subject(studio.look(chelsea, "vitviz-tiny")).trace.top(1)))
 """,
-        OMP_NUM_THREADS="2",
-    )
+            process=process,
+        )
+        process.stdin.close()
     assert said
 
 
-def test_bfloat16_travels_and_is_compared_in_the_main_process():
+def test_bfloat16_travels_and_is_compared_in_the_main_process(on_a_space):
     said = on_a_space(
         """
 visitor()
