@@ -50,8 +50,9 @@ def test_a_strangers_name_cannot_leave_the_folder(weights, tmp_path, monkeypatch
     put(weights / "inner", CONFIG)
     (weights / "inner" / "model.safetensors").unlink()
     (weights / "inner" / "model.safetensors").symlink_to(outside / "model.safetensors")
+    (put(weights / "beside", CONFIG) / "preprocessor_config.json").symlink_to(outside / "config.json")
     monkeypatch.chdir(weights)
-    names = ["link", "link.safetensors", "inner", str(outside), "../outside", "mine/../../outside", "./mine", str(weights / "mine")]
+    names = ["link", "link.safetensors", "inner", "beside", str(outside), "../outside", "mine/../../outside", "./mine", str(weights / "mine")]
     for name in [
         *names,
         "google/vit-base-patch16-224",
@@ -65,7 +66,7 @@ def test_a_strangers_name_cannot_leave_the_folder(weights, tmp_path, monkeypatch
     ]:
         with pytest.raises(CheckpointError):
             find(name, weights, trusted=False)
-    assert not {"link", "link.safetensors", "inner"} & set(local(weights))
+    assert not {"link", "link.safetensors", "inner", "beside"} & set(local(weights))
 
 
 def test_unknown_names_tell_what_is_close(weights):

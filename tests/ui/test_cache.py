@@ -32,9 +32,10 @@ def test_identical_requests_compute_once():
         time.sleep(0.1)
         return b"x"
 
-    threads = [threading.Thread(target=cache.get, args=("key", make)) for _ in range(8)]
+    threads = [threading.Thread(target=cache.get, args=("key", make), daemon=True) for _ in range(8)]
     [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
+    [thread.join(20) for thread in threads]
+    assert not any(thread.is_alive() for thread in threads), "somebody waits for ever"
     assert made == [1]
 
 

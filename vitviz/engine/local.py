@@ -17,6 +17,8 @@ from vitviz.engine.formats.folder import SUFFIXES, config_beside, weights_file
 from vitviz.engine.formats.weights import shapes
 from vitviz.errors import CheckpointError
 
+BESIDE = ("config.json", "preprocessor_config.json")  # what is read with a weights file
+
 
 def weights_folder(folder: str | PathLike | None = None) -> Path:
     """Where checkpoints are dropped: `folder`, else $VITVIZ_WEIGHTS, else weights/ beside the package or (installed) in it."""
@@ -37,7 +39,7 @@ def in_folder(root: Path) -> Iterator[Checkpoint]:
             continue
         weights = weights_file(entry) if entry.is_dir() else entry if entry.name.endswith(SUFFIXES) else None
         # A link may point anywhere on the machine; what the page offers stays inside of the folder.
-        if weights is not None and _inside(weights, root) and _inside(weights.with_name("config.json"), root):
+        if weights is not None and all(_inside(path, root) for path in (weights, *map(weights.with_name, BESIDE))):
             yield described(entry, weights, "shipped" if entry.is_dir() and entry.name.startswith("vitviz-") else "local")
 
 
