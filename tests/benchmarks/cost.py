@@ -37,9 +37,9 @@ def ways(case: tuple[str, int, dict], check: bool = True) -> dict:
 
     from vitviz import analyses
     from vitviz.engine.checkpoint import Checkpoint, Loaded
+    from vitviz.engine.images import open_image
     from vitviz.engine.inspector import Inspector
     from vitviz.engine.preprocess import Preprocessing, prepare
-    from vitviz.engine.images import open_image
 
     name, size, options = case
     torch.manual_seed(0)
@@ -67,7 +67,7 @@ def ways(case: tuple[str, int, dict], check: bool = True) -> dict:
             for attention in kept:
                 fused = attention[0].mean(0) + torch.eye(attention.shape[-1])
                 rolled = (fused / fused.sum(-1, keepdim=True)) @ rolled
-        for handle, block in zip(handles, model.blocks):
+        for handle, block in zip(handles, model.blocks, strict=True):
             handle.remove()
             block.attn.fused_attn = True
         return kept, rolled

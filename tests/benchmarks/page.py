@@ -75,7 +75,7 @@ def main() -> None:
     given = parser.parse_args()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
-        answers, results = zip(*(starting(browser) for _ in range(given.starts)))
+        answers, results = zip(*(starting(browser) for _ in range(given.starts)), strict=True)
         print(f"page answers after           {statistics.median(answers):5.1f} s   (wanted: 3 s)")
         print(f"first page with a result     {statistics.median(results):5.1f} s   (wanted: 6 s)")
         print(f"12-megapixel JPEG to views   {statistics.median(dropping(browser, given.drops)):5.1f} s")

@@ -21,7 +21,7 @@ def weights(tmp_path_factory):
     (home / "snapshots").mkdir()
     torch.manual_seed(0)
     rows = ["file,weights,step,epoch,seconds,train_loss,val_loss,val_top1"]
-    for step, noise in zip(STEPS, (0.2, 0.1, 0.02)):
+    for step, noise in zip(STEPS, (0.2, 0.1, 0.02), strict=True):
         noisy = {name: weight + noise * torch.randn_like(weight) for name, weight in load_file(home / "model.safetensors").items()}
         save_file(noisy, home / "snapshots" / f"step-{step:05d}.safetensors")
         rows.append(f"snapshots/step-{step:05d}.safetensors,raw,{step},{step / 1000},{step},,{5 - step / 3000},{step / 10000}")

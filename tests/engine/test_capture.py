@@ -42,7 +42,7 @@ def unfused(model: torch.nn.Module, pixels: torch.Tensor) -> list[torch.Tensor]:
         handles.append(block.attn.attn_drop.register_forward_pre_hook(lambda module, args: seen.append(args[0][0])))
     with torch.no_grad():
         model(pixels)
-    for handle, block in zip(handles, model.blocks):
+    for handle, block in zip(handles, model.blocks, strict=True):
         handle.remove()
         block.attn.fused_attn = True
     return seen

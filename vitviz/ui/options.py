@@ -31,7 +31,8 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     # A Space with shared GPUs lends one only to functions that ask for it, and pretends to have one at all other times.
     usual = "cpu" if zerogpu.here() else "auto"
     parser.add_argument("--device", default=usual, help="auto, cpu, cuda, cuda:N or mps (default: %(default)s: CUDA, then Apple's, then the CPU)")
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="precision in which models compute; the page says how far bfloat16 is from float32 (default: %(default)s)")
+    precision = "precision in which models compute; the page says how far bfloat16 is from float32 (default: %(default)s)"
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help=precision)
     parser.add_argument("--checkpoint", default="vitviz-tiny", help="the checkpoint shown first (default: %(default)s)")
     parser.add_argument("--weights", type=Path, default=None, help="folder of your own checkpoints (default: weights/ beside the app)")
     parser.add_argument("--model-cache", type=_megabytes, default=4_000 * MB, metavar="MB", help="memory for loaded checkpoints (default: 4000)")

@@ -92,7 +92,11 @@ def _left(studio: Studio) -> Left:
     with gr.Accordion(say("Compare, and input size"), open=False, elem_id="vitviz-more"):
         second = gr.Dropdown([], value=None, label=say("Beside it"), info=say("A second checkpoint on the same picture"), allow_custom_value=True, elem_id="vitviz-second")
         pairs = gr.Dropdown(
-            [(say(text), value) for text, value in PAIRS], value=None, label=say("Pairs that teach"), info=say("Two checkpoints at once; most come from the hub"), elem_id="vitviz-pairs"
+            [(say(text), value) for text, value in PAIRS],
+            value=None,
+            label=say("Pairs that teach"),
+            info=say("Two checkpoints at once; most come from the hub"),
+            elem_id="vitviz-pairs",
         )
         size = gr.Dropdown(
             [(say("As trained"), sizes.OWN)],

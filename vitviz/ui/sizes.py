@@ -18,7 +18,7 @@ _PIXELS = re.compile(r"\s*(\d{1,5})(?:\s*[x×*,]\s*(\d{1,5}))?\s*(?:px)?\s*", re
 def choices(inspector: Inspector, language: str = "en") -> list[tuple[str, str]]:
     """What the page offers for a checkpoint; anything else can be typed."""
     (height, width), patch = inspector.preprocessing.size, inspector.grid().patch
-    scaled = [tuple(max(p, round(side * factor / p) * p) for side, p in zip((height, width), patch)) for factor in (0.5, 1.5, 2)]
+    scaled = [tuple(max(p, round(side * factor / p) * p) for side, p in zip((height, width), patch, strict=True)) for factor in (0.5, 1.5, 2)]
     return [(translated("As trained", language), OWN), (translated("The picture's own shape", language), SHAPE), *((f"{h} × {w} px", f"{h}x{w}") for h, w in scaled)]
 
 
