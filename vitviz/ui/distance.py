@@ -32,7 +32,11 @@ class Chart:
             key, said = state["survey"], f"{survey.checkpoint}, mean of {survey.images} pictures"
             figure = panel.draw(panel.averaged(survey, settings), settings, subtitle=said)
         beside = self._studio.subject(state["second_key"]) if state.get("second_key") and survey is None else None
-        other = gr.update(visible=False) if beside is None else gr.update(visible=True, value=spoken(panel.chart(beside, settings), _language(state)))
+        other = gr.update(visible=False)
+        if beside is not None:
+            second = panel.chart(beside, settings)
+            level(figure, second)
+            other = gr.update(visible=True, value=spoken(second, _language(state)))
         return [*settings.values(), spoken(figure, _language(state)), {"key": key, "survey": survey is not None, **settings}, other]
 
     def redraw(self, state: dict, form: str, rows: str) -> list:
@@ -68,6 +72,13 @@ class Chart:
         """The chart stays, and the radios go back to what it shows."""
         settings = self._panel.settings(state.get("distance", {}))
         return [gr.skip(), *settings.values(), gr.skip(), gr.skip(), gr.skip(), {"text": sentence}]
+
+
+def level(*figures: Any) -> None:
+    """One scale for charts that stand side by side: what is higher in one is higher in all."""
+    highest = max(figure.layout.yaxis.range[1] for figure in figures)
+    for figure in figures:
+        figure.update_yaxes(range=[0, highest])
 
 
 def spoken(figure: Any, language: str) -> Any:

@@ -109,7 +109,8 @@ function mount(element, props, watch, trigger, view) {
     self.shape = shape;
     bar = toolbar(self, changed);
     controls.replaceChildren(...bar.nodes);
-    controls.hidden = !bar.nodes.length || Boolean(self.value.second); // the second of two follows the first
+    controls.hidden = !bar.nodes.length;
+    controls.inert = Boolean(self.value.second); // the second of two follows the first; its own keep their room, so that both stand level
     const settable = self.value.controls.length > 0 && !self.value.second;
     foot.replaceChildren(...(view.bare ? [] : [
       settable && el('button', { type: 'button', class: 'vv-reset', text: t('Reset'), onclick: reset }),
