@@ -10,6 +10,7 @@ from tests.engine.looking import noise, perturbed
 from tests.engine.test_capture import ARCHITECTURES
 from vitviz.engine import capture
 from vitviz.engine.checkpoint import Checkpoint, Loaded
+from vitviz.engine.device import exactly
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.preprocess import Preprocessing
 from vitviz.errors import UnsupportedModel, VitvizError
@@ -139,3 +140,15 @@ def test_an_inspector_travels_with_its_precision(both):
     fresh = pickle.loads(pickle.dumps(vitviz.load("vitviz-tiny", device="cpu", dtype="bfloat16")))
     assert fresh._exact is None, "the float32 weights stay behind: they are not needed where the passes are made"
     assert travelled.dtype == "bfloat16" and torch.equal(travelled.trace(sample_image("chelsea")).logits, rough.logits)
+
+
+def test_float32_on_cuda_is_not_shortened_by_its_convolutions(monkeypatch):
+    """Without a GPU: the setting stands during a pass of an inspector that believes to be on one, and only then."""
+    inspector = vitviz.load("vitviz-tiny", device="cpu")
+    seen = []
+    monkeypatch.setattr("vitviz.engine.inspector.exactly", lambda device: exactly(torch.device("cuda")))
+    with inspector.hook("blocks.0.input", lambda tensor: seen.append(torch.backends.cudnn.allow_tf32)):
+        inspector.trace(sample_image("coffee"))
+    assert set(seen) == {False} and torch.backends.cudnn.allow_tf32
+    with exactly(torch.device("cpu")):
+        assert torch.backends.cudnn.allow_tf32

@@ -60,6 +60,16 @@ def synchronise(device: torch.device) -> None:
         torch.mps.synchronize()
 
 
+@contextmanager
+def exactly(device: torch.device) -> Iterator[None]:
+    """float32 as float32: on CUDA a convolution, the patch embedding, would keep ten bits of each number (TF32) by default."""
+    if device.type != "cuda":
+        yield
+        return
+    with torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled, benchmark=torch.backends.cudnn.benchmark, allow_tf32=False):
+        yield
+
+
 def compute_alone() -> None:
     """One CPU thread from here on: a forked process has none of its parent's, and may wait for them for ever."""
     torch.set_num_threads(1)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from vitviz.engine import capture, copies, experiments, memory, parts, precision, record, survey
 from vitviz.engine.checkpoint import Checkpoint, Loaded
-from vitviz.engine.device import DTYPES, memory_guard, name_of, pick_device, pick_dtype, synchronise
+from vitviz.engine.device import DTYPES, exactly, memory_guard, name_of, pick_device, pick_dtype, synchronise
 from vitviz.engine.images import open_image
 from vitviz.engine.preprocess import Prepared, prepare
 from vitviz.errors import UnsupportedModel, VitvizError
@@ -217,7 +217,7 @@ class Inspector:
                 self.deviation, self._exact = precision.deviation(trace, exact, prepared.tensor[None]), None
 
     def _forward(self, model: nn.Module, pixels: Tensor, check: bool = False):
-        with torch.no_grad(), capture.recorded(model, check=check) as recording:
+        with torch.no_grad(), exactly(self.device), capture.recorded(model, check=check) as recording:
             synchronise(self.device)
             start = time.perf_counter()
             logits = model(pixels)
