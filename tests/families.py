@@ -65,11 +65,11 @@ def family(architecture: str) -> str:
     return next(name for name, pattern in FAMILIES if re.search(pattern, architecture))
 
 
-def built(architecture: str) -> torch.nn.Module:
-    """The architecture at depth 2 where that can be set, with nothing left at its initial zero."""
+def built(architecture: str, smaller: tuple[int, int] | None = None) -> torch.nn.Module:
+    """The architecture at depth 2 where that can be set, with nothing left at its initial zero; at its own input size or a smaller one."""
     torch.manual_seed(0)
     config = timm.get_pretrained_cfg(architecture)
-    size = {"img_size": config.input_size[1:]} if config and not config.fixed_input_size and config.input_size else {}
+    size = {"img_size": smaller or config.input_size[1:]} if config and not config.fixed_input_size and config.input_size else {}
     for options in ({"depth": 2, **size}, {"depth": 2}, {}):
         try:
             with torch.device("meta"):
@@ -86,9 +86,9 @@ def built(architecture: str) -> torch.nn.Module:
     raise RuntimeError(f"{architecture} cannot be built")
 
 
-def looked_into(architecture: str) -> dict[str, str]:
+def looked_into(architecture: str, smaller: tuple[int, int] | None = None) -> dict[str, str]:
     """View -> 'drawn', or why it is not applicable. Raises what a user would see for a model that is refused."""
-    model = built(architecture)
+    model = built(architecture, smaller)
     size = tuple(model.patch_embed.img_size)
     inspector = Inspector(Loaded(Checkpoint(architecture, architecture, "local", ""), model, Preprocessing(size, (0.5,) * 3, (0.5,) * 3)), "cpu")
     trace = inspector.trace(np.random.default_rng(0).integers(0, 255, (300, 260, 3), dtype=np.uint8))
