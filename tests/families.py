@@ -70,7 +70,7 @@ def built(architecture: str, smaller: tuple[int, int] | None = None) -> torch.nn
     torch.manual_seed(0)
     config = timm.get_pretrained_cfg(architecture)
     size = {"img_size": smaller or config.input_size[1:]} if config and not config.fixed_input_size and config.input_size else {}
-    for options in ({"depth": 2, **size}, {"depth": 2}, {}):
+    for options in ({"depth": 2, **size}, {"depth": 2}, size, {}):
         try:
             with torch.device("meta"):
                 weight = sum(p.numel() for p in timm.create_model(architecture, pretrained=False, **options).parameters()) * 4
