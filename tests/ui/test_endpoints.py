@@ -45,6 +45,7 @@ def test_these_endpoints_are_public_and_no_others(studio):
 
 
 def test_the_numbers_are_the_traces(endpoints, trace):
+    assert {name: endpoints.predict("coffee")[name] for name in ("checkpoint", "dtype")} == {"checkpoint": "vitviz-tiny", "dtype": "float32"}
     top = endpoints.predict("coffee", count=3)["top"]
     assert [one["label"] for one in top] == [label for label, _ in trace.top(3)]
     assert np.allclose([one["probability"] for one in top], [p for _, p in trace.top(3)], rtol=1e-4)

@@ -23,6 +23,11 @@ from vitviz.ui.studio import Studio
 Picture = gr.FileData | str
 
 
+def _of(trace: Any) -> dict[str, str]:
+    """Whose numbers these are, and the precision in which the model computed."""
+    return {"checkpoint": trace.checkpoint, "dtype": trace.dtype}
+
+
 class Endpoints:
     """The endpoints over one studio. An error is a sentence for the caller."""
 
@@ -38,11 +43,11 @@ class Endpoints:
             count: how many classes, from 1
 
         Returns:
-            {checkpoint, top: [{label, probability}], input: [height, width] px, grid: {rows, cols, patch, prefix}}
+            {checkpoint, dtype, top: [{label, probability}], input: [height, width] px, grid: {rows, cols, patch, prefix}}
         """
         trace = self._subject(image, checkpoint).trace
         top = [{"label": label, "probability": plain(probability)} for label, probability in trace.top(whole(count, "count", 1, 100_000))]
-        return {"checkpoint": trace.checkpoint, "top": top, "input": list(trace.grid.pixels), "grid": cells(trace.grid)}
+        return {**_of(trace), "top": top, "input": list(trace.grid.pixels), "grid": cells(trace.grid)}
 
     def rollout(
         self,
@@ -66,13 +71,13 @@ class Endpoints:
             layers: first and last layer counted from 1, such as "1-6"; empty for all
 
         Returns:
-            {checkpoint, map: rows x cols, box: where the map lies on the upload (left, top, right, bottom px), grid}
+            {checkpoint, dtype, map: rows x cols, box: where the map lies on the upload (left, top, right, bottom px), grid}
         """
         given = {"query": query, "fusion": fusion, "discard": discard, "residual": residual, "layers": layers}
         panel, subject = self._studio.panel("rollout"), self._subject(image, checkpoint)
         found = panel.item(subject, "map", panel.settings({name: str(value) for name, value in given.items()}))
         trace = subject.trace
-        return {"checkpoint": trace.checkpoint, "map": plain(found), "box": list(trace.view.box), "grid": cells(trace.grid)}
+        return {**_of(trace), "map": plain(found), "box": list(trace.view.box), "grid": cells(trace.grid)}
 
     def attention_distance(self, image: Picture, checkpoint: str = "", renormalise: bool = False) -> dict:
         """How far each head of each layer looks, in pixels of the model's input.
@@ -83,12 +88,12 @@ class Endpoints:
             renormalise: divide each row by its attention on patches; the paper does not
 
         Returns:
-            {checkpoint, distance: layers x heads px, prefix_mass: layers x heads, from 0 to 1, uniform: px of attention spread evenly, grid}
+            {checkpoint, dtype, distance: layers x heads px, prefix_mass: layers x heads, from 0 to 1, uniform: px of attention spread evenly, grid}
         """
         trace = self._subject(image, checkpoint).trace
         measured = sweep_of(trace).distances
         return {
-            "checkpoint": trace.checkpoint,
+            **_of(trace),
             "distance": plain(measured.renormalised if renormalise else measured.distance),
             "prefix_mass": plain(measured.prefix_mass),
             "uniform": plain(analyses.uniform_distance(trace.grid, renormalise=renormalise)),
@@ -115,7 +120,7 @@ class Endpoints:
             direction: "attends to" is a row of the attention and sums to 1 with the prefix; "attended by" a column
 
         Returns:
-            {checkpoint, patches: rows x cols, prefix: {name: weight}, grid}
+            {checkpoint, dtype, patches: rows x cols, prefix: {name: weight}, grid}
         """
         if direction not in ("attends to", "attended by"):
             raise ValueError(f"direction={direction!r} is neither 'attends to' nor 'attended by'.")
@@ -127,7 +132,7 @@ class Endpoints:
         grid = trace.grid
         prefix = dict(zip(grid.prefix_names, plain(weights[: grid.prefix]), strict=True))
         return {
-            "checkpoint": trace.checkpoint,
+            **_of(trace),
             "patches": plain(weights[grid.prefix :].reshape(grid.rows, grid.cols)),
             "prefix": prefix,
             "grid": cells(grid),
