@@ -135,3 +135,19 @@ def test_a_finger_asks_as_a_pointer_does(browser, server, trace):
     settled(page, token=trace.grid.prefix + 6)
     same(shown(page), trace.attention(0)[0, trace.grid.prefix + 6])
     context.close()
+
+
+def test_heads_in_order_of_distance_stand_nearest_first(page, trace):
+    distances = vitviz.attention_distance(trace)
+    order = [layer.argsort().tolist() for layer in distances]
+    assert any(one != sorted(one) for one in order), "else the test could not fail"
+    page.locator("#vitviz-explorer").get_by_text("distance", exact=True).click()
+    settled(page, order="distance")
+    assert page.evaluate(f"{VIEW}.ui.order") == order
+    wall = page.locator('#vitviz-explorer canvas[aria-label^="All layers"]')
+    wall.scroll_into_view_if_needed()
+    for layer in (0, len(order) - 1):
+        for place in (0, trace.layers[0].heads - 1):
+            x, y, width, height = page.evaluate(f"{VIEW}.ui.wallPlace.box({place} * {len(order)} + {layer})")
+            wall.click(position={"x": x + width / 2, "y": y + height / 2})
+            settled(page, layer=layer + 1, head=order[layer][place] + 1)
