@@ -172,7 +172,11 @@ function mount(element, props, watch, trigger, view) {
     do {
       self.again = false;
       const goal = wanted(), flight = new AbortController();
-      if (!goal || self.loaded === goal) break;
+      if (!goal) break;
+      if (self.loaded === goal) { // nothing to fetch, but a setting that is applied here may have changed with others
+        draw();
+        break;
+      }
       self.flight = flight;
       const slow = setTimeout(() => root.classList.add('vv-busy'), 150);
       try {
