@@ -144,11 +144,15 @@ def test_a_public_space_offers_only_what_it_is_told_to():
     assert closed.names() == ["vitviz-tiny"]
     with pytest.raises(CheckpointError, match="offers only vitviz-tiny"):
         closed.inspector("vit_tiny_patch16_224.augreg_in21k")
+    assert closed.inspector("vitviz-tiny@0").checkpoint.name == "vitviz-tiny@0", "the film of what is allowed is allowed"
+    assert closed.film("vitviz-tiny@0")["frames"][-1]["name"] == "vitviz-tiny"
+    with pytest.raises(CheckpointError, match="no snapshot of step 7"):
+        closed.inspector("vitviz-tiny@7")
 
 
 def test_the_picker_says_of_each_checkpoint_what_one_has_to_know(studio):
     lines = {name: line for line, name in studio.choices()}
-    assert lines["vitviz-tiny"] == "vitviz-tiny · 3.65 M"
+    assert lines["vitviz-tiny"] == "vitviz-tiny · 3.67 M"
     assert lines["vit_base_patch16_224.augreg_in21k"] == "vit_base_patch16_224.augreg_in21k · ≈ 86.6 M parameters · ImageNet-21k · apache-2.0 · to be downloaded"
     assert len(lines) > 400
 
@@ -156,4 +160,6 @@ def test_the_picker_says_of_each_checkpoint_what_one_has_to_know(studio):
 def test_the_pairs_that_teach_exist(studio):
     from vitviz.ui.handlers import PAIRS
 
-    assert {name for _, pair in PAIRS for name in pair.split("|")} <= set(studio.names())
+    names = {name for _, pair in PAIRS for name in pair.split("|")}
+    assert {name for name in names if "@" not in name} <= set(studio.names())
+    assert all(studio.inspector(name) for name in names if "@" in name)

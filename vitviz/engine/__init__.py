@@ -46,7 +46,8 @@ def load(
 def film(name: str | PathLike, *, folder: str | PathLike | None = None) -> list[Frame]:
     """The moments of a checkpoint's training that were kept, first step first, each with what the model could do then.
 
-    Empty for a checkpoint without a film. `vitviz.load(frame.name)` loads one. Raises CheckpointError for an unknown name.
+    Empty for a checkpoint without a film; that of vitviz-tiny lies in the repository and not in what pip installs, where it
+    would weigh more than everything else. `vitviz.load(frame.name)` loads one. Raises CheckpointError for an unknown name.
 
     >>> [frame.name for frame in film("vitviz-tiny")][-1:]
     ['vitviz-tiny']

@@ -22,6 +22,7 @@ FIRST_SAMPLE = "coffee"  # one of the classes that the shipped checkpoint knows
 
 
 PAIRS = (  # what one can learn from two checkpoints on the same picture
+    ("Before and after training (on disk)", "vitviz-tiny@0|vitviz-tiny"),
     ("Trained on 1,000 or on 21,000 classes", "vit_base_patch16_224.augreg_in1k|vit_base_patch16_224.augreg_in21k"),
     ("With labels or without (DINO)", "vit_base_patch16_224.augreg_in1k|vit_base_patch16_224.dino"),
     ("Without and with registers", "vit_base_patch14_dinov2.lvd142m|vit_base_patch14_reg4_dinov2.lvd142m"),

@@ -31,7 +31,7 @@ PATTERNS = (
     "{checkpoint} has no learned table of absolute position embeddings: {how}. So there is no similarity of position embeddings to draw.",
     "it uses {kind} positions",
     "register {number}",
-    "An early state of our own training: it names {share} % of the 10,000 validation pictures of Tiny-ImageNet rightly ({five} % within five guesses).",
+    "Our own training: it names {share} % of {count} validation pictures of Tiny-ImageNet rightly ({five} % within five guesses).",
     "After {step} steps of training.",
     "{rows} × {cols} of {tall} × {wide} px",
     "{tokens} ({patches} patches, prefix: {prefix})",
