@@ -13,22 +13,23 @@ function svg(tag, attributes, text) {
 
 const slider = el('input', { type: 'range', min: 0, step: 1, 'aria-label': t('Training step'), oninput: () => { stop(); go(Number(slider.value)); } });
 const play = el('button', { type: 'button', class: 'vv-film-play', onclick: () => (playing ? stop() : start()) });
-const step = el('strong', { class: 'vv-film-step' }), facts = el('dl', { class: 'vv-film-facts', title: t('Loss in nats and share named rightly, on the validation pictures. The finished model is an average of the weights on the way.') }), plot = svg('svg', { class: 'vv-film-plot', role: 'img' });
+const title = el('h2', { text: t('Training step') }), step = el('strong', { class: 'vv-film-step' }), facts = el('dl', { class: 'vv-film-facts', title: t('Loss in nats and share named rightly, on the validation pictures. The finished model is an average of the weights on the way.') }), plot = svg('svg', { class: 'vv-film-plot', role: 'img' });
 const stage = el('div', { class: 'vv-film-stage' });
 stage.append(plot, slider);
 root.replaceChildren(
-  el('div', { class: 'vv-film-now' }, el('h2', { text: t('Training step') }), el('div', { class: 'vv-film-row' }, play, step), facts),
+  el('div', { class: 'vv-film-now' }, title, el('div', { class: 'vv-film-row' }, play, step), facts),
   stage,
   el('p', { class: 'vv-small vv-film-why', text: t('A ViT starts without any notion of which patches are neighbours. Every view shows the model as it was at this step.') }),
 );
 
 const percent = (share) => (100 * share).toFixed(1) + ' %';
-const named = (frame) => (frame.step === null ? t('finished') : frame.step.toLocaleString('en')) + (frame === frames.at(-1) && frame.step !== null ? ' · ' + t('finished') : '');
+const named = (frame) => (frame.step === null ? t('finished') : frame.step.toLocaleString('en'));
 const short = (count) => (count < 1000 ? String(count) : +(count / 1000).toFixed(1) + 'k');
 
 function told(index) {
   const frame = frames[index];
   step.textContent = named(frame);
+  title.textContent = t('Training step') + (frame === frames.at(-1) && frame.step !== null ? ' · ' + t('finished') : '');
   const rows = [
     [t('Epoch'), frame.epoch === null ? null : frame.epoch.toFixed(frame.epoch < 10 ? 2 : 1), ''],
     [t('Accuracy'), frame.top1 === null ? null : percent(frame.top1), 'vv-film-top1'],
