@@ -86,6 +86,7 @@ def test_hover_asks_the_server_nothing_and_a_click_enlarges_the_patch(open_page)
     requests = []
     page.on("request", lambda request: requests.append(request.url))
     canvas = page.locator("#vitviz-patches canvas").first
+    page.evaluate("(canvas) => canvas.scrollIntoView({ block: 'center' })", canvas.element_handle())
     box = canvas.bounding_box()
     for step in range(1, 8):
         page.mouse.move(box["x"] + box["width"] * step / 9, box["y"] + box["height"] * step / 9)
