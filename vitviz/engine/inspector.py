@@ -179,7 +179,7 @@ class Inspector:
         """The weights that equations 1 to 4 name, at an input size: E, the class token, E_pos, the head."""
         return parts.parts_of(self._at(size or self.preprocessing.size))
 
-    def readout(self, trace: Trace) -> Float[Tensor, feature]:
+    def readout(self, trace: Trace) -> Float[Tensor, " feature"]:
         """What the classifier is given (y of equation 4) for one of this checkpoint's traces."""
         with self._lock:
             return parts.readout(self._at(trace.grid.pixels), trace)
