@@ -11,7 +11,7 @@ import pytest
 import torch
 
 RECIPE = Path(__file__).parents[2] / "weights" / "vitviz-tiny"
-MODULES = ("data", "teacher", "lesson", "train", "export")
+MODULES = ("settings", "data", "teacher", "lesson", "train", "export")
 
 
 @pytest.fixture

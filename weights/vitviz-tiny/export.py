@@ -19,7 +19,7 @@ import data
 import torch
 from lesson import new_model, scores
 from safetensors.torch import load_file, save_file
-from train import Settings
+from settings import Settings
 
 
 def config(s: Settings, wordnet_ids: list[str], names: list[str], figures: dict[str, float], pictures: int) -> dict:

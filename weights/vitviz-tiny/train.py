@@ -19,7 +19,6 @@ import os
 import random
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import data
@@ -28,40 +27,8 @@ import teacher as teaching
 import torch
 from lesson import Batch, Lesson, new_model, optimizer_for, scores
 from safetensors.torch import save_file
+from settings import Settings
 from torch import Tensor, nn
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Everything that shapes the result; machine and length are arguments."""
-
-    image: int = 112  # 14 × 14 patches of 8 px: 197 tokens, as in the paper and in the teacher
-    patch: int = 8
-    width: int = 192
-    depth: int = 8
-    heads: int = 3
-    classes: int = 200
-    batch_cpu: int = 128  # few epochs fit into the time; small batches make more of each picture
-    batch_gpu: int = 1024
-    peak_lr: float = 1e-3  # per 128 pictures; grows with the root of the batch
-    warmup: float = 0.03  # share of the training
-    weight_decay: float = 0.05
-    clip: float = 1.0
-    ema: float = 0.999
-    kept: tuple = ((0.0, 0.25), (0.65, 0.5), (0.92, 1.0))  # from this progress on, this share of patches
-    smallest_crop: float = 0.45
-    mixed: float = 0.1  # share of batches that are mixed (mixup or cutmix); more would not pay in so few epochs
-    unmixed_from: float = 0.85
-    smoothing: float = 0.05
-    soft_labels: float = 0.6  # weight of the teacher's labels beside the true one
-    token_match: float = 0.5  # weight of matching the teacher's class token
-    attention_match: float = 1.0  # weight of matching early attention, fading to a tenth by half time
-    attention_pictures: int = 16
-    attention_share: float = 0.5  # of the steps, since it costs a fifth of one
-    student_layers: tuple = (0, 1)
-    teacher_layers: tuple = (0, 2)  # DeiT-Tiny's layer 2 has its most local heads
-    checked: int = 500  # validation pictures at each snapshot; export.py asks about all
-    snapshots: tuple = (0, 3, 10, 30, 100, 200, 300, 600, 1000, 1500, 2000, 3000, 4000, 6000, 8000, 10000, 14000, 20000)
 
 
 class Training:
