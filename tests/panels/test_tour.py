@@ -116,13 +116,17 @@ def test_a_filter_times_a_patch_is_a_number_of_the_embedding(plain):
     torch.testing.assert_close(torch.tensor(item(plain, "front")), plain.inspector.model.cls_token[0].detach())
 
 
+def six(value: float) -> float:
+    """A number with the six digits that the page shows."""
+    return float(f"{value:.6g}")
+
+
 def test_a_weight_can_be_recomputed_from_six_digits(plain):
     """As a student would: from q, k, the scale and the sum, each as the page shows it."""
     for layer, head, token in ((1, 1, 0), (2, 2, 9)):
         shown = unpacked(plain, "worked", layer=layer, head=head, token=token)
         keys = item(plain, "keys", layer=layer, head=head)
         real = plain.trace.attention(layer - 1)[head - 1, token]
-        six = lambda value: float(f"{value:.6g}")  # noqa: E731
         for j in range(17):
             product = sum(six(q) * six(k) for q, k in zip(shown["q"], keys[j], strict=True))
             assert product == pytest.approx(shown["products"][j], abs=1e-3)

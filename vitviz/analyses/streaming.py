@@ -114,7 +114,7 @@ def read_layer(
 ) -> Reading:
     """One pass over a layer for the distances (zero in prefix rows and columns), the carried row vector, or both."""
     heads, queries, _ = attention.q.shape
-    attention = replace(attention, q=attention.q.contiguous(), k=attention.k.contiguous())
+    attention = replace(attention, q=attention.q.contiguous(), k=attention.k.contiguous())  # once, and not in every thread
     sums = attention.q.new_zeros(3, heads, queries)  # of every row's powers: on patches, on prefix tokens, times the distances
     rows = slice(0, queries) if distances is not None or vector is None else _support(vector)
     read = partial(_read_rows, attention, prefix, distances, None if vector is None else vector.to(sums) / heads, sums)

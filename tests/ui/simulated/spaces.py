@@ -17,8 +17,8 @@ if too_early:
 if "SPACES_ZERO_DEVICE_API_URL" not in os.environ:
     raise AssertionError("such a Space has SPACES_ZERO_DEVICE_API_URL")
 
-import gradio as gr  # noqa: E402
-import torch  # noqa: E402
+import gradio as gr  # noqa: E402, after the look at what was imported too early
+import torch  # noqa: E402, likewise
 
 calls: list[dict] = []  # what was asked for, for the test to read
 schedule_error: Exception | None = None  # what the next call meets instead of a GPU
