@@ -52,6 +52,12 @@ def film_of(work: Path) -> list[dict]:
         return [{key: value for key, value in row.items() if key != "seconds"} for row in csv.DictReader(file)]
 
 
+def exported(pictures: Path, work: Path, to: Path, monkeypatch) -> Path:
+    monkeypatch.setattr(sys, "argv", ["export", "--data", str(pictures), "--work", str(work), "--to", str(to)])
+    importlib.import_module("export").main()
+    return to
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="exact to the bit on a CPU only")
 def test_an_interrupted_run_gives_the_same_weights_to_the_bit(recipe, pictures, tmp_path):
     whole = recipe.main(line(pictures, tmp_path / "whole"))
@@ -119,10 +125,44 @@ def test_cutmix_mixes_targets_by_the_share_of_patches(recipe):
 def test_a_running_training_can_be_exported(recipe, pictures, tmp_path, monkeypatch):
     timm = pytest.importorskip("timm")
     recipe.main(line(pictures, tmp_path / "work", "--stop-at", "4"))
-    shipped = tmp_path / "shipped"
-    monkeypatch.setattr(sys, "argv", ["export", "--data", str(pictures), "--work", str(tmp_path / "work"), "--to", str(shipped)])
-    importlib.import_module("export").main()
+    shipped = exported(pictures, tmp_path / "work", tmp_path / "shipped", monkeypatch)
     model = timm.create_model(f"local-dir:{shipped}", pretrained=True)
     assert model.pretrained_cfg["input_size"] == (3, 112, 112)
     assert (shipped / "model.safetensors").stat().st_size < 9e6
     assert sorted(file.name for file in (shipped / "snapshots").iterdir()) == ["step-00000.safetensors", "step-00003.safetensors"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="exact to the bit on a CPU only")
+def test_a_second_part_starts_from_the_first_ones_average_and_resumes_exactly(recipe, pictures, tmp_path, monkeypatch):
+    first = recipe.main(line(pictures, tmp_path / "work"))
+    shipped = exported(pictures, tmp_path / "work", tmp_path / "first", monkeypatch)
+    later = ("--after", str(shipped))
+
+    begun = recipe.main(line(pictures, tmp_path / "begun", *later, "--stop-at", "0"))
+    for name, weight in begun.model.state_dict().items():
+        torch.testing.assert_close(weight, first.average[name], rtol=1e-3, atol=1e-6)  # through float16
+    assert begun.s == importlib.import_module("settings").SECOND
+
+    whole = recipe.main(line(pictures, tmp_path / "whole", *later))
+    recipe.main(line(pictures, tmp_path / "parts", *later, "--stop-at", "4"))
+    resumed = recipe.main(line(pictures, tmp_path / "parts", *later))
+    for name, weight in whole.average.items():
+        assert torch.equal(weight, resumed.average[name]), name
+    assert film_of(tmp_path / "whole") == film_of(tmp_path / "parts")
+
+    film = film_of(exported(pictures, tmp_path / "whole", tmp_path / "both", monkeypatch))
+    assert [int(row["step"]) for row in film] == [0, 3, 10, 20] and float(film[-1]["epoch"]) == 2
+    names = [f"snapshots/step-{step:05d}.safetensors" for step in (0, 3, 10)]
+    assert [row["file"] for row in film] == [*names, "model.safetensors"]
+    assert (tmp_path / "both" / names[-1]).read_bytes() == (shipped / "model.safetensors").read_bytes()
+
+
+def test_only_the_taught_heads_learn_from_the_teacher(recipe):
+    lesson, settings = importlib.import_module("lesson"), importlib.import_module("settings")
+    few = lesson.Lesson(settings.SECOND, torch.zeros(4, 3, 64, 64, dtype=torch.uint8), torch.arange(4), None, None)
+    torch.manual_seed(0)
+    few.teacher, model = lesson.new_model(settings.SECOND), lesson.new_model(settings.SECOND)
+    few.attention_loss(model, torch.randn(2, 196, 192), torch.randn(2, 196, 192)).backward()
+    layer, taught = max(settings.SECOND.student_layers), settings.SECOND.taught_heads[-1]
+    queries = model.blocks[layer].attn.qkv.weight.grad[:192]  # the earlier layers have gradients through this one, too
+    assert [head for head in range(3) if queries[64 * head : 64 * head + 64].abs().max() > 0] == list(taught)

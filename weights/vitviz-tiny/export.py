@@ -98,17 +98,18 @@ def main() -> None:
     with (args.work / "film.csv").open() as file:
         logged = list(csv.DictReader(file))
     rows = []
+    finished = logged[-1]["snapshot"].endswith("-average")  # an earlier part's average has lost the ending
     for row in logged:
-        step, average = int(row["step"]), row["weights"] == "average"
-        if not average and args.steps is not None and step not in args.steps:
+        step, last = int(row["step"]), finished and row is logged[-1]
+        if not last and args.steps is not None and step not in args.steps:
             continue
-        name = "model.safetensors" if average else f"snapshots/step-{step:05d}.safetensors"
+        name = "model.safetensors" if last else f"snapshots/step-{step:05d}.safetensors"
         shutil.copyfile(args.work / "snapshots" / f"{row['snapshot']}.safetensors", args.to / name)
         figures = validated(args.to / name, s, pictures, labels)
         kept = {key: row[key] for key in ("weights", "step", "epoch", "seconds", "train_loss")}
         rows.append({"file": name, **kept, **figures})
         print(rows[-1], flush=True)
-    if not any(row["weights"] == "average" for row in rows):
+    if not finished:
         average_of(args.work, args.to / "model.safetensors")
         figures = validated(args.to / "model.safetensors", s, pictures, labels)  # the last row's otherwise
         print("not finished; average of now:", figures)

@@ -177,5 +177,6 @@ class Lesson:
             seen = embedded(self.teacher, teacher_patches, None)
             wanted = teaching.early_attention(self.teacher, seen, self.s.teacher_layers)
         found = teaching.early_attention(model, embedded(model, patches, None), self.s.student_layers)
-        pairs = zip(wanted, found, strict=True)
-        return sum((w.exp() * (w - f)).sum(dim=-1).mean() for w, f in pairs) / len(found)
+        taught = zip(wanted, found, self.s.taught_heads, strict=True)
+        pairs = [(w[:, list(heads)], f[:, list(heads)]) for w, f, heads in taught]
+        return sum((w.exp() * (w - f)).sum(dim=-1).mean() for w, f in pairs) / len(pairs)

@@ -1,7 +1,8 @@
 """vitviz-tiny: a plain ViT trained from random weights, and the film of its training.
 
     python train.py --data <tiny-imagenet> --teacher <deit_tiny.safetensors> --work <folder> --minutes 120
-    python export.py --data <tiny-imagenet> --work <folder>      # what is shipped, from what was trained
+    python train.py … --work <another> --after <exported folder>  # the second part, from the first one's average
+    python export.py --data <tiny-imagenet> --work <folder>       # what is shipped, from what was trained
 
 Run the same command again after an interruption and it goes on where it stopped.
 Three things make two CPU cores enough: three quarters of the patches are dropped
@@ -17,6 +18,7 @@ import csv
 import math
 import os
 import random
+import shutil
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -26,9 +28,11 @@ import numpy as np
 import teacher as teaching
 import torch
 from lesson import Batch, Lesson, new_model, optimizer_for, scores
-from safetensors.torch import save_file
-from settings import Settings
+from safetensors.torch import load_file, save_file
+from settings import FIRST, SECOND, Settings
 from torch import Tensor, nn
+
+COLUMNS = ("snapshot", "weights", "step", "epoch", "seconds", "train_loss", "val_loss", "val_top1", "val_pictures")
 
 
 class Training:
@@ -52,8 +56,26 @@ class Training:
         self.ahead = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,))
         self.coming: Future | None = None  # the next batch, drawn while the workers compute this one
         self.done, self.elapsed, self.running = 0, 0.0, {}
+        self.before_us = {"step": 0, "epoch": 0.0, "seconds": 0}  # what an earlier part of the training did
+        if args.after is not None:
+            self.go_on_after(args.after)
         self.load_data()
         self.order, self.position = torch.randperm(len(self.lesson.labels)), 0
+
+    def go_on_after(self, earlier: Path) -> None:
+        """Start from the weights of an exported training, whose film goes on here."""
+        self.model.load_state_dict({name: value.float() for name, value in load_file(earlier / "model.safetensors").items()})
+        self.average = copy.deepcopy(self.model.state_dict())
+        with (earlier / "film.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.before_us = {name: kind(rows[-1][name]) for name, kind in (("step", int), ("epoch", float), ("seconds", int))}
+        if (self.args.work / "film.csv").exists():
+            return
+        for row in rows:
+            kept = {name: row[name] for name in ("weights", "step", "epoch", "seconds", "train_loss")}
+            name = f"step-{int(row['step']):05d}"
+            shutil.copyfile(earlier / row["file"], self.snapshot(name))
+            self.note({"snapshot": name, **kept})
 
     @staticmethod
     def seed(value: int) -> None:
@@ -188,29 +210,41 @@ class Training:
         """Keep a snapshot as float16 and note its figures in film.csv."""
         self.settled()
         loss, top1 = self.validated(weights)
-        name = f"step-{self.done:05d}" + ("-average" if kind == "average" else "")
+        name = f"step-{self.step_number():05d}" + ("-average" if kind == "average" else "")
         halves = {key: value.detach().half().cpu().contiguous() for key, value in weights.items()}
-        (self.args.work / "snapshots").mkdir(exist_ok=True)
-        save_file(halves, self.args.work / "snapshots" / f"{name}.safetensors")
+        save_file(halves, self.snapshot(name))
+        epochs = self.done * self.batch / len(self.order)
         row = {
-            "snapshot": name, "weights": kind, "step": self.done,
-            "epoch": round(self.done * self.batch / len(self.order), 3), "seconds": round(self.elapsed),
+            "snapshot": name, "weights": kind, "step": self.step_number(),
+            "epoch": round(self.before_us["epoch"] + epochs, 3), "seconds": round(self.before_us["seconds"] + self.elapsed),
             "train_loss": round(self.running["label"], 4) if self.running else "",
-            f"val_loss_{len(self.val_labels)}": round(loss, 4), f"val_top1_{len(self.val_labels)}": round(top1, 4),
+            "val_loss": round(loss, 4), "val_top1": round(top1, 4), "val_pictures": len(self.val_labels),
         }  # fmt: skip
+        self.note(row)
+        print(row, flush=True)
+
+    def step_number(self) -> int:
+        """Counted from the beginning of the whole training."""
+        return self.before_us["step"] + self.done
+
+    def snapshot(self, name: str) -> Path:
+        (self.args.work / "snapshots").mkdir(exist_ok=True)
+        return self.args.work / "snapshots" / f"{name}.safetensors"
+
+    def note(self, row: dict) -> None:
+        """A row for film.csv; what export.py measures on all validation pictures may be missing."""
         table = self.args.work / "film.csv"
         new = not table.exists()
         with table.open("a", newline="") as file:
-            writer = csv.DictWriter(file, row)
+            writer = csv.DictWriter(file, COLUMNS)
             if new:
                 writer.writeheader()
             writer.writerow(row)
-        print(row, flush=True)
 
     def run(self) -> None:
         saved = logged = now = time.monotonic()
         while self.progress() < 1 and self.done != self.args.stop_at:
-            if self.done in self.s.snapshots and not self.filmed():
+            if self.step_number() in self.s.snapshots and not self.snapshot(f"step-{self.step_number():05d}").exists():
                 self.film(self.model.state_dict(), "raw")
             self.step()
             self.elapsed, now = self.elapsed + time.monotonic() - now, time.monotonic()
@@ -225,15 +259,13 @@ class Training:
         if self.progress() >= 1:
             self.film(self.average, "average")
 
-    def filmed(self) -> bool:
-        return (self.args.work / "snapshots" / f"step-{self.done:05d}.safetensors").exists()
-
 
 def arguments(line: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with train-*.npz, val.npz, classes.json")
     parser.add_argument("--work", type=Path, required=True, help="folder for state, logs and snapshots")
     parser.add_argument("--teacher", type=Path, help="DeiT-Tiny's safetensors file; without it, labels alone")
+    parser.add_argument("--after", type=Path, help="folder of an exported training: the second part, from its weights")
     parser.add_argument("--minutes", type=float, default=120, help="training time that the schedule is made for")
     parser.add_argument("--steps", type=int, help="make the schedule for steps instead: then the result is exact")
     parser.add_argument("--stop-at", type=int, help="interrupt after this step, as a crash would, but saved")
@@ -249,7 +281,7 @@ def main(line: list[str] | None = None) -> Training:
     args = arguments(line)
     torch.set_num_threads(1)  # the workers are the threads
     args.work.mkdir(parents=True, exist_ok=True)
-    training = Training(Settings(), args)
+    training = Training(FIRST if args.after is None else SECOND, args)
     training.resume()
     training.run()
     return training
