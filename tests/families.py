@@ -2,7 +2,7 @@
 
     python -m tests.families                 # all of timm's plain architectures, some minutes
     python -m tests.families vit_base        # those whose name begins so, without writing the file
-    python -m tests.families --parameters    # only counts parameters, into vitviz/engine/parameters.json
+    python -m tests.families --parameters    # only counts parameters, into vitviz/engine/loading/parameters.json
 
 Each architecture is built with perturbed random weights (a bias that is zero would hide faults), cut to two blocks where
 that can be set and at its full depth otherwise, traced with the truth check on, and every view is drawn or says why not.
@@ -22,8 +22,8 @@ import torch
 
 import vitviz
 from vitviz.engine.checkpoint import Checkpoint, Loaded
-from vitviz.engine.formats.naflex import at_one_size
 from vitviz.engine.inspector import Inspector
+from vitviz.engine.loading.formats.naflex import at_one_size
 from vitviz.engine.preprocess import Preprocessing
 from vitviz.errors import UnsupportedModel
 from vitviz.panels import PANELS, Subject
@@ -131,7 +131,7 @@ def count_parameters(architectures: list[str]) -> None:
     for architecture in architectures:
         with torch.device("meta"):
             counted[architecture] = sum(parameter.numel() for parameter in timm.create_model(architecture, pretrained=False).parameters())
-    path = Path(vitviz.__file__).parent / "engine" / "parameters.json"
+    path = Path(vitviz.__file__).parent / "engine" / "loading" / "parameters.json"
     path.write_text(json.dumps(counted, indent=0, sort_keys=True) + "\n", encoding="utf-8")
 
 

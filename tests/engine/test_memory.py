@@ -8,8 +8,10 @@ import timm
 import torch
 
 from tests.engine.small import saved, small
-from vitviz.engine import hub, loading, memory
-from vitviz.engine.catalogue import find
+from vitviz.engine import memory
+from vitviz.engine.loading import hub
+from vitviz.engine.loading import load as loading
+from vitviz.engine.loading.catalogue import find
 from vitviz.errors import OutOfMemory
 from vitviz.ui.studio import Settings, Studio
 
@@ -117,10 +119,10 @@ def test_loading_takes_what_is_said(tmp_path):
     torch.save(model.state_dict(), path)
     code = f"""
 import re
-from vitviz.engine import catalogue, loading
+from vitviz.engine.loading import catalogue, load
 def kib(name): return int(re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read())[1])
 checkpoint, before = catalogue.find({str(path)!r}), kib("VmRSS")
-loading.load(checkpoint)
+load.load(checkpoint)
 print((kib("VmHWM") - before) * 1024)
 """
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from os import PathLike
 
-from vitviz.engine.catalogue import checkpoints, find
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.device import pick_device, pick_dtype
-from vitviz.engine.film import Frame, frames
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.loading import load as load_weights
+from vitviz.engine.loading.catalogue import checkpoints, find
+from vitviz.engine.loading.film import Frame, frames
+from vitviz.engine.loading.load import load as load_weights
 
 __all__ = ["Checkpoint", "Frame", "Inspector", "checkpoints", "film", "find", "load"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 
@@ -30,7 +31,6 @@ NOT_OPENED = translated("The server has too much to do just now to open the page
 def build(studio: Studio) -> gr.Blocks:
     """The page, ready to be launched."""
     keep_freed_memory()
-    threading.Thread(target=_warm_up, args=[studio], daemon=True).start()
     with gr.Blocks(title="vitviz", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
         session = gr.State({})
         with gr.Row(elem_id="vitviz-header"):
@@ -54,6 +54,7 @@ def build(studio: Studio) -> gr.Blocks:
 
 def launch(demo: gr.Blocks, studio: Studio, options: Options) -> None:
     """Serves the page until it is stopped."""
+    threading.Thread(target=_warm_up, args=[studio], daemon=True).start()
     demo.queue(max_size=256, default_concurrency_limit=8)
     demo.launch(
         server_name=options.host,
@@ -124,7 +125,10 @@ def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do:
 
 
 def _warm_up(studio: Studio) -> None:
-    """Imports the engine and looks at the first picture while the page is being built and opened."""
+    """Imports the engine and looks at the first picture while the page is being opened."""
+    import vitviz.engine.inspector  # noqa: F401 - for what it brings along: torch and timm
+
+    gc.freeze(), gc.enable()  # app.py disabled it; what has been imported need never be looked through again
     try:
         studio.look(studio.keep_sample(FIRST_SAMPLE), studio.settings.checkpoint)
     except VitvizError:

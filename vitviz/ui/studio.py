@@ -79,7 +79,7 @@ class Studio:
 
     def film(self, checkpoint: str) -> dict[str, Any]:
         """The training film that a loaded checkpoint belongs to, and which of its frames it is; {} where there is none."""
-        from vitviz.engine.film import frames
+        from vitviz.engine.loading.film import frames
 
         found = [vars(frame) for frame in frames(self.inspector(checkpoint).checkpoint)]
         return {"at": checkpoint, "frames": found} if any(frame["name"] == checkpoint for frame in found) else {}

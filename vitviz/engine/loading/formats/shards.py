@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from vitviz.engine.formats.folder import INDICES, read_json
+from vitviz.engine.loading.formats.folder import INDICES, read_json
 from vitviz.errors import CheckpointError
 
 _PLAIN = re.compile(r"[\w-][\w.-]*")

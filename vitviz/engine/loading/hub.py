@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
 
-from vitviz.engine.downloads import Progress, download
-from vitviz.engine.formats.folder import HUB_FILES, read_json
-from vitviz.engine.formats.shards import is_index, listed
-from vitviz.engine.hub_errors import NoSuchFile, in_words
+from vitviz.engine.loading.downloads import Progress, download
+from vitviz.engine.loading.formats.folder import HUB_FILES, read_json
+from vitviz.engine.loading.formats.shards import is_index, listed
+from vitviz.engine.loading.hub_errors import NoSuchFile, in_words
 from vitviz.errors import CheckpointError, HubError
 
 if TYPE_CHECKING:

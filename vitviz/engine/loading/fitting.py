@@ -14,8 +14,8 @@ import timm
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from vitviz.engine.families import timm_module
-from vitviz.engine.formats.inferred import grid_side
+from vitviz.engine.loading.families import timm_module
+from vitviz.engine.loading.formats.inferred import grid_side
 from vitviz.errors import CheckpointError
 
 _RESIZED = ("pos_embed", "patch_embed.proj.weight", "relative_position_bias_table")

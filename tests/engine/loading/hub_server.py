@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CONTENT = bytes(range(256)) * 8000  # 2 MB
 COMMIT = "c" * 40
 # Stands at the top of every scene: `attempt` prints what came of a fetch as JSON.
@@ -26,7 +26,7 @@ sys.path.insert(0, {str(ROOT)!r})
 package = types.ModuleType("vitviz.engine")
 package.__path__ = [{str(ROOT / "vitviz" / "engine")!r}]
 sys.modules["vitviz.engine"] = package
-from vitviz.engine import downloads, hub
+from vitviz.engine.loading import downloads, hub
 from vitviz.errors import HubError
 
 def attempt(repo, filename="model.safetensors", **options):

@@ -12,7 +12,7 @@ from typing import Any
 
 from huggingface_hub import constants, hf_hub_download
 
-from vitviz.engine.hub_errors import in_words
+from vitviz.engine.loading.hub_errors import in_words
 from vitviz.errors import HubError
 
 Progress = Callable[[int, int], Any]  # bytes done, bytes in all (0 where unknown)

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from tests.engine.hub_server import CONTENT, Hub, scene, served
+from tests.engine.loading.hub_server import CONTENT, Hub, scene, served
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_a_download_that_nobody_waits_for_ends_and_leaves_nothing(hub, tmp_path)
 
 
 def test_small_files_are_checked_against_gits_hash(tmp_path):
-    from vitviz.engine import downloads
+    from vitviz.engine.loading import downloads
     from vitviz.errors import HubError
 
     content = b'{"architecture": "vit"}'

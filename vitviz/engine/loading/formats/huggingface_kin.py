@@ -20,7 +20,7 @@ from timm.models.eva import Eva
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from vitviz.engine.formats.inferred import entry_name
+from vitviz.engine.loading.formats.inferred import entry_name
 from vitviz.errors import CheckpointError
 
 Built = tuple[Callable[[], nn.Module], str]

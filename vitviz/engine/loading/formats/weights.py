@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from vitviz.engine.formats.shards import is_index, shards
+from vitviz.engine.loading.formats.shards import is_index, shards
 from vitviz.errors import CheckpointError
 
 # What a training script wraps its weights in, the averaged ones first: they are what the authors evaluate.

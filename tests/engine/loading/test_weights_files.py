@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import save_file
 
 from tests.engine.small import same, saved, small
-from vitviz.engine.catalogue import find
-from vitviz.engine.formats.weights import read
-from vitviz.engine.loading import load
+from vitviz.engine.loading.catalogue import find
+from vitviz.engine.loading.formats.weights import read
+from vitviz.engine.loading.load import load
 from vitviz.errors import CheckpointError
 
 WRAPPED = {

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from tests.engine.hub_server import ROOT, Hub, scene, served
+from tests.engine.loading.hub_server import ROOT, Hub, scene, served
 
 LOAD = """
 import json, torch
-from vitviz.engine import hub
-from vitviz.engine.catalogue import find
-from vitviz.engine.loading import load
+from vitviz.engine.loading import hub
+from vitviz.engine.loading.catalogue import find
+from vitviz.engine.loading.load import load
 from vitviz.errors import VitvizError
 
 def attempt(name):

@@ -9,8 +9,8 @@ from safetensors.torch import save_file
 
 from tests.engine.small import SMALL, perturbed, same, saved, small
 from tests.shared import shared
-from vitviz.engine.catalogue import find, snapshot
-from vitviz.engine.loading import load
+from vitviz.engine.loading.catalogue import find, snapshot
+from vitviz.engine.loading.load import load
 from vitviz.errors import CheckpointError, UnsupportedModel
 
 

@@ -5,9 +5,9 @@ import torch
 
 from tests.engine.looking import noise
 from tests.engine.small import perturbed
-from vitviz.engine.catalogue import find
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.loading import load
+from vitviz.engine.loading.catalogue import find
+from vitviz.engine.loading.load import load
 from vitviz.errors import CheckpointError
 
 hf = pytest.importorskip("transformers", reason="transformers is the oracle for its own files")

@@ -10,11 +10,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from vitviz.engine import training_data
 from vitviz.engine.checkpoint import Checkpoint
-from vitviz.engine.film import snapshot
-from vitviz.engine.formats.folder import SUFFIXES, config_beside, weights_file
-from vitviz.engine.formats.weights import shapes
+from vitviz.engine.loading import training_data
+from vitviz.engine.loading.film import snapshot
+from vitviz.engine.loading.formats.folder import SUFFIXES, config_beside, weights_file
+from vitviz.engine.loading.formats.weights import shapes
 from vitviz.errors import CheckpointError
 
 BESIDE = ("config.json", "preprocessor_config.json")  # what is read with a weights file
@@ -24,7 +24,7 @@ def weights_folder(folder: str | PathLike | None = None) -> Path:
     """Where checkpoints are dropped: `folder`, else $VITVIZ_WEIGHTS, else weights/ beside the package or (installed) in it."""
     if folder or os.environ.get("VITVIZ_WEIGHTS"):
         return Path(folder or os.environ["VITVIZ_WEIGHTS"]).expanduser()
-    package = Path(__file__).resolve().parents[1]
+    package = Path(__file__).resolve().parents[2]
     return next((found for found in (package.parent / "weights", package / "weights") if found.is_dir()), Path("weights"))
 
 

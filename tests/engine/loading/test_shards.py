@@ -11,10 +11,10 @@ from huggingface_hub import save_torch_state_dict
 from safetensors.torch import load_file, save_file
 
 from tests.engine.small import perturbed, same, saved, small
-from vitviz.engine.catalogue import checkpoints, find
-from vitviz.engine.formats.shards import bytes_of, shards
-from vitviz.engine.formats.weights import shapes
-from vitviz.engine.loading import load
+from vitviz.engine.loading.catalogue import checkpoints, find
+from vitviz.engine.loading.formats.shards import bytes_of, shards
+from vitviz.engine.loading.formats.weights import shapes
+from vitviz.engine.loading.load import load
 from vitviz.errors import CheckpointError
 
 INDEX = {True: "model.safetensors.index.json", False: "pytorch_model.bin.index.json"}

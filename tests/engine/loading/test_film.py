@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import vitviz
-from vitviz.engine.catalogue import find
-from vitviz.engine.film import Frame, frames
+from vitviz.engine.loading.catalogue import find
+from vitviz.engine.loading.film import Frame, frames
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TABLE = """file,weights,step,epoch,seconds,train_loss,val_loss,val_top1,val_top5
 snapshots/step-00000.safetensors,raw,0,0.0,0,,5.34,0.005,0.02
 snapshots/step-00300.safetensors,raw,300,0.4,100,4.9,nonsense,0.04,0.13

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from tests.engine.hub_server import ROOT, Hub, scene, served
+from tests.engine.loading.hub_server import ROOT, Hub, scene, served
 
 LOAD = """
 import json, os, torch, urllib.request
-from vitviz.engine.catalogue import checkpoints, find
-from vitviz.engine.loading import load
+from vitviz.engine.loading.catalogue import checkpoints, find
+from vitviz.engine.loading.load import load
 from vitviz.errors import HubError
 seen = []
 loaded = load(find("test_vit.r160_in1k"), progress=lambda done, total: seen.append(done))

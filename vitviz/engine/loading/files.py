@@ -11,9 +11,9 @@ from typing import Any
 import timm
 from timm.models import PretrainedCfg, get_pretrained_cfg
 
-from vitviz.engine import hub
 from vitviz.engine.checkpoint import Checkpoint
-from vitviz.engine.formats.folder import HUB_FILES, SUFFIXES, config_beside, read_json, weights_file
+from vitviz.engine.loading import hub
+from vitviz.engine.loading.formats.folder import HUB_FILES, SUFFIXES, config_beside, read_json, weights_file
 from vitviz.errors import CheckpointError
 
 

@@ -18,17 +18,18 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from vitviz.engine import fitting, memory
-from vitviz.engine.catalogue import names_on_disk
+from vitviz.engine import memory
 from vitviz.engine.checkpoint import Checkpoint, Loaded
-from vitviz.engine.families import architectures, require_plain
-from vitviz.engine.files import Files, files_of, registered
-from vitviz.engine.formats import google, huggingface, inferred, naflex, preprocessor, timm_config
-from vitviz.engine.formats.folder import SUFFIXES, understood
-from vitviz.engine.formats.shards import bytes_of
-from vitviz.engine.formats.weights import read, shapes
-from vitviz.engine.hub import Progress
-from vitviz.engine.labels import labels_of
+from vitviz.engine.loading import fitting
+from vitviz.engine.loading.catalogue import names_on_disk
+from vitviz.engine.loading.families import architectures, require_plain
+from vitviz.engine.loading.files import Files, files_of, registered
+from vitviz.engine.loading.formats import google, huggingface, inferred, naflex, preprocessor, timm_config
+from vitviz.engine.loading.formats.folder import SUFFIXES, understood
+from vitviz.engine.loading.formats.shards import bytes_of
+from vitviz.engine.loading.formats.weights import read, shapes
+from vitviz.engine.loading.hub import Progress
+from vitviz.engine.loading.labels import labels_of
 from vitviz.engine.preprocess import Preprocessing
 from vitviz.errors import CheckpointError, HubError
 
@@ -64,7 +65,7 @@ def load(
     fit, UnsupportedModel where the architecture is no plain Vision Transformer, HubError where the hub does not
     deliver, and OutOfMemory, before anything is downloaded or built, where the memory does not suffice.
 
-    >>> from vitviz.engine.catalogue import find
+    >>> from vitviz.engine.loading.catalogue import find
     >>> load(find("vitviz-tiny")).model.training
     False
     """

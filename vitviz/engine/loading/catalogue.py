@@ -18,12 +18,12 @@ from pathlib import Path
 import timm
 from timm.models import PretrainedCfg, get_deprecated_models, get_pretrained_cfg
 
-from vitviz.engine import hub, training_data
 from vitviz.engine.checkpoint import Checkpoint
-from vitviz.engine.families import architectures, require_plain
-from vitviz.engine.film import snapshot, snapshots
-from vitviz.engine.formats.folder import SUFFIXES, weights_file
-from vitviz.engine.local import described, in_folder, joined, named, weights_folder
+from vitviz.engine.loading import hub, training_data
+from vitviz.engine.loading.families import architectures, require_plain
+from vitviz.engine.loading.film import snapshot, snapshots
+from vitviz.engine.loading.formats.folder import SUFFIXES, weights_file
+from vitviz.engine.loading.local import described, in_folder, joined, named, weights_folder
 from vitviz.errors import CheckpointError
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")

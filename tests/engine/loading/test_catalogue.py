@@ -8,9 +8,9 @@ import pytest
 import timm
 import torch
 
-from tests.engine.dropped import dropped, local, put, tensors
-from vitviz.engine import families
-from vitviz.engine.catalogue import checkpoints, find, snapshot, snapshots, weights_folder
+from tests.engine.loading.dropped import dropped, local, put, tensors
+from vitviz.engine.loading import families
+from vitviz.engine.loading.catalogue import checkpoints, find, snapshot, snapshots, weights_folder
 from vitviz.errors import CheckpointError
 
 
@@ -61,7 +61,7 @@ def test_weights_folder_is_the_argument_then_the_variable_then_the_repositorys(t
     monkeypatch.setenv("VITVIZ_WEIGHTS", str(tmp_path))
     assert weights_folder() == tmp_path and weights_folder(tmp_path / "x") == tmp_path / "x"
     monkeypatch.delenv("VITVIZ_WEIGHTS")
-    assert weights_folder() == Path(__file__).resolve().parents[2] / "weights"
+    assert weights_folder() == Path(__file__).resolve().parents[3] / "weights"
 
 
 def test_hub_lists_timms_plain_vits_with_tags_and_no_others(tmp_path):
@@ -82,7 +82,7 @@ def test_hub_lists_timms_plain_vits_with_tags_and_no_others(tmp_path):
 def test_listing_builds_no_model_and_reads_no_weights(weights, monkeypatch):
     monkeypatch.setattr(timm, "create_model", lambda *_, **__: pytest.fail("a model was built"))
     monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("weights were read"))
-    monkeypatch.setattr("vitviz.engine.formats.weights.load_file", lambda *_, **__: pytest.fail("weights were read"))
+    monkeypatch.setattr("vitviz.engine.loading.formats.weights.load_file", lambda *_, **__: pytest.fail("weights were read"))
     assert local(weights)
 
 
@@ -114,7 +114,7 @@ import sys, types
 package = types.ModuleType("vitviz.engine")  # whose own __init__ needs both
 package.__path__ = ["vitviz/engine"]
 sys.modules["vitviz.engine"] = package
-import vitviz.engine.hub
+import vitviz.engine.loading.hub
 assert not {"torch", "timm", "gradio"} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).resolve().parents[2])
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).resolve().parents[3])

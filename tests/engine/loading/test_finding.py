@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.engine.dropped import CONFIG, dropped, local, put
-from vitviz.engine.catalogue import find
+from tests.engine.loading.dropped import CONFIG, dropped, local, put
+from vitviz.engine.loading.catalogue import find
 from vitviz.errors import CheckpointError, UnsupportedModel
 
 

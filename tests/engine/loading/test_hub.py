@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tests.engine.hub_server import CONTENT, scene, served
+from tests.engine.loading.hub_server import CONTENT, scene, served
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,11 @@ import torch
 
 from tests.engine.looking import inspect, noise, perturbed
 from tests.engine.small import same, saved
-from vitviz.engine.catalogue import checkpoints, find
-from vitviz.engine.formats.naflex import at_one_size
 from vitviz.engine.images import open_image
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.loading import load
+from vitviz.engine.loading.catalogue import checkpoints, find
+from vitviz.engine.loading.formats.naflex import at_one_size
+from vitviz.engine.loading.load import load
 from vitviz.engine.preprocess import prepare
 from vitviz.errors import UnsupportedModel
 

@@ -14,10 +14,10 @@ from typing import Any
 from timm.layers import LayerNorm
 from torch import Tensor, nn
 
-from vitviz.engine.families import transformers_refusal
-from vitviz.engine.formats import huggingface_kin as kin
-from vitviz.engine.formats.huggingface_names import to_timm
-from vitviz.engine.formats.preprocessor import pair
+from vitviz.engine.loading.families import transformers_refusal
+from vitviz.engine.loading.formats import huggingface_kin as kin
+from vitviz.engine.loading.formats.huggingface_names import to_timm
+from vitviz.engine.loading.formats.preprocessor import pair
 from vitviz.errors import CheckpointError, UnsupportedModel
 
 _BUILDERS = {

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.engine.small import perturbed, saved, small
-from vitviz.engine.catalogue import find
-from vitviz.engine.loading import load
+from vitviz.engine.loading.catalogue import find
+from vitviz.engine.loading.load import load
 from vitviz.errors import CheckpointError, UnsupportedModel
 
 hf = pytest.importorskip("transformers", reason="transformers is the oracle for its own files")

@@ -6,9 +6,9 @@ import timm
 import torch
 
 from tests.engine.small import SMALL, same
-from vitviz.engine.catalogue import find
-from vitviz.engine.formats import google
-from vitviz.engine.loading import load
+from vitviz.engine.loading.catalogue import find
+from vitviz.engine.loading.formats import google
+from vitviz.engine.loading.load import load
 from vitviz.errors import CheckpointError
 
 
