@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -55,7 +56,9 @@ def chromium() -> str | None:
 def server():
     running = Server()
     yield running
-    running.stop()
+    running.process.send_signal(signal.SIGINT)  # as a person does, by Ctrl-C
+    said = running.process.communicate(timeout=20)[0]
+    assert "Traceback" not in said and "leak" not in said, said
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import threading
@@ -128,7 +129,8 @@ def _warm_up(studio: Studio) -> None:
     """Imports the engine and looks at the first picture while the page is being opened."""
     import vitviz.engine.inspector  # noqa: F401 - for what it brings along: torch and timm
 
-    gc.freeze(), gc.enable()  # app.py disabled it; what has been imported need never be looked through again
+    gc.freeze(), gc.enable()  # app.py disabled it; what has been imported need not be looked through again
+    atexit.register(gc.unfreeze)  # but at the end, or libraries report it at length as leaked
     try:
         studio.look(studio.keep_sample(FIRST_SAMPLE), studio.settings.checkpoint)
     except VitvizError:
