@@ -24,7 +24,8 @@ def weights(tmp_path_factory):
     for step, noise in zip(STEPS, (0.2, 0.1, 0.02), strict=True):
         noisy = {name: weight + noise * torch.randn_like(weight) for name, weight in load_file(home / "model.safetensors").items()}
         save_file(noisy, home / "snapshots" / f"step-{step:05d}.safetensors")
-        rows.append(f"snapshots/step-{step:05d}.safetensors,raw,{step},{step / 1000},{step},,{5 - step / 3000},{step / 10000}")
+        kind = "average" if step == STEPS[-1] else "raw"  # as if a second part of the training had begun there
+        rows.append(f"snapshots/step-{step:05d}.safetensors,{kind},{step},{step / 1000},{step},,{5 - step / 3000},{step / 10000}")
     (home / "film.csv").write_text("\n".join([*rows, "model.safetensors,average,9000,9,9000,,2.5,0.5"]) + "\n")
     return home.parent
 
@@ -83,8 +84,11 @@ def test_the_last_of_many_moves_wins_and_play_goes_on_to_the_end(open_page):
     slider.evaluate("(input) => { for (const index of '1232102') { input.value = index; input.dispatchEvent(new Event('input')); } }")
     at(page, "vitviz-tiny@3000")
     expect(slider).to_have_value("2")
+    told = page.locator("#vitviz-film .vv-film-why")
+    expect(told).to_contain_text("A part of the training ended here")
     page.get_by_role("button", name="Play the training").click()
     at(page, "vitviz-tiny")
+    expect(told).to_contain_text("without any notion")
     expect(page.get_by_role("button", name="Play the training")).to_be_visible()
     page.get_by_role("button", name="Play the training").click()  # from the end it begins anew
     at(page, "vitviz-tiny@0")

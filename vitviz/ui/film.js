@@ -14,15 +14,17 @@ function svg(tag, attributes, text) {
 const slider = el('input', { type: 'range', min: 0, step: 1, 'aria-label': t('Training step'), oninput: () => { stop(); go(Number(slider.value)); } });
 const play = el('button', { type: 'button', class: 'vv-film-play', onclick: () => (playing ? stop() : start()) });
 const title = el('h2', { text: t('Training step') }), step = el('strong', { class: 'vv-film-step' }), facts = el('dl', { class: 'vv-film-facts', title: t('Loss in nats and share named rightly, on the validation pictures. The finished model is an average of the weights on the way.') }), plot = svg('svg', { class: 'vv-film-plot', role: 'img' });
+const why = el('p', { class: 'vv-small vv-film-why' });
 const stage = el('div', { class: 'vv-film-stage' });
 stage.append(plot, slider);
 root.replaceChildren(
   el('div', { class: 'vv-film-now' }, title, el('div', { class: 'vv-film-row' }, play, step), facts),
   stage,
-  el('p', { class: 'vv-small vv-film-why', text: t('A ViT starts without any notion of which patches are neighbours. Every view shows the model as it was at this step.') }),
+  why,
 );
 
 const percent = (share) => (100 * share).toFixed(1) + ' %';
+const parted = (frame) => frame.averaged && frame !== frames.at(-1); // the training was begun anew from this average
 const named = (frame) => (frame.step === null ? t('finished') : frame.step.toLocaleString('en'));
 const short = (count) => (count < 1000 ? String(count) : +(count / 1000).toFixed(1) + 'k');
 
@@ -36,6 +38,9 @@ function told(index) {
     [t('Loss'), frame.val_loss === null ? null : frame.val_loss.toFixed(2), 'vv-film-loss'],
   ].filter(([, value]) => value !== null);
   facts.replaceChildren(...rows.flatMap(([name, value, line]) => [el('dt', { text: name, class: line }), el('dd', { text: value })]));
+  why.textContent = parted(frame)
+    ? t('A part of the training ended here, with the average of its weights. The next part began from it with large steps, so that the accuracy falls at first.')
+    : t('A ViT starts without any notion of which patches are neighbours. Every view shows the model as it was at this step.');
   slider.setAttribute('aria-valuetext', [named(frame), ...rows.slice(1).map(([name, value]) => `${name} ${value}`)].join(', '));
 }
 
@@ -97,6 +102,7 @@ function draw(at) {
   plot.setAttribute('aria-label', t('Accuracy and loss on the validation pictures at every snapshot'));
   plot.replaceChildren(
     svg('line', { class: 'vv-film-tick', x1: EDGE.left, x2: right, y1: low, y2: low }),
+    ...frames.flatMap((frame, index) => (parted(frame) ? [svg('line', { class: 'vv-film-tick', x1: x(index), x2: x(index), y1: EDGE.top, y2: low })] : [])),
     svg('line', { class: 'vv-film-at', x1: x(at), x2: x(at), y1: EDGE.top, y2: low }),
     svg('text', { class: 'vv-film-top1', x: EDGE.left - 6, y: EDGE.top + 4, 'text-anchor': 'end' }, Math.round(100 * most) + ' %'),
     svg('text', { class: 'vv-film-top1', x: EDGE.left - 6, y: low + 4, 'text-anchor': 'end' }, '0 %'),

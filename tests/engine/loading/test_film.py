@@ -38,7 +38,7 @@ def test_frames_come_first_step_first_and_the_finished_model_last(weights):
     assert vitviz.film("mine", folder=weights) == [
         Frame("mine@0", 0, 0.0, None, 5.34, 0.005),
         Frame("mine@300", 300, 0.4, 4.9, None, 0.04),
-        Frame("mine", 900, 1.2, 4.1, 3.9, 0.2),
+        Frame("mine", 900, 1.2, 4.1, 3.9, 0.2, averaged=True),
     ]
 
 

@@ -21,7 +21,8 @@ class Frame:
     """One moment of a training; None where film.csv does not tell.
 
     `name` is what `vitviz.load` takes, "vitviz-tiny@300" or, of the last one, the finished model "vitviz-tiny".
-    Losses are cross-entropies in nats, `top1` the share of validation pictures named rightly.
+    Losses are cross-entropies in nats, `top1` the share of validation pictures named rightly. `averaged` tells an average of
+    the weights on the way from the weights of the step themselves; before the last frame, a part of the training ended there.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Frame:
     train_loss: float | None = None
     val_loss: float | None = None
     top1: float | None = None
+    averaged: bool = False
 
 
 def frames(checkpoint: Checkpoint) -> list[Frame]:
@@ -81,7 +83,8 @@ def _rows(table: Path) -> dict[str, dict[str, str]]:
 
 
 def _frame(name: str, step: int | None, row: dict[str, str]) -> Frame:
-    return Frame(name, step, *(_number(row.get(key)) for key in ("epoch", "train_loss", "val_loss", "val_top1")))
+    figures = (_number(row.get(key)) for key in ("epoch", "train_loss", "val_loss", "val_top1"))
+    return Frame(name, step, *figures, averaged=row.get("weights") == "average")
 
 
 def _number(text: str | None) -> float | None:
