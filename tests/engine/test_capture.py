@@ -6,7 +6,9 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 
+import vitviz
 from tests.engine.looking import inspect, noise, perturbed
+from vitviz.analyses.query import query_weights
 from vitviz.engine import capture, record
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.images import open_image
@@ -86,7 +88,7 @@ def test_features_and_clips_projection_are_no_classes():
     assert inspect(features).trace(noise()).logits is None
     clip = perturbed("vit_base_patch32_clip_224", depth=1, num_classes=512)
     assert inspect(clip, "my own clip_ fine-tuned").trace(noise()).logits.shape == (512,)
-    for name, expected in [("vit_base_patch32_clip_224.openai", False), ("vit_base_patch32_clip_224.laion2b_ft_in1k", True)]:
+    for name, expected in [("vit_base_patch32_clip_224.openai", False), ("vit_base_patch32_clip_224.laion2b_ft_in1k", True), ("vit_pe_core_base_patch16_224.fb", False), ("vit_base_mci_224.apple_mclip", False)]:
         assert record.classifies(clip, Checkpoint(name, None, "hub", "")) is expected
 
 
@@ -157,3 +159,23 @@ def test_streamed_output_equals_the_whole():
 def test_a_model_without_blocks_is_refused_at_once():
     with pytest.raises(UnsupportedModel, match="ResNet is no plain Vision Transformer"):
         capture.transformer_blocks(timm.create_model("resnet18", pretrained=False))
+
+
+@pytest.mark.parametrize(
+    "name, options",
+    [("vit_so150m_patch16_reg4_map_256", {}), ("vit_base_patch16_siglip_224", {"class_token": True, "global_pool": "map"})],
+)
+def test_attention_pooling_may_leave_the_prefix_out(name, options):
+    model = perturbed(name, img_size=64, embed_dim=48, depth=2, num_heads=3, num_classes=5, **options)
+    trace = inspect(model).trace(noise())
+    weights = query_weights(trace)
+    assert trace.pooling.k.shape[1] == 16 and (weights[: trace.grid.prefix] == 0).all()
+    assert weights.sum() == pytest.approx(1) and vitviz.rollout(trace).shape == (4, 4)
+
+
+@pytest.mark.parametrize("name", ["eva02_tiny_patch14_224", "vit_tiny_patch16_224"])
+def test_a_trace_holds_no_more_memory_than_it_says(name):
+    trace = inspect(perturbed(name, depth=2)).trace(noise())
+    tensors = [*trace.tokens, trace.patch_embedding, trace.position_embedded, *(t for layer in trace.layers for t in (layer.q, layer.k, layer.v))]
+    held = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors if t is not None}
+    assert sum(held.values()) + trace.view.picture.nbytes <= 1.02 * trace.nbytes

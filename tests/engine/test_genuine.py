@@ -69,3 +69,5 @@ def test_a_bad_picture_in_a_survey_is_named_and_the_rest_goes_on(inspector):
     survey = inspector.survey([vitviz.sample_image("coffee"), b"no picture", vitviz.sample_image("chelsea")])
     assert survey.images == 2
     assert len(survey.skipped) == 1 and survey.skipped[0].startswith("Picture 2:")
+    last = inspector.survey([vitviz.sample_image("coffee"), b"no picture"], batch=1)  # after the last whole batch
+    assert last.images == 1 and [text[:10] for text in last.skipped] == ["Picture 2:"]

@@ -152,3 +152,11 @@ def test_float32_on_cuda_is_not_shortened_by_its_convolutions(monkeypatch):
     assert set(seen) == {False} and torch.backends.cudnn.allow_tf32
     with exactly(torch.device("cpu")):
         assert torch.backends.cudnn.allow_tf32
+
+
+def test_the_first_picture_may_have_another_size_with_the_same_grid():
+    """Where the patch does not divide the input, two sizes share a grid; only one of them is the model's own."""
+    model = perturbed("vit_tiny_patch16_224", depth=1, img_size=28, patch_size=8)
+    preprocessing = Preprocessing((28, 28), (0.5,) * 3, (0.5,) * 3)
+    inspector = Inspector(Loaded(Checkpoint("random", None, "local", ""), model, preprocessing), "cpu", "bfloat16")
+    assert inspector.trace(noise(), size=24).deviation.attention > 0

@@ -71,13 +71,14 @@ def query_token(grid: Grid, query: Query) -> int:
 
 
 def _pooling_weights(trace: Trace) -> Float[Tensor, " token"]:
-    """What attention pooling gives to every token, prefix included: the mean over its heads and queries."""
+    """What attention pooling gives to every token: the mean over its heads and queries. Prefix tokens that it does not read get 0."""
     if trace.pooling is None:
         raise VitvizError(
             f"The classifier of {trace.checkpoint} reads attention pooling, whose weights the trace does not hold, so 'auto' is unknown. "
             "Choose 'mean', or a patch."
         )
     total = torch.zeros(trace.grid.tokens, dtype=torch.float64, device=trace.pooling.q.device)
+    read = total[-trace.pooling.k.shape[1] :]  # the last of the sequence: some models leave the prefix out
     for block in blocks(trace.pooling):
-        total += block.weights().sum(dim=(0, 1), dtype=torch.float64)
+        read += block.weights().sum(dim=(0, 1), dtype=torch.float64)
     return total / (trace.pooling.heads * trace.pooling.q.shape[1])

@@ -11,7 +11,7 @@ with what the model went on with, and a model for which they differ is refused r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
 
 from vitviz.errors import UnsupportedModel, VitvizError
 
@@ -165,6 +166,17 @@ def hook_point(model: nn.Module, point: str, name: str) -> tuple[nn.Module, bool
     if not isinstance(module, nn.Module):
         raise VitvizError(f"The blocks of {name} have no part {parts[2]!r} of its own; hook blocks.{parts[1]}.input or .output.")
     return module, False
+
+
+def hooked(model: nn.Module, point: str, fn: Callable[[Tensor], Tensor | None], name: str) -> RemovableHandle:
+    """Calls `fn` with what passes a hook point; what it returns, unless None, takes the tensor's place."""
+    module, before = hook_point(model, point, name)
+
+    def pre(module: nn.Module, args: tuple):
+        replaced = fn(args[0])
+        return None if replaced is None else (replaced, *args[1:])
+
+    return module.register_forward_pre_hook(pre) if before else module.register_forward_hook(lambda module, args, output: fn(output))
 
 
 def check_plain(recording: Recording, tokens: int, name: str) -> None:

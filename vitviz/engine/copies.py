@@ -22,4 +22,7 @@ def placed(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Mod
     The parameters are moved one at a time, so that the copy needs no room beside the given model for more than itself.
     """
     moved = {id(one): nn.Parameter(one.detach().to(device, dtype), requires_grad=False) for one in model.parameters()}
-    return copy.deepcopy(model, moved).to(device, dtype).eval()
+    twin = copy.deepcopy(model, moved).to(device, dtype).eval()
+    for module in twin.modules():  # a process forked in the middle of a pass has the recorder's
+        module._forward_hooks.clear(), module._forward_pre_hooks.clear()
+    return twin

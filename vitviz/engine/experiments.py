@@ -45,7 +45,14 @@ def shuffled(prepared: Prepared, grid: Grid, seed: int) -> Prepared:
     """The picture with its patches in another order, in pixels: what the model reads and what can be shown of it."""
     order, (rows, cols) = permutation(grid.patches, seed), (grid.rows, grid.cols)
 
-    def moved(pixels):
+    height, width = grid.pixels
+
+    def moved(pixels):  # a rim that no patch is cut from stays as it is
+        whole = pixels.clone() if isinstance(pixels, torch.Tensor) else pixels.copy()
+        whole[:, :height, :width] = reordered(pixels[:, :height, :width])
+        return whole
+
+    def reordered(pixels):
         patches = rearrange(pixels, "channel (row height) (col width) -> (row col) channel height width", row=rows, col=cols)
         return rearrange(patches[order], "(row col) channel height width -> channel (row height) (col width)", row=rows, col=cols)
 

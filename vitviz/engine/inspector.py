@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from weakref import WeakSet
 
 import torch
 from jaxtyping import Float
@@ -23,6 +25,17 @@ from vitviz.grid import Grid
 from vitviz.trace import Deviation, Trace, View
 
 Change = Callable[[nn.Module], nn.Module]
+_living: WeakSet[Inspector] = WeakSet()
+
+
+def _renew_locks() -> None:
+    """In a forked process, where the thread that held a lock does not exist."""
+    for inspector in _living:
+        inspector._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
 
 
 class Inspector:
@@ -48,9 +61,10 @@ class Inspector:
             in_full = kind == torch.float32
             self.model = loaded.model.to(self.device).eval() if in_full else copies.placed(loaded.model, self.device, kind)
         self._exact = None if in_full else loaded.model  # in float32 on the CPU, until the first picture has been compared
-        self._hooks = 0
+        self._hooks: list[tuple[str, Callable[[Tensor], Tensor | None]]] = []  # the user's; on a model only while it runs
         capture.transformer_blocks(self.model)
         self._sizes: dict[tuple[int, int], nn.Module] = {self.preprocessing.size: self.model}
+        _living.add(self)
 
     def __repr__(self) -> str:
         return f"Inspector({self.checkpoint.name!r}, device={str(self.device)!r}, dtype={self.dtype!r})"
@@ -78,25 +92,29 @@ class Inspector:
         if traces is None:
             traces = self._record(prepared, size, keep_on_device, change)
         if change is None and not self._hooks:
-            self._compare(traces[0], prepared[0])
+            self._compare(traces[0], prepared[0], size)
         return [replace(trace, deviation=self.deviation) for trace in traces] if self.deviation else traces
 
     def on(self, device: str) -> Inspector:
-        """A twin on another device, with its own lock and without hooks; this one stays where it is."""
+        """A twin on another device, with its own lock and without hooks; this one stays where it is.
+
+        A twin in bfloat16 knows its distance from float32 if this one does.
+        """
         twin = copy.copy(self)
         twin.device = pick_device(device)
-        with memory_guard(twin.device, f"Moving {self.checkpoint.name}"):
+        with self._lock, memory_guard(twin.device, f"Moving {self.checkpoint.name}"):
             twin.model = copies.placed(self.model, twin.device, DTYPES[self.dtype])
         twin._sizes = {self.preprocessing.size: twin.model}
         return twin
 
     def __getstate__(self) -> dict:
         """All but what belongs to one process or one device."""
-        here = {"_lock": None, "_exact": None, "_hooks": 0, "_truthful": set(), "_sizes": {self.preprocessing.size: self.model}}
+        here = {"_lock": None, "_exact": None, "_hooks": [], "_truthful": set(), "_sizes": {self.preprocessing.size: self.model}}
         return {name: value for name, value in {**vars(self), **here}.items() if name != "elsewhere"}
 
     def __setstate__(self, state: dict) -> None:
         vars(self).update(state, _lock=threading.RLock())
+        _living.add(self)
 
     def experiment(self, image, size: int | tuple[int, int] | None = None, *, shuffle: int | None = None, positions: bool = True) -> Trace:
         """The trace of a picture with its patches shuffled (by a seed), or of the model without position embeddings.
@@ -127,19 +145,13 @@ class Inspector:
         >>> with inspector.hook("blocks.3.mlp", lambda tensor: tensor * 0):  # doctest: +SKIP
         ...     without_mlp = inspector.trace(image)
         """
-        module, before = capture.hook_point(self.model, point, self.checkpoint.name)
-
-        def pre(module: nn.Module, args: tuple):
-            replaced = fn(args[0])
-            return None if replaced is None else (replaced, *args[1:])
-
-        handle = module.register_forward_pre_hook(pre) if before else module.register_forward_hook(lambda module, args, output: fn(output))
-        self._hooks += 1
+        capture.hook_point(self.model, point, self.checkpoint.name)  # refuses a point that does not exist
+        asked = (point, fn)
+        self._hooks.append(asked)
         try:
             yield
         finally:
-            self._hooks -= 1
-            handle.remove()
+            self._hooks = [hook for hook in self._hooks if hook is not asked]
 
     def survey(self, images: Iterable, batch: int = 8, progress: Callable[[int], bool | None] | None = None) -> survey.Survey:
         """Attention distance averaged over a set of pictures (the paper: 128); see `surveying` for a running mean.
@@ -156,8 +168,8 @@ class Inspector:
 
     def surveying(self, images: Iterable, batch: int = 8) -> Iterator[survey.Survey]:
         """The running mean of a survey after each batch."""
-        size = self.preprocessing.size
-        return survey.running(self.checkpoint.name, images, batch, lambda prepared: self.traces(prepared, size, keep_on_device=True), self.preprocessing)
+        size = self.preprocessing.size  # Apple's GPUs have no float64, in which distances are averaged
+        return survey.running(self.checkpoint.name, images, batch, lambda prepared: self.traces(prepared, size, keep_on_device=self.device.type != "mps"), self.preprocessing)
 
     def patch_filters(self) -> Float[Tensor, "width channel height2 width2"] | None:
         """The linear embedding's weights E as D filters of C x P x P; None where patches are not cut from pixels."""
@@ -195,7 +207,8 @@ class Inspector:
                 self._truthful.add(size)
             if change is not None:  # an experiment's variant of the model
                 model = change(model)
-            recording, logits, milliseconds = self._forward(model, pixels)
+            with self._hooked(model):
+                recording, logits, milliseconds = self._forward(model, pixels)
         place = self.device if keep_on_device else torch.device("cpu")
         frame = record.Frame(
             self.checkpoint.name,
@@ -209,11 +222,19 @@ class Inspector:
         )
         return [record.trace_of(recording, logits, frame, prepared[i].view, i, place) for i in range(len(prepared))]
 
-    def _compare(self, trace: Trace, prepared: Prepared) -> None:
+    @contextmanager
+    def _hooked(self, model: nn.Module) -> Iterator[None]:
+        """The user's hooks on the model that is about to run, at whatever size; copies of a model never see them."""
+        with ExitStack() as stack:
+            for point, fn in self._hooks:
+                stack.callback(capture.hooked(model, point, fn, self.checkpoint.name).remove)
+            yield
+
+    def _compare(self, trace: Trace, prepared: Prepared, size: tuple[int, int]) -> None:
         """Finds out, once, how far the precision takes the model from float32."""
         with self._lock, memory_guard(torch.device("cpu"), f"Comparing {self.checkpoint.name} with itself in float32"):
             if self._exact is not None:
-                exact = self._exact if trace.grid == self.grid() else copies.sized(self._exact, trace.grid.pixels)
+                exact = self._exact if size == self.preprocessing.size else copies.sized(self._exact, size)
                 self.deviation, self._exact = precision.deviation(trace, exact, prepared.tensor[None]), None
 
     def _forward(self, model: nn.Module, pixels: Tensor, check: bool = False):
@@ -236,6 +257,8 @@ class Inspector:
         if size is None:
             return self.preprocessing.size
         height, width = (size, size) if isinstance(size, int) else map(int, size)
+        if (height, width) == self.preprocessing.size:  # whether the patch divides it or not
+            return height, width
         rows, cols = self.grid().patch
         if height < rows or width < cols or height % rows or width % cols:
             near = tuple(max(p, round(s / p) * p) for s, p in ((height, rows), (width, cols)))

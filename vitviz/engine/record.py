@@ -68,7 +68,10 @@ def attention_of(call: Call, image: int, grid: Grid, device: torch.device, biase
     biases = {} if biases is None else biases
     if call.mask is not None and id(call.mask) not in biases:
         biases[id(call.mask)] = _bias(call.mask.detach(), image, grid, device)
-    return Attention(kept(call.q), kept(call.k), kept(call.v), call.scale, None if call.mask is None else biases[id(call.mask)])
+    q, k, v = kept(call.q), kept(call.k), kept(call.v)
+    if v.untyped_storage().nbytes() > v.nbytes and v.untyped_storage().data_ptr() != q.untyped_storage().data_ptr():
+        v = v.clone()  # rotary models make q and k anew; a view of v would keep the buffer of all three
+    return Attention(q, k, v, call.scale, None if call.mask is None else biases[id(call.mask)])
 
 
 def covered(view: View, grid: Grid) -> View:
@@ -102,8 +105,16 @@ def grid_of(model: nn.Module) -> Grid:
         names += [f"register {i + 1}" for i in range(registers.shape[1])]
     if len(names) != getattr(model, "num_prefix_tokens", len(names)):
         raise UnsupportedModel(f"{type(model).__name__} has {model.num_prefix_tokens} prefix tokens, of which only {', '.join(names) or 'none'} are understood.")
-    height, width = embed.img_size
-    return Grid(int(size[0]), int(size[1]), (height // size[0], width // size[1]), tuple(names))
+    return Grid(int(size[0]), int(size[1]), patch_size(embed), tuple(names))
+
+
+def patch_size(embed: nn.Module) -> tuple[int, int]:
+    """Height and width of a patch in pixels of the input; behind a hybrid's stem, as many pixels as a token stands for."""
+    if getattr(embed, "backbone", None) is None:
+        rows, cols = embed.patch_size  # not size // grid, which a rim that no patch is cut from would add to
+    else:
+        rows, cols = (pixels // count for pixels, count in zip(embed.img_size, embed.grid_size, strict=True))
+    return int(rows), int(cols)
 
 
 def pool_of(model: nn.Module) -> str:
@@ -116,10 +127,13 @@ def pool_of(model: nn.Module) -> str:
 
 
 def classifies(model: nn.Module, checkpoint: Checkpoint) -> bool:
-    """Whether the model's output are scores of classes: not features, and not CLIP's projection into its shared space."""
+    """Whether the model's output are scores of classes: not features, and not a projection into a space shared with texts.
+
+    Such a head have CLIP, the Perception Encoder and MobileCLIP, unless they were fine-tuned on ImageNet.
+    """
     if not getattr(model, "num_classes", 0):
         return False
-    projects = checkpoint.source == "hub" and "_clip_" in checkpoint.name and not re.search(r"_in1k|_in12k|_in21k|_in22k", checkpoint.name)
+    projects = checkpoint.source == "hub" and re.search(r"_clip_|_pe_core_|_mci_", checkpoint.name) and not re.search(r"_in1k|_in12k|_in21k|_in22k", checkpoint.name)
     return not projects
 
 

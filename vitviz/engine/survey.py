@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Float
 from torch import Tensor
@@ -62,5 +62,7 @@ def running(
             yield result
     if waiting:
         yield flush()
+    elif result is not None and len(result.skipped) < len(skipped):  # the last pictures were unreadable
+        yield replace(result, skipped=tuple(skipped))
     elif result is None and skipped:
         raise ImageError("None of the pictures could be read. " + skipped[0])

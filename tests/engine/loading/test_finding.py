@@ -1,10 +1,13 @@
 """What a name means, to a friend and to a stranger."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.engine.loading.dropped import CONFIG, dropped, local, put
-from vitviz.engine.loading.catalogue import find
-from vitviz.errors import CheckpointError, UnsupportedModel
+from vitviz.engine.loading.catalogue import checkpoints, find
+from vitviz.engine.loading.load import load
+from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError
 
 
 @pytest.fixture
@@ -118,3 +121,41 @@ def test_an_architecture_that_is_asked_for_takes_precedence(weights):
     assert find("mine", weights, architecture="deit_tiny_patch16_224").architecture == "deit_tiny_patch16_224"
     with pytest.raises(CheckpointError, match="deit_tiny_patch16_224"):
         find("mine", weights, architecture="deit_tny_patch16_224")
+
+
+def test_a_home_that_nobody_has_is_told(weights):
+    with pytest.raises(CheckpointError, match="There is no file or folder '~nosuchuser/x.pth'"):
+        find("~nosuchuser/x.pth", weights)
+
+
+ODD = {
+    "a link to itself": lambda root: (root / "odd.pth").symlink_to(root / "odd.pth"),
+    "no shape": lambda root: (root / "odd.safetensors").write_bytes(header('{"a": {"dtype": "F32", "shape": [null], "data_offsets": [0, 0]}}')),
+    "endless brackets in a header": lambda root: (root / "odd.safetensors").write_bytes(header("[" * 200_000)),
+    "endless brackets in a config": lambda root: folder_with(root, "[" * 200_000),
+    "an architecture that is a list": lambda root: folder_with(root, '{"architecture": ["ViTModel"]}'),
+    "somebody else's folder": lambda root: (root / "lost+found").mkdir(),
+}
+
+
+def header(text: str) -> bytes:
+    return len(text).to_bytes(8, "little") + text.encode()
+
+
+def folder_with(root, config: str) -> None:
+    (root / "odd").mkdir()
+    (root / "odd" / "config.json").write_text(config)
+    (root / "odd" / "model.safetensors").write_bytes(header("{}"))
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_one_odd_entry_does_not_hide_the_others(kind, weights, monkeypatch):
+    before = {checkpoint.name for checkpoint in checkpoints(weights)}
+    ODD[kind](weights)
+    if kind == "somebody else's folder":  # as for a user who is not root
+        own = Path.iterdir
+        monkeypatch.setattr(Path, "iterdir", lambda path: own(path) if path.name != "lost+found" else (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+    assert before <= {checkpoint.name for checkpoint in checkpoints(weights)}
+    if (weights / "odd").is_dir():
+        with pytest.raises(VitvizError):
+            load(find("odd", weights))

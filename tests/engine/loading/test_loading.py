@@ -7,8 +7,10 @@ import timm
 import torch
 from safetensors.torch import save_file
 
+from tests.engine.looking import noise
 from tests.engine.small import SMALL, perturbed, same, saved, small
 from tests.shared import shared
+from vitviz.engine.inspector import Inspector
 from vitviz.engine.loading.catalogue import find, snapshot
 from vitviz.engine.loading.load import load
 from vitviz.errors import CheckpointError, UnsupportedModel
@@ -242,3 +244,23 @@ def test_tensors_that_are_no_vit_ask_for_the_architecture(architecture, tmp_path
     path = saved(timm.create_model(architecture, **args), tmp_path / "weights.safetensors")
     with pytest.raises(CheckpointError, match="architecture"):
         load(find(str(path)))
+
+
+@pytest.mark.parametrize("trained_at", [96, 224])
+def test_the_size_that_a_short_config_tells_is_the_models_own(trained_at, tmp_path):
+    model = timm.create_model("vit_tiny_patch16_224", pretrained=False, num_classes=7, img_size=trained_at)
+    saved(perturbed(model), tmp_path / "model.safetensors")
+    config = {"architecture": "vit_tiny_patch16_224", "num_classes": 7, "pretrained_cfg": {"input_size": [3, 96, 96]}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    if trained_at == 96:
+        assert Inspector(load(find(str(tmp_path))), "cpu").trace(noise()).grid.patches == 36
+    else:
+        with pytest.raises(CheckpointError, match=r"pos_embed is \(1, 197, 192\) in the file and \(1, 37, 192\) in the model"):
+            load(find(str(tmp_path)))
+
+
+def test_fused_attention_switched_off_elsewhere_is_switched_on_here(folder, monkeypatch):
+    """TIMM_FUSED_ATTN=0 is timm's documented way to export models."""
+    monkeypatch.setattr(timm.layers.config, "_USE_FUSED_ATTN", 0)
+    assert not timm.create_model("vit_tiny_patch16_224", pretrained=False, depth=1).blocks[0].attn.fused_attn
+    assert Inspector(load(find(str(folder))), "cpu").trace(noise()).logits.shape == (7,)

@@ -4,6 +4,7 @@ import argparse
 import io
 import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -113,3 +114,12 @@ def test_a_pickle_without_tensors_is_named(tmp_path):
     torch.save({"model": [1, 2]}, tmp_path / "a.pth")
     with pytest.raises(CheckpointError, match="no named tensors"):
         load(find(str(tmp_path / "a.pth")))
+
+
+def test_files_read_at_the_same_time_do_not_accuse_each_other(tmp_path):
+    """What torch may unpickle is one list of the process: one reader's end must not take it from another."""
+    path = tmp_path / "harmless.pth"
+    torch.save({"model": {"weight": torch.ones(2)}, "args": argparse.Namespace(lr=0.1)}, path)
+    with ThreadPoolExecutor(4) as readers:
+        for tensors, _ in readers.map(read, [path] * 300):
+            assert list(tensors) == ["weight"]

@@ -128,10 +128,11 @@ def _registered(name: str, trusted: bool) -> Checkpoint | None:
 
 def _elsewhere(name: str) -> Checkpoint | None:
     """A path on this machine, or a repository on the hub."""
-    path = Path(name.removeprefix("local-dir:")).expanduser()
+    path = Path(name.removeprefix("local-dir:"))
     try:
+        path = path.expanduser()
         there = path.exists()
-    except (OSError, ValueError):  # a name that no file can have
+    except (OSError, ValueError, RuntimeError):  # a name that no file can have, or a home that nobody has
         there = False
     if there:
         weights = weights_file(path) if path.is_dir() else path

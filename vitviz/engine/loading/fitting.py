@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import timm
+from timm.layers import use_fused_attn
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from vitviz.engine.loading.families import timm_module
 from vitviz.engine.loading.formats.inferred import grid_side
+from vitviz.engine.record import patch_size
 from vitviz.errors import CheckpointError
 
 _RESIZED = ("pos_embed", "patch_embed.proj.weight", "relative_position_bias_table")
@@ -36,11 +38,16 @@ def empty(build: Callable[..., nn.Module], name: str, **changes: Any) -> nn.Modu
     """A new model without weights. Raises CheckpointError where it cannot be built with these arguments."""
     try:
         with _Unfilled():
-            return build(**changes)
+            model = build(**changes)
     except (TypeError, ValueError, AssertionError, KeyError, RuntimeError, AttributeError, ZeroDivisionError) as error:
         raise CheckpointError(
             f"{name} describes a model that cannot be built: {error or type(error).__name__}. Check its config.json or architecture."
         ) from error
+    if not use_fused_attn():  # switched off in this environment, for exports; capturing and speed both rest on it
+        for module in model.modules():
+            if hasattr(module, "fused_attn"):
+                module.fused_attn = True
+    return model
 
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) -> None:
@@ -89,9 +96,8 @@ def own_size(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
         patches = model.patch_embed.num_patches
         side = grid_side(table.shape[1], own.shape[1] - patches)
         if side:
-            height, width = model.patch_embed.img_size
-            rows, cols = model.patch_embed.grid_size
-            changes["img_size"] = (side * (height // rows), side * (width // cols))
+            rows, cols = patch_size(model.patch_embed)
+            changes["img_size"] = (side * rows, side * cols)
     return changes
 
 

@@ -29,7 +29,7 @@ def weights_folder(folder: str | PathLike | None = None) -> Path:
 
 
 def in_folder(root: Path) -> Iterator[Checkpoint]:
-    """The folders and files of a folder that hold weights, by name; links that lead out of it are left out."""
+    """The folders and files of a folder that hold weights, by name; without those that cannot be read, and links that lead out of it."""
     try:
         entries = sorted(root.iterdir())
     except OSError:
@@ -37,10 +37,13 @@ def in_folder(root: Path) -> Iterator[Checkpoint]:
     for entry in entries:
         if entry.name.startswith("."):
             continue
-        weights = weights_file(entry) if entry.is_dir() else entry if entry.name.endswith(SUFFIXES) else None
-        # A link may point anywhere on the machine; what the page offers stays inside of the folder.
-        if weights is not None and all(_inside(path, root) for path in (weights, *map(weights.with_name, BESIDE))):
-            yield described(entry, weights, "shipped" if entry.is_dir() and entry.name.startswith("vitviz-") else "local")
+        try:
+            weights = weights_file(entry) if entry.is_dir() else entry if entry.name.endswith(SUFFIXES) else None
+            # A link may point anywhere on the machine; what the page offers stays inside of the folder.
+            if weights is not None and all(_inside(path, root) for path in (weights, *map(weights.with_name, BESIDE))):
+                yield described(entry, weights, "shipped" if entry.is_dir() and entry.name.startswith("vitviz-") else "local")
+        except (OSError, RuntimeError):  # a folder of somebody else's, a link to itself: no reason to hide the others
+            continue
 
 
 def described(path: Path, weights: Path, source: Any) -> Checkpoint:
@@ -50,6 +53,8 @@ def described(path: Path, weights: Path, source: Any) -> Checkpoint:
     try:
         config = config_beside(weights)
         nested = config.get("pretrained_cfg") or {}
+        if not isinstance(config.get("architecture") or "", str):
+            raise ValueError(f"architecture is {config['architecture']!r} where a name was expected")
         about = {
             **{ours: nested.get(timms) for ours, timms in (("licence", "license"), ("note", "description"))},
             **(config.get("vitviz") or {}),

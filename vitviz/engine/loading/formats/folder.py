@@ -42,7 +42,7 @@ def read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(f"{path.name} cannot be read: {error.strerror or error}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path.parent.name}/{path.name} is not valid JSON ({error}). Write it again.") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path.parent.name}/{path.name} holds a {type(content).__name__} where a JSON object was expected.")

@@ -28,7 +28,10 @@ def described(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], dic
     notes = []
     if given is None and "mean" not in config:
         notes.append(f"Its config.json does not tell its preprocessing; timm's for {config['architecture']} is used.")
-    record = {**(default(str(config["architecture"])) if given is None else asdict(PretrainedCfg())), **told}
+    base = default(str(config["architecture"]))
+    if given is not None:  # as timm does; but whether and how the size is fixed belongs to the architecture
+        base = {**asdict(PretrainedCfg()), "input_size": base["input_size"], "fixed_input_size": base["fixed_input_size"]}
+    record = {**base, **told}
     channels, height, width = record["input_size"]
     size = args.get("img_size", (height, width))
     height, width = (size, size) if isinstance(size, int) else size

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import operator
 import pickle
 import re
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from torch import Tensor
 from vitviz.engine.loading.formats.shards import is_index, shards
 from vitviz.errors import CheckpointError
 
+_UNPICKLING = threading.Lock()  # what torch may unpickle is one list for the whole process
 # What a training script wraps its weights in, the averaged ones first: they are what the authors evaluate.
 _WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model", "teacher")
 _COMPILED = re.compile(r"^((_orig_mod|module)\.)+")
@@ -89,8 +92,8 @@ def shapes(path: Path) -> dict[str, tuple[int, ...]]:
             if length > min(100_000_000, path.stat().st_size):
                 return {}
             header = json.loads(file.read(length))
-        return {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {name: tuple(map(operator.index, entry["shape"])) for name, entry in header.items() if name != "__metadata__"}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 
@@ -108,7 +111,7 @@ def _arrays(path: Path) -> dict[str, Tensor]:
 
 def _unpickled(path: Path) -> Any:
     try:
-        with torch.serialization.safe_globals([argparse.Namespace]):
+        with _UNPICKLING, torch.serialization.safe_globals([argparse.Namespace]):
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         wanted = _wanted(path)
