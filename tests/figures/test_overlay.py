@@ -19,10 +19,19 @@ def test_full_opacity_shows_the_colours_alone_each_patch_in_its_place():
             assert (block == TABLES["viridis"][level]).all()
 
 
-def test_no_opacity_leaves_the_crop_and_darkens_the_rest():
-    result = overlay(picture, ramp, (10.0, 5.0, 40.0, 25.0), opacity=0.0)
+def test_no_opacity_leaves_the_crop_and_the_rest_fades_as_on_the_page():
+    box = (10.0, 5.0, 40.0, 25.0)
+    result = overlay(picture, ramp, box, opacity=0.0)
     np.testing.assert_array_equal(result[5:25, 10:40], picture[5:25, 10:40])
-    np.testing.assert_array_equal(result[:5], np.rint(picture[:5] * np.float32(0.35)).astype(np.uint8))
+    np.testing.assert_allclose(result[:5], 0.38 * picture[:5] + 0.62 * 255, atol=0.51)
+    np.testing.assert_allclose(overlay(picture, ramp, box, form="paper")[:5], 0.15 * picture[:5], atol=0.51)
+
+
+def test_colours_may_begin_at_the_smallest_value():
+    high = ramp + 1.0
+    same = overlay(picture, high, opacity=1.0, smooth=False, low=1.0)
+    assert (same == overlay(picture, ramp, opacity=1.0, smooth=False)).all()
+    assert (overlay(picture, high, form="paper", low=1.0) == overlay(picture, high, form="paper")).all()  # is map / max
 
 
 def test_paper_form_is_picture_times_map_over_max():

@@ -84,7 +84,7 @@ def test_an_average_on_the_screen_is_the_one_in_the_files(studio, key, tmp_path)
     for name in ("chelsea", "coffee"):
         vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
         paths.append(str(path))
-    survey, measured = list(studio.surveying("vitviz-tiny", paths))[-1]
+    survey, measured = list(studio.surveying(key, paths))[-1]
     archive = opened(export.everything(studio, key, {"survey": survey}))
     found = numbers(archive, "distance")
     assert np.array_equal(found["distance"], measured.average.mean.distance.numpy()) and int(found["pictures"]) == 2
@@ -92,6 +92,36 @@ def test_an_average_on_the_screen_is_the_one_in_the_files(studio, key, tmp_path)
     assert "rollout" in numbers(archive, "rollout"), "the other views stay with the picture"
     with pytest.raises(KeyError):
         studio.numbers(survey, "rollout", {})
+
+
+def test_an_average_is_made_at_the_input_size_in_view(studio, key, tmp_path):
+    vitviz.sample_image("coffee").save(path := tmp_path / "coffee.png")
+    small = studio.look(studio.keep_sample("coffee"), "vitviz-tiny", (56, 56))
+    _, measured = list(studio.surveying(small, [str(path)]))[-1]
+    assert measured.average.grid == studio.subject(small).trace.grid
+    np.testing.assert_allclose(measured.distances, vitviz.attention_distance(studio.subject(small).trace), atol=1e-4)
+
+
+def test_the_checkpoint_beside_is_in_a_folder_of_its_own_with_its_settings(studio, key):
+    beside = studio.look(studio.keep_sample("coffee"), "vitviz-tiny@0")
+    archive = opened(export.everything(studio, key, {"second": beside, "rollout.fusion": "max", "second.rollout.fusion": "min"}))
+    about = json.loads(archive.read("second/settings.json"))
+    assert about["checkpoint"]["name"] == "vitviz-tiny@0" and about["views"]["rollout"]["fusion"] == "min"
+    with np.load(io.BytesIO(archive.read("second/numbers/rollout.npz"))) as file:
+        expected = vitviz.rollout(studio.subject(beside).trace, fusion="min").numpy()
+        assert np.array_equal(file["rollout"].reshape(expected.shape), expected)
+    assert json.loads(archive.read("settings.json"))["views"]["rollout"]["fusion"] == "max"
+    assert len([name for name in archive.namelist() if name.startswith("second/")]) >= 8
+
+
+def test_the_rollouts_colours_begin_where_the_pages_do(studio, key):
+    subject = studio.subject(key)
+    found = np.asarray(Image.open(opened(export.everything(studio, key, {})).open("rollout.png")))
+    values, settings = vitviz.rollout(subject.trace).numpy(), studio.panel("rollout").settings({})
+    expected = vitviz.overlay(
+        np.asarray(vitviz.sample_image("coffee")), values, subject.trace.view.box, low=float(values.min()), opacity=settings["opacity"], colours=settings["colormap"]
+    )
+    assert (found == expected).all()
 
 
 def test_a_view_that_does_not_exist_is_left_out_with_the_reason(studio, key, monkeypatch):

@@ -23,6 +23,7 @@ from vitviz.panels.tour_steps import steps
 from vitviz.ui import language
 from vitviz.ui.distance import spoken
 from vitviz.ui.handlers import PAIRS
+from vitviz.ui.routes import GONE
 
 HOME = Path(vitviz.__file__).parent
 LANGUAGES = ["zh-CN", "ko"]
@@ -33,10 +34,10 @@ POSITIONS = ["learned", "rotary", "relative", "none", "learned + rotary", "learn
 def tour_texts() -> set[str]:
     """What the tour can say of any model."""
     found = set()
-    flags = itertools.product(PREFIXES, POSITIONS, ["class", "average", "attention", "other"], [0, 10], *[[False, True]] * 4)
-    for prefix, positions, pool, classes, named, stem, plain, extra in flags:
+    flags = itertools.product(PREFIXES, POSITIONS, ["class", "average", "attention", "other"], [0, 10], [196, 197], *[[False, True]] * 4)
+    for prefix, positions, pool, classes, rows, named, stem, plain, extra in flags:
         facts = Facts(grid=(14, 14), patch=(16, 16), prefix=prefix, width=192, layers=12, heads=3, dim=64, mlp=768, classes=classes, named=named,
-                      pool=pool, positions=positions, position_rows=197, stem=stem, plain_blocks=plain, layer_scale=extra, norm_before_blocks=extra)  # fmt: skip
+                      pool=pool, positions=positions, position_rows=rows, stem=stem, plain_blocks=plain, layer_scale=extra, norm_before_blocks=extra)  # fmt: skip
         for step in steps(facts):
             values = [value for value in step.values.values() if isinstance(value, str) and re.search("[a-z]", value)]
             found |= {step.title, *step.said, step.attempt, *step.shapes, *values}
@@ -66,6 +67,8 @@ def page_texts() -> set[str]:
             called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("say", "translated", "told")
             if called and isinstance(node.args[0], ast.Constant):
                 found.add(node.args[0].value)
+    found.add(GONE)  # the page's own sentences after a restart, and when a picture was put away
+    found |= {node.value for node in ast.walk(ast.parse((HOME / "ui/studio.py").read_text(encoding="utf-8"))) if isinstance(node, ast.Constant) and str(node.value).startswith("The server has")}
     for file in (HOME / "ui").glob("*.js"):
         found |= {text.replace("\\'", "'") for text in re.findall(r"\b(?:t|file)\('((?:[^'\\]|\\.)+)'", file.read_text(encoding="utf-8"))}
     return found

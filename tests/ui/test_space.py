@@ -100,7 +100,7 @@ trace, again = studio.subject(key).trace, studio.look(chelsea, "vitviz-tiny")
 values = {{panel.slug: studio.value(key, panel)["summary"] for panel in PANELS}}
 looked = len(spaces.calls)
 paths = [os.path.join({str(tmp_path)!r}, name) for name in ("a.png", "b.png", "c.png")]
-*_, (_, survey) = studio.surveying("vitviz-tiny", paths)
+*_, (_, survey) = studio.surveying(key, paths)
 np.savez({str(found)!r}, logits=trace.logits, rollout=studio.item(key, "rollout", "map", {{}}), survey=survey.distances,
          **{{f"attention{{i}}": trace.attention(i) for i in range(len(trace.layers))}})
 print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid": os.getpid(), "values": values,
@@ -112,7 +112,7 @@ print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid":
     studio = Studio(Settings(device="cpu"))
     key = studio.look(studio.keep_sample("chelsea"), "vitviz-tiny")
     trace = studio.subject(key).trace
-    *_, (_, survey) = studio.surveying("vitviz-tiny", [str(tmp_path / name) for name in ("a.png", "b.png", "c.png")])
+    *_, (_, survey) = studio.surveying(key, [str(tmp_path / name) for name in ("a.png", "b.png", "c.png")])
     with np.load(found) as file:
         np.testing.assert_allclose(file["logits"], trace.logits, atol=1e-5)
         np.testing.assert_allclose(file["rollout"], studio.item(key, "rollout", "map", {}), atol=1e-6)

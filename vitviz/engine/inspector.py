@@ -153,23 +153,30 @@ class Inspector:
         finally:
             self._hooks = [hook for hook in self._hooks if hook is not asked]
 
-    def survey(self, images: Iterable, batch: int = 8, progress: Callable[[int], bool | None] | None = None) -> survey.Survey:
+    def survey(
+        self, images: Iterable, batch: int = 8, progress: Callable[[int], bool | None] | None = None, size: int | tuple[int, int] | None = None
+    ) -> survey.Survey:
         """Attention distance averaged over a set of pictures (the paper: 128); see `surveying` for a running mean.
 
-        `progress` is told how many pictures are done after each batch, and ends the survey by returning False.
+        `progress` is told how many pictures are done after each batch, and ends the survey by returning False. `size` is
+        the input in pixels, as for `trace`.
         """
         result = None
-        for result in self.surveying(images, batch):
+        for result in self.surveying(images, batch, size):
             if progress is not None and progress(result.images) is False:
                 break
         if result is None:
             raise VitvizError("A survey needs at least one picture; none was given.")
         return result
 
-    def surveying(self, images: Iterable, batch: int = 8) -> Iterator[survey.Survey]:
+    def surveying(self, images: Iterable, batch: int = 8, size: int | tuple[int, int] | None = None) -> Iterator[survey.Survey]:
         """The running mean of a survey after each batch."""
-        size = self.preprocessing.size  # Apple's GPUs have no float64, in which distances are averaged
-        return survey.running(self.checkpoint.name, images, batch, lambda prepared: self.traces(prepared, size, keep_on_device=self.device.type != "mps"), self.preprocessing)
+        preprocessing, stays = self.preprocessing.with_size(self._size(size)), self.device.type != "mps"  # which has no float64 to average in
+
+        def record(prepared: list[Prepared]) -> list[Trace]:
+            return self.traces(prepared, preprocessing.size, keep_on_device=stays)
+
+        return survey.running(self.checkpoint.name, images, batch, record, preprocessing)
 
     def patch_filters(self) -> Float[Tensor, "width channel height2 width2"] | None:
         """The linear embedding's weights E as D filters of C x P x P; None where patches are not cut from pixels."""

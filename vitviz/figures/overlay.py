@@ -1,7 +1,7 @@
 """A map of patches laid over its picture, as an array: what the page draws, for a notebook.
 
 Two forms: a heat map, and the paper's own (figure 6), where map / max, enlarged smoothly, is the brightness of the
-picture. The map covers the crop that the model saw; the rest of the picture is darkened.
+picture. The map covers the crop that the model saw; the rest of the picture fades into the page (heat) or the dark (paper).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from jaxtyping import Float, UInt8
 
 from vitviz.figures.colormaps import coloured
 
-_OUTSIDE = 0.35  # brightness of what the model did not see
+_PAPER = 255.0  # what lies under the heat map's form: the light page
+_FADED = {"heat": 0.62, "paper": 0.85}  # how far what the model did not see has gone into it, or into the dark
 
 
 def overlay(
@@ -23,10 +24,12 @@ def overlay(
     opacity: float = 0.6,
     colours: str = "viridis",
     smooth: bool = True,
+    low: float = 0.0,
 ) -> UInt8[np.ndarray, "height width 3"]:
     """The picture with the map over `box` (left, top, right, bottom in pixels; the whole picture where None).
 
-    `form` is "heat" or "paper". Colours run from 0 to the map's maximum. `opacity` and `colours` belong to the heat map alone.
+    `form` is "heat" or "paper". Colours run from `low` to the map's maximum. `opacity`, `colours` and `low` belong to the heat map
+    alone; the paper's form is map / max.
 
     >>> grey = np.full((4, 4, 3), 200, np.uint8)
     >>> overlay(grey, np.array([[0.0, 1.0]]), form="paper", smooth=False)[0, :, 0].tolist()
@@ -50,8 +53,9 @@ def overlay(
     if form == "paper":
         inside *= np.clip(full / most, 0.0, 1.0)[..., None]
     else:
-        inside += opacity * (coloured(full, 0.0, most, colours) - inside)
-    result = np.rint(picture * np.float32(_OUTSIDE)).astype(np.uint8)
+        inside += opacity * (coloured(full, low, most, colours) - inside)
+    faded, under = np.float32(_FADED[form]), np.float32(_PAPER if form == "heat" else 0.0)
+    result = np.rint(picture * (1 - faded) + under * faded).astype(np.uint8)
     result[rows, cols] = np.rint(inside).astype(np.uint8)
     return result
 

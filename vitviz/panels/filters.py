@@ -25,7 +25,7 @@ class Filters(Panel):
             "The raw filters are sorted by their norm."
         ),
         source="Section 4.5 and figure 7 (left)",
-        caveat="Filters act on normalised pixels, and colours are only relative: a grey picture in the middle means zero. Only the subspace of components with equal variance has a meaning, not the single picture.",
+        caveat="Filters act on normalised pixels, and colours are only relative: every tile is scaled by itself, so that zero has another grey in each. Only the subspace of components with equal variance has a meaning, not the single picture.",
     )
     controls = (Choice("kind", "Show", (("components", "Principal components"), ("raw", "Raw filters")), "components", page=True),)
 

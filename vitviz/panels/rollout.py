@@ -23,7 +23,7 @@ class Rollout(Panel):
     needs = "trace"
     explanation = Explanation(
         what="Attention mixes the patches again in every layer; rollout multiplies the layers together to ask how much of each patch has reached the answer.",
-        how="Bright regions are those whose content the class token could collect; click a patch to ask instead what that patch has collected.",
+        how="Bright regions are those whose content reached what the classifier reads; click a patch to ask instead what that patch has collected.",
         definition=(
             "Heads are fused to $\\bar A_l$ (mean, max or min), optionally the smallest entries in patch columns are discarded, the skip connection is added as "
             "$\\tilde A_l = r I + (1-r) \\bar A_l$ with each row divided by its sum, and $R = \\tilde A_L \\cdots \\tilde A_1$. "

@@ -41,11 +41,11 @@ class Chart:
 
     def redraw(self, state: dict, form: str, rows: str) -> list:
         """State, everything drawn, and notice with other settings."""
-        return self._attempt(state, {**state, "distance": {"form": form, "rows": rows}})
+        return self._attempt(state, {"distance": {"form": form, "rows": rows}})
 
     def reset(self, state: dict) -> list:
         """The same of the picture alone and as at first."""
-        return self._attempt(state, {**state, "survey": None, "distance": {}})
+        return self._attempt(state, {"survey": None, "distance": {}})
 
     def survey(self, state: dict, form: str, rows: str, paths: list[str] | None, progress=gr.Progress()) -> Iterator[list]:  # noqa: B008
         """The same as the average over a set of pictures grows."""
@@ -53,20 +53,22 @@ class Chart:
             yield self._as_it_was(state, translated("Choose one or more pictures first; the paper averages over 128.", _language(state)))
             return
         try:
-            for key, measured in self._studio.surveying(state["checkpoint"], paths):
+            for key, measured in self._studio.surveying(state["key"], paths):
                 progress((measured.images, len(paths)), unit=translated("pictures", _language(state)))
-                now = {**state, "survey": key, "distance": {"form": form, "rows": rows}}
-                yield [now, *self.draw(now), {"text": " ".join(measured.skipped)}]
+                yield self._settled(state, {"survey": key, "distance": {"form": form, "rows": rows}}, " ".join(measured.skipped))
         except VitvizError as error:
             yield self._as_it_was(state, str(error))
 
-    def _attempt(self, before: dict, after: dict) -> list:
-        if not before.get("key"):
+    def _attempt(self, state: dict, change: dict) -> list:
+        if not state.get("key"):
             return [gr.skip()] * (self._radios + 5)
         try:
-            return [after, *self.draw(after), {"text": ""}]
+            return self._settled(state, change, "")
         except VitvizError as error:  # what is drawn may have to be computed again, with a checkpoint that is gone by now
-            return self._as_it_was(before, str(error))
+            return self._as_it_was(state, str(error))
+
+    def _settled(self, state: dict, change: dict, said: str) -> list:
+        return self._studio.sessions.settled(state, lambda newest: [after := {**newest, **change}, *self.draw(after), {"text": said}])
 
     def _as_it_was(self, state: dict, sentence: str) -> list:
         """The chart stays, and the radios go back to what it shows."""

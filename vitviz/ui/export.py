@@ -25,10 +25,11 @@ README = """vitviz: what {checkpoint} made of one picture
 settings.json      checkpoint, picture, grid, prediction, and every setting of every view; views left out, with the reason
 upload.jpg         the picture, upright
 input.png          what the model saw: resized and cropped, lossless
-rollout.png        the rollout over the picture, as in the tab
+rollout.png        the rollout over the picture, as in the tab (on a light page)
 distance.html      attention distance by depth, to be opened in a browser; needs no network
 distance.csv       the same as a table
 numbers/*.npz      each view's numbers by name, its settings (setting_...) and the checkpoint, for numpy.load
+second/            the same of the checkpoint beside, where there is one
 
 {views}
 In files, arrays count layers and heads from 0; settings count them from 1, as the page and the paper do. Distances are
@@ -39,29 +40,38 @@ pixels of the model's input. Boxes are left, top, right, bottom in pixels of the
 def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
     """The zip for one picture and checkpoint.
 
-    `given` holds the page's settings as "view.setting", and "survey": the key of an average of attention distances
-    where that is on the screen. KeyError for what is not known, ValueError for a setting that does not fit.
+    `given` holds the page's settings as "view.setting"; "survey", the key of an average of attention distances, where that
+    is on the screen; and "second", the key of the checkpoint beside, with its settings as "second.view.setting": its files
+    lie in second/. KeyError for what is not known, ValueError for a setting that does not fit.
     """
-    subject = studio.subject(key)
-    asked, survey = _by_view(given), given.get("survey") or None
+    beside = {name.removeprefix("second."): value for name, value in given.items() if name.startswith("second.")}
+    given = {name: value for name, value in given.items() if not name.startswith("second.")}
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        left_out = _write(archive, "", studio, key, given, given.get("survey") or None)
+        if given.get("second"):
+            _write(archive, "second/", studio, given["second"], beside, None)
+        archive.writestr("upload.jpg", studio.image(key, "upload"), zipfile.ZIP_STORED)
+        archive.writestr("README.txt", README.format(checkpoint=studio.subject(key).inspector.checkpoint.name, views=_views(left_out)))
+    return file.getvalue()
+
+
+def _write(archive: zipfile.ZipFile, folder: str, studio: Studio, key: str, given: Mapping[str, str], survey: str | None) -> dict[str, str]:
+    """One checkpoint's files, into a folder; returns the views that are left out, with the reasons."""
+    subject, asked = studio.subject(key), _by_view(given)
     settings = {panel.slug: panel.settings(asked[panel.slug]) for panel in PANELS}
     left_out = {panel.slug: reason for panel in PANELS if (reason := panel.unsupported(subject))}
     source = {panel.slug: survey if survey and panel.drawn_by == "chart" else key for panel in PANELS}
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for panel in PANELS:
-            if panel.slug not in left_out:
-                archive.writestr(
-                    f"numbers/{panel.slug}.npz", studio.numbers(source[panel.slug], panel.slug, asked[panel.slug]), zipfile.ZIP_STORED
-                )
-        archive.writestr("distance.html", distance_page(studio, source["distance"], asked["distance"]))
-        archive.writestr("distance.csv", distance_table(studio, source["distance"], asked["distance"]))
-        archive.writestr("upload.jpg", studio.image(key, "upload"), zipfile.ZIP_STORED)
-        archive.writestr("input.png", studio.image(key, "input"), zipfile.ZIP_STORED)
-        archive.writestr("rollout.png", _rollout_picture(studio, key, asked["rollout"]), zipfile.ZIP_STORED)
-        archive.writestr("settings.json", json.dumps(_about(subject, settings, left_out, survey), indent=1, ensure_ascii=False))
-        archive.writestr("README.txt", README.format(checkpoint=subject.inspector.checkpoint.name, views=_views(left_out)))
-    return file.getvalue()
+    for panel in PANELS:
+        if panel.slug not in left_out:
+            numbers = studio.numbers(source[panel.slug], panel.slug, asked[panel.slug])
+            archive.writestr(f"{folder}numbers/{panel.slug}.npz", numbers, zipfile.ZIP_STORED)
+    archive.writestr(f"{folder}distance.html", distance_page(studio, source["distance"], asked["distance"]))
+    archive.writestr(f"{folder}distance.csv", distance_table(studio, source["distance"], asked["distance"]))
+    archive.writestr(f"{folder}input.png", studio.image(key, "input"), zipfile.ZIP_STORED)
+    archive.writestr(f"{folder}rollout.png", _rollout_picture(studio, key, asked["rollout"]), zipfile.ZIP_STORED)
+    archive.writestr(f"{folder}settings.json", json.dumps(_about(subject, settings, left_out, survey), indent=1, ensure_ascii=False))
+    return left_out
 
 
 def distance_page(studio: Studio, key: str, given: Mapping[str, str]) -> str:
@@ -107,16 +117,18 @@ def _rollout_picture(studio: Studio, key: str, given: Mapping[str, str]) -> byte
 
     panel, subject = studio.panel("rollout"), studio.subject(key)
     settings = panel.settings(given)
-    laid = overlay(
+    laid = panel.item(subject, "map", settings)
+    picture = overlay(
         np.asarray(studio.upload(key)),
-        panel.item(subject, "map", settings),
+        laid,
         subject.trace.view.box,
         form=settings["overlay"],
         opacity=settings["opacity"],
         colours=settings["colormap"],
         smooth=settings["smooth"] == "on",
+        low=float(laid.min()) if settings["scale"] == "data" else 0.0,
     )
-    return encoded(laid, ".png")
+    return encoded(picture, ".png")
 
 
 def _by_view(given: Mapping[str, str]) -> dict[str, dict[str, str]]:

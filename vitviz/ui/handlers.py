@@ -61,13 +61,13 @@ class Handlers:
         Besides `outputs`: the choices of both pickers, and the tab.
         """
         asked = links.read(request.query_params)
-        plain = {**state, "language": wanted(request), "distance": asked.of("distance")}
+        plain = {**self._studio.sessions.begun(state), "language": wanted(request), "distance": asked.of("distance")}
         state = {**plain, "second": asked.second or "", "size": asked.size or sizes.OWN}
         sample, default, notice = asked.sample or FIRST_SAMPLE, self._studio.settings.checkpoint, self.outputs.index(self._left.notice)
-        page = self._attempt(state, lambda: self._sample(state, sample, asked.checkpoint or default, _report(progress, asked.checkpoint, plain)))
+        page = self._attempt(state, lambda state: self._sample(state, sample, asked.checkpoint or default, _report(progress, asked.checkpoint, plain)))
         refused = page[notice]
         if refused["text"]:
-            page = self._attempt(plain, lambda: self._sample(plain, sample, default))
+            page = self._attempt(plain, lambda state: self._sample(state, sample, default))
             page[notice] = refused
         choices = self._studio.choices()
         nothing = (translated("none", _language(state)), "")
@@ -78,28 +78,27 @@ class Handlers:
         """One's own picture. Besides `outputs`: the upload, emptied for the next."""
         if path is None:
             return [gr.skip()] * (len(self.outputs) + 1)
-        own = {**state, "sample": None}
-        return [*self._attempt(state, lambda: self._show(own, self._studio.keep_picture(path), self._checkpoint(state))), None]
+        return [*self._attempt(state, lambda state: self._show({**state, "sample": None}, self._studio.keep_picture(path), self._checkpoint(state))), None]
 
     def sample(self, state: dict, event: gr.SelectData) -> list:
         """A sample out of the gallery."""
         name = samples.samples()[int(event.index)].name
-        return self._attempt(state, lambda: self._sample(state, name, self._checkpoint(state)))
+        return self._attempt(state, lambda state: self._sample(state, name, self._checkpoint(state)))
 
     def switch(self, state: dict, checkpoint: str, progress=gr.Progress()) -> list:  # noqa: B008, how Gradio wants it
         """Another checkpoint."""
         name = str(checkpoint).strip()
         report = _report(progress, name, state)
         if not state.get("picture"):
-            return self._attempt(state, lambda: self._sample(state, FIRST_SAMPLE, name, report))
-        return self._attempt(state, lambda: self._show(state, state["picture"], name, report))
+            return self._attempt(state, lambda state: self._sample(state, FIRST_SAMPLE, name, report))
+        return self._attempt(state, lambda state: self._show(state, state["picture"], name, report))
 
     def frame(self, state: dict, event: gr.EventData) -> list:
         """Another moment of the training that the checkpoint comes from; the answer carries the question's ticket."""
         name, ticket = (event._data.get(key) for key in ("name", "ticket"))  # out of the page, so perhaps anything
         if not state.get("key") or not isinstance(name, str) or name.partition("@")[0] != self._checkpoint(state).partition("@")[0]:
             return [gr.skip()] * len(self.outputs)
-        page = self._attempt(state, lambda: self._show(state, state["picture"], name))
+        page = self._attempt(state, lambda state: self._show(state, state["picture"], name))
         film = self.outputs.index(self._left.film)
         page[film] = {**page[film], "ticket": ticket}
         return page
@@ -114,7 +113,7 @@ class Handlers:
         first, _, second = str(pair or "").partition("|")
         if not second or not state.get("picture"):
             return [gr.skip()] * len(self.outputs)
-        return self._attempt(state, lambda: self._show({**state, "second": second}, state["picture"], first, _report(progress, first, state)))
+        return self._attempt(state, lambda state: self._show({**state, "second": second}, state["picture"], first, _report(progress, first, state)))
 
     def resize(self, state: dict, size: str | None) -> list:
         """Another size of the model's input."""
@@ -124,7 +123,7 @@ class Handlers:
         """The same picture and checkpoint with something else changed."""
         if not state.get("picture"):
             return [gr.skip()] * len(self.outputs)
-        return self._attempt(state, lambda: self._show({**state, **change}, state["picture"], self._checkpoint(state), report))
+        return self._attempt(state, lambda state: self._show({**state, **change}, state["picture"], self._checkpoint(state), report))
 
     def _checkpoint(self, state: dict) -> str:
         return state.get("checkpoint", self._studio.settings.checkpoint)
@@ -152,11 +151,12 @@ class Handlers:
     def _sample(self, state: dict, name: str, checkpoint: str, progress=None) -> list:
         return self._show({**state, "sample": name}, self._studio.keep_sample(name), checkpoint, progress)
 
-    def _attempt(self, state: dict, make: Callable[[], list]) -> list:
-        """What `make` gives; when it cannot, a sentence where the action was, and everything else as it was."""
+    def _attempt(self, state: dict, make: Callable[[dict], list]) -> list:
+        """What `make` gives of the newest state; when it cannot, a sentence where the action was, and everything else as it was."""
         try:
-            return make()
+            return self._studio.sessions.settled(state, make)
         except VitvizError as error:
+            state = self._studio.sessions.newest(state)
             kept = [self._checkpoint(state), state.get("second") or None, state.get("size", sizes.OWN)]
             return [gr.skip(), *kept, {"text": str(error)}, self._film(state), *[gr.skip()] * (len(self.outputs) - 6)]
 

@@ -14,8 +14,8 @@ function tab() {
 }
 
 /** A view's settings as they stand: those of the figure, or what it will begin with. */
-function settings(slug) {
-  const view = [...views].find((one) => one.panel === slug && one.root.isConnected && one.value.controls);
+function settings(slug, second = false) {
+  const view = [...views].find((one) => one.panel === slug && one.root.isConnected && one.value.controls && Boolean(one.value.second) === second);
   return Object.entries(view ? view.settings : memory[slug] || {}).filter(([name]) => known[slug] && Object.hasOwn(known[slug], name));
 }
 
@@ -65,6 +65,8 @@ async function copied() {
 async function everything() {
   if (!props.value?.key || zip.disabled) return;
   const asked = Object.keys(known).flatMap((slug) => settings(slug).map(([name, value]) => [`${slug}.${name}`, value]));
+  const { second_key: second } = props.value;
+  if (second) asked.push(['second', second], ...Object.keys(known).flatMap((slug) => settings(slug, true).map(([name, value]) => [`second.${slug}.${name}`, value])));
   const survey = document.querySelector('.vv-downloads')?.dataset.survey;
   const address = new URL(`gradio_api/vitviz/${props.value.key}/everything.zip?${new URLSearchParams([...asked, ...(survey ? [['survey', survey]] : [])])}`, document.baseURI);
   zip.disabled = true;

@@ -68,7 +68,8 @@ def _name(text: str) -> str | None:
 
 def shown(state: Mapping[str, Any]) -> dict[str, Any]:
     """What the page's script has to know of a session to write its link."""
-    return {"key": state["key"], "checkpoint": state["checkpoint"], "second": state.get("second", ""), "size": state.get("size", ""), "sample": state.get("sample"), "base": base()}
+    seen = {name: state.get(name, "") for name in ("second", "second_key", "size")}
+    return {"key": state["key"], "checkpoint": state["checkpoint"], **seen, "sample": state.get("sample"), "base": base()}
 
 
 def base() -> str:

@@ -22,6 +22,7 @@ from vitviz.errors import CheckpointError, ImageError
 from vitviz.panels import PANELS, Panel, Subject
 from vitviz.ui import zerogpu
 from vitviz.ui.cache import Cache
+from vitviz.ui.sessions import Sessions
 
 MB = 1_000_000
 
@@ -61,6 +62,7 @@ class Studio:
         self._drawn: Cache[Any] = Cache(settings.picture_cache, lambda drawn: len(drawn) if isinstance(drawn, bytes) else drawn.nbytes)
         self._recipes: Cache[Recipe] = Cache(20_000, lambda recipe: 1)
         self._surveys: Cache[Any] = Cache(2_000, lambda survey: 1)
+        self.sessions = Sessions()
         self._panels = {panel.slug: panel for panel in PANELS}
 
     def names(self) -> list[str]:
@@ -179,9 +181,15 @@ class Studio:
         np.savez_compressed(file, **arrays, **{name: np.asarray(value) for name, value in about.items()})
         return file.getvalue()
 
-    def surveying(self, checkpoint: str, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
-        """The running mean of the attention distance over a set of pictures, each with the key it is kept under."""
-        for survey in self.inspector(checkpoint).surveying(paths):
+    def surveying(self, key: str, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        """The running mean of the attention distance over a set of pictures, each with the key it is kept under.
+
+        By the checkpoint and at the input size that `key` stands for; KeyError for an unknown key.
+        """
+        recipe = self._recipes.peek(key)
+        if recipe is None:
+            raise KeyError(key)
+        for survey in self.inspector(recipe.checkpoint).surveying(paths, size=recipe.size):
             key = self._key(b"survey", secrets.token_bytes(16))
             yield key, self._surveys.get(key, lambda: survey)  # noqa: B023, made at once
 

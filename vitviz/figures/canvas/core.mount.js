@@ -130,11 +130,12 @@ function mount(element, props, watch, trigger, view) {
 
   function remembered() {
     const last = memory[view.name] || {};
-    return Object.fromEntries(self.value.controls.map((c) => [c.name, sane(c, last[c.name], self.value)]));
+    return Object.fromEntries(self.value.controls.map((c) => [c.name, sane(c, last.places?.[c.name] ? tokensAt(c, last.places[c.name], self.grid) : last[c.name], self.value)]));
   }
 
   function remember() {
-    memory[view.name] = { ...memory[view.name], ...self.settings };
+    const places = self.value.controls.map((c) => [c.name, placesOf(c, self.settings[c.name], self.grid)]).filter(([, found]) => found);
+    memory[view.name] = { ...memory[view.name], ...self.settings, places: Object.fromEntries(places) };
     for (const other of views) if (other !== self && other.view.name === view.name && other.key && other.root.isConnected) other.follow();
   }
 
@@ -201,13 +202,13 @@ function mount(element, props, watch, trigger, view) {
 
   function fail(problem) {
     if (problem.name === 'AbortError') return;
-    error.textContent = problem instanceof Refusal ? problem.message : t('This view could not be drawn: {reason}', { reason: problem.message });
+    error.textContent = problem instanceof Refusal ? t(problem.message) : t('This view could not be drawn: {reason}', { reason: problem.message });
     error.hidden = false;
     if (!(problem instanceof Refusal)) console.error(problem);
   }
 
   function draw() {
-    if (!self.data || !self.width || self.value.message) return;
+    if (!self.data || !self.width || self.value.message || !self.loaded.startsWith(self.key + '/')) return; // never one picture's numbers under another
     view.draw(self);
     if (self.loaded === wanted()) root.dataset.ready = `${self.key}/${asText(self.settings)}`;
   }

@@ -4,6 +4,25 @@ const memory = {}; // panel -> settings, so that a view mounted again comes back
 let fields = 0;
 
 /** A setting that fits this picture and this model, or the default. */
+/** The tokens of a setting as places, which another model understands too: a prefix token's name, or shares of height and width. */
+function placesOf(control, value, grid) {
+  const skip = control.kind === 'query' ? grid.prefix.length : 0, text = String(value ?? '');
+  if (!(control.tokens || control.kind === 'query') || !/^\d+(\.\d+)*$/.test(text)) return null;
+  return text.split('.').map((number) => {
+    const token = Number(number) + skip, patch = token - grid.prefix.length;
+    return patch < 0 ? grid.prefix[token] : [(Math.floor(patch / grid.cols) + 0.5) / grid.rows, ((patch % grid.cols) + 0.5) / grid.cols];
+  });
+}
+
+/** The setting that means these places on a grid; undefined where it has none of them. */
+function tokensAt(control, places, grid) {
+  const token = (place) => (typeof place === 'string' ? grid.prefix.indexOf(place) : grid.prefix.length + Math.floor(place[0] * grid.rows) * grid.cols + Math.floor(place[1] * grid.cols));
+  const tokens = places.map(token).filter((one) => one >= 0);
+  if (!tokens.length) return undefined;
+  if (control.kind === 'query') return String(tokens[0] - grid.prefix.length);
+  return typeof control.default === 'number' ? tokens[0] : tokens.join('.');
+}
+
 function sane(control, value, about) {
   if (value === undefined || value === null) return control.default;
   if (control.kind === 'choice') return control.options.some(([name]) => name === value) ? value : control.default;

@@ -8,9 +8,12 @@ const first = (self) => self.grid.prefix.length;
 const nameOf = (self, token) => (token < first(self) ? tokenName(self.grid.prefix[token]) : `${patchName(self.grid, token - first(self))} (${placeName(self.grid, token - first(self))})`);
 const pinsOf = (self) => (self.settings.pins ? self.settings.pins.split('.').map(Number) : []);
 
+/** Whether the map shows who attends to the token; the rollout knows only what a token has collected. */
+const askedBy = (self) => self.settings.direction === 'column' && self.settings.show !== 'rollout';
+
 /** Every token's weight for one query: its row of the attention, or its column; null where it has not been fetched. */
 function weights(self, token) {
-  const { layer, line, map } = self.data, { show, head } = self.settings, tokens = self.grid.rows * self.grid.cols + first(self), row = self.settings.direction !== 'column';
+  const { layer, line, map } = self.data, { show, head } = self.settings, tokens = self.grid.rows * self.grid.cols + first(self), row = !askedBy(self);
   if (show === 'rollout') return map && map.token === token ? map.values : null;
   if (!layer) return line && line.token === token ? line.values : null;
   const heads = show === 'mean' ? Array.from({ length: self.value.heads }, (_, h) => h) : [head - 1], out = self.line || (self.line = new Float32Array(tokens));
@@ -41,7 +44,7 @@ window.vitviz.mount(element, props, watch, trigger, {
   title: 'Attention, head by head',
   side: true,
   caption: (self) => nameOf(self, self.settings.token),
-  idle: (settings) => (settings.show === 'rollout' ? ['layer', 'head', 'scale'] : settings.show === 'mean' ? ['head'] : []),
+  idle: (settings) => (settings.show === 'rollout' ? ['layer', 'head', 'direction', 'scale'] : settings.show === 'mean' ? ['head'] : []),
   reset: (self) => { self.held = false; self.line = null; },
 
   controls({ layers, heads, grid }) {
@@ -55,8 +58,8 @@ window.vitviz.mount(element, props, watch, trigger, {
       choice('direction', t('The token'), [['row', t('attends to')], ['column', t('is attended by')]], false),
       choice('order', t('Heads in order of'), [['number', t('number')], ['distance', t('distance')]]),
       choice('scale', t('Colour scale'), [['own', t('each map alone')], ['shared', t('one for all')]]),
-      { kind: 'hidden', name: 'token', default: start, page: false, fits: (token) => Number.isInteger(token) && token >= 0 && token < tokens },
-      { kind: 'hidden', name: 'pins', default: '', page: !several, fits: (text) => text === '' || text.split('.').every((token) => Number(token) < tokens) },
+      { kind: 'hidden', name: 'token', tokens: true, default: start, page: false, fits: (token) => Number.isInteger(token) && token >= 0 && token < tokens },
+      { kind: 'hidden', name: 'pins', tokens: true, default: '', page: !several, fits: (text) => text === '' || text.split('.').every((token) => Number(token) < tokens) },
     ];
   },
 
@@ -139,7 +142,7 @@ window.vitviz.mount(element, props, watch, trigger, {
       self.array('wallmax', `token=${token}&direction=${way}`, signal),
       show === 'rollout' ? rollout() : null,
     ]);
-    return { picture, layer: whole, lines, line: lines[0], wall, wallmax, map, way };
+    return { picture, layer: whole, lines, line: lines[0], wall, wallmax, map, way, token };
   },
 
   draw(self) {
@@ -166,7 +169,7 @@ window.vitviz.mount(element, props, watch, trigger, {
 
   /** The query changes: what a hover does. */
   ask(self, token) {
-    if (token === self.query) return;
+    if (token === self.query || !weights(self, token)) return; // what has not been fetched is not claimed
     self.query = token;
     this.paint(self);
   },
@@ -190,7 +193,7 @@ window.vitviz.mount(element, props, watch, trigger, {
       ui.asked.hide();
     }
     const where = settings.show === 'rollout' ? t('Rollout') : settings.show === 'mean' ? t('Layer {layer}, mean of heads', settings) : t('Layer {layer}, head {head}', settings);
-    ui.title.textContent = `${where} · ${settings.direction === 'column' ? t('who attends to: {token}', { token: nameOf(self, self.query) }) : t('what it attends to: {token}', { token: nameOf(self, self.query) })}`;
+    ui.title.textContent = `${where} · ${askedBy(self) ? t('who attends to: {token}', { token: nameOf(self, self.query) }) : t('what it attends to: {token}', { token: nameOf(self, self.query) })}`;
     ui.facts.textContent = this.told(self);
     for (let i = 0; i < skip; i++) {
       ui.chips.children[i].lastChild.textContent = settings.show === 'rollout' ? '' : values[i].toFixed(3);
@@ -202,8 +205,8 @@ window.vitviz.mount(element, props, watch, trigger, {
     const { settings, ui } = self, values = ui.weights, out = [], distance = self.summary.distances?.[settings.layer - 1]?.[settings.head - 1];
     if (!values) return '';
     const share = total(values, first(self));
-    out.push(settings.direction === 'column' ? t('The patches give it {share} in sum.', { share: number(share) }) : t('On patches: {share}.', { share: share.toFixed(3) }));
-    if (settings.direction !== 'column' && settings.show !== 'rollout') out.push(t('Entropy of this row {value} nats.', { value: entropy(values, 0, values.length).toFixed(2) }));
+    out.push(askedBy(self) ? t('The patches give it {share} in sum.', { share: number(share) }) : t('On patches: {share}.', { share: share.toFixed(3) }));
+    if (!askedBy(self) && settings.show !== 'rollout') out.push(t('Entropy of this row {value} nats.', { value: entropy(values, 0, values.length).toFixed(2) }));
     if (settings.show === 'head' && self.entropy !== undefined) out.push(t('This head: entropy {value} nats', { value: self.entropy.toFixed(2) }) + (distance === undefined ? '.' : t(', distance {value} px.', { value: distance.toFixed(1) })));
     return out.join(' ');
   },

@@ -2,7 +2,7 @@
 function drawWall(self) {
   const { ui, data, grid, settings, value: { layers, heads }, summary } = self, { rows, cols } = grid, size = rows * cols, peaks = data.wallmax.values;
   self.absolute = Math.max(...peaks) || 1;
-  const absolute = settings.scale === 'shared', name = [self.key, settings.token, data.way, settings.scale, settings.colormap].join('/');
+  const absolute = settings.scale === 'shared', name = [self.key, data.token, data.way, settings.scale, settings.colormap].join('/');
   if (ui.wallName !== name) { // all maps in one picture, a pixel for each patch; the mean of the heads last
     const levels = new Float32Array(layers * rows * (heads + 1) * cols), line = (heads + 1) * cols;
     for (let l = 0; l < layers; l++) {
@@ -50,6 +50,6 @@ function drawWall(self) {
   ui.wallPlace = { rows: heads + 1, cols: layers, x: left, y: top, width: layers * pitch, height: (heads + 1) * down + 8, box };
   const place = settings.show === 'mean' ? heads : ui.order[settings.layer - 1].indexOf(settings.head - 1);
   settings.show === 'rollout' ? ui.now.hide() : ui.now.put(...slot(place, settings.layer - 1));
-  ui.wallTitle.textContent = `${t('All layers and heads')} · ${nameOf(self, settings.token)}`;
+  ui.wallTitle.textContent = `${t('All layers and heads')} · ${nameOf(self, data.token)}`;
   ui.wallBar.update(settings.colormap || 'viridis', 0, absolute ? self.absolute : 1, absolute ? t('Attention weight, one scale for all') : t('Share of each map’s own largest weight'));
 }

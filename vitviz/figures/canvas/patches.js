@@ -42,17 +42,21 @@ window.vitviz.mount(element, props, watch, trigger, {
           el('div', { class: 'vv-planes' }, el('figure', {}, el('div', { class: 'vv-plot' }, big), el('figcaption', { text: t('Pixels') })), ...planes.map((p) => el('figure', {}, el('div', { class: 'vv-plot' }, p.canvas), el('figcaption', { text: p.colour })))),
           bar.node, normBars, norms)),
       el('div', { class: 'vv-stack' }, stripName, stripPlot)));
+    const learned = (token) => [t('Token {number}: {name}', { number: token + 1, name: t(self.grid.prefix[token]) }), t('learned, stands before the patches')];
     cells(self, canvas, {
       place: () => self.ui.place,
       label: () => t('The model’s input, cut into patches.'),
-      name: (cell) => this.describe(self, this.patch(self, cell)).join(', '),
+      name: (cell) => {
+        const patch = this.patch(self, cell);
+        if (patch >= self.grid.rows * self.grid.cols) return '';
+        return patch < 0 ? learned(cell).join(', ') : this.describe(self, patch).join(', ');
+      },
       start: () => self.picked + self.ui.layout.prefix,
       hover: (cell, event) => {
         const patch = this.patch(self, cell);
         if (patch < 0 || patch >= self.grid.rows * self.grid.cols) {
           hover.hide();
-          const prefix = cell < self.ui.layout.prefix ? self.grid.prefix[cell] : null;
-          return prefix ? tip.show(event, t('Token {number}: {name}', { number: cell + 1, name: t(prefix) }), t('learned, stands before the patches')) : tip.hide();
+          return patch < 0 ? tip.show(event, ...learned(cell)) : tip.hide();
         }
         hover.put(...self.ui.layout.at(patch));
         tip.show(event, ...this.describe(self, patch));

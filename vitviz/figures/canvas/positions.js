@@ -65,7 +65,10 @@ window.vitviz.mount(element, props, watch, trigger, {
       start: () => (matrix() ? self.shown * self.ui.place.cols : self.shown),
       place: () => self.ui.place,
       label: () => t('Cosine similarity of every position embedding with every other.'),
-      name: (cell) => (matrix() ? '' : `${patchName(self.grid, cell)}, ${placeName(self.grid, cell)}`),
+      name: (cell) => {
+        const [a, b] = matrix() ? [Math.floor(cell / self.ui.place.cols), cell % self.ui.place.cols] : [cell, cell], whole = (patch) => `${patchName(self.grid, patch)}, ${placeName(self.grid, patch)}`;
+        return matrix() ? `${whole(a)}, ${t('with {patch}', { patch: whole(b) })}: ${t('cosine {value}', { value: cosine(a, b).toFixed(3).replace('-', '−') })}` : whole(a);
+      },
       hover(cell, event) {
         const p = self.ui.place, w = p.width / p.cols, h = p.height / p.rows;
         if (matrix()) {

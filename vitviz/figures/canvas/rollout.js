@@ -10,7 +10,7 @@ function chosen(self) {
 
 function scale(self, values) {
   const [low, high] = bounds(values);
-  return [self.settings.scale === 'data' && low < high ? low : 0, high || 1];
+  return [self.settings.scale === 'data' && self.settings.overlay !== 'paper' && low < high ? low : 0, high || 1]; // the paper's form is map / max
 }
 
 /** Lays the map over a picture drawn on `context` with `s` pixels for each pixel of the upload. */
@@ -55,7 +55,7 @@ window.vitviz.mount(element, props, watch, trigger, {
   extras: [['Overlay, full size (PNG)', full]],
   caption: (self) => (self.layer === null ? '' : t('Layer {layer} alone', { layer: self.layer + 1 })),
   reset: (self) => { self.layer = null; },
-  idle: (settings) => (settings.overlay === 'paper' ? ['opacity', 'colormap'] : []),
+  idle: (settings) => (settings.overlay === 'paper' ? ['opacity', 'colormap', 'scale'] : []),
 
   build(self) {
     self.layer = null;

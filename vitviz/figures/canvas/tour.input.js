@@ -25,7 +25,7 @@ const pictureStep = {
       const head = [t('Row {row}, column {col}', { row: Math.floor(ui.pixel / cols) + 1, col: (ui.pixel % cols) + 1 }), t('Byte'), t('(byte / 255 − mean) / deviation'), t('Number')];
       table.replaceChildren(sheetOf(head, colourNames().map((colour, c) => {
         const byte = self.data.bytes[ui.pixel * 4 + c];
-        return { cells: [colour, String(byte), `(${byte} / 255 − ${number(mean[c])}) / ${number(std[c])}`, digits((byte / 255 - mean[c]) / std[c])] };
+        return { cells: [colour, String(byte), `(${byte} / 255 − ${number(mean[c], 8)}) / ${number(std[c], 8)}`, digits((byte / 255 - mean[c]) / std[c])] };
       }), 'vv-wordy'));
     };
     cells(self, input, {

@@ -11,11 +11,11 @@ window.vitviz.mount(element, props, watch, trigger, {
     const start = grid.prefix.length + Math.floor(grid.rows / 2) * grid.cols + Math.floor(grid.cols / 2);
     return [
       whole('step', 1, summary?.steps?.length || 1, 1),
-      whole('token', 0, tokens - 1, start),
+      { ...whole('token', 0, tokens - 1, start), tokens: true },
       whole('layer', 1, layers, 1),
       whole('head', 1, heads, 1),
       whole('number', 0, (summary?.width || 1) - 1, 0),
-      { kind: 'hidden', name: 'keys', default: '', page: false, fits: (text) => text === '' || (/^\d+$/.test(text) && Number(text) < tokens) },
+      { kind: 'hidden', name: 'keys', tokens: true, default: '', page: false, fits: (text) => text === '' || (/^\d+$/.test(text) && Number(text) < tokens) },
     ];
   },
 

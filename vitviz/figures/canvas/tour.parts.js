@@ -114,10 +114,10 @@ function strip(self, { label, name, pick, touched, extra }) {
 
 /** A table whose rows become cards where there is little room. Cells are texts or elements. */
 function sheetOf(heads, rows, kind = '') {
-  const cell = (value, i) => el('td', { 'data-label': heads[i] }, value instanceof Node ? value : value || null);
+  const cell = (value, i, pick) => el('td', { 'data-label': heads[i] }, pick && !i && !(value instanceof Node) ? el('button', { type: 'button', class: 'vv-pick', text: value }) : value instanceof Node ? value : value || null);
   return el('table', { class: 'vv-table ' + kind },
     el('thead', {}, el('tr', {}, ...heads.map((text) => el('th', { scope: 'col', text })))),
-    el('tbody', {}, ...rows.map(({ cells: line, mark, pick }) => el('tr', { class: [mark, pick && 'vv-can'].filter(Boolean).join(' ') || null, onclick: pick }, ...line.map(cell)))));
+    el('tbody', {}, ...rows.map(({ cells: line, mark, pick }) => el('tr', { class: [mark, pick && 'vv-can'].filter(Boolean).join(' ') || null, onclick: pick }, ...line.map((value, i) => cell(value, i, pick))))));
 }
 
 /** Folded away until asked for; made when it is opened. */

@@ -67,18 +67,20 @@ const positionsStep = {
 
   /** Two or three more passes through the model, once for each order; they never touch the trace. */
   async run(self, made) {
-    [made.key, made.found] = [self.key, null];
+    const { key } = self, { seed } = made, current = () => key === self.key && key === made.key && seed === made.seed;
+    [made.key, made.found] = [key, null];
     this.show(self, made);
     made.again.disabled = true;
-    const seed = made.seed;
     try {
       const found = unpack(await self.array('experiment', `seed=${seed}`));
-      if (made.key === self.key && seed === made.seed) made.found = { ...found, seed };
+      if (!current()) return; // of another picture or order by now
+      made.found = { ...found, seed };
+      this.show(self, made);
     } catch (problem) {
+      if (!current()) return;
       made.words.textContent = problem.message;
     }
     made.again.disabled = false;
-    if (made.found) this.show(self, made);
   },
 
   show(self, made) {
