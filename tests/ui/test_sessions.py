@@ -34,6 +34,13 @@ def test_one_that_begins_with_an_old_state_goes_on_from_the_newest():
     assert sessions.settled(start, lambda state: [{**state, "second": "x"}])[0]["size"] == "64"
 
 
+def test_what_an_unsettled_answer_has_added_is_kept():
+    sessions = Sessions()
+    start = sessions.settled(sessions.begun({}), lambda state: [state])[0]
+    averaged = {**start, "survey": "mean"}  # as a survey hands on, settled by nobody
+    assert sessions.settled(averaged, lambda state: [{**state, "form": "sorted"}])[0]["survey"] == "mean"
+
+
 def test_visitors_do_not_meet_and_the_oldest_are_forgotten():
     sessions = Sessions(most=2)
     states = [sessions.settled(sessions.begun({"who": who}), lambda state: [state])[0] for who in range(3)]

@@ -55,7 +55,9 @@ class Chart:
         try:
             for key, measured in self._studio.surveying(state["key"], paths):
                 progress((measured.images, len(paths)), unit=translated("pictures", _language(state)))
-                yield self._settled(state, {"survey": key, "distance": {"form": form, "rows": rows}}, " ".join(measured.skipped))
+                # Not settled: every other choice ends the survey, and what it had yet to say must then count for nothing.
+                now = {**state, "survey": key, "distance": {"form": form, "rows": rows}}
+                yield [now, *self.draw(now), {"text": " ".join(measured.skipped)}]
         except VitvizError as error:
             yield self._as_it_was(state, str(error))
 
@@ -63,12 +65,9 @@ class Chart:
         if not state.get("key"):
             return [gr.skip()] * (self._radios + 5)
         try:
-            return self._settled(state, change, "")
+            return self._studio.sessions.settled(state, lambda newest: [after := {**newest, **change}, *self.draw(after), {"text": ""}])
         except VitvizError as error:  # what is drawn may have to be computed again, with a checkpoint that is gone by now
             return self._as_it_was(state, str(error))
-
-    def _settled(self, state: dict, change: dict, said: str) -> list:
-        return self._studio.sessions.settled(state, lambda newest: [after := {**newest, **change}, *self.draw(after), {"text": said}])
 
     def _as_it_was(self, state: dict, sentence: str) -> list:
         """The chart stays, and the radios go back to what it shows."""

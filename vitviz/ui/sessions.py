@@ -29,12 +29,16 @@ class Sessions:
         return {**state, "session": secrets.token_hex(8), "version": 0}
 
     def newest(self, state: State) -> State:
-        """What the visitor's last answer left, or what is given."""
+        """What the visitor's last settled answer left; what is given where it comes from there, or nothing is known."""
         with self._lock:
-            return self._newest.get(state.get("session", ""), state)
+            newest = self._newest.get(state.get("session", ""), state)
+        return state if state.get("version") == newest.get("version") else newest
 
     def settled(self, state: State, make: Callable[[State], list]) -> list:
-        """`make(state)`, whose first value is the state that it leaves, from a state that nobody has changed meanwhile."""
+        """`make(state)`, whose first value is the state that it leaves, from a state that nobody has changed meanwhile.
+
+        A listener that can be cancelled does not settle: nobody would hear of what it leaves.
+        """
         state = self.newest(state)
         while True:
             page = make(state)
