@@ -1,6 +1,8 @@
 """The user's hooks: at every point and input size, and gone afterwards from whatever was made meanwhile."""
 
+import os
 import pickle
+import threading
 
 import pytest
 import torch
@@ -52,3 +54,21 @@ def test_the_check_of_the_capture_is_not_hooked(inspector):
     with inspector.hook("blocks.0.input", lambda tensor: tensor * float("nan")):
         assert inspector.trace(noise()).logits.isnan().all()
     assert inspector.trace(noise()).logits.isfinite().all()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_process_does_not_wait_for_a_thread_that_it_does_not_have(inspector):
+    held, over = threading.Event(), threading.Event()
+
+    def hold():
+        with inspector._lock:
+            held.set(), over.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start(), held.wait()
+    child = os.fork()
+    if child == 0:  # nothing but the lock: torch's own threads are not there either
+        os._exit(0 if inspector._lock.acquire(timeout=5) else 1)
+    _, status = os.waitpid(child, 0)
+    over.set(), thread.join()
+    assert os.waitstatus_to_exitcode(status) == 0

@@ -9,7 +9,7 @@ from tests.engine.small import SMALL, same
 from vitviz.engine.loading.catalogue import find
 from vitviz.engine.loading.formats import google
 from vitviz.engine.loading.load import load
-from vitviz.errors import CheckpointError
+from vitviz.errors import CheckpointError, UnsupportedModel
 
 
 def google_arrays(width=128, heads=2, depth=2, patch=8, grid=4, classes=7, big_vision=False):
@@ -124,3 +124,16 @@ def test_google_hybrid_stem_equals_timms_own_loader(tmp_path):
     assert mine.keys() == model.state_dict().keys()
     for name, value in model.state_dict().items():
         assert torch.equal(mine[name], value), name
+
+
+@pytest.mark.parametrize("key", sorted(google_arrays(depth=1)))
+@pytest.mark.parametrize("damage", [lambda a: a[..., :1], lambda a: a.ravel(), lambda a: a[None], lambda a: np.float32(0)])
+def test_arrays_of_other_shapes_are_told(key, damage, tmp_path):
+    """Whatever is wrong with one array, the answer is a sentence, or a model that answers."""
+    arrays = google_arrays(depth=1)
+    np.savez(tmp_path / "mine.npz", **{**arrays, key: damage(arrays[key])})
+    try:
+        loaded = load(find(str(tmp_path / "mine.npz")))
+    except (CheckpointError, UnsupportedModel):
+        return
+    assert loaded.model(torch.zeros(1, 3, *loaded.preprocessing.size)).isfinite().all()

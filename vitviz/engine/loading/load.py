@@ -6,7 +6,8 @@ number of classes it drops the classifier, and at another size it stretches the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import prod
@@ -31,7 +32,7 @@ from vitviz.engine.loading.formats.weights import read, shapes
 from vitviz.engine.loading.hub import Progress
 from vitviz.engine.loading.labels import labels_of
 from vitviz.engine.preprocess import Preprocessing
-from vitviz.errors import CheckpointError, HubError
+from vitviz.errors import CheckpointError, HubError, VitvizError
 
 _CPU = torch.device("cpu")
 _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
@@ -140,11 +141,23 @@ def _filled(checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor]) ->
     return replace(filled, notes=(*notes, *filled.notes))
 
 
+@contextmanager
+def _shaped(name: str) -> Iterator[None]:
+    """Turns what a tensor with another number of axes makes fail into a CheckpointError; only for code that reads shapes."""
+    try:
+        yield
+    except VitvizError:
+        raise
+    except (IndexError, TypeError, ValueError, RuntimeError) as error:
+        raise CheckpointError(f"{name}: its tensors are named like a Vision Transformer's but shaped otherwise ({error}). Save them again.") from error
+
+
 def _by_name(architecture: str, record: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, own: bool = True) -> _Filled:
     """A registered architecture; a file of the user's `own` may have other classes and another size, and is never stretched."""
     build = partial(timm.create_model, architecture, pretrained=False)
     model = fitting.empty(build, name)
-    changes = fitting.own_size(model, tensors) if own else {}
+    with _shaped(name):
+        changes = fitting.own_size(model, tensors) if own else {}
     if changes:
         model = fitting.empty(build, name, **changes)
     state, resampled = fitting.converted(tensors, model, architecture)
@@ -202,7 +215,8 @@ def _by_file_name(weights: Path, tensors: Mapping[str, Tensor], name: str) -> _F
 
 def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None) -> _Filled:
     """A bare file: its shapes tell the model, and Google's files (where `heads` is known) tell their normalisation."""
-    architecture, args, notes = inferred.architecture_of(tensors, name, heads)
+    with _shaped(name):
+        architecture, args, notes = inferred.architecture_of(tensors, name, heads)
     model = fitting.empty(partial(timm.create_model, architecture, pretrained=False), name, **args)
     state, _ = fitting.converted(tensors, model, architecture)
     fitting.fill(model, state, name, f"what its tensors tell ({architecture})")

@@ -38,8 +38,17 @@ def to_timm(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tensor],
     """The tensors in timm's layout, the number of heads, and sentences on what was left out.
 
     A representation layer (`pre_logits`) and the classifier that reads it are left out together, because timm has no
-    such layer and the classifier alone would answer nonsense. Raises CheckpointError for another archive.
+    such layer and the classifier alone would answer nonsense. Raises CheckpointError for another archive, and for one whose
+    arrays are not shaped like Google's.
     """
+    try:
+        return _converted(arrays, name)
+    except (KeyError, ValueError, IndexError, RuntimeError) as error:  # einops' error is a RuntimeError
+        said = str(error).strip().partition("\n")[0]
+        raise CheckpointError(f"{name} is named like one of Google's ViT archives, but its arrays are shaped otherwise ({said}). Download it again.") from error
+
+
+def _converted(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tensor], int, list[str]]:
     root = next((root for root in _ROOTS if f"{root}embedding/kernel" in arrays), None)
     if root is None:
         raise CheckpointError(
