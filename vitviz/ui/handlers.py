@@ -96,11 +96,15 @@ class Handlers:
     def frame(self, state: dict, event: gr.EventData) -> list:
         """Another moment of the training that the checkpoint comes from; the answer carries the question's ticket."""
         name, ticket = (event._data.get(key) for key in ("name", "ticket"))  # out of the page, so perhaps anything
-        if not state.get("key") or not isinstance(name, str) or name.partition("@")[0] != self._checkpoint(state).partition("@")[0]:
-            return [gr.skip()] * len(self.outputs)
-        page = self._attempt(state, lambda state: self._show(state, state["picture"], name))
-        film = self.outputs.index(self._left.film)
-        page[film] = {**page[film], "ticket": ticket}
+
+        def seen(state: dict) -> list:
+            if not state.get("key") or not isinstance(name, str) or name.partition("@")[0] != self._checkpoint(state).partition("@")[0]:
+                return [state, *[gr.skip()] * (len(self.outputs) - 1)]  # of a film that is not, or no longer, in view
+            return self._show(state, state["picture"], name)
+
+        page, film = self._attempt(state, seen), self.outputs.index(self._left.film)
+        if page[film] != gr.skip():
+            page[film] = {**page[film], "ticket": ticket}
         return page
 
     def beside(self, state: dict, second: str | None, progress=gr.Progress()) -> list:  # noqa: B008, how Gradio wants it
