@@ -64,7 +64,9 @@ class Explorer(Panel):
         trace, layer = subject.trace, settings["layer"] - 1
         picked = [settings["token"], *settings["pins"]]
         lines = [self._lines(trace, layer, token, settings["direction"]).numpy() for token in picked]
+        rollout = [analyses.rollout(trace, query=self._query(trace, token)).numpy() for token in picked] if settings["show"] == "rollout" else None
         return {
+            **({} if rollout is None else {"rollout": np.stack(rollout)}),  # token row col
             "tokens": np.asarray(picked),
             "attention": np.stack(lines),  # token head other
             "attention_distance": sweep_of(trace).distances.distance.numpy(),
@@ -84,8 +86,11 @@ class Explorer(Panel):
 
     def _lines(self, trace, layer: int, token: int, way: str):
         """Head x token: what a token attends to, or what attends to it; tokens counted from 0 with the prefix."""
+        return (analyses.attends_to if way == "row" else analyses.attended_by)(trace, layer, self._query(trace, token))
+
+    def _query(self, trace, token: int) -> str | int:
+        """A place in the sequence as analyses name it."""
         grid = trace.grid
         if token >= grid.tokens:
             raise ValueError(f"Token {token} does not exist: {trace.checkpoint} has tokens 0 to {grid.tokens - 1}.")
-        one = grid.prefix_names[token] if token < grid.prefix else token - grid.prefix
-        return (analyses.attends_to if way == "row" else analyses.attended_by)(trace, layer, one)
+        return grid.prefix_names[token] if token < grid.prefix else token - grid.prefix
