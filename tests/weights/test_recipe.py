@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import timm
 import torch
 
 RECIPE = Path(__file__).parents[2] / "weights" / "vitviz-tiny"
@@ -157,12 +158,16 @@ def test_a_second_part_starts_from_the_first_ones_average_and_resumes_exactly(re
     assert (tmp_path / "both" / names[-1]).read_bytes() == (shipped / "model.safetensors").read_bytes()
 
 
-def test_only_the_taught_heads_learn_from_the_teacher(recipe):
-    lesson, settings = importlib.import_module("lesson"), importlib.import_module("settings")
-    few = lesson.Lesson(settings.SECOND, torch.zeros(4, 3, 64, 64, dtype=torch.uint8), torch.arange(4), None, None)
+@pytest.mark.parametrize("progress", [0.0, 0.9])
+def test_only_the_taught_heads_learn_from_the_teacher(recipe, progress):
+    lesson, s = importlib.import_module("lesson"), importlib.import_module("settings").SECOND
+    few = lesson.Lesson(s, torch.zeros(4, 3, 64, 64, dtype=torch.uint8), torch.arange(4), None, None)
     torch.manual_seed(0)
-    few.teacher, model = lesson.new_model(settings.SECOND), lesson.new_model(settings.SECOND)
-    few.attention_loss(model, torch.randn(2, 196, 192), torch.randn(2, 196, 192)).backward()
-    layer, taught = max(settings.SECOND.student_layers), settings.SECOND.taught_heads[-1]
-    queries = model.blocks[layer].attn.qkv.weight.grad[:192]  # the earlier layers have gradients through this one, too
-    assert [head for head in range(3) if queries[64 * head : 64 * head + 64].abs().max() > 0] == list(taught)
+    few.teacher, model = timm.create_model("deit_tiny_patch16_224", img_size=112, patch_size=8, depth=12), lesson.new_model(s)
+    few.attention_loss(model, torch.randn(2, 196, 192), torch.randn(2, 196, 192), progress).backward()
+    taught = [heads for start, heads in s.taught if progress >= start][-1]
+    last = max(layer for layer, *_ in taught)
+    queries = model.blocks[last].attn.qkv.weight.grad[:192]  # the earlier layers have gradients through this one, too
+    learning = [head for head in range(3) if queries[64 * head : 64 * head + 64].abs().max() > 0]
+    assert learning == [head for layer, head, *_ in taught if layer == last]
+    assert ((0, 1, 11, 2) in taught) == (progress > 0.8)

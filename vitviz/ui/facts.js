@@ -9,6 +9,8 @@ function bar([label, probability]) {
   return el('li', {}, el('span', { class: 'vv-answer-label', text: label }), el('span', { class: 'vv-answer-number', text: percent }), el('span', { class: 'vv-answer-track' }, fill));
 }
 
+let open = !window.matchMedia('(max-width: 640px)').matches; // until somebody opens or closes it
+
 function show() {
   const value = props.value;
   root.hidden = !value || !value.checkpoint;
@@ -18,7 +20,7 @@ function show() {
     el('h2', { text: t('Prediction') }),
     value.top.length ? el('ol', { class: 'vv-answers', 'aria-label': t('Likeliest classes') }, ...value.top.map(bar)) : el('p', { text: t('This checkpoint has no classifier, so there is no prediction.') }),
     ...value.notes.map((note) => el('p', { class: 'vv-small', text: t(note.text, note.values) })),
-    el('details', { open: !window.matchMedia('(max-width: 640px)').matches }, el('summary', { text: cost }),
+    el('details', { open, ontoggle: (event) => { open = event.currentTarget.open; } }, el('summary', { text: cost }),
       el('dl', {}, ...value.shapes.flatMap(([name, shape]) => [el('dt', { text: t(name) }), el('dd', { text: t(shape) })]))),
   );
   root.dataset.checkpoint = value.checkpoint;

@@ -64,6 +64,7 @@ class Batch:
     target: Tensor
     token: Tensor | None
     whole: tuple[Tensor, Tensor] | None
+    progress: float = 0.0
 
     def split(self, count: int) -> list["Batch"]:
         """The same in equal parts, one for each worker."""
@@ -77,6 +78,7 @@ class Batch:
                 self.target.chunk(count),
                 none if self.token is None else self.token.chunk(count),
                 whole,
+                [self.progress] * count,
                 strict=True,
             )
         ]
@@ -158,7 +160,7 @@ class Lesson:
                 data.sampled_patches(few, maps, self.centres, None),
                 data.sampled_patches(few, maps, self.teacher_centres, None),
             )
-        return Batch(patches, kept, target, token, whole)
+        return Batch(patches, kept, target, token, whole, progress)
 
     def losses(self, model: nn.Module, bridge: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """What to minimise for a batch, in parts that are yet to be weighted."""
@@ -168,15 +170,14 @@ class Lesson:
             if batch.token is not None:
                 parts["token"] = (1 - F.cosine_similarity(bridge(seen).float(), batch.token)).mean()
             if batch.whole is not None:
-                parts["attention"] = self.attention_loss(model, *batch.whole)
+                parts["attention"] = self.attention_loss(model, *batch.whole, batch.progress)
         return parts
 
-    def attention_loss(self, model: nn.Module, patches: Tensor, teacher_patches: Tensor) -> Tensor:
+    def attention_loss(self, model: nn.Module, patches: Tensor, teacher_patches: Tensor, progress: float) -> Tensor:
         """Divergence of early attention from the teacher's, averaged over pictures, heads and queries."""
+        taught = [heads for start, heads in self.s.taught if progress >= start][-1]
         with torch.no_grad():
-            seen = embedded(self.teacher, teacher_patches, None)
-            wanted = teaching.early_attention(self.teacher, seen, self.s.teacher_layers)
-        found = teaching.early_attention(model, embedded(model, patches, None), self.s.student_layers)
-        taught = zip(wanted, found, self.s.taught_heads, strict=True)
-        pairs = [(w[:, list(heads)], f[:, list(heads)]) for w, f, heads in taught]
+            wanted = teaching.log_attentions(self.teacher, embedded(self.teacher, teacher_patches, None), {layer for _, _, layer, _ in taught})
+        found = teaching.log_attentions(model, embedded(model, patches, None), {layer for layer, *_ in taught})
+        pairs = [(wanted[theirs][:, other], found[layer][:, head]) for layer, head, theirs, other in taught]
         return sum((w.exp() * (w - f)).sum(dim=-1).mean() for w, f in pairs) / len(pairs)

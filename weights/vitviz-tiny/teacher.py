@@ -85,12 +85,12 @@ def log_attention(block: nn.Module, tokens: Tensor) -> Tensor:
     return ((q * attention.scale) @ k.transpose(-2, -1)).float().log_softmax(dim=-1)
 
 
-def early_attention(model: nn.Module, tokens: Tensor, layers: tuple[int, ...]) -> list[Tensor]:
-    """log-attention of some early layers, for embedded tokens (image, token, width)."""
-    maps = []
+def log_attentions(model: nn.Module, tokens: Tensor, layers: set[int]) -> dict[int, Tensor]:
+    """log-attention of some layers, for embedded tokens (image, token, width)."""
+    maps = {}
     for layer in range(max(layers) + 1):
         if layer in layers:
-            maps.append(log_attention(model.blocks[layer], tokens))
+            maps[layer] = log_attention(model.blocks[layer], tokens)
         if layer < max(layers):
             tokens = model.blocks[layer](tokens)
     return maps

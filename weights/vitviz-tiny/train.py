@@ -32,7 +32,7 @@ from safetensors.torch import load_file, save_file
 from settings import FIRST, SECOND, Settings
 from torch import Tensor, nn
 
-COLUMNS = ("snapshot", "weights", "step", "epoch", "seconds", "train_loss", "val_loss", "val_top1", "val_pictures")
+COLUMNS = ("snapshot", "weights", "step", "epoch", "seconds", "train_loss", "val_loss", "val_top1", "val_top5", "val_pictures")
 
 
 class Training:
@@ -72,7 +72,7 @@ class Training:
         if (self.args.work / "film.csv").exists():
             return
         for row in rows:
-            kept = {name: row[name] for name in ("weights", "step", "epoch", "seconds", "train_loss")}
+            kept = {name: value for name, value in row.items() if name in COLUMNS}
             name = f"step-{int(row['step']):05d}"
             shutil.copyfile(earlier / row["file"], self.snapshot(name))
             self.note({"snapshot": name, **kept})
@@ -151,7 +151,7 @@ class Training:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         batch = self.next_batch()
-        fading = s.attention_match * max(0.1, 1 - 1.8 * progress)
+        fading = s.led_match if progress >= s.led_from else s.attention_match * max(0.1, 1 - 1.8 * progress)
         weights = {"label": 1.0, "token": s.token_match, "attention": fading}
         answers = list(self.workers.map(lambda part: self.gradients(part, weights), batch.split(self.worker_count)))
         self.set_gradients([slopes for _, slopes in answers])
