@@ -89,7 +89,7 @@ def main() -> None:
         print(f"  layer {layer}: " + " ".join(f"{value:.2f}" for value in sorted(heads.tolist())))
     print(f"first {third} layers {relative[:third].mean():.3f}, last {third} layers {relative[-third:].mean():.3f}")
     early = relative[:2]
-    print(f"first two layers: most local head {early.min():.2f} (below 0.6), widest {early.max():.2f} (above 0.9)")
+    print(f"first two layers: most local head {early.min():.3f} (below 0.6), widest {early.max():.3f} (above 0.9)")
     print(f"rollout's peak inside the box: {hits} of {len(areas)}; share of the area: {np.mean(areas):.3f}")
 
 
