@@ -19,7 +19,7 @@ from gradio.utils import get_upload_folder
 from tests.e2e.house import House
 from vitviz import samples
 from vitviz.errors import CheckpointError
-from vitviz.ui.studio import encoded
+from vitviz.ui.written import encoded
 
 ROOT = Path(__file__).parents[2]
 SECRET = "what lies beside the weights"

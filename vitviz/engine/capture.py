@@ -11,7 +11,7 @@ with what the model went on with, and a model for which they differ is refused r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -20,11 +20,8 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils.hooks import RemovableHandle
 
-from vitviz.errors import UnsupportedModel, VitvizError
-
-HOOK_POINTS = ("input", "attn", "mlp", "output")
+from vitviz.errors import UnsupportedModel
 
 # How well softmax(q k^T scale + mask) v has to explain what a model goes on with: max|difference| / max|output|. In
 # float32, 33 architectures differ by 1.3e-6 at most. In bfloat16 the fused kernel rounds its weights and its output to
@@ -151,32 +148,6 @@ def transformer_blocks(model: nn.Module) -> list[nn.Module]:
             "Choose a ViT, DeiT, BEiT, DINO, CLIP, EVA or SigLIP model."
         )
     return list(blocks)
-
-
-def hook_point(model: nn.Module, point: str, name: str) -> tuple[nn.Module, bool]:
-    """The module of a point such as blocks.3.mlp, and whether what enters it is meant; VitvizError for no such point."""
-    blocks, parts = transformer_blocks(model), point.split(".")
-    if len(parts) != 3 or parts[0] != "blocks" or not parts[1].isdecimal() or int(parts[1]) >= len(blocks) or parts[2] not in HOOK_POINTS:
-        expected = f"blocks.N.{{{'|'.join(HOOK_POINTS)}}} with N from 0 to {len(blocks) - 1}"
-        raise VitvizError(f"There is no hook point {point!r}: expected {expected}.")
-    block = blocks[int(parts[1])]
-    if parts[2] in ("input", "output"):
-        return block, parts[2] == "input"
-    module = getattr(block, parts[2], None)
-    if not isinstance(module, nn.Module):
-        raise VitvizError(f"The blocks of {name} have no part {parts[2]!r} of its own; hook blocks.{parts[1]}.input or .output.")
-    return module, False
-
-
-def hooked(model: nn.Module, point: str, fn: Callable[[Tensor], Tensor | None], name: str) -> RemovableHandle:
-    """Calls `fn` with what passes a hook point; what it returns, unless None, takes the tensor's place."""
-    module, before = hook_point(model, point, name)
-
-    def pre(module: nn.Module, args: tuple):
-        replaced = fn(args[0])
-        return None if replaced is None else (replaced, *args[1:])
-
-    return module.register_forward_pre_hook(pre) if before else module.register_forward_hook(lambda module, args, output: fn(output))
 
 
 def check_plain(recording: Recording, tokens: int, name: str) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from weakref import WeakSet
 
 import torch
 from jaxtyping import Float
@@ -18,6 +16,8 @@ from torch import Tensor, nn
 from vitviz.engine import capture, copies, experiments, memory, parts, precision, record, survey
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.device import DTYPES, exactly, memory_guard, name_of, pick_device, pick_dtype, synchronise
+from vitviz.engine.forks import renew_lock_of
+from vitviz.engine.hooks import Hook, Hooks
 from vitviz.engine.images import open_image
 from vitviz.engine.preprocess import Prepared, prepare
 from vitviz.errors import UnsupportedModel, VitvizError
@@ -25,17 +25,6 @@ from vitviz.grid import Grid
 from vitviz.trace import Deviation, Trace, View
 
 Change = Callable[[nn.Module], nn.Module]
-_living: WeakSet[Inspector] = WeakSet()
-
-
-def _renew_locks() -> None:
-    """In a forked process, where the thread that held a lock does not exist."""
-    for inspector in _living:
-        inspector._lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)
 
 
 class Inspector:
@@ -61,10 +50,10 @@ class Inspector:
             in_full = kind == torch.float32
             self.model = loaded.model.to(self.device).eval() if in_full else copies.placed(loaded.model, self.device, kind)
         self._exact = None if in_full else loaded.model  # in float32 on the CPU, until the first picture has been compared
-        self._hooks: list[tuple[str, Callable[[Tensor], Tensor | None]]] = []  # the user's; on a model only while it runs
+        self._hooks = Hooks()
         capture.transformer_blocks(self.model)
         self._sizes: dict[tuple[int, int], nn.Module] = {self.preprocessing.size: self.model}
-        _living.add(self)
+        renew_lock_of(self)
 
     def __repr__(self) -> str:
         return f"Inspector({self.checkpoint.name!r}, device={str(self.device)!r}, dtype={self.dtype!r})"
@@ -109,12 +98,12 @@ class Inspector:
 
     def __getstate__(self) -> dict:
         """All but what belongs to one process or one device."""
-        here = {"_lock": None, "_exact": None, "_hooks": [], "_truthful": set(), "_sizes": {self.preprocessing.size: self.model}}
+        here = {"_lock": None, "_exact": None, "_hooks": Hooks(), "_truthful": set(), "_sizes": {self.preprocessing.size: self.model}}
         return {name: value for name, value in {**vars(self), **here}.items() if name != "elsewhere"}
 
     def __setstate__(self, state: dict) -> None:
         vars(self).update(state, _lock=threading.RLock())
-        _living.add(self)
+        renew_lock_of(self)
 
     def experiment(self, image, size: int | tuple[int, int] | None = None, *, shuffle: int | None = None, positions: bool = True) -> Trace:
         """The trace of a picture with its patches shuffled (by a seed), or of the model without position embeddings.
@@ -135,8 +124,7 @@ class Inspector:
         change = None if positions else lambda model: experiments.without_positions(model, self.checkpoint.name)
         return self.traces([prepared], preprocessing.size, change=change)[0]
 
-    @contextmanager
-    def hook(self, point: str, fn: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
+    def hook(self, point: str, fn: Hook) -> AbstractContextManager[None]:
         """Calls `fn` with a tensor "batch token width" of each pass inside the `with`, to read or replace it.
 
         `point` is blocks.N.input, blocks.N.attn, blocks.N.mlp (both before LayerScale) or blocks.N.output, N from 0.
@@ -145,13 +133,7 @@ class Inspector:
         >>> with inspector.hook("blocks.3.mlp", lambda tensor: tensor * 0):  # doctest: +SKIP
         ...     without_mlp = inspector.trace(image)
         """
-        capture.hook_point(self.model, point, self.checkpoint.name)  # refuses a point that does not exist
-        asked = (point, fn)
-        self._hooks.append(asked)
-        try:
-            yield
-        finally:
-            self._hooks = [hook for hook in self._hooks if hook is not asked]
+        return self._hooks.asked(self.model, point, fn, self.checkpoint.name)
 
     def survey(
         self, images: Iterable, batch: int = 8, progress: Callable[[int], bool | None] | None = None, size: int | tuple[int, int] | None = None
@@ -214,28 +196,14 @@ class Inspector:
                 self._truthful.add(size)
             if change is not None:  # an experiment's variant of the model
                 model = change(model)
-            with self._hooked(model):
+            with self._hooks.on(model, self.checkpoint.name):
                 recording, logits, milliseconds = self._forward(model, pixels)
         place = self.device if keep_on_device else torch.device("cpu")
         frame = record.Frame(
-            self.checkpoint.name,
-            record.grid_of(model),
-            record.pool_of(model),
-            record.classifies(model, self.checkpoint),
-            self.labels,
-            milliseconds,
-            name_of(self.device),
-            self.dtype,
-        )
+            self.checkpoint.name, record.grid_of(model), record.pool_of(model), record.classifies(model, self.checkpoint),
+            self.labels, milliseconds, name_of(self.device), self.dtype,
+        )  # fmt: skip
         return [record.trace_of(recording, logits, frame, prepared[i].view, i, place) for i in range(len(prepared))]
-
-    @contextmanager
-    def _hooked(self, model: nn.Module) -> Iterator[None]:
-        """The user's hooks on the model that is about to run, at whatever size; copies of a model never see them."""
-        with ExitStack() as stack:
-            for point, fn in self._hooks:
-                stack.callback(capture.hooked(model, point, fn, self.checkpoint.name).remove)
-            yield
 
     def _compare(self, trace: Trace, prepared: Prepared, size: tuple[int, int]) -> None:
         """Finds out, once, how far the precision takes the model from float32."""

@@ -18,7 +18,8 @@ import numpy as np
 
 import vitviz
 from vitviz.panels import PANELS
-from vitviz.ui.studio import Studio, encoded
+from vitviz.ui.studio import Studio
+from vitviz.ui.written import encoded
 
 README = """vitviz: what {checkpoint} made of one picture
 

@@ -23,6 +23,7 @@ from vitviz.panels import PANELS, Panel, Subject
 from vitviz.ui import zerogpu
 from vitviz.ui.cache import Cache
 from vitviz.ui.sessions import Sessions
+from vitviz.ui.written import described, encoded, line_of
 
 MB = 1_000_000
 
@@ -100,7 +101,7 @@ class Studio:
     def keep_sample(self, name: str) -> str:
         """The same for a sample picture."""
         key = self._key(b"sample", name.encode())
-        self._pictures.get(key, lambda: _png(samples.sample_image(name)))
+        self._pictures.get(key, lambda: encoded(np.asarray(samples.sample_image(name).convert("RGB")), ".png"))
         return key
 
     def inspector(self, name: str, progress: Callable[[int, int], None] | None = None):
@@ -230,35 +231,3 @@ class _Small:
 
     def __init__(self, value):
         self.value = value
-
-
-def line_of(checkpoint) -> str:
-    """A checkpoint in a line: 'vit_base_patch16_224.dino · ≈ 86.6 M parameters · ImageNet-1k … · apache-2.0 · to be downloaded'.
-
-    Of those in the weights folder name and size are enough: they stand in the narrow picker, and the facts say the rest.
-    """
-    hub = checkpoint.source == "hub"
-    size = f"{'≈ ' if hub else ''}{checkpoint.parameters / 1e6:.3g} M{' parameters' if hub else ''}" if checkpoint.parameters else ""
-    more = (checkpoint.trained_on, checkpoint.licence, "on disk" if checkpoint.on_disk else "to be downloaded") if hub else ()
-    return " · ".join(part for part in (checkpoint.name, size, *more) if part)
-
-
-def described(control) -> dict[str, Any]:
-    """A control as the page's toolbar builder takes it."""
-    kind = {"Choice": "choice", "Slider": "slider", "LayerRange": "layers", "Query": "query"}[type(control).__name__]
-    return {"kind": kind, **{name: value for name, value in vars(control).items()}}
-
-
-def encoded(pixels: np.ndarray, ending: str) -> bytes:
-    """RGB pixels as a .png or .jpg file."""
-    import cv2
-
-    options = [cv2.IMWRITE_JPEG_QUALITY, 92] if ending == ".jpg" else [cv2.IMWRITE_PNG_COMPRESSION, 3]
-    done, data = cv2.imencode(ending, cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)
-    if not done:
-        raise RuntimeError(f"OpenCV could not encode a picture of shape {pixels.shape} as {ending}")
-    return data.tobytes()
-
-
-def _png(image) -> bytes:
-    return encoded(np.asarray(image.convert("RGB")), ".png")
