@@ -12,7 +12,7 @@ import timm
 import torch
 
 RECIPE = Path(__file__).parents[2] / "weights" / "vitviz-tiny"
-MODULES = ("settings", "data", "teacher", "lesson", "train", "export")
+MODULES = ("settings", "data", "teacher", "lesson", "film", "train", "export")
 
 
 @pytest.fixture

@@ -14,11 +14,9 @@ find only after hundreds of epochs: local heads, and so the 2-D order of the pat
 
 import argparse
 import copy
-import csv
 import math
 import os
 import random
-import shutil
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -27,12 +25,11 @@ import data
 import numpy as np
 import teacher as teaching
 import torch
+from film import Film
 from lesson import Batch, Lesson, new_model, optimizer_for, scores
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from settings import FIRST, SECOND, Settings
 from torch import Tensor, nn
-
-COLUMNS = ("snapshot", "weights", "step", "epoch", "seconds", "train_loss", "val_loss", "val_top1", "val_top5", "val_pictures")
 
 
 class Training:
@@ -42,7 +39,7 @@ class Training:
         self.s, self.args = s, args
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.batch = args.batch or (s.batch_gpu if self.device.type == "cuda" else s.batch_cpu)
-        self.seed(args.seed)
+        random.seed(args.seed), np.random.seed(args.seed), torch.manual_seed(args.seed)
         self.model = new_model(s).to(self.device)
         teaching.open_attention(self.model, self.device)
         self.bridge = nn.Linear(s.width, s.width).to(self.device)  # student's class token → teacher's; thrown away
@@ -56,7 +53,7 @@ class Training:
         self.ahead = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,))
         self.coming: Future | None = None  # the next batch, drawn while the workers compute this one
         self.done, self.elapsed, self.running = 0, 0.0, {}
-        self.before_us = {"step": 0, "epoch": 0.0, "seconds": 0}  # what an earlier part of the training did
+        self.film = Film(args.work)
         if args.after is not None:
             self.go_on_after(args.after)
         self.load_data()
@@ -66,20 +63,7 @@ class Training:
         """Start from the weights of an exported training, whose film goes on here."""
         self.model.load_state_dict({name: value.float() for name, value in load_file(earlier / "model.safetensors").items()})
         self.average = copy.deepcopy(self.model.state_dict())
-        with (earlier / "film.csv").open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        self.before_us = {name: kind(rows[-1][name]) for name, kind in (("step", int), ("epoch", float), ("seconds", int))}
-        if (self.args.work / "film.csv").exists():
-            return
-        for row in rows:
-            kept = {name: value for name, value in row.items() if name in COLUMNS}
-            name = f"step-{int(row['step']):05d}"
-            shutil.copyfile(earlier / row["file"], self.snapshot(name))
-            self.note({"snapshot": name, **kept})
-
-    @staticmethod
-    def seed(value: int) -> None:
-        random.seed(value), np.random.seed(value), torch.manual_seed(value)
+        self.film.go_on_after(earlier)
 
     def load_data(self) -> None:
         pictures, labels = (t.to(self.device) for t in data.load_split(self.args.data, "train", self.args.limit))
@@ -206,46 +190,31 @@ class Training:
         loss, top1, _ = scores(model, self.val_pictures, self.val_labels, self.s.image, self.workers)
         return loss, top1
 
-    def film(self, weights: dict[str, Tensor], kind: str) -> None:
+    def shoot(self, weights: dict[str, Tensor], kind: str) -> None:
         """Keep a snapshot as float16 and note its figures in film.csv."""
         self.settled()
         loss, top1 = self.validated(weights)
         name = f"step-{self.step_number():05d}" + ("-average" if kind == "average" else "")
-        halves = {key: value.detach().half().cpu().contiguous() for key, value in weights.items()}
-        save_file(halves, self.snapshot(name))
+        self.film.keep(name, weights)
         epochs = self.done * self.batch / len(self.order)
         row = {
             "snapshot": name, "weights": kind, "step": self.step_number(),
-            "epoch": round(self.before_us["epoch"] + epochs, 3), "seconds": round(self.before_us["seconds"] + self.elapsed),
+            "epoch": round(self.film.before["epoch"] + epochs, 3), "seconds": round(self.film.before["seconds"] + self.elapsed),
             "train_loss": round(self.running["label"], 4) if self.running else "",
             "val_loss": round(loss, 4), "val_top1": round(top1, 4), "val_pictures": len(self.val_labels),
         }  # fmt: skip
-        self.note(row)
+        self.film.note(row)
         print(row, flush=True)
 
     def step_number(self) -> int:
         """Counted from the beginning of the whole training."""
-        return self.before_us["step"] + self.done
-
-    def snapshot(self, name: str) -> Path:
-        (self.args.work / "snapshots").mkdir(exist_ok=True)
-        return self.args.work / "snapshots" / f"{name}.safetensors"
-
-    def note(self, row: dict) -> None:
-        """A row for film.csv; what export.py measures on all validation pictures may be missing."""
-        table = self.args.work / "film.csv"
-        new = not table.exists()
-        with table.open("a", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS)
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+        return self.film.before["step"] + self.done
 
     def run(self) -> None:
         saved = logged = now = time.monotonic()
         while self.progress() < 1 and self.done != self.args.stop_at:
-            if self.step_number() in self.s.snapshots and not self.snapshot(f"step-{self.step_number():05d}").exists():
-                self.film(self.model.state_dict(), "raw")
+            if self.step_number() in self.s.snapshots and not self.film.has(self.step_number()):
+                self.shoot(self.model.state_dict(), "raw")
             self.step()
             self.elapsed, now = self.elapsed + time.monotonic() - now, time.monotonic()
             if now - logged > 30:
@@ -257,7 +226,7 @@ class Training:
                 self.save()
         self.save()
         if self.progress() >= 1:
-            self.film(self.average, "average")
+            self.shoot(self.average, "average")
 
 
 def arguments(line: list[str] | None = None) -> argparse.Namespace:
