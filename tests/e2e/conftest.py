@@ -46,6 +46,12 @@ class Server:
         self.process.terminate()
         self.process.wait(20)
 
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.stop()
+
 
 def chromium() -> str | None:
     """The browser of this machine."""
@@ -115,3 +121,20 @@ def open_tab(page, name: str):
         page.get_by_label("More tabs").click()
         tab = page.locator("#vitviz-tabs .overflow-dropdown button", has_text=name)
     tab.click()
+
+
+def pick(page, name: str):
+    """Switches the checkpoint."""
+    picker = page.locator("#vitviz-picker input")
+    picker.fill(name)
+    picker.press("Enter")
+
+
+def sample(page, number: int):
+    """Chooses one of the sample photographs, counted from 0."""
+    page.locator("#vitviz-samples button.thumbnail-item").nth(number).click()
+
+
+def shipped(folder: Path) -> Path:
+    """A copy of the shipped checkpoint in a new folder, without the film of its training."""
+    return shutil.copytree(ROOT / "weights/vitviz-tiny", folder, ignore=shutil.ignore_patterns("snapshots*", "*.py", "film.csv"))

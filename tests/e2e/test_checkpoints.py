@@ -2,13 +2,12 @@
 
 import json
 import re
-import shutil
 import time
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.conftest import ROOT, Server, open_tab, ready
+from tests.e2e.conftest import Server, open_tab, pick, ready, sample, shipped
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +18,7 @@ def weights(tmp_path_factory):
     from safetensors.torch import save_file
 
     folder = tmp_path_factory.mktemp("weights")
-    shutil.copytree(ROOT / "weights/vitviz-tiny", folder / "vitviz-tiny", ignore=shutil.ignore_patterns("snapshots*", "*.py"))
+    shipped(folder / "vitviz-tiny")
     kinds = {
         "<img src=x onerror=alert(1)>": ("vit_tiny_patch16_224", {"class_token": False, "global_pool": "avg", "img_size": [64, 96]}),
         "rotary": ("vit_small_patch16_dinov3", {"img_size": 64, "num_classes": 0}),
@@ -42,21 +41,14 @@ def weights(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(weights):
-    running = Server("--weights", str(weights))
-    yield running
-    running.stop()
-
-
-def pick(page, name: str):
-    picker = page.locator("#vitviz-picker input")
-    picker.fill(name)
-    picker.press("Enter")
+    with Server("--weights", str(weights)) as running:
+        yield running
 
 
 @pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", "rotary"])
 def test_switching_keeps_the_picture_and_draws_or_explains_every_view(open_page, name):
     page = open_page()
-    page.locator("#vitviz-samples button").nth(1).click()
+    sample(page, 1)
     expect(page.locator("#vitviz-stage")).to_contain_text("600 × 400")
     pick(page, name)
     expect(page.locator("#vitviz-facts .vv-facts")).to_have_attribute("data-checkpoint", name, timeout=20_000)

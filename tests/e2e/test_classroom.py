@@ -12,7 +12,7 @@ from gradio.utils import get_upload_folder
 from PIL import Image
 from playwright.sync_api import expect
 
-from tests.e2e.conftest import ROOT, open_tab, ready
+from tests.e2e.conftest import open_tab, pick, ready, sample, shipped
 from tests.e2e.house import House, until
 from tests.e2e.test_page import painted
 from vitviz import engine
@@ -26,7 +26,7 @@ BATCH = 8  # pictures between two states of a survey
 def weights(tmp_path_factory):
     folder = tmp_path_factory.mktemp("weights")
     for name in ("vitviz-tiny", "mine"):
-        shutil.copytree(ROOT / "weights/vitviz-tiny", folder / name, ignore=shutil.ignore_patterns("snapshots*", "*.py"))
+        shipped(folder / name)
     return folder
 
 
@@ -48,16 +48,6 @@ def pictures(tmp_path_factory):
 
 def notice(page):
     return page.locator("#vitviz-notice .vv-notice")
-
-
-def pick(page, name: str):
-    picker = page.locator("#vitviz-picker input")
-    picker.fill(name)
-    picker.press("Enter")
-
-
-def sample(page, number: int):
-    page.locator("#vitviz-samples button").nth(number).click()
 
 
 def redrawn(page, before: str):

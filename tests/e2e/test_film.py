@@ -1,11 +1,9 @@
 """The slider over a training's snapshots: every view follows it."""
 
-import shutil
-
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.conftest import ROOT, Server, open_tab, ready
+from tests.e2e.conftest import Server, open_tab, ready, shipped
 
 STEPS = (0, 30, 3000)
 
@@ -16,8 +14,7 @@ def weights(tmp_path_factory):
     import torch
     from safetensors.torch import load_file, save_file
 
-    home = tmp_path_factory.mktemp("weights") / "vitviz-tiny"
-    shutil.copytree(ROOT / "weights/vitviz-tiny", home, ignore=shutil.ignore_patterns("snapshots*", "*.py", "film.csv"))
+    home = shipped(tmp_path_factory.mktemp("weights") / "vitviz-tiny")
     (home / "snapshots").mkdir()
     torch.manual_seed(0)
     rows = ["file,weights,step,epoch,seconds,train_loss,val_loss,val_top1"]
@@ -32,9 +29,8 @@ def weights(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(weights):
-    running = Server("--weights", str(weights))
-    yield running
-    running.stop()
+    with Server("--weights", str(weights)) as running:
+        yield running
 
 
 def at(page, name: str):
@@ -96,7 +92,7 @@ def test_the_last_of_many_moves_wins_and_play_goes_on_to_the_end(open_page):
 
 
 def test_a_checkpoint_without_a_film_shows_no_slider(open_page, weights):
-    shutil.copytree(weights / "vitviz-tiny", weights / "plain", ignore=shutil.ignore_patterns("snapshots"), dirs_exist_ok=True)
+    shipped(weights / "plain")
     page = open_page("?checkpoint=plain")
     expect(page.locator("#vitviz-facts .vv-facts")).to_have_attribute("data-checkpoint", "plain")
     expect(page.locator("#vitviz-film")).to_be_hidden()

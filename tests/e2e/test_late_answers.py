@@ -1,12 +1,11 @@
 """Answers that come late: what is on the screen belongs together, and a newer choice stays."""
 
 import re
-import shutil
 
 import pytest
 from playwright.sync_api import Error, expect
 
-from tests.e2e.conftest import ROOT, Server, ready
+from tests.e2e.conftest import Server, ready, sample, shipped
 
 EXPLORER = "[...window.vitviz.views].find((view) => view.panel === 'explorer' && view.root.isConnected)"
 
@@ -17,7 +16,7 @@ def weights(tmp_path_factory):
     import timm
 
     home = tmp_path_factory.mktemp("weights")
-    shutil.copytree(ROOT / "weights/vitviz-tiny", home / "vitviz-tiny", ignore=shutil.ignore_patterns("snapshots*", "*.py", "film.csv"))
+    shipped(home / "vitviz-tiny")
     options = {"img_size": 112, "patch_size": 8, "embed_dim": 64, "depth": 8, "num_heads": 2, "reg_tokens": 4}
     model = timm.create_model("vit_tiny_patch16_224", pretrained=False, num_classes=10, **options)
     timm.models.save_for_hf(model, home / "registers", model_args=options)
@@ -26,13 +25,8 @@ def weights(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(weights):
-    running = Server("--weights", str(weights))
-    yield running
-    running.stop()
-
-
-def sample(page, number: int):
-    page.locator("#vitviz-samples button.thumbnail-item").nth(number).click()
+    with Server("--weights", str(weights)) as running:
+        yield running
 
 
 class Held:

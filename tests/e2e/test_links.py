@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 import vitviz
-from tests.e2e.conftest import open_tab, ready
+from tests.e2e.conftest import open_tab, ready, sample
 from tests.e2e.test_page import write_picture
 from vitviz.panels.rollout import Rollout
 from vitviz.ui.handlers import FIRST_SAMPLE
@@ -49,7 +49,7 @@ def copied(page) -> str:
 def test_a_link_restores_picture_tab_and_settings_in_a_fresh_browser(open_page):
     page = open_page()
     assert asked(page) == {}, "a first visit keeps the short address"
-    page.locator("#vitviz-samples button").nth(3).click()
+    sample(page, 3)
     until_asked(page, sample="rocket")
     open_tab(page, "Rollout")
     until_asked(page, tab="rollout")
@@ -97,7 +97,7 @@ def test_a_link_restores_the_chart_and_its_downloads_are_what_it_shows(open_page
     page.get_by_label("By layer").check()
     page.wait_for_function("() => /form=depth/.test(document.querySelector('.vv-downloads').dataset.ready)")
     until_asked(page, checkpoint="vitviz-tiny", rows="renormalised", form=None)
-    page.locator("#vitviz-samples button").nth(3).click()
+    sample(page, 3)
     until_asked(page, sample="rocket")
     expect(page.get_by_label("Renormalised over patches")).to_be_checked()
     assert "rows=renormalised" in page.locator(".vv-downloads").get_attribute("data-ready"), "a new picture keeps the settings"

@@ -12,9 +12,11 @@ from vitviz.errors import CheckpointError, UnsupportedModel
 
 hf = pytest.importorskip("transformers", reason="transformers is the oracle for its own files")
 
+SIZES = {"hidden_size": 48, "num_attention_heads": 4, "image_size": 28, "patch_size": 7}
+
 
 def transformers_models():
-    common = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 28, "patch_size": 7, "num_labels": 5}
+    common = {**SIZES, "num_hidden_layers": 2, "num_labels": 5}
     labels = {"id2label": {i: f"thing {i}" for i in range(5)}, "label2id": {f"thing {i}": i for i in range(5)}}
     vit = {**common, "intermediate_size": 96, **labels}
     dino = {**common, "mlp_ratio": 2, **labels}
@@ -65,15 +67,7 @@ def test_transformers_pytorch_bin_under_its_new_names(kind, tmp_path):
 
 
 def test_transformers_features_without_a_classifier(tmp_path):
-    sizes = {
-        "hidden_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-        "intermediate_size": 96,
-        "image_size": 28,
-        "patch_size": 7,
-    }
-    model = perturbed(hf.ViTModel(hf.ViTConfig(**sizes, id2label={0: "cat", 1: "dog"})))
+    model = perturbed(hf.ViTModel(hf.ViTConfig(**SIZES, num_hidden_layers=1, intermediate_size=96, id2label={0: "cat", 1: "dog"})))
     model.save_pretrained(tmp_path)
     loaded = load(find(str(tmp_path)))
     pixels = torch.randn(1, 3, 28, 28)
@@ -99,15 +93,7 @@ PROCESSORS = {  # preprocessor_config.json -> (crop_mode, crop_pct, interpolatio
 @pytest.mark.parametrize("kind", PROCESSORS)
 def test_transformers_preprocessing_is_read(kind, tmp_path):
     processor, expected = PROCESSORS[kind]
-    config = {
-        "hidden_size": 48,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-        "intermediate_size": 96,
-        "image_size": 28,
-        "patch_size": 7,
-    }
-    hf.ViTModel(hf.ViTConfig(**config)).save_pretrained(tmp_path)
+    hf.ViTModel(hf.ViTConfig(**SIZES, num_hidden_layers=1, intermediate_size=96)).save_pretrained(tmp_path)
     (tmp_path / "preprocessor_config.json").write_text(
         json.dumps({**processor, "image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]})
     )

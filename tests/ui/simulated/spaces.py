@@ -18,7 +18,7 @@ if "SPACES_ZERO_DEVICE_API_URL" not in os.environ:
     raise AssertionError("such a Space has SPACES_ZERO_DEVICE_API_URL")
 
 import gradio as gr  # noqa: E402, after the look at what was imported too early
-import torch  # noqa: E402, likewise
+import torch  # noqa: E402, after the same look: imported above it, torch would itself be the one too early
 
 calls: list[dict] = []  # what was asked for, for the test to read
 schedule_error: Exception | None = None  # what the next call meets instead of a GPU
