@@ -3,11 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.analyses import oracle
 from vitviz.analyses import streaming
-from vitviz.analyses.distance import token_distances
 from vitviz.analyses.example import example_trace
 from vitviz.grid import Grid
 from vitviz.trace import Attention, Bias
@@ -30,13 +28,6 @@ def test_blocks_of_any_size_make_up_the_attention(monkeypatch, size, all_heads):
     monkeypatch.setattr(streaming, "BLOCK", size)
     attention = example_trace(GRID, heads=3, seed=1).layers[0]
     np.testing.assert_allclose(whole(attention, all_heads=all_heads), oracle.attention_of(attention), rtol=1e-5, atol=1e-8)
-
-
-def test_some_rows_are_only_those():
-    attention = example_trace(GRID, seed=1).layers[0]
-    found = whole(attention, rows=slice(4, 6))
-    np.testing.assert_allclose(found[:, 4:6], oracle.attention_of(attention)[:, 4:6], rtol=1e-5)
-    assert found[:, :4].isnan().all() and found[:, 6:].isnan().all()
 
 
 @pytest.mark.parametrize("factor", [1.0, 30.0, 1e4])
@@ -77,25 +68,3 @@ def test_a_bias_is_added_to_the_scores(monkeypatch, kind, size):
     np.testing.assert_allclose(whole(attention), expected, atol=1e-5)
     np.testing.assert_allclose(attention.weights(), expected, atol=1e-5)
     np.testing.assert_allclose(attention.weights(slice(2, 5), slice(1, 2)), expected[1:2, 2:5], atol=1e-5)
-
-
-class _Largest(TorchDispatchMode):
-    """Notes the largest tensor that any operation makes."""
-
-    numbers = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        for tensor in result if isinstance(result, tuple | list) else [result]:
-            if isinstance(tensor, torch.Tensor):
-                self.numbers = max(self.numbers, tensor.numel())
-        return result
-
-
-def test_a_layer_is_read_without_any_n_by_n():
-    grid = Grid(30, 40, (8, 8), ("class",))
-    trace = example_trace(grid, layers=1, heads=1, seed=6)
-    distances, vector = token_distances(trace), torch.ones(grid.tokens)
-    with _Largest() as largest:
-        streaming.read_layer(trace.layers[0], grid.prefix, distances, vector)
-    assert 0 < largest.numbers <= streaming.BLOCK < grid.tokens**2

@@ -22,7 +22,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.query import Query, query_weights
-from vitviz.analyses.streaming import blocks, read_layer
+from vitviz.analyses.reading import read_layer
+from vitviz.analyses.streaming import blocks
 from vitviz.errors import VitvizError
 from vitviz.trace import Attention, Trace
 

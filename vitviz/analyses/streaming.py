@@ -8,22 +8,21 @@ enough for the processor's cache, and left undivided. With z_i = sum_j exp(s_ij)
 so that dividing N x N numbers becomes dividing N. Each row's maximum, which keeps exp from overflowing, is subtracted
 only once the sums of a block show that it must be: for most models never.
 
-It does not show anything by itself: `distance`, `rollout` and `sweep` say what the sums mean.
+`blocks` is for what needs the weights themselves; the sums above have a loop of their own in `reading`. It does not show
+anything by itself.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses import workers
 from vitviz.trace import Attention
 
 LOG2_E = math.log2(math.e)  # exp(s) = exp2(s LOG2_E): four times as fast where torch's exp goes through a foreign library's slow path
@@ -38,116 +37,57 @@ class Block:
     heads: slice
     rows: slice
     powers: Float[Tensor, "head row key"]
-    on_patches: Float[Tensor, "head row"]  # sums over the keys that are patches
-    on_prefix: Float[Tensor, "head row"]  # and over those that are prefix tokens
-
-    @property
-    def sums(self) -> Float[Tensor, "head row"]:
-        return self.on_patches + self.on_prefix
+    sums: Float[Tensor, "head row"]
 
     def weights(self) -> Float[Tensor, "head row key"]:
         """The attention itself: rows divided, in place, by their sums."""
         return self.powers.div_(rearrange(self.sums, "head row -> head row 1"))
 
 
-def blocks(attention: Attention, prefix: int = 0, rows: slice = slice(None), all_heads: bool = False) -> Iterator[Block]:
+def blocks(attention: Attention, all_heads: bool = False) -> Iterator[Block]:
     """The attention of one call in blocks of about `BLOCK` numbers: queries in the outer loop, heads in the inner.
 
     With `all_heads` every block holds all of them, for what fuses heads.
     """
-    # The record keeps views of one q-k-v tensor; over them the product costs a quarter more.
-    attention = replace(attention, q=attention.q.contiguous(), k=attention.k.contiguous())
     (heads, queries, _), keys = attention.q.shape, attention.k.shape[1]
-    start, stop, _ = rows.indices(queries)
-    group, height = _block_shape(heads, stop - start, keys, all_heads)
-    buffer = attention.q.new_empty(group, height, keys)
-    is_prefix = (torch.arange(keys, device=buffer.device) < prefix).to(buffer)
-    is_patch, shift = 1 - is_prefix, False
-    for first in range(start, stop, height):
-        part = slice(first, min(first + height, stop))
+    group, height = (heads, max(1, min(queries, BLOCK // (heads * keys)))) if all_heads else block_shape(heads, queries, keys)
+    buffer, shift = attention.q.new_empty(group, height, keys), False
+    q, k = attention.q.contiguous(), attention.k.contiguous()  # over views of one q-k-v tensor the product costs a quarter more
+    for first in range(0, queries, height):
+        rows = slice(first, min(first + height, queries))
+        powers = buffer[:, : rows.stop - rows.start]
         for head in range(0, heads, group):
-            some = slice(head, min(head + group, heads))
-            powers = buffer[: some.stop - some.start, : part.stop - part.start]
+            some = slice(head, head + group)
+            bias = None if attention.bias is None else attention.bias.rows(rows, some)
             while True:
-                _write_powers(powers, attention, some, part, shift)
-                on_patches, on_prefix = torch.matmul(powers, is_patch), torch.matmul(powers[..., :prefix], is_prefix[:prefix])
-                if shift or _within_range(on_patches + on_prefix):
+                write_powers(powers, q[some, rows], k[some].mT, attention.scale, bias, shift)
+                sums = powers.sum(dim=-1)
+                if shift or within_range(sums):
                     break
                 shift = True  # from here on in this call
-            yield Block(some, part, powers, on_patches, on_prefix)
+            yield Block(some, rows, powers, sums)
 
 
-def _write_powers(powers: Float[Tensor, "head row key"], attention: Attention, heads: slice, rows: slice, shift: bool) -> None:
-    torch.baddbmm(powers, attention.q[heads, rows], attention.k[heads].mT, beta=0, alpha=attention.scale * LOG2_E, out=powers)
-    if attention.bias is not None:
-        powers.add_(attention.bias.rows(rows, heads), alpha=LOG2_E)
+def block_shape(heads: int, rows: int, keys: int) -> tuple[int, int]:
+    """Heads (a divisor of all) and queries of a block: several heads only with all of the queries, so that a block lies in one piece."""
+    height = max(1, min(rows, BLOCK // keys))
+    most = max(1, BLOCK // (height * keys)) if height == rows else 1
+    return max(group for group in range(1, heads + 1) if heads % group == 0 and group <= most), height
+
+
+def write_powers(
+    powers: Float[Tensor, "head row key"], q: Float[Tensor, "head row dim"], k: Float[Tensor, "head dim key"], scale: float, bias: Tensor | None, shift: bool
+) -> None:
+    """exp(q k^T scale + bias), with `shift` each row divided by its largest."""
+    torch.baddbmm(powers, q, k, beta=0, alpha=scale * LOG2_E, out=powers)
+    if bias is not None:
+        powers.add_(bias, alpha=LOG2_E)
     if shift:
         powers.sub_(powers.amax(dim=-1, keepdim=True))
     powers.exp2_()
 
 
-def _within_range(sums: Float[Tensor, "head row"]) -> bool:
+def within_range(sums: Tensor) -> bool:
+    """Whether sums of rows show that no score was too large or too small to be taken to the power as it is."""
     smallest, largest = sums.aminmax()
     return smallest.item() >= SMALLEST and largest.item() <= LARGEST  # NaN is not
-
-
-def _block_shape(heads: int, rows: int, keys: int, all_heads: bool) -> tuple[int, int]:
-    """Heads and queries of a block: several heads only with all of the queries, so that a block lies in one piece."""
-    if all_heads:
-        return heads, max(1, min(rows, BLOCK // (heads * keys)))
-    height = max(1, min(rows, BLOCK // keys))
-    return (max(1, min(heads, BLOCK // (height * keys))) if height == rows else 1), height
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What one pass over a layer leaves: the carried row, and the sums over patch queries divided by their number."""
-
-    carried: Float[Tensor, " key"] | None  # vector times the mean over heads of the attention
-    distance: Float[Tensor, " head"] | None  # px, float64
-    renormalised: Float[Tensor, " head"] | None  # px, float64; each row divided by its mass on patches
-    prefix_mass: Float[Tensor, " head"] | None  # float64
-
-
-def read_layer(
-    attention: Attention, prefix: int, distances: Float[Tensor, "query key"] | None = None, vector: Float[Tensor, " query"] | None = None
-) -> Reading:
-    """One pass over a layer for the distances (zero in prefix rows and columns), the carried row vector, or both."""
-    heads, queries, _ = attention.q.shape
-    attention = replace(attention, q=attention.q.contiguous(), k=attention.k.contiguous())  # once, and not in every thread
-    sums = attention.q.new_zeros(3, heads, queries)  # of every row's powers: on patches, on prefix tokens, times the distances
-    rows = slice(0, queries) if distances is not None or vector is None else _support(vector)
-    read = partial(_read_rows, attention, prefix, distances, None if vector is None else vector.to(sums) / heads, sums)
-    carried = [row for row in workers.each(read, rows, heads * attention.k.shape[1]) if row is not None]
-    return Reading(sum(carried[1:], carried[0]) if carried else None, *(_patch_means(sums, prefix) if distances is not None else (None, None, None)))
-
-
-def _read_rows(
-    attention: Attention, prefix: int, distances: Float[Tensor, "query key"] | None, asking: Float[Tensor, " query"] | None, sums: Float[Tensor, "3 head query"], rows: slice
-) -> Float[Tensor, " key"] | None:
-    """Some of a layer's queries: writes their sums and returns what they add to the carried row."""
-    ones = attention.k.new_ones(attention.k.shape[1])
-    carried = None if asking is None else torch.zeros_like(ones)
-    for block in blocks(attention, prefix, rows):
-        if asking is not None:
-            shares = rearrange(asking[block.rows] / block.sums, "head row -> head 1 row")
-            carried += torch.bmm(shares, block.powers).sum(dim=(0, 1))
-        if distances is not None:
-            lengths = torch.matmul(block.powers.mul_(distances[block.rows]), ones)
-            for total, value in zip(sums, (block.on_patches, block.on_prefix, lengths), strict=True):
-                total[block.heads, block.rows] = value
-    return carried
-
-
-def _patch_means(sums: Float[Tensor, "3 head query"], prefix: int) -> Float[Tensor, "3 head"]:
-    """Distance, renormalised distance and prefix mass: the mean over the patch queries of the sums of their rows."""
-    on_patches, on_prefix, lengths = sums[..., prefix:].double()
-    row_sums = on_patches + on_prefix
-    renormalised = lengths / on_patches.clamp_min(torch.finfo(torch.float64).tiny)  # 0 where nothing is on patches
-    return torch.stack([lengths / row_sums, renormalised, on_prefix / row_sums]).mean(dim=-1)
-
-
-def _support(vector: Float[Tensor, " query"]) -> slice:
-    """The queries from the first to the last whose weight is not zero: for one token, a single row."""
-    asked = vector.nonzero().flatten().tolist()
-    return slice(asked[0], asked[-1] + 1) if asked else slice(0, 0)

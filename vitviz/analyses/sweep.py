@@ -14,8 +14,8 @@ from torch import Tensor
 
 from vitviz.analyses.distance import Distances, gathered, token_distances
 from vitviz.analyses.query import Query, query_weights
+from vitviz.analyses.reading import read_layer
 from vitviz.analyses.rollout import mixed, on_patches
-from vitviz.analyses.streaming import read_layer
 from vitviz.trace import Trace
 
 

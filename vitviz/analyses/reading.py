@@ -1,0 +1,122 @@
+"""One pass over a layer's attention for the sums that distance, prefix mass and rollout are made of.
+
+The formulas stand in `streaming`. Every picture pays for this first, so two things are kept out of it. The loop over
+the heads holds as few operations as it can: around each of them a thread asks for Python's lock, for which others wait.
+And nothing here is large enough for torch to share it out on its own: its helpers spin for milliseconds after each
+such operation, on the very cores that the threads of `workers` need.
+
+It does not show anything by itself: `distance`, `rollout` and `sweep` say what the sums mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from vitviz.analyses import workers
+from vitviz.analyses.streaming import block_shape, within_range, write_powers
+from vitviz.trace import Attention
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one pass over a layer leaves: the carried row, and means over the patch queries."""
+
+    carried: Float[Tensor, " key"] | None  # vector times the mean over heads of the attention
+    distance: Float64[Tensor, " head"] | None  # px
+    renormalised: Float64[Tensor, " head"] | None  # px; each row divided by its mass on patches
+    prefix_mass: Float64[Tensor, " head"] | None
+
+
+def read_layer(
+    attention: Attention, prefix: int, distances: Float[Tensor, "query key"] | None = None, vector: Float[Tensor, " query"] | None = None
+) -> Reading:
+    """One pass over a layer for the distances (zero in prefix rows and columns), the carried row vector, or both."""
+    heads, queries, _ = attention.q.shape
+    rows = slice(0, queries) if distances is not None or vector is None else _support(vector)
+    wanted = _Wanted(prefix, distances, None if vector is None else vector.to(attention.q) / heads)
+    parts = workers.each(partial(_read_rows, attention, wanted), rows, heads * attention.k.shape[1])
+    carried, totals = (sum(values) for values in zip(*parts, strict=True))
+    means = (None, None, None) if distances is None else totals / (queries - prefix)
+    return Reading(None if vector is None else carried, *means)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is asked of a layer."""
+
+    prefix: int
+    distances: Float[Tensor, "query key"] | None
+    asking: Float[Tensor, " query"] | None
+
+
+def _read_rows(attention: Attention, wanted: _Wanted, rows: slice) -> tuple[Float[Tensor, " key"], Float64[Tensor, "3 head"]]:
+    """One thread's queries, as many at a time as make a block: what they add to the carried row and to the means' totals."""
+    attention = replace(attention, k=attention.k.contiguous())  # over a view of one q-k-v tensor the product costs a quarter more
+    keys = attention.k.shape[1]
+    group, height = block_shape(attention.heads, rows.stop - rows.start, keys)
+    buffer, shift = attention.k.new_empty(group, height, keys), False
+    carried, totals = attention.k.new_zeros(keys), attention.k.new_zeros(3, attention.heads, dtype=torch.float64)
+    for first in range(rows.start, rows.stop, height):
+        some = slice(first, min(first + height, rows.stop))
+        read = partial(_read_block, attention, wanted, some, buffer[:, : some.stop - first])
+        with np.errstate(over="ignore", invalid="ignore"):  # the sums tell
+            row, sums = read(shift)
+        if not (shift or within_range(sums[0] + sums[1])):
+            shift = True  # from here on in this part
+            row, sums = read(shift)
+        carried += row
+        if wanted.distances is not None:
+            totals += _totals(sums[..., max(0, wanted.prefix - first) :].double())
+    return carried, totals
+
+
+def _read_block(
+    attention: Attention, wanted: _Wanted, rows: slice, powers: Float[Tensor, "group row key"], shift: bool
+) -> tuple[Float[Tensor, " key"], Float[Tensor, "3 head row"]]:
+    """Some queries, one group of heads after the other: the carried row, and every row's sums on patches, on prefix tokens and times the distances."""
+    (group, count, keys), heads, prefix = powers.shape, attention.heads, wanted.prefix
+    flat, ones = powers.view(-1, keys), powers.new_ones(keys)
+    on_patches, on_prefix, columns, of_patches, of_prefix = flat[:, prefix:], flat[:, :prefix], flat.mT, ones[prefix:], ones[:prefix]
+    carried, sums = powers.new_zeros(keys), powers.new_empty(3, heads // group, group * count)
+    asking = None if wanted.asking is None else wanted.asking[rows].repeat(group)
+    weigh = None if wanted.distances is None else _weighing(powers, wanted.distances[rows])
+    q, k = attention.q[:, rows].contiguous().split(group), attention.k.mT.split(group)
+    for number, (some_q, some_k, patch_sums, prefix_sums, weighed) in enumerate(zip(q, k, *sums, strict=True)):
+        bias = None if attention.bias is None else attention.bias.rows(rows, slice(group * number, group * (number + 1)))
+        write_powers(powers, some_q, some_k, attention.scale, bias, shift)
+        torch.mv(on_patches, of_patches, out=patch_sums)
+        torch.mv(on_prefix, of_prefix, out=prefix_sums)
+        if asking is not None:
+            carried.addmv_(columns, asking / (patch_sums + prefix_sums))
+        if weigh is not None:
+            weigh(weighed)
+    return carried, sums.view(3, heads, count)
+
+
+def _weighing(powers: Float[Tensor, "group row key"], distances: Float[Tensor, "row key"]) -> Callable[[Tensor], object]:
+    """A function that writes every row's sum of powers times distances; the products themselves are written nowhere."""
+    if not powers.is_cpu:
+        return lambda out: torch.linalg.vecdot(powers, distances, out=out.view(powers.shape[:2]))
+    powers, distances = powers.numpy(), distances.numpy()  # its way takes half as long as torch's
+    return lambda out: np.vecdot(powers, distances, out=out.numpy().reshape(powers.shape[:2]))
+
+
+def _totals(sums: Float64[Tensor, "3 head row"]) -> Float64[Tensor, "3 head"]:
+    """Distance, renormalised distance and prefix mass, summed over patch queries."""
+    on_patches, on_prefix, weighed = sums
+    row_sums = on_patches + on_prefix
+    renormalised = weighed / on_patches.clamp_min(torch.finfo(torch.float64).tiny)  # 0 where nothing is on patches
+    return torch.stack([weighed / row_sums, renormalised, on_prefix / row_sums]).sum(dim=-1)
+
+
+def _support(vector: Float[Tensor, " query"]) -> slice:
+    """The queries from the first to the last whose weight is not zero: for one token, a single row."""
+    asked = vector.nonzero().flatten().tolist()
+    return slice(asked[0], asked[-1] + 1) if asked else slice(0, 0)
