@@ -2,11 +2,25 @@
 
 The rooms that compute are checked. The others have tests that hand them wrong shapes on purpose, to read the sentence
 that a user gets; a type error would come first.
+
+Tests run in as many processes as there are cores, up to four. Each is given its share of the cores before torch is
+imported: threads of several processes on one core would spend their time waiting for one another. Each has a folder of
+its own for what Gradio writes, because a test counts what is in it.
 """
+
+import os
+import tempfile
 
 from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook
 
 checked = beartype(conf=BeartypeConf(is_pep484_tower=True))  # an int does where a float is asked for
+
+if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // processes)))
+
+uploads = tempfile.TemporaryDirectory(prefix="vitviz-tests-")
+os.environ["GRADIO_TEMP_DIR"] = uploads.name
 
 install_import_hook(["vitviz.grid", "vitviz.trace", "vitviz.analyses", "vitviz.models"], f"{__name__}.checked")

@@ -27,9 +27,11 @@ def free_port() -> int:
 class Server:
     """A running app."""
 
-    def __init__(self, *arguments: str, **environment: str):
+    def __init__(self, *arguments: str, **given: str):
         self.url = f"http://127.0.0.1:{(port := free_port())}/"
-        environment = {**os.environ, "HF_HUB_OFFLINE": "0", "HF_ENDPOINT": "http://127.0.0.1:9", **environment}  # a hub that cannot be reached
+        environment = {**os.environ, "HF_HUB_OFFLINE": "0", "HF_ENDPOINT": "http://127.0.0.1:9", **given}  # a hub that cannot be reached
+        for ours in {"OMP_NUM_THREADS", "GRADIO_TEMP_DIR"} - set(given):  # meant for the test process
+            environment.pop(ours, None)
         self.process = subprocess.Popen([sys.executable, "app.py", "--port", str(port), *arguments], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for _ in range(300):
             try:

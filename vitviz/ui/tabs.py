@@ -40,9 +40,9 @@ def tab(panel: Panel, studio: Studio, session: gr.State) -> Tab:
                 ]
             made = Tab(figures, lambda state: figures_of(panel, studio, state))
         with gr.Accordion(say("Definition, source and limits"), open=False):
-            gr.Markdown(say(explanation.definition), latex_delimiters=LATEX)
+            gr.Markdown(say(explanation.definition), latex_delimiters=LATEX, elem_classes="vitviz-formulas")
             gr.Markdown(say("**Source.** {source}.", source=explanation.source))
-            gr.Markdown(say("**What it does not show.** {caveat}", caveat=explanation.caveat), latex_delimiters=LATEX)
+            gr.Markdown(say("**What it does not show.** {caveat}", caveat=explanation.caveat), latex_delimiters=LATEX, elem_classes="vitviz-formulas")
     return made
 
 

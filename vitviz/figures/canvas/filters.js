@@ -127,6 +127,7 @@ window.vitviz.mount(element, props, watch, trigger, {
     ui.low.textContent = number(low);
     ui.high.textContent = number(high);
     ui.name.textContent = raw ? t('Filter {number} of {count}', { number: ui.order[i] + 1, count }) : t('Component {number} of {count}', { number: i + 1, count });
+    ui.big.setAttribute('aria-label', ui.name.textContent);
     ui.said.textContent = raw
       ? t('Norm {norm}, place {place} in order of norm. {height} × {width} pixels, red, green and blue.', { norm: data.norms.values[ui.order[i]].toPrecision(3), place: i + 1, height: ph, width: pw })
       : t('{share} of the variance of all filters.', { share: percent(data.variance.values[i]) });

@@ -31,7 +31,7 @@ window.vitviz.mount(element, props, watch, trigger, {
     self.picked = null;
     const canvas = el('canvas'), plot = el('div', { class: 'vv-plot' }, canvas), hover = outline(plot), chosen = outline(plot, 'vv-pinned'), count = el('p', { class: 'vv-text' });
     hover.node.dataset.export = 'no';
-    const name = el('p', { class: 'vv-h' }), where = el('p', { class: 'vv-text' }), big = el('canvas', { role: 'img' }), bar = colourbar();
+    const name = el('p', { class: 'vv-h' }), where = el('p', { class: 'vv-text' }), big = el('canvas', { role: 'img', 'aria-label': t('The picked patch') }), bar = colourbar();
     const colours = [t('Red'), t('Green'), t('Blue')], planes = colours.map((colour) => ({ canvas: el('canvas', { role: 'img', 'aria-label': colour }), colour }));
     const strip = el('canvas', { tabindex: 0 }), stripName = el('p', { class: 'vv-text' }), spot = outline(el('div'));
     const norms = el('p', { class: 'vv-text' }), normBars = el('div', { class: 'vv-norms' });
