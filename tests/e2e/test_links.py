@@ -56,8 +56,9 @@ def test_a_link_restores_picture_tab_and_settings_in_a_fresh_browser(open_page):
     ready(page, "rollout")
     page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
     page.locator("#vitviz-rollout [data-name=overlay] input[value=paper]").check(force=True)
-    until_asked(page, residual="0.8", overlay="paper")
-    assert asked(page) == {"checkpoint": "vitviz-tiny", "sample": "rocket", "tab": "rollout", "residual": "0.8", "overlay": "paper"}
+    page.locator("#vitviz-rollout").get_by_role("button", name="Layer 3", exact=True).click()
+    until_asked(page, residual="0.8", overlay="paper", alone="3")
+    assert asked(page) == {"checkpoint": "vitviz-tiny", "sample": "rocket", "tab": "rollout", "residual": "0.8", "overlay": "paper", "alone": "3"}
     link = copied(page)
     assert link == page.url
     key = ready(page, "rollout")
@@ -68,6 +69,10 @@ def test_a_link_restores_picture_tab_and_settings_in_a_fresh_browser(open_page):
     expect(other.get_by_role("tab", name="Rollout", exact=True)).to_have_attribute("aria-selected", "true")
     expect(other.locator("#vitviz-picker input")).to_have_value(re.compile("^vitviz-tiny"))
     expect(other.locator("#vitviz-rollout [data-name=overlay] input[value=paper]")).to_be_checked()
+    expect(other.locator("#vitviz-rollout")).to_contain_text("Layer 3 alone · class token")
+    other.locator("#vitviz-rollout").get_by_role("button", name="Rollout", exact=True).click()
+    expect(other.locator("#vitviz-rollout")).to_contain_text("Rollout · class token")
+    until_asked(other, alone=None)
 
 
 def test_a_link_restores_the_query_of_the_explorer(open_page):
@@ -160,14 +165,14 @@ def test_copying_says_that_it_was_done(open_page):
     "value", ["<img src=x onerror=alert(1)>", "${alert(1)}", "1e9", "-1", "..", "../../etc/passwd", "NaN", "12", "%00"]
 )
 def test_a_hostile_address_does_nothing(open_page, value):
-    names = ("sample", "fusion", "residual", "discard", "layers", "query", "overlay", "opacity", "token", "head", "key", "form")
+    names = ("sample", "fusion", "residual", "discard", "layers", "query", "overlay", "opacity", "alone", "token", "head", "key", "form")
     page = open_page("?" + urlencode({"tab": "rollout", **dict.fromkeys(names, value)}), wait=False)
     dialogs = []
     page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
     settings = drawn(page, "rollout")
     usual = {
         control.name: [f"{control.default:g}" if isinstance(control.default, float | int) else control.default]
-        for control in Rollout.controls
+        for control in (*Rollout.controls, *Rollout.parameters)
     }
     assert settings == {**usual, "query": ["12" if value == "12" else "auto"]}
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()

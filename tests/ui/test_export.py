@@ -114,10 +114,14 @@ def test_the_checkpoint_beside_is_in_a_folder_of_its_own_with_its_settings(studi
     assert len([name for name in archive.namelist() if name.startswith("second/")]) >= 8
 
 
-def test_the_rollouts_colours_begin_where_the_pages_do(studio, key):
+@pytest.mark.parametrize("alone", [0, 1, 8])
+def test_the_rollouts_picture_is_what_is_in_view_and_its_colours_begin_where_the_pages_do(studio, key, alone):
     subject = studio.subject(key)
-    found = np.asarray(Image.open(opened(export.everything(studio, key, {})).open("rollout.png")))
-    values, settings = vitviz.rollout(subject.trace).numpy(), studio.panel("rollout").settings({})
+    archive = opened(export.everything(studio, key, {"rollout.alone": str(alone)}))
+    assert json.loads(archive.read("settings.json"))["views"]["rollout"]["alone"] == alone
+    found = np.asarray(Image.open(archive.open("rollout.png")))
+    values = vitviz.analyses.mean_attention(subject.trace)[alone - 1].numpy() if alone else vitviz.rollout(subject.trace).numpy()
+    settings = studio.panel("rollout").settings({})
     expected = vitviz.overlay(
         np.asarray(vitviz.sample_image("coffee")), values, subject.trace.view.box, low=float(values.min()), opacity=settings["opacity"], colours=settings["colormap"]
     )
@@ -137,6 +141,7 @@ def test_a_view_that_does_not_exist_is_left_out_with_the_reason(studio, key, mon
     [
         ({"rollout.residual": "1e9"}, ValueError),
         ({"rollout.colour": "x"}, ValueError),
+        ({"rollout.alone": "9"}, ValueError),
         ({"../x.y": "1"}, KeyError),
         ({"survey": "unknown"}, KeyError),
     ],

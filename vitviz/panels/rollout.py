@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.panels.base import Choice, Explanation, LayerRange, Panel, Query, Slider, Subject
+from vitviz.panels.base import Choice, Explanation, LayerRange, Panel, Query, Slider, Subject, Whole
 
 AUTO = {
     "class": "class token",
@@ -45,6 +45,8 @@ class Rollout(Panel):
         Choice("smooth", "Edges", (("on", "Smooth"), ("off", "Patches")), "on", page=True),
     )
 
+    parameters = (Whole("alone"),)  # the one layer whose mean attention is in view instead of the rollout, counted from 1; 0 for none
+
     def summary(self, subject: Subject) -> dict[str, Any]:
         view = subject.trace.view
         return {"upload": list(view.upload), "box": list(view.box), "auto": AUTO[subject.trace.pool], "pool": subject.trace.pool}
@@ -54,6 +56,8 @@ class Rollout(Panel):
             return self._map(subject, settings)
         if name == "layers":
             return analyses.mean_attention(subject.trace, settings["query"]).numpy()
+        if name == "view":
+            return self._map(subject, settings) if not settings["alone"] else self._alone(subject, settings)
         raise KeyError(name)
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -62,6 +66,12 @@ class Rollout(Panel):
             "mean_attention_by_layer": analyses.mean_attention(subject.trace, settings["query"]).numpy(),
             "crop_box": np.asarray(subject.trace.view.box),
         }
+
+    def _alone(self, subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+        layers = self.item(subject, "layers", settings)
+        if settings["alone"] > len(layers):
+            raise ValueError(f"alone={settings['alone']} is no layer of {subject.trace.checkpoint}, which has {len(layers)}.")
+        return layers[settings["alone"] - 1]
 
     def _map(self, subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
         layers = settings["layers"]

@@ -118,7 +118,7 @@ def _rollout_picture(studio: Studio, key: str, given: Mapping[str, str]) -> byte
 
     panel, subject = studio.panel("rollout"), studio.subject(key)
     settings = panel.settings(given)
-    laid = panel.item(subject, "map", settings)
+    laid = panel.item(subject, "view", settings)
     picture = overlay(
         np.asarray(studio.upload(key)),
         laid,

@@ -93,9 +93,10 @@ function draw(at) {
   };
   const dot = (key, scale, name) => (frames[at][key] === null ? [] : [svg('circle', { class: `vv-film-${name}`, cx: x(at), cy: y(frames[at][key] / scale), r: 4.5 })]);
   const room = Math.max(1, Math.ceil((34 * frames.length) / (right - EDGE.left))); // every how many steps a label has room
+  const labelled = (index) => index === 0 || ((frames.length - 1 - index) % room === 0 && index >= room); // the first, and from the last backwards
   const ticks = frames.flatMap((frame, index) => [
     svg('line', { class: 'vv-film-tick', x1: x(index), x2: x(index), y1: low, y2: low + 4 }),
-    ...((frames.length - 1 - index) % room === 0 && frame.step !== null ? [svg('text', { x: x(index), y: TALL - 4, 'text-anchor': 'middle' }, short(frame.step))] : []),
+    ...(labelled(index) && frame.step !== null ? [svg('text', { x: x(index), y: TALL - 4, 'text-anchor': 'middle' }, short(frame.step))] : []),
   ]);
   plot.setAttribute('width', wide);
   plot.setAttribute('height', TALL);

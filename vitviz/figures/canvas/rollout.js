@@ -4,8 +4,8 @@ const { t, el, fit, sheet, tinted, enlarged, bounds, total, number, colourbar, t
 /** The map in view: the rollout, or one layer's mean attention. */
 function chosen(self) {
   const { map, layers } = self.data, size = self.grid.rows * self.grid.cols;
-  if (self.layer === null || self.layer >= self.value.layers) return map.values;
-  return layers.values.subarray(self.layer * size, (self.layer + 1) * size);
+  const { alone } = self.settings;
+  return alone ? layers.values.subarray((alone - 1) * size, alone * size) : map.values;
 }
 
 function scale(self, values) {
@@ -53,12 +53,11 @@ window.vitviz.mount(element, props, watch, trigger, {
   title: 'Attention rollout',
   side: true,
   extras: [['Overlay, full size (PNG)', full]],
-  caption: (self) => (self.layer === null ? '' : t('Layer {layer} alone', { layer: self.layer + 1 })),
-  reset: (self) => { self.layer = null; },
+  caption: (self) => (self.settings.alone ? t('Layer {layer} alone', { layer: self.settings.alone }) : ''),
+  controls: ({ layers }) => [{ kind: 'hidden', name: 'alone', default: 0, page: true, fits: (value) => Number.isInteger(value) && value >= 0 && value <= layers }], // 0: the rollout
   idle: (settings) => (settings.overlay === 'paper' ? ['opacity', 'colormap', 'scale'] : []),
 
   build(self) {
-    self.layer = null;
     const canvas = el('canvas'), plot = el('div', { class: 'vv-plot' }, canvas), bar = colourbar();
     const title = el('p', { class: 'vv-h' }), said = el('p', { class: 'vv-text' }), strip = el('div', { class: 'vv-thumbs', role: 'group', 'aria-label': t('Layers') });
     const hover = outline(plot), asked = outline(plot, 'vv-pinned');
@@ -108,7 +107,7 @@ window.vitviz.mount(element, props, watch, trigger, {
     ui.bar.update(settings.overlay === 'paper' ? 'grey' : settings.colormap, low, high, settings.overlay === 'paper' ? t('Brightness: share of attention, per patch') : t('Share of attention, per patch'));
     ui.said.textContent = sentence(self);
     const from = settings.query === 'auto' ? t(self.summary.auto || 'what the classifier reads') : settings.query === 'mean' ? t('all tokens, on average') : picked >= 0 ? `${patchName(grid, picked)} (${placeName(grid, picked)})` : t('the {name} token', { name: t(settings.query) });
-    ui.title.textContent = self.layer === null ? `${t('Rollout')} · ${from}` : `${t('Layer {layer} alone', { layer: self.layer + 1 })} · ${from}`;
+    ui.title.textContent = `${this.caption(self) || t('Rollout')} · ${from}`;
     if (picked >= 0) {
       const pw = ui.place.width / grid.cols, ph = ui.place.height / grid.rows;
       ui.asked.put(ui.place.x + (picked % grid.cols) * pw, ui.place.y + Math.floor(picked / grid.cols) * ph, pw, ph);
@@ -123,17 +122,14 @@ window.vitviz.mount(element, props, watch, trigger, {
     if (strip.childElementCount !== count + 1) {
       strip.replaceChildren(...Array.from({ length: count + 1 }, (_, i) => {
         const label = i ? t('Layer {layer}', { layer: i }) : t('Rollout');
-        return el('button', { type: 'button', class: 'vv-thumb', 'aria-label': label, title: label, onclick: () => {
-          self.layer = i === 0 || self.layer === i - 1 ? null : i - 1;
-          self.draw();
-        } }, sheet(1, 1), el('span', { text: i ? String(i) : t('Rollout') }));
+        return el('button', { type: 'button', class: 'vv-thumb', 'aria-label': label, title: label, onclick: () => self.set('alone', self.settings.alone === i ? 0 : i) }, sheet(1, 1), el('span', { text: i ? String(i) : t('Rollout') }));
       }));
     }
     const { map, layers } = self.data, size = rows * cols;
     [...strip.children].forEach((button, i) => {
       const values = i ? layers.values : map.values, start = i ? (i - 1) * size : 0, [, high] = bounds(values, start, start + size);
       tinted(values, rows, cols, self.settings.overlay === 'paper' ? 'grey' : self.settings.colormap, 0, high || 1, start, button.firstChild);
-      button.setAttribute('aria-pressed', String(self.layer === (i ? i - 1 : null)));
+      button.setAttribute('aria-pressed', String(self.settings.alone === i));
     });
   },
 });
