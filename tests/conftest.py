@@ -3,9 +3,9 @@
 The rooms that compute are checked. The others have tests that hand them wrong shapes on purpose, to read the sentence
 that a user gets; a type error would come first.
 
-Tests run in one process more than there are cores, up to four, because many of them wait for a browser. Each is given
-its share of the cores before torch is imported: threads of several processes on one core would spend their time waiting
-for one another. Each has a folder of its own for what Gradio writes, because a test counts what is in it.
+Tests run in as many processes as there are cores, up to four. Each is given its share of the cores before torch is
+imported: threads of several processes on one core would spend their time waiting for one another. Each has a folder of
+its own for what Gradio writes, because a test counts what is in it.
 """
 
 import os
@@ -17,13 +17,12 @@ from jaxtyping import install_import_hook
 checked = beartype(conf=BeartypeConf(is_pep484_tower=True))  # an int does where a float is asked for
 
 
-
 def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def pytest_xdist_auto_num_workers(config) -> int:
-    return min(4, cores() + 1)
+    return min(4, cores())
 
 
 if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):

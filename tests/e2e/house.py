@@ -75,7 +75,7 @@ class Gate:
         self._free.release(count)
 
 
-def until(condition: Callable[[], object], seconds: float = 15) -> None:
+def until(condition: Callable[[], object], seconds: float = 40) -> None:
     """Waits for what is bound to come."""
     end = time.monotonic() + seconds
     while not condition():
