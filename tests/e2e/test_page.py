@@ -132,3 +132,15 @@ def test_nothing_is_wider_than_the_window(open_page, width, dark):
         ready(page, panel)
         wide = page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
         assert wide <= 0, f"{title} is {wide} px too wide at {width} px"
+
+
+@pytest.mark.parametrize("address", ["?tab=rollout&alone=3&sample=astronaut", "?tab=rollout&sample=chelsea", "?tab=explorer&sample=chelsea", "?tab=positions"])
+def test_the_numbers_of_a_colour_scale_stand_apart(open_page, address):
+    page = open_page(address, wait=False)
+    ready(page, address.partition("tab=")[2].partition("&")[0])
+    bars = page.locator(".vv-bar-ticks:visible").evaluate_all(
+        "(bars) => bars.map((bar) => [...bar.children].map((one) => one.getBoundingClientRect()).map(({ left, right }) => [left, right]))"
+    )
+    assert bars and all(len(labels) >= 2 for labels in bars)
+    for labels in bars:
+        assert all(right + 3 < left for (_, right), (left, _) in zip(labels, labels[1:], strict=False)), labels

@@ -137,10 +137,17 @@ function colourbar(map = 'viridis') {
     [drawn, low, high] = [state, from, to];
     label.textContent = text;
     tinted(ramp, 1, 256, name, 0, 255, 0, strip);
-    const share = (value) => (to > from ? ((value - from) / (to - from)) * 100 : 0), inner = ticks(from, to, 4).filter((value) => share(value) > 17 && share(value) < 83);
+    const share = (value) => (to > from ? ((value - from) / (to - from)) * 100 : 0), said = (value) => number(Math.abs(value) < (to - from) * 1e-9 ? 0 : value);
+    const room = (value) => 2.7 * said(value).length; // per cent of a narrow bar
+    let end = room(from) + 2;
+    const inner = ticks(from, to, 4).filter((value) => {
+      const [left, right] = [share(value) - room(value) / 2, share(value) + room(value) / 2], fits = left > end && right < 98 - room(to);
+      if (fits) end = right + 2;
+      return fits;
+    });
     marks.replaceChildren(...[from, ...inner, ...(to > from ? [to] : [])].map((value) => {
       const at = share(value);
-      return el('span', { style: `left:${at}%`, class: at === 0 ? 'vv-first' : at === 100 ? 'vv-last' : null, text: number(Math.abs(value) < (to - from) * 1e-9 ? 0 : value) });
+      return el('span', { style: `left:${at}%`, class: at === 0 ? 'vv-first' : at === 100 ? 'vv-last' : null, text: said(value) });
     }));
   };
   const mark = (value) => {
