@@ -72,6 +72,18 @@ def test_its_bytes_are_those_of_its_tensors():
     assert with_pooling.nbytes - trace.nbytes == 4 * (2 * 1 * 4 + 2 * 2 * 7 * 4 + 6 * 8)
 
 
+def test_a_view_of_a_batch_counts_all_that_it_keeps_and_is_pickled_alone():
+    trace, shared = example_trace(oracle.GRIDS[1], seed=1), torch.randn(50, 3, 2, 7, 4)
+    q, k, v = shared[7]
+    viewed = replace(trace, layers=(replace(trace.layers[0], q=q, k=k, v=v),), tokens=tuple(torch.stack([tokens] * 50)[7] for tokens in trace.tokens))
+    assert viewed.nbytes > shared.nbytes
+    data = pickle.dumps(viewed)
+    assert len(data) < shared.nbytes / 2
+    again = pickle.loads(data)
+    torch.testing.assert_close(again.attention(0), viewed.attention(0))
+    torch.testing.assert_close(again.tokens, viewed.tokens)
+
+
 def test_it_can_be_pickled():
     trace = example_trace(oracle.GRIDS[3], seed=1)
     again = pickle.loads(pickle.dumps(trace))

@@ -52,12 +52,17 @@ class Attention:
     def heads(self) -> int:
         return self.q.shape[0]
 
+    def __getstate__(self) -> dict:
+        """Tensors in storage of their own: a view would be pickled with all of what it is a view of."""
+        return {**vars(self), **{name: _owned(getattr(self, name)) for name in "qkv"}}
+
     def weights(self, rows: slice = slice(None), heads: slice = slice(None)) -> Float[Tensor, "head rows key"]:
         """softmax(q k^T scale + bias) for some queries and heads: rows sum to 1 over the keys."""
-        scores = torch.matmul(self.q[heads, rows] * self.scale, self.k[heads].mT)
-        if self.bias is not None:
-            scores = scores + self.bias.rows(rows, heads)
-        return torch.softmax(scores, dim=-1)
+        with torch.autocast(self.q.device.type, enabled=False):
+            scores = torch.matmul(self.q[heads, rows] * self.scale, self.k[heads].mT)
+            if self.bias is not None:
+                scores = scores + self.bias.rows(rows, heads)
+            return torch.softmax(scores, dim=-1)
 
     def output(self) -> Float[Tensor, "head query dim2"]:
         """What the call hands on: the weighted values."""
@@ -144,4 +149,14 @@ class Trace:
                 tensors += [t for t in (attention.bias.table, attention.bias.dense) if t is not None]
         if self.position_embedded is not None:
             tensors.append(self.position_embedded)
-        return sum(t.numel() * t.element_size() for t in tensors) + self.view.picture.nbytes
+        storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}  # of views once, and whole
+        return sum(storages.values()) + self.view.picture.nbytes
+
+    def __getstate__(self) -> dict:
+        """As for `Attention`: traces of one batch are views of what all of them share."""
+        state = {name: _owned(value) if isinstance(value, Tensor) else value for name, value in vars(self).items()}
+        return {**state, "tokens": tuple(_owned(tokens) for tokens in self.tokens)}
+
+
+def _owned(tensor: Tensor) -> Tensor:
+    return tensor.clone() if tensor.untyped_storage().nbytes() > tensor.nbytes else tensor

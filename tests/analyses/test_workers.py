@@ -81,3 +81,32 @@ if not child:
 raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_an_interruption_while_threads_are_made_leaves_none_waiting():
+    code = """
+import threading, torch
+from vitviz.analyses import workers
+torch.set_num_threads(2)
+workers.WORTHWHILE = 1
+sums, wait = lambda: workers.each(lambda rows: rows.stop - rows.start, slice(0, 8), width=1), threading.Barrier.wait
+def interrupted(self, *given):
+    if threading.current_thread() is threading.main_thread():
+        raise KeyboardInterrupt
+    return wait(self, *given)
+threading.Barrier.wait = interrupted
+try:
+    sums()
+except KeyboardInterrupt:
+    threading.Barrier.wait = wait
+    assert sums() == [4, 4]
+    print("went on")
+"""
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True).stdout == "went on\n"  # and ended
+
+
+def test_one_set_of_threads_is_kept(three_threads):
+    for count in (2, 3, 2):
+        torch.set_num_threads(count)
+        assert len(workers.each(lambda rows: rows, slice(0, 9), width=1)) == count
+    assert workers._threads.cache_info().currsize == 1

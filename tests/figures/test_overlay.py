@@ -2,6 +2,8 @@ import inspect
 
 import numpy as np
 import pytest
+import torch
+from PIL import Image
 
 from vitviz.figures.colormaps import TABLES
 from vitviz.figures.overlay import enlarged, overlay
@@ -67,3 +69,8 @@ def test_what_does_not_fit_is_said(change):
 def test_a_float_picture_is_refused():
     with pytest.raises(ValueError, match="uint8"):
         inspect.unwrap(overlay)(picture / 255, ramp)  # what a notebook meets, where no annotation is checked
+
+
+def test_a_notebooks_picture_and_map_are_taken_as_they_are():
+    given = inspect.unwrap(overlay)(Image.fromarray(picture), torch.from_numpy(ramp))
+    assert (given == overlay(picture, ramp)).all()

@@ -2,8 +2,8 @@
 
 The formulas stand in `streaming`. Every picture pays for this first, so two things are kept out of it. The loop over
 the heads holds as few operations as it can: around each of them a thread asks for Python's lock, for which others wait.
-And nothing here is large enough for torch to share it out on its own: its helpers spin for milliseconds after each
-such operation, on the very cores that the threads of `workers` need.
+And where threads of `workers` read, the one that called them does nothing large enough for torch to share it out: its
+helpers would spin for milliseconds after each such operation, on the very cores that those threads need.
 
 It does not show anything by itself: `distance`, `rollout` and `sweep` say what the sums mean.
 """

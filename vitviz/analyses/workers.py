@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import lru_cache
 from typing import TypeVar
 
 import torch
@@ -32,13 +32,18 @@ def each(read: Callable[[slice], Result], rows: slice, width: int) -> list[Resul
     return list(_threads(torch.get_num_threads()).map(read, map(slice, edges, edges[1:])))
 
 
-@cache
+@lru_cache(maxsize=1)
 def _threads(count: int) -> ThreadPoolExecutor:
     pool = ThreadPoolExecutor(count, "vitviz-read", initializer=_alone)
     begun = threading.Barrier(count + 1)
-    for _ in range(count):
-        pool.submit(begun.wait)
-    begun.wait()
+    try:
+        for _ in range(count):
+            pool.submit(begun.wait)
+        begun.wait()
+    except BaseException:  # Ctrl-C in the middle: threads left waiting would keep the process from ending
+        begun.abort()
+        pool.shutdown(wait=False)
+        raise
     torch.set_num_threads(count)  # a thread that torch has not met yet gets what was set last, wherever that was
     return pool
 

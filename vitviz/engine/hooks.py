@@ -6,7 +6,7 @@ A model is copied for other sizes and devices; hooks that stayed on it would be 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
@@ -27,11 +27,15 @@ class Hooks:
     def __bool__(self) -> bool:
         return bool(self._asked)
 
-    @contextmanager
-    def asked(self, model: nn.Module, point: str, fn: Hook, name: str) -> Iterator[None]:
-        """Holds for the passes made inside the `with`; VitvizError for a point that the model does not have."""
+    def asked(self, model: nn.Module, point: str, fn: Hook, name: str) -> AbstractContextManager[None]:
+        """Holds for the passes made inside the `with`; VitvizError, at once, for a point that the model does not have."""
         module_at(model, point, name)
-        one = (point, fn)
+        if not callable(fn):
+            raise VitvizError(f"Given {fn!r} for {point}; expected a function that takes a tensor and returns one, or None to leave it.")
+        return self._held((point, fn))
+
+    @contextmanager
+    def _held(self, one: tuple[str, Hook]) -> Iterator[None]:
         self._asked.append(one)
         try:
             yield
@@ -65,8 +69,15 @@ def module_at(model: nn.Module, point: str, name: str) -> tuple[nn.Module, bool]
 def _registered(model: nn.Module, point: str, fn: Hook, name: str) -> RemovableHandle:
     module, before = module_at(model, point, name)
 
-    def pre(module: nn.Module, args: tuple):
-        replaced = fn(args[0])
-        return None if replaced is None else (replaced, *args[1:])
+    def replaced(tensor: Tensor) -> Tensor | None:
+        given = fn(tensor)
+        if given is not None and not (isinstance(given, Tensor) and given.shape == tensor.shape):
+            what = f"a tensor of shape {tuple(given.shape)}" if isinstance(given, Tensor) else repr(given)[:80]
+            raise VitvizError(f"The hook at {point} returned {what}; expected a tensor of shape {tuple(tensor.shape)}, or None to leave it as it is.")
+        return given
 
-    return module.register_forward_pre_hook(pre) if before else module.register_forward_hook(lambda module, args, output: fn(output))
+    def pre(module: nn.Module, args: tuple):
+        given = replaced(args[0])
+        return None if given is None else (given, *args[1:])
+
+    return module.register_forward_pre_hook(pre) if before else module.register_forward_hook(lambda module, args, output: replaced(output))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -48,6 +49,7 @@ class Inspector:
         with memory_guard(self.device, f"Loading {self.checkpoint.name}"):
             kind = pick_dtype(dtype, self.device)
             in_full = kind == torch.float32
+            loaded.model.float()  # whatever torch's default was when it was built
             self.model = loaded.model.to(self.device).eval() if in_full else copies.placed(loaded.model, self.device, kind)
         self._exact = None if in_full else loaded.model  # in float32 on the CPU, until the first picture has been compared
         self._hooks = Hooks()
@@ -60,7 +62,7 @@ class Inspector:
 
     def grid(self, size: tuple[int, int] | None = None) -> Grid:
         """The patch grid at the checkpoint's own input size, or at another (height, width)."""
-        return record.grid_of(self._at(size or self.preprocessing.size))
+        return record.grid_of(self._at(self._size(size)))
 
     def trace(self, image, size: int | tuple[int, int] | None = None) -> Trace:
         """The record of one forward pass on a picture (a path, PIL image, or array).
@@ -128,7 +130,8 @@ class Inspector:
         """Calls `fn` with a tensor "batch token width" of each pass inside the `with`, to read or replace it.
 
         `point` is blocks.N.input, blocks.N.attn, blocks.N.mlp (both before LayerScale) or blocks.N.output, N from 0.
-        What `fn` returns, unless None, takes the tensor's place. Closed on exit and on error.
+        What `fn` returns, unless None, takes the tensor's place. Closed on exit and on error. Meanwhile it holds for
+        passes that other threads make on this inspector, too.
 
         >>> with inspector.hook("blocks.3.mlp", lambda tensor: tensor * 0):  # doctest: +SKIP
         ...     without_mlp = inspector.trace(image)
@@ -141,7 +144,7 @@ class Inspector:
         """Attention distance averaged over a set of pictures (the paper: 128); see `surveying` for a running mean.
 
         `progress` is told how many pictures are done after each batch, and ends the survey by returning False. `size` is
-        the input in pixels, as for `trace`.
+        the input in pixels, as for `trace`. Raises VitvizError for no pictures, and for a batch below 1.
         """
         result = None
         for result in self.surveying(images, batch, size):
@@ -170,7 +173,7 @@ class Inspector:
 
     def position_table(self, size: tuple[int, int] | None = None) -> Float[Tensor, "patch width"] | None:
         """The learned absolute position embeddings of the patches (prefix rows dropped), interpolated to a size."""
-        return record.position_table(self._at(size or self.preprocessing.size))
+        return record.position_table(self._at(self._size(size)))
 
     def position_kind(self) -> str:
         """How the model knows where a patch is: learned, rotary, relative, several of them joined by +, or none."""
@@ -178,7 +181,7 @@ class Inspector:
 
     def parts(self, size: tuple[int, int] | None = None) -> parts.Parts:
         """The weights that equations 1 to 4 name, at an input size: E, the class token, E_pos, the head."""
-        return parts.parts_of(self._at(size or self.preprocessing.size))
+        return parts.parts_of(self._at(self._size(size)))
 
     def readout(self, trace: Trace) -> Float[Tensor, " feature"]:
         """What the classifier is given (y of equation 4) for one of this checkpoint's traces."""
@@ -198,6 +201,11 @@ class Inspector:
                 model = change(model)
             with self._hooks.on(model, self.checkpoint.name):
                 recording, logits, milliseconds = self._forward(model, pixels)
+            if not self._hooks and not recording.tokens[-1].isfinite().all():
+                raise VitvizError(
+                    f"{self.checkpoint.name} computed numbers that are not finite, so there is nothing true to show. "
+                    f"Its weights are damaged, or too large for {self.dtype}."
+                )
         place = self.device if keep_on_device else torch.device("cpu")
         frame = record.Frame(
             self.checkpoint.name, record.grid_of(model), record.pool_of(model), record.classifies(model, self.checkpoint),
@@ -213,7 +221,7 @@ class Inspector:
                 self.deviation, self._exact = precision.deviation(trace, exact, prepared.tensor[None]), None
 
     def _forward(self, model: nn.Module, pixels: Tensor, check: bool = False):
-        with torch.no_grad(), exactly(self.device), capture.recorded(model, check=check) as recording:
+        with torch.no_grad(), torch.autocast(self.device.type, enabled=False), exactly(self.device), capture.recorded(model, check=check) as recording:
             synchronise(self.device)
             start = time.perf_counter()
             logits = model(pixels)
@@ -231,7 +239,10 @@ class Inspector:
     def _size(self, size: int | tuple[int, int] | None) -> tuple[int, int]:
         if size is None:
             return self.preprocessing.size
-        height, width = (size, size) if isinstance(size, int) else map(int, size)
+        try:
+            height, width = map(operator.index, size if isinstance(size, tuple | list) else (size, size))
+        except (TypeError, ValueError):
+            raise VitvizError(f"Given size={size!r}; expected the input's pixels, a number or (height, width), such as {self.preprocessing.size}.") from None
         if (height, width) == self.preprocessing.size:  # whether the patch divides it or not
             return height, width
         rows, cols = self.grid().patch

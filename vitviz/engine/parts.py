@@ -28,8 +28,7 @@ class Linear:
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor | None) -> Linear:
-        weight = weight.detach().float().cpu()
-        return cls(weight, torch.zeros(len(weight)) if bias is None else bias.detach().float().cpu())
+        return cls(record.copied(weight), torch.zeros(len(weight)) if bias is None else record.copied(bias))
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def parts_of(model: nn.Module) -> Parts:
     return Parts(
         embedding=None if flat is None else Linear.of(flat, model.patch_embed.proj.bias),
         prefix=_prefix(model),
-        positions=positions.detach().float().cpu()[0] if isinstance(positions, nn.Parameter) and positions.ndim == 3 else None,
+        positions=record.copied(positions[0]) if isinstance(positions, nn.Parameter) and positions.ndim == 3 else None,
         why_positions=experiments.why_not(model),
         mlp=getattr(getattr(getattr(model.blocks[0], "mlp", None), "fc2", None), "in_features", None),
         plain_blocks=type(model.blocks[0]).__name__ in ("Block", "EvaBlock", "RelPosBlock"),
@@ -78,4 +77,4 @@ def readout(model: nn.Module, trace: Trace) -> Float[Tensor, " feature"]:
 
 def _prefix(model: nn.Module) -> Float[Tensor, "prefix width"]:
     tokens = [getattr(model, name, None) for name in ("cls_token", "dist_token", "reg_token")]  # timm's order in the sequence
-    return torch.cat([token.detach().float().cpu()[0] for token in tokens if token is not None] or [torch.zeros(0, model.embed_dim)])
+    return torch.cat([record.copied(token[0]) for token in tokens if token is not None] or [torch.zeros(0, model.embed_dim)])

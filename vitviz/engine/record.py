@@ -137,12 +137,17 @@ def classifies(model: nn.Module, checkpoint: Checkpoint) -> bool:
     return not projects
 
 
+def copied(weight: Tensor) -> Tensor:
+    """A float32 copy on the CPU: whoever gets it may write into it, and the model stays as it was."""
+    return weight.detach().to("cpu", torch.float32, copy=True)
+
+
 def patch_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width2"] | None:
     """The patch projection's weights, if it reads pixels."""
     projection = getattr(model.patch_embed, "proj", None)
     if getattr(model.patch_embed, "backbone", None) is not None or not isinstance(projection, nn.Conv2d) or projection.in_channels != 3:
         return None
-    return projection.weight.detach().float().cpu()
+    return copied(projection.weight)
 
 
 def stem_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width2"] | None:
@@ -150,7 +155,7 @@ def stem_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width
     backbone = getattr(model.patch_embed, "backbone", None)
     for module in backbone.modules() if backbone is not None else ():
         if isinstance(module, nn.Conv2d) and module.in_channels == 3:
-            return module.weight.detach().float().cpu()
+            return copied(module.weight)
     return None
 
 
@@ -159,7 +164,7 @@ def position_table(model: nn.Module) -> Float[Tensor, "patch width"] | None:
     table = getattr(model, "pos_embed", None)
     if not isinstance(table, nn.Parameter) or table.ndim != 3:
         return None
-    return table.detach().float().cpu()[0, -grid_of(model).patches :]
+    return copied(table[0, -grid_of(model).patches :])
 
 
 def position_kind(model: nn.Module) -> str:

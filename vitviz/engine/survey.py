@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from os import PathLike
 
 from jaxtyping import Float
+from PIL import Image
 from torch import Tensor
 
 from vitviz import analyses
 from vitviz.analyses.distance import DistanceAverage
 from vitviz.engine.images import open_image
 from vitviz.engine.preprocess import Prepared, Preprocessing, prepare
-from vitviz.errors import ImageError
+from vitviz.errors import ImageError, VitvizError
 from vitviz.trace import Trace
 
 
@@ -39,6 +41,10 @@ def running(
     checkpoint: str, images: Iterable, batch: int, record: Callable[[list[Prepared]], list[Trace]], preprocessing: Preprocessing
 ) -> Iterator[Survey]:
     """The running mean after each batch. A picture that cannot be read is skipped and named, the others go on."""
+    if isinstance(images, str | PathLike | Image.Image):
+        raise VitvizError(f"Given {str(images)[:80]!r} for a set of pictures; expected several, such as [picture] or sorted(Path(folder).glob('*.jpg')).")
+    if batch < 1:
+        raise VitvizError(f"Given batch={batch!r}; expected how many pictures go through the model at once, 1 or more.")
     average: DistanceAverage | None = None
     skipped: list[str] = []
     waiting: list[Prepared] = []
@@ -57,7 +63,7 @@ def running(
             waiting.append(prepare(open_image(image), preprocessing))
         except ImageError as error:
             skipped.append(f"Picture {number}: {error}")
-        if len(waiting) == batch:
+        if len(waiting) >= batch:
             result = flush()
             yield result
     if waiting:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import cv2
 import numpy as np
 from jaxtyping import Float, UInt8
+from numpy.typing import ArrayLike
+from PIL import Image
 
 from vitviz.figures.colormaps import coloured
 
@@ -17,8 +19,8 @@ _FADED = {"heat": 0.62, "paper": 0.85}  # how far what the model did not see has
 
 
 def overlay(
-    picture: UInt8[np.ndarray, "height width 3"],
-    map: Float[np.ndarray, "row col"],
+    picture: UInt8[np.ndarray, "height width 3"] | Image.Image,
+    map: ArrayLike,
     box: tuple[float, float, float, float] | None = None,
     form: str = "heat",
     opacity: float = 0.6,
@@ -26,7 +28,7 @@ def overlay(
     smooth: bool = True,
     low: float = 0.0,
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """The picture with the map over `box` (left, top, right, bottom in pixels; the whole picture where None).
+    """The picture with the map (row x col) over `box` (left, top, right, bottom in pixels; the whole picture where None).
 
     `form` is "heat" or "paper". Colours run from `low` to the map's maximum. `opacity`, `colours` and `low` belong to the heat map
     alone; the paper's form is map / max.
@@ -35,6 +37,7 @@ def overlay(
     >>> overlay(grey, np.array([[0.0, 1.0]]), form="paper", smooth=False)[0, :, 0].tolist()
     [0, 0, 200, 200]
     """
+    picture, map = np.asarray(picture), np.asarray(map)
     if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
         raise ValueError(f"A picture is height x width x 3 of uint8; given were shape {picture.shape} and {picture.dtype}.")
     if form not in ("heat", "paper"):
@@ -45,7 +48,7 @@ def overlay(
     left, top, right, bottom = (round(side) for side in (box or (0, 0, width, height)))
     if not (left < right and top < bottom and left < width and top < height and right > 0 and bottom > 0):
         raise ValueError(f"The box {box} does not lie on the picture of {width} x {height} pixels.")
-    full = enlarged(np.asarray(map), (bottom - top, right - left), smooth)
+    full = enlarged(map, (bottom - top, right - left), smooth)
     rows, cols = slice(max(top, 0), min(bottom, height)), slice(max(left, 0), min(right, width))
     full = full[rows.start - top : rows.stop - top, cols.start - left : cols.stop - left]
     most = float(np.max(map)) or 1.0

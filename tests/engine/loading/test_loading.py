@@ -109,6 +109,18 @@ def test_a_file_named_after_its_architecture_gets_that_architectures_preprocessi
     assert other.model.embed_dim == 128 and "assumed" in other.checkpoint.note
 
 
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224.safetensors", "vit_tiny_patch16_224/"])
+def test_what_lies_in_the_current_folder_comes_before_the_hub(name, tmp_path, monkeypatch):
+    (tmp_path / "vit_tiny_patch16_224").mkdir()
+    saved(small(), tmp_path / "vit_tiny_patch16_224" / "model.safetensors")
+    saved(small(), tmp_path / "vit_tiny_patch16_224.safetensors")
+    monkeypatch.chdir(tmp_path)
+    assert find(name).source == "local" and load(find(name)).model.embed_dim == 128
+    assert find("vit_tiny_patch16_224").source == "hub"
+    with pytest.raises(CheckpointError):
+        find("vit_tiny_patch16_224.safetensors", trusted=False)
+
+
 # ----- what does not fit is named
 
 

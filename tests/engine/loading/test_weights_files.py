@@ -21,6 +21,7 @@ WRAPPED = {
     "bare": lambda s: s,
     "state_dict and module.": lambda s: {"epoch": 3, "state_dict": {f"module.{k}": v for k, v in s.items()}},
     "model and Namespace": lambda s: {"model": s, "args": argparse.Namespace(lr=0.1)},
+    "Lightning": lambda s: {"state_dict": {f"model.{k}": v for k, v in s.items()}, "pytorch-lightning_version": "2.5"},
     "compiled": lambda s: {"model": {f"_orig_mod.module.{k}": v for k, v in s.items()}},
     "EMA first": lambda s: {"model": {k: v + 1 for k, v in s.items()}, "model_ema": s},
     "state_dict_ema": lambda s: {"state_dict": {k: v + 1 for k, v in s.items()}, "state_dict_ema": s},

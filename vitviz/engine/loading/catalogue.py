@@ -49,7 +49,7 @@ def find(name: str, folder: str | PathLike | None = None, architecture: str | No
 
     A name is one of `checkpoints(folder)`, a timm name with or without its tag, a step of a training film
     ("vitviz-tiny@3000"), a hub id ("timm/…", "hf-hub:…", "organisation/name@revision"), or the path of a folder or
-    file. A name from a stranger is not `trusted`: it can only be one that is listed, never a path or another
+    file; what ends like a file or holds a separator and is there is that path. A name from a stranger is not `trusted`: it can only be one that is listed, never a path or another
     repository. `architecture` (timm's name) takes precedence over what the checkpoint says of itself. Raises
     CheckpointError for an unknown name, with those that are close; UnsupportedModel for one that is no plain ViT.
 
@@ -59,7 +59,7 @@ def find(name: str, folder: str | PathLike | None = None, architecture: str | No
     if architecture:
         require_plain(architecture)
     local = list(in_folder(weights_folder(folder)))
-    found = named(name, local) or _registered(name, trusted)
+    found = named(name, local) or (_elsewhere(name) if trusted and _is_path(name) else None) or _registered(name, trusted)
     if found is None and trusted:
         found = _elsewhere(name)
     if found is None:
@@ -124,6 +124,15 @@ def _registered(name: str, trusted: bool) -> Checkpoint | None:
         return None
     tags = [one for one in known if one.partition(".")[0] == architecture]
     raise CheckpointError(f"timm has no trained weights {plain!r} on the hub. Of {architecture} there are: {', '.join(tags) or 'none'}.")
+
+
+def _is_path(name: str) -> bool:
+    """Whether it looks like a path and something is there; timm's tags look like endings, and its names like folders."""
+    looks = name.endswith((*SUFFIXES, os.sep))
+    try:
+        return looks and Path(name).exists()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def _elsewhere(name: str) -> Checkpoint | None:

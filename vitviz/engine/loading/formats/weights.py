@@ -36,7 +36,7 @@ _TRAINING_ONLY = re.compile(r"^(decoder(_\w+)?(?=\.|$)|lm_head(?=\.)|(dino_|ibot
 def read(path: Path) -> tuple[dict[str, Tensor], list[str]]:
     """The named tensors of a file, or of all shards of an index, as float32 (integers as they are), and sentences on what was left out.
 
-    Wrappers (`state_dict`, `model`, `model_ema`, `teacher`) and prefixes (`module.`, `backbone.`) are taken off; names
+    Wrappers (`state_dict`, `model`, `model_ema`, `teacher`) and prefixes (`module.`, `backbone.`, `model.`) are taken off; names
     are otherwise those of the file. Raises CheckpointError for a file that is damaged, holds no tensors, or is a
     pickle that asks for more than tensors; nothing in it has then been run.
     """
@@ -154,6 +154,8 @@ def _plain(found: Any, path: Path, notes: list[str]) -> dict[str, Tensor]:
     named = {_COMPILED.sub("", name): value for name, value in found.items()}
     if any(name.startswith("backbone.") for name in named):
         named = {name.removeprefix("backbone."): value for name, value in named.items()}
+    if named and all(name.startswith("model.") for name in named):  # as Lightning saves a module's model
+        named = {name.removeprefix("model."): value for name, value in named.items()}
     left_out = sorted({match[0] for name in named if (match := _TRAINING_ONLY.match(name))})
     if left_out:
         notes.append(f"Parts that only training needs were left out: {', '.join(left_out)}.")
