@@ -144,3 +144,34 @@ def test_the_numbers_of_a_colour_scale_stand_apart(open_page, address):
     assert bars and all(len(labels) >= 2 for labels in bars)
     for labels in bars:
         assert all(right + 3 < left for (_, right), (left, _) in zip(labels, labels[1:], strict=False)), labels
+
+
+FADED = """(panel) => [...document.querySelectorAll(`#vitviz-${panel} canvas`)].map((canvas) => {
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    let half = 0;
+    for (let i = 3; i < data.length; i += 4) half += data[i] > 0 && data[i] < 255 ? 1 : 0;
+    return half / (data.length / 4);
+})"""
+
+
+@pytest.mark.parametrize("panel", ["positions", "explorer", "filters", "patches", "tour"])
+def test_a_view_drawn_again_is_as_opaque_as_the_first_time(open_page, panel):
+    page = open_page(f"?tab={panel}", wait=False)
+    key, fresh = ready(page, panel), page.evaluate(FADED, panel)
+    slider = page.locator("#vitviz-film input")
+    for press in ("ArrowLeft", "ArrowRight"):
+        slider.press(press)
+        page.wait_for_function("([panel, key]) => !document.querySelector(`#vitviz-${panel} [data-ready]`).dataset.ready.startsWith(key)", arg=[panel, key])
+        key = ready(page, panel)
+    page.wait_for_timeout(200)
+    assert page.evaluate(FADED, panel) == pytest.approx(fresh, abs=0.01)
+
+
+def test_a_refusal_far_from_the_control_comes_into_view(open_page):
+    page = open_page(height=500)
+    page.get_by_text("Compare, and input size").click()
+    size = page.locator("#vitviz-size input")
+    size.scroll_into_view_if_needed()
+    size.fill("100")
+    size.press("Enter")
+    expect(page.locator("#vitviz-notice .vv-notice")).to_be_in_viewport(ratio=0.9, timeout=15_000)

@@ -53,6 +53,13 @@ def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(studio, ke
         assert name.startswith("numbers/") or name in archive.read("README.txt").decode(), f"README.txt says nothing of {name}"
 
 
+def test_without_a_token_it_is_the_patch_in_the_middle_as_on_the_page(studio, key):
+    views = json.loads(opened(export.everything(studio, key, {})).read("settings.json"))["views"]
+    assert views["explorer"]["token"] == views["tour"]["token"] == 1 + 7 * 14 + 7
+    views = json.loads(opened(export.everything(studio, key, {"explorer.token": "3"})).read("settings.json"))["views"]
+    assert (views["explorer"]["token"], views["tour"]["token"]) == (3, 106)
+
+
 def test_the_pictures_are_those_of_the_page(studio, key):
     subject = studio.subject(key)
     archive = opened(export.everything(studio, key, {"rollout.overlay": "paper", "rollout.smooth": "off"}))

@@ -60,6 +60,10 @@ def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
 def _write(archive: zipfile.ZipFile, folder: str, studio: Studio, key: str, given: Mapping[str, str], survey: str | None) -> dict[str, str]:
     """One checkpoint's files, into a folder; returns the views that are left out, with the reasons."""
     subject, asked = studio.subject(key), _by_view(given)
+    grid = subject.trace.grid
+    for panel in PANELS:
+        if any(parameter.name == "token" for parameter in panel.parameters):  # the patch in the middle, with which the page begins
+            asked[panel.slug].setdefault("token", str(grid.token(grid.rows // 2, grid.cols // 2)))
     settings = {panel.slug: panel.settings(asked[panel.slug]) for panel in PANELS}
     left_out = {panel.slug: reason for panel in PANELS if (reason := panel.unsupported(subject))}
     source = {panel.slug: survey if survey and panel.drawn_by == "chart" else key for panel in PANELS}

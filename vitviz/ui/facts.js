@@ -17,7 +17,7 @@ function show() {
   if (root.hidden) return;
   const cost = t('{milliseconds} ms on {device}', { milliseconds: value.milliseconds, device: value.device });
   root.replaceChildren(
-    el('h2', { text: t('Prediction') }),
+    el('h2', { text: root.closest('#vitviz-second-facts') ? `${t('Prediction')} · ${value.checkpoint}` : t('Prediction') }),
     value.top.length ? el('ol', { class: 'vv-answers', 'aria-label': t('Likeliest classes') }, ...value.top.map(bar)) : el('p', { text: t('This checkpoint has no classifier, so there is no prediction.') }),
     ...value.notes.map((note) => el('p', { class: 'vv-small', text: t(note.text, note.values) })),
     el('details', { open, ontoggle: (event) => { open = event.currentTarget.open; } }, el('summary', { text: cost }),

@@ -11,5 +11,8 @@ function show() {
   );
 }
 
-watch('value', show);
+watch('value', () => {
+  show();
+  if (!root.hidden) root.scrollIntoView({ block: 'nearest', behavior: 'smooth' }); // the action may have been a screen away
+});
 show();

@@ -35,6 +35,7 @@ function fit(canvas, width, height, ratio) {
   canvas.style.height = height + 'px';
   const context = canvas.getContext('2d');
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.globalAlpha = 1; // a canvas that keeps its size keeps what the last drawing set
   context.clearRect(0, 0, width, height);
   return context;
 }
