@@ -17,11 +17,19 @@ from vitviz.ui.options import parse
 from vitviz.ui.page import build, launch
 from vitviz.ui.studio import Studio
 
+
+def stopped(*_) -> None:
+    """A service that is told to stop cleans up as after Ctrl-C, and waits for nobody."""
+    if "own" in globals():
+        own.cleanup()
+    os._exit(0)
+
+
 options = parse()
 studio = Studio(options.settings)
 demo = build(studio)
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service that is stopped cleans up as after Ctrl-C
+    signal.signal(signal.SIGTERM, stopped)
     with contextlib.suppress(KeyboardInterrupt):  # Gradio's own, but for the seconds in which it starts
         launch(demo, studio, options)

@@ -1,5 +1,7 @@
 """The slider over a training's snapshots: every view follows it."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -104,3 +106,20 @@ def test_a_narrow_page_in_the_dark_shows_the_film_whole(open_page):
     film.scroll_into_view_if_needed()
     box, plot = film.bounding_box(), page.locator("#vitviz-film svg").bounding_box()
     assert 0 <= plot["x"] and plot["x"] + plot["width"] <= 390 and box["width"] <= 390
+
+
+@pytest.mark.parametrize("panel", ["positions", "patches", "filters"])
+def test_what_is_held_is_watched_through_the_training(open_page, panel):
+    page = open_page(f"?tab={panel}", wait=False)
+    key, view = ready(page, panel), page.locator(f"#vitviz-{panel}")
+    shown = lambda: re.search(r"Patch \d+: row \d+|Component \d+ of", view.inner_text())[0]  # noqa: E731, short and used here alone
+    usual, canvas = shown(), view.locator("canvas").first.bounding_box()
+    page.mouse.click(canvas["x"] + 110, canvas["y"] + 60)
+    page.mouse.move(5, 5)
+    held = shown()
+    assert held != usual
+    page.locator("#vitviz-film input").press("ArrowLeft")
+    page.wait_for_function("([panel, key]) => !document.querySelector(`#vitviz-${panel} [data-ready]`).dataset.ready.startsWith(key)", arg=[panel, key])
+    assert ready(page, panel) != key and shown() == held
+    view.locator(".vv-reset").click()
+    page.wait_for_function("([panel, usual]) => document.querySelector(`#vitviz-${panel}`).innerText.includes(usual)", arg=[panel, usual])

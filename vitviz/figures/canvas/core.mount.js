@@ -78,7 +78,7 @@ function mount(element, props, watch, trigger, view) {
   function take() {
     const value = props.value;
     if (!value || !value.grid || (!value.key && !value.message)) return;
-    const before = self.key;
+    const before = self.key, last = JSON.stringify(self.grid);
     self.value = { summary: {}, ...value, grid: { prefix: [], ...value.grid } };
     self.value.controls = [...(view.controls?.(self.value) || []), ...(value.controls || [])];
     error.hidden = true;
@@ -98,7 +98,7 @@ function mount(element, props, watch, trigger, view) {
     bar.show();
     if (before !== self.key) {
       self.flight?.abort();
-      view.reset?.(self);
+      if (!view.keeps || last !== JSON.stringify(self.grid)) view.reset?.(self); // what is held is watched through pictures and training steps
     }
     self.watcher.observe(figure);
     [self.width, self.height] = [figure.clientWidth, window.innerHeight];

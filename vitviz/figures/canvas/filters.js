@@ -34,6 +34,7 @@ window.vitviz.mount(element, props, watch, trigger, {
   name: 'filters',
   title: 'Filters of the patch embedding',
   fetches: ['kind'], // the other kind of filters comes when it is asked for
+  keeps: true,
   reset: (self) => { self.cur = 0; },
 
   build(self) {

@@ -25,6 +25,7 @@ function layout(self) {
 window.vitviz.mount(element, props, watch, trigger, {
   name: 'patches',
   title: 'The picture as a sequence of patches',
+  keeps: true,
   reset: (self) => { self.picked = null; },
 
   build(self) {

@@ -37,6 +37,7 @@ function axis(context, labels, size, horizontal, unit) { // numbers along one si
 window.vitviz.mount(element, props, watch, trigger, {
   name: 'positions',
   title: 'Similarity of position embeddings',
+  keeps: true,
   reset: (self) => { [self.shown, self.pinned] = [null, false]; },
 
   build(self) {
