@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vitviz.engine import capture, copies, experiments, memory, parts, precision, record, survey
+from vitviz.engine import capture, copies, experiments, inputs, parts, precision, record, survey
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.device import DTYPES, exactly, memory_guard, name_of, pick_device, pick_dtype, synchronise
 from vitviz.engine.forks import renew_lock_of
@@ -237,25 +236,10 @@ class Inspector:
         capture.check_truth(recording, lambda layer: record.streamed_output(layers[layer]), self.checkpoint.name, tolerance)
 
     def _size(self, size: int | tuple[int, int] | None) -> tuple[int, int]:
-        if size is None:
-            return self.preprocessing.size
-        try:
-            height, width = map(operator.index, size if isinstance(size, tuple | list) else (size, size))
-        except (TypeError, ValueError):
-            raise VitvizError(f"Given size={size!r}; expected the input's pixels, a number or (height, width), such as {self.preprocessing.size}.") from None
-        if (height, width) == self.preprocessing.size:  # whether the patch divides it or not
-            return height, width
-        rows, cols = self.grid().patch
-        if height < rows or width < cols or height % rows or width % cols:
-            near = tuple(max(p, round(s / p) * p) for s, p in ((height, rows), (width, cols)))
-            raise VitvizError(
-                f"{self.checkpoint.name} cuts patches of {rows} x {cols} pixels: an input of {height} x {width} does not divide into them. "
-                f"The nearest size that does is {near[0]} x {near[1]}."
-            )
-        tokens = (height // rows) * (width // cols) + self.grid().prefix
-        needed = memory.bytes_of_a_picture(tokens, self.model.embed_dim, len(capture.transformer_blocks(self.model)))
-        memory.require(needed, self.device, f"An input of {height} x {width} pixels, {tokens} tokens for {self.checkpoint.name},")
-        return height, width
+        found = inputs.asked_size(size, self.preprocessing.size)
+        if found != self.preprocessing.size:  # its own is one whether the patch divides it or not
+            inputs.require_size(found, self.grid(), self.model, self.device, self.checkpoint.name)
+        return found
 
     def _at(self, size: tuple[int, int]) -> nn.Module:
         """The model at an input size; variants share every weight but the interpolated position embedding."""
