@@ -8,6 +8,7 @@ import tempfile
 
 gc.disable()  # what is imported stays; looking for garbage among it cost a fifth of the start. `page._warm_up` enables it again
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+own = None
 if "GRADIO_TEMP_DIR" not in os.environ:  # the usual one is shared: apps write over what others are sending, and empty it when they end
     own = tempfile.TemporaryDirectory(prefix="vitviz-", ignore_cleanup_errors=True)
     os.environ["GRADIO_TEMP_DIR"] = own.name
@@ -20,7 +21,7 @@ from vitviz.ui.studio import Studio
 
 def stopped(*_) -> None:
     """A service that is told to stop cleans up as after Ctrl-C, and waits for nobody."""
-    if "own" in globals():
+    if own is not None:
         own.cleanup()
     os._exit(0)
 

@@ -112,7 +112,10 @@ def test_a_narrow_page_in_the_dark_shows_the_film_whole(open_page):
 def test_what_is_held_is_watched_through_the_training(open_page, panel):
     page = open_page(f"?tab={panel}", wait=False)
     key, view = ready(page, panel), page.locator(f"#vitviz-{panel}")
-    shown = lambda: re.search(r"Patch \d+: row \d+|Component \d+ of", view.inner_text())[0]  # noqa: E731, short and used here alone
+
+    def shown() -> str:
+        return re.search(r"Patch \d+: row \d+|Component \d+ of", view.inner_text())[0]
+
     usual, canvas = shown(), view.locator("canvas").first.bounding_box()
     page.mouse.click(canvas["x"] + 110, canvas["y"] + 60)
     page.mouse.move(5, 5)
