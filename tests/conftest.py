@@ -31,4 +31,4 @@ if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):
 uploads = tempfile.TemporaryDirectory(prefix="vitviz-tests-")
 os.environ["GRADIO_TEMP_DIR"] = uploads.name
 
-install_import_hook(["vitviz.grid", "vitviz.trace", "vitviz.analyses", "vitviz.models"], f"{__name__}.checked")
+install_import_hook(["vitviz.grid", "vitviz.readout", "vitviz.trace", "vitviz.analyses", "vitviz.models"], f"{__name__}.checked")

@@ -2,7 +2,7 @@
 
     python -m tests.families                 # all of timm's plain architectures, some minutes
     python -m tests.families vit_base        # those whose name begins so, without writing the file
-    python -m tests.families --parameters    # only counts parameters, into vitviz/engine/loading/parameters.json
+    python -m tests.families --parameters    # only counts parameters, into vitviz/engine/models/parameters.json
 
 Each architecture is built with perturbed random weights (a bias that is zero would hide faults), cut to two blocks where
 that can be set and at its full depth otherwise, traced with the truth check on, and every view is drawn or says why not.
@@ -23,10 +23,10 @@ import torch
 import vitviz
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.loading.formats.naflex import at_one_size
-from vitviz.engine.preprocess import Preprocessing
+from vitviz.engine.models.formats.naflex import at_one_size
+from vitviz.engine.pictures.preprocess import Preprocessing
 from vitviz.errors import UnsupportedModel
-from vitviz.panels import PANELS, Subject
+from vitviz.views import VIEWS, Subject
 
 FAMILIES = [  # the first pattern that fits names the family
     ("NaFlex ViT", r"^naflexvit"),
@@ -52,6 +52,7 @@ FAMILIES = [  # the first pattern that fits names the family
     ("ViT with registers, average pooling", r"_gap_|_reg\d"),
     ("ViT", r""),
 ]
+EVIDENCE = "Evidence"  # no panel yet: whether the account of a logit balances
 LARGEST = 4e9  # bytes of weights
 BEGIN, END = "<!-- families: written by python -m tests.families -->", "<!-- end of families -->"
 HEAD = """# Families and views
@@ -93,29 +94,44 @@ def looked_into(architecture: str, smaller: tuple[int, int] | None = None) -> di
     inspector = Inspector(Loaded(Checkpoint(architecture, architecture, "local", ""), model, Preprocessing(size, (0.5,) * 3, (0.5,) * 3)), "cpu")
     trace = inspector.trace(np.random.default_rng(0).integers(0, 255, (300, 260, 3), dtype=np.uint8))
     subject, found = Subject(inspector, trace), {}
-    for panel in PANELS:
-        reason = panel.unsupported(subject)
+    for view in VIEWS:
+        reason = view.unsupported(subject)
         if reason is None:
-            panel.summary(subject)
-            for name, array in panel.numbers(subject, panel.settings({})).items():
+            view.summary(subject)
+            for name, array in view.numbers(subject, view.settings({}, subject.about)).items():
                 if array.dtype.kind == "f" and not name.startswith("norm_after"):
-                    assert np.isfinite(array).all(), f"{panel.slug}: {name} is not finite"
-        found[panel.title] = reason or "drawn"
+                    assert np.isfinite(array).all(), f"{view.slug}: {name} is not finite"
+        found[view.title] = reason or "drawn"
+    found[EVIDENCE] = accounted(inspector, trace)
     return found
+
+
+def accounted(inspector: Inspector, trace: vitviz.Trace) -> str:
+    """'drawn' where the account of a logit adds up, or why there is none; along a direction it has to add up in any case."""
+    name = inspector.checkpoint.name
+    try:
+        direction = torch.randn(inspector.tail(trace.grid.pixels).features, generator=torch.Generator().manual_seed(0))
+        account, own = vitviz.evidence(inspector, trace, direction), inspector.readout(trace) * direction
+        assert abs(own.sum().item() - account.total) <= 1e-4 * own.abs().max().item(), f"{name}: {account.total} of {own.sum().item()}"
+    except UnsupportedModel as reason:
+        return str(reason)
+    if trace.logits is None:
+        return f"{name} has no classifier: its account is one of directions in what it hands on, not of classes"
+    return "drawn"
 
 
 def table(results: dict[str, dict[str, str] | str]) -> str:
     """Markdown: a line a family; the cells say in how many of its architectures a view is drawn."""
-    views = [panel.title for panel in PANELS]
-    lines = [f"| Family | Architectures | {' | '.join(views)} |", "|---|---|" + "---|" * len(views)]
+    titles = list(dict.fromkeys([*(view.title for view in VIEWS), EVIDENCE]))
+    lines = [f"| Family | Architectures | {' | '.join(titles)} |", "|---|---|" + "---|" * len(titles)]
     for name, _ in FAMILIES:
         members = [seen for one, seen in results.items() if family(one) == name]
         drawn = [seen for seen in members if isinstance(seen, dict)]
         if not members:
             continue
         cells = []
-        for view in views:
-            count = sum(seen.get(view) == "drawn" for seen in drawn)
+        for title in titles:
+            count = sum(seen.get(title) == "drawn" for seen in drawn)
             cells.append("yes" if drawn and count == len(drawn) else "not applicable" if count == 0 else f"{count} of {len(drawn)}")
         lines.append(f"| {name} | {len(drawn)} of {len(members)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -53,8 +53,10 @@ def test_the_package_can_be_installed_for_a_notebook(tmp_path):
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--prefix", tmp_path / "installed", source], check=True)
     package = next((tmp_path / "installed").rglob("vitviz/__init__.py")).parent
     code = (
-        f"import vitviz, vitviz.figures.canvas as canvas; assert vitviz.__file__.startswith({str(package.parent)!r}), vitviz.__file__;"
-        "canvas.head(); [canvas.template(view) for view in canvas.VIEWS];"
+        f"import vitviz; assert vitviz.__file__.startswith({str(package.parent)!r}), vitviz.__file__;"
+        "from vitviz.ui import words; from vitviz.ui.page.canvas import Canvas; from vitviz.ui.serving import modules; from vitviz.views import VIEWS;"
+        "assert len(modules.style()) > 9_000 and all(len(words.texts(tag)) > 300 for tag in ('ko', 'zh-CN')) and words.first();"
+        "[(Canvas(view.slug), modules.source(modules.script_of(view.slug))) for view in VIEWS];"
         "print(vitviz.load('vitviz-tiny').trace(vitviz.sample_image('coffee')).top(1))"
     )
     told = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(package.parent), "PATH": "", "HOME": str(tmp_path)}, capture_output=True, text=True)

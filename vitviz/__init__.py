@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "checkpoints": "vitviz.engine",
@@ -26,23 +26,39 @@ _HOMES = {
     "Trace": "vitviz.trace",
     "attention_distance": "vitviz.analyses",
     "rollout": "vitviz.analyses",
+    "token_components": "vitviz.analyses",
+    "token_norms": "vitviz.analyses",
+    "token_similarity": "vitviz.analyses",
     "embedding_filters": "vitviz.models",
+    "evidence": "vitviz.models",
+    "lens": "vitviz.models",
     "position_similarity": "vitviz.models",
+    "relevance": "vitviz.maps",
+    "trial": "vitviz.maps",
+    "METHODS": "vitviz.analyses.relevance",
     "sample_image": "vitviz.samples",
+    "survey": "vitviz.surveys",
+    "keep_freed_memory": "vitviz.heap",
     "overlay": "vitviz.figures.overlay",
     "VitvizError": "vitviz.errors",
+    "Without": "vitviz.runs",
 }
 
 __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
-    from vitviz.analyses import attention_distance, rollout
+    from vitviz.analyses import attention_distance, rollout, token_components, token_norms, token_similarity
+    from vitviz.analyses.relevance import METHODS
     from vitviz.engine import Checkpoint, Inspector, checkpoints, film, load
     from vitviz.errors import VitvizError
     from vitviz.figures.overlay import overlay
     from vitviz.grid import Grid
-    from vitviz.models import embedding_filters, position_similarity
+    from vitviz.heap import keep_freed_memory
+    from vitviz.maps import relevance, trial
+    from vitviz.models import embedding_filters, evidence, lens, position_similarity
+    from vitviz.runs import Without
     from vitviz.samples import sample_image
+    from vitviz.surveys import survey
     from vitviz.trace import Trace
 
 

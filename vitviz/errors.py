@@ -1,5 +1,10 @@
 """What can go wrong for a user, each with a sentence that says what was given, what was expected and what to do."""
 
+import re
+
+# An absolute path of at least two parts; not what follows the host in an address.
+_PATH = re.compile(r"(?<![\w/:.\\])(?:[A-Za-z]:)?[\\/](?:[^\\/\s'\",;()]+[\\/])+([^\\/\s'\",;()]*)")
+
 
 class VitvizError(ValueError):
     """The base of every error whose text is written for the person at the page; anything else is a bug."""
@@ -23,3 +28,33 @@ class HubError(VitvizError):
 
 class OutOfMemory(VitvizError):
     """The device or the machine has too little memory for what was asked."""
+
+
+class WrongSetting(VitvizError):
+    """A setting that does not exist, or a value outside its bounds."""
+
+
+class Unknown(VitvizError, KeyError):
+    """A key, view or item that the server does not have, or no longer has."""
+
+    __str__ = VitvizError.__str__
+
+
+def said(error: BaseException) -> str:
+    """The first line of what a library's error says, for a sentence that strangers read: paths keep their last part alone.
+
+    >>> said(ValueError("invalid header in '/home/somebody/weights/mine.pth'."))
+    "invalid header in 'mine.pth'"
+    """
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    first, *_ = (str(error).strip() or type(error).__name__).splitlines()
+    return _PATH.sub(r"\1", first).rstrip(".")[:160]
+
+
+class Stopped(VitvizError):
+    """Nobody waited any longer for what was being computed, or it took longer than it may."""
+
+
+class TooMuch(VitvizError):
+    """More than this server computes for one visitor, or more than it can take on just now."""

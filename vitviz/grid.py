@@ -43,6 +43,14 @@ class Grid:
         """Height and width in pixels of the model's input."""
         return self.rows * self.patch[0], self.cols * self.patch[1]
 
+    def sequence(self, patches: int) -> Grid:
+        """So many of the patches one after the other, behind the same prefix: where the others were left out.
+
+        >>> Grid(2, 2, (8, 8), ("class",)).sequence(3).tokens
+        4
+        """
+        return Grid(1, patches, self.patch, self.prefix_names)
+
     def token(self, row: int, col: int) -> int:
         """The sequence index of a patch, prefix tokens counted."""
         if not (0 <= row < self.rows and 0 <= col < self.cols):

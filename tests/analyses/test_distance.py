@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from tests.analyses import oracle
 from vitviz.analyses import streaming
 from vitviz.analyses.distance import (
-    DistanceAverage,
     Distances,
     attention_distance,
     distances,
@@ -16,7 +15,6 @@ from vitviz.analyses.distance import (
     uniform_distance,
 )
 from vitviz.analyses.example import example_trace
-from vitviz.errors import VitvizError
 from vitviz.grid import Grid
 
 CLASS = ("class",)
@@ -95,25 +93,6 @@ def test_what_holds_for_any_attention(rows, cols, prefix, heads, seed):
     assert (measured.renormalised <= diagonal * (1 + 1e-6)).all()
     if prefix == 0:
         torch.testing.assert_close(measured.distance, measured.renormalised)
-
-
-def test_the_average_over_pictures_is_their_mean_in_any_order():
-    grid = Grid(2, 3, (8, 8), CLASS)
-    measured = [distances(example_trace(grid, seed=seed)) for seed in (1, 2, 3)]
-    one, two, three = (DistanceAverage.of(grid, m) for m in measured)
-    for average in ((one + two) + three, three + (one + two)):
-        assert average.images == 3
-        for name in ("distance", "renormalised", "prefix_mass"):
-            expected = sum(getattr(m, name).double() for m in measured) / 3
-            np.testing.assert_allclose(getattr(average.mean, name), expected, rtol=1e-6)
-
-
-def test_an_average_refuses_another_grid_or_model():
-    grid, other = Grid(2, 3, (8, 8), CLASS), Grid(2, 3, (8, 8))
-    average = DistanceAverage.of(grid, distances(example_trace(grid)))
-    for its_grid, trace in ((other, example_trace(other)), (grid, example_trace(grid, layers=3))):
-        with pytest.raises(VitvizError, match="expected .* as the average so far"):
-            average + DistanceAverage.of(its_grid, distances(trace))
 
 
 def test_shapes_in_signatures_are_checked():

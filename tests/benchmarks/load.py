@@ -51,7 +51,7 @@ class Visitor:
                 if message.get("msg") == "process_completed":
                     if not message["success"]:
                         raise RuntimeError(str(message["output"]))
-                    self.key = next(value["key"] for value in message["output"]["data"] if isinstance(value, dict) and value.get("panel") == "picture")
+                    self.key = next(value["key"] for value in message["output"]["data"] if isinstance(value, dict) and value.get("view") == "picture")
                     return
 
     def sees_own_picture(self) -> bool:

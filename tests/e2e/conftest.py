@@ -25,14 +25,14 @@ def free_port() -> int:
 
 
 class Server:
-    """A running app."""
+    """A running app, of this checkout or of a copy of it."""
 
-    def __init__(self, *arguments: str, **given: str):
+    def __init__(self, *arguments: str, home: Path = ROOT, **given: str):
         self.url = f"http://127.0.0.1:{(port := free_port())}/"
         environment = {**os.environ, "HF_HUB_OFFLINE": "0", "HF_ENDPOINT": "http://127.0.0.1:9", **given}  # a hub that cannot be reached
         if "GRADIO_TEMP_DIR" not in given:
             environment.pop("GRADIO_TEMP_DIR", None)  # the test process's own; an app has one too
-        self.process = subprocess.Popen([sys.executable, "app.py", "--port", str(port), *arguments], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.process = subprocess.Popen([sys.executable, "app.py", "--port", str(port), *arguments], cwd=home, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for _ in range(300):
             try:
                 urllib.request.urlopen(self.url, timeout=5).close()
@@ -109,9 +109,9 @@ def open_page(browser, server):
     assert elsewhere == [], f"requests to other hosts: {elsewhere}"
 
 
-def ready(page, panel: str, timeout: float = 30_000) -> str:
+def ready(page, view: str, timeout: float = 30_000) -> str:
     """Waits until a view has been drawn, and returns the picture's key."""
-    mark = page.locator(f"#vitviz-{panel} [data-ready]").first
+    mark = page.locator(f"#vitviz-{view} [data-ready]").first
     mark.wait_for(state="visible", timeout=timeout)
     return mark.get_attribute("data-ready").split("/")[0]
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from tests.e2e.conftest import free_port
 from vitviz.ui.options import parse
 from vitviz.ui.page import build, launch
-from vitviz.ui.studio import Studio
+from vitviz.ui.serving.studio import Studio
 
 
 class House:
@@ -22,6 +22,11 @@ class House:
         self.studio = Studio(options.settings)
         self.demo = build(self.studio)
         launch(self, self.studio, options)
+
+    def __getattr__(self, name: str):
+        if name == "demo":  # not built yet
+            raise AttributeError(name)
+        return getattr(self.demo, name)  # what `launch` reads of the page
 
     def queue(self, **given) -> None:
         self.demo.queue(**{**given, "default_concurrency_limit": 1})
@@ -38,7 +43,7 @@ class House:
     def idle(self) -> bool:
         """Whether nothing waits or runs, no generator is kept, and nobody is making an entry of a cache."""
         queue, studio = self.demo._queue, self.studio
-        caches = (studio._pictures, studio._inspectors, studio._traces, studio._drawn, studio._recipes, studio._surveys)
+        caches = (studio._pictures, studio._inspectors, studio._traces, studio._drawn, studio._runs, studio._surveys)
         making = any(cache._making for cache in caches)
         return not (len(queue) or self.running or self.demo.app.iterators or making)
 

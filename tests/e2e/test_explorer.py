@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 import vitviz
 from tests.e2e.conftest import open_tab, ready
 
-VIEW = "[...window.vitviz.views].find((view) => view.panel === 'explorer' && view.root.isConnected)"
+VIEW = "[...window.vitviz.views].find((view) => view.name === 'explorer' && view.root.isConnected)"
 
 
 @pytest.fixture(scope="module")

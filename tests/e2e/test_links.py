@@ -11,8 +11,8 @@ from playwright.sync_api import expect
 import vitviz
 from tests.e2e.conftest import open_tab, ready, sample
 from tests.e2e.test_page import write_picture
-from vitviz.panels.rollout import Rollout
-from vitviz.ui.handlers import FIRST_SAMPLE
+from vitviz.ui.page.handlers import FIRST_SAMPLE
+from vitviz.views.rollout import Rollout
 
 
 def size(sample: str) -> str:
@@ -86,33 +86,33 @@ def test_a_link_restores_the_query_of_the_explorer(open_page):
 
 def test_a_link_restores_the_chart_and_its_downloads_are_what_it_shows(open_page, tmp_path):
     page = open_page("?tab=distance&form=sorted&rows=renormalised", wait=False)
-    page.locator(".vv-downloads[data-ready]").wait_for()
+    ready(page, "distance")
     expect(page.get_by_label("Sorted within the layer")).to_be_checked()
     expect(page.get_by_label("Renormalised over patches")).to_be_checked()
     files = {}
     for name in ("Numbers (.npz)", "Numbers (.csv)", "Figure (HTML)"):
         with page.expect_download() as download:
-            page.locator(".vv-downloads").get_by_text(name, exact=True).click()
+            page.locator("#vitviz-distance").get_by_text(name, exact=True).click()
         download.value.save_as(path := tmp_path / download.value.suggested_filename)
         files[path.suffix] = path
     expected = vitviz.attention_distance(vitviz.load("vitviz-tiny").trace(vitviz.sample_image(FIRST_SAMPLE)), renormalise=True).numpy()
     with np.load(files[".npz"]) as file:
         assert np.allclose(file["distance"], expected, atol=1e-4) and str(file["setting_form"]) == "sorted"
     assert files[".csv"].read_text().count("\n") == expected.size + 1
-    page.get_by_label("By layer").check()
-    page.wait_for_function("() => /form=depth/.test(document.querySelector('.vv-downloads').dataset.ready)")
+    page.get_by_label("By layer").check(force=True)
+    page.wait_for_function("() => /form=depth/.test(document.querySelector('#vitviz-distance [data-ready]').dataset.ready)")
     until_asked(page, checkpoint="vitviz-tiny", rows="renormalised", form=None)
     sample(page, 3)
     until_asked(page, sample="rocket")
     expect(page.get_by_label("Renormalised over patches")).to_be_checked()
-    assert "rows=renormalised" in page.locator(".vv-downloads").get_attribute("data-ready"), "a new picture keeps the settings"
+    assert drawn(page, "distance")["rows"] == ["renormalised"], "a new picture keeps the settings"
 
 
 def test_the_downloaded_chart_opens_without_any_network(browser, server, open_page, tmp_path):
     page = open_page("?tab=distance", wait=False)
-    page.locator(".vv-downloads[data-ready]").wait_for()
+    ready(page, "distance")
     with page.expect_download() as download:
-        page.locator(".vv-downloads").get_by_text("Figure (HTML)").click()
+        page.locator("#vitviz-distance").get_by_text("Figure (HTML)").click()
     download.value.save_as(path := tmp_path / "figure.html")
     context = browser.new_context(offline=True)
     try:
@@ -139,7 +139,7 @@ def test_everything_in_one_zip_equals_the_trace(open_page, tmp_path):
         assert archive.testzip() is None
         rollout = np.load(archive.open("numbers/rollout.npz"))
         assert np.allclose(rollout["rollout"], vitviz.rollout(trace, fusion="max", residual=0.8).numpy(), rtol=1e-3)
-        assert {"numbers/patches.npz", "distance.html", "upload.jpg", "input.png", "rollout.png", "README.txt", "settings.json"} <= set(
+        assert {"numbers/patches.npz", "distance-figure.html", "upload.jpg", "input.png", "rollout-overlay.png", "README.txt", "settings.json"} <= set(
             archive.namelist()
         )
 
@@ -171,8 +171,8 @@ def test_a_hostile_address_does_nothing(open_page, value):
     page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
     settings = drawn(page, "rollout")
     usual = {
-        control.name: [f"{control.default:g}" if isinstance(control.default, float | int) else control.default]
-        for control in (*Rollout.controls, *Rollout.parameters)
+        control.name: [f"{start:g}" if isinstance(start := control.start(), float | int) else start]
+        for control in Rollout.controls
     }
     assert settings == {**usual, "query": ["12" if value == "12" else "auto"]}
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
@@ -215,24 +215,25 @@ def test_a_narrow_window_follows_too(open_page):
 
 def test_an_average_is_what_the_downloads_and_the_zip_hold(open_page, tmp_path):
     page = open_page("?tab=distance&form=sorted", wait=False)
-    page.locator(".vv-downloads[data-ready]").wait_for()
+    one = ready(page, "distance")
     page.get_by_text("Average over a set of pictures").click()
     paths = []
     for name in ("chelsea", "rocket"):
         vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
         paths.append(path)
-    page.set_input_files("#vitviz-survey-files input[type=file]", paths)
-    expect(page.locator("#vitviz-survey-files")).to_contain_text("rocket")
-    page.locator("#vitviz-survey-start").click()
-    page.locator(".vv-downloads[data-survey]:not([data-survey=''])").wait_for()
-    expect(page.locator("#vitviz-distance")).to_contain_text("mean of 2 pictures")
+    page.set_input_files("#vitviz-distance-set-files input[type=file]", paths)
+    expect(page.locator("#vitviz-distance-set-files")).to_contain_text("rocket")
+    page.locator("#vitviz-distance-set-start").click()
+    expect(page.locator("#vitviz-distance .vv-h")).to_contain_text("mean of 2 pictures")
+    assert ready(page, "distance") != one
     with page.expect_download() as download:
         page.locator(".vv-everything").click()
     inspector = vitviz.load("vitviz-tiny")
     expected = np.mean([vitviz.attention_distance(inspector.trace(path)).numpy() for path in paths], axis=0)
     with zipfile.ZipFile(download.value.path()) as archive:
         assert np.allclose(np.load(archive.open("numbers/distance.npz"))["distance"], expected, atol=1e-3)
-    page.locator("button:text-is('Reset'):visible").click()
-    page.locator(".vv-downloads[data-survey='']").wait_for()
+    page.locator("#vitviz-distance .vv-reset").click()
     expect(page.get_by_label("By layer")).to_be_checked()
-    expect(page.locator("#vitviz-distance")).to_contain_text("one picture")
+    page.locator("#vitviz-distance-set-single").click()
+    expect(page.locator("#vitviz-distance .vv-h")).to_contain_text("one picture")
+    assert ready(page, "distance") == one

@@ -6,16 +6,15 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.e2e.conftest import open_tab, ready
-
-VIEWS = {"Patches": "patches", "Filters": "filters", "Positions": "positions", "Rollout": "rollout"}
+from vitviz.views import VIEWS
 
 
 def painted(page, panel: str) -> bool:
-    """Whether a view's largest canvas holds more than one colour."""
+    """Whether a view's largest canvas holds more than one colour, or its chart a dot for each of several points."""
     return page.evaluate(
         """(id) => {
         const all = [...document.querySelectorAll(`#vitviz-${id} canvas`)].sort((a, b) => b.width * b.height - a.width * a.height);
-        if (!all.length) return false;
+        if (!all.length) return document.querySelectorAll(`#vitviz-${id} svg circle`).length >= 9;
         const { data } = all[0].getContext('2d').getImageData(0, 0, all[0].width, all[0].height);
         const colours = new Set();
         for (let i = 0; i < data.length && colours.size < 9; i += 4 * 97) colours.add(`${data[i]},${data[i + 1]},${data[i + 2]},${data[i + 3]}`);
@@ -38,13 +37,20 @@ def test_the_first_page_shows_a_finished_example_in_every_tab(open_page):
     page = open_page()
     expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(5)
     expect(page.locator("#vitviz-facts")).to_contain_text("ms on")
-    for title, panel in VIEWS.items():
-        open_tab(page, title)
-        ready(page, panel)
-        assert painted(page, panel), f"{title} is empty"
-    open_tab(page, "Distance")
-    expect(page.locator("#vitviz-distance .main-svg").first).to_be_visible(timeout=20_000)
-    expect(page.locator("#vitviz-distance .scatterlayer .point").first).to_be_visible()
+    for view in VIEWS:
+        open_tab(page, view.title)
+        ready(page, view.slug)
+        assert painted(page, view.slug), f"{view.title} is empty"
+
+
+@pytest.mark.parametrize("view", [view for view in VIEWS if view.controls], ids=lambda view: view.slug)
+def test_every_field_of_a_view_can_be_reset(open_page, view):
+    page = open_page(f"?tab={view.slug}", wait=False)
+    ready(page, view.slug)
+    fields = page.locator(f"#vitviz-{view.slug} .vv-field")
+    expect(fields).to_have_count(sum(bool(control.label) for control in view.controls))
+    page.locator(f"#vitviz-{view.slug} .vv-reset").click()
+    ready(page, view.slug)
 
 
 def test_an_upload_replaces_the_picture(open_page, tmp_path):
@@ -127,11 +133,11 @@ def test_figure_and_numbers_can_be_taken_home(open_page, tmp_path):
 @pytest.mark.parametrize("width", [390, 1440])
 def test_nothing_is_wider_than_the_window(open_page, width, dark):
     page = open_page(width=width, height=844, dark=dark)
-    for title, panel in VIEWS.items():
-        open_tab(page, title)
-        ready(page, panel)
+    for view in VIEWS:
+        open_tab(page, view.title)
+        ready(page, view.slug)
         wide = page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
-        assert wide <= 0, f"{title} is {wide} px too wide at {width} px"
+        assert wide <= 0, f"{view.title} is {wide} px too wide at {width} px"
 
 
 @pytest.mark.parametrize("address", ["?tab=rollout&alone=3&sample=astronaut", "?tab=rollout&sample=chelsea", "?tab=explorer&sample=chelsea", "?tab=positions"])
@@ -154,9 +160,9 @@ FADED = """(panel) => [...document.querySelectorAll(`#vitviz-${panel} canvas`)].
 })"""
 
 
-@pytest.mark.parametrize("panel", ["positions", "explorer", "filters", "patches", "tour"])
-def test_a_view_drawn_again_is_as_opaque_as_the_first_time(open_page, panel):
-    page = open_page(f"?tab={panel}", wait=False)
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
+def test_a_view_drawn_again_is_as_opaque_as_the_first_time(open_page, view):
+    page, panel = open_page(f"?tab={view.slug}", wait=False), view.slug
     key, fresh = ready(page, panel), page.evaluate(FADED, panel)
     slider = page.locator("#vitviz-film input")
     for press in ("ArrowLeft", "ArrowRight"):

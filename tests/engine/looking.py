@@ -5,7 +5,7 @@ import torch
 
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.preprocess import Preprocessing
+from vitviz.engine.pictures.preprocess import Preprocessing
 
 
 def perturbed(name: str, **options) -> torch.nn.Module:

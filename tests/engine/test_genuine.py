@@ -57,17 +57,17 @@ def test_position_similarity_knows_rows_and_columns(inspector):
 def test_a_survey_is_the_mean_of_its_pictures(inspector):
     images = [vitviz.sample_image(name) for name in ("chelsea", "coffee", "astronaut")]
     seen = []
-    survey = inspector.survey(images, batch=2, progress=seen.append)
+    survey = vitviz.survey(images, inspector, batch=2, progress=lambda done, total: seen.append((done, total)))
     expected = torch.stack([vitviz.attention_distance(inspector.trace(image)) for image in images]).mean(0)
-    torch.testing.assert_close(survey.distances, expected, atol=1e-3, rtol=1e-5)
-    assert seen == [2, 3] and survey.images == 3
-    stopped = inspector.survey(images, batch=1, progress=lambda done: done < 2)
+    torch.testing.assert_close(survey.distances.distance, expected, atol=1e-3, rtol=1e-5)
+    assert seen == [(2, 3), (3, 3)] and survey.images == 3
+    stopped = vitviz.survey(images, inspector, batch=1, progress=lambda done, total: done < 2)
     assert stopped.images == 2
 
 
 def test_a_bad_picture_in_a_survey_is_named_and_the_rest_goes_on(inspector):
-    survey = inspector.survey([vitviz.sample_image("coffee"), b"no picture", vitviz.sample_image("chelsea")])
+    survey = vitviz.survey([vitviz.sample_image("coffee"), b"no picture", vitviz.sample_image("chelsea")], inspector)
     assert survey.images == 2
-    assert len(survey.skipped) == 1 and survey.skipped[0].startswith("Picture 2:")
-    last = inspector.survey([vitviz.sample_image("coffee"), b"no picture"], batch=1)  # after the last whole batch
-    assert last.images == 1 and [text[:10] for text in last.skipped] == ["Picture 2:"]
+    assert len(survey.skipped) == 1 and str(survey.skipped[0]).startswith("Picture 2:")
+    last = vitviz.survey([vitviz.sample_image("coffee"), b"no picture"], inspector, batch=1)  # after the last whole batch
+    assert last.images == 1 and [str(text)[:10] for text in last.skipped] == ["Picture 2:"]

@@ -9,11 +9,11 @@ import torch
 
 from tests.engine.small import saved, small
 from vitviz.engine import memory
-from vitviz.engine.loading import hub
-from vitviz.engine.loading import load as loading
-from vitviz.engine.loading.catalogue import find
+from vitviz.engine.models import hub
+from vitviz.engine.models import load as loading
+from vitviz.engine.models.catalogue import find
 from vitviz.errors import OutOfMemory
-from vitviz.ui.studio import Settings, Studio
+from vitviz.ui.serving.studio import Settings, Studio
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_loading_takes_what_is_said(tmp_path):
     torch.save(model.state_dict(), path)
     code = f"""
 import re
-from vitviz.engine.loading import catalogue, load
+from vitviz.engine.models import catalogue, load
 def kib(name): return int(re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read())[1])
 checkpoint, before = catalogue.find({str(path)!r}), kib("VmRSS")
 load.load(checkpoint)

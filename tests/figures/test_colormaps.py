@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from vitviz.figures.colormaps import TABLES, coloured
+from vitviz.figures.colormaps import DIVERGING, TABLES, coloured
 
 
 @pytest.mark.parametrize(
@@ -19,10 +19,20 @@ def test_tables_are_rgb(name, first, last):
     assert np.abs(table[0].astype(int) - first).max() <= 3 and np.abs(table[-1].astype(int) - last).max() <= 3
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", [name for name in TABLES if name not in DIVERGING])
 def test_lightness_rises_all_along(name):
     lightness = TABLES[name] @ np.array([0.2126, 0.7152, 0.0722])
     assert (np.diff(lightness) > -1.0).all() and lightness[-1] - lightness[0] > 150
+
+
+@pytest.mark.parametrize("name", DIVERGING)
+def test_equal_amounts_for_and_against_are_equally_dark(name):
+    lightness = TABLES[name] @ np.array([0.2126, 0.7152, 0.0722])
+    assert (np.diff(lightness[:128]) > 0).all() and (np.diff(lightness[128:]) < 0).all(), "the middle is the lightest"
+    assert lightness[127] > 220 and lightness[127] - lightness[0] > 120
+    assert np.abs(lightness - lightness[::-1]).max() < 16
+    blue, orange = TABLES[name][0].astype(int), TABLES[name][-1].astype(int)
+    assert blue[2] - blue[0] > 100 and orange[0] - orange[2] > 100, "told apart by blue and yellow, with any colour vision"
 
 
 def test_values_outside_take_the_ends_and_a_flat_scale_the_first():

@@ -1,5 +1,7 @@
+import inspect
 import re
 from pathlib import Path
+from typing import get_args
 
 import gradio as gr
 import numpy as np
@@ -9,10 +11,13 @@ from gradio.utils import get_upload_folder
 import vitviz
 from tests.e2e.conftest import Server
 from vitviz.errors import VitvizError
-from vitviz.ui.endpoints import PUBLIC, Endpoints, _spoken
 from vitviz.ui.page import build
-from vitviz.ui.plain import plain, whole
-from vitviz.ui.studio import Settings, Studio
+from vitviz.ui.serving.derived import answering, endpoint
+from vitviz.ui.serving.endpoints import PUBLIC, Endpoints, _spoken
+from vitviz.ui.serving.plain import plain, whole
+from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.views import VIEWS
+from vitviz.views.rollout import Rollout
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,13 +39,14 @@ def trace():
 
 def test_these_endpoints_are_public_and_no_others(studio):
     info = build(studio).get_api_info()
-    assert set(info["named_endpoints"]) == {f"/{name}" for name in PUBLIC} and info["unnamed_endpoints"] == {}
-    for name, endpoint in info["named_endpoints"].items():
-        assert endpoint["description"], f"{name} says nothing of itself"
+    derived = [view.slug for view in answering()]
+    assert set(info["named_endpoints"]) == {f"/{name}" for name in (*PUBLIC, *derived)} and info["unnamed_endpoints"] == {}
+    for name, told in info["named_endpoints"].items():
+        assert told["description"], f"{name} says nothing of itself"
         assert all(
             parameter["parameter_has_default"]
-            for parameter in endpoint["parameters"]
-            if parameter["parameter_name"] not in ("image", "patch")
+            for parameter in told["parameters"]
+            if parameter["parameter_name"] not in ("image", "patch", "without")
         )
 
 
@@ -54,6 +60,18 @@ def test_the_numbers_are_the_traces(endpoints, trace):
     assert found["box"] == list(trace.view.box)
     found = endpoints.attention_distance("coffee", renormalise=True)
     assert np.allclose(found["distance"], vitviz.attention_distance(trace, renormalise=True), rtol=1e-4)
+
+
+@pytest.mark.parametrize("given, meant", [("false", False), ("False", False), ("true", True), (False, False), (True, True)])
+def test_a_word_for_false_is_not_true(endpoints, trace, given, meant):
+    found = endpoints.attention_distance("coffee", renormalise=given)
+    assert np.allclose(found["distance"], vitviz.attention_distance(trace, renormalise=meant), rtol=1e-4)
+
+
+@pytest.mark.parametrize("given", ["maybe", "", 2, None, [True]])
+def test_what_is_neither_true_nor_false_is_refused(endpoints, given):
+    with pytest.raises(ValueError, match="renormalise=.* is neither true nor false"):
+        endpoints.attention_distance("coffee", renormalise=given)
 
 
 def test_the_attention_of_a_patch_is_a_row_or_a_column(endpoints, trace):
@@ -79,9 +97,43 @@ def test_what_the_weights_say(endpoints):
     assert np.allclose(endpoints.filters(count=4)["variance"], filters.variance, rtol=1e-4)
 
 
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
+def test_programs_can_ask_for_what_a_view_shows(endpoints, view):
+    assert view.endpoint in PUBLIC or view in answering() or not any(item.taken for item in view.items)
+
+
+def test_a_fault_of_ours_is_not_told_as_the_callers(endpoints, monkeypatch, caplog):
+    def broken(*given):
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(Rollout, "item", broken)
+    with pytest.raises(gr.Error, match="mistake in vitviz"), caplog.at_level("ERROR", "vitviz"):
+        _spoken(endpoints.rollout)("coffee")
+    assert "a bug" in caplog.text, "the log has the traceback"
+
+
+def test_an_endpoint_is_made_of_a_views_settings_and_items(endpoints, trace):
+    distance = next(view for view in VIEWS if view.slug == "distance")
+    ask = endpoint(distance, endpoints.subject_of)
+    told = inspect.signature(ask).parameters
+    assert list(told) == ["image", "checkpoint", "rows", "without"], "a setting that changes no number is not asked"
+    assert told["rows"].default == "plain" and get_args(told["rows"].annotation) == ("plain", "renormalised")
+    found = ask("coffee", rows="renormalised")
+    assert np.allclose(found["distance"], vitviz.attention_distance(trace, renormalise=True), rtol=1e-4)
+    assert set(found) == {"checkpoint", "dtype", "distance", "prefix_mass", "grid"} and found["checkpoint"] == "vitviz-tiny"
+    assert distance.words.what in ask.__doc__ and "distance: layer x head, mean attention distance" in ask.__doc__
+    with pytest.raises(VitvizError, match="rows='x'; expected one of plain, renormalised"):
+        ask("coffee", rows="x")
+    weights = endpoint(next(view for view in VIEWS if view.slug == "filters"), endpoints.subject_of)
+    assert list(inspect.signature(weights).parameters) == ["checkpoint"] and "variance" in weights()
+
+
 def test_checkpoints_are_listed_without_the_place_where_they_lie(endpoints):
-    first, *_ = listed = endpoints.checkpoints()
-    assert first["name"] == "vitviz-tiny" and first["on_disk"] and str(ROOT) not in str(listed)
+    listed = endpoints.checkpoints()
+    shipped = {path.parent.name for path in (ROOT / "weights").glob("*/model.safetensors")}
+    first = listed[: len(shipped)]  # what lies here comes before what the hub has
+    assert {one["name"] for one in first} == shipped >= {"vitviz-tiny"} and all(one["on_disk"] for one in first)
+    assert str(ROOT) not in str(listed)
     only = Endpoints(Studio(Settings(device="cpu", allowed=("vitviz-tiny",))))
     assert [one["name"] for one in only.checkpoints()] == ["vitviz-tiny"]
     with pytest.raises(VitvizError, match="offers only"):
@@ -111,9 +163,9 @@ def test_no_file_of_the_server_can_be_asked_for(endpoints, image):
     [
         ("predict", {"image": "coffee", "checkpoint": "../../etc/passwd"}, "no checkpoint"),
         ("predict", {"image": "coffee", "count": 0}, "count=0"),
-        ("rollout", {"image": "coffee", "fusion": "<img>"}, "not one of mean, max, min"),
+        ("rollout", {"image": "coffee", "fusion": "<img>"}, "fusion=.*expected one of mean, max, min"),
         ("rollout", {"image": "coffee", "residual": 1e9}, "from 0 to 1"),
-        ("rollout", {"image": "coffee", "query": "nobody"}, "no query"),
+        ("rollout", {"image": "coffee", "query": "nobody"}, "query='nobody'; expected one of auto, mean, class, or"),
         ("patch_attention", {"image": "coffee", "layer": 99}, "layer=99"),
         ("patch_attention", {"image": "coffee", "head": float("nan")}, "head=nan"),
         ("patch_attention", {"image": "coffee", "query": "100000"}, "no query"),
@@ -136,7 +188,8 @@ def test_numbers_keep_six_significant_digits():
 def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
     text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)
-    assert len(blocks) == len(PUBLIC) + 1 and all(f"## {name}\n" in text for name in PUBLIC)
+    documented = re.findall(r"^## (\w+)$", text, re.M)
+    assert len(blocks) == len(documented) + 1 and set(PUBLIC) <= set(documented)
     vitviz.sample_image("rocket").save(tmp_path / "photo.jpg")
     monkeypatch.chdir(tmp_path)
     server, names = Server(), {}

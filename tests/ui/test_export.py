@@ -3,15 +3,17 @@ import io
 import json
 import re
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import vitviz
-from vitviz.panels.positions import Positions
-from vitviz.ui import export
-from vitviz.ui.studio import Settings, Studio
+from vitviz.ui.serving import export
+from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.views import VIEWS, Subject
+from vitviz.views.positions import Positions
 
 
 @pytest.fixture(scope="module")
@@ -68,17 +70,17 @@ def test_the_pictures_are_those_of_the_page(studio, key):
     drawn = vitviz.overlay(
         np.asarray(vitviz.sample_image("coffee")), vitviz.rollout(subject.trace).numpy(), subject.trace.view.box, form="paper", smooth=False
     )
-    assert (np.asarray(Image.open(archive.open("rollout.png"))) == drawn).all()
+    assert (np.asarray(Image.open(archive.open("rollout-overlay.png"))) == drawn).all()
 
 
 def test_the_chart_needs_no_other_file_and_has_the_numbers(studio, key):
-    page = export.distance_page(studio, key, {"form": "sorted"})
+    page = studio.file(key, "distance", "figure.html", {"form": "sorted"}).decode()
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page), "the page asks for another file"
     assert page.count("plotly.js v") <= 2 and "vitviz-tiny, one picture" in page
 
 
 def test_the_table_has_a_line_for_each_head(studio, key):
-    lines = list(csv.DictReader(io.StringIO(export.distance_table(studio, key, {}))))
+    lines = list(csv.DictReader(io.StringIO(studio.file(key, "distance", "numbers.csv", {}).decode())))
     expected = vitviz.attention_distance(studio.subject(key).trace).numpy()
     assert len(lines) == expected.size
     for line in lines:
@@ -92,10 +94,10 @@ def test_an_average_on_the_screen_is_the_one_in_the_files(studio, key, tmp_path)
         vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
         paths.append(str(path))
     survey, measured = list(studio.surveying(key, paths))[-1]
-    archive = opened(export.everything(studio, key, {"survey": survey}))
+    archive = opened(export.everything(studio, key, {"survey.distance": survey}))
     found = numbers(archive, "distance")
-    assert np.array_equal(found["distance"], measured.average.mean.distance.numpy()) and int(found["pictures"]) == 2
-    assert "mean of 2 pictures" in archive.read("distance.html").decode() and ",2,plain," in archive.read("distance.csv").decode()
+    assert np.array_equal(found["distance"], measured.distances.distance.numpy()) and int(found["pictures"]) == 2
+    assert "mean of 2 pictures" in archive.read("distance-figure.html").decode() and ",2,plain," in archive.read("distance-numbers.csv").decode()
     assert "rollout" in numbers(archive, "rollout"), "the other views stay with the picture"
     with pytest.raises(KeyError):
         studio.numbers(survey, "rollout", {})
@@ -105,8 +107,8 @@ def test_an_average_is_made_at_the_input_size_in_view(studio, key, tmp_path):
     vitviz.sample_image("coffee").save(path := tmp_path / "coffee.png")
     small = studio.look(studio.keep_sample("coffee"), "vitviz-tiny", (56, 56))
     _, measured = list(studio.surveying(small, [str(path)]))[-1]
-    assert measured.average.grid == studio.subject(small).trace.grid
-    np.testing.assert_allclose(measured.distances, vitviz.attention_distance(studio.subject(small).trace), atol=1e-4)
+    assert measured.grid == studio.subject(small).trace.grid
+    np.testing.assert_allclose(measured.distances.distance, vitviz.attention_distance(studio.subject(small).trace), atol=1e-4)
 
 
 def test_the_checkpoint_beside_is_in_a_folder_of_its_own_with_its_settings(studio, key):
@@ -126,13 +128,28 @@ def test_the_rollouts_picture_is_what_is_in_view_and_its_colours_begin_where_the
     subject = studio.subject(key)
     archive = opened(export.everything(studio, key, {"rollout.alone": str(alone)}))
     assert json.loads(archive.read("settings.json"))["views"]["rollout"]["alone"] == alone
-    found = np.asarray(Image.open(archive.open("rollout.png")))
+    found = np.asarray(Image.open(archive.open("rollout-overlay.png")))
     values = vitviz.analyses.mean_attention(subject.trace)[alone - 1].numpy() if alone else vitviz.rollout(subject.trace).numpy()
-    settings = studio.panel("rollout").settings({})
+    settings = studio.view("rollout").settings({}, subject.about)
     expected = vitviz.overlay(
         np.asarray(vitviz.sample_image("coffee")), values, subject.trace.view.box, low=float(values.min()), opacity=settings["opacity"], colours=settings["colormap"]
     )
     assert (found == expected).all()
+
+
+def test_every_view_is_in_it_with_its_files_settings_and_words(studio, key):
+    archive = opened(export.everything(studio, key, {}))
+    names, about = set(archive.namelist()), json.loads(archive.read("settings.json"))["views"]
+    readme = archive.read("README.txt").decode()
+    for view in VIEWS:
+        assert {f"numbers/{view.slug}.npz", *(f"{view.slug}-{file.name}" for file in view.files)} <= names
+        assert set(about[view.slug]) == {control.name for control in view.controls}
+        assert f"{view.title}: {view.words.what}" in readme
+        assert archive.read(f"numbers/{view.slug}.npz")[:4] == b"PK\x03\x04"
+        for file in view.files:
+            data, alone = archive.read(f"{view.slug}-{file.name}"), studio.file(key, view.slug, file.name, {})
+            first, second = (re.sub(rb"[0-9a-f]{8}-[0-9a-f-]{27}", b"", one) for one in (data, alone))  # the id of Plotly's element
+            assert first == second
 
 
 def test_a_view_that_does_not_exist_is_left_out_with_the_reason(studio, key, monkeypatch):
@@ -150,7 +167,8 @@ def test_a_view_that_does_not_exist_is_left_out_with_the_reason(studio, key, mon
         ({"rollout.colour": "x"}, ValueError),
         ({"rollout.alone": "9"}, ValueError),
         ({"../x.y": "1"}, KeyError),
-        ({"survey": "unknown"}, KeyError),
+        ({"survey.distance": "unknown"}, KeyError),
+        ({"survey.rollout": "unknown"}, KeyError),
     ],
 )
 def test_what_does_not_fit_is_refused(studio, key, given, error):
@@ -160,7 +178,15 @@ def test_what_does_not_fit_is_refused(studio, key, given, error):
         export.everything(studio, "no such key", {})
 
 
-def test_a_checkpoints_name_is_safe_as_a_file_name_and_in_a_table():
+def test_a_checkpoints_name_is_safe_as_a_file_name():
     assert export.file_name("vitviz-tiny@30", ".zip") == "vitviz-tiny-30.zip"
     assert export.file_name('../a"b\r\nc<img>', ".zip") == "vitviz-a-b-c-img.zip"
-    assert export._cell("=cmd()") == "'=cmd()" and export._cell("vit") == "vit"
+
+
+@pytest.mark.parametrize(("name", "written"), [("=cmd()", "'=cmd()"), ("+1", "'+1"), ("vit", "vit")])
+def test_a_checkpoints_name_is_no_formula_in_a_table(studio, key, name, written):
+    trace = replace(studio.subject(key).trace, checkpoint=name)
+    view = studio.view("distance")
+    subject = Subject(studio.inspector("vitviz-tiny"), trace)
+    table = view.file(subject, "numbers.csv", view.settings({}, subject.about)).decode()
+    assert {line["checkpoint"] for line in csv.DictReader(io.StringIO(table))} == {written}

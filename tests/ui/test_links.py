@@ -1,11 +1,12 @@
-import json
 import re
 
 import pytest
 
-from vitviz.panels import PANELS
-from vitviz.ui import links
+from vitviz.grid import Grid
+from vitviz.ui.serving import links
+from vitviz.views import VIEWS, About
 
+LARGE = About(99, 99, Grid(300, 300, (16, 16), ("class",)))
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
     "${alert(1)}",
@@ -50,12 +51,14 @@ def test_what_nobody_knows_is_passed_over():
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_hostile_values_do_nothing(value):
-    names = {name for settings in links.known().values() for name in settings}
-    for panel in PANELS:
-        asked = links.read({"tab": panel.slug, "sample": value, **dict.fromkeys(names, value)})
+    names = {control.name for view in VIEWS for control in view.controls}
+    for view in VIEWS:
+        asked = links.read({"tab": view.slug, "sample": value, **dict.fromkeys(names, value)})
         assert asked.sample is None
         assert all(value == "-1" or not re.search(r"[<>${}./\x00]", text) for text in asked.settings.values()), asked
-        assert panel.settings(asked.settings), "what passes is what the view itself takes"
+        controls = {control.name: control for control in view.controls}
+        for name, text in asked.settings.items():
+            controls[name].parse(text)  # what passes is what the view itself takes, as far as no model is known
     assert links.read({"tab": value}).tab is None
     if value == "9" * 5000:
         assert links.read({"checkpoint": value}).checkpoint is None
@@ -65,27 +68,30 @@ def test_a_hostile_number_reaches_no_chart():
     assert links.read({"tab": "rollout", "residual": "1e9", "discard": "-1", "opacity": "nan", "layers": "0-99999"}).settings == {}
 
 
-def test_no_setting_has_a_name_that_the_link_needs():
-    for slug, settings in links.known().items():
-        assert not set(settings) & {*links.RESERVED, "lang"}, slug
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
+def test_no_setting_has_a_name_that_the_link_needs(view):
+    assert not {control.name for control in view.controls} & {*links.RESERVED, "lang"}
 
 
-def test_the_script_knows_every_setting_and_cannot_be_ended():
-    script = links.head()
-    assert script.count("</") == 1 and "<" not in links._embedded({"a": "</script><img>"})
-    table = json.loads(re.search(r"const known = (.*);\n", script)[1])
-    assert table["rollout"]["residual"] == {"minimum": 0, "maximum": 1, "default": 0.5}
-    assert {slug: set(table[slug]) for slug in table} == {
-        panel.slug: {one.name for one in (*panel.controls, *panel.parameters)} for panel in PANELS
-    }
+OTHERS = {  # of each kind of control, texts of which at least one is no default
+    "slider": lambda control: [f"{control.minimum:g}", "2" if isinstance(control.maximum, str) else f"{control.maximum:g}"],
+    "choice": lambda control: [value for value, _ in control.options],
+    "layers": lambda control: ["1-2"],
+    "query": lambda control: ["3", "class"],
+    "whole": lambda control: ["3"],
+    "wholes": lambda control: ["3.4"],
+    "text": lambda control: [text for text in ("3", "1.1") if re.fullmatch(control.fits, text)],
+}
 
 
-def test_every_setting_at_another_value_than_its_default_can_stand_in_a_link():
-    for slug, settings in links.known().items():
-        for name, fits in settings.items():
-            others = [*fits.get("options", []), str(fits.get("maximum", ""))] if "pattern" not in fits else ["1-2", "3.4", "3"]
-            other = next(value for value in others if "pattern" not in fits or re.fullmatch(fits["pattern"], value))
-            assert links.read({"tab": slug, name: other}).settings == {name: other}, f"no link can say {slug}.{name}={other!r}"
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
+def test_every_setting_at_another_value_than_its_default_can_stand_in_a_link(view):
+    for control in view.controls:
+        others = [text for text in OTHERS[control.kind](control) if text != str(control.start())]
+        assert others, f"nothing to try of {control}"
+        for text in others:
+            assert links.read({"tab": view.slug, control.name: text}).settings == {control.name: text}
+            assert view.settings({control.name: text}, LARGE)[control.name] != view.settings({}, LARGE)[control.name]
 
 
 @pytest.mark.parametrize(("host", "base"), [("a-b.hf.space", "https://a-b.hf.space/"), ("", ""), ('x"><script>', ""), ("a b", "")])

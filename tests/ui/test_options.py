@@ -3,7 +3,7 @@
 import pytest
 
 from vitviz.ui.options import parse
-from vitviz.ui.studio import MB
+from vitviz.ui.serving.studio import MB
 
 
 def test_without_options_it_serves_this_machine_alone(monkeypatch):
@@ -28,3 +28,39 @@ def test_caches_are_given_in_megabytes_and_cannot_be_nothing(capsys):
     with pytest.raises(SystemExit):
         parse(["--trace-cache", "0"])
     assert "no size of a cache" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--port", "99999"], "from 1 to 65535"),
+        (["--port", "0"], "from 1 to 65535"),
+        (["--port", "-1"], "--port"),
+        (["--port", "http"], "from 1 to 65535"),
+        (["--trace-cache", "inf"], "no size of a cache"),
+        (["--model-cache", "nan"], "no size of a cache"),
+        (["--picture-cache", "1e30"], "no size of a cache"),
+        (["--upload-quota", "-inf"], "--upload-quota"),
+        (["--upload-quota", "much"], "much"),
+    ],
+)
+def test_what_cannot_be_is_a_usage_line(given, said, capsys):
+    with pytest.raises(SystemExit):
+        parse(given)
+    assert said in capsys.readouterr().err
+
+
+def test_a_port_in_the_environment_is_checked_like_the_option(monkeypatch, capsys):
+    monkeypatch.setenv("GRADIO_SERVER_PORT", "99999")
+    with pytest.raises(SystemExit):
+        parse([])
+    assert "from 1 to 65535" in capsys.readouterr().err and parse(["--port", "8000"]).port == 8000
+
+
+def test_names_of_hosts_come_from_the_command_line_or_the_environment(monkeypatch):
+    monkeypatch.setenv("VITVIZ_ALLOWED_HOSTS", "a.example, *.b.example,")
+    assert parse([]).allowed_hosts == ("a.example", "*.b.example")
+    given = parse(["--allowed-host", "c.example", "--allowed-host", "d.example"])
+    assert given.allowed_hosts == ("c.example", "d.example")
+    monkeypatch.delenv("VITVIZ_ALLOWED_HOSTS")
+    assert parse([]).allowed_hosts == ()

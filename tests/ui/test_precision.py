@@ -8,11 +8,14 @@ import zipfile
 import numpy as np
 import pytest
 
-from vitviz.panels import PANELS
-from vitviz.ui import export, facts
-from vitviz.ui.language import translated
+import vitviz
 from vitviz.ui.options import parse
-from vitviz.ui.studio import Settings, Studio
+from vitviz.ui.page import facts
+from vitviz.ui.page.figures import value
+from vitviz.ui.serving import export
+from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.ui.words import translated
+from vitviz.views import VIEWS
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,7 @@ def test_the_command_line_decides_the_precision(capsys):
 def test_the_facts_name_it_and_its_distance_from_float32(rough, key):
     subject = rough.subject(key)
     said = facts.answer(subject)
-    assert subject.trace.dtype == "bfloat16" and ["Computed in", "bfloat16"] in said["shapes"]
+    assert subject.trace.dtype == "bfloat16" and ["Computed in", {"text": "bfloat16", "values": {}}] in said["shapes"]
     (note,) = [note for note in said["notes"] if "float32" in note["text"]]
     distance = subject.trace.deviation
     assert note["values"] == {"dtype": "bfloat16", "attention": f"{distance.attention:.2g}", "classes": f"{distance.classes:.2g}"}
@@ -47,20 +50,24 @@ def test_the_facts_name_it_and_its_distance_from_float32(rough, key):
 def test_in_float32_the_facts_say_so_and_no_more():
     exact = Studio(Settings(device="cpu"))
     said = facts.answer(exact.subject(exact.look(exact.keep_sample("chelsea"), "vitviz-tiny")))
-    assert ["Computed in", "float32"] in said["shapes"] and not any("float32" in note["text"] for note in said["notes"])
+    assert ["Computed in", {"text": "float32", "values": {}}] in said["shapes"] and not any("float32" in note["text"] for note in said["notes"])
 
 
-@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.slug)
-def test_every_view_exists_and_its_numbers_say_the_precision(rough, key, panel):
-    assert rough.value(key, panel)["message"] == ""
-    with np.load(io.BytesIO(rough.numbers(key, panel.slug, {}))) as file:
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
+def test_every_view_exists_and_its_numbers_say_the_precision(rough, key, view):
+    assert value(rough, key, view)["message"] is None
+    with np.load(io.BytesIO(rough.numbers(key, view.slug, {}))) as file:
         assert str(file["dtype"]) == "bfloat16"
 
 
-def test_the_archive_and_the_table_say_it_too(rough, key):
+def test_the_archive_and_the_table_say_it_too(rough, key, tmp_path):
     with zipfile.ZipFile(io.BytesIO(export.everything(rough, key, {}))) as archive:
         computed = json.loads(archive.read("settings.json"))["computed"]
     distance = rough.subject(key).trace.deviation
-    assert computed["dtype"] == "bfloat16" and computed["from_float32"] == {"attention": distance.attention, "classes": distance.classes}
-    table = csv.DictReader(io.StringIO(export.distance_table(rough, key, {})))
+    assert computed["dtype"] == "bfloat16" and computed["from_float32"] == vars(distance)
+    table = csv.DictReader(io.StringIO(rough.file(key, "distance", "numbers.csv", {}).decode()))
     assert {line["dtype"] for line in table} == {"bfloat16"}
+    vitviz.sample_image("coffee").save(path := tmp_path / "coffee.png")
+    survey, _ = list(rough.surveying(key, [str(path)]))[-1]
+    table = csv.DictReader(io.StringIO(rough.file(survey, "distance", "numbers.csv", {}).decode()))
+    assert {line["dtype"] for line in table} == {"bfloat16"}, "an average says it as well"

@@ -19,7 +19,9 @@ from gradio.utils import get_upload_folder
 from tests.e2e.house import House
 from vitviz import samples
 from vitviz.errors import CheckpointError
-from vitviz.ui.written import encoded
+from vitviz.figures.encode import encoded
+from vitviz.ui.serving import modules
+from vitviz.views import VIEWS
 
 ROOT = Path(__file__).parents[2]
 SECRET = "what lies beside the weights"
@@ -81,6 +83,7 @@ def refused(answer, path: str) -> None:
 
 def test_an_unknown_key_opens_nothing(get, key):
     views = ("picture/upload", "everything.zip", "distance/figure.html", "distance/numbers.csv", "rollout/numbers.npz", "rollout/map")
+    views += tuple(f"{view.slug}/{item.name}" for view in VIEWS for item in view.items)
     for wrong in ("nokey", key[:-1], key.upper(), "..", "%2e%2e", "..%2f..%2fetc%2fpasswd", "%00", "%ff", "*", "x" * 4000):
         for rest in views:
             refused(get(path := f"/gradio_api/vitviz/{wrong}/{rest}"), path)
@@ -90,8 +93,8 @@ def test_a_known_key_opens_only_its_own_views(get, key):
     for rest in (
         *("picture/../upload", "picture/%2e%2e", "picture/..%2f..%2f..%2fetc%2fpasswd", "picture/secret", "picture//etc/passwd"),
         *("nopanel/map", "nopanel/numbers.npz", "../numbers.npz", "%2e%2e/numbers.npz", "rollout/..%2f..%2fetc", "rollout/", "", "a/b/c/d"),
-        *("vitviz/ui/page.py", "weights/vitviz-tiny/config.json", "%2fetc%2fpasswd/map", "explorer/map", "rollout/layer", "film/1"),
-        *("everything.zip?survey=x", "everything.zip?../x.y=1", "everything.zip?nosuch.setting=1", "distance/figure.html?form=../x"),
+        *("vitviz/ui/page.py", "weights/vitviz-tiny/config.json", "%2fetc%2fpasswd/map", "explorer/map", "explorer/row", "rollout/layer", "film/1"),
+        *("everything.zip?survey.distance=x", "everything.zip?../x.y=1", "everything.zip?nosuch.setting=1", "distance/figure.html?form=../x"),
     ):
         refused(get(path := f"/gradio_api/vitviz/{key}/{rest}"), path)
 
@@ -100,7 +103,7 @@ def test_numbers_that_nothing_has_are_refused(get, key):
     wrong = (HUGE, "9" * 5000, "-1", "1e3", "²", "nan", "..", "0x1", "1 2", "<script>")
     asked = {
         "rollout/map": ("query", "layers", "discard", "residual"),
-        **{f"explorer/{name}": ("layer", "token", "pins", "head") for name in ("row", "column")},
+        **{f"explorer/{name}": ("layer", "token", "pins", "head") for name in ("line", "pinned")},
         "explorer/wall": ("token",),
         "explorer/numbers.npz": ("layer", "token", "pins"),
         "tour/filter": ("number",),
@@ -109,12 +112,28 @@ def test_numbers_that_nothing_has_are_refused(get, key):
         "tour/experiment": ("seed",),
         "tour/numbers.npz": ("layer", "head", "token"),
     }
-    unread = {"explorer/row?pins", "explorer/column?pins"}  # a list of tokens that these have no use for
     for view, names in asked.items():
         for name in names:
             for value in wrong:
-                if not (f"{view}?{name}" in unread and value.isdecimal()):
-                    refused(get(path := f"/gradio_api/vitviz/{key}/{view}?{name}={value}"), path)
+                refused(get(path := f"/gradio_api/vitviz/{key}/{view}?{name}={value}"), path)
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
+def test_no_item_of_any_view_is_made_of_a_number_that_nothing_has(get, key, view):
+    numbers = [control for control in view.controls if control.kind not in ("choice", "text")]
+    for item in (*(item.name for item in view.items), "numbers.npz"):
+        for control in numbers:
+            for value in (HUGE, "-1", "nan", "<script>"):
+                refused(get(path := f"/gradio_api/vitviz/{key}/{view.slug}/{item}?{control.name}={value}"), path)
+
+
+def test_only_scripts_of_the_browser_are_scripts(get):
+    base = "/" + modules.base()
+    for path in ("../pyproject.toml", "%2e%2e/app.py", "..%2f..%2fetc%2fpasswd", "/etc/passwd", "ui/page/build.py", "canvas/style.css",
+                 "views/rollout/ko.json", "canvas", "", "canvas/", "canvas/mount.js/../../ui/page/build.py", "%00"):  # fmt: skip
+        refused(get(base + path), path)
+    status, kind, body = get(base + "canvas/mount.js")
+    assert (status, kind.partition(";")[0]) == (200, "text/javascript") and b"export function mount" in body
 
 
 def test_links_that_lead_out_of_the_weights_are_no_checkpoints(house, folders):
@@ -151,7 +170,10 @@ def test_the_path_of_an_upload_cannot_be_guessed_and_listed_nowhere(house, get):
 
 
 @pytest.mark.parametrize(
-    "trigger, data", [("vitviz-upload", [None, "{file}"]), ("vitviz-survey-start", [None, "depth", "plain", ["{file}"]])]
+    "trigger, data", [
+        ("vitviz-upload", [None, "{file}"]),
+        *((f"vitviz-{view.slug}-set-start", [None, ["{file}"]]) for view in VIEWS if view.averages),
+    ],
 )
 def test_no_file_of_the_server_can_be_handed_in_as_a_picture(house, folders, trigger, data):
     config = house.demo.config
@@ -164,7 +186,10 @@ def test_no_file_of_the_server_can_be_handed_in_as_a_picture(house, folders, tri
         file = {"path": path, "meta": {"_type": "gradio.FileData"}}
         given = json.loads(json.dumps(data).replace('"{file}"', json.dumps(file)))
         asked = {"fn_index": function, "data": given, "session_hash": uuid.uuid4().hex}
-        httpx.post(house.url + "gradio_api/queue/join", json=asked).raise_for_status()
+        joined = httpx.post(house.url + "gradio_api/queue/join", json=asked)
+        assert joined.status_code == (200 if path == mine else 422), "what is not theirs is not even put into the queue"
+        if path != mine:
+            continue
         said = httpx.get(house.url + "gradio_api/queue/data", params={"session_hash": asked["session_hash"]}).text
         done = next(json.loads(line[5:]) for line in said.splitlines() if "process_completed" in line)
-        assert done["success"] == (path == mine) and SECRET not in said and "root:" not in said
+        assert done["success"] and SECRET not in said and "root:" not in said

@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from vitviz.panels import PANELS
-from vitviz.ui.distance import Chart
-from vitviz.ui.sessions import Sessions
-from vitviz.ui.studio import Settings, Studio
+from vitviz.ui.page.over_a_set import OverASet
+from vitviz.ui.serving.sessions import Sessions
+from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.views import VIEWS
 
 
 def test_a_slow_action_is_made_once_more_from_what_a_quick_one_has_left():
@@ -66,12 +66,12 @@ def test_many_at_once_all_count():
     assert len(sessions.newest(start)) == 2 + 80
 
 
-def test_the_charts_settings_do_not_bring_the_old_picture_back():
+@pytest.mark.parametrize("view", [view for view in VIEWS if view.averages], ids=lambda view: view.slug)
+def test_the_way_back_from_an_average_does_not_bring_the_old_picture_back(view):
     studio = Studio(Settings(device="cpu"))
-    (panel,) = [panel for panel in PANELS if panel.drawn_by == "chart"]
     keys = [studio.look(studio.keep_sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")]
     start = studio.sessions.settled(studio.sessions.begun({"key": keys[0]}), lambda state: [state])[0]
-    studio.sessions.settled(start, lambda state: [{**state, "key": keys[1]}])
-    state, *drawn, _ = Chart(panel, studio).redraw(start, "sorted", "plain")
-    assert state["key"] == keys[1] and state["distance"]["form"] == "sorted"
+    studio.sessions.settled(start, lambda state: [{**state, "key": keys[1], "surveys": {view.slug: "mine", "other": "theirs"}}])
+    state, *drawn, said = OverASet(view, studio, [None, None]).single(start)
+    assert state["key"] == keys[1] and state["surveys"] == {"other": "theirs"} and said == {"text": ""}
     assert any(isinstance(value, dict) and value.get("key") == keys[1] for value in drawn)

@@ -16,22 +16,24 @@ import torch
 import vitviz
 from tests.engine.small import saved, small
 from vitviz.errors import VitvizError
-from vitviz.panels import PANELS
 from vitviz.samples import sample_image
-from vitviz.ui import zerogpu
-from vitviz.ui.studio import Settings, Studio
+from vitviz.ui.page.figures import value
+from vitviz.ui.serving import zerogpu
+from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.views import VIEWS
 
 ROOT = Path(__file__).parents[2]
 SPACE = {"SPACES_ZERO_GPU": "true", "SPACES_ZERO_DEVICE_API_URL": "http://127.0.0.1:9"}
 
 # One process imports everything once and forks for every program: an import takes longer than all that they do.
 IMPORTS = """
-import vitviz.ui.zerogpu
+import vitviz.ui.serving.zerogpu
 import json, os, sys, traceback, gradio as gr, numpy as np, spaces, timm, torch
 from gradio.context import LocalContext
-from vitviz.panels import PANELS
+from vitviz.views import VIEWS
 from vitviz.ui.options import parse
-from vitviz.ui.studio import Studio
+from vitviz.ui.page.figures import value
+from vitviz.ui.serving.studio import Studio
 def visitor(): LocalContext.request.set(gr.Request())
 for line in sys.stdin:
     code, out, arguments = json.loads(line)
@@ -97,11 +99,11 @@ warm = len(spaces.calls)
 visitor()
 key = studio.look(chelsea, "vitviz-tiny")
 trace, again = studio.subject(key).trace, studio.look(chelsea, "vitviz-tiny")
-values = {{panel.slug: studio.value(key, panel)["summary"] for panel in PANELS}}
+values = {{view.slug: value(studio, key, view)["summary"] for view in VIEWS}}
 looked = len(spaces.calls)
 paths = [os.path.join({str(tmp_path)!r}, name) for name in ("a.png", "b.png", "c.png")]
 *_, (_, survey) = studio.surveying(key, paths)
-np.savez({str(found)!r}, logits=trace.logits, rollout=studio.item(key, "rollout", "map", {{}}), survey=survey.distances,
+np.savez({str(found)!r}, logits=trace.logits, rollout=studio.item(key, "rollout", "map", {{}}), survey=survey.distances.distance,
          **{{f"attention{{i}}": trace.attention(i) for i in range(len(trace.layers))}})
 print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid": os.getpid(), "values": values,
                    "device": str(studio.inspector("vitviz-tiny").device), "seems": torch.cuda.is_available()}}))
@@ -116,11 +118,11 @@ print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid":
     with np.load(found) as file:
         np.testing.assert_allclose(file["logits"], trace.logits, atol=1e-5)
         np.testing.assert_allclose(file["rollout"], studio.item(key, "rollout", "map", {}), atol=1e-6)
-        np.testing.assert_allclose(file["survey"], survey.distances, atol=1e-3)
+        np.testing.assert_allclose(file["survey"], survey.distances.distance, atol=1e-3)
         for layer in range(len(trace.layers)):
             np.testing.assert_allclose(file[f"attention{layer}"], trace.attention(layer), atol=1e-6)
-    for panel in PANELS:
-        assert said["values"][panel.slug].keys() == studio.value(key, panel)["summary"].keys()
+    for view in VIEWS:
+        assert said["values"][view.slug].keys() == value(studio, key, view)["summary"].keys()
 
 
 def test_a_fork_that_is_older_than_a_model_is_sent_it_once(on_a_space, tmp_path):
@@ -167,7 +169,7 @@ print(json.dumps({"said": said, "same": same, "later": later}))
 
 def test_what_the_engine_refuses_in_the_fork_arrives_in_its_own_words_and_a_dead_fork_is_told(on_a_space):
     said = on_a_space("""
-from vitviz.engine import capture
+from vitviz.engine.passes import capture
 from vitviz.errors import UnsupportedModel
 true = capture.check_truth
 def refuse(*args): raise UnsupportedModel("The attention of this model cannot be read truthfully.")

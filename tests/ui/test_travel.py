@@ -8,7 +8,7 @@ import torch
 import vitviz
 from vitviz.errors import CheckpointError, HubError, ImageError, OutOfMemory, UnsupportedModel, VitvizError
 from vitviz.samples import sample_image
-from vitviz.ui import zerogpu
+from vitviz.ui.serving import zerogpu
 
 
 def test_a_trace_is_the_same_after_its_journey():

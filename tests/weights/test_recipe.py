@@ -2,11 +2,9 @@
 
 import csv
 import importlib
-import json
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import timm
 import torch
@@ -24,23 +22,6 @@ def recipe(monkeypatch):
     torch.set_num_threads(threads)
     for name in MODULES:
         sys.modules.pop(name, None)
-
-
-@pytest.fixture(scope="session")
-def pictures(tmp_path_factory) -> Path:
-    """A data folder as the recipe reads it: a hundred pictures of noise of two classes."""
-    cv2 = pytest.importorskip("cv2")
-    folder = tmp_path_factory.mktemp("pictures")
-    noise = np.random.default_rng(0)
-    for split, count in (("train-0", 100), ("val", 20)):
-        labels = np.arange(count, dtype=np.uint8) % 2
-        small = noise.integers(0, 128, (count, 8, 8, 3), dtype=np.uint8) + 100 * labels[:, None, None, None]
-        files = [cv2.imencode(".webp", cv2.resize(picture, (64, 64)))[1].ravel() for picture in small]
-        offsets = np.cumsum([0, *map(len, files)])
-        np.savez(folder / f"{split}.npz", webp=np.concatenate(files), offsets=offsets, labels=labels)
-    classes = [{"wnid": f"n{label:08d}", "label": str(label)} for label in range(200)]
-    (folder / "classes.json").write_text(json.dumps(classes))
-    return folder
 
 
 def line(pictures: Path, work: Path, *more: str) -> list[str]:

@@ -23,7 +23,6 @@ _HOMES = {
     "principal_filters": "filters",
     "raw_filters": "filters",
     "position_similarity": "position",
-    "DistanceAverage": "distance",
     "Distances": "distance",
     "attention_distance": "distance",
     "distances": "distance",
@@ -38,6 +37,44 @@ _HOMES = {
     "attended_by": "one_token",
     "attends_to": "one_token",
     "attention_entropy": "entropy",
+    "Effects": "effects",
+    "agreement": "effects",
+    "Evidence": "evidence",
+    "account_of": "evidence",
+    "evidence": "evidence",
+    "Ledger": "ledger",
+    "ledger_of": "ledger",
+    "lens_kind": "lens",
+    "lens_patches": "lens",
+    "lens_shares": "lens",
+    "Tail": "tail",
+    "Basis": "components",
+    "Components": "components",
+    "basis_of": "components",
+    "token_components": "components",
+    "aligned": "component_colours",
+    "colours_of": "component_colours",
+    "own_colours": "component_colours",
+    "steady": "component_colours",
+    "whitened": "component_colours",
+    "over_grid": "depth",
+    "over_sequence": "depth",
+    "patches_at": "depth",
+    "place": "depth",
+    "present": "depth",
+    "tokens_at": "depth",
+    "Largest": "norms",
+    "Usual": "norms",
+    "largest_activations": "norms",
+    "token_norms": "norms",
+    "usual_norms": "norms",
+    "attention_received": "received",
+    "HeadEntropy": "redundancy",
+    "Redundancy": "redundancy",
+    "head_entropy": "redundancy",
+    "head_redundancy": "redundancy",
+    "token_cosines": "similarity",
+    "token_similarity": "similarity",
     "WorkedRow": "worked",
     "worked_row": "worked",
 }
@@ -45,8 +82,10 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
+    from vitviz.analyses.component_colours import aligned, colours_of, own_colours, steady, whitened
+    from vitviz.analyses.components import Basis, Components, basis_of, token_components
+    from vitviz.analyses.depth import over_grid, over_sequence, patches_at, place, present, tokens_at
     from vitviz.analyses.distance import (
-        DistanceAverage,
         Distances,
         attention_distance,
         distances,
@@ -54,12 +93,21 @@ if TYPE_CHECKING:
         prefix_mass,
         uniform_distance,
     )
+    from vitviz.analyses.effects import Effects, agreement
     from vitviz.analyses.entropy import attention_entropy
+    from vitviz.analyses.evidence import Evidence, account_of, evidence
     from vitviz.analyses.filters import Filters, display_scaled, principal_filters, raw_filters
+    from vitviz.analyses.ledger import Ledger, ledger_of
+    from vitviz.analyses.lens import lens_kind, lens_patches, lens_shares
+    from vitviz.analyses.norms import Largest, Usual, largest_activations, token_norms, usual_norms
     from vitviz.analyses.one_token import attended_by, attends_to
     from vitviz.analyses.position import position_similarity
+    from vitviz.analyses.received import attention_received
+    from vitviz.analyses.redundancy import HeadEntropy, Redundancy, head_entropy, head_redundancy
     from vitviz.analyses.rollout import mean_attention, rollout, rollout_row
+    from vitviz.analyses.similarity import token_cosines, token_similarity
     from vitviz.analyses.sweep import Sweep, sweep
+    from vitviz.analyses.tail import Tail
     from vitviz.analyses.worked import WorkedRow, worked_row
 
 

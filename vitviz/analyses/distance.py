@@ -22,7 +22,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.reading import Reading, read_layer
-from vitviz.errors import VitvizError
 from vitviz.grid import Grid
 from vitviz.trace import Trace
 
@@ -45,7 +44,11 @@ def pixel_distances(grid: Grid) -> Float[Tensor, "patch patch2"]:
 
 def token_distances(trace: Trace) -> Float[Tensor, "token token2"]:
     """The same between all tokens, zero to and from prefix tokens; in the trace's own precision."""
-    return F.pad(pixel_distances(trace.grid), (trace.grid.prefix, 0, trace.grid.prefix, 0)).to(trace.layers[0].q)
+    lengths = pixel_distances(trace.grid)
+    if trace.kept is not None:  # the mean is then over the patches that stayed
+        kept = list(trace.kept)
+        lengths = lengths[kept][:, kept]
+    return F.pad(lengths, (trace.grid.prefix, 0, trace.grid.prefix, 0)).to(trace.layers[0].q)
 
 
 @dataclass(frozen=True)
@@ -122,45 +125,3 @@ def uniform_distance(grid: Grid, renormalise: bool = False) -> float:
     lengths = torch.hypot(rearrange(down, "row -> row 1"), across)
     total = down_count @ lengths @ across_count
     return total.item() / (grid.patches * (grid.patches if renormalise else grid.tokens))
-
-
-@dataclass(frozen=True)
-class DistanceAverage:
-    """The mean over the pictures so far (the paper: 128); two of them add up, in any order, to the mean over both.
-
-    Source: paper figure 7 right. Adding raises VitvizError where grids, layers or heads differ: pixels of different
-    inputs do not mix.
-
-    >>> from vitviz.analyses.example import example_trace
-    >>> grid = Grid(2, 3, (8, 8), ("class",))
-    >>> one, two = (DistanceAverage.of(grid, distances(example_trace(grid, seed=seed))) for seed in (1, 2))
-    >>> average = one + two
-    >>> average.images, average.mean.distance.shape
-    (2, torch.Size([2, 2]))
-    """
-
-    grid: Grid
-    images: int
-    total: Distances  # float64
-
-    @classmethod
-    def of(cls, grid: Grid, measured: Distances) -> DistanceAverage:
-        """The average over one picture."""
-        return cls(grid, 1, Distances(measured.distance.double(), measured.renormalised.double(), measured.prefix_mass.double()))
-
-    def __add__(self, other: DistanceAverage) -> DistanceAverage:
-        mine, theirs = self.total, other.total
-        if self.grid != other.grid or mine.distance.shape != theirs.distance.shape:
-            raise VitvizError(
-                f"Given results of {other.grid} with {tuple(theirs.distance.shape)} layers and heads; expected {self.grid} with "
-                f"{tuple(mine.distance.shape)}, as the average so far. Average pictures of one checkpoint at one input size, "
-                "and start a new average for another."
-            )
-        summed = Distances(mine.distance + theirs.distance, mine.renormalised + theirs.renormalised, mine.prefix_mass + theirs.prefix_mass)
-        return DistanceAverage(self.grid, self.images + other.images, summed)
-
-    @property
-    def mean(self) -> Distances:
-        """The means, float32."""
-        total = self.total
-        return Distances(*((value / self.images).float() for value in (total.distance, total.renormalised, total.prefix_mass)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.query import Query, query_token
+from vitviz.analyses.query import Query, query_place
 from vitviz.analyses.streaming import blocks
 from vitviz.trace import Trace
 
@@ -26,8 +26,8 @@ def attends_to(trace: Trace, layer: int, query: Query) -> Float[Tensor, "head to
     >>> attends_to(example_trace(Grid(1, 3, (4, 4), ("class",))), layer=0, query=(0, 2))[0].tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
-    token = query_token(trace.grid, query)
-    return trace.layer(layer).weights(slice(token, token + 1))[:, 0]
+    token = query_place(trace, query)
+    return trace.on_tokens(trace.layer(layer).weights(slice(token, token + 1))[:, 0])
 
 
 def attended_by(trace: Trace, layer: int, key: Query) -> Float[Tensor, "head token"]:
@@ -40,8 +40,8 @@ def attended_by(trace: Trace, layer: int, key: Query) -> Float[Tensor, "head tok
     >>> attended_by(example_trace(Grid(1, 3, (4, 4), ("class",))), layer=0, key="class")[0].tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
-    token, attention = query_token(trace.grid, key), trace.layer(layer)
-    column = attention.q.new_empty(attention.heads, trace.grid.tokens)
+    token, attention = query_place(trace, key), trace.layer(layer)
+    column = attention.q.new_empty(attention.heads, trace.length)
     for block in blocks(attention):
         column[block.heads, block.rows] = block.powers[..., token] / block.sums
-    return column
+    return trace.on_tokens(column)

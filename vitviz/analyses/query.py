@@ -1,8 +1,10 @@
 """Who asks: a query by name, number or cell becomes a weight for every token of the sequence.
 
-`auto` is what the classifier reads: the class token; the mean over the patches where the classifier averages them; with
-attention pooling (MAP), the pooling's own weights, mean over its own heads. It is a choice of what to look at, and
-says nothing about how much the classifier makes of it.
+`auto` is what the classifier reads (see `vitviz.readout`): the class token, the mean over the patches, two such vectors
+half and half, for a maximum the share of its numbers that each token has the largest of, and with attention pooling (MAP)
+the pooling's own weights, mean over its own heads. Where nothing is read, because there is no classifier and no pooling,
+it is the class token, or the mean over the patches. It is a choice of what to look at, and says nothing about how much
+the classifier makes of it.
 """
 
 from __future__ import annotations
@@ -16,31 +18,56 @@ from torch import Tensor
 from vitviz.analyses.streaming import blocks
 from vitviz.errors import VitvizError
 from vitviz.grid import Grid
+from vitviz.readout import Readout
 from vitviz.trace import Trace
 
 Query = str | int | tuple[int, int]
 
 
 def query_weights(trace: Trace, query: Query = "auto") -> Float[Tensor, " token"]:
-    """The weight of every token as a query, float64, summing to 1.
+    """The weight of every token of the pass as a query, float64, summing to 1.
 
-    `query`: 'auto', 'mean' (over the patches), a prefix token's name, a patch's sequence number from 0 (prefix tokens
-    not counted), or its (row, col). Raises VitvizError for anything else.
+    `query`: 'auto' (what the classifier reads; of a distilled model the class token), 'mean' (over the patches), a
+    prefix token's name, a patch's sequence number from 0 (prefix tokens not counted), or its (row, col). Raises VitvizError for anything else.
 
     >>> from vitviz.analyses.example import example_trace
     >>> query_weights(example_trace(Grid(1, 2, (4, 4), ("class",))), "mean").tolist()
     [0.0, 0.5, 0.5]
     """
-    weights = torch.zeros(trace.grid.tokens, dtype=torch.float64, device=trace.layers[0].q.device)
+    weights = torch.zeros(trace.length, dtype=torch.float64, device=trace.layers[0].q.device)
     if query == "auto":
-        if trace.pool == "attention":
-            return _pooling_weights(trace)
-        query = "class" if trace.pool == "class" or (trace.pool == "none" and "class" in trace.grid.prefix_names) else "mean"
+        if trace.pool == "class and distillation":
+            query = "class"  # the two heads are told apart; the distillation token is there on request
+        elif trace.pool != "none":
+            return _read_weights(trace).to(weights.device)
+        else:
+            query = "class" if "class" in trace.grid.prefix_names else "mean"
     if query == "mean":
-        weights[trace.grid.prefix :] = 1 / trace.grid.patches
+        weights[trace.grid.prefix :] = 1 / (trace.length - trace.grid.prefix)
     else:
-        weights[query_token(trace.grid, query)] = 1
+        weights[query_place(trace, query)] = 1
     return weights
+
+
+def query_place(trace: Trace, query: Query) -> int:
+    """Where the one token that is meant stands in the sequence of a trace; `query_token` where no patch was left out.
+
+    Raises VitvizError as that does, and for a patch that was left out.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> query_place(example_trace(Grid(1, 3, (4, 4), ("class",)), kept=(0, 2)), (0, 2))
+    2
+    """
+    token, prefix = query_token(trace.grid, query), trace.grid.prefix
+    if trace.kept is None or token < prefix:
+        return token
+    if token - prefix not in trace.kept:
+        row, col = trace.grid.cell(token)
+        raise VitvizError(
+            f"Patch {token - prefix} (row {row}, col {col}) was left out of this pass, so it asks nothing and nobody asks it. "
+            "Choose a patch that stayed, or put it back."
+        )
+    return prefix + trace.kept.index(token - prefix)
 
 
 def query_token(grid: Grid, query: Query) -> int:
@@ -70,6 +97,25 @@ def query_token(grid: Grid, query: Query) -> int:
     )
 
 
+def _read_weights(trace: Trace) -> Float[Tensor, " token"]:
+    """How much of what the classifier is given each token is."""
+    if trace.pool == "attention":
+        return _pooling_weights(trace)
+    try:
+        grid = trace.grid if trace.kept is None else trace.grid.sequence(len(trace.kept))
+        readout = trace.readout or Readout.named(trace.pool, grid)
+    except ValueError as error:
+        raise VitvizError(f"What the classifier of {trace.checkpoint} reads is unknown: {error} Choose 'mean', or a patch.") from error
+    if readout.linear:
+        return readout.weights(trace.length)
+    if trace.read is None:
+        raise VitvizError(
+            f"The classifier of {trace.checkpoint} reads {trace.pool!r}, which depends on the picture, and the trace does not hold "
+            "which tokens that was, so 'auto' is unknown. Choose 'mean', or a patch."
+        )
+    return trace.read.double()
+
+
 def _pooling_weights(trace: Trace) -> Float[Tensor, " token"]:
     """What attention pooling gives to every token: the mean over its heads and queries. Prefix tokens that it does not read get 0."""
     if trace.pooling is None:
@@ -77,7 +123,7 @@ def _pooling_weights(trace: Trace) -> Float[Tensor, " token"]:
             f"The classifier of {trace.checkpoint} reads attention pooling, whose weights the trace does not hold, so 'auto' is unknown. "
             "Choose 'mean', or a patch."
         )
-    total = torch.zeros(trace.grid.tokens, dtype=torch.float64, device=trace.pooling.q.device)
+    total = torch.zeros(trace.length, dtype=torch.float64, device=trace.pooling.q.device)
     read = total[-trace.pooling.k.shape[1] :]  # the last of the sequence: some models leave the prefix out
     for block in blocks(trace.pooling):
         read += block.weights().sum(dim=(0, 1), dtype=torch.float64)

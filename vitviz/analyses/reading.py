@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
+from vitviz import stopping
 from vitviz.analyses import workers
 from vitviz.analyses.streaming import block_shape, within_range, write_powers
 from vitviz.trace import Attention
@@ -38,6 +39,7 @@ def read_layer(
     attention: Attention, prefix: int, distances: Float[Tensor, "query key"] | None = None, vector: Float[Tensor, " query"] | None = None
 ) -> Reading:
     """One pass over a layer for the distances (zero in prefix rows and columns), the carried row vector, or both."""
+    stopping.check()
     heads, queries, _ = attention.q.shape
     rows = slice(0, queries) if distances is not None or vector is None else _support(vector)
     wanted = _Wanted(prefix, distances, None if vector is None else vector.to(attention.q) / heads)

@@ -21,6 +21,7 @@ from einops import rearrange, reduce
 from jaxtyping import Float
 from torch import Tensor
 
+from vitviz import stopping
 from vitviz.analyses.query import Query, query_weights
 from vitviz.analyses.reading import read_layer
 from vitviz.analyses.streaming import blocks
@@ -45,13 +46,13 @@ def rollout(
     >>> rollout(example_trace(Grid(1, 3, (4, 4), ("class",)), layers=1)).tolist()  # (I + J / 4) / 2
     [[0.125, 0.125, 0.125]]
     """
-    return on_patches(trace, rollout_row(trace, query, fusion, discard, residual, layers))
+    return trace.on_grid(_row(trace, query, fusion, discard, residual, layers))
 
 
 def rollout_row(
     trace: Trace, query: Query = "auto", fusion: str = "mean", discard: float = 0.0, residual: float = 0.5, layers: Layers = None
 ) -> Float[Tensor, " token"]:
-    """The same for every token of the sequence, prefix tokens first; sums to 1.
+    """The same for every token of the sequence, prefix tokens first; sums to 1. NaN for a patch that was left out.
 
     Raises VitvizError as `rollout` does. Source: see the module.
 
@@ -60,10 +61,16 @@ def rollout_row(
     >>> rollout_row(example_trace(Grid(1, 3, (4, 4), ("class",)), layers=1)).tolist()
     [0.625, 0.125, 0.125, 0.125]
     """
+    return trace.on_tokens(_row(trace, query, fusion, discard, residual, layers))
+
+
+def _row(trace: Trace, query: Query, fusion: str, discard: float, residual: float, layers: Layers) -> Float[Tensor, " length"]:
+    """The same for the tokens of the pass alone."""
     _check(fusion, discard, residual)
     first, last = _layer_range(len(trace.layers), layers)
     vector = query_weights(trace, query)
     for attention in reversed(trace.layers[first : last + 1]):
+        stopping.check()
         if fusion == "mean" and discard == 0:  # rows sum to 1 already
             vector = mixed(vector, read_layer(attention, trace.grid.prefix, vector=vector).carried, residual)
         else:
@@ -84,7 +91,7 @@ def mean_attention(trace: Trace, query: Query = "auto") -> Float[Tensor, "layer 
     """
     vector = query_weights(trace, query)
     rows = [read_layer(attention, trace.grid.prefix, vector=vector).carried for attention in trace.layers]
-    return torch.stack([on_patches(trace, row) for row in rows])
+    return trace.on_grid(torch.stack(rows))
 
 
 def mixed(vector: Float[Tensor, " token"], carried: Float[Tensor, " token"], residual: float) -> Float[Tensor, " token"]:
@@ -128,10 +135,6 @@ def without_smallest(attention: Float[Tensor, "query patch"], discard: float) ->
         equal = (entries == threshold).nonzero().flatten()[: count - int(below.sum())]
         entries.masked_fill_(below, 0)[equal] = 0
     return rearrange(entries, "(query patch) -> query patch", patch=attention.shape[1])
-
-
-def on_patches(trace: Trace, row: Float[Tensor, " token"]) -> Float[Tensor, "row col"]:
-    return rearrange(row[trace.grid.prefix :], "(row col) -> row col", row=trace.grid.rows)
 
 
 def _check(fusion: str, discard: float, residual: float) -> None:

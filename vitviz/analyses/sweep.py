@@ -15,7 +15,7 @@ from torch import Tensor
 from vitviz.analyses.distance import Distances, gathered, token_distances
 from vitviz.analyses.query import Query, query_weights
 from vitviz.analyses.reading import read_layer
-from vitviz.analyses.rollout import mixed, on_patches
+from vitviz.analyses.rollout import mixed
 from vitviz.trace import Trace
 
 
@@ -43,4 +43,4 @@ def sweep(trace: Trace, query: Query = "auto", residual: float = 0.5) -> Sweep:
         reading = read_layer(attention, trace.grid.prefix, lengths, vector)
         vector = mixed(vector, reading.carried, residual)
         readings.insert(0, reading)
-    return Sweep(gathered(readings, lengths), on_patches(trace, vector.to(lengths)))
+    return Sweep(gathered(readings, lengths), trace.on_grid(vector.to(lengths)))

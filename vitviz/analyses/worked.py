@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.query import Query, query_token
+from vitviz.analyses.query import Query, query_place
 from vitviz.errors import VitvizError
 from vitviz.trace import Trace
 
@@ -51,7 +51,7 @@ def worked_row(trace: Trace, layer: int, head: int, query: Query) -> WorkedRow:
     >>> row.total, row.weights.tolist()
     (4.0, [0.25, 0.25, 0.25, 0.25])
     """
-    token, attention = query_token(trace.grid, query), trace.layer(layer)
+    token, attention = query_place(trace, query), trace.layer(layer)
     if not 0 <= head < attention.heads:
         raise VitvizError(f"Head {head} does not exist: {trace.checkpoint} has heads 0 to {attention.heads - 1}.")
     q, k, v = attention.q[head, token].double(), attention.k[head].double(), attention.v[head].double()

@@ -8,11 +8,12 @@ from os import PathLike
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.device import pick_device, pick_dtype
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.loading.catalogue import checkpoints, find
-from vitviz.engine.loading.film import Frame, frames
-from vitviz.engine.loading.load import load as load_weights
+from vitviz.engine.models.catalogue import checkpoints, find
+from vitviz.engine.models.film import Frame, frames
+from vitviz.engine.models.identity import unchanged
+from vitviz.engine.models.load import load as load_weights
 
-__all__ = ["Checkpoint", "Frame", "Inspector", "checkpoints", "film", "find", "load"]
+__all__ = ["Checkpoint", "Frame", "Inspector", "checkpoints", "film", "find", "load", "unchanged"]
 
 
 def load(

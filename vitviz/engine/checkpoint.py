@@ -7,7 +7,18 @@ from typing import Literal
 
 from torch import nn
 
-from vitviz.engine.preprocess import Preprocessing
+from vitviz.engine.pictures.preprocess import Preprocessing
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What was in a checkpoint's files when it was loaded: equal for equal contents, whatever their times.
+
+    `digest` is the SHA-256 of weights and configs; `stamps` tells cheaply whether a file has been touched since.
+    """
+
+    digest: str
+    stamps: tuple = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -28,6 +39,8 @@ class Checkpoint:
     paper: str = ""
     note: str = ""  # one sentence that the page shows, such as the accuracy
     on_disk: bool = True
+    identity: Identity | None = None  # once it is loaded
+    replaced: bool = False  # whether this server had loaded other weights under the same name before
 
 
 @dataclass(frozen=True)

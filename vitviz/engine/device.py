@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
+from vitviz.engine.forks import renew_lock_of
+from vitviz.engine.memory import is_shortage
 from vitviz.errors import OutOfMemory, VitvizError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -66,8 +69,33 @@ def exactly(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    with torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled, benchmark=torch.backends.cudnn.benchmark, allow_tf32=False):
+    with _whole_convolutions.held():
         yield
+
+
+class _WholeConvolutions:
+    """The setting belongs to the process and not to a thread: the first pass sets it, the last of several sets it back."""
+
+    def __init__(self) -> None:
+        self._lock, self._passes, self._theirs = threading.RLock(), 0, False
+        renew_lock_of(self)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        with self._lock:
+            if self._passes == 0:
+                self._theirs, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
+            self._passes += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._passes -= 1
+                if self._passes == 0:
+                    torch.backends.cudnn.allow_tf32 = self._theirs
+
+
+_whole_convolutions = _WholeConvolutions()
 
 
 def compute_alone() -> None:
@@ -80,7 +108,9 @@ def memory_guard(device: torch.device, what: str) -> Iterator[None]:
     """Turns running out of memory into a sentence, and gives the device's memory back."""
     try:
         yield
-    except (torch.OutOfMemoryError, MemoryError) as error:
+    except (RuntimeError, MemoryError) as error:
+        if not is_shortage(error):
+            raise
         if device.type == "cuda":
             torch.cuda.empty_cache()
         raise OutOfMemory(

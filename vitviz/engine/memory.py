@@ -52,6 +52,15 @@ def bytes_of_a_picture(tokens: int, width: int, layers: int) -> int:
     return int(1.2 * (record + passing) + 8 * tokens**2)
 
 
+def operations_of_a_picture(tokens: int, width: int, layers: int) -> int:
+    """About how many multiplications one picture takes: of every token by the weights, and of tokens by tokens.
+
+    >>> round(operations_of_a_picture(197, 768, 12) / 1e9, 1)
+    17.4
+    """
+    return layers * (12 * tokens * width**2 + 2 * tokens**2 * width)
+
+
 def bytes_to_load(parameters: int) -> int:
     """What reading a checkpoint takes of the machine at its peak.
 
@@ -86,6 +95,13 @@ def require_to_load(name: str, parameters: int | None, device: torch.device = _C
     require(bytes_to_load(parameters), _CPU, f"Loading {what}", f"{advice}, or close what else fills the memory.")
     if device.type == "cuda":
         require(itemsize * parameters, device, f"Putting {what} on {device}", f"{advice}, --dtype bfloat16 or --device cpu.")
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether an error tells that memory was refused; torch tells of the machine's own with a RuntimeError."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and re.search(r"DefaultCPUAllocator|not enough memory|alloc_cpu", str(error)) is not None
 
 
 def _free_in_the_machine() -> int | None:

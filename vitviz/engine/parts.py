@@ -13,7 +13,9 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vitviz.engine import experiments, record
+from vitviz.engine.defaults import in_float32
+from vitviz.engine.passes import experiments, record
+from vitviz.errors import UnsupportedModel
 from vitviz.trace import Trace
 
 _SCALES = ("ls1", "gamma_1")  # how timm's families call LayerScale
@@ -47,6 +49,7 @@ class Parts:
     stem: bool  # patches are cut from the features of a convolutional stem
 
 
+@in_float32()
 def parts_of(model: nn.Module) -> Parts:
     """The parts of a model at its present input size."""
     filters = record.patch_filters(model)
@@ -67,12 +70,31 @@ def parts_of(model: nn.Module) -> Parts:
     )
 
 
+@in_float32()
 def readout(model: nn.Module, trace: Trace) -> Float[Tensor, " feature"]:
     """What the classifier is given (y of equation 4), from the last block's output: final norm and pooling."""
     weights = next(model.parameters())
     last = trace.tokens[-1].to(weights.device, weights.dtype)
     with torch.no_grad():
-        return model.forward_head(model.norm(last[None]), pre_logits=True)[0].float().cpu()
+        y = model.forward_head(model.norm(last[None]), pre_logits=True)[0].float().cpu()
+    if y.ndim == 1:
+        return y
+    return y[0] if "class" in trace.grid.prefix_names else y[trace.grid.prefix :].mean(dim=0)  # nothing is pooled: as 'auto'
+
+
+@in_float32()
+def final_norm(model: nn.Module, tokens: Float[Tensor, "token width"], name: str) -> Float[Tensor, "token width"]:
+    """Tokens of any depth, each through the model's last norm; UnsupportedModel where it has none.
+
+    A model that pools first has its norm behind the pooling (timm's fc_norm): then it is that one.
+    """
+    norms = [getattr(model, which, None) for which in ("norm", "fc_norm")]
+    norm = next((one for one in norms if one is not None and not isinstance(one, nn.Identity)), None)
+    if norm is None:
+        raise UnsupportedModel(f"{name} has no norm behind its last block. Look at its tokens as they are.")
+    weights = next(model.parameters())
+    with torch.no_grad():
+        return norm(tokens.to(weights.device, weights.dtype)[None])[0].float().cpu()
 
 
 def _prefix(model: nn.Module) -> Float[Tensor, "prefix width"]:

@@ -14,7 +14,23 @@ def _table(code: int) -> UInt8[np.ndarray, "256 3"]:
     return np.ascontiguousarray(cv2.applyColorMap(levels, code)[:, 0, ::-1])
 
 
+def _balance() -> UInt8[np.ndarray, "256 3"]:
+    """Blue for against, light grey for zero, orange for: lightness falls alike on both sides, so that equal amounts
+    weigh alike, and blue from orange is told apart with any colour vision. Straight lines in OKLab (Ottosson 2020).
+    """
+    share = np.abs(np.linspace(-1, 1, 256))[:, None]
+    light, blue, orange = (np.array(lab) for lab in ((0.955, 0.0, 0.0), (0.46, -0.035, -0.145), (0.46, 0.105, 0.09)))
+    lab = light + share * (np.where(np.arange(256)[:, None] < 128, blue, orange) - light)
+    roots = lab @ np.array([[1, 1, 1], [0.3963377774, -0.1055613458, -0.0894841775], [0.2158037573, -0.0638541728, -1.2914855480]])
+    mixed = np.array([[4.0767416621, -1.2684380046, -0.0041960863], [-3.3077115913, 2.6097574011, -0.7034186147],
+                      [0.2309699292, -0.3413193965, 1.7076147010]])  # fmt: skip
+    linear = np.clip(roots**3 @ mixed, 0, 1)
+    return np.rint(255 * np.where(linear > 0.0031308, 1.055 * linear ** (1 / 2.4) - 0.055, 12.92 * linear)).astype(np.uint8)
+
+
+DIVERGING = ("balance",)
 TABLES: dict[str, UInt8[np.ndarray, "256 3"]] = {name: _table(code) for name, code in _CODES.items()}
+TABLES["balance"] = _balance()
 
 
 def coloured(values: Float[np.ndarray, "*shape"], low: float, high: float, name: str = "viridis") -> UInt8[np.ndarray, "*shape 3"]:
@@ -30,4 +46,4 @@ def coloured(values: Float[np.ndarray, "*shape"], low: float, high: float, name:
     return TABLES[name][np.rint(levels * 255).astype(np.uint8)]
 
 
-__all__ = ["TABLES", "coloured"]
+__all__ = ["DIVERGING", "TABLES", "coloured"]

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vitviz.ui import zerogpu
-from vitviz.ui.studio import MB, Settings
+from vitviz.ui.serving import zerogpu
+from vitviz.ui.serving.limits import Limits
+from vitviz.ui.serving.studio import MB, Settings
 
 
 @dataclass(frozen=True)
@@ -20,13 +21,25 @@ class Options:
     port: int | None
     share: bool
     settings: Settings
+    allowed_hosts: tuple[str, ...] = ()
+    upload_quota: int = 2_000 * MB
 
 
-def parse(arguments: Sequence[str] | None = None) -> Options:
+def parse(arguments: Sequence[str] | None = None, program: str = "python app.py") -> Options:
     """The options given; SystemExit with a usage line where they do not fit."""
-    parser = argparse.ArgumentParser(prog="python app.py", description="vitviz shows what happens inside a Vision Transformer, in your browser.")
+    parser = argparse.ArgumentParser(prog=program, description="vitviz shows what happens inside a Vision Transformer, in your browser.")
     parser.add_argument("--host", default=os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1"), help="address to serve on; 0.0.0.0 for everyone in the network (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=int(os.environ.get("GRADIO_SERVER_PORT", 7860)), help="port to serve on (default: %(default)s)")
+    port = os.environ.get("GRADIO_SERVER_PORT", "7860")  # as text: argparse checks it like an option
+    parser.add_argument("--port", type=_port, default=port, help="port to serve on (default: %(default)s)")
+    parser.add_argument(
+        "--allowed-host",
+        action="append",
+        default=None,
+        metavar="NAME",
+        help="name under which browsers reach the app through a proxy, such as vit.example.org or *.example.org; "
+        "may be repeated. Other names are refused; without it all but localhost where only this machine is "
+        "served, else none (default: VITVIZ_ALLOWED_HOSTS, separated by commas)",
+    )
     parser.add_argument("--share", action="store_true", help="make a public link through Gradio")
     # A Space with shared GPUs lends one only to functions that ask for it, and pretends to have one at all other times.
     usual = "cpu" if zerogpu.here() else "auto"
@@ -38,14 +51,58 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument("--model-cache", type=_megabytes, default=4_000 * MB, metavar="MB", help="memory for loaded checkpoints (default: 4000)")
     parser.add_argument("--trace-cache", type=_megabytes, default=512 * MB, metavar="MB", help="memory for traces of pictures (default: 512)")
     parser.add_argument("--picture-cache", type=_megabytes, default=256 * MB, metavar="MB", help="memory for uploads, and again for drawn data (default: 256)")
+    _add_limits(parser)
+    quota = "disk for uploads; the oldest go first (default: 2000)"
+    parser.add_argument("--upload-quota", type=_megabytes, default=2_000 * MB, metavar="MB", help=quota)
     given = parser.parse_args(arguments)
+    hosts = given.allowed_host or os.environ.get("VITVIZ_ALLOWED_HOSTS", "").split(",")
     allowed = tuple(name.strip() for name in os.environ.get("VITVIZ_CHECKPOINTS", "").split(",") if name.strip())
-    settings = Settings(given.checkpoint, given.weights, given.device, given.model_cache, given.trace_cache, given.picture_cache, allowed, given.dtype)
-    return Options(given.host, given.port, given.share, settings)
+    settings = Settings(
+        given.checkpoint, given.weights, given.device, given.model_cache, given.trace_cache, given.picture_cache, allowed,
+        given.dtype, _limits(given),
+    )  # fmt: skip
+    allowed_hosts = tuple(name.strip() for name in hosts if name.strip())
+    return Options(given.host, given.port, given.share, settings, allowed_hosts, given.upload_quota)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    """What one visitor may ask for; smaller on a Space, which strangers share."""
+    usual, shared = Limits(), Limits(tokens=2_500, seconds=60) if os.environ.get("SPACE_ID") else Limits()
+    for option, default, kind, said in (
+        ("tokens", shared.tokens, _whole, f"tokens of an input, of which attention takes the square ({usual.tokens}; 2500 on a Space)"),
+        ("seconds", shared.seconds, _seconds, f"seconds of computing for one answer ({usual.seconds}; 60 on a Space)"),
+        ("passes", 8 if zerogpu.here() else usual.passes, _whole, f"cheap forward passes at once; a dear one runs beside them ({usual.passes})"),
+    ):
+        variable = f"VITVIZ_MAX_{option.upper()}"
+        text = f"most {said}; or {variable}"
+        parser.add_argument(f"--max-{option}", type=kind, default=os.environ.get(variable) or str(default), metavar="N", help=text)
+
+
+def _limits(given: argparse.Namespace) -> Limits:
+    return Limits(given.max_tokens, given.max_seconds, given.max_passes)
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 to 1000000")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 < number <= 1e6:  # NaN is not
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds, more than 0 and up to 1000000")
+    return number
 
 
 def _megabytes(text: str) -> int:
     number = float(text)
-    if number <= 0:
+    if not 0 < number < 1e9:  # neither inf nor nan
         raise argparse.ArgumentTypeError(f"{text} MB is no size of a cache")
     return int(number * MB)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65_535:
+        raise argparse.ArgumentTypeError(f"{text} is no port: expected a whole number from 1 to 65535")
+    return int(text)

@@ -23,8 +23,9 @@ def new_model(s) -> VisionTransformer:
 def optimizer_for(model: nn.Module, bridge: nn.Module, s) -> torch.optim.Optimizer:
     """AdamW; no decay for biases, norms, position embedding and class token."""
     named = [*model.named_parameters(), *bridge.named_parameters()]
-    decayed = [p for name, p in named if p.ndim >= 2 and name not in ("pos_embed", "cls_token")]
-    others = [p for name, p in named if not (p.ndim >= 2 and name not in ("pos_embed", "cls_token"))]
+    kept_whole = [p.ndim < 2 or "pos_embed" in name or name == "cls_token" for name, p in named]
+    decayed = [p for (_, p), whole in zip(named, kept_whole, strict=True) if not whole]
+    others = [p for (_, p), whole in zip(named, kept_whole, strict=True) if whole]
     groups = [{"params": decayed, "weight_decay": s.weight_decay}, {"params": others, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=s.peak_lr, betas=(0.9, 0.99), fused=True)
 

@@ -1,0 +1,250 @@
+"""Tokens of a depth, by hand: likeness, principal components, lengths; in plain loops and against scikit-learn."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import PCA
+
+import vitviz
+from tests.analyses import oracle
+from vitviz import analyses
+from vitviz.analyses.example import example_trace
+from vitviz.errors import VitvizError
+from vitviz.grid import Grid
+from vitviz.trace import Trace
+
+WIDE = Grid(2, 3, (4, 6))  # fewer patches than numbers in one
+TALL = Grid(6, 7, (4, 4), ("class", "register 1"))
+
+
+def with_tokens(grid: Grid, *depths: np.ndarray) -> Trace:
+    tokens = tuple(torch.tensor(one).float() for one in depths)
+    return replace(example_trace(grid), tokens=tokens, patch_embedding=tokens[0][grid.prefix :])
+
+
+def random_tokens(grid: Grid, width: int = 9, seed: int = 0, depths: int = 3) -> Trace:
+    random = np.random.default_rng(seed)
+    return with_tokens(grid, *(random.normal(size=(grid.tokens, width)) + 2 for _ in range(depths)))
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True)) / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
+
+
+class Doubling:
+    """A final norm that is known."""
+
+    def final_norm(self, trace, layer):
+        return trace.tokens[layer] * torch.arange(1.0, trace.tokens[layer].shape[1] + 1)
+
+
+# similarity
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("normed", [False, True])
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
+def test_similarity_is_the_cosine_of_two_patches(grid, centred, normed):
+    trace = random_tokens(grid)
+    tokens = trace.tokens[2].double().numpy() * (np.arange(1, 10) if normed else 1)
+    patches = tokens[grid.prefix :] - (tokens[grid.prefix :].mean(axis=0) if centred else 0)
+    norm = Doubling() if normed else None
+    for patch in (0, grid.patches - 1):
+        found = vitviz.token_similarity(trace, 2, patch, centred=centred, norm=norm)
+        expected = np.array([cosine(one, patches[patch]) for one in patches]).reshape(grid.rows, grid.cols)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        assert found.flatten()[patch] == pytest.approx(1)
+    every = analyses.token_cosines(trace, 2, centred, norm).numpy()
+    np.testing.assert_allclose(every, every.T, atol=1e-7)
+    shifted = tokens - (tokens[grid.prefix :].mean(axis=0) if centred else 0)
+    np.testing.assert_allclose(every, [[cosine(a, b) for b in shifted] for a in shifted], atol=1e-6)
+    np.testing.assert_allclose(analyses.token_cosines(trace, 2, centred, norm, rows=[1, 0]), every[[1, 0]], atol=1e-7)
+
+
+def test_similarity_knows_no_scale_and_no_zero():
+    trace = random_tokens(TALL)
+    scaled = with_tokens(TALL, *(one.numpy() * 7 for one in trace.tokens))
+    np.testing.assert_allclose(vitviz.token_similarity(scaled, 1, 5), vitviz.token_similarity(trace, 1, 5), atol=1e-6)
+    empty = trace.tokens[1].clone().numpy()
+    empty[TALL.prefix + 3] = 0
+    found = vitviz.token_similarity(with_tokens(TALL, empty), 0, 3)
+    assert (found == 0).all()
+
+
+def test_a_patch_of_a_second_picture():
+    one, two = random_tokens(TALL, seed=1), random_tokens(TALL, seed=2)
+    a, b = (trace.tokens[1][TALL.prefix :].double().numpy() for trace in (one, two))
+    mean = np.concatenate([a, b]).mean(axis=0)
+    expected = np.array([cosine(x - mean, b[4] - mean) for x in a]).reshape(TALL.rows, TALL.cols)
+    np.testing.assert_allclose(vitviz.token_similarity(one, 1, (0, 4), centred=True, of=two), expected, atol=1e-6)
+    with pytest.raises(VitvizError, match="4 numbers wide; expected 9"):
+        vitviz.token_similarity(one, 1, 0, of=random_tokens(TALL, width=4))
+
+
+@pytest.mark.parametrize("patch", [-1, 6, True, (2, 0), (0, 3)])
+def test_a_patch_that_does_not_exist_is_refused(patch):
+    with pytest.raises(VitvizError, match="expected a patch's number from 0 to 5"):
+        vitviz.token_similarity(random_tokens(WIDE), 0, patch)
+
+
+@pytest.mark.parametrize("layer", [-1, 3])
+def test_a_depth_that_does_not_exist_is_refused(layer):
+    trace = random_tokens(WIDE)
+    for ask in (
+        lambda: vitviz.token_similarity(trace, layer, 0),
+        lambda: vitviz.token_components(trace, layer),
+        lambda: analyses.largest_activations(trace, layer),
+    ):
+        with pytest.raises(IndexError, match="entering|enters block 1"):
+            ask()
+
+
+# components
+
+
+@pytest.mark.parametrize("pictures", [1, 3])
+@pytest.mark.parametrize("grid, width", [(WIDE, 40), (TALL, 9), (TALL, 42)])
+def test_components_are_scikit_learns(grid, width, pictures):
+    traces = [random_tokens(grid, width, seed) for seed in range(pictures)]
+    patches = np.concatenate([trace.tokens[1][grid.prefix :].double().numpy() for trace in traces])
+    for solver in ("full", "covariance_eigh"):
+        theirs = PCA(3, svd_solver=solver).fit(patches)
+        ours = vitviz.token_components(traces, 1)
+        np.testing.assert_allclose(ours.basis, theirs.components_, atol=1e-5)
+        np.testing.assert_allclose(ours.shares, theirs.explained_variance_ratio_, atol=1e-6)
+        np.testing.assert_allclose(ours.mean, theirs.mean_, atol=1e-6)
+        scores = theirs.transform(patches).reshape(pictures, grid.rows, grid.cols, 3)
+        np.testing.assert_allclose(ours.scores, scores, atol=1e-4)
+    variances = analyses.basis_of(torch.tensor(patches)).variances
+    np.testing.assert_allclose(variances, theirs.explained_variance_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("grid, width", [(WIDE, 40), (TALL, 9)])
+def test_tokens_of_rank_three_are_reconstructed(grid, width):
+    random = np.random.default_rng(1)
+    tokens = random.normal(size=(grid.tokens, 3)) @ random.normal(size=(3, width)) + random.normal(size=width)
+    found = vitviz.token_components(with_tokens(grid, tokens), 0)
+    again = found.scores[0].reshape(-1, 3) @ found.basis + found.mean
+    np.testing.assert_allclose(again, tokens[grid.prefix :], atol=1e-5)
+    assert found.shares.sum() == pytest.approx(1)
+
+
+def test_scores_do_not_change_when_features_are_turned():
+    trace = random_tokens(TALL)
+    turn, _ = np.linalg.qr(np.random.default_rng(2).normal(size=(9, 9)))
+    turned = with_tokens(TALL, *(one.numpy() @ turn for one in trace.tokens))
+    one, two = (vitviz.token_components(each, 1).scores[0].reshape(-1, 3).numpy() for each in (trace, turned))
+    np.testing.assert_allclose(np.abs(one), np.abs(two), atol=1e-4)
+
+
+def test_the_largest_loading_is_positive_and_prefix_tokens_are_not_fitted():
+    trace = random_tokens(TALL)
+    basis = vitviz.token_components(trace, 0).basis
+    assert (basis.gather(1, basis.abs().argmax(dim=1, keepdim=True)) > 0).all()
+    wild = trace.tokens[0].clone()
+    wild[: TALL.prefix] *= 1000
+    torch.testing.assert_close(vitviz.token_components(with_tokens(TALL, wild.numpy()), 0).basis, basis)
+
+
+def test_what_does_not_vary_has_no_shares():
+    found = vitviz.token_components(with_tokens(WIDE, np.ones((6, 40))), 0)
+    assert found.shares.tolist() == [0, 0, 0] and found.scores.abs().max() < 1e-12
+
+
+def test_components_that_cannot_be_are_refused():
+    trace, other = random_tokens(WIDE), random_tokens(TALL)
+    with pytest.raises(VitvizError, match="2 x 3 patches 9 numbers wide, 6 x 7 patches"):
+        vitviz.token_components([trace, other], 0)
+    with pytest.raises(VitvizError, match="no picture"):
+        vitviz.token_components([], 0)
+    for count in (0, 7):
+        with pytest.raises(VitvizError, match="from 1 to 6 components of 6 patches"):
+            vitviz.token_components(trace, 0, count=count)
+
+
+# colours
+
+
+def test_colours_stay_where_a_basis_turns():
+    random = np.random.default_rng(3)
+    one = torch.tensor(random.normal(size=(30, 3)))
+    turns = [torch.tensor(np.linalg.qr(random.normal(size=(3, 3)))[0]) for _ in range(4)]
+    for turned in analyses.steady([one @ turn for turn in turns], one):
+        torch.testing.assert_close(turned, one)
+
+
+def test_whitened_scores_have_unit_deviation_and_nothing_is_divided_by_nothing():
+    tokens = torch.tensor(np.random.default_rng(4).normal(size=(50, 6)) * [9, 3, 1, 0.1, 0.1, 0.1])
+    basis = analyses.basis_of(tokens)
+    np.testing.assert_allclose(analyses.whitened(basis, basis.scores(tokens)).std(dim=0), [1, 1, 1], rtol=1e-9)
+    flat = torch.cat([tokens[:, :1], torch.zeros(50, 5)], dim=1)
+    basis = analyses.basis_of(flat)
+    np.testing.assert_allclose(analyses.whitened(basis, basis.scores(flat)).std(dim=0), [1, 0, 0], atol=1e-9)
+    assert analyses.whitened(analyses.basis_of(flat, 2), basis.scores(flat)[:, :2]).shape == (50, 3)
+
+
+def test_the_pictures_own_colours_are_means_of_patches():
+    grid = Grid(2, 3, (4, 6))
+    picture = np.random.default_rng(5).integers(0, 255, (8, 18, 3), dtype=np.uint8)
+    trace = example_trace(grid)
+    trace = replace(trace, view=replace(trace.view, picture=picture))
+    means = np.array([picture[4 * r : 4 * r + 4, 6 * c : 6 * c + 6].reshape(-1, 3).mean(axis=0) / 255 for r, c in oracle.cells(grid)])
+    np.testing.assert_allclose(analyses.own_colours(trace), means - means.mean(axis=0), atol=1e-12)
+
+
+# norms
+
+
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
+def test_norms_and_what_is_usual(grid):
+    trace = random_tokens(grid)
+    expected = np.array([[math.sqrt(sum(x * x for x in token)) for token in one.double().numpy()] for one in trace.tokens])
+    np.testing.assert_allclose(vitviz.token_norms(trace), expected, rtol=1e-6)
+    usual, patches = analyses.usual_norms(trace), expected[:, grid.prefix :]
+    median = np.median(patches, axis=1)
+    mad = np.median(np.abs(patches - median[:, None]), axis=1)
+    np.testing.assert_allclose(usual.median, median, rtol=1e-6)
+    np.testing.assert_allclose(usual.mad, mad, rtol=1e-5)
+    np.testing.assert_allclose(usual.limit(3), median + 3 * mad, rtol=1e-5)
+
+
+def test_the_largest_numbers_with_their_channels():
+    tokens = np.random.default_rng(6).normal(size=(TALL.tokens, 8))
+    tokens[5, 3], tokens[0, 7] = -90, 50
+    found = analyses.largest_activations(with_tokens(TALL, tokens), 0, count=2)
+    assert found.values.tolist() == [-90, 50] and found.tokens.tolist() == [5, 0] and found.channels.tolist() == [3, 7]
+    assert found.typical == pytest.approx(np.median(np.abs(tokens)))
+    with pytest.raises(VitvizError, match="expected from 1 to 352 numbers"):
+        analyses.largest_activations(with_tokens(TALL, tokens), 0, count=0)
+
+
+# patches that were withheld
+
+
+@dataclass(frozen=True, eq=False)
+class Withheld(Trace):
+    """As a trace with patches left out will be."""
+
+    kept: tuple[int, ...] = ()
+
+
+def test_withheld_patches_are_left_out_and_not_a_number_on_a_map():
+    whole, kept = random_tokens(TALL), (0, 3, 4, 9, 20, 21, 40)
+    places = [0, 1, *(TALL.prefix + one for one in kept)]
+    trace = Withheld(**{**vars(whole), "tokens": tuple(one[places] for one in whole.tokens), "kept": kept})
+    cells = np.array(kept)
+    found = vitviz.token_similarity(trace, 1, 9).numpy().ravel()
+    patches = trace.tokens[1][2:].double().numpy()
+    np.testing.assert_allclose(found[cells], [cosine(one, patches[3]) for one in patches], atol=1e-6)
+    assert np.isnan(np.delete(found, cells)).all()
+    scores = vitviz.token_components(trace, 1).scores.reshape(-1, 3).numpy()
+    np.testing.assert_allclose(scores[cells], PCA(3).fit_transform(patches), atol=1e-4)
+    assert np.isnan(np.delete(scores, cells, axis=0)).all()
+    norms = analyses.over_sequence(trace, vitviz.token_norms(trace)).numpy()
+    np.testing.assert_allclose(norms[1, places], np.linalg.norm(trace.tokens[1], axis=1), rtol=1e-5)
+    assert np.isnan(np.delete(norms, places, axis=1)).all()
+    with pytest.raises(VitvizError, match="Patch 1 was withheld"):
+        vitviz.token_similarity(trace, 1, 1)

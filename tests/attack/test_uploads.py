@@ -1,0 +1,123 @@
+"""A stranger asks a running app for what is not theirs: by every listener and every form of a path."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.attack.stranger import MARK, answer, forms, picture, sent
+from vitviz.ui.serving.endpoints import PUBLIC
+
+
+def test_no_listener_opens_a_file_that_was_not_uploaded(http, listeners, secret):
+    assert len(listeners) > 10
+    told = set()
+    for number, count in listeners.items():
+        for given in (*forms(str(secret)), *forms("/dev/zero")):
+            for value in (given, [given]):
+                status, said = answer(http, number, [value] * count)
+                if count:
+                    assert status == 422, (number, value, said[:300])
+                    told.add(said)
+    assert len(told) == 1 and "uploaded here" in told.pop(), "the answer is the same whatever lies there"
+
+
+@pytest.mark.parametrize("way", ["run", "api", "call"])
+def test_the_pages_own_listeners_have_no_name_for_strangers(http, secret, way):
+    for name in (
+        "upload",
+        "survey",
+        "switch",
+        "first",
+        "lambda",
+        "",
+        "nothing",
+        "%00",
+        "a" * 3000,
+    ):
+        found = http.post(
+            f"gradio_api/{way}/{name}", json={"data": [None, {"path": str(secret)}], "session_hash": "x"}
+        )
+        assert found.status_code in (404, 405), (name, found.status_code, found.text)
+    found = http.post(f"gradio_api/{way}/nothing", json={"data": []})
+    assert all(name in found.json()["detail"] for name in PUBLIC)
+
+
+@pytest.mark.parametrize("form", range(7))
+def test_no_endpoint_opens_a_file_that_was_not_uploaded(http, secret, form):
+    for path in (
+        str(secret),
+        "/dev/zero",
+        "/etc/passwd",
+        "app.py",
+        "http://127.0.0.1:9/x.png",
+        "file:///etc/passwd",
+        "https://[::1]/x.png",
+        "\0",
+    ):
+        given = forms(path)[form]
+        assert http.post("gradio_api/run/predict", json={"data": [given, "", 5]}).status_code == 422
+        assert http.post("gradio_api/call/predict", json={"data": [given, "", 5]}).status_code == 422
+        assert http.post("gradio_api/call/v2/predict", json={"image": given}).status_code == 422
+
+
+def test_a_link_in_the_upload_folder_leads_nowhere(http, secret):
+    own = Path(sent(http, picture()))
+    link, pipe = own.with_name("link.png"), own.with_name("pipe.png")
+    link.symlink_to(secret)
+    os.mkfifo(pipe)
+    for path in (
+        link,
+        pipe,
+        own.parent,
+        own.parents[1],
+        own.with_name("nothing.png"),
+        f"{own.parent}/../../../secret.png",
+    ):
+        found = http.post("gradio_api/run/predict", json={"data": [{"path": str(path)}, "", 5]})
+        assert found.status_code in (422, 500) and "uploaded here" in found.text, (path, found.text)
+
+
+def test_ones_own_upload_is_answered_by_page_and_endpoints(http, listeners):
+    path = sent(http, picture((9, 99, 199)))
+    config = http.get("config").json()
+    component = next(
+        one["id"] for one in config["components"] if one["props"].get("elem_id") == "vitviz-upload"
+    )
+    (number,) = [
+        one["id"]
+        for one in config["dependencies"]
+        if [component, "input"] in [list(target) for target in one["targets"]] and one["backend_fn"]
+    ]
+    status, said = answer(http, number, [None, {"path": path, "meta": MARK}])
+    assert status == 200 and json.loads(said)["success"] and '"view": "picture"' in said
+    assert http.post("gradio_api/run/predict", json={"data": [{"path": path, "meta": MARK}, "", 3]}).json()[
+        "data"
+    ][0]["top"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "file=/etc/passwd",
+        "file=/etc/hostname",
+        "file=app.py",
+        "file=../app.py",
+        "file=http://127.0.0.1:9/x",
+        "file=%20http://example.org/",
+        "file=HTTPS://example.org",
+        "file/etc/passwd",
+        "proxy=http://127.0.0.1:9/x",
+        "deep_link?session_hash=x",
+        "stream/a/b/1/playlist.m3u8",
+        "custom_component/x/client/component/../../../../app.py",
+        "file=\\\\example.org\\x",
+        "file=/proc/self/environ",
+    ],
+)
+def test_no_route_hands_out_a_file_or_fetches_an_address(http, path):
+    found = http.get(f"gradio_api/{path}")
+    assert found.status_code in (403, 404, 405, 422) and "root:" not in found.text

@@ -1,0 +1,140 @@
+"""The command line as a user types it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import vitviz
+from vitviz.command import main, program
+from vitviz.command import survey as command
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for name in ("chelsea", "coffee"):
+        vitviz.sample_image(name).save(folder / f"{name}.jpg")
+    (folder / "damaged.png").write_bytes(b"no picture")
+    return folder
+
+
+@pytest.fixture
+def said(monkeypatch, capsys):
+    """Runs the program as the installed script does: (exit status, what is printed, what is told beside it)."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["vitviz", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capsys.readouterr()
+        return ended.value.code or 0, told.out, told.err
+
+    return run
+
+
+def test_a_survey_is_printed_as_json_and_leaves_its_files(said, pictures, tmp_path):
+    status, printed, told = said(
+        "survey", pictures, "--out", tmp_path / "out", "--measure", "distance", "--device", "cpu", "--json"
+    )
+    assert status == 0 and "3 of 3 pictures" in told
+    found = json.loads(printed)
+    inspector = vitviz.load("vitviz-tiny", device="cpu")
+    expected = (
+        sum(
+            vitviz.attention_distance(inspector.trace(pictures / f"{name}.jpg")).double()
+            for name in ("chelsea", "coffee")
+        )
+        / 2
+    )
+    assert found["averages"]["distance.distance"]["mean"][3][1] == pytest.approx(
+        expected[3, 1].item(), rel=1e-5
+    )
+    assert (found["pictures"], found["left_out"]) == (2, 1) and found["skipped"][0]["name"] == "damaged.png"
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {
+        "report.html",
+        "averages.npz",
+        "skipped.csv",
+        "summary.json",
+        "survey.json",
+    }
+    status, printed, _ = said(
+        "survey", pictures, "--out", tmp_path / "out", "--measure", "distance", "--device", "cpu"
+    )
+    assert status == 0 and "2 pictures; 1 could not be read" in printed and "report.html" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["nowhere", "--measure", "bogus"], "no measure 'bogus'"),
+        (["nowhere"], "no folder or file nowhere"),
+        (["nowhere", "--checkpoint", "bogus"], "bogus"),
+        (["nowhere", "--classes", "missing.json"], "missing.json cannot be read"),
+    ],
+)
+def test_a_mistake_is_a_sentence(said, tmp_path, arguments, expected):
+    status, printed, told = said("survey", *arguments, "--out", tmp_path / "out")
+    assert status == 1 and expected in told and "Traceback" not in told and printed == ""
+
+
+def test_help_names_every_measure_and_loads_no_torch():
+    from vitviz.surveys import MEASURES
+
+    assert command.NAMES == tuple(MEASURES)
+    told = CliRunner().invoke(program, ["survey", "--help"], terminal_width=120).output
+    assert all(f"  {name} " in told for name in MEASURES) and "SOURCE" in told and "Examples:" in told
+    code = "import sys, vitviz.command; print(*{'torch', 'gradio', 'timm', 'numpy'} & set(sys.modules))"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.split()
+        == []
+    )
+
+
+def test_checkpoints_are_listed():
+    (tiny,) = json.loads(
+        CliRunner().invoke(program, ["checkpoints", "vitviz-tiny", "--here", "--json"]).output
+    )
+    assert tiny["name"] == "vitviz-tiny" and tiny["source"] == "shipped" and tiny["on_disk"]
+    assert "vitviz-tiny" in CliRunner().invoke(program, ["checkpoints", "--here"]).output
+
+
+def test_the_page_has_the_same_options_as_the_script():
+    """In processes of their own: the page chooses Gradio's folder before Gradio is imported."""
+    run = lambda *asked: subprocess.run([sys.executable, *asked], cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: E731
+    script, told = run("app.py", "--help").stdout, run("-m", "vitviz.command", "app", "--help").stdout
+    assert told.split()[:3] == ["usage:", "vitviz", "app"]
+    assert told.split("options:")[1] == script.split("options:")[1]
+
+
+def test_it_is_installed_as_vitviz():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")  # 3.10 has no tomllib
+    assert '\n[project.scripts]\nvitviz = "vitviz.command:main"\n' in project
+    assert '\ndata = ["pyarrow' in project and '\nhub = ["datasets' in project
+
+
+def test_progress_tells_rate_and_time_left():
+    now, lines = [0.0], []
+    progress = command.Progress(write=lines.append, clock=lambda: now[0])
+    for seconds, done in (
+        (0, 100),
+        (10, 150),
+        (12, 160),
+        (30, 250),
+        (60, 400),
+    ):  # 100 were done by an earlier run
+        now[0] = seconds
+        progress(done, 400)
+    assert (
+        lines[0] == "100 of 400 pictures\n" and lines[1] == "150 of 400 pictures, 5.0 a second, 50 s left\n"
+    )
+    assert len(lines) == 4 and lines[-1].startswith("400 of 400 pictures, 5.0 a second")
+    assert [command._time(seconds) for seconds in (9, 61, 7_300)] == ["9 s", "1 min 1 s", "2 h 1 min"]

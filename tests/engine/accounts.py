@@ -1,0 +1,110 @@
+"""Small random models of every construction, and their traces in float64 for the account of a logit."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import timm
+import torch
+from timm.layers import RmsNorm, SwiGLU
+from timm.models.deit import VisionTransformerDistilled
+from timm.models.eva import Eva, EvaAttention
+from timm.models.vision_transformer import ParallelScalingBlock, ResPostBlock, VisionTransformer
+
+from tests.engine.small import perturbed
+from vitviz.analyses.tail import Tail
+from vitviz.engine import readouts
+from vitviz.engine.models.formats.huggingface_kin import ClassAndMeanReadout, ClassOnlyReadout
+from vitviz.engine.passes import branches, capture, record
+from vitviz.engine.tails import tail_of
+from vitviz.trace import Attention, Bias, Trace, View
+
+TINY = {"img_size": (12, 16), "patch_size": 4, "embed_dim": 24, "depth": 3, "num_heads": 3, "num_classes": 6}
+vit, eva = partial(VisionTransformer, **TINY), partial(Eva, **TINY, mlp_ratio=2)
+
+
+
+def gated(build, heads: int) -> torch.nn.Module:
+    """With a gate on every attention's result: timm's models have it in their parts, but only NaFlex hands it on."""
+    model = build()
+    for block in model.blocks:
+        kind = type(block.attn)
+        block.attn = kind(24, heads, qkv_bias=True, gated=True, **({"scale_norm": False} if kind is EvaAttention else {}))
+    return model
+
+
+CONSTRUCTIONS = {
+    "class": vit,
+    "registers": partial(vit, reg_tokens=2, init_values=0.3),
+    "distilled": partial(VisionTransformerDistilled, **TINY),
+    "distillation token unread": partial(ClassOnlyReadout, **TINY),
+    "class and mean": partial(ClassAndMeanReadout, **TINY, reg_tokens=2),
+    "average, then norm": partial(vit, global_pool="avg"),
+    "norm, then average": partial(vit, global_pool="avg", fc_norm=False, class_token=False),
+    "average with the prefix": partial(vit, global_pool="avg", pool_include_prefix=True, reg_tokens=1),
+    "no final norm": partial(vit, final_norm=False),
+    "RMSNorm, SwiGLU": partial(vit, norm_layer=RmsNorm, mlp_layer=SwiGLU, qk_norm=True),
+    "norm before the projection": partial(vit, scale_attn_norm=True, scale_mlp_norm=True),
+    "norm before the projection, averaged": partial(vit, scale_attn_norm=True, global_pool="avg", fc_norm=False),
+    "norm behind the branch": partial(vit, block_fn=ResPostBlock, init_values=0.4),
+    "norm behind the branch, averaged": partial(vit, block_fn=ResPostBlock, global_pool="avg"),
+    "parallel": partial(vit, block_fn=ParallelScalingBlock, init_values=0.3),
+    "parallel, averaged": partial(vit, block_fn=ParallelScalingBlock, global_pool="avg"),
+    "gated": partial(gated, vit, 3),
+    "gated, averaged": partial(gated, partial(eva, global_pool="avg", use_rot_pos_emb=True, scale_attn_inner=False), 3),
+    "EVA-02": partial(eva, scale_attn_inner=True, swiglu_mlp=True, scale_mlp=True, qkv_fused=False, global_pool="avg"),
+    "BEiT-3 like": partial(eva, use_post_norm=True, scale_attn_inner=True, global_pool="token"),
+    "attention pooling": partial(vit, global_pool="map", class_token=False),
+    "attention pooling with registers": partial(vit, global_pool="map", class_token=False, reg_tokens=2),
+    "attention pooling, then norm": partial(vit, global_pool="map", class_token=True, fc_norm=True),
+    "attention pooling of EVA": partial(eva, global_pool="map", num_reg_tokens=1),
+    "BEiT": partial(timm.create_model, "beit_base_patch16_224", **TINY),
+    "relative positions": partial(timm.create_model, "vit_relpos_small_patch16_224", **TINY),
+    "relative positions, norm behind": partial(timm.create_model, "vit_relpos_medium_patch16_rpn_224", **TINY),
+}
+
+
+def small_model(construction: str, **changes) -> torch.nn.Module:
+    """A construction in float64 with no weight at its initial value."""
+    torch.manual_seed(0)
+    model = CONSTRUCTIONS[construction](**changes)
+    if isinstance(model, ClassAndMeanReadout):
+        model.head = torch.nn.Linear(48, 6)
+    if isinstance(model, ClassOnlyReadout):
+        model.head_dist = torch.nn.Identity()
+    return perturbed(model).double()
+
+
+def pixels_for(model: torch.nn.Module, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(1, 3, *model.patch_embed.img_size, generator=generator, dtype=torch.float64)
+
+
+def traced(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[Trace, Tail]:
+    """The trace that an inspector would make, kept in float64, and the model's readout."""
+    with torch.no_grad(), capture.recorded(model) as recording:
+        logits = model(pixels)
+    grid = record.grid_of(model)
+
+    def call(found: capture.Call) -> Attention:
+        bias = None if found.mask is None else Bias(dense=found.mask.reshape(-1, *found.mask.shape[-2:]))
+        return Attention(found.q[0], found.k[0], found.v[0], found.scale, bias)
+
+    tokens = tuple(one[0] for one in recording.tokens)
+    pooling = call(recording.outside[-1]) if recording.outside else None
+    rows, cols = grid.pixels
+    trace = Trace(
+        checkpoint="small",
+        grid=grid,
+        view=View(np.zeros((rows, cols, 3), np.uint8), (0.0, 0.0, float(cols), float(rows)), (cols, rows)),
+        layers=tuple(call(one) for (one,) in recording.calls),
+        tokens=tokens,
+        patch_embedding=recording.patch_embedding[0],
+        position_embedded=None,
+        logits=logits[0],
+        pool=readouts.readout_of(model, grid, "small").name,
+        pooling=pooling,
+        written=branches.written(recording.branches, 0, tokens[-1], pooling),
+    )
+    return trace, tail_of(model, "small")

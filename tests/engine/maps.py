@@ -1,0 +1,24 @@
+"""A small random model in float64 as what is explained, without a checkpoint."""
+
+from types import SimpleNamespace
+
+import torch
+
+from tests.engine.accounts import pixels_for, small_model, traced
+from vitviz.analyses.ledger import ledger_of
+from vitviz.engine.explained import Explained
+from vitviz.engine.pictures.preprocess import Preprocessing
+
+
+def explained(construction="class", target=2, patches_as="dropped", model=None, seed=0) -> Explained:
+    model = small_model(construction) if model is None else model
+    pixels = pixels_for(model, seed)
+    trace, tail = traced(model, pixels)
+    half = (0.5, 0.5, 0.5)
+    inspector = SimpleNamespace(
+        dtype="float32", device=torch.device("cpu"), checkpoint=SimpleNamespace(name="small"),
+        preprocessing=Preprocessing(trace.grid.pixels, half, half), _at=lambda size: model, tail=lambda size: tail,
+    )  # fmt: skip
+    one = Explained(inspector, trace, target, lambda _, trace: ledger_of(trace, tail), patches_as)
+    one.pixels = pixels
+    return one

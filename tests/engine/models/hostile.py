@@ -1,0 +1,189 @@
+"""Checkpoints that ask for too much, or for what weights do not need; each a small file, made by one function of a folder."""
+
+import io
+import json
+import pickle
+import zipfile
+
+import numpy as np
+import timm
+import torch
+from safetensors.torch import save_file
+
+ARGS = {"img_size": 32, "patch_size": 8, "embed_dim": 64, "depth": 2, "num_heads": 2}
+CONFIG = {
+    "architecture": "vit_tiny_patch16_224",
+    "num_classes": 7,
+    "model_args": ARGS,
+    "pretrained_cfg": {"mean": [0.5] * 3, "std": [0.5] * 3, "input_size": [3, 32, 32], "crop_pct": 1.0, "interpolation": "bicubic"},
+}
+
+
+def weights(seed=0):
+    torch.manual_seed(seed)
+    model = timm.create_model(CONFIG["architecture"], pretrained=False, num_classes=CONFIG["num_classes"], **ARGS)
+    return {name: value + 0.1 * torch.randn_like(value) for name, value in model.state_dict().items()}
+
+
+def valid(folder, ending="safetensors", seed=0, config=CONFIG):
+    """A whole checkpoint in a folder; its weights file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"model.{ending}"
+    if ending == "npz":
+        np.savez(path, **{name: value.numpy() for name, value in weights(seed).items()})
+    elif ending == "safetensors":
+        save_file(weights(seed), path)
+    else:
+        torch.save(weights(seed), path)
+    (folder / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
+    return path
+
+
+def configured(*place, **changes):
+    """A valid checkpoint whose config differs."""
+
+    def make(folder):
+        config = json.loads(json.dumps(CONFIG))
+        inner = config
+        for key in place:
+            inner = inner[key]
+        inner.update(changes)
+        valid(folder, config=config)
+
+    return make
+
+
+def unsized(side):
+    """A config that leaves the model's size to timm and asks for pictures of another."""
+
+    def make(folder):
+        path = valid(folder)
+        state = weights() | {"pos_embed": torch.randn(1, 785, 64)}
+        save_file(state, path)
+        args = {name: value for name, value in ARGS.items() if name != "img_size"}
+        record = CONFIG["pretrained_cfg"] | {"input_size": [3, side, side], "fixed_input_size": False}
+        (folder / "config.json").write_text(json.dumps(CONFIG | {"model_args": args, "pretrained_cfg": record}))
+
+    return make
+
+
+def pickled(change):
+    def make(folder):
+        path = valid(folder, "pth")
+        torch.save(change(weights()), path)
+
+    return make
+
+
+def instructions(text, zipped=True):
+    """A .pth file whose pickle has these instructions."""
+
+    def make(folder):
+        path = valid(folder, "pth")
+        if not zipped:
+            path.write_bytes(text)
+            return
+        with zipfile.ZipFile(path) as old:
+            parts = {entry.filename: old.read(entry) for entry in old.infolist()}
+        with zipfile.ZipFile(path, "w") as new:
+            for name, data in parts.items():
+                new.writestr(name, text if name.endswith("data.pkl") else data)
+
+    return make
+
+
+def bomb(folder):
+    path = valid(folder, "npz")
+    path.unlink()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive, archive.open("a.npy", "w", force_zip64=True) as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (10**8,)})
+        for _ in range(100):
+            file.write(bytes(4 * 10**6))
+
+
+def boasting(folder):
+    """An array whose header tells of 16 GB, in an archive of a few bytes."""
+    path, array = valid(folder, "npz"), io.BytesIO()
+    np.lib.format.write_array_header_1_0(array, {"descr": "<f4", "fortran_order": False, "shape": (4 * 10**9,)})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.npy", array.getvalue() + bytes(64))
+
+
+def deflated(folder):
+    """torch's own form, but with a tensor of 400 MB of zeros that the archive compresses."""
+    path = valid(folder, "pth")
+    with zipfile.ZipFile(path) as old:
+        parts = {entry.filename: old.read(entry) for entry in old.infolist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as new:
+        for name, data in parts.items():
+            new.writestr(name, data)
+        with new.open("archive/data/999", "w", force_zip64=True) as file:
+            for _ in range(100):
+                file.write(bytes(4 * 10**6))
+
+
+def header(text):
+    def make(folder):
+        valid(folder).write_bytes(len(text).to_bytes(8, "little") + text)
+
+    return make
+
+
+def holding_itself(state):
+    state = {"model": state}
+    state["model"] = state
+    return state
+
+
+def sparse(state):
+    return state | {"head.weight": state["head.weight"].to_sparse()}
+
+
+def quantised(state):
+    return state | {"head.weight": torch.quantize_per_tensor(state["head.weight"], 0.1, 0, torch.qint8)}
+
+
+_MANY = b'{"x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},' + b" " * 20_000_000 + b'"y":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}'
+_LEGACY = b"".join(pickle.dumps(one, protocol=2) for one in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}))
+_BYTES = b"\x80\x02}X\x01\x00\x00\x00ac__builtin__\nbytearray\n\x8a\x05\x00\xbc\xa0\x65\x01\x85Rs."
+
+# What it is called -> what makes it, and words of the refusal.
+HOSTILE = {
+    "depth 20,000": (configured("model_args", depth=20_000), "a depth of 20,000"),
+    "depth 1,000,000": (configured("model_args", depth=10**6), "a depth of 1,000,000"),
+    "width 10^7": (configured("model_args", embed_dim=10**7), "asks for"),
+    "mlp_ratio 4000": (configured("model_args", mlp_ratio=4000), "asks for"),
+    "img_size 30000": (configured("model_args", img_size=30_000), "asks for"),
+    "img_size 4000": (configured("model_args", img_size=4_000), "pos_embed"),
+    "input of 30000": (unsized(30_000), "30000 x 30000 pixels"),
+    "input of 64": (unsized(64), "made for 224 x 224"),
+    "classes 10^9": (configured(num_classes=10**9), "asks for"),
+    "registers 10^8": (configured("model_args", reg_tokens=10**8), "asks for"),
+    "depth as a text": (configured("model_args", depth="many"), "cannot be built"),
+    "depth below zero": (configured("model_args", depth=-1, num_heads=0), "config.json"),
+    "nested config": (lambda folder: valid(folder, config="[" * 100_000), "not valid JSON"),
+    "long config": (lambda folder: valid(folder, config="[" + "0," * 4_500_000 + "0]"), "more than 8,000,000 bytes"),
+    "bytearray": (instructions(_BYTES), "bytearray"),
+    "bytearray in the old form": (instructions(_LEGACY + _BYTES, zipped=False), "bytearray"),
+    "a tensor by its size": (instructions(_BYTES.replace(b"__builtin__\nbytearray", b"torch\nFloatTensor")), "run code"),
+    "a pickle of millions": (instructions(b"\x80\x02]" + b"K\x01a" * 1_200_000 + b"."), "instructions"),
+    "holds itself": (pickled(holding_itself), "holds itself"),
+    "expanded": (pickled(lambda state: {"a.weight": torch.zeros(1).expand(10**6, 10**6)}), "expanded"),
+    "shared": (pickled(lambda state: {f"{i}": state["pos_embed"] for i in range(4_000)}), "share their numbers"),
+    "many": (pickled(lambda state: {f"{i}": torch.zeros(1) for i in range(6_000)}), "6,000 tensors"),
+    "integer keys": (pickled(lambda state: dict(enumerate(state.values()))), "key of type int"),
+    "tuples as keys": (pickled(lambda state: {(name, 0): value for name, value in state.items()}), "key of type tuple"),
+    "sparse": (pickled(sparse), "sparse"),
+    "quantised": (pickled(quantised), "quantised"),
+    "meta": (pickled(lambda state: {name: value.to("meta") for name, value in state.items()}), "meta"),
+    "an .npz that inflates": (bomb, "inflated to 0.4 GB"),
+    "an .npz that boasts": (boasting, "tells of 16,000,000,000 bytes and holds 64"),
+    "a .pth that inflates": (deflated, "inflated to 0.4 GB"),
+    "header of 20 MB": (header(_MANY), "header of 20,000,"),
+    "header that tells of more": (header(b'{"x":{"dtype":"F32","shape":[9],"data_offsets":[0,36]}}'), "tells of"),
+    "header without end": (header(b"[" * 100_000), "damaged"),
+}
+
+
+def make(name, folder):
+    HOSTILE[name][0](folder)

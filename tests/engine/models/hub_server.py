@@ -1,0 +1,154 @@
+"""The hub, played by a small server of our own: good, slow, silent, refusing, gone, breaking off, lying.
+
+The library reads its endpoint and cache when it is imported, so each scene runs in a process of its own; hub.py is
+imported without its package there, which would import torch.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+CONTENT = bytes(range(256)) * 8000  # 2 MB
+COMMIT = "c" * 40
+# Stands at the top of every scene: `attempt` prints what came of a fetch as JSON.
+PRELUDE = f"""
+import json, sys, threading, time, types
+sys.path.insert(0, {str(ROOT)!r})
+package = types.ModuleType("vitviz.engine")
+package.__path__ = [{str(ROOT / "vitviz" / "engine")!r}]
+sys.modules["vitviz.engine"] = package
+from vitviz.engine.models import downloads, hub
+from vitviz.errors import HubError
+
+def attempt(repo, filename="model.safetensors", **options):
+    start, seen = time.monotonic(), []
+    try:
+        path = hub.fetch(repo, filename, lambda done, total: seen.append((done, total)), **options)
+        result = {{"size": path.stat().st_size}}
+    except HubError as error:
+        result = {{"error": str(error), "kind": type(error).__name__}}
+    return result | {{"seconds": time.monotonic() - start, "seen": seen, "repo": repo, "cached": hub.cached(repo, filename) is not None}}
+
+def attempts(*calls):
+    results = {{}}
+    def run(repo, options): results[repo] = attempt(repo, **options)
+    threads = [threading.Thread(target=run, args=call) for call in calls]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    return results
+"""
+
+
+class Hub(BaseHTTPRequestHandler):
+    """What huggingface_hub asks of the real one: HEAD and GET of /repo/resolve/revision/file, and little else."""
+
+    protocol_version = "HTTP/1.1"
+    asked: list[str] = []
+
+    def log_message(self, *_):
+        pass
+
+    def do_HEAD(self):
+        self.answer(body=False)
+
+    def do_GET(self):
+        self.answer(body=True)
+
+    def answer(self, body):
+        Hub.asked.append(f"{self.command} {self.path}")
+        if "/resolve/" not in self.path:
+            return self.refuse(404, "")
+        repo, _, rest = self.path[1:].partition("/resolve/")
+        kind = repo.partition("/")[2].partition("-")[0]
+        if kind == "silent":
+            time.sleep(12)
+            return
+        refusals = {
+            "gated": (403, "GatedRepo"),
+            "private": (401, ""),
+            "forbidden": (403, ""),
+            "unknown": (404, "RepoNotFound"),
+            "busy": (429, ""),
+            "ill": (400, ""),
+        }
+        if kind in refusals:
+            return self.refuse(*refusals[kind])
+        if kind == "empty":
+            return self.refuse(404, "EntryNotFound")
+        if kind == "nohub":
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send(kind, body)
+
+    def refuse(self, status, code):
+        self.send_response(status)
+        if code:
+            self.send_header("X-Error-Code", code)
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def content(self):
+        return CONTENT
+
+    def send(self, kind, body):
+        content = self.content()
+        digest = hashlib.sha256(content).hexdigest() if kind != "lying" else "0" * 64
+        start = int(self.headers["Range"][6:].partition("-")[0]) if body and "Range" in self.headers else 0
+        self.send_response(206 if start else 200)
+        self.send_header("ETag", f'"{digest}"')
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("Content-Length", str(len(content) - start))
+        self.end_headers()
+        if not body:
+            return
+        half = len(content) // 2
+        if kind == "breaking":
+            self.wfile.write(content[start:half])
+            self.close_connection = True
+        elif kind == "stalling":
+            self.wfile.write(content[start:half])
+            self.wfile.flush()
+            time.sleep(5)
+            self.close_connection = True
+        elif kind == "slow":
+            for offset in range(0, len(content), half // 4):
+                self.wfile.write(content[offset : offset + half // 4])
+                self.wfile.flush()
+                time.sleep(0.2)
+        else:
+            self.wfile.write(content[start:])
+
+
+@contextmanager
+def served(handler=Hub):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def scene(code, endpoint, cache, prelude=PRELUDE, **environment):
+    """Runs a scene in a fresh process and returns the JSON that it prints last."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
+    clean |= {"HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "no_proxy": "127.0.0.1", **environment}
+    watch = "import faulthandler; faulthandler.dump_traceback_later(60, exit=True)\n"  # a scene that hangs says where
+    program = [sys.executable, "-c", watch + prelude + textwrap.dedent(code)]
+    done = subprocess.run(program, env=clean, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])

@@ -1,0 +1,60 @@
+"""One download at a time of each file: shared, given up, checked."""
+
+import hashlib
+
+import pytest
+
+from tests.engine.models.hub_server import CONTENT, Hub, scene, served
+
+
+@pytest.fixture(scope="module")
+def hub():
+    with served() as endpoint:
+        yield endpoint
+
+
+def test_two_who_want_the_same_share_one_download_and_one_leaving_does_not_end_it(hub, tmp_path):
+    Hub.asked.clear()
+    code = """
+    class Enough(Exception): pass
+    def leave(done, total):
+        if any(job.waiting > 1 for job in downloads._jobs.values()): raise Enough
+    left = []
+    def impatient():
+        try: hub.fetch("some/slow-both", "model.safetensors", leave)
+        except Enough: left.append(True)
+    thread = threading.Thread(target=impatient); thread.start()
+    result = attempt("some/slow-both"); thread.join()
+    print(json.dumps(result | {"left": left}))
+    """
+    found = scene(code, hub, tmp_path)
+    assert found["left"] and found["size"] == len(CONTENT)
+    assert len([line for line in Hub.asked if line.startswith("GET") and "slow-both" in line]) == 1
+
+
+def test_a_download_that_nobody_waits_for_ends_and_leaves_nothing(hub, tmp_path):
+    code = """
+    class Enough(Exception): pass
+    def leave(done, total): raise Enough
+    try: hub.fetch("some/slow-left", "model.safetensors", leave)
+    except Enough: pass
+    while downloads._jobs: time.sleep(0.05)
+    print(json.dumps({"cached": hub.cached("some/slow-left", "model.safetensors") is not None}))
+    """
+    assert scene(code, hub, tmp_path)["cached"] is False
+    assert not list((tmp_path / "hub").rglob("*.incomplete"))
+
+
+def test_small_files_are_checked_against_gits_hash(tmp_path):
+    from vitviz.engine.models import downloads
+    from vitviz.errors import HubError
+
+    content = b'{"architecture": "vit"}'
+    job = downloads._Job(len(content), hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    downloads._verify(path, job, "config.json")
+    path.write_bytes(content[:-1] + b" ")
+    with pytest.raises(HubError, match="damaged"):
+        downloads._verify(path, job, "config.json")
+    assert not path.exists()

@@ -1,0 +1,161 @@
+"""What a name means, to a friend and to a stranger."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.engine.models.dropped import CONFIG, dropped, local, put
+from vitviz.engine.models.catalogue import checkpoints, find
+from vitviz.engine.models.load import load
+from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError
+
+
+@pytest.fixture
+def weights(tmp_path):
+    return dropped(tmp_path / "weights")
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("vit_base_patch16_224.augreg_in21k", "vit_base_patch16_224.augreg_in21k"),
+        ("vit_base_patch16_224", "vit_base_patch16_224.augreg2_in21k_ft_in1k"),
+        ("timm/deit_tiny_patch16_224.fb_in1k", "deit_tiny_patch16_224.fb_in1k"),
+        ("hf-hub:timm/deit_tiny_patch16_224.fb_in1k", "deit_tiny_patch16_224.fb_in1k"),
+        ("vit_base_patch16_224_in21k", "vit_base_patch16_224.augreg_in21k"),  # a name that timm has replaced
+    ],
+)
+@pytest.mark.parametrize("trusted", [True, False])
+def test_timm_names_are_found_by_anybody(name, found, trusted, weights):
+    assert find(name, weights, trusted=trusted).name == found
+
+
+@pytest.mark.parametrize("name", ["mine", "plain.safetensors", "plain", "deit_tiny"])
+@pytest.mark.parametrize("trusted", [True, False])
+def test_local_names_are_found_by_anybody(name, trusted, weights):
+    assert find(name, weights, trusted=trusted).name.partition(".")[0] == name.partition(".")[0]
+
+
+def test_paths_and_other_repositories_are_found_for_a_friend(weights, tmp_path):
+    elsewhere = put(tmp_path / "elsewhere", CONFIG)
+    assert find(str(elsewhere), weights).location == str(elsewhere)
+    assert find(f"local-dir:{elsewhere}", weights).architecture == "vit_tiny_patch16_224"
+    assert find(str(elsewhere / "model.safetensors"), weights).input_size == (3, 32, 48)
+    stranger = find("google/vit-base-patch16-224", weights)
+    assert (stranger.source, stranger.location, stranger.architecture) == ("hub", "google/vit-base-patch16-224", None)
+    assert find("timm/vit_base_patch16_224.newer_than_this_timm", weights).location == "timm/vit_base_patch16_224.newer_than_this_timm"
+
+
+def test_a_strangers_name_cannot_leave_the_folder(weights, tmp_path, monkeypatch):
+    outside = put(tmp_path / "outside", CONFIG)
+    (weights / "link").symlink_to(outside)
+    (weights / "link.safetensors").symlink_to(outside / "model.safetensors")
+    put(weights / "inner", CONFIG)
+    (weights / "inner" / "model.safetensors").unlink()
+    (weights / "inner" / "model.safetensors").symlink_to(outside / "model.safetensors")
+    (put(weights / "beside", CONFIG) / "preprocessor_config.json").symlink_to(outside / "config.json")
+    monkeypatch.chdir(weights)
+    names = ["link", "link.safetensors", "inner", "beside", str(outside), "../outside", "mine/../../outside", "./mine", str(weights / "mine")]
+    for name in [
+        *names,
+        "google/vit-base-patch16-224",
+        f"local-dir:{outside}",
+        "mine/model.safetensors",
+        "",
+        ".",
+        "~",
+        "a" * 5000,
+        "mine\0",
+    ]:
+        with pytest.raises(CheckpointError):
+            find(name, weights, trusted=False)
+    assert not {"link", "link.safetensors", "inner", "beside"} & set(local(weights))
+
+
+def test_unknown_names_tell_what_is_close(weights):
+    with pytest.raises(CheckpointError, match="Close to it: vitviz-tiny"):
+        find("vitviz-tinny", weights)
+    with pytest.raises(CheckpointError, match="vit_base_patch16_224"):
+        find("vit_bas_patch16_224", weights)
+    with pytest.raises(CheckpointError, match=r"There are b16.npz, .*timm's names"):
+        find("???", weights)
+
+
+def test_unknown_tags_tell_which_there_are(weights):
+    with pytest.raises(CheckpointError, match=r"deit_tiny_patch16_224\.fb_in1k"):
+        find("deit_tiny_patch16_224.nope", weights)
+
+
+@pytest.mark.parametrize("name", ["nothing.pth", "./nothing", "/nothing/there"])
+def test_a_path_that_is_not_there_is_told(name, weights):
+    with pytest.raises(CheckpointError, match="There is no file or folder"):
+        find(name, weights)
+
+
+def test_a_path_without_weights_is_told(tmp_path):
+    with pytest.raises(CheckpointError, match="expected one file ending in"):
+        find(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("swin_tiny_patch4_window7_224", "within windows"),
+        ("samvit_base_patch16", "within windows"),
+        ("cait_s24_224", "heads"),
+        ("xcit_nano_12_p16_224", "channels"),
+        ("crossvit_9_240", "two sizes"),
+        ("pit_ti_224", "stage"),
+        ("vit_dwee_patch16_reg1_gap_256", "subtracts"),
+        ("resnet50.a1_in1k", "has no attention"),
+    ],
+)
+def test_what_is_no_plain_vit_is_refused_with_the_reason(name, reason, weights):
+    with pytest.raises(UnsupportedModel, match=reason):
+        find(name, weights)
+    with pytest.raises(UnsupportedModel, match=reason):
+        find("mine", weights, architecture=name)
+
+
+def test_an_architecture_that_is_asked_for_takes_precedence(weights):
+    assert find("mine", weights, architecture="deit_tiny_patch16_224").architecture == "deit_tiny_patch16_224"
+    with pytest.raises(CheckpointError, match="deit_tiny_patch16_224"):
+        find("mine", weights, architecture="deit_tny_patch16_224")
+
+
+def test_a_home_that_nobody_has_is_told(weights):
+    with pytest.raises(CheckpointError, match="There is no file or folder '~nosuchuser/x.pth'"):
+        find("~nosuchuser/x.pth", weights)
+
+
+ODD = {
+    "a link to itself": lambda root: (root / "odd.pth").symlink_to(root / "odd.pth"),
+    "no shape": lambda root: (root / "odd.safetensors").write_bytes(header('{"a": {"dtype": "F32", "shape": [null], "data_offsets": [0, 0]}}')),
+    "endless brackets in a header": lambda root: (root / "odd.safetensors").write_bytes(header("[" * 200_000)),
+    "endless brackets in a config": lambda root: folder_with(root, "[" * 200_000),
+    "an architecture that is a list": lambda root: folder_with(root, '{"architecture": ["ViTModel"]}'),
+    "somebody else's folder": lambda root: (root / "lost+found").mkdir(),
+}
+
+
+def header(text: str) -> bytes:
+    return len(text).to_bytes(8, "little") + text.encode()
+
+
+def folder_with(root, config: str) -> None:
+    (root / "odd").mkdir()
+    (root / "odd" / "config.json").write_text(config)
+    (root / "odd" / "model.safetensors").write_bytes(header("{}"))
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_one_odd_entry_does_not_hide_the_others(kind, weights, monkeypatch):
+    before = {checkpoint.name for checkpoint in checkpoints(weights)}
+    ODD[kind](weights)
+    if kind == "somebody else's folder":  # as for a user who is not root
+        own = Path.iterdir
+        monkeypatch.setattr(Path, "iterdir", lambda path: own(path) if path.name != "lost+found" else (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+    assert before <= {checkpoint.name for checkpoint in checkpoints(weights)}
+    if (weights / "odd").is_dir():
+        with pytest.raises(VitvizError):
+            load(find("odd", weights))

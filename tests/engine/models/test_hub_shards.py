@@ -1,0 +1,99 @@
+"""A repository in several files on the hub: all of them arrive, or the one that does not is named."""
+
+import json
+
+import pytest
+
+from tests.engine.models.hub_server import ROOT, Hub, scene, served
+
+LOAD = """
+import json, torch
+from vitviz.engine.models import hub
+from vitviz.engine.models.catalogue import find
+from vitviz.engine.models.load import load
+from vitviz.errors import VitvizError
+
+def attempt(name):
+    seen = []
+    try:
+        logits = load(find(name), progress=lambda *bytes_: seen.append(bytes_)).model(torch.ones(1, 3, 32, 32)).flatten().tolist()
+        return {"logits": logits, "seen": seen, "on_disk": find(name).on_disk}
+    except VitvizError as error:
+        return {"error": str(error), "on_disk": find(name).on_disk}
+
+print(json.dumps([attempt(name) for name in NAMES]))
+"""
+CONFIG = {"architecture": "test_vit", "num_classes": 3, "model_args": {"img_size": 32}}
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    """The model, and its files as bytes by name."""
+    import timm
+    from huggingface_hub import save_torch_state_dict
+
+    folder = tmp_path_factory.mktemp("shards")
+    model = timm.create_model("test_vit", pretrained=False, img_size=32, num_classes=3).eval()
+    save_torch_state_dict(model.state_dict(), folder, max_shard_size="500KB")
+    files = {path.name: path.read_bytes() for path in folder.iterdir()} | {"config.json": json.dumps(CONFIG).encode()}
+    assert len(files) > 4
+    return model, files
+
+
+@pytest.fixture
+def hub(shards):
+    """someone/whole has all files, someone/lacking not the second shard, someone/leading an index that leads elsewhere."""
+    files = shards[1]
+    index = json.loads(files["model.safetensors.index.json"])
+    index["weight_map"]["cls_token"] = "../../../config.json"
+
+    class Shards(Hub):
+        def send(self, kind, body):
+            name = self.path.rpartition("/")[2]
+            if name not in files or kind == "lacking" and name.startswith("model-00002"):
+                return self.refuse(404, "EntryNotFound")
+            super().send(kind, body)
+
+        def content(self):
+            name = self.path.rpartition("/")[2]
+            return json.dumps(index).encode() if "leading" in self.path and name.endswith("index.json") else files[name]
+
+    Hub.asked.clear()
+    with served(Shards) as endpoint:
+        yield endpoint
+
+
+def load(endpoint, cache, *names, **environment):
+    path = f"import sys; sys.path.insert(0, {str(ROOT)!r}); NAMES = {names!r}\n"
+    return scene(LOAD, endpoint, cache, prelude=path, **environment)
+
+
+def test_all_shards_arrive_and_are_told_as_one_download(hub, shards, tmp_path):
+    import torch
+
+    model, files = shards
+    (found,) = load(hub, tmp_path, "someone/whole")
+    with torch.no_grad():
+        assert found["logits"] == pytest.approx(model(torch.ones(1, 3, 32, 32)).flatten().tolist(), abs=1e-5)
+    whole = sum(len(content) for name, content in files.items() if "-of-" in name)
+    done = [done for done, _ in found["seen"]]
+    assert done == sorted(done) and done[-1] == whole and all(size >= 0.9 * whole for _, size in found["seen"])
+    assert found["on_disk"]
+
+
+def test_what_has_arrived_needs_no_hub(hub, tmp_path):
+    (first,) = load(hub, tmp_path, "someone/whole")
+    (again,) = load("http://127.0.0.1:9", tmp_path, "someone/whole", HF_HUB_OFFLINE="1")
+    assert again["logits"] == first["logits"] and again["seen"] == []
+
+
+def test_a_shard_that_the_hub_lacks_is_named_and_the_rest_is_not_taken_for_whole(hub, tmp_path):
+    (found,) = load(hub, tmp_path, "someone/lacking")
+    assert "has no file model-00002-of-0000" in found["error"] and "the repository is not whole" in found["error"]
+    assert not found["on_disk"]
+
+
+def test_an_index_that_leads_elsewhere_fetches_nothing(hub, tmp_path):
+    (found,) = load(hub, tmp_path, "someone/leading")
+    assert "leads to '../../../config.json', which was not opened" in found["error"] and not found["on_disk"]
+    assert not [line for line in Hub.asked if "-of-" in line]

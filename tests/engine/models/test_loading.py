@@ -1,0 +1,229 @@
+"""timm's own form and named architectures against timm itself; what does not fit is named, never filled up."""
+
+import json
+
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+
+from tests.engine.looking import noise
+from tests.engine.small import SMALL, perturbed, same, saved, small
+from tests.shared import shared
+from vitviz.engine.inspector import Inspector
+from vitviz.engine.models.catalogue import find, snapshot
+from vitviz.engine.models.load import load
+from vitviz.errors import CheckpointError, UnsupportedModel
+
+
+@pytest.fixture
+def folder(tmp_path):
+    model = small()
+    folder = tmp_path / "mine"
+    timm.models.save_for_hf(model, folder, model_args={k: v for k, v in SMALL.items() if k != "num_classes"})
+    return folder
+
+
+def test_local_dir_folder_equals_timms_own_load(folder):
+    loaded = load(find(str(folder)))
+    same(loaded, timm.create_model(f"local-dir:{folder}", pretrained=True).eval(), tolerance=0)
+    assert not loaded.model.training
+    assert all(not p.requires_grad and p.dtype == torch.float32 and p.device.type == "cpu" for p in loaded.model.parameters())
+    assert loaded.preprocessing.size == (32, 32) and loaded.checkpoint.input_size == (3, 32, 32)
+    assert loaded.checkpoint.parameters == sum(p.numel() for p in loaded.model.parameters())
+
+
+def test_half_precision_is_read_as_float32(folder):
+    tensors = {name: value.half() for name, value in small().state_dict().items()}
+    save_file(tensors, folder / "model.safetensors")
+    loaded = load(find(str(folder)))
+    assert torch.equal(loaded.model.head.weight, tensors["head.weight"].float())
+
+
+def test_config_labels_prefer_descriptions_and_must_fit(folder):
+    config = json.loads((folder / "config.json").read_text())
+    names = [f"n{i}" for i in range(7)]
+    config |= {"label_names": names, "label_descriptions": {name: f"thing {name}" for name in names}}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert load(find(str(folder))).labels[3] == "thing n3"
+    config["label_names"] = names[:5]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert load(find(str(folder))).labels == ()
+
+
+def test_config_may_not_make_timm_load_something_else(folder):
+    config = json.loads((folder / "config.json").read_text())
+    config["model_args"]["checkpoint_path"] = "/somewhere/else.pth"
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match="checkpoint_path"):
+        load(find(str(folder)))
+
+
+def test_short_config_takes_the_architectures_preprocessing_and_says_so(folder):
+    args = {k: v for k, v in SMALL.items() if k != "num_classes"}
+    (folder / "config.json").write_text(json.dumps({"architecture": "deit_tiny_patch16_224", "num_classes": 7, "model_args": args}))
+    loaded = load(find(str(folder)))
+    assert loaded.preprocessing.mean == (0.485, 0.456, 0.406) and "preprocessing" in loaded.checkpoint.note
+
+
+def test_explicit_architecture_comes_before_the_config(folder):
+    with pytest.raises(CheckpointError, match="does not fit deit_tiny_patch16_224"):
+        load(find(str(folder), architecture="deit_tiny_patch16_224"))
+
+
+def test_snapshot_of_a_training_film_is_loaded_with_its_parents_config(folder):
+    film = folder / "snapshots"
+    film.mkdir()
+    model = small(num_classes=7)
+    with torch.no_grad():
+        model.head.bias.add_(1)
+    saved(model, film / "step-000100.safetensors")
+    loaded = load(snapshot(find(str(folder)), 100))
+    same(loaded, model, tolerance=0)
+    assert loaded.checkpoint.name == "mine@100" and "100 steps" in loaded.checkpoint.note
+
+
+def test_our_early_checkpoint_equals_timms_load_and_has_its_labels():
+    path = shared("weights/vitviz-tiny-early")
+    loaded = load(find(str(path)))
+    same(loaded, timm.create_model(f"local-dir:{path}", pretrained=True).eval(), size=64, tolerance=0)
+    assert loaded.labels[0] == "goldfish" and len(loaded.labels) == 200
+    early = load(snapshot(find(str(path)), 0))
+    assert not torch.equal(early.model.pos_embed, loaded.model.pos_embed)
+
+
+@pytest.mark.parametrize("architecture", ["deit_tiny_patch16_224", None])
+def test_genuine_deit_tiny_has_its_own_normalisation_and_labels(architecture):
+    path = shared("weights/deit_tiny_patch16_224.safetensors")
+    loaded = load(find(str(path), architecture=architecture))
+    same(loaded, timm.create_model("deit_tiny_patch16_224", checkpoint_path=path).eval(), size=224, tolerance=0)
+    assert loaded.preprocessing.mean == (0.485, 0.456, 0.406) and loaded.preprocessing.std == (0.229, 0.224, 0.225)
+    assert loaded.labels[285] == "Egyptian cat" and loaded.checkpoint.note == ""
+
+
+def test_a_file_named_after_its_architecture_gets_that_architectures_preprocessing(tmp_path):
+    model = perturbed(timm.create_model("vit_tiny_patch16_224", depth=12, num_classes=7))
+    loaded = load(find(str(saved(model, tmp_path / "vit_tiny_patch16_224_pets-1a2b.safetensors"))))
+    assert loaded.preprocessing.mean == (0.5, 0.5, 0.5) and "assumed" not in loaded.checkpoint.note
+    other = load(find(str(saved(small(), tmp_path / "vit_tiny_patch16_224_pets.safetensors"))))  # a name that does not hold
+    assert other.model.embed_dim == 128 and "assumed" in other.checkpoint.note
+
+
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224.safetensors", "vit_tiny_patch16_224/"])
+def test_what_lies_in_the_current_folder_comes_before_the_hub(name, tmp_path, monkeypatch):
+    (tmp_path / "vit_tiny_patch16_224").mkdir()
+    saved(small(), tmp_path / "vit_tiny_patch16_224" / "model.safetensors")
+    saved(small(), tmp_path / "vit_tiny_patch16_224.safetensors")
+    monkeypatch.chdir(tmp_path)
+    assert find(name).source == "local" and load(find(name)).model.embed_dim == 128
+    assert find("vit_tiny_patch16_224").source == "hub"
+    with pytest.raises(CheckpointError):
+        find("vit_tiny_patch16_224.safetensors", trusted=False)
+
+
+# ----- what does not fit is named
+
+
+def test_misfits_name_the_first_three_with_both_shapes(tmp_path):
+    path = saved(small(), tmp_path / "some.safetensors")
+    with pytest.raises(CheckpointError) as error:
+        load(find(str(path), architecture="deit_small_patch16_224"))
+    text = str(error.value)
+    assert "cls_token is (1, 1, 128) in the file and (1, 1, 384) in the model" in text and text.count(" in the model") == 3
+    assert "more" in text and "architecture" in text
+
+
+def test_a_missing_tensor_is_never_left_random(folder):
+    tensors = small().state_dict()
+    del tensors["blocks.1.mlp.fc2.bias"]
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"blocks\.1\.mlp\.fc2\.bias \(128\) is missing from the file"):
+        load(find(str(folder)))
+
+
+def test_a_tensor_too_many_is_named(folder):
+    save_file(small().state_dict() | {"blocks.0.extra": torch.zeros(3)}, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"blocks\.0\.extra \(3\) of the file is not part of the model"):
+        load(find(str(folder)))
+
+
+def test_position_embeddings_are_never_resampled_behind_the_users_back(folder):
+    model = small(img_size=64)
+    saved(model, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"pos_embed is \(1, 65, 128\) in the file and \(1, 17, 128\) in the model"):
+        load(find(str(folder)))
+
+
+def test_patch_embedding_is_never_resampled_behind_the_users_back(folder):
+    saved(small(patch_size=16, img_size=64), folder / "model.safetensors")
+    with pytest.raises(
+        CheckpointError, match=r"patch_embed\.proj\.weight is \(128, 3, 16, 16\) in the file and \(128, 3, 8, 8\) in the model"
+    ):
+        load(find(str(folder)))
+
+
+def test_patch_embedding_is_not_resampled_for_a_named_architecture_either(tmp_path):
+    path = saved(timm.create_model("deit_tiny_patch16_224", patch_size=8, img_size=112), tmp_path / "a.safetensors")
+    with pytest.raises(CheckpointError, match=r"patch_embed\.proj\.weight is \(192, 3, 8, 8\) in the file and \(192, 3, 16, 16\)"):
+        load(find(str(path), architecture="deit_tiny_patch16_224"))
+
+
+def test_fine_tuned_file_of_a_named_architecture_keeps_its_classes_and_size(tmp_path):
+    model = perturbed(timm.create_model("deit_tiny_patch16_224", num_classes=10, img_size=64))
+    path = saved(model, tmp_path / "pets.safetensors")
+    loaded = load(find(str(path), architecture="deit_tiny_patch16_224"))
+    same(loaded, model, size=64, tolerance=0)
+    assert torch.equal(loaded.model.pos_embed, model.pos_embed) and loaded.preprocessing.size == (64, 64)
+    assert loaded.preprocessing.mean == (0.485, 0.456, 0.406) and "classes 10" in loaded.checkpoint.note and loaded.labels == ()
+
+
+def test_a_config_of_one_channel_is_refused(tmp_path):
+    path = saved(small(in_chans=1), tmp_path / "digits.safetensors")
+    with pytest.raises(CheckpointError, match="1 channel"):
+        load(find(str(path)))
+
+
+@pytest.mark.parametrize(
+    "architecture", ["swin_tiny_patch4_window7_224", "resnet50", "samvit_base_patch16", "vit_dwee_patch16_reg1_gap_256"]
+)
+def test_a_model_that_is_no_plain_vit_is_refused_before_anything_is_read(architecture, folder):
+    (folder / "config.json").write_text(json.dumps({"architecture": architecture}))
+    with pytest.raises(UnsupportedModel, match=f"{architecture} .*Choose a plain Vision Transformer"):
+        load(find(str(folder)))
+
+
+MALFORMED = [
+    {"architecture": "vit_tiny_patch16_224", "model_args": [1]},
+    {"architecture": "vit_tiny_patch16_224", "model_args": {"img_size": "x"}},
+    {"architecture": "vit_tiny_patch16_224", "model_args": {"no_such_argument": 1}},
+    {"architecture": "vit_tiny_patch16_224", "pretrained_cfg": {"input_size": 3}},
+    {"architecture": "vit_nowhere_patch16_224"},
+    {"model_type": "vit"},
+]
+
+
+@pytest.mark.parametrize("config", MALFORMED)
+def test_a_malformed_config_is_told(config, folder):
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError):
+        load(find(str(folder)))
+
+
+@pytest.mark.parametrize("trained_at", [96, 224])
+def test_the_size_that_a_short_config_tells_is_the_models_own(trained_at, tmp_path):
+    model = timm.create_model("vit_tiny_patch16_224", pretrained=False, num_classes=7, img_size=trained_at)
+    saved(perturbed(model), tmp_path / "model.safetensors")
+    config = {"architecture": "vit_tiny_patch16_224", "num_classes": 7, "pretrained_cfg": {"input_size": [3, 96, 96]}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    if trained_at == 96:
+        assert Inspector(load(find(str(tmp_path))), "cpu").trace(noise()).grid.patches == 36
+    else:
+        with pytest.raises(CheckpointError, match=r"pos_embed is \(1, 197, 192\) in the file and \(1, 37, 192\) in the model"):
+            load(find(str(tmp_path)))
+
+
+def test_fused_attention_switched_off_elsewhere_is_switched_on_here(folder, monkeypatch):
+    """TIMM_FUSED_ATTN=0 is timm's documented way to export models."""
+    monkeypatch.setattr(timm.layers.config, "_USE_FUSED_ATTN", 0)
+    assert not timm.create_model("vit_tiny_patch16_224", pretrained=False, depth=1).blocks[0].attn.fused_attn
+    assert Inspector(load(find(str(folder))), "cpu").trace(noise()).logits.shape == (7,)

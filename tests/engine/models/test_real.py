@@ -1,0 +1,39 @@
+"""Weights that are no real numbers in floating point are refused; tables of indices are not weights."""
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tests.engine.small import saved, small
+from vitviz.engine.models.catalogue import find
+from vitviz.engine.models.load import load
+from vitviz.engine.models.real import require_real
+from vitviz.errors import CheckpointError
+
+WEIGHTS = ["head.weight", "blocks.1.attn.qkv.weight", "pos_embed", "cls_token", "norm.bias"]
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int64, torch.bool, torch.complex64], ids=str)
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_weights_that_are_not_real_are_refused(tmp_path, name, dtype):
+    tensors = {key: value.contiguous() for key, value in small().state_dict().items()}
+    tensors[name] = (tensors[name] * 50).to(dtype)
+    save_file(tensors, tmp_path / "some.safetensors")
+    with pytest.raises(CheckpointError, match=rf"some\S* holds {name} as {str(dtype).removeprefix('torch.')} numbers.*floating point"):
+        load(find(str(tmp_path / "some.safetensors")))
+
+
+def test_all_of_them_are_counted(tmp_path):
+    torch.save({key: value.to(torch.int16) for key, value in small().state_dict().items()}, tmp_path / "some.pth")
+    with pytest.raises(CheckpointError, match=r"\(and \d+ more\) as int16"):
+        load(find(str(tmp_path / "some.pth")))
+
+
+def test_half_precision_and_tables_of_indices_are_read(tmp_path):
+    beit = small("beit_base_patch16_224", img_size=32)
+    tensors = {key: value.contiguous().half() for key, value in beit.state_dict().items()}
+    table = "blocks.0.attn.relative_position_index"
+    tensors[table] = torch.zeros(17, 17, dtype=torch.int64)
+    require_real(tensors, "BEiT")
+    loaded = load(find(str(saved(small().half(), tmp_path / "half.safetensors"))))
+    assert all(parameter.dtype == torch.float32 for parameter in loaded.model.parameters())

@@ -1,0 +1,170 @@
+"""Weights files that are replaced, overwritten or withheld while a program runs."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import vitviz.ui.serving.studio as studios
+from tests.engine.models.hostile import valid, weights
+from tests.engine.models.hub_server import ROOT
+from vitviz.engine import load, unchanged
+from vitviz.errors import CheckpointError, OutOfMemory
+from vitviz.ui.serving.studio import Settings, Studio
+
+
+@pytest.fixture
+def folder(tmp_path):
+    valid(tmp_path / "weights" / "mine")
+    return tmp_path / "weights"
+
+
+def put(folder, seed):
+    """Other weights in the place of the old ones, of the same size and with the same time, as a careless copy leaves them."""
+    path = folder / "mine" / "model.safetensors"
+    before = path.stat()
+    save_file(weights(seed), path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+def test_other_weights_in_the_same_place_are_noticed_and_the_same_ones_are_not(folder):
+    checkpoint = load(str(folder / "mine"), device="cpu").checkpoint
+    assert unchanged(checkpoint)
+    put(folder, 0)  # written anew, but the same
+    assert unchanged(checkpoint)
+    put(folder, 1)
+    assert not unchanged(checkpoint)
+    assert load(str(folder / "mine"), device="cpu").checkpoint.identity != checkpoint.identity
+
+
+def test_a_config_belongs_to_the_weights(folder):
+    checkpoint = load(str(folder / "mine"), device="cpu").checkpoint
+    config = folder / "mine" / "config.json"
+    config.write_text(config.read_text().replace("0.5", "0.4"))
+    assert not unchanged(checkpoint)
+
+
+def test_weights_that_were_taken_away_stay_what_they_were(folder):
+    checkpoint = load(str(folder / "mine"), device="cpu").checkpoint
+    (folder / "mine" / "model.safetensors").unlink()
+    assert unchanged(checkpoint)
+
+
+@pytest.fixture
+def studio(folder):
+    return Studio(Settings(checkpoint="mine", weights=folder, device="cpu"))
+
+
+def test_the_page_shows_the_new_weights_and_says_so(studio, folder):
+    from vitviz.ui.page.facts import answer
+
+    picture = studio.keep_sample("chelsea")
+    old = studio.look(picture, "mine")
+    logits = studio.subject(old).trace.logits
+    assert studio.look(picture, "mine") == old
+    put(folder, 1)
+    new = studio.look(picture, "mine")
+    assert new != old and abs(studio.subject(new).trace.logits - logits).max() > 0.01
+    expected = load(str(folder / "mine"), device="cpu").trace(studio.picture(picture)).logits
+    assert abs(studio.subject(new).trace.logits - expected).max() < 1e-5
+    said = [note["text"] for note in answer(studio.subject(new))["notes"]]
+    assert "Its files were replaced while this site was running: these are the new weights." in said
+
+
+@pytest.mark.parametrize("evicted", [False, True])
+def test_a_key_never_stands_for_old_and_new_weights(studio, folder, evicted):
+    old = studio.look(studio.keep_sample("chelsea"), "mine")
+    put(folder, 1)
+    if evicted:
+        studio._inspectors = studios.Cache(10**9, lambda inspector: 1)
+    logits = studio.subject(old).trace.logits  # that trace is still the old weights' own
+    with pytest.raises(CheckpointError, match="have been replaced on the server.*Look at it again"):
+        _ = studio.subject(old).inspector
+    assert torch.equal(studio.subject(old).trace.logits, logits)
+    studio._traces = studios.Cache(10**9, lambda trace: 1)
+    with pytest.raises(CheckpointError, match="have been replaced on the server.*Look at it again"):
+        studio.subject(old)
+    with pytest.raises(CheckpointError, match="have been replaced"):
+        list(studio.surveying(old, []))
+
+
+@pytest.mark.parametrize("ending", ["safetensors", "pth", "npz"])
+def test_a_file_overwritten_in_place_while_it_is_read_does_not_end_the_process(ending, tmp_path):
+    """By a process of its own: where a part of a file that is mapped into memory is gone, the operating system ends it."""
+    path = valid(tmp_path / "mine", ending)
+    code = f"""
+    import os
+    from pathlib import Path
+    from vitviz.engine.models import load
+    from vitviz.engine.models.catalogue import find
+    from vitviz.errors import VitvizError
+    own = load._filled
+    def cut(*given):
+        os.truncate({str(path)!r}, 100)  # as `cp` does before it writes
+        return own(*given)
+    load._filled = cut
+    load.unchanged = lambda checkpoint: True  # it would refuse, and say why
+    try:
+        found = load.load(find({str(path.parent)!r}))
+        print("loaded", bool(found.model.head.weight.isfinite().all()))
+    except VitvizError as error:
+        print("refused", error)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("loaded True"), (done.returncode, done.stdout, done.stderr[-500:])
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(folder, monkeypatch):
+    from vitviz.engine.models import load as loading
+
+    own = loading.read
+
+    def read(path):
+        found = own(path)
+        put(folder, 1)
+        return found
+
+    monkeypatch.setattr(loading, "read", read)
+    with pytest.raises(CheckpointError, match="mine was overwritten while it was read, and nothing was loaded. Wait"):
+        load(str(folder / "mine"), device="cpu")
+
+
+@pytest.mark.parametrize("path", ["", "model.safetensors"])
+def test_no_permission_is_told_as_such_and_without_the_servers_path(path, folder, monkeypatch):
+    where = folder / "mine" / path
+
+    def forbidding(own):
+        def ask(self, *given, **options):
+            if self.is_relative_to(folder):
+                raise PermissionError(13, "Permission denied", str(self))
+            return own(self, *given, **options)
+
+        return ask
+
+    for name in ("stat", "iterdir", "open"):
+        monkeypatch.setattr(type(where), name, forbidding(getattr(type(where), name)))
+    with pytest.raises(CheckpointError, match="no permission") as error:
+        load(str(where), device="cpu")
+    assert str(folder) not in str(error.value)
+
+
+def test_a_refusal_never_quotes_torchs_allocator(folder, monkeypatch):
+    from vitviz.engine.models.formats import weights as reading
+
+    def full(data):
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(reading, "tensors_in", full)
+    with pytest.raises(OutOfMemory, match="model.safetensors asks for more memory than is free") as error:
+        load(str(folder / "mine"), device="cpu")
+    assert "alloc" not in str(error.value)
+
+
+def test_a_pipe_in_the_folder_is_no_checkpoint(studio, folder):
+    os.mkfifo(folder / "endless.safetensors")
+    assert "endless.safetensors" not in studio.names()  # and the listing ends

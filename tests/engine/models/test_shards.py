@@ -1,0 +1,182 @@
+"""Checkpoints in several files: whole, incomplete, mixed up, and leading elsewhere."""
+
+import json
+import os
+import pickle
+from math import prod
+
+import pytest
+import torch
+from huggingface_hub import save_torch_state_dict
+from safetensors.torch import load_file, save_file
+
+from tests.engine.small import perturbed, same, saved, small
+from vitviz.engine.models.catalogue import checkpoints, find
+from vitviz.engine.models.formats.shards import bytes_of, shards
+from vitviz.engine.models.formats.weights import shapes
+from vitviz.engine.models.load import load
+from vitviz.errors import CheckpointError
+
+INDEX = {True: "model.safetensors.index.json", False: "pytorch_model.bin.index.json"}
+CONFIG = {"architecture": "vit_tiny_patch16_224", "num_classes": 7, "model_args": {"img_size": 32, "patch_size": 8, "embed_dim": 128}}
+CONFIG["model_args"] |= {"depth": 2, "num_heads": 2}
+
+
+def sharded(folder, model, safe=True):
+    """As transformers saves it (by the same function), in about five shards."""
+    folder.mkdir(exist_ok=True)
+    save_torch_state_dict(model.state_dict(), folder, max_shard_size="350KB", safe_serialization=safe)
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    found = sorted(path for path in folder.iterdir() if "-of-" in path.name)
+    assert len(found) > 3
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path):
+    sharded(tmp_path / "mine", small())
+    return tmp_path / "mine"
+
+
+def rewrite(index, change):
+    content = json.loads(index.read_text())
+    change(content["weight_map"])
+    index.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("safe", [True, False])
+@pytest.mark.parametrize("asked", ["", "index", "without config"])
+def test_shards_are_read_as_one_file(safe, asked, tmp_path):
+    model = small()
+    sharded(tmp_path, model, safe)
+    if asked == "without config":
+        (tmp_path / "config.json").unlink()
+    same(load(find(str(tmp_path / INDEX[safe] if asked == "index" else tmp_path))), model, tolerance=0)
+
+
+@pytest.mark.parametrize("safe", [True, False])
+def test_transformers_own_shards_give_transformers_logits(safe, tmp_path):
+    hf = pytest.importorskip("transformers", reason="transformers is the oracle for its own files")
+    config = hf.ViTConfig(hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96, image_size=28, patch_size=7)
+    model = perturbed(hf.ViTForImageClassification(config))
+    if safe:
+        model.save_pretrained(tmp_path, max_shard_size="60KB")
+    else:  # which transformers reads, but writes no longer
+        model.config.save_pretrained(tmp_path)
+        save_torch_state_dict(model.state_dict(), tmp_path, max_shard_size="60KB", safe_serialization=False)
+    assert len(shards(tmp_path / INDEX[safe])) > 3
+    pixels = torch.randn(2, 3, 28, 28, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        again = hf.ViTForImageClassification.from_pretrained(tmp_path)(pixels).logits
+        torch.testing.assert_close(load(find(str(tmp_path))).model(pixels), again, atol=1e-4, rtol=0)
+
+
+def test_it_is_listed_once_with_its_parameters(folder):
+    listed = [one for one in checkpoints(folder.parent) if one.source == "local"]
+    assert [(one.name, one.parameters) for one in listed] == [("mine", sum(value.numel() for value in small().state_dict().values()))]
+    assert find("mine", folder.parent, trusted=False) == listed[0]
+
+
+def test_size_and_shapes_are_those_of_all_shards(folder):
+    index = folder / INDEX[True]
+    assert shapes(index) == {name: tuple(value.shape) for name, value in small().state_dict().items()}
+    assert bytes_of(index) == sum(path.stat().st_size for path in folder.iterdir() if "-of-" in path.name)
+    one = saved(small(), folder / "one.safetensors")
+    assert bytes_of(one) == one.stat().st_size > 4 * sum(map(prod, shapes(one).values()))
+
+
+def test_one_whole_file_comes_before_an_index(folder):
+    other = small(num_classes=7)
+    with torch.no_grad():
+        other.head.bias.add_(1)
+    saved(other, folder / "model.safetensors")
+    same(load(find(str(folder))), other, tolerance=0)
+
+
+def test_missing_shards_are_named(folder):
+    first, second, *_ = sorted(path for path in folder.iterdir() if "-of-" in path.name)
+    second.unlink()
+    with pytest.raises(CheckpointError, match=rf"{second.name} of \d shards is missing from mine/\. Download"):
+        load(find(str(folder)))
+    first.unlink()
+    with pytest.raises(CheckpointError, match=rf"{first.name} and 1 more of \d shards are missing"):
+        load(find(str(folder)))
+    assert [one.parameters for one in checkpoints(folder.parent) if one.source == "local"] == [None]
+
+
+@pytest.mark.parametrize("damage", ["cut", "lacking", "too many"])
+def test_a_shard_that_is_not_what_the_index_says_is_named(damage, folder):
+    shard = next(path for path in sorted(folder.iterdir()) if "-of-" in path.name)
+    tensors = load_file(shard)
+    gone = sorted(tensors)[0]
+    if damage == "cut":
+        shard.write_bytes(shard.read_bytes()[:500])
+    elif damage == "lacking":
+        save_file({name: value for name, value in tensors.items() if name != gone}, shard)
+    else:
+        save_file(tensors | {"blocks.9.norm1.bias": torch.ones(3)}, shard)
+    reason = {"cut": "is damaged", "lacking": f"{gone} is missing from it", "too many": "blocks.9.norm1.bias is in it, but not in the"}
+    with pytest.raises(CheckpointError, match=rf"{shard.name} .*{reason[damage]}"):
+        load(find(str(folder)))
+
+
+OUTSIDE = ["../outside.safetensors", "/etc/outside.safetensors", "deeper/../../outside.safetensors", "..\\outside.safetensors"]
+OUTSIDE += ["C:outside.safetensors", "..", ".", "", "outside\0.safetensors", "~/outside.safetensors", 3, None]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_an_index_cannot_lead_out_of_its_folder(name, folder):
+    saved(small(), folder.parent / "outside.safetensors")
+    rewrite(folder / INDEX[True], lambda places: places.update({"cls_token": name}))
+    with pytest.raises(CheckpointError, match="which was not opened: expected are names of .safetensors files in its own folder"):
+        load(find(str(folder)))
+
+
+def test_an_index_of_safetensors_cannot_lead_to_a_pickle(folder):
+    (folder / "evil.bin").write_bytes(b"")
+    rewrite(folder / INDEX[True], lambda places: places.update({"cls_token": "evil.bin"}))
+    with pytest.raises(CheckpointError, match="leads to 'evil.bin', which was not opened"):
+        load(find(str(folder)))
+
+
+def test_a_shard_that_is_a_link_out_of_the_folder_is_refused(folder):
+    shard = next(path for path in sorted(folder.iterdir()) if "-of-" in path.name)
+    elsewhere = shard.rename(folder.parent / "elsewhere.safetensors")
+    shard.symlink_to(elsewhere)
+    with pytest.raises(CheckpointError, match=rf"mine/{shard.name} was not opened: it is a link out of its folder"):
+        load(find(str(folder)))
+
+
+def test_a_folder_all_of_links_into_one_other_is_read_as_the_hubs_cache_is(folder):
+    snapshot = folder.parent / "snapshot"
+    snapshot.mkdir()
+    for path in folder.iterdir():
+        (snapshot / path.name).symlink_to(path)
+    same(load(find(str(snapshot))), load(find(str(folder))).model, tolerance=0)
+
+
+class Hostile:
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.marker}",)
+
+
+def test_a_shard_that_wants_to_run_code_is_refused_and_nothing_runs(tmp_path):
+    marker = tmp_path / "it-ran"
+    shard = sharded(tmp_path / "mine", small(), safe=False)[1]
+    torch.save(torch.load(shard, weights_only=True) | {"more": Hostile(marker)}, shard)
+    with pytest.raises(CheckpointError, match=rf"{shard.name} was not opened: it is a pickle that asks to run code"):
+        load(find(str(tmp_path / "mine")))
+    assert not marker.exists()
+    pickle.loads(pickle.dumps(Hostile(marker)))  # the payload works: elsewhere it would have run
+    assert marker.exists()
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"weight_map": {}}', '{"weight_map": ["model-00001-of-00002.safetensors"]}'])
+def test_an_index_that_cannot_be_read_is_told_and_does_not_break_the_list(content, folder):
+    (folder / INDEX[True]).write_text(content)
+    with pytest.raises(CheckpointError, match="mine/model.safetensors.index.json (is not|holds a|has no weight_map)"):
+        load(find(str(folder)))
+    assert "mine" in [one.name for one in checkpoints(folder.parent)]

@@ -1,0 +1,126 @@
+"""Weights files of all kinds: whole, wrapped, damaged, and hostile."""
+
+import argparse
+import io
+import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tests.engine.small import same, saved, small
+from vitviz.engine.models.catalogue import find
+from vitviz.engine.models.formats.weights import read
+from vitviz.engine.models.load import load
+from vitviz.errors import CheckpointError
+
+WRAPPED = {
+    "bare": lambda s: s,
+    "state_dict and module.": lambda s: {"epoch": 3, "state_dict": {f"module.{k}": v for k, v in s.items()}},
+    "model and Namespace": lambda s: {"model": s, "args": argparse.Namespace(lr=0.1)},
+    "Lightning": lambda s: {"state_dict": {f"model.{k}": v for k, v in s.items()}, "pytorch-lightning_version": "2.5"},
+    "compiled": lambda s: {"model": {f"_orig_mod.module.{k}": v for k, v in s.items()}},
+    "EMA first": lambda s: {"model": {k: v + 1 for k, v in s.items()}, "model_ema": s},
+    "state_dict_ema": lambda s: {"state_dict": {k: v + 1 for k, v in s.items()}, "state_dict_ema": s},
+    "DINO teacher": lambda s: {
+        "teacher": {**{f"module.backbone.{k}": v for k, v in s.items()}, "module.head.mlp.0.weight": torch.ones(2, 2)}
+    },
+    "MAE decoder": lambda s: {"model": {**s, "mask_token": torch.zeros(1, 1, 64), "decoder_embed.weight": torch.ones(2, 2)}},
+}
+
+
+@pytest.mark.parametrize("kind", WRAPPED)
+def test_wrappers_and_prefixes_are_taken_off(kind, tmp_path):
+    model = small()
+    torch.save(WRAPPED[kind](model.state_dict()), tmp_path / "weights.pth")
+    loaded = load(find(str(tmp_path / "weights.pth")))
+    same(loaded, model)
+    assert ("EMA" in loaded.checkpoint.note) == ("ema" in kind.lower()) and ("training" in loaded.checkpoint.note) == (
+        kind in ("DINO teacher", "MAE decoder")
+    )
+
+
+class Hostile:
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.marker}",)
+
+
+def hostile_zip(path, payload):
+    torch.save({"model": payload}, path)
+
+
+def hostile_plain(path, payload):
+    path.write_bytes(pickle.dumps({"state_dict": payload}, protocol=2))
+
+
+def hostile_arrays(path, payload):
+    np.savez(path, **{"embedding/kernel": np.array([payload], dtype=object)})
+
+
+@pytest.mark.parametrize(
+    ("write", "name"), [(hostile_zip, "a.pth"), (hostile_plain, "a.pt"), (hostile_zip, "a.bin"), (hostile_arrays, "a.npz")]
+)
+def test_a_pickle_that_wants_to_run_code_is_refused_and_nothing_runs(write, name, tmp_path):
+    marker = tmp_path / "it-ran"
+    write(tmp_path / name, Hostile(marker))
+    with pytest.raises(CheckpointError, match="run code"):
+        load(find(str(tmp_path / name)))
+    assert not marker.exists()
+    pickle.loads(pickle.dumps(Hostile(marker)))  # the payload works: elsewhere it would have run
+    assert marker.exists()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_numbers_become_float32_and_integers_stay(dtype, tmp_path):
+    save_file({"a": torch.ones(2, dtype=dtype), "i": torch.ones(2, dtype=torch.int64)}, tmp_path / "a.safetensors")
+    tensors, _ = read(tmp_path / "a.safetensors")
+    assert (tensors["a"].dtype, tensors["i"].dtype) == (torch.float32, torch.int64)
+
+
+def test_a_whole_pickled_model_is_refused_with_what_to_do(tmp_path):
+    torch.save(small(), tmp_path / "whole.pth")
+    with pytest.raises(CheckpointError, match=r"timm\..*state_dict"):
+        load(find(str(tmp_path / "whole.pth")))
+
+
+def test_namespace_is_let_in_only_while_a_file_is_read(tmp_path):
+    torch.save({"model": small().state_dict(), "args": argparse.Namespace()}, tmp_path / "a.pth")
+    load(find(str(tmp_path / "a.pth")))
+    assert argparse.Namespace not in torch.serialization.get_safe_globals()
+
+
+@pytest.mark.parametrize("name", ["a.safetensors", "a.pth", "a.bin", "a.npz"])
+@pytest.mark.parametrize("content", ["empty", "noise", "half"])
+def test_damaged_files_are_named(name, content, tmp_path):
+    whole = io.BytesIO()
+    if name.endswith(".safetensors"):
+        whole = io.BytesIO(saved(small(), tmp_path / "b.safetensors").read_bytes())
+    elif name.endswith(".npz"):
+        np.savez(whole, a=np.ones(1000))
+    else:
+        torch.save(small().state_dict(), whole)
+    data = {"empty": b"", "noise": bytes(range(256)) * 9, "half": whole.getvalue()[: len(whole.getvalue()) // 2]}[content]
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(CheckpointError, match=name):
+        load(find(str(tmp_path / name)))
+
+
+def test_a_pickle_without_tensors_is_named(tmp_path):
+    torch.save({"model": [1, 2]}, tmp_path / "a.pth")
+    with pytest.raises(CheckpointError, match="no named tensors"):
+        load(find(str(tmp_path / "a.pth")))
+
+
+def test_files_read_at_the_same_time_do_not_accuse_each_other(tmp_path):
+    """What torch may unpickle is one list of the process: one reader's end must not take it from another."""
+    path = tmp_path / "harmless.pth"
+    torch.save({"model": {"weight": torch.ones(2)}, "args": argparse.Namespace(lr=0.1)}, path)
+    with ThreadPoolExecutor(4) as readers:
+        for tensors, _ in readers.map(read, [path] * 300):
+            assert list(tensors) == ["weight"]

@@ -1,0 +1,172 @@
+"""Every kind of pixel by its value in RGB."""
+
+import io
+import struct
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vitviz.engine.pictures.images import open_image
+from vitviz.errors import ImageError
+
+
+def reopened(picture: Image.Image, form: str, **options) -> Image.Image:
+    file = io.BytesIO()
+    picture.save(file, form, **options)
+    return open_image(file.getvalue())
+
+
+def row(picture: Image.Image) -> list[tuple[int, ...]]:
+    return [picture.getpixel((x, 0)) for x in range(picture.width)]
+
+
+GREY16 = np.array([[0, 128, 129, 257, 32768, 65535]], dtype=np.uint16)  # / 257: 0, 0.498, 0.502, 1, 127.5, 255
+GREY8 = [(0,) * 3, (0,) * 3, (1,) * 3, (1,) * 3, (128,) * 3, (255,) * 3]
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF"])
+def test_16_bit_grey_is_scaled_not_cut_off(form):
+    assert row(reopened(Image.fromarray(GREY16), form)) == GREY8
+
+
+def test_16_bit_grey_of_either_byte_order_and_in_32_bits():
+    swapped = Image.frombytes("I;16B", (6, 1), GREY16.astype(">u2").tobytes())
+    wide = Image.fromarray(GREY16.astype(np.int32))
+    assert swapped.mode == "I;16B" and wide.mode == "I"
+    for source in (swapped, wide, GREY16, GREY16.astype(">u2")):
+        assert row(open_image(source)) == GREY8
+    assert row(reopened(wide, "TIFF")) == GREY8
+
+
+@pytest.mark.parametrize("value", [-1, 65536])
+def test_32_bit_grey_beyond_16_bits_is_refused(value):
+    with pytest.raises(ImageError, match="expected 0 to 65535.*8 or 16 bits"):
+        open_image(Image.fromarray(np.array([[0, value]], dtype=np.int32)))
+
+
+def tiff(numbers: bytes, width: int, bits: int, photometric: int, sample_format: int, order: str = "<") -> bytes:
+    """A grey TIFF of one row, written by hand from the specification (TIFF 6.0, sections 2 and 19)."""
+    # width, height, bits, no compression, photometric, strip at, samples, rows, strip's bytes, sample format
+    at = 8 + 2 + 12 * 10 + 4
+    given = {256: width, 257: 1, 258: bits, 259: 1, 262: photometric, 273: at, 277: 1, 278: 1, 279: len(numbers), 339: sample_format}
+    entries = b"".join(struct.pack(order + "HHII", tag, 4, 1, value) for tag, value in given.items())
+    return (b"II" if order == "<" else b"MM") + struct.pack(order + "HIH", 42, 8, len(given)) + entries + bytes(4) + numbers
+
+
+def test_white_is_zero_is_no_negative():
+    assert row(open_image(tiff(GREY16.astype("<u2").tobytes(), 6, 16, 1, 1))) == GREY8
+    negative = (65535 - GREY16.astype(int)).astype("<u2").tobytes()
+    assert row(open_image(tiff(negative, 6, 16, 0, 1))) == GREY8
+    for order in "<>":
+        numbers = np.array([1.0, 0.5, 0.0], f"{order}f4").tobytes()
+        assert [grey[0] for grey in row(open_image(tiff(numbers, 3, 32, 0, 3, order)))] == [0, 128, 255]
+        assert [grey[0] for grey in row(open_image(tiff(numbers, 3, 32, 1, 3, order)))] == [255, 128, 0]
+
+
+def test_12_bits_are_scaled_from_their_own_range():
+    # Two numbers in three bytes, the high bits first: 0, 4095, 2048, 16.
+    numbers = bytes([0x00, 0x0F, 0xFF, 0x80, 0x00, 0x10])
+    assert [grey[0] for grey in row(open_image(tiff(numbers, 4, 12, 1, 1)))] == [0, 255, 128, 1]
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_signed_16_bits_are_scaled_from_their_own_range(order):
+    numbers = np.array([0, 16384, 32767, 129], f"{order}i2").tobytes()
+    assert [grey[0] for grey in row(open_image(tiff(numbers, 4, 16, 1, 2, order)))] == [0, 128, 255, 1]
+    with pytest.raises(ImageError, match="from -5: expected 0 to 32767"):
+        open_image(tiff(np.array([0, -5, 7], f"{order}i2").tobytes(), 3, 16, 1, 2, order))
+
+
+def test_grey_bits_and_palette():
+    assert row(reopened(Image.fromarray(np.array([[0, 100, 255]], dtype=np.uint8)), "PNG")) == [(0,) * 3, (100,) * 3, (255,) * 3]
+    assert row(reopened(Image.fromarray(np.array([[True, False]])), "PNG")) == [(255,) * 3, (0,) * 3]
+    palette = Image.fromarray(np.array([[0, 1, 2]], dtype=np.uint8)).convert("P")
+    palette.putpalette([255, 0, 0, 0, 255, 0, 0, 0, 255])
+    for form in ("PNG", "GIF", "BMP", "TIFF"):
+        assert row(reopened(palette, form)) == [(255, 0, 0), (0, 255, 0), (0, 0, 255)], form
+    assert row(reopened(palette, "PNG", transparency=1)) == [(255, 0, 0), (255, 255, 255), (0, 0, 255)]
+    assert row(reopened(palette, "GIF", transparency=1)) == [(255, 0, 0), (255, 255, 255), (0, 0, 255)]
+    assert row(reopened(palette, "PNG", transparency=bytes([0, 255, 128]))) == [(255, 255, 255), (0, 255, 0), (127, 127, 255)]
+
+
+def test_transparency_is_laid_on_white():
+    rgba = Image.fromarray(np.array([[[200, 0, 0, 255], [200, 0, 0, 0], [200, 0, 0, 128]]], dtype=np.uint8))
+    on_white = [(200, 0, 0), (255, 255, 255), (227, 127, 127)]  # 255 + 128 / 255 * (200 - 255) = 227.4
+    for form in ("PNG", "TIFF"):
+        assert row(reopened(rgba, form)) == on_white
+    assert row(reopened(rgba, "WEBP", lossless=True, exact=True)) == on_white
+    assert row(open_image(np.asarray(rgba))) == on_white
+    assert row(reopened(rgba.convert("LA"), "PNG"))[1] == (255, 255, 255)
+    assert row(open_image(rgba.convert("RGBa")))[1] == (255, 255, 255)
+
+
+def test_one_transparent_colour_is_white():
+    assert row(reopened(Image.fromarray(np.array([[7, 8]], dtype=np.uint8)), "PNG", transparency=7)) == [(255,) * 3, (8,) * 3]
+    assert row(reopened(Image.fromarray(GREY16), "PNG", transparency=32768)) == GREY8[:4] + [(255,) * 3] * 2
+    rgb = Image.fromarray(np.array([[[1, 2, 3], [1, 2, 4]]], dtype=np.uint8))
+    assert row(reopened(rgb, "PNG", transparency=(1, 2, 3))) == [(255, 255, 255), (1, 2, 4)]
+
+
+@pytest.mark.parametrize("form", ["JPEG", "TIFF"])
+def test_cmyk_has_the_colours_of_its_inks(form):
+    inks = np.zeros((16, 64, 4), dtype=np.uint8)
+    inks[:, :16, 0] = inks[:, 16:32, 1] = inks[:, 32:48, 3] = 255  # cyan, magenta, black, paper
+    file = io.BytesIO()
+    Image.fromarray(inks, mode="CMYK").save(file, form, **({"quality": 100} if form == "JPEG" else {}))
+    assert form != "JPEG" or b"Adobe" in file.getvalue()  # the marker that says: stored inverted
+    picture = np.asarray(open_image(file.getvalue()))[8, 8::16].astype(int)
+    assert np.abs(picture - [[0, 255, 255], [255, 0, 255], [0, 0, 0], [255, 255, 255]]).max() <= 3
+
+
+def test_other_colour_spaces():
+    red = Image.new("RGB", (8, 8), (200, 30, 30))
+    for mode in ("YCbCr", "HSV", "LAB", "RGBX"):
+        assert np.abs(np.asarray(open_image(red.convert(mode))).astype(int) - (200, 30, 30)).max() <= 5, mode
+
+
+@pytest.mark.parametrize("form", ["GIF", "TIFF", "WEBP", "PNG", "AVIF", "MPO"])
+def test_the_first_frame_counts(form):
+    frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "blue", "lime")]
+    picture = reopened(frames[0], form, save_all=True, append_images=frames[1:])
+    assert np.abs(np.asarray(picture).astype(int) - (255, 0, 0)).max() <= 4
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_floating_point_goes_from_0_to_1(dtype):
+    ramp = np.array([[0, 0.4, 1]], dtype=dtype)
+    expected = [(0,) * 3, (102,) * 3, (255,) * 3]
+    assert row(open_image(ramp)) == row(open_image(ramp[..., None])) == row(open_image(np.stack([ramp] * 3, -1))) == expected
+    assert row(open_image(ramp - dtype(9e-4))) == row(open_image(ramp + dtype(9e-4))) == expected, "resampling overshoots"
+    assert row(open_image(Image.fromarray(ramp.astype(np.float32)))) == expected
+
+
+@pytest.mark.parametrize(
+    "array, words",
+    [
+        (np.array([[0.0, 255.0]]), "values from 0 to 255: expected 0 to 1"),
+        (np.array([[-0.1, 1.0]]), "values from -0.1 to 1"),
+        (np.array([[np.nan, 1.0]]), "values from nan"),
+        (np.array([[np.inf, 1.0]]), "to inf"),
+        (np.zeros((4, 4), dtype=np.int64), "holds int64: expected uint8.*astype"),
+        (np.array([["a", "b"]]), "holds <U1"),
+        (np.zeros((4, 4), dtype=complex), "holds complex128"),
+        (np.zeros((3, 8, 8), dtype=np.uint8), "is 3 x 8 x 8: expected height x width.*channels last"),
+        (np.zeros((1, 8, 8, 3), dtype=np.uint8), "is 1 x 8 x 8 x 3.*one picture at a time"),
+        (np.zeros((8, 8, 2), dtype=np.uint8), "is 8 x 8 x 2"),
+        (np.array(3, dtype=np.uint8), "is a single number"),
+        (np.zeros((0, 8, 3), dtype=np.uint8), "8 x 0 pixels: expected at least 1 x 1"),
+        (np.zeros((4000, 3), dtype=np.uint8), "3 x 4000 pixels.*at most 20 times"),
+        (np.broadcast_to(np.uint8(0), (20_000, 20_000, 3)), "400 million"),
+    ],
+)
+def test_arrays_that_are_no_picture(array, words):
+    with pytest.raises(ImageError, match=words):
+        open_image(array)
+
+
+def test_arrays_of_bits_columns_and_other_strides():
+    assert row(open_image(np.array([[True, False]]))) == [(255,) * 3, (0,) * 3]
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+    assert np.array_equal(np.asarray(open_image(pixels[::-1, ::2])), pixels[::-1, ::2])
+    assert np.array_equal(np.asarray(open_image(pixels[..., :1])), pixels[..., :1].repeat(3, -1))

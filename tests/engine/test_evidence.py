@@ -1,0 +1,101 @@
+"""The account of a logit against the models themselves: it adds up, and each line is what a model loses without it."""
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from timm.layers import LayerNorm, RmsNorm
+
+from tests.engine.accounts import CONSTRUCTIONS, pixels_for, small_model, traced
+from tests.engine.held import Held
+from vitviz import analyses
+from vitviz.analyses.balance import largest_gap
+
+EXACT = 1e-11  # of the largest logit, in float64
+
+
+def largest(trace) -> float:
+    return trace.logits.abs().max().item()
+
+
+@pytest.mark.parametrize("construction", CONSTRUCTIONS)
+def test_the_account_of_every_construction_adds_up(construction):
+    model = small_model(construction)
+    trace, readout = traced(model, pixels_for(model))
+    ledger = analyses.ledger_of(trace, readout)
+    gap, within = largest_gap(ledger)
+    assert max(gap, within) < EXACT * largest(trace)
+    account = analyses.account_of(ledger, 1)
+    for line in (account.heads, account.mlps, account.projection_biases, account.norm_bias, account.head_bias, account.start):
+        present = torch.as_tensor(line).abs().max() > 1e-6  # a line that is zero by mistake would add up only if it were none
+        assert present or construction in ("no final norm", "RMSNorm, SwiGLU") and line is account.norm_bias
+    torch.testing.assert_close(account.heads, account.sources.sum(dim=-1))
+    torch.testing.assert_close(account.starts.sum().item(), account.start)
+
+
+@pytest.mark.parametrize("construction", CONSTRUCTIONS)
+def test_a_line_is_what_the_held_model_loses_without_it(construction):
+    model = small_model(construction)
+    pixels = pixels_for(model)
+    trace, readout = traced(model, pixels)
+    held, tokens = Held(model, pixels), trace.grid.tokens
+    torch.testing.assert_close(held.logits, trace.logits)
+    for target in (0, 5):
+        account = analyses.evidence(trace, readout, target)
+        for head in range(3):
+            lost = (held.logits - held.without(head))[target].item()
+            assert account.heads[-1, head].item() == pytest.approx(lost, abs=EXACT * largest(trace))
+        for source in (0, tokens // 2, tokens - 1):
+            lost = (held.logits - held.without(1, source))[target].item()
+            assert account.sources[-1, 1, source].item() == pytest.approx(lost, abs=EXACT * largest(trace))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    rows=st.integers(1, 4), cols=st.integers(1, 5), heads=st.integers(1, 4), depth=st.integers(1, 4), registers=st.integers(0, 3),
+    pool=st.sampled_from(["token", "avg", "map"]), class_token=st.booleans(), fc_norm=st.sampled_from([None, True, False]),
+    norm=st.sampled_from([LayerNorm, RmsNorm]), inner=st.booleans(), scale=st.sampled_from([None, 0.1, 1.0]), include=st.booleans(), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_it_adds_up_for_any_grid_prefix_heads_depth_pool_and_norm(
+    rows, cols, heads, depth, registers, pool, class_token, fc_norm, norm, inner, scale, include, seed
+):
+    model = small_model(
+        "class", img_size=(4 * rows, 4 * cols), embed_dim=8 * heads, num_heads=heads, depth=depth, reg_tokens=registers, global_pool=pool,
+        class_token=class_token or pool == "token", fc_norm=fc_norm, norm_layer=norm, scale_attn_norm=inner, init_values=scale, pool_include_prefix=include,
+    )  # fmt: skip
+    trace, readout = traced(model, pixels_for(model, seed))
+    gap, within = largest_gap(analyses.ledger_of(trace, readout))
+    assert max(gap, within) < EXACT * max(1.0, largest(trace))
+
+
+@pytest.mark.parametrize("construction", ["class", "norm, then average", "distilled", "attention pooling", "class and mean"])
+def test_differences_relative_accounts_and_directions_add_up_too(construction):
+    model = small_model(construction)
+    trace, readout = traced(model, pixels_for(model))
+    one, other = (analyses.evidence(trace, readout, target) for target in (2, 4))
+    between = analyses.evidence(trace, readout, (2, 4))
+    torch.testing.assert_close(between.sources, one.sources - other.sources)
+    assert between.logit == pytest.approx((trace.logits[2] - trace.logits[4]).item()) and abs(between.gap) < EXACT * largest(trace)
+    relative = analyses.evidence(trace, readout, 2, relative=True)
+    assert relative.logit == pytest.approx((trace.logits[2] - trace.logits.mean()).item()) and abs(relative.gap) < EXACT * largest(trace)
+    mean = torch.stack([analyses.evidence(trace, readout, target).mlps for target in range(6)]).mean(dim=0)
+    torch.testing.assert_close(relative.mlps, one.mlps - mean)
+    with torch.no_grad():
+        features = model.forward_head(model.norm(trace.tokens[-1][None]), pre_logits=True)[0]
+    direction = torch.randn(len(features), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    along = analyses.evidence(trace, readout, direction)
+    assert along.logit == pytest.approx((features @ direction).item()) and along.head_bias == 0 and abs(along.gap) < 1e-10
+
+
+@pytest.mark.parametrize("construction", ["class", "norm, then average", "attention pooling"])
+def test_permuted_patches_permute_their_shares(construction):
+    model = small_model(construction, no_embed_class=True)
+    pixels, order = pixels_for(model), torch.randperm(12, generator=torch.Generator().manual_seed(1))
+    before, _ = traced(model, pixels)
+    plain = analyses.evidence(*traced(model, pixels), 3).patches.flatten()
+    patches = pixels.unfold(2, 4, 4).unfold(3, 4, 4).flatten(2, 3)[:, :, order].unflatten(2, (3, 4))
+    with torch.no_grad():
+        model.pos_embed.copy_(model.pos_embed[:, order])
+    trace, readout = traced(model, patches.transpose(3, 4).flatten(4).flatten(2, 3).reshape(1, 3, 12, 16))
+    torch.testing.assert_close(trace.logits, before.logits)
+    torch.testing.assert_close(analyses.evidence(trace, readout, 3).patches.flatten(), plain[order])

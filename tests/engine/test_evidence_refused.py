@@ -1,0 +1,161 @@
+"""Where there is no account, why; what it costs; and what a recording leaves behind."""
+
+import pickle
+
+import pytest
+import timm
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import vitviz
+from tests.engine.accounts import TINY, pixels_for, small_model, traced
+from tests.engine.looking import inspect, noise
+from tests.engine.small import perturbed
+from vitviz import analyses
+from vitviz.engine import tails
+from vitviz.errors import UnsupportedModel, VitvizError
+
+
+@pytest.mark.parametrize("pool", ["max", "avgmax"])
+def test_a_pooling_that_is_no_weighted_sum_is_refused_by_a_sentence(pool):
+    inspector = inspect(small_model("class", global_pool=pool).float(), "mine")
+    trace = inspector.trace(noise())
+    assert trace.written is None  # and nothing else is lost
+    with pytest.raises(UnsupportedModel, match=f"^mine: not applicable, because its classifier pools by '{pool}', which is no weighted sum"):
+        vitviz.evidence(inspector, trace, 0)
+
+
+def test_a_block_that_is_not_known_is_refused_by_its_name():
+    model = small_model("class").float()
+
+    class Odd(type(model.blocks[1])):
+        pass
+
+    model.blocks[1].__class__ = Odd
+    inspector = inspect(model, "mine")
+    with pytest.raises(UnsupportedModel, match="not applicable, because its blocks are of the kind Odd"):
+        vitviz.evidence(inspector, inspector.trace(noise()), 0)
+
+
+def test_a_model_that_does_more_than_its_parts_say_is_refused_with_the_figure():
+    model = small_model("class").float()
+    forward = model.forward_head
+    # y is what its parts say, so the proof of the readout passes; the head is not the linear map that it seems to be
+    model.forward_head = lambda x, pre_logits=False: forward(x, True) if pre_logits else forward(x) * 1.01 + 0.2
+    inspector = inspect(model, "mine")
+    with pytest.raises(UnsupportedModel, match=r"no account of mine's answers: .* only to \d.\de-\d+ of the largest logit, where 1e-04"):
+        vitviz.evidence(inspector, inspector.trace(noise()), 0)
+
+
+def test_weights_put_in_later_are_read_anew():
+    model = small_model("class").float()
+    inspector = inspect(model)
+    before = vitviz.evidence(inspector, inspector.trace(noise()), 0)
+    with torch.no_grad():
+        model.blocks[2].attn.proj.weight.mul_(2)
+    trace = inspector.trace(noise())
+    after = vitviz.evidence(inspector, trace, 0)
+    assert abs(after.gap) < 1e-5 and not torch.allclose(after.heads[2], before.heads[2])
+
+
+@pytest.mark.parametrize(
+    "target, sentence",
+    [
+        (6, "Given the class 6; random has classes 0 to 5"), (-1, "Given the class -1"), (True, "Given the class True"), (1.5, "Given the class 1.5"),
+        ("dog", "none of its 6 classes bears that name"), ("crane", "several classes bear that name: 1, 2"), ((1, 2, 3), "expected one class, or"),
+        (torch.zeros(3), "expected 24 real numbers"), (torch.zeros(24, dtype=torch.long), "expected 24 real numbers"),
+    ],
+)  # fmt: skip
+def test_a_target_that_does_not_exist_is_said(target, sentence):
+    inspector = inspect(small_model("class").float())
+    inspector.labels = ("a", "crane", "crane", "b", "c, see", "d")
+    trace = inspector.trace(noise())
+    assert vitviz.evidence(inspector, trace, "SEE").logit == trace.logits[4].item()
+    with pytest.raises(VitvizError, match=sentence):
+        vitviz.evidence(inspector, trace, target)
+
+
+def test_the_scores_are_logits_and_never_probabilities():
+    """A peer fed a cross-entropy with softmaxed scores; a number added to all of them has to change nothing but them."""
+    model = small_model("class")
+    plain = analyses.evidence(*traced(model, pixels_for(model)), 2, relative=True)
+    shifted = small_model("class")
+    with torch.no_grad():
+        shifted.head.bias.add_(7)
+    account = analyses.evidence(*traced(shifted, pixels_for(shifted)), 2)
+    assert account.head_bias == pytest.approx(shifted.head.bias[2].item())
+    relative = analyses.evidence(*traced(shifted, pixels_for(shifted)), 2, relative=True)
+    assert relative.logit == pytest.approx(plain.logit) and relative.head_bias == pytest.approx(plain.head_bias)
+
+
+class Largest(TorchDispatchMode):
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for one in result if isinstance(result, (tuple, list)) else [result]:
+            if isinstance(one, torch.Tensor):
+                Largest.numbers = max(Largest.numbers, one.untyped_storage().nbytes() // one.element_size())
+        return result
+
+
+@pytest.mark.parametrize("pool", ["token", "avg", "map"])
+def test_no_array_of_tokens_by_tokens_by_width_exists(pool):
+    model = perturbed(timm.create_model("vit_tiny_patch16_224", global_pool=pool, depth=2, num_classes=5, img_size=288))
+    inspector = inspect(model)
+    trace = inspector.trace(noise())
+    tokens, width = trace.tokens[0].shape
+    Largest.numbers = 0
+    with Largest():
+        vitviz.evidence(inspector, trace, 0)
+    assert 0 < Largest.numbers <= max(4 * tokens * width, 3 * tokens * tokens) < tokens * tokens * width / 20
+
+
+def test_of_a_class_tokens_readout_only_its_row_is_kept_and_it_is_pickled_and_counted():
+    inspector = inspect(small_model("class").float())
+    trace = inspector.trace(noise())
+    assert trace.written.weights.shape == (1, 1) and trace.written.mlps.shape == (3, 1, 24)
+    again = pickle.loads(pickle.dumps(trace))
+    torch.testing.assert_close(vars(again.written), vars(trace.written))
+    assert trace.nbytes >= sum(value.nbytes for value in vars(trace.written).values() if value is not None)
+
+
+def test_pictures_of_a_batch_have_accounts_of_their_own():
+    inspector = inspect(small_model("norm, then average").float())
+    from vitviz.engine.pictures.images import open_image
+    from vitviz.engine.pictures.preprocess import prepare
+
+    prepared = [prepare(open_image(noise(seed)), inspector.preprocessing) for seed in range(3)]
+    together = inspector.traces(prepared, inspector.preprocessing.size)
+    for one, trace in zip(prepared, together, strict=True):
+        alone = inspector.traces([one], inspector.preprocessing.size)[0]
+        torch.testing.assert_close(vitviz.evidence(inspector, trace, 1).sources, vitviz.evidence(inspector, alone, 1).sources)
+
+
+def test_another_class_makes_no_pass_and_the_trace_keeps_no_weights_alive():
+    import gc
+    import weakref
+
+    inspector = inspect(small_model("class").float())
+    trace = inspector.trace(noise())
+    vitviz.evidence(inspector, trace, 0)
+    passes = []
+    with inspector.hook("blocks.0.input", lambda tensor: passes.append(1)):
+        vitviz.evidence(inspector, trace, 1)
+    assert passes == []
+    kept = weakref.ref(inspector.tail())
+    weights = weakref.ref(inspector.model)
+    del inspector
+    gc.collect()
+    assert weights() is None and kept() is None and trace.written is not None
+
+
+def test_an_intervention_leaves_the_account_in_balance():
+    """A hook on an MLP changes what is written, and the lines are of what was written."""
+    inspector = inspect(small_model("class", **{**TINY, "reg_tokens": 1}).float())
+    vitviz.evidence(inspector, inspector.trace(noise()), 0)
+    with inspector.hook("blocks.1.mlp", lambda tensor: tensor * 0):
+        trace = inspector.trace(noise())
+    account = vitviz.evidence(inspector, trace, 0)
+    assert account.mlps[1] == 0 and account.mlps[0] != 0 and abs(account.gap) < 1e-5
+    assert tails.tail_of(inspector.model, "x") is inspector.tail()

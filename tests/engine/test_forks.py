@@ -1,0 +1,36 @@
+"""A child forked after a trace computes, on one thread: it has none of its parent's."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+START = """
+import numpy as np, os, sys, torch, vitviz
+torch.set_num_threads(4)
+inspector = vitviz.load("vitviz-tiny", device="cpu")
+picture = np.random.default_rng(0).integers(0, 255, (200, 300, 3), dtype=np.uint8)
+mine = inspector.trace(picture, size=448).logits
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_forked_after_a_trace_computes():
+    code = START + """
+child = os.fork()
+if not child:
+    theirs = inspector.trace(picture, size=448).logits
+    os._exit(0 if torch.allclose(mine, theirs, atol=1e-4) and torch.get_num_threads() == 1 else 3)
+import time
+for _ in range(300):
+    done, status = os.waitpid(child, os.WNOHANG)
+    if done:
+        assert torch.get_num_threads() == 4
+        sys.exit(os.waitstatus_to_exitcode(status))
+    time.sleep(0.1)
+os.kill(child, 9)
+sys.exit("the child hangs")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

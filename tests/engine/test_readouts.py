@@ -1,0 +1,221 @@
+"""What the classifier reads, against the gradients of the logits with respect to the tokens behind the last block.
+
+Autograd knows nothing of a description: along every feature, a token's part of the logits' gradient is its part of what
+is read, because whatever follows the pooling treats all tokens' parts of a feature alike.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from timm.models.vision_transformer import VisionTransformer
+
+from tests.engine.looking import inspect, noise, perturbed
+from tests.engine.small import SMALL, small
+from vitviz.analyses.query import query_weights
+from vitviz.analyses.rollout import rollout, rollout_row
+from vitviz.engine import readouts
+from vitviz.engine.inspector import Inspector
+from vitviz.engine.models.catalogue import find
+from vitviz.engine.models.load import load
+from vitviz.engine.pictures.images import open_image
+from vitviz.engine.pictures.preprocess import prepare
+from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.grid import Grid
+from vitviz.readout import Readout
+from vitviz.views import Subject
+from vitviz.views.rollout import Rollout
+from vitviz.views.tour import Tour
+
+REGISTERS = {"reg_tokens": 2}
+BARE = {"class_token": False}
+POOLED = {
+    "class": ("vit_tiny_patch16_224", {}),
+    "class, registers": ("vit_tiny_patch16_224", REGISTERS),
+    "class, norm after": ("vit_tiny_patch16_224", {"fc_norm": True}),
+    "average": ("vit_tiny_patch16_224", {"global_pool": "avg"}),
+    "average, norm before": ("vit_tiny_patch16_224", {"global_pool": "avg", "fc_norm": False}),
+    "average of all": ("vit_tiny_patch16_224", {"global_pool": "avg", "pool_include_prefix": True, **REGISTERS}),
+    "average, no prefix": ("vit_tiny_patch16_224", {"global_pool": "avg", "pool_include_prefix": True, **BARE}),
+    "max": ("vit_tiny_patch16_224", {"global_pool": "max"}),
+    "max, norm before": ("vit_tiny_patch16_224", {"global_pool": "max", "fc_norm": False}),
+    "max of all": ("vit_tiny_patch16_224", {"global_pool": "max", "pool_include_prefix": True}),
+    "average and max": ("vit_tiny_patch16_224", {"global_pool": "avgmax", **REGISTERS}),
+    "average and max of all": ("vit_tiny_patch16_224", {"global_pool": "avgmax", "pool_include_prefix": True}),
+    "average, BEiT": ("beit_base_patch16_224", {}),
+    "class, BEiT": ("beit_base_patch16_224", {"global_pool": "token"}),
+    "class, EVA": ("eva02_tiny_patch14_224", {"global_pool": "token"}),
+    "max, EVA": ("eva02_tiny_patch14_224", {"global_pool": "max"}),
+    "average, relative": ("vit_relpos_small_patch16_224", {}),
+    "class, relative": ("vit_relpos_small_patch16_224", {"global_pool": "token", "class_token": True}),
+}
+
+
+def gradient(model, trace):
+    """d logit / d token "token feature", behind the norm that stands before the pooling, by autograd alone."""
+    with torch.no_grad():
+        tokens = model.norm(trace.tokens[-1][None])
+    tokens.requires_grad_(True)
+    model.forward_head(tokens)[0, 3].backward()
+    return tokens.grad[0].double()
+
+
+@pytest.mark.parametrize("case", POOLED)
+def test_auto_is_the_tokens_part_of_the_logits_gradient(case):
+    name, changes = POOLED[case]
+    model = small(name, **changes)
+    trace = inspect(model).trace(noise())
+    assert trace.pool == trace.readout.name == case.partition(",")[0]
+    found = gradient(model, trace)
+    expected = (found / found.sum(dim=0)).mean(dim=1)  # of each feature, which part comes from which token
+    torch.testing.assert_close(query_weights(trace), expected, atol=1e-5, rtol=0)
+    assert query_weights(trace).sum().item() == pytest.approx(1)
+    rows = np.stack([rollout_row(trace, query) for query in (*trace.grid.prefix_names, *range(trace.grid.patches))])
+    np.testing.assert_allclose(rollout(trace).flatten(), (expected.numpy() @ rows)[trace.grid.prefix :], atol=1e-5)
+
+
+def test_two_heads_read_two_tokens():
+    model = small("deit_tiny_distilled_patch16_224")
+    inspector = inspect(model)
+    trace = inspector.trace(noise())
+    found = gradient(model, trace)
+    assert trace.pool == "class and distillation" and trace.readout.joined == "heads"
+    torch.testing.assert_close(found[0], 0.5 * model.head.weight[3].double())  # each head's logit counts half
+    torch.testing.assert_close(found[1], 0.5 * model.head_dist.weight[3].double())
+    assert not found[2:].any()
+
+
+def test_rollout_of_a_distilled_model_asks_from_the_class_token():
+    trace = inspect(small("deit_tiny_distilled_patch16_224")).trace(noise())
+    assert query_weights(trace).nonzero().flatten().tolist() == [0]
+    assert query_weights(trace, "distillation").nonzero().flatten().tolist() == [1]
+
+
+def dinov2(folder, registers=0):
+    """transformers' own classifier, saved; its gradient; and what vitviz makes of the folder."""
+    options = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 32, "patch_size": 8, "num_labels": 5}
+    if registers:
+        model = hf.Dinov2WithRegistersForImageClassification(hf.Dinov2WithRegistersConfig(**options, num_register_tokens=registers))
+    else:
+        model = hf.Dinov2ForImageClassification(hf.Dinov2Config(**options))
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    model.save_pretrained(folder)
+    (folder / "preprocessor_config.json").write_text('{"size": {"height": 32, "width": 32}, "do_center_crop": false}')
+    return model.eval(), Inspector(load(find(str(folder))), "cpu")
+
+
+@pytest.mark.parametrize("registers", [0, 3])
+def test_dinov2_reads_class_token_and_mean_side_by_side_as_transformers_does(tmp_path, registers):
+    model, inspector = dinov2(tmp_path, registers)
+    trace = inspector.trace(noise())
+    kept = {}
+    base = next(module for name, module in model.named_children() if name != "classifier")
+    base.layernorm.register_forward_hook(lambda module, args, output: (output.retain_grad(), kept.update(last=output))[0])
+    logits = model(prepare(open_image(noise()), inspector.preprocessing).tensor[None]).logits
+    torch.testing.assert_close(trace.logits, logits[0].detach(), atol=1e-4, rtol=0)
+    logits[0, 3].backward()
+    found, head = kept["last"].grad[0].double(), model.classifier.weight[3].detach().double()
+    parts = torch.stack([found / head[:64], found / head[64:]])  # of the left half of y, and of the right
+    expected = torch.zeros(trace.grid.tokens, dtype=torch.float64)
+    expected[0] = parts[0, 0].mean() / 2  # each half is half of what is read
+    expected[1:] = parts[1, 1:].mean(dim=1) / 2
+    assert trace.pool == "class and average" and trace.readout.joined == "side by side" and trace.readout.norm == "before"
+    torch.testing.assert_close(query_weights(trace), expected, atol=1e-5, rtol=0)
+    assert not torch.allclose(rollout(trace), rollout(trace, "class"), atol=1e-3)
+    assert Rollout().summary(Subject(inspector, trace))["auto"] == "class token and mean over patches"
+
+
+def test_each_picture_of_a_batch_has_its_own_maximum():
+    model = small(global_pool="max")
+    inspector = inspect(model)
+    both = inspector.traces([prepare(open_image(noise(seed)), inspector.preprocessing) for seed in (0, 1)], (32, 32))
+    for seed, trace in enumerate(both):
+        torch.testing.assert_close(trace.read, inspector.trace(noise(seed)).read)
+    assert not torch.equal(both[0].read, both[1].read)
+
+
+def test_tokens_with_the_same_maximum_share_it():
+    tokens = torch.tensor([[9.0, 9.0], [1.0, 5.0], [3.0, 5.0], [3.0, 0.0]])
+    readout = Readout.named("max", Grid(1, 3, (8, 8), ("class",)))
+    assert readout.shares(tokens).tolist() == [0, 0.25, 0.5, 0.25]
+    with pytest.raises(ValueError, match="not fixed"):
+        readout.weights(4)
+
+
+ATTENTION = [
+    {"global_pool": "prr"},
+    {"global_pool": "prr", **BARE},
+    {"global_pool": "map", **REGISTERS},
+    {"global_pool": "map", "pool_include_prefix": True},
+]
+
+
+@pytest.mark.parametrize("changes", ATTENTION, ids=str)
+def test_attention_pooling_is_read_with_its_own_weights(changes):
+    model = small(**changes)
+    trace = inspect(model).trace(noise())
+    expected = torch.zeros(trace.grid.tokens, dtype=torch.float64)
+    attention = trace.pooling
+    made = torch.softmax(attention.q.double() @ attention.k.double().mT * attention.scale, -1)
+    read = made.mean(dim=0)  # over the heads
+    first_only = changes["global_pool"] == "map" or "class_token" not in changes
+    assert attention.q.shape[1] == (1 if first_only else trace.grid.tokens)
+    expected[-read.shape[1] :] = read.mean(dim=0)
+    torch.testing.assert_close(query_weights(trace), expected, atol=1e-6, rtol=0)
+    assert trace.pool == "attention" and trace.readout.summaries[0].start == trace.grid.tokens - attention.k.shape[1]
+
+
+def test_a_classifier_of_every_token_is_refused():
+    with pytest.raises(UnsupportedModel, match="reads every token by itself"):
+        inspect(small(global_pool="")).trace(noise())
+
+
+def test_features_that_are_not_pooled_are_read_by_convention():
+    inspector = inspect(small(global_pool="", num_classes=0))
+    trace = inspector.trace(noise())
+    assert trace.pool == "none" and query_weights(trace)[0] == 1
+    with torch.no_grad():
+        torch.testing.assert_close(inspector.readout(trace), inspector.model.norm(trace.tokens[-1])[0])
+    subject = Subject(inspector, trace)
+    assert Rollout().summary(subject)["auto"] == "class token"
+    assert Tour().summary(subject)["pool"] == "none"
+    bare = inspect(small(global_pool="", num_classes=0, class_token=False))
+    trace = bare.trace(noise())
+    assert query_weights(trace).tolist() == pytest.approx([1 / 16] * 16) and bare.readout(trace).shape == (128,)
+
+
+def test_a_class_token_that_is_not_there_is_not_read():
+    model = small(**BARE, global_pool="avg")
+    model.global_pool = "token"
+    with pytest.raises(UnsupportedModel, match="pools its tokens by 'token'"):
+        inspect(model).trace(noise())
+
+
+class Odd(VisionTransformer):
+    """Says that it reads the class token, and reads the last patch."""
+
+    def pool(self, x, pool_type=None):
+        return x[:, -1]
+
+
+def test_a_model_that_does_something_else_is_refused():
+    with pytest.raises(UnsupportedModel, match="cannot be told: it is not the 'class'"):
+        inspect(Odd(**SMALL).eval()).trace(noise())
+
+
+@pytest.mark.parametrize("name", ["vit_base_patch16_siglip_224", "vit_small_patch16_dinov3", "vit_tiny_r_s16_p8_224"])
+def test_genuine_settings_are_proven(name):
+    model = perturbed(name, **({} if "r_s16" in name else {"depth": 1}))
+    readouts.prove(model, inspect(model).trace(noise()).readout, inspect(model).grid(), name)
+
+
+def test_an_unknown_readout_is_said():
+    trace = inspect(small()).trace(noise())
+    for changes in ({"pool": "bogus", "readout": None}, {"pool": "max", "readout": None}):
+        with pytest.raises(VitvizError, match="Choose 'mean', or a patch"):
+            query_weights(replace(trace, **changes))

@@ -1,0 +1,173 @@
+"""The files of a survey: what is in them, against what the pictures say one by one."""
+
+import csv
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vitviz
+
+
+@pytest.fixture(scope="module")
+def inspector():
+    return vitviz.load("vitviz-tiny", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory):
+    """A folder of classes, one picture damaged, one with a hostile name."""
+    root = tmp_path_factory.mktemp("set")
+    random = np.random.default_rng(0)
+    for number, label in enumerate(("goldfish", "bullfrog", "trilobite")):
+        (root / label).mkdir()
+        for each in range(3):
+            Image.fromarray(random.integers(0, 255, (40 + number, 50, 3), dtype=np.uint8)).save(
+                root / label / f"{each}.png"
+            )
+    vitviz.sample_image("chelsea").save(root / "bullfrog" / "=<b>&.jpg")
+    (root / "goldfish" / "damaged.jpg").write_bytes(b"\xff\xd8\xff nothing")
+    return root
+
+
+@pytest.fixture(scope="module")
+def made(inspector, classes, tmp_path_factory):
+    out = tmp_path_factory.mktemp("out")
+    return vitviz.survey(classes, inspector, ["distance", "accuracy", "lens"], out=out, part=4, batch=3), out
+
+
+def one_by_one(inspector, classes):
+    traces = {
+        path.relative_to(classes).as_posix(): inspector.trace(path)
+        for path in sorted(classes.rglob("*.*"))
+        if "damaged" not in path.name
+    }
+    assert len(traces) == 10
+    return traces
+
+
+def test_the_averages_are_those_of_the_pictures_one_by_one(made, inspector, classes):
+    survey, out = made
+    traces = one_by_one(inspector, classes)
+    distances = np.stack([vitviz.attention_distance(trace).numpy() for trace in traces.values()]).astype(
+        np.float64
+    )
+    with np.load(out / "averages.npz") as file:
+        np.testing.assert_allclose(file["distance.distance.mean"], distances.mean(axis=0), rtol=1e-5)
+        np.testing.assert_allclose(
+            file["distance.distance.standard_error"], distances.std(axis=0, ddof=1) / np.sqrt(10), rtol=1e-3
+        )
+        right = [
+            inspector.labels[int(trace.logits.argmax())] == name.split("/")[0]
+            for name, trace in traces.items()
+        ]
+        assert (
+            float(file["accuracy.first.mean"]) == np.mean(right)
+            and int(file["accuracy.first.pictures"]) == 10
+        )
+        assert json.loads(str(file["about"]))["checkpoint_sha256"] == inspector.checkpoint.identity.digest
+    assert survey.images == 10 and [str(one)[:21] for one in survey.skipped] == ["goldfish/damaged.jpg:"]
+
+
+def test_the_table_has_a_row_a_picture(made, inspector, classes):
+    _, out = made
+    traces = one_by_one(inspector, classes)
+    if (out / "pictures.parquet").exists():
+        rows = pytest.importorskip("pyarrow.parquet").read_table(out / "pictures.parquet").to_pylist()
+        assert {row["name"] for row in rows} == set(traces) and not (out / "pictures.csv").exists()
+        numbers = {row["name"]: np.reshape(row["distance.distance"], (8, 3)) for row in rows}
+    else:
+        rows = list(csv.DictReader((out / "pictures.csv").open(encoding="utf-8")))
+        numbers = {
+            row["name"]: [
+                [float(row[f"distance.distance.{layer}.{head}"]) for head in range(3)] for layer in range(8)
+            ]
+            for row in rows
+        }
+    assert len(rows) == 10
+    for name, trace in traces.items():
+        row = next(row for row in rows if row["name"] == name)
+        np.testing.assert_allclose(numbers[name], vitviz.attention_distance(trace).numpy(), rtol=1e-4)
+        label, probability = trace.top(1)[0]
+        assert row["answer_name"] == label and float(row["probability"]) == pytest.approx(
+            probability, rel=1e-4
+        )
+        assert row["label_given"] == name.split("/")[0] == inspector.labels[int(row["label"])]
+
+
+def test_without_pyarrow_it_is_csv(inspector, classes, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    survey = vitviz.survey(classes / "trilobite", inspector, ["entropy"], out=tmp_path / "out")
+    rows = list(csv.DictReader((tmp_path / "out" / "pictures.csv").open(encoding="utf-8")))
+    column = [float(row["entropy.entropy.7.2"]) for row in rows]
+    assert len(rows) == 3 and np.mean(column) == pytest.approx(survey.mean("entropy")[7, 2], rel=1e-6)
+
+
+class Reader(HTMLParser):
+    """All tags, addresses and text of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.addresses, self.text = [], [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.addresses += [
+            value for name, value in attributes if name in ("src", "href", "xlink:href", "action")
+        ]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_the_report_opens_offline_and_says_all(made, inspector):
+    survey, out = made
+    text = (out / "report.html").read_text(encoding="utf-8")
+    page = Reader(text)
+    assert not page.addresses and not {"script", "link", "img", "iframe", "object", "b"} & set(page.tags)
+    assert not re.search(r"url\(|@import|https?:", text)
+    assert page.tags.count("svg") == 4 and page.tags.count("circle") == 2 * 24 + 2 * 9
+    for said in (
+        "10 pictures",
+        "1 could not be read",
+        inspector.checkpoint.identity.digest,
+        "=<b>&.jpg",
+        "Surest errors",
+        "damaged.jpg",
+        "Confusions",
+    ):
+        assert said in page.text, said
+    assert f"{survey.mean('distance')[0, 0]:.4g}" in page.text, "a dot says its number"
+
+
+def test_confusions_and_surest_errors_are_those_of_the_pictures(made, inspector, classes):
+    survey, _ = made
+    wrong = []
+    for name, trace in one_by_one(inspector, classes).items():
+        (label, probability), true = trace.top(1)[0], name.split("/")[0]
+        if label != true:
+            wrong.append((probability, name, true, label))
+    assert wrong, "random pixels are no goldfish"
+    assert [row.name for row in survey.mistakes.surest] == [
+        name for _, name, *_ in sorted(wrong, reverse=True)
+    ]
+    counted = {
+        (inspector.labels[true], inspector.labels[answer]): count
+        for (true, answer), count in survey.mistakes.confusions.items()
+    }
+    expected = {}
+    for *_, true, label in wrong:
+        expected[true, label] = expected.get((true, label), 0) + 1
+    assert counted == expected
+
+
+def test_names_that_spreadsheets_would_compute_are_made_harmless():
+    from vitviz.surveys.tables import harmless
+
+    assert (
+        harmless("=1+1") == "'=1+1" and harmless("a=1") == "a=1" and harmless("") == "" and harmless(-1) == -1
+    )

@@ -1,0 +1,121 @@
+"""A survey that is killed goes on: no picture twice, none lost, the same numbers to the last bit."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vitviz
+from vitviz.errors import VitvizError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def inspector():
+    return vitviz.load("vitviz-tiny", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pictures")
+    random = np.random.default_rng(0)
+    for number in range(30):
+        Image.fromarray(random.integers(0, 255, (32, 32, 3), dtype=np.uint8)).save(
+            folder / f"{number:02d}.png"
+        )
+    (folder / "07.png").write_bytes(b"damaged")
+    return folder
+
+
+def ask(pictures, inspector, out, **asked):
+    return vitviz.survey(pictures, inspector, ["distance", "entropy"], out=out, part=4, batch=2, **asked)
+
+
+def numbers(folder):
+    with np.load(folder / "averages.npz") as file:
+        return {
+            name: file[name]
+            for name in file.files
+            if name.endswith((".mean", ".standard_error", ".pictures"))
+        }
+
+
+def same(one, other):
+    assert one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("ended", [1, 6, 13, 27])
+def test_stopped_anywhere_it_goes_on_to_the_same_numbers(pictures, inspector, tmp_path, ended):
+    whole = ask(pictures, inspector, tmp_path / "whole")
+    first = ask(pictures, inspector, tmp_path / "out", progress=lambda done, total: done < ended)
+    assert not first.about["finished"] and not (tmp_path / "out" / "report.html").exists()
+    seen = []
+    result = ask(pictures, inspector, tmp_path / "out", progress=lambda done, total: seen.append(done))
+    assert (result.images, result.left_out) == (29, 1) == (whole.images, whole.left_out) and seen[-1] == 30
+    assert seen[0] > (ended - 1) // 4 * 4, "what was done is not done again"
+    same(numbers(tmp_path / "out"), numbers(tmp_path / "whole"))
+    names = (
+        [line.split(",")[1] for line in (tmp_path / "out" / "pictures.csv").read_text().splitlines()[1:]]
+        if (tmp_path / "out" / "pictures.csv").exists()
+        else None
+    )
+    assert names is None or names == [f"{number:02d}.png" for number in range(30) if number != 7]
+
+
+def test_killed_by_the_system_at_any_moment_it_goes_on(pictures, inspector, tmp_path):
+    """The process is killed without a word, several times, while it is at work."""
+    out = tmp_path / "out"
+    code = f"""
+import vitviz
+inspector = vitviz.load("vitviz-tiny", device="cpu")
+print("at work", flush=True)
+vitviz.survey({str(pictures)!r}, inspector, ["distance", "entropy"], out={str(out)!r}, part=4, batch=2,
+              progress=lambda done, total: print(done, flush=True))
+"""
+    for after in (2, 3):
+        process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        for _, line in zip(range(1 + after), process.stdout, strict=False):
+            assert line
+        time.sleep(0.003 * after)
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+    done = sorted(path.name for path in (out / "parts").iterdir())
+    assert any(not name.startswith(".") for name in done) and not (out / "report.html").exists()
+    (out / "parts" / ".00000007.123.npz").write_bytes(b"half a part")  # as a kill amid writing leaves it
+    result = ask(pictures, inspector, out)
+    ask(pictures, inspector, tmp_path / "whole")
+    assert (result.images, result.left_out) == (29, 1)
+    for name, value in numbers(tmp_path / "whole").items():  # another process, so perhaps other threads
+        np.testing.assert_allclose(numbers(out)[name], value, rtol=1e-5, atol=1e-7)
+
+
+def test_another_question_in_the_same_folder_is_refused(pictures, inspector, tmp_path):
+    ask(pictures, inspector, tmp_path, limit=4)
+    with pytest.raises(VitvizError, match="limit was '4' and is now '5'.*another folder"):
+        ask(pictures, inspector, tmp_path, limit=5)
+    with pytest.raises(VitvizError, match=r"measures was .*another folder"):
+        vitviz.survey(pictures, inspector, ["distance"], out=tmp_path, part=4, batch=2, limit=4)
+
+
+def test_a_damaged_part_is_named(pictures, inspector, tmp_path):
+    ask(pictures, inspector, tmp_path)
+    part = tmp_path / "parts" / "00000003.npz"
+    part.write_bytes(part.read_bytes()[: os.path.getsize(part) // 2])
+    with pytest.raises(VitvizError, match="00000003.npz cannot be read"):
+        ask(pictures, inspector, tmp_path)
+    part.unlink()
+    assert ask(pictures, inspector, tmp_path).images == 29
+
+
+def test_pictures_that_none_can_read_end_it(inspector, tmp_path):
+    with pytest.raises(VitvizError, match="None of the pictures could be read. Picture 1"):
+        vitviz.survey([b"one", b"two"], inspector)
+    with pytest.raises(VitvizError, match="at least one picture"):
+        vitviz.survey([], inspector)

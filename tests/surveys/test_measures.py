@@ -1,0 +1,163 @@
+"""What each measure says of a picture, against formulas written out here, over whole attention matrices."""
+
+import numpy as np
+import pytest
+import torch
+
+import vitviz
+from vitviz.errors import VitvizError
+from vitviz.surveys import MEASURES, Quantity
+
+SAMPLES = ("chelsea", "coffee", "astronaut", "rocket")
+
+
+@pytest.fixture(scope="module")
+def inspector():
+    return vitviz.load("vitviz-tiny", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    return [vitviz.sample_image(name) for name in SAMPLES]
+
+
+@pytest.fixture(scope="module")
+def found(inspector, pictures):
+    labelled = list(zip(pictures, ("tabby", 3, "6", "goldfish"), strict=True))
+    return vitviz.survey(labelled, inspector, MEASURES, batch=3, classes={"tabby": 0})
+
+
+@pytest.fixture(scope="module")
+def attention(inspector, pictures):
+    """picture, layer, head, query, key in float64."""
+    traces = [inspector.trace(picture) for picture in pictures]
+    return np.stack(
+        [np.stack([trace.attention(layer).double().numpy() for layer in range(8)]) for trace in traces]
+    )
+
+
+def test_distance_prefix_mass_and_entropy(found, attention):
+    places = np.stack(np.meshgrid(np.arange(14), np.arange(14), indexing="ij"), -1).reshape(-1, 2) * 8.0
+    apart = np.sqrt(((places[:, None] - places[None]) ** 2).sum(-1))
+    patches = attention[..., 1:, 1:]
+    distance = (patches * apart).sum(-1).mean(-1)
+    renormalised = ((patches * apart).sum(-1) / patches.sum(-1)).mean(-1)
+    entropy = -(attention * np.log(attention.clip(1e-300))).sum(-1).mean(-1)
+    expected = {
+        "distance": distance,
+        "renormalised": renormalised,
+        "prefix_mass": attention[..., 1:, 0].mean(-1),
+        "entropy": entropy,
+    }
+    for name, values in expected.items():
+        np.testing.assert_allclose(found.mean(name), values.mean(0), rtol=2e-5, err_msg=name)
+        np.testing.assert_allclose(
+            found.error(name), values.std(0, ddof=1) / 2, rtol=1e-3, atol=1e-7, err_msg=name
+        )
+
+
+def test_accuracy_and_lens_against_the_model_itself(found, inspector, pictures):
+    labels, first, five, loss, agrees, correct = [0, 3, 6, 0], [], [], [], [], []
+    model = inspector.model
+    for picture, label in zip(pictures, labels, strict=True):
+        trace = inspector.trace(picture)
+        with torch.no_grad():
+            named = [int(model.forward_head(model.norm(tokens[None])).argmax()) for tokens in trace.tokens]
+        order = np.argsort(-trace.logits.numpy(), kind="stable")
+        first.append(order[0] == label)
+        five.append(label in order[:5])
+        loss.append(np.log(np.exp(trace.logits.double().numpy()).sum()) - float(trace.logits[label]))
+        agrees.append([one == order[0] for one in named])
+        correct.append([one == label for one in named])
+    for name, values in (
+        ("first", first),
+        ("first_five", five),
+        ("loss", loss),
+        ("agrees", agrees),
+        ("lens.correct", correct),
+    ):
+        np.testing.assert_allclose(
+            found.mean(name), np.mean(np.asarray(values, float), axis=0), rtol=1e-5, atol=1e-9, err_msg=name
+        )
+    assert found.mistakes.labelled == 4 and found.mistakes.right == sum(first)
+
+
+def test_the_ledgers_lines_add_up_to_the_answer(found, inspector, pictures):
+    logits = np.stack([inspector.trace(picture).logits.double().numpy() for picture in pictures])
+    answer = (logits.max(axis=1) - logits.mean(axis=1)).mean()
+    lines = found.mean("heads").sum() + found.mean("mlps").sum() + found.mean("rest")
+    assert lines == pytest.approx(answer, rel=1e-4) and float(found.mean("answer")) == pytest.approx(
+        answer, rel=1e-5
+    )
+    assert found.mean("heads").shape == (8, 3) and np.abs(found.mean("heads")).max() > 0.1
+
+
+def test_a_measure_of_ones_own(inspector, pictures):
+    class Norms:
+        name, says = "norms", "token norms"
+        quantities = (Quantity("norms", "layer", "Norms", ""),)
+
+        def of(self, seen):
+            return {"norms": [tokens.norm(dim=-1).mean().item() for tokens in seen.trace.tokens]}
+
+    result = vitviz.survey(pictures[:2], inspector, [Norms(), "distance"])
+    expected = np.mean(
+        [
+            [tokens.norm(dim=-1).mean().item() for tokens in inspector.trace(picture).tokens]
+            for picture in pictures[:2]
+        ],
+        axis=0,
+    )
+    np.testing.assert_allclose(result.mean("norms"), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["bogus"], "no measure 'bogus'; expected of distance"),
+        ([], "at least one measure"),
+        ([5], "no measure 5"),
+    ],
+)
+def test_what_is_no_measure_is_said(inspector, pictures, asked, said):
+    with pytest.raises(VitvizError, match=said):
+        vitviz.survey(pictures, inspector, asked)
+
+
+def test_accuracy_without_labels_is_refused(inspector, pictures):
+    with pytest.raises(VitvizError, match="Picture 1 has no label; accuracy needs"):
+        vitviz.survey(pictures, inspector, ["accuracy"])
+
+
+def test_asking_for_an_average_that_is_not_there_says_which_are(found):
+    with pytest.raises(VitvizError, match="no average 'bogus'; it has distance.distance"):
+        found.mean("bogus")
+
+
+def test_decoding_ahead_keeps_the_order_and_raises_what_was_raised():
+    import threading
+    import time
+
+    from vitviz.surveys.reading import ahead
+
+    def slow(number):
+        time.sleep(0.01 * (number % 3))
+        if number == 7:
+            raise KeyError(number)
+        return number
+
+    running = ahead(iter(range(9)), slow, depth=4)
+    assert [next(running) for _ in range(7)] == list(range(7))
+    with pytest.raises(KeyError):
+        next(running)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("vitviz-reading")]
+
+
+def test_no_more_is_read_ahead_than_asked_for():
+    from vitviz.surveys.reading import ahead
+
+    read = []
+    running = ahead((read.append(number) or number for number in range(1000)), lambda number: number, depth=5)
+    next(running)
+    assert len(read) == 5
+    running.close()

@@ -1,0 +1,251 @@
+"""What guards uploads without the door before it, as in an app that is mounted in another."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import gradio as gr
+import pytest
+from gradio.utils import get_upload_folder
+
+from tests.e2e.conftest import ROOT, Server, free_port
+from vitviz.engine.pictures.images import MAX_BYTES
+from vitviz.errors import ImageError
+from vitviz.samples import sample_image
+from vitviz.ui.page import build
+from vitviz.ui.page.over_a_set import OverASet
+from vitviz.ui.page.widgets import Pictures, Upload
+from vitviz.ui.serving import folder, uploads, visitor
+from vitviz.ui.serving.endpoints import Endpoints, _spoken
+from vitviz.ui.serving.sessions import Sessions
+from vitviz.ui.serving.spoken import UNEXPECTED
+from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.views import VIEWS
+
+
+@pytest.fixture(scope="module")
+def studio():
+    return Studio(Settings(device="cpu"))
+
+
+@pytest.fixture
+def own():
+    """A folder in that of uploads, which goes with the test."""
+    place = Path(get_upload_folder()) / f"test-{time.time_ns()}"
+    place.mkdir(parents=True)
+    yield place
+    for file in place.iterdir():
+        file.unlink()
+    place.rmdir()
+
+
+def strange(own: Path, tmp_path: Path) -> list:
+    """What is no upload though somebody names it."""
+    secret = tmp_path / "secret.png"
+    sample_image("coffee").save(secret)
+    (own / "link.png").symlink_to(secret)
+    (own / "round.png").symlink_to(own / "round.png")
+    os.mkfifo(own / "pipe.png")
+    (own / "away").symlink_to(tmp_path)
+    back = os.path.relpath(secret, own)
+    named = [
+        secret,
+        "/dev/zero",
+        "/etc/passwd",
+        own,
+        own.parent,
+        own / "link.png",
+        own / "round.png",
+        own / "pipe.png",
+        own / "nothing.png",
+    ]
+    return [
+        *named,
+        own / back,
+        own / "away/secret.png",
+        "http://127.0.0.1:9/x.png",
+        "file:///etc/passwd",
+        "",
+        "\0",
+        "x" * 10_000,
+        None,
+        3,
+        [],
+        {},
+    ]
+
+
+def test_only_an_upload_is_opened(studio, own, tmp_path):
+    sample_image("coffee").save(own / "mine.png")
+    assert studio.keep_picture(str(own / "mine.png"))
+    said = set()
+    for path in strange(own, tmp_path):
+        with pytest.raises(uploads.NotUploaded) as refused:
+            studio.keep_picture(path)
+        said.add(str(refused.value))
+    assert said == {uploads.NOT_UPLOADED}
+
+
+def test_no_more_than_is_accepted_is_read(own, monkeypatch):
+    (own / "huge.png").write_bytes(b"")
+    os.truncate(own / "huge.png", 50 * 2**30)  # takes no room, and would be read for minutes
+    with pytest.raises(ImageError, match="larger than 20 MB"):
+        uploads.read(own / "huge.png")
+    (own / "most.png").write_bytes(bytes(MAX_BYTES))
+    assert len(uploads.read(own / "most.png")) == MAX_BYTES
+
+
+def test_a_survey_opens_only_uploads(studio, own, tmp_path):
+    (view,) = [view for view in VIEWS if view.averages]
+    over, state = OverASet(view, studio, []), {"key": studio.look(studio.keep_sample("coffee"), "vitviz-tiny")}
+    sample_image("coffee").save(own / "mine.png")
+    assert list(over.survey(state, [str(own / "mine.png")]))[-1][0]["surveys"][view.slug]
+    for path in strange(own, tmp_path):
+        (page,) = over.survey(state, [str(own / "mine.png"), path])
+        assert page[-1]["text"] == uploads.NOT_UPLOADED and page[0] == gr.skip()
+
+
+def test_widgets_open_nothing_by_themselves(tmp_path):
+    upload, pictures = Upload(), Pictures()
+    zero = upload.data_model(path="/dev/zero")
+    assert upload.preprocess(zero) == "/dev/zero"
+    assert pictures.preprocess(pictures.data_model([{"path": "/dev/zero"}])) == ["/dev/zero"]
+
+
+def test_the_oldest_uploads_make_room_and_the_pages_own_stay(own, monkeypatch, tmp_path):
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    files = [tmp_path / name / "file" for name in ("sample", "first", "second", "third")]
+    for age, file in enumerate(reversed(files)):
+        file.parent.mkdir()
+        file.write_bytes(bytes(100))
+        os.utime(file, (time.time() - 10 * age - 10,) * 2)
+    quota = uploads.Quota(400, [str(files[0])])
+    assert quota.request == 100 and quota.full(1), "the first upload looks what is there"
+    quota.make_room()
+    assert [file.exists() for file in files] == [True] * 4
+    assert not quota.full(100) and quota.full(1)
+    quota = uploads.Quota(300, [str(files[0])])
+    quota.make_room()
+    assert [file.exists() for file in files] == [True, False, True, True]
+    os.utime(files[2], (time.time() - uploads.LIFETIME - 1,) * 2)
+    quota.make_room()
+    assert [file.exists() for file in files] == [True, False, False, True], "an hour is the end of any"
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next_and_nothing_else(tmp_path):
+    code = """
+import sys, time
+from vitviz.ui.serving.folder import Folder
+folder = Folder(sys.argv[1])
+print(folder.path, flush=True), time.sleep(60)
+"""
+    runs = [
+        subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        for _ in range(2)
+    ]
+    killed, running = (Path(run.stdout.readline().strip()) for run in runs)
+    runs[0].kill(), runs[0].wait()
+    strangers = [tmp_path / name for name in ("vitviz-tests-x", "vitviz-empty/uploads", "other/uploads")]
+    [place.mkdir(parents=True) for place in strangers]
+    (tmp_path / "vitviz-link").symlink_to(running)
+    mine = folder.Folder(tmp_path)
+    assert (
+        not killed.exists()
+        and running.exists()
+        and mine.uploads.is_dir()
+        and all(place.exists() for place in strangers)
+    )
+    mine.remove()
+    assert not mine.path.exists()
+    for run in runs:
+        run.kill(), run.wait(), run.stdout.close()
+
+
+def test_a_page_that_gradio_has_forgotten_goes_on_where_it_was(monkeypatch):
+    asking = {"page": "a"}
+    monkeypatch.setattr(visitor, "page", lambda: asking["page"])
+    sessions = Sessions()
+    kept = sessions.settled(sessions.begun({"picture": "coffee"}), lambda state: [state])[0]
+    assert (
+        sessions.newest({}) == kept
+        and sessions.settled({}, lambda state: [{**state, "size": "64"}])[0]["picture"] == "coffee"
+    )
+    asking["page"] = "b"
+    assert sessions.newest({}) == {}
+    asking["page"] = None
+    assert sessions.newest({}) == {}
+
+
+def test_the_page_goes_on_after_hundreds_of_other_visitors():
+    """By Gradio itself, whose memory of the page is taken away."""
+    studio = Studio(Settings(device="cpu"))
+    demo = build(studio)
+    numbers = {fn.api_name: number for number, fn in demo.fns.items()}
+    request = gr.Request(session_hash="mine", query_params={}, headers={})
+
+    async def ask(name: str, data: list):
+        demo.state_holder = getattr(demo, "state_holder", None)
+        return await demo.process_api(
+            demo.fns[numbers[name]], data, request=request, state=demo.state_holder["mine"]
+        )
+
+    import anyio
+    from gradio.state_holder import StateHolder
+
+    StateHolder().set_blocks(demo)
+    first = anyio.run(ask, "first", [None])
+    StateHolder().set_blocks(demo)  # everything is forgotten
+    after = anyio.run(ask, "resize", [None, "96"])
+    said = json.dumps(after["data"], default=str)
+    assert "coffee" in json.dumps(first["data"], default=str) and '"rows": 12' in said and "coffee" in said
+
+
+def test_an_endpoint_that_fails_by_our_mistake_says_so(studio, monkeypatch, caplog):
+    monkeypatch.setattr(studio, "look", lambda *_: 1 / 0)
+    with pytest.raises(gr.Error, match="log of the server"):
+        _spoken(Endpoints(studio).predict)("coffee")
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_link_to_a_checkpoint_that_breaks_opens_the_page_with_a_sentence(monkeypatch, caplog):
+    studio = Studio(Settings(device="cpu"))
+    real = studio.inspector
+
+    def inspector(name, progress=None):
+        if name == "broken":
+            raise KeyError(("a", 3))
+        return real(name, progress)
+
+    monkeypatch.setattr(studio, "inspector", inspector)
+    demo = build(studio)
+    (first,) = [fn.fn for fn in demo.fns.values() if fn.api_name == "first"]
+    page = first({}, gr.Request(query_params={"checkpoint": "broken"}, headers={}))
+    said = [one for one in page if isinstance(one, dict)]
+    assert any(one.get("text") == UNEXPECTED for one in said) and any(one.get("view") == "picture" for one in said)
+    assert "KeyError" in caplog.text
+
+
+def test_a_port_that_is_taken_is_a_sentence(tmp_path):
+    with Server() as running:
+        port = running.url.split(":")[2].strip("/")
+        for options, said in (
+            (["--port", port], "is taken by another program"),
+            (["--host", "192.0.2.1", "--port", str(free_port())], "not one of this"),
+        ):
+            second = subprocess.run(
+                [sys.executable, "app.py", *options], cwd=ROOT, capture_output=True, text=True, timeout=60
+            )
+            assert second.returncode == 1 and said in second.stderr and "Traceback" not in second.stderr
+
+
+def test_many_uploads_at_once_are_counted_together():
+    quota = uploads.Quota(10_000)
+    quota._held = 0
+    threads = [threading.Thread(target=lambda: [quota.full(1) for _ in range(1_000)]) for _ in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert quota._held == 8_000

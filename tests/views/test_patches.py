@@ -1,0 +1,47 @@
+"""Norms of the embedding, before and after the position embedding is added."""
+
+import numpy as np
+import pytest
+
+import vitviz
+from vitviz.views import Subject
+from vitviz.views.patches import Patches
+from vitviz.views.positions import Positions
+
+
+@pytest.fixture(scope="module")
+def subject():
+    inspector = vitviz.load("vitviz-tiny", device="cpu")
+    return Subject(inspector, inspector.trace(vitviz.sample_image("coffee")))
+
+
+def test_the_norms_are_those_of_the_embedding_without_and_with_the_models_own_table(subject):
+    """From the weights and the picture: x_p E + bias, then the table's rows behind the class token's."""
+    model, trace = subject.inspector.model, subject.trace
+    (tall, wide), preprocessing = trace.grid.patch, subject.inspector.preprocessing
+    pixels = (trace.view.picture.astype(np.float64) / 255 - preprocessing.mean) / preprocessing.std
+    weight = model.patch_embed.proj.weight.detach().double().numpy()
+    bias = model.patch_embed.proj.bias.detach().double().numpy()
+    table = model.pos_embed.detach().double().numpy()[0, trace.grid.prefix :]
+    without, after = [], []
+    for patch in range(trace.grid.patches):
+        row, col = divmod(patch, trace.grid.cols)
+        square = pixels[row * tall : (row + 1) * tall, col * wide : (col + 1) * wide]
+        vector = np.einsum("dcyx,yxc->d", weight, square) + bias
+        without.append(np.sqrt((vector**2).sum()))
+        after.append(np.sqrt(((vector + table[patch]) ** 2).sum()))
+    found = Patches().item(subject, "norms", {})
+    np.testing.assert_allclose(found, [without, after], rtol=1e-4)
+    numbers = Patches().numbers(subject, {})
+    np.testing.assert_allclose(numbers["norm_before_position"], without, rtol=1e-4)
+    np.testing.assert_allclose(numbers["norm_after_position"], after, rtol=1e-4)
+    assert not np.allclose(without, after, rtol=1e-3), "else the test could not fail"
+
+
+def test_the_scale_of_the_positions_ends_at_the_two_most_and_least_alike(subject):
+    """Of any two different patches; each is wholly like itself, which would say nothing."""
+    table = subject.inspector.model.pos_embed.detach().double().numpy()[0, subject.grid.prefix :]
+    pairs = [float(a @ b / np.sqrt((a @ a) * (b @ b))) for i, a in enumerate(table) for b in table[:i]]
+    found = Positions().summary(subject)
+    assert found["minimum"] == pytest.approx(min(pairs), abs=1e-5) and found["maximum"] == pytest.approx(max(pairs), abs=1e-5)
+    assert max(pairs) < 0.999

@@ -1,0 +1,58 @@
+"""What several views need of a trace is made once, however many ask at once."""
+
+import threading
+import time
+
+from vitviz import analyses
+from vitviz.analyses.example import example_trace
+from vitviz.grid import Grid
+from vitviz.ui.serving.cache import Cache
+from vitviz.views import Subject
+from vitviz.views import shared as seen
+
+
+def subject(trace) -> Subject:
+    """As the studio makes it: what is made once is kept in its cache."""
+    kept: Cache = Cache(10, lambda entry: 1)
+    return Subject(None, trace, once=kept.get)
+
+
+def test_four_askers_at_once_make_one_sweep(monkeypatch):
+    made, real = [], analyses.sweep
+    start = threading.Barrier(4)
+
+    def slow(trace):
+        made.append(trace)
+        time.sleep(0.2)
+        return real(trace)
+
+    monkeypatch.setattr(analyses, "sweep", slow)
+    looked, found = subject(example_trace(Grid(2, 2, (4, 4), ("class",)), seed=1)), []
+
+    def ask():
+        start.wait()
+        found.append(seen.sweep_of(looked))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert len(made) == 1 and len(found) == 4 and all(one is found[0] for one in found)
+
+
+def test_one_that_fails_is_made_again_and_another_is_not_waited_for(monkeypatch):
+    real, fails = analyses.sweep, [True]
+
+    def once(trace):
+        if fails.pop():
+            raise MemoryError
+        return real(trace)
+
+    looked = subject(example_trace(Grid(2, 2, (4, 4), ("class",)), seed=1))
+    monkeypatch.setattr(analyses, "sweep", lambda trace: once(trace))
+    for expected in (False, True):
+        fails[:] = [not expected]
+        try:
+            seen.sweep_of(looked)
+            assert expected
+        except MemoryError:
+            assert not expected

@@ -1,0 +1,221 @@
+"""The tour's numbers are the trace's, and its words fit the model: what is not there is said, with the reason."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from tests.engine.passes.test_capture import inspect, noise, perturbed
+from tests.engine.small import SMALL, small
+from vitviz.engine.models.formats.huggingface_kin import ClassAndMeanReadout, ClassOnlyReadout
+from vitviz.errors import Unknown, WrongSetting
+from vitviz.views import Subject
+from vitviz.views.tour import Tour
+from vitviz.views.tour.steps import texts
+
+TOUR = Tour()
+NAMES = ["picture", "patches", "flatten", "embedding", "token", "positions", "attention", "layers", "readout", "probabilities"]
+
+
+def subject(model) -> Subject:
+    inspector = inspect(model)
+    return Subject(inspector, inspector.trace(noise()))
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return subject(small())
+
+
+def item(of: Subject, name: str, **given):
+    return TOUR.item(of, name, TOUR.settings({key: str(value) for key, value in given.items()}, of.about))
+
+
+def unpacked(of: Subject, name: str, **given):
+    return json.loads(item(of, name, **given).tobytes())
+
+
+def spoken(of: Subject) -> dict[str, str]:
+    """What each step says, with its values filled in."""
+    steps = TOUR.summary(of)["steps"]
+    assert [step["name"] for step in steps] == NAMES
+    said = {}
+    for step in steps:
+        parts = [text.format(**step["values"]) for text in (*step["said"], *step["shapes"], step["attempt"])]
+        assert all(parts) and "None" not in " ".join(parts) and 1 <= len(step["said"]) <= 4
+        said[step["name"]] = " ".join([step["title"], *parts, *step["formulas"]])
+    return said
+
+
+def test_the_numbers_of_a_plain_model_stand_in_its_equations(plain):
+    said = spoken(plain)
+    assert "4 × 4 = 16 patches of 8 × 8" in said["patches"] and "= 32·32 / 8^{2} = 16" in said["patches"]
+    assert "8 · 8 · 3 = 192 numbers" in said["flatten"] and "ℝ^{192×128}" in said["embedding"]
+    assert "1 + 16 = 17 tokens of 128 numbers" in said["token"]
+    assert "(1)  z_{0} = [ x_{class}; x_{p}^{1}E; …; x_{p}^{N}E ] + E_{pos} ∈ ℝ^{17×128}" in said["positions"]
+    assert "17 × 64 in each of 2 heads" in said["attention"] and "d = 64" in said["attention"]
+    assert "(2)" in said["layers"] and "(3)" in said["layers"] and "128 → 512 → 128" in said["layers"]
+    assert "(4)  y = LN(z_{2}^{0})" in said["readout"] and "128 × 7" in said["readout"]
+    assert "no names" in said["probabilities"] and not any("ot applicable" in text for text in said.values())
+
+
+def test_siglip_has_no_class_token_and_no_classifier():
+    said = spoken(subject(perturbed("vit_base_patch16_siglip_224", depth=1, img_size=32)))
+    assert "Not applicable to this model, because it has no class token" in said["token"] and "attention pooling" in said["token"]
+    assert "x_{class}" not in said["token"] + said["positions"] and "the class token" not in said["readout"] and "(4)" not in said["readout"]
+    assert "no classifier" in said["readout"] and "Not applicable to this model, because this checkpoint has no classifier" in said["probabilities"]
+
+
+@pytest.mark.parametrize(
+    "name, options, kind, adds",
+    [
+        ("vit_relpos_small_patch16_224", {}, "relative position bias", False),
+        ("vit_small_patch16_dinov3", {"img_size": 32}, "rotary embedding", False),
+        ("eva02_tiny_patch14_224", {}, "rotary embedding", True),
+        ("vit_tiny_patch16_224", {"pos_embed": "none"}, "told nothing", False),
+    ],
+)
+def test_positions_that_are_no_table_are_not_called_one(name, options, kind, adds):
+    of = subject(perturbed(name, depth=1, **options))
+    said = spoken(of)["positions"]
+    assert kind in said and ("E_{pos}" in said) == adds and ("not applicable to this model, because it has no such table" in said) != adds
+    found = unpacked(of, "experiment", seed=1)
+    assert set(found["answers"]) == {"original", "shuffled"} and found["without"] is None
+    assert not TOUR.summary(of)["zeroable"]
+
+
+def test_what_else_models_do_differently_is_said():
+    beit = spoken(subject(perturbed("beit_base_patch16_224", depth=1)))
+    assert "does not read it" in beit["token"] and "averaged" in beit["readout"] and "LayerScale" in beit["layers"] and "b_{ij}" in beit["attention"]
+    distilled = spoken(subject(small("deit_tiny_distilled_patch16_224")))
+    assert "teacher" in distilled["token"] and "averaged" in distilled["readout"] and "(4)" not in distilled["readout"] and "x_{dist}" in distilled["token"]
+    registers = spoken(subject(small("vit_small_patch14_reg4_dinov2", patch_size=8)))
+    assert "4 register tokens" in registers["token"] and "the patches alone" in registers["positions"] and "( x_{p}^{1}E" in registers["positions"]
+    clip = spoken(subject(perturbed("vit_base_patch32_clip_224", depth=1)))
+    assert "LayerNorm follows before the first block" in clip["positions"]
+    post = spoken(subject(small("vit_relpos_base_patch16_rpn_224", patch_size=8)))
+    assert "differently in detail" in post["layers"] and "(2)" not in post["layers"] and "only ever added" not in post["layers"]
+
+
+def test_each_way_of_reading_has_its_own_words():
+    largest = spoken(subject(small(global_pool="max")))
+    assert "does not read it, though: it reads the largest" in largest["token"] and "each number of y is the largest" in largest["readout"]
+    everything = spoken(subject(small(global_pool="avg", pool_include_prefix=True, reg_tokens=2)))
+    assert "reads all tokens together" in everything["token"] and "nobody reads" not in everything["token"]
+    assert "all tokens are averaged" in everything["readout"]
+    mapped = spoken(subject(small(global_pool="map")))
+    assert "attention pooling" in mapped["token"] and "mean over" not in mapped["token"]
+    args = {name: SMALL[name] for name in ("img_size", "patch_size", "embed_dim", "depth", "num_heads", "num_classes")}
+    both = ClassAndMeanReadout(**args)
+    both.head = torch.nn.Linear(256, 7)
+    of = subject(both.eval())
+    said = spoken(of)["readout"]
+    assert "side by side" in said and "y: 256" in said and "256 × 7" in said and "(4)" not in said
+    answer = unpacked(of, "answer")
+    assert answer["read"] is None and len(answer["y"]) == 256 and len(answer["top"][0]["weights"]) == 256
+    alone = ClassOnlyReadout(**args)
+    alone.head_dist = torch.nn.Identity()
+    said = spoken(subject(alone.eval()))["readout"]
+    assert "only one row is read, that of the class token" in said and "128 × 7" in said and "wo heads" not in said
+
+
+def test_a_hybrid_shows_no_filters_over_pixels():
+    of = subject(perturbed("vit_tiny_r_s16_p8_224"))
+    said = spoken(of)
+    assert TOUR.summary(of)["filters"] is False and "convolutional stem" in said["patches"] and "Not applicable" in said["flatten"] and "ℝ" not in said["embedding"]
+    with pytest.raises(Unknown, match="not embedded by one matrix"):
+        item(of, "filter", number=0)
+
+
+def test_a_filter_times_a_patch_is_a_number_of_the_embedding(plain):
+    assert TOUR.summary(plain)["filters"] is True
+    weights = item(plain, "filter", number=5).astype(float)
+    pixels = (plain.trace.view.picture[8:16, 0:8].astype(float) / 255 - 0.5) / 0.5  # patch 5: second row, first column
+    assert (pixels.flatten() @ weights[:-1] + weights[-1]) == pytest.approx(plain.trace.patch_embedding[4, 5].item(), abs=1e-4)
+    embedded = item(plain, "embedded")
+    np.testing.assert_array_equal(embedded, [plain.trace.patch_embedding, plain.trace.position_embedded])
+    torch.testing.assert_close(torch.tensor(item(plain, "front")), plain.inspector.model.cls_token[0].detach())
+
+
+def six(value: float) -> float:
+    """A number with the six digits that the page shows."""
+    return float(f"{value:.6g}")
+
+
+def test_a_weight_can_be_recomputed_from_six_digits(plain):
+    """As a student would: from q, k, the scale and the sum, each as the page shows it."""
+    for layer, head, token in ((1, 1, 0), (2, 2, 9)):
+        shown = unpacked(plain, "worked", layer=layer, head=head, token=token)
+        keys = item(plain, "keys", layer=layer, head=head)
+        real = plain.trace.attention(layer - 1)[head - 1, token]
+        for j in range(17):
+            product = sum(six(q) * six(k) for q, k in zip(shown["q"], keys[j], strict=True))
+            assert product == pytest.approx(shown["products"][j], abs=1e-3)
+            weight = math.exp(six(product) * shown["scale"] - shown["shift"]) / six(shown["total"])
+            assert weight == pytest.approx(real[j].item(), rel=1e-3)
+        assert sum(shown["powers"]) == pytest.approx(shown["total"]) and sum(shown["weights"]) == pytest.approx(1)
+
+
+def test_the_answer_is_worked_out_to_the_traces_probabilities(plain):
+    found, logits = unpacked(plain, "answer"), plain.trace.logits.double()
+    assert found["read"] == pytest.approx(plain.trace.tokens[-1][0].tolist(), rel=1e-6)
+    for row, (name, probability) in zip(found["top"], plain.trace.top(5), strict=True):
+        logit = sum(y * w for y, w in zip(found["y"], row["weights"], strict=True)) + row["bias"]
+        assert row["name"] == name and row["probability"] == pytest.approx(probability, rel=1e-6)
+        assert logit == pytest.approx(row["logit"], abs=1e-4)
+        assert math.exp(row["logit"] - found["shift"]) / found["total"] == pytest.approx(probability, rel=1e-6)
+    assert found["top"][0]["logit"] == pytest.approx(logits.max().item())
+
+
+def test_two_heads_are_not_drawn_as_one():
+    found = unpacked(subject(small("deit_tiny_distilled_patch16_224")), "answer")
+    assert found["read"] is None and "weights" not in found["top"][0] and found["top"][0]["logit"]
+
+
+def test_the_experiment_tells_what_was_measured(plain):
+    found = unpacked(plain, "experiment", seed=2)
+    trace = plain.inspector.experiment(plain.trace.view, shuffle=2, positions=False)
+    assert found["answers"]["both"]["top"] == [[name, pytest.approx(p)] for name, p in trace.top(3)]
+    assert found["answers"]["original"]["top"] == [[name, pytest.approx(p)] for name, p in plain.trace.top(3)]
+    assert found["without"]["largest"] < 1e-4 < 1e-2 < found["with"]["largest"] and found["answers"]["original"]["likeness"] == pytest.approx(1)
+    assert sorted(found["order"]) == list(range(16)) and found["order"] != unpacked(plain, "experiment", seed=3)["order"]
+    for seed in (0, 1000):
+        with pytest.raises(WrongSetting, match=f"seed='?{seed}'?; expected a whole number from [01] to 999"):
+            item(plain, "experiment", seed=seed)
+
+
+def test_without_a_classifier_descriptions_are_compared():
+    of = subject(perturbed("vit_base_patch16_siglip_224", depth=1, img_size=32))
+    found = unpacked(of, "experiment", seed=1)
+    assert found["answers"]["both"]["top"] == [] and found["answers"]["zeroed"]["likeness"] == pytest.approx(found["answers"]["both"]["likeness"], abs=1e-5)
+    answer = unpacked(of, "answer")
+    assert answer["classes"] == 0 and "top" not in answer and len(answer["y"]) == 768
+
+
+def test_heads_norms_and_numbers_are_the_traces(plain):
+    np.testing.assert_allclose(item(plain, "heads", layer=2, token=3), plain.trace.attention(1)[:, 3], atol=1e-6)
+    lengths = TOUR.summary(plain)["norms"]
+    assert lengths["class"] == pytest.approx([tokens[0].norm().item() for tokens in plain.trace.tokens])
+    assert lengths["patches"] == pytest.approx([tokens[1:].norm(dim=-1).mean().item() for tokens in plain.trace.tokens], rel=1e-5)
+    numbers = TOUR.numbers(plain, TOUR.settings({"layer": "2", "head": "2", "token": "3", "keys": "4", "number": "7", "step": "7"}, plain.about))
+    np.testing.assert_allclose(numbers["attention_row"], plain.trace.attention(1)[1, 3], atol=1e-6)
+    np.testing.assert_array_equal(numbers["logits"], plain.trace.logits)
+
+
+def test_texts_are_keys_and_formulas_are_plain(plain):
+    for step in TOUR.summary(plain)["steps"]:
+        for text in (*step["said"], *step["shapes"], step["attempt"]):
+            assert set(re.findall(r"\{(\w+)\}", text)) <= set(step["values"]) and "<" not in text
+        for formula in step["formulas"]:
+            assert "<" not in formula and formula.count("{") == formula.count("}")
+    json.dumps(TOUR.summary(plain))
+
+
+@pytest.mark.parametrize("name, changes", [("vit_tiny_patch16_224", {}), ("deit3_small_patch16_224", {}), ("vit_small_patch16_dinov3", {}), ("vit_tiny_patch16_224", {"class_token": False, "global_pool": "avg"})])
+def test_every_text_is_known_to_translators(name, changes):
+    known = set(texts())
+    for step in TOUR.summary(subject(small(name, **changes)))["steps"]:
+        assert {step["title"], *step["said"], *step["shapes"], step["attempt"]} <= known

@@ -1,0 +1,44 @@
+"""Pictures for recipes to be tried on, and the modules of the twins' recipe."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+WEIGHTS = Path(__file__).parents[2] / "weights"
+TWINS = (
+    "settings", "data", "teacher", "lesson", "film", "export", "evaluate",
+    "twins", "twin", "train_twins", "export_twins", "evaluate_twins",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory) -> Path:
+    """A data folder as the recipe reads it: a hundred pictures of noise of two classes."""
+    cv2 = pytest.importorskip("cv2")
+    folder = tmp_path_factory.mktemp("pictures")
+    noise = np.random.default_rng(0)
+    for split, count in (("train-0", 100), ("val", 20)):
+        labels = np.arange(count, dtype=np.uint8) % 2
+        small = noise.integers(0, 128, (count, 8, 8, 3), dtype=np.uint8) + 100 * labels[:, None, None, None]
+        files = [cv2.imencode(".webp", cv2.resize(picture, (64, 64)))[1].ravel() for picture in small]
+        offsets = np.cumsum([0, *map(len, files)])
+        np.savez(folder / f"{split}.npz", webp=np.concatenate(files), offsets=offsets, labels=labels)
+    classes = [{"wnid": f"n{label:08d}", "label": str(label)} for label in range(200)]
+    (folder / "classes.json").write_text(json.dumps(classes))
+    return folder
+
+
+@pytest.fixture
+def twins_recipe(monkeypatch):
+    """The recipe's modules; forgotten afterwards, their names are too plain to stay."""
+    monkeypatch.syspath_prepend(str(WEIGHTS / "vitviz-positions"))
+    threads = torch.get_num_threads()
+    yield importlib.import_module
+    torch.set_num_threads(threads)
+    for name in TWINS:
+        sys.modules.pop(name, None)

@@ -1,0 +1,101 @@
+"""Principal components of tokens: the directions along which patches differ most.
+
+    t = m + sum_c s_c b_c + rest,   b_c the eigenvectors of the patches' covariance, largest variance first
+
+over the patches alone: prefix tokens would take a component for themselves. The tokens are centred by the mean over
+all that are fitted together; several pictures, depths or checkpoints of one width that share a basis can be compared.
+The sign, which the theory leaves open, makes the loading of largest magnitude positive, as scikit-learn does. The
+shares are of the whole variance. Pictures of them as colours: Oquab et al. 2023 (DINOv2), figure 1, without its
+guess at foreground. It does not show what later layers use; outlying tokens may take the first component, so see the norms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vitviz.analyses.depth import FinalNorm, over_grid, patches_at
+from vitviz.errors import VitvizError
+from vitviz.trace import Trace
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Directions fitted to some tokens, float64."""
+
+    mean: Float[Tensor, " width"]
+    directions: Float[Tensor, "component width"]  # of length 1, at right angles
+    variances: Float[Tensor, " component"]  # of the scores, divided by the number of tokens less 1
+    shares: Float[Tensor, " component"]  # of the whole variance; 0 where nothing varies
+
+    def scores(self, tokens: Float[Tensor, "token width"]) -> Float[Tensor, "token component"]:
+        """How far each token goes along each direction."""
+        return (tokens.double() - self.mean) @ self.directions.mT
+
+
+@dataclass(frozen=True)
+class Components:
+    """What `token_components` finds."""
+
+    scores: Float[Tensor, "picture row col component"]
+    shares: Float[Tensor, " component"]  # of the whole variance of all pictures' patches
+    basis: Float[Tensor, "component width"]
+    mean: Float[Tensor, " width"]
+
+
+def token_components(
+    traces: Trace | Sequence[Trace], layer: int, count: int = 3, norm: FinalNorm | None = None
+) -> Components:
+    """The first `count` principal components of the patches of one depth, one basis for all pictures.
+
+    `layer` 0 is what enters block 1, L the raw output of the last block; with `norm`, an inspector, through its final
+    norm. Traces may be of several checkpoints where their widths and grids agree. Raises VitvizError where they do not,
+    for no traces, and for more components than there are patches or numbers in one. Source: see the module.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> from vitviz.grid import Grid
+    >>> found = token_components([example_trace(Grid(2, 3, (4, 4), ("class",)), seed=1)], layer=2, count=2)
+    >>> found.scores.shape, found.basis.shape, bool(found.shares[0] >= found.shares[1])
+    (torch.Size([1, 2, 3, 2]), torch.Size([2, 8]), True)
+    """
+    traces = [traces] if isinstance(traces, Trace) else list(traces)
+    shapes = {(trace.grid.rows, trace.grid.cols, trace.tokens[0].shape[1]) for trace in traces}
+    if len(shapes) != 1:
+        given = ", ".join(f"{rows} x {cols} patches {width} numbers wide" for rows, cols, width in sorted(shapes))
+        raise VitvizError(f"Given traces of {given or 'no picture'}; expected one or more traces with the same grid and width.")
+    patches = [patches_at(trace, layer, norm) for trace in traces]
+    basis, like = basis_of(torch.cat(patches), count), traces[0].tokens[0]
+    scores = torch.stack([over_grid(trace, basis.scores(own)) for trace, own in zip(traces, patches, strict=True)])
+    return Components(scores.to(like), basis.shares.to(like), basis.directions.to(like), basis.mean.to(like))
+
+
+def basis_of(tokens: Tensor | Sequence[Tensor], count: int = 3) -> Basis:
+    """The first `count` principal directions of tokens (token, width), or of several sets of them taken together.
+
+    Raises VitvizError for a count below 1, or above what there are of tokens or of numbers in one.
+
+    >>> basis_of(torch.tensor([[-1.0, 0.0], [1.0, 0.0], [0.0, 0.1], [0.0, -0.1]]), count=1).directions.tolist()
+    [[1.0, 0.0]]
+    """
+    parts = [tokens] if isinstance(tokens, Tensor) else list(tokens)
+    number, width = sum(len(part) for part in parts), parts[0].shape[1]
+    if not 1 <= count <= min(number, width):
+        raise VitvizError(f"Given count={count!r}; expected from 1 to {min(number, width)} components of {number} patches.")
+    mean = sum(part.sum(dim=0, dtype=torch.float64) for part in parts) / number
+    centred = (part.double() - mean for part in parts)
+    if width <= number:  # the smaller of two Gram matrices has the same eigenvalues
+        covariance = sum(part.mT @ part for part in centred)
+        values, found = torch.linalg.eigh(covariance)
+        directions, whole = found.mT.flip(0)[:count], covariance.trace()
+    else:  # its eigenvectors are carried over; along what does not vary any direction will do
+        every = torch.cat(list(centred))
+        values, found = torch.linalg.eigh(every @ every.mT)
+        directions, whole = torch.linalg.qr(every.mT @ found.flip(1)[:, :count]).Q.mT, every.square().sum()
+    largest = directions.gather(1, directions.abs().argmax(dim=1, keepdim=True))
+    squares = values.flip(0)[:count].clamp_min(0)
+    shares = squares / whole if whole > 0 else torch.zeros_like(squares)
+    return Basis(mean, directions * torch.where(largest < 0, -1.0, 1.0), squares / max(number - 1, 1), shares)

@@ -1,0 +1,193 @@
+"""The ledger: an account of one logit, whose lines add up to it.
+
+With the deviation s of the final norm held, u = (w * weight) / s minus its mean, x the tokens that the classifier reads,
+
+    logit = <u, x_0> + sum_l sum_h sum_j A_lhj <v_lhj, W_O^lh u> + sum_l <u, b_O^l> + sum_l <u, m_l> + <w, bias> + b
+
+for a class token: its start, every head's share by source token j, the projections' biases, the MLPs' results m, the
+norm's and the head's bias. LayerScale multiplies W_O, b_O and m; norms between a head and the residual stream are held
+like the last; where an average or attention pooling is read the sums run over all readers too, each with the deviation it
+had. Attention pooling adds lines of its own. Sources: Gandelsman et al. 2024 (arXiv 2310.05916), who split the norm's mean
+and bias over all parts alike; here centring is moved onto the direction, where it is linear, and biases are lines.
+
+It shows direct effects only, and does not show what an early head does through later layers: that stands in their lines.
+Source j in layer l is the token at position j, which is mixed already. The class token's start is the same for every
+picture. MLPs of tokens that nobody reads do not appear. Deviations are the picture's own.
+What was put in a head's place stands at the token that reads it, since it came from no source; where all tokens
+were exchanged before a layer, the start is what entered there and layers before it have no share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from vitviz.analyses.ledger import LayerAccount, Ledger, handed_values, ledger_of
+from vitviz.analyses.tail import AttentionPooling, Projection, Tail
+from vitviz.analyses.target import Asked, target_of
+from vitviz.trace import Attention, Trace
+
+
+@dataclass(frozen=True)
+class PoolLines:
+    """Attention pooling's own lines; `heads`, what each of its heads hands on by token, is a second reading and no line."""
+
+    value_bias: float
+    projection_bias: float
+    positions: float
+    mlp: float
+    heads: Float[Tensor, "head token"]
+
+    @property
+    def total(self) -> float:
+        return self.value_bias + self.projection_bias + self.positions + self.mlp
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One logit's account; all numbers are in logits, layers and heads count from 0."""
+
+    logit: float  # the model's own
+    start: float  # what entered the first block
+    heads: Float[Tensor, "layer head"]
+    sources: Float[Tensor, "layer head token"]  # the same by source token, prefix tokens first
+    projection_biases: Float[Tensor, " layer"]  # with the biases of norms in or behind the branch
+    mlps: Float[Tensor, " layer"]
+    norm_bias: float
+    head_bias: float
+    patches: Float[Tensor, "row col"]  # heads' shares by source patch, all layers
+    starts: Float[Tensor, " token"]  # the start, by the token that is read
+    attentions: Float[Tensor, " layer"]  # each layer's attention as it was added: heads and bias, by a hook of its own
+    pool: PoolLines | None = None
+
+    @property
+    def total(self) -> float:
+        """The sum of all lines."""
+        lines = self.heads.sum() + self.projection_biases.sum() + self.mlps.sum()
+        return self.start + lines.item() + self.norm_bias + self.head_bias + (0.0 if self.pool is None else self.pool.total)
+
+    @property
+    def gap(self) -> float:
+        """What the lines leave unexplained: logit - total."""
+        return self.logit - self.total
+
+
+def evidence(trace: Trace, readout: Tail, target: Asked, relative: bool = False) -> Evidence:
+    """The account of a class (its number from 0 or its label), of a rather than b as (a, b), or of a direction.
+
+    `relative`: to the mean over all classes. Raises VitvizError for a target that does not exist and UnsupportedModel for
+    a trace that does not hold what is needed. Source: see the module.
+
+    >>> from vitviz.analyses.example import example_account
+    >>> from vitviz.grid import Grid
+    >>> trace, readout = example_account(Grid(2, 3, (4, 4), ("class",)), seed=1)
+    >>> account = evidence(trace, readout, target=0)
+    >>> account.sources.shape, abs(account.gap) < 1e-9
+    (torch.Size([2, 2, 7]), True)
+    """
+    return account_of(ledger_of(trace, readout), target, relative)
+
+
+def account_of(ledger: Ledger, target: Asked, relative: bool = False) -> Evidence:
+    """The same from a ledger that is kept, for one class after the other.
+
+    Raises VitvizError for a target that does not exist.
+
+    >>> from vitviz.analyses.example import example_account
+    >>> from vitviz.grid import Grid
+    >>> ledger = ledger_of(*example_account(Grid(2, 3, (4, 4), ("class",)), seed=1))
+    >>> round(account_of(ledger, (0, 1)).logit - account_of(ledger, 0).logit + account_of(ledger, 1).logit, 9)
+    0.0
+    """
+    trace, readout = ledger.trace, ledger.readout
+    asked = target_of(trace, readout, target, relative)
+    basis, norm_bias, pool = directions(ledger, asked.direction)
+    layers = [
+        _layer_lines(basis, account, projection, attention)
+        for account, projection, attention in zip(ledger.carried.layers, readout.layers, trace.layers, strict=True)
+    ]
+    sources = torch.stack([found for found, _ in layers])
+    began = trace.without.at or 0
+    starts = torch.zeros(len(trace.tokens[0]), dtype=sources.dtype, device=sources.device)
+    readers = readout.pooling.readers
+    starts[readers] = (trace.written.weights * (trace.tokens[began][readers] @ basis.mT)).sum(dim=-1)
+    by_token = sources.sum(dim=(0, 1), dtype=torch.float64)
+    return Evidence(
+        logit=asked.logit,
+        start=_dot(basis, ledger.carried.start).item(),
+        heads=sources.sum(dim=-1, dtype=torch.float64),
+        sources=trace.on_tokens(sources),
+        projection_biases=torch.stack([bias for _, bias in layers]),
+        mlps=_dot(basis, trace.written.mlps),
+        norm_bias=norm_bias,
+        head_bias=asked.bias,
+        patches=trace.on_grid(by_token),
+        starts=trace.on_tokens(starts),
+        attentions=_dot(basis, trace.written.attention),
+        pool=pool,
+    )
+
+
+def directions(ledger: Ledger, direction: Float[Tensor, "slot width"]) -> tuple[Float[Tensor, "slot2 width2"], float, PoolLines | None]:
+    """The direction in the residual stream along which each slot reads, but for its tokens' weights; the norms' biases; pooling's lines."""
+    pooling, own = ledger.readout.pooling, ledger.readout.attention_pooling
+    norm_bias, pool = 0.0, None
+    if pooling.fc_norm is not None:
+        norm_bias += pooling.fc_norm.constant(direction).sum().item()
+        direction = pooling.fc_norm.back(direction) / ledger.carried.deviation
+    if own is not None:
+        direction, pool = _pool_lines(own, ledger, direction[0])
+    if pooling.norm is not None:
+        norm_bias += pooling.norm.constant(direction).sum().item()
+        direction = pooling.norm.back(direction)
+    return direction, norm_bias, pool
+
+
+def _pool_lines(own: AttentionPooling, ledger: Ledger, direction: Float[Tensor, " width2"]) -> tuple[Float[Tensor, "slot width"], PoolLines]:
+    """Attention pooling's lines, and the directions along which its heads read the normed tokens."""
+    trace, pooling = ledger.trace, ledger.readout.pooling
+    heads, written = trace.pooling.heads, trace.written
+    along = direction if own.projection is None else direction @ own.projection  # at its heads' values, side by side
+    by_head = rearrange(along, "(head dim) -> head dim", head=heads)
+    basis = torch.einsum("hd,hdw->hw", by_head, own.value.unflatten(0, (heads, -1)))
+    shares = pooling.shares(len(trace.tokens[-1]), trace.pooling)
+    read = shares.mT * torch.einsum("hd,hjd->hj", by_head, trace.pooling.v)
+    by_token = read.new_zeros(heads, len(trace.tokens[-1]))
+    by_token[:, pooling.readers] = read
+    return basis, PoolLines(
+        value_bias=0.0 if own.value_bias is None else (along @ own.value_bias).item(),
+        projection_bias=0.0 if own.projection_bias is None else (direction @ own.projection_bias).item(),
+        positions=0.0 if own.positions is None else (shares * (own.positions @ basis.mT)).sum().item(),
+        mlp=0.0 if written.pool_mlp is None else (direction @ written.pool_mlp).item(),
+        heads=trace.on_tokens(by_token),
+    )
+
+
+def _layer_lines(
+    basis: Float[Tensor, "slot width"], account: LayerAccount, projection: Projection, attention: Attention
+) -> tuple[Float[Tensor, "head token"], Float[Tensor, ""]]:
+    """One layer's heads by source token, and its constants."""
+    constant, along = basis.new_zeros((), dtype=torch.float64), basis
+    if projection.post is not None:
+        constant += (account.added * projection.post.constant(along)).sum()
+        along = projection.post.back(along)
+    if projection.scale is not None:
+        along = along * projection.scale
+    if projection.bias is not None:
+        constant += (account.projected * (along @ projection.bias)).sum()
+    along = along @ projection.weight
+    if projection.inner is not None:
+        constant += (account.projected * projection.inner.constant(along)).sum()
+        along = projection.inner.back(along)
+    by_head = rearrange(along, "slot (head dim) -> head slot dim", head=attention.heads)
+    if account.gated is not None:
+        return torch.einsum("hsjd,hjd,hsd->hj", account.gated, handed_values(attention), by_head), constant
+    return (account.carried * (by_head @ handed_values(attention).mT)).sum(dim=1), constant
+
+
+def _dot(basis: Float[Tensor, "slot width"], written: Float[Tensor, "*layer slot width"]) -> Float[Tensor, "*layer"]:
+    return (written.double() * basis).sum(dim=(-1, -2))

@@ -1,0 +1,136 @@
+"""The answer forming: what the classifier makes of the tokens of any depth.
+
+Two readings of x^l, the tokens that enter block l + 1 (l = L: the last block's output), which must not be mixed up:
+
+    now     W norm(x^l) + b     the norm applied afresh: what the classifier would say if the model ended here
+    share   W held(x^l) + b     its deviations held at their last values: adds up, depth by depth, to the logits
+
+"share" holds all constants (the norm's and the head's bias, attention pooling's own lines) at every depth, so that the
+difference between two depths is what the layers between them have written: the ledger's lines. Sources: Vilas et al. 2023
+(arXiv 2310.18969), who read every token afresh; nostalgebraist 2020, the logit lens.
+
+Where the classifier reads the class token, a patch's own answer is a probe: no training ever asked for it. It does not show
+what later layers would still make of a token, and early layers' norms are far from those that the head was trained on.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vitviz.analyses.evidence import directions
+from vitviz.analyses.ledger import Ledger
+from vitviz.analyses.tail import Tail
+from vitviz.analyses.target import Asked, target_of
+from vitviz.errors import VitvizError
+from vitviz.trace import Trace
+
+FORMS = ("now", "share")
+
+
+def lens_shares(ledger: Ledger) -> Float[Tensor, "layer class"]:
+    """The share so far of every class by depth: L + 1 rows, the last the logits.
+
+    Raises VitvizError for a model without a classifier. Source: see the module.
+
+    >>> from vitviz.analyses.example import example_account
+    >>> from vitviz.analyses.ledger import ledger_of
+    >>> from vitviz.grid import Grid
+    >>> trace, readout = example_account(Grid(2, 3, (4, 4), ("class",)), seed=1)
+    >>> torch.allclose(lens_shares(ledger_of(trace, readout))[-1], trace.logits)
+    True
+    """
+    trace, readout = ledger.trace, ledger.readout
+    head = _head_of(trace, readout)
+    held = torch.stack([_held(ledger, trace.written.weights.mT @ tokens[readout.pooling.readers]) for tokens in trace.tokens])
+    bias = head.bias.to(held)
+    return sum(held[:, slot] @ weights.to(held).mT for slot, weights in enumerate(head.weights)) * head.factor + bias
+
+
+def _held(ledger: Ledger, read: Float[Tensor, "slot width"]) -> Float[Tensor, "slot2 width2"]:
+    """What the head is given for tokens summed by slot, all deviations held at their last values."""
+    trace, pooling, own = ledger.trace, ledger.readout.pooling, ledger.readout.attention_pooling
+    norm, last = pooling.norm, pooling.fc_norm
+    if norm is not None:
+        read = read - read.mean(dim=-1, keepdim=True) if norm.centred else read
+        read = read if norm.weight is None else read * norm.weight
+        read = read if norm.bias is None else read + norm.bias
+    if own is not None:
+        found = own.pooled(read, pooling.shares(len(trace.tokens[-1]), trace.pooling))
+        read = (found if trace.written.pool_mlp is None else found + trace.written.pool_mlp)[None]
+    if last is not None:
+        read = (read - read.mean(dim=-1, keepdim=True) if last.centred else read) / ledger.carried.deviation
+        read = read if last.weight is None else read * last.weight
+        read = read if last.bias is None else read + last.bias
+    return read
+
+
+def lens_patches(ledger: Ledger, target: Asked, form: str = "now") -> Float[Tensor, "layer row col"]:
+    """Every patch's own answer for one target by depth, each patch read as the classifier reads its tokens.
+
+    `form`: "now" or "share"; shares of a patch hold its own last deviation, or where the norm follows an average, that of
+    the average. Raises VitvizError for a target or form that does not exist, and where a patch's reading means nothing.
+
+    >>> from vitviz.analyses.example import example_account
+    >>> from vitviz.analyses.ledger import ledger_of
+    >>> from vitviz.grid import Grid
+    >>> trace, readout = example_account(Grid(2, 3, (4, 4)), seed=1, pool="average")
+    >>> answers = lens_patches(ledger_of(trace, readout), target=0)
+    >>> answers.shape, torch.allclose(answers[-1].mean(), trace.logits[0])  # a mean over patches is what it reads
+    (torch.Size([3, 2, 3]), True)
+    """
+    check_form(form)
+    trace, readout = ledger.trace, ledger.readout
+    check_patches(readout)
+    asked, pooling = target_of(trace, readout, target), readout.pooling
+    direction = asked.direction.sum(dim=0)  # both heads of a distilled model, half each
+    patches = torch.stack(trace.tokens)
+    if form == "now":
+        for norm in (pooling.norm, pooling.fc_norm):
+            patches = patches if norm is None else norm(patches)
+        answers = patches @ direction + asked.bias
+    else:
+        basis, norm_bias, _ = directions(ledger, asked.direction)
+        held = patches @ basis.sum(dim=0)
+        if pooling.norm is not None:
+            held = held / pooling.norm.deviation(patches[-1])
+        answers = held + norm_bias + asked.bias
+    return trace.on_grid(answers)
+
+
+def lens_kind(readout: Tail) -> str:
+    """What a patch's own answer is: 'reading' where the classifier reads patches, 'probe' where it never did.
+
+    Raises VitvizError where it is neither, because a patch alone cannot be read.
+
+    >>> from vitviz.analyses.example import example_account
+    >>> from vitviz.grid import Grid
+    >>> lens_kind(example_account(Grid(2, 3, (4, 4), ("class",)), seed=1)[1])
+    'probe'
+    """
+    check_patches(readout)
+    return "reading" if readout.pooling.kind == "average" else "probe"
+
+
+def check_form(form: str) -> None:
+    """VitvizError for a form that does not exist."""
+    if form not in FORMS:
+        raise VitvizError(f"Given the form {form!r} of the lens; expected 'now' (the norm afresh) or 'share' (held, adds up).")
+
+
+def check_patches(readout: Tail) -> None:
+    """VitvizError where a single patch cannot be read."""
+    reasons = {
+        "attention": "its classifier reads attention pooling, which weighs all patches together",
+        "class and average": "its classifier reads the class token and the mean of the patches side by side",
+    }
+    if readout.pooling.kind in reasons:
+        reason = reasons[readout.pooling.kind]
+        raise VitvizError(f"{readout.checkpoint}: a patch's own answer is not applicable, because {reason}. Read the lens without patches.")
+
+
+def _head_of(trace: Trace, readout: Tail):
+    if readout.head is None or trace.logits is None:
+        raise VitvizError(f"{trace.checkpoint} has no classifier, so there is no answer to read at any depth.")
+    return readout.head

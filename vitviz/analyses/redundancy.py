@@ -1,0 +1,94 @@
+"""How far heads look around, and which do the same: entropy by query, cosine and Jensen-Shannon divergence between heads.
+
+    H(l, h) = - mean_i sum_j A_ij ln A_ij, over the patches i; prefix tokens' rows apart       exp H: tokens looked at
+    cosine  = <A^h, A^h'> / (|A^h| |A^h'|), all queries and keys in one vector
+    JS      = mean_i H((a + b) / 2) - (H(a) + H(b)) / 2 for row i of both heads, in nats, from 0 to ln 2
+
+Keys are all tokens; with `keys` "patches" the prefix columns are dropped and each row divided by what is left. Sources:
+Vig and Belinkov 2019; Lin 1991. It does not show that heads which look alike do the same, because
+their values differ; and one that can be left out without harm need not be redundant.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from vitviz.analyses.streaming import blocks
+from vitviz.errors import VitvizError
+from vitviz.trace import Trace
+
+KEYS = ("all", "patches")
+
+
+@dataclass(frozen=True)
+class HeadEntropy:
+    """In nats."""
+
+    patches: Float[Tensor, " head"]  # the mean over the patches as queries
+    prefix: Float[Tensor, "head token"]  # of each prefix token as a query
+
+
+def head_entropy(trace: Trace, layer: int, keys: str = "all") -> HeadEntropy:
+    """The entropy of every head's attention: patches' mean, and each prefix token's; 0 ln 0 counts as 0.
+
+    `layer` counts blocks from 0; raises IndexError for one that does not exist, VitvizError for other `keys`. See the module.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> from vitviz.grid import Grid
+    >>> head_entropy(example_trace(Grid(1, 3, (4, 4), ("class",))), layer=0).patches.exp().round().tolist()
+    [4.0, 4.0]
+    """
+    if keys not in KEYS:
+        raise VitvizError(f"Given keys={keys!r}; expected 'all' tokens or 'patches'.")
+    attention, prefix = trace.layer(layer), trace.grid.prefix
+    rows = torch.zeros(attention.heads, attention.q.shape[1], dtype=torch.float64, device=attention.q.device)
+    for block in blocks(attention):
+        weights = block.weights()
+        if keys == "patches":
+            weights = weights[..., prefix:]
+            weights = weights / weights.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
+        rows[block.heads, block.rows] = torch.special.entr(weights).sum(dim=-1, dtype=torch.float64)
+    return HeadEntropy(rows[:, prefix:].mean(dim=1).to(attention.q), rows[:, :prefix].to(attention.q))
+
+
+@dataclass(frozen=True)
+class Redundancy:
+    """Between every two heads of a layer; both are symmetric."""
+
+    cosine: Float[Tensor, "head head2"]  # 1 with itself; never negative, because attention is not
+    divergence: Float[Tensor, "head head2"]  # Jensen-Shannon, nats: 0 with itself, at most ln 2
+
+
+def head_redundancy(trace: Trace, layer: int) -> Redundancy:
+    """How alike the attention of every two heads of a layer is; over all queries and keys.
+
+    `layer` counts blocks from 0; raises IndexError for one that does not exist. Source: see the module.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> from vitviz.grid import Grid
+    >>> head_redundancy(example_trace(Grid(1, 3, (4, 4), ("class",))), layer=0).cosine.tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    attention = trace.layer(layer)
+    heads, queries = attention.heads, attention.q.shape[1]
+    products = torch.zeros(heads, heads, dtype=torch.float64, device=attention.q.device)
+    mixed, alone = torch.zeros_like(products), torch.zeros(heads, dtype=torch.float64, device=attention.q.device)
+    for block in blocks(attention, all_heads=True):
+        weights = block.weights()
+        flat = rearrange(weights, "head row key -> head (row key)").double()
+        products += flat @ flat.mT
+        alone += torch.special.entr(weights).sum(dim=(1, 2), dtype=torch.float64)
+        for head in range(heads - 1):
+            half = (weights[head + 1 :] + weights[head]) / 2
+            mixed[head, head + 1 :] += torch.special.entr(half).sum(dim=(1, 2), dtype=torch.float64)
+    lengths = products.diagonal().sqrt()
+    cosine = (products / (lengths[:, None] * lengths)).clamp_(0, 1).fill_diagonal_(1)
+    above = torch.triu(mixed - (alone[:, None] + alone) / 2, diagonal=1) / queries
+    divergence = (above + above.mT).clamp_(0, math.log(2))
+    return Redundancy(cosine.to(attention.q), divergence.to(attention.q))

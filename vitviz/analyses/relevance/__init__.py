@@ -1,0 +1,55 @@
+# ruff: noqa: F401 (names for whoever imports this room)
+"""Every kind of map that says which patch an answer is made of, in one frame: a function of `Passes`, a `Relevance` out.
+
+`METHODS` are all of them by name, the controls last. Each says in its docstring its formula, whose it is, and what it does
+not show. LRP's rules with halved gradients (AttnLRP) are left out: patents are claimed on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from vitviz.analyses.relevance.attention_maps import (
+    attention_grad_cam,
+    attention_gradient,
+    chefer,
+    gradient_rollout,
+    last_attention,
+    rollout,
+)
+from vitviz.analyses.relevance.cams import grad_cam, hires_cam
+from vitviz.analyses.relevance.controls import centre, random
+from vitviz.analyses.relevance.direct import leave_one_out, ledger
+from vitviz.analyses.relevance.found import Relevance
+from vitviz.analyses.relevance.linear import frozen, input_gradient, integrated_gradients
+from vitviz.analyses.relevance.passes import Gradients, Passes, Path, Weighed
+from vitviz.errors import VitvizError
+
+METHODS: Mapping[str, Callable[..., Relevance]] = MappingProxyType(
+    {
+        function.__name__: function
+        for function in (
+            ledger, frozen, gradient_rollout, chefer, grad_cam, hires_cam, attention_gradient, attention_grad_cam,
+            input_gradient, integrated_gradients, leave_one_out, rollout, last_attention, random, centre,
+        )
+    }
+)  # fmt: skip
+CONTROLS = ("random", "centre")
+DEPTHS = ("frozen", "input_gradient")  # those that can be read at several places
+
+
+def relevance_of(passes: Passes, method: str = "frozen", at: str | int | None = None) -> Relevance:
+    """One method's map; `at` for those in `DEPTHS`: 'tokens', 'pixels' or a layer (None for the method's own choice).
+
+    Raises VitvizError for a method or place that does not exist, UnsupportedModel, with the reason, where it is not
+    applicable or does not balance.
+    """
+    function = METHODS.get(method) if isinstance(method, str) else None
+    if function is None:
+        raise VitvizError(f"There is no method {method!r}; expected one of {', '.join(METHODS)}.")
+    if method in DEPTHS:
+        return function(passes) if at is None else function(passes, at)
+    if at not in (None, "tokens"):
+        raise VitvizError(f"Given at={at!r} for {method}, which is read at one place only; expected it for {' or '.join(DEPTHS)}.")
+    return function(passes)

@@ -1,0 +1,94 @@
+"""What a method may ask for: values that an engine computes, and the interface through which they are asked.
+
+No method knows a model. What it needs beyond the trace (gradients, answers to the picture without some patches) it gets
+from an object of this shape, which computes each thing once and when it is first wanted; tests hand in closed forms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vitviz.analyses.tail import Tail
+from vitviz.analyses.target import Asked
+from vitviz.trace import Trace
+
+KINDS = ("linear biases", "norm biases", "positions", "prefix tokens")  # constants, as lines of an account
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """One attention after the softmax, and the gradient of the answer by it."""
+
+    attention: Float[Tensor, "head query key"]
+    gradient: Float[Tensor, "head query key"]
+
+    @property
+    def product(self) -> Float[Tensor, "head query key"]:
+        return self.attention * self.gradient
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """One pass's values times gradients, in units of the answer s; layers count from 0.
+
+    `tokens` has a row for what entered each block and one for what the last gave. `constants` has for each kind the
+    biases (and other constants) of each block, times their gradients: in the first place those before the first block, in
+    the last those behind the last. `attentions` are there for the model's own gradients alone, not where it was held.
+    """
+
+    answer: float
+    tokens: Float[Tensor, "depth token"]
+    constants: Mapping[str, Float[Tensor, " place"]]
+    pixels: Float[Tensor, "row col"] | None = None  # per patch; None where patches are not cut from pixels
+    attentions: tuple[Weighed, ...] = ()
+    pooling: Weighed | None = None
+    activations: Float[Tensor, "patch width"] | None = None  # where Grad-CAM looks; None where it cannot
+    slopes: Float[Tensor, "patch width"] | None = None  # the gradient there
+
+    def behind(self, depth: int) -> dict[str, float]:
+        """The constants that stand behind a depth, by kind: from block `depth` on; -1 for all, pixels' own."""
+        return {kind: values[depth + 1 :].sum().item() for kind, values in self.constants.items()}
+
+
+@dataclass(frozen=True)
+class Path:
+    """Gradients along the straight line from an empty picture to the given one, times the way: integrated gradients."""
+
+    pixels: Float[Tensor, "row col"]
+    start: float  # the answer to the empty picture
+    steps: int
+
+
+@runtime_checkable
+class Passes(Protocol):
+    """What an engine computes for one picture and one target."""
+
+    trace: Trace
+    target: Asked
+    answer: float  # what is explained, as the model gave it: a logit, the difference of two, or a value along a direction
+
+    def tail(self) -> Tail:
+        """The readout; UnsupportedModel, with the reason, where it is not understood."""
+
+    def ledger(self):
+        """The trace's ledger, whose balance has been checked."""
+
+    def gradients(self) -> Gradients:
+        """The model's own."""
+
+    def held(self) -> Gradients:
+        """Those of the frozen linear map."""
+
+    def path(self, steps: int) -> Path:
+        """Gradients on the way from the mean colour."""
+
+    def answers(self, kept: Int[Tensor, "batch patch"]) -> Float[Tensor, "batch class"]:
+        """The logits of the picture with these patches alone, by sequence number from 0."""
+
+    def cam_place(self) -> str:
+        """Where Grad-CAM looks, in words; UnsupportedModel where that is nowhere."""

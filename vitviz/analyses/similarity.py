@@ -1,0 +1,87 @@
+"""Which patches the model represents alike: the cosine between the tokens of one depth.
+
+    c_i = <t_i, t_p> / (|t_i| |t_p|),   centred: t - m in place of t, m the mean patch of the picture
+
+Tokens share a large common part, so that raw cosines may lie near 1 everywhere; without the mean patch they show what
+sets patches apart. Asked about a patch of a second picture, m is the mean over the patches of both. In use since
+DINO (Caron et al. 2021) and DINOv2 (Oquab et al. 2023). It does not show what the likeness consists of, nor that
+the model uses it; and cosines of raw and of normed tokens differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vitviz.analyses.depth import FinalNorm, over_grid, patches_at, place, tokens_at
+from vitviz.errors import VitvizError
+from vitviz.trace import Trace
+
+
+def token_similarity(
+    trace: Trace,
+    layer: int,
+    patch: int | tuple[int, int],
+    centred: bool = False,
+    norm: FinalNorm | None = None,
+    of: Trace | None = None,
+) -> Float[Tensor, "row col"]:
+    """The cosine, from -1 to 1, of every patch with one: `patch` by its number from 0, or (row, col).
+
+    `layer` 0 is what enters block 1, L the raw output of the last block; with `norm`, an inspector, through its final
+    norm. `centred`: without the mean patch. `of`: the trace whose patch it is, where that is another picture's. A token
+    of zeros has no direction: its cosine is 0. Raises IndexError for a layer, VitvizError for a
+    patch that does not exist.
+    Source: see the module.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> from vitviz.grid import Grid
+    >>> trace = example_trace(Grid(2, 3, (4, 4), ("class",)), seed=1)
+    >>> round(token_similarity(trace, layer=2, patch=(1, 0))[1, 0].item(), 6)
+    1.0
+    """
+    there, own = of or trace, patches_at(trace, layer, norm).double()
+    asked = own if there is trace else patches_at(there, layer, norm).double()
+    if asked.shape[1] != own.shape[1]:
+        raise VitvizError(
+            f"Given a patch of {there.checkpoint}, {asked.shape[1]} numbers wide; expected {own.shape[1]}, as the tokens of "
+            f"{trace.checkpoint}. Compare two pictures by the same checkpoint."
+        )
+    number = place(there, patch)
+    if centred:
+        mean = (own if there is trace else torch.cat([own, asked])).mean(dim=0)
+        own, asked = own - mean, asked - mean
+    cosines = (directions(own) @ directions(asked[number : number + 1])[0]).clamp(-1, 1)
+    return over_grid(trace, cosines.to(trace.tokens[0]))
+
+
+def token_cosines(
+    trace: Trace,
+    layer: int,
+    centred: bool = False,
+    norm: FinalNorm | None = None,
+    rows: Sequence[int] | None = None,
+) -> Float[Tensor, "row token"]:
+    """The cosine of tokens with each other, of all that there are, prefix first; `centred`: each without the mean patch.
+
+    `rows`: only of these, by their places among the tokens that there are. Raises IndexError for a layer that does not
+    exist. Source: see the module.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> from vitviz.grid import Grid
+    >>> token_cosines(example_trace(Grid(1, 2, (4, 4), ("class",)), seed=1), layer=0).diagonal().tolist()
+    [1.0, 1.0, 1.0]
+    """
+    tokens = tokens_at(trace, layer, norm).double()
+    units = directions(tokens - tokens[trace.grid.prefix :].mean(dim=0) if centred else tokens)
+    asked = units if rows is None else units[list(rows)]
+    return (asked @ units.mT).clamp_(-1, 1).to(trace.tokens[0])
+
+
+def directions(tokens: Float[Tensor, "token width"]) -> Float[Tensor, "token width"]:
+    """Every token divided by its length; one of zeros stays so."""
+    lengths = tokens.norm(dim=1, keepdim=True)
+    return torch.where(lengths > 0, tokens / torch.where(lengths > 0, lengths, 1), 0.0)

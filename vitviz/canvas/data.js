@@ -1,0 +1,128 @@
+// Arrays and pictures from the server: fetched once, kept within a byte budget, given up when nobody waits any more.
+
+import { sheet } from './elements.js';
+import { t } from './words.js';
+
+const kept = new Map(); // address -> entry, oldest first
+const budget = 256 * 2 ** 20;
+let held = 0;
+
+/** Carries the server's own sentence. */
+export class Refusal extends Error {
+  constructor(sentence) {
+    super(typeof sentence === 'string' ? sentence : sentence.text);
+    this.sentence = sentence;
+  }
+}
+
+export function address(path) {
+  return new URL('gradio_api/vitviz/' + path, document.baseURI).href;
+}
+
+async function answer(url, signal) {
+  let response;
+  try {
+    response = await fetch(url, { signal });
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new Refusal(t('The server cannot be reached.'));
+  }
+  if (response.ok) return response;
+  const body = await response.json().catch(() => null);
+  if (body && typeof body.text === 'string') throw new Refusal(body);
+  throw new Refusal(t('The server answered with status {status}.', { status: response.status }));
+}
+
+function drop(url, entry) {
+  if (kept.get(url) !== entry) return;
+  kept.delete(url);
+  held -= entry.bytes;
+}
+
+function get(path, signal, read) {
+  const url = address(path);
+  let entry = kept.get(url);
+  if (entry) {
+    kept.delete(url); // to the young end
+  } else {
+    const controller = new AbortController();
+    entry = { bytes: 0, waiting: 0, done: false, controller };
+    entry.promise = answer(url, controller.signal).then(read).then(({ value, bytes }) => {
+      entry.done = true;
+      entry.bytes = bytes;
+      held += bytes;
+      for (const [other, old] of kept) {
+        if (held <= budget) break;
+        if (old !== entry && old.done) drop(other, old);
+      }
+      return value;
+    });
+    entry.promise.catch(() => drop(url, entry));
+  }
+  kept.set(url, entry);
+  entry.waiting += 1;
+  return new Promise((resolve, reject) => {
+    const leave = () => {
+      entry.waiting -= 1;
+      if (!entry.done && entry.waiting === 0) {
+        drop(url, entry);
+        entry.controller.abort();
+      }
+      reject(new DOMException('no longer wanted', 'AbortError'));
+    };
+    if (signal?.aborted) return leave();
+    signal?.addEventListener('abort', leave, { once: true });
+    entry.promise.then(resolve, reject).finally(() => {
+      entry.waiting -= 1;
+      signal?.removeEventListener('abort', leave);
+    });
+  });
+}
+
+let halves = null; // every float16 as a number, for browsers without Float16Array
+
+function fromHalf(buffer) {
+  if (typeof Float16Array === 'function') return new Float32Array(new Float16Array(buffer));
+  if (!halves) {
+    halves = new Float32Array(65536);
+    for (let i = 0; i < 65536; i++) {
+      const sign = i & 0x8000 ? -1 : 1, power = (i >> 10) & 31, rest = i & 1023;
+      halves[i] = sign * (power === 0 ? rest * 2 ** -24 : power === 31 ? (rest ? NaN : Infinity) : (1 + rest / 1024) * 2 ** (power - 15));
+    }
+  }
+  const words = new Uint16Array(buffer), out = new Float32Array(words.length);
+  for (let i = 0; i < words.length; i++) out[i] = halves[words[i]];
+  return out;
+}
+
+const readers = {
+  float16: fromHalf,
+  float32: (buffer) => new Float32Array(buffer),
+  uint8: (buffer) => new Uint8Array(buffer),
+  int32: (buffer) => new Int32Array(buffer),
+};
+
+/** A bulk array: {values, shape}; little-endian bytes, described by the headers X-Shape and X-Dtype. */
+export function array(path, signal) {
+  return get(path, signal, async (response) => {
+    const type = response.headers.get('X-Dtype') || 'float32';
+    const shape = (response.headers.get('X-Shape') || '').split(',').filter(Boolean).map(Number);
+    const values = readers[type](await response.arrayBuffer());
+    return { value: { values, shape }, bytes: values.byteLength };
+  });
+}
+
+/** A picture as an ImageBitmap, its pixel values untouched. */
+export function picture(path, signal) {
+  return get(path, signal, async (response) => {
+    const value = await createImageBitmap(await response.blob(), { premultiplyAlpha: 'none', colorSpaceConversion: 'none' });
+    return { value, bytes: value.width * value.height * 4 };
+  });
+}
+
+/** The RGB bytes of a picture, RGBA interleaved, row by row. */
+export function pixels(bitmap) {
+  const context = sheet(bitmap.width, bitmap.height).getContext('2d', { willReadFrequently: true });
+  context.drawImage(bitmap, 0, 0);
+  return context.getImageData(0, 0, bitmap.width, bitmap.height).data;
+}

@@ -1,0 +1,121 @@
+// What is on the screen as a PNG at twice its size: canvases, text, borders, with a title and the settings below.
+
+import { el, sheet } from './elements.js';
+
+function opaque(colour) {
+  return colour && colour !== 'transparent' && !/^rgba\(.*,\s*0\)$|\/\s*0\)$/.test(colour);
+}
+
+function paintText(context, node, style, origin) {
+  const size = document.createRange();
+  context.font = `${style.fontStyle} ${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
+  context.fillStyle = style.color;
+  context.textBaseline = 'middle';
+  context.textAlign = 'left';
+  for (const match of node.data.matchAll(/\S+/g)) { // word by word, wherever each one was wrapped to
+    size.setStart(node, match.index);
+    size.setEnd(node, match.index + match[0].length);
+    const box = size.getBoundingClientRect();
+    if (!box.width) continue;
+    const word = style.textTransform === 'uppercase' ? match[0].toUpperCase() : match[0];
+    if (style.writingMode.startsWith('vertical')) {
+      context.save();
+      context.translate(box.left - origin.left + box.width / 2, box.bottom - origin.top);
+      context.rotate(-Math.PI / 2);
+      context.fillText(word, 0, 0);
+      context.restore();
+    } else {
+      context.fillText(word, box.left - origin.left, box.top - origin.top + box.height / 2, box.width + 1);
+    }
+  }
+}
+
+function paint(context, node, origin) {
+  if (node.nodeType === Node.TEXT_NODE) {
+    if (node.data.trim()) paintText(context, node, getComputedStyle(node.parentElement), origin);
+    return;
+  }
+  if (node.nodeType !== Node.ELEMENT_NODE || node.hidden || node.dataset.export === 'no') return;
+  const style = getComputedStyle(node), box = node.getBoundingClientRect();
+  if (style.display === 'none' || style.visibility === 'hidden' || Number(style.opacity) === 0) return;
+  const x = box.left - origin.left, y = box.top - origin.top;
+  context.save();
+  context.globalAlpha *= Number(style.opacity);
+  if (opaque(style.backgroundColor)) {
+    context.fillStyle = style.backgroundColor;
+    context.beginPath();
+    context.roundRect(x, y, box.width, box.height, Math.min(parseFloat(style.borderTopLeftRadius) || 0, box.height / 2));
+    context.fill();
+  }
+  const edge = parseFloat(style.borderTopWidth) || 0;
+  if (edge && parseFloat(style.borderLeftWidth) && style.borderTopStyle !== 'none' && opaque(style.borderTopColor)) {
+    if (node.classList.contains('vv-outline')) { // its dark ring, so that it shows on any picture
+      context.strokeStyle = 'rgb(0 0 0 / .75)';
+      context.lineWidth = 1.5;
+      context.strokeRect(x - 0.75, y - 0.75, box.width + 1.5, box.height + 1.5);
+    }
+    context.strokeStyle = style.borderTopColor;
+    context.lineWidth = edge;
+    context.beginPath();
+    context.roundRect(x + edge / 2, y + edge / 2, box.width - edge, box.height - edge, parseFloat(style.borderTopLeftRadius) || 0);
+    context.stroke();
+  }
+  if (node.tagName === 'CANVAS') {
+    if (node.width && node.height && box.width) {
+      context.imageSmoothingEnabled = style.imageRendering !== 'pixelated';
+      context.drawImage(node, x, y, box.width, box.height);
+    }
+  } else {
+    for (const child of node.childNodes) paint(context, child, origin);
+  }
+  context.restore();
+}
+
+function lines(context, text, width) {
+  const out = [''];
+  for (const word of text.split(' ')) {
+    const longer = out[out.length - 1] ? out[out.length - 1] + ' ' + word : word;
+    if (context.measureText(longer).width <= width) out[out.length - 1] = longer;
+    else out.push(word);
+  }
+  return out;
+}
+
+/** The figure of a view as a PNG blob, drawn anew at twice the screen's size; `said` are its settings, one a line. */
+export async function portrait(self, title, said) {
+  const parts = [self.figure.firstElementChild, self.below.firstElementChild].filter((part) => part && part.offsetWidth);
+  const style = getComputedStyle(self.root), font = style.fontFamily, pad = 24, ratio = 2, head = pad + 34, gap = 20;
+  self.ratio = ratio;
+  self.draw();
+  const boxes = parts.map((part) => part.getBoundingClientRect()), width = Math.max(320, ...boxes.map((box) => box.width));
+  const height = boxes.reduce((sum, box) => sum + box.height + gap, 0), probe = sheet(1, 1).getContext('2d');
+  probe.font = `12px ${font}`;
+  const beside = width - boxes[0].width > 200; // room for the settings at the right of the first part
+  const listed = beside ? said.flatMap((one) => lines(probe, one, width - boxes[0].width - 36)) : lines(probe, said.join(' · '), width);
+  const canvas = sheet((width + 2 * pad) * ratio, (head + height + (beside ? 0 : listed.length * 17) + pad) * ratio), context = canvas.getContext('2d');
+  context.scale(ratio, ratio);
+  context.fillStyle = style.getPropertyValue('--vv-paper').trim() || '#fff';
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.fillStyle = style.color;
+  context.font = `600 18px ${font}`;
+  context.fillText(title, pad, pad + 14, width);
+  let top = head;
+  parts.forEach((part, i) => {
+    paint(context, part, { left: boxes[i].left - pad, top: boxes[i].top - top });
+    top += boxes[i].height + gap;
+  });
+  self.ratio = 0;
+  self.draw();
+  context.font = `12px ${font}`;
+  context.fillStyle = style.color;
+  context.textBaseline = 'alphabetic';
+  context.globalAlpha = 0.75;
+  listed.forEach((line, i) => (beside ? context.fillText(line, pad + boxes[0].width + 36, head + 14 + i * 20) : context.fillText(line, pad, top + i * 17)));
+  return new Promise((resolve) => canvas.toBlob(resolve, 'image/png'));
+}
+
+export function save(blob, name) {
+  const link = el('a', { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}

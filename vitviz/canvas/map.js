@@ -1,0 +1,110 @@
+// Numbers over the picture: the map that draws every view without a script of its own, and that others build on.
+
+import { colourbar } from './colourbar.js';
+import { painted, tinted } from './colours.js';
+import { el, fit } from './elements.js';
+import { patchName, placeName } from './names.js';
+import { bounds, number } from './numbers.js';
+import { cells, outline } from './pointer.js';
+import { tip } from './tip.js';
+import { t } from './words.js';
+
+/** The first item that lies over the patches, and its leading axes, each of which a control of that name chooses. */
+function over(self) {
+  const [name, axes] = Object.entries(self.value.axes).find(([, axes]) => axes.slice(-2).join(' ') === 'row col');
+  return { name, leading: axes.slice(0, -2) };
+}
+
+/** Where the map in view begins among the item's numbers. */
+function offset(self, { name, leading }) {
+  const { shape } = self.data[name];
+  const at = leading.map((axis) => self.settings[axis] - self.control(axis).minimum);
+  return at.reduce((sum, index, i) => sum * shape[i] + index, 0) * self.grid.rows * self.grid.cols;
+}
+
+/** Both ends of the scale: symmetric about zero where numbers are for and against. */
+function ends(self, values) {
+  const [low, high] = bounds(values.filter(Number.isFinite));
+  if (self.summary.diverging) return [-Math.max(-low, high), Math.max(-low, high)];
+  return [self.settings.scale === 'zero' ? Math.min(0, low) : low, high];
+}
+
+/**
+ * A map over the crop of the upload. `show({values, low, high, colours, label, title})` draws it, `values` one number a
+ * patch, row by row; not-a-number leaves a patch as it is. `pixels`, red, green and blue of each patch, takes the scale's
+ * place. `told(cell, value)` gives the tooltip's further lines, `said(cell)` of the figure its first.
+ */
+export function map(self, { told = () => [], pick = () => {}, hover = () => {}, leave = () => {} } = {}) {
+  const base = el('canvas'), heat = el('canvas', { class: 'vv-heat' }), plot = el('div', { class: 'vv-plot' }, base, heat);
+  const spot = outline(plot), held = outline(plot, 'vv-pinned'), bar = colourbar(), title = el('p', { class: 'vv-h' });
+  const node = el('div', { class: 'vv-stack vv-centred' }, title, plot, bar.node);
+  spot.node.dataset.export = 'no';
+  let size = { width: 1, height: 1 }, now = null, drawn = '';
+  const put = (mark, cell) => {
+    const w = size.width / self.grid.cols, h = size.height / self.grid.rows;
+    mark.put((cell % self.grid.cols) * w, Math.floor(cell / self.grid.cols) * h, w, h);
+  };
+  const name = (cell) => `${patchName(self.grid, cell)}, ${placeName(self.grid, cell)}`;
+  const field = cells(self, heat, {
+    place: () => now && { rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...size },
+    label: () => title.textContent,
+    name: (cell) => `${name(cell)}: ${now.said?.(cell) ?? number(now.values[cell])}`,
+    start: () => 0,
+    hover(cell, event) {
+      hover(cell, event); // which may show another map
+      put(spot, cell);
+      bar.mark(now.values[cell]);
+      tip.show(event, now.said?.(cell) ?? number(now.values[cell]), name(cell), ...told(cell, now.values[cell]));
+    },
+    leave() { spot.hide(); bar.mark(null); leave(); },
+    pick,
+  });
+
+  function show(figure) {
+    now = figure;
+    const { grid, photo, width: room } = self, [left, top, right, bottom] = photo.box;
+    const aspect = (grid.cols * grid.patch[1]) / (grid.rows * grid.patch[0]);
+    const width = Math.min(figure.room ?? room, aspect * self.tall), height = width / aspect;
+    size = { width, height };
+    node.style.setProperty('--vv-drawn', width + 'px');
+    const grey = figure.colours === 'balance', under = [self.key, width, height, self.density, grey].join('/');
+    if (drawn !== under) { // the picture changes seldom, the map often
+      drawn = under;
+      const context = fit(base, width, height, self.density);
+      context.imageSmoothingQuality = 'high';
+      context.filter = grey ? 'grayscale(1)' : 'none'; // what is for and against is told by colour
+      context.drawImage(self.data.upload, left, top, right - left, bottom - top, 0, 0, width, height);
+      context.filter = 'none';
+    }
+    if (figure.pixels) painted(figure.pixels, figure.values, grid.rows, grid.cols, heat);
+    else tinted(figure.values, grid.rows, grid.cols, figure.colours, figure.low, figure.high, 0, heat);
+    bar.node.hidden = Boolean(figure.pixels);
+    heat.style.cssText = `width:${width}px;height:${height}px;opacity:${self.settings.opacity ?? 0.72}`;
+    bar.update(figure.colours, figure.low, figure.high, figure.label);
+    title.textContent = figure.title;
+    if (figure.held >= 0) put(held, figure.held); else held.hide();
+  }
+
+  return { node, show, bar, heat, plot, at: field.at, put, get size() { return size; } };
+}
+
+export default (slug) => ({
+  title: slug,
+  side: true,
+  pictures: () => ['upload'],
+  items: (self) => [over(self).name],
+
+  build(self) {
+    const drawn = map(self);
+    self.figure.append(drawn.node);
+    return { drawn };
+  },
+
+  draw(self) {
+    const item = over(self), start = offset(self, item), count = self.grid.rows * self.grid.cols;
+    const values = self.data[item.name].values.subarray(start, start + count), [low, high] = ends(self, values);
+    const colours = self.summary.diverging ? 'balance' : (self.settings.colormap ?? 'viridis');
+    this.title = self.value.title;
+    self.ui.drawn.show({ values, low, high, colours, label: t(self.value.says[item.name]), title: t(self.value.title) });
+  },
+});

@@ -1,0 +1,26 @@
+// The tooltip.
+
+import { el } from './elements.js';
+
+/** One tooltip for the page. Lines are plain text: the first one strong. */
+export const tip = {
+  node: null,
+  show(event, ...lines) {
+    if (event.linked) return; // the pointer is on another figure, which tells
+    if (!tip.node) {
+      tip.node = el('div', { class: 'vv-tip', 'aria-hidden': 'true' });
+      document.body.append(tip.node);
+    }
+    while (tip.node.childElementCount < lines.length) tip.node.append(el('div'));
+    [...tip.node.children].forEach((line, i) => {
+      const text = lines[i] || '';
+      if (line.textContent !== text) line.textContent = text;
+    });
+    const left = event.clientX > window.innerWidth * 0.6, above = event.clientY > 110;
+    tip.node.style.transform = `translate(${event.clientX + (left ? -14 : 14)}px,${event.clientY + (above ? -12 : 18)}px) translate(${left ? '-100%' : '0'},${above ? '-100%' : '0'})`;
+    tip.node.classList.add('vv-on');
+  },
+  hide() {
+    tip.node?.classList.remove('vv-on');
+  },
+};

@@ -1,0 +1,36 @@
+"""The command line `vitviz`. A subcommand imports what it needs when it runs: asking for help loads no model.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from vitviz.command import app, checkpoints, survey
+
+program = typer.Typer(
+    name="vitviz",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="See what happens inside a Vision Transformer: a page in the browser, and figures over whole data sets.",
+)
+survey.add_to(program)
+checkpoints.add_to(program)
+app.add_to(program)
+
+
+def main() -> None:
+    """What is installed as `vitviz`; a mistake of the user ends it with a sentence and not with a trace."""
+    from vitviz.errors import VitvizError
+
+    try:
+        program()
+    except VitvizError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
+
+
+__all__ = ["main", "program"]

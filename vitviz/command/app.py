@@ -1,0 +1,27 @@
+"""`vitviz app`: the page in the browser, with the options of `python app.py`."""
+
+from __future__ import annotations
+
+import gc
+
+import typer
+
+OWN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+def add_to(program: typer.Typer) -> None:
+    """Registers the command."""
+    program.command(
+        "app", context_settings=OWN, help="Start the page; `vitviz app --help` lists its options."
+    )(app)
+
+
+def app(context: typer.Context) -> None:
+    """All options are the page's own, its --help too."""
+    gc.disable()  # as in app.py: what is imported stays
+    from vitviz.ui.starting import begun, serve
+
+    serve(begun(context.args, "vitviz app"))
+
+
+__all__ = ["add_to", "app"]

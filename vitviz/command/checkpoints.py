@@ -1,0 +1,69 @@
+"""`vitviz checkpoints`: what can be looked into."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def add_to(program: typer.Typer) -> None:
+    """Registers the command."""
+    program.command("checkpoints")(checkpoints)
+
+
+def checkpoints(
+    search: Annotated[str, typer.Argument(help="Only names that hold this.")] = "",
+    here: Annotated[
+        bool, typer.Option("--here", help="Only those on this machine, which need no network.")
+    ] = False,
+    weights: Annotated[
+        Path | None, typer.Option(help="Folder of your own checkpoints.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects.")] = False,
+) -> None:
+    """Lists the checkpoints: shipped, your own, and timm's on the hub.
+
+    \b
+    Examples:
+      vitviz checkpoints --here
+      vitviz checkpoints dinov2
+    """
+    from vitviz import engine
+
+    found = [
+        one
+        for one in engine.checkpoints(weights)
+        if search.lower() in one.name.lower() and (one.on_disk or not here)
+    ]
+    fields = (
+        "name",
+        "architecture",
+        "source",
+        "input_size",
+        "parameters",
+        "trained_on",
+        "licence",
+        "on_disk",
+    )
+    if as_json:
+        print(
+            json.dumps(
+                [{name: getattr(one, name) for name in fields} for one in found], indent=1, ensure_ascii=False
+            )
+        )
+        return
+    for one in found:
+        place = (
+            one.source if one.source != "hub" else "on the hub, downloaded" if one.on_disk else "on the hub"
+        )
+        size = f"{one.input_size[1]} x {one.input_size[2]}" if one.input_size else ""
+        millions = f"{one.parameters / 1e6:.1f} M" if one.parameters else ""
+        print("  ".join(filter(None, (one.name, size, millions, one.trained_on, place))))
+    if not found:
+        print(f"No checkpoint's name holds {search!r}." if search else "There are no checkpoints.")
+
+
+__all__ = ["add_to", "checkpoints"]

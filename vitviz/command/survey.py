@@ -1,0 +1,193 @@
+"""`vitviz survey`: what heads do on average over a set of pictures."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vitviz.errors import VitvizError
+
+NAMES = (
+    "distance",
+    "prefix_mass",
+    "entropy",
+    "ledger",
+    "lens",
+    "accuracy",
+)  # written out: help loads no torch; a test compares
+
+HELP = """Averages over pictures, with standard errors, a row a picture and a report.
+
+SOURCE is a folder of pictures, a folder with one folder a class, a list in .csv or .parquet (columns path and label), a
+webdataset .tar or a folder of them, or hf:NAME[:SPLIT] for a data set of the hub.
+
+\b
+Examples:
+  vitviz survey photos/ --out report/
+  vitviz survey imagenet/val --checkpoint vit_base_patch16_224 \\
+      --measure distance --measure accuracy --limit 1000 --seed 0 --out report/
+
+Ended at any moment, the same command goes on where it was. Pictures that cannot be read are listed in skipped.csv.
+
+\b
+Measures:
+  distance     how far each head looks, in pixels (figure 7 right of the paper)
+  prefix_mass  the attention that each head spends on class token and registers
+  entropy      how many tokens each head spreads over, in nats
+  ledger       each head's and MLP's share of the answer's logit
+  lens         by depth, how often the answer is there already
+  accuracy     how often the answer is right; needs labels
+"""
+
+
+def add_to(program: typer.Typer) -> None:
+    """Registers the command."""
+    program.command("survey", help=HELP)(survey)
+
+
+def survey(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="Where the pictures are.", show_default=False)
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="Folder for report, table and averages; a survey in it goes on."),
+    ],
+    checkpoint: Annotated[
+        str, typer.Option("--checkpoint", "-c", help="Name, folder or file; see `vitviz checkpoints`.")
+    ] = "vitviz-tiny",
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--measure", "-m", help="May be repeated. Default: distance, prefix_mass.", show_default=False
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(help="Only so many pictures: the first, or with --seed drawn at random.", min=1),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Draws the --limit pictures at random, the same ones for the same seed."),
+    ] = None,
+    classes: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON: the source's class names in the checkpoint's order, or name: number or label."
+        ),
+    ] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            help="Side of the model's input in pixels. Default: as trained.", min=1, show_default=False
+        ),
+    ] = None,
+    batch: Annotated[int, typer.Option(help="Pictures that go through the model at once.", min=1)] = 8,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    weights: Annotated[
+        Path | None, typer.Option(help="Folder of your own checkpoints.", show_default=False)
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print averages and settings as JSON; progress goes to stderr.")
+    ] = False,
+) -> None:
+    """Runs a survey to its end and says where its files are."""
+    unknown = [name for name in measure or () if name not in NAMES]
+    if unknown:  # before torch is imported and a checkpoint loaded
+        raise VitvizError(f"There is no measure {unknown[0]!r}; expected of {', '.join(NAMES)}.")
+    meant = _classes(classes)
+    import vitviz
+    from vitviz.surveys.output import summary_of
+    from vitviz.surveys.run import USUAL
+
+    progress = Progress()
+    try:
+        inspector = vitviz.load(checkpoint, device=device, dtype=dtype, folder=weights)
+        found = vitviz.survey(
+            source,
+            inspector,
+            measure or USUAL,
+            out=out,
+            size=size,
+            batch=batch,
+            limit=limit,
+            seed=seed,
+            classes=meant,
+            progress=progress,
+        )
+    except KeyboardInterrupt:
+        progress.end()
+        print(f"Stopped. What is done lies in {out}; the same command goes on.", file=sys.stderr)
+        raise typer.Exit(130) from None
+    progress.end()
+    if as_json:
+        print(json.dumps(summary_of(found), indent=1, ensure_ascii=False))
+        return
+    left_out = f"; {found.left_out} could not be read: see skipped.csv" if found.left_out else ""
+    print(f"{found.images} pictures{left_out}. {out / 'report.html'}")
+
+
+def _classes(path: Path | None):
+    """What the labels mean, from JSON; VitvizError for a file that is none."""
+    if path is None:
+        return None
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise VitvizError(f"--classes {path.name} cannot be read as JSON ({type(error).__name__}).") from None
+    if not isinstance(told, dict | list):
+        raise VitvizError(
+            f"--classes {path.name} holds neither a list of names nor an object from names to numbers or labels."
+        )
+    return told
+
+
+class Progress:
+    """Pictures done, rate and time left, on stderr: one line that is overwritten on a terminal, else one
+    every ten seconds.
+    """
+
+    def __init__(self, write=None, clock=time.monotonic):
+        self._write, self._clock = write or sys.stderr.write, clock
+        self._terminal = write is None and sys.stderr.isatty()
+        self._begun: tuple[float, int] | None = None
+        self._told = -1e9
+
+    def __call__(self, done: int, total: int | None) -> None:
+        now = self._clock()
+        if self._begun is None:  # a survey that goes on has a start that was not this process's work
+            self._begun = (now, done)
+        if now - self._told < (0.2 if self._terminal else 10) and done != total:
+            return
+        self._told = now
+        since, before = self._begun
+        rate = (done - before) / (now - since) if now > since and done > before else 0.0
+        left = f", {_time((total - done) / rate)} left" if rate and total else ""
+        of = f"{done} of {total} pictures" if total else f"{done} pictures"
+        told = f"{of}{f', {rate:.1f} a second' if rate else ''}{left}"
+        self._write(f"\r{told}\033[K" if self._terminal else f"{told}\n")
+
+    def end(self) -> None:
+        """Leaves the line."""
+        if self._terminal and self._begun:
+            self._write("\n")
+
+
+def _time(seconds: float) -> str:
+    hours, rest = divmod(round(seconds), 3600)
+    return (
+        f"{hours} h {rest // 60} min"
+        if hours
+        else f"{rest // 60} min {rest % 60} s"
+        if rest >= 60
+        else f"{rest} s"
+    )
+
+
+__all__ = ["Progress", "add_to", "survey"]

@@ -1,0 +1,242 @@
+"""One picture and one target, with the passes that a method of relevance may ask for: made when first wanted, and kept.
+
+It stands for `analyses.relevance.passes.Passes`. Nothing of it stays on the model, and it belongs to whoever made it; two
+visitors have two of them, and their passes run beside each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from vitviz.analyses.ledger import Ledger
+from vitviz.analyses.relevance.passes import KINDS, Gradients, Path, Weighed
+from vitviz.analyses.tail import Tail
+from vitviz.analyses.target import Asked, class_index
+from vitviz.engine.defaults import in_float32
+from vitviz.engine.device import exactly, memory_guard
+from vitviz.engine.inspector import Inspector
+from vitviz.engine.passes import capture, experiments, gradients
+from vitviz.engine.passes.removal import Removal
+from vitviz.engine.pictures.images import open_image
+from vitviz.engine.pictures.preprocess import prepare
+from vitviz.engine.tails import PARALLEL, PRE_NORM
+from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.trace import Trace
+
+MakesLedger = Callable[[Inspector, Trace], Ledger]  # whoever keeps ledgers, and has checked that they balance
+
+_BATCH = 8  # pictures of a path, or of answers, at a time
+TOLERANCE = 1e-4  # by how much of the largest logit a pass in the open may differ from the trace
+
+
+class Explained:
+    """A picture (path, PIL image, array, or its trace) and a target: a class, (a, b) for a rather than b, or a direction.
+
+    Raises ImageError, VitvizError for a target that does not exist, UnsupportedModel where attention cannot be captured.
+    """
+
+    def __init__(
+        self, inspector: Inspector, image, target: Asked, ledger: MakesLedger, patches_as: str = "dropped", size=None
+    ):
+        if inspector.dtype != "float32":
+            raise VitvizError(
+                f"Given {inspector.checkpoint.name} in {inspector.dtype}; maps are computed in float32. Load it with dtype='float32'."
+            )
+        self.inspector, self.target, self.patches_as, self._ledger = inspector, target, patches_as, ledger
+        if isinstance(image, Trace):
+            self.trace = image
+            preprocessing = inspector.preprocessing.with_size(image.view.picture.shape[:2])
+            prepared = experiments.as_seen(image.view, preprocessing)
+        else:
+            preprocessing = inspector.preprocessing.with_size(inspector._size(size))
+            prepared = prepare(open_image(image), preprocessing)
+            (self.trace,) = inspector.traces([prepared], preprocessing.size)
+        self.model = inspector._at(self.trace.grid.pixels if isinstance(image, Trace) else preprocessing.size)
+        self.pixels = prepared.tensor[None].to(inspector.device, next(self.model.parameters()).dtype)
+        self.blocks = capture.transformer_blocks(self.model)
+        self._score = self._scorer()
+        self.answer = self._plain()
+
+    def tail(self) -> Tail:
+        return self.inspector.tail(self.trace.grid.pixels)
+
+    def ledger(self) -> Ledger:
+        return self._ledger(self.inspector, self.trace)
+
+    def gradients(self) -> Gradients:
+        return self._own
+
+    def held(self) -> Gradients:
+        return self._frozen
+
+    @cached_property
+    def _own(self) -> Gradients:
+        return self._pass(held=False)
+
+    @cached_property
+    def _frozen(self) -> Gradients:
+        return self._pass(held=True)
+
+    def answers(self, kept: Tensor) -> Tensor:
+        return self._removal.answers(kept)
+
+    @cached_property
+    def _removal(self) -> Removal:
+        return Removal(self.model, self.pixels, self.trace.grid, self.trace.pool, self.patches_as, self.inspector.preprocessing)
+
+    def path(self, steps: int) -> Path:
+        """By the midpoint rule from the mean colour, 0 in the model's own units."""
+        total, done = torch.zeros_like(self.pixels), 0
+        midpoints = (torch.arange(steps, dtype=self.pixels.dtype, device=self.pixels.device) + 0.5) / steps
+        self._require_room(attentions=False, batch=min(_BATCH, steps))
+        for some in midpoints.split(_BATCH):
+            pixels = (some[:, None, None, None] * self.pixels).requires_grad_()
+            with gradients.opened(self.model, self.blocks, held=False, lines=False, weigh=False):
+                (slope,) = torch.autograd.grad(self._score(pixels).sum(), pixels)
+            total += slope.sum(dim=0, keepdim=True)
+            done += len(some)
+        with torch.no_grad(), exactly(self.inspector.device):
+            start = self._score(torch.zeros_like(self.pixels)).item()
+        return Path(self._by_patch(total / steps * self.pixels), start, steps)
+
+    def cam_place(self) -> str:
+        kind = type(self.blocks[-1]).__name__
+        if self.trace.pool.startswith(("average", "max")):
+            return "the last block's output"
+        if self.trace.pool == "attention":
+            return "the tokens that attention pooling reads"
+        if kind not in (*PRE_NORM, PARALLEL):
+            raise UnsupportedModel(
+                f"{self.trace.checkpoint}: not applicable, because no norm stands before the last block's attention, and behind it "
+                "no patch has a gradient."
+            )
+        return "the last block's norm before attention"
+
+    # ----- how it is done
+
+    @in_float32()
+    def _pass(self, held: bool) -> Gradients:
+        self._require_room(attentions=not held)
+        leaf = self.pixels.clone()
+        if getattr(self.model.patch_embed, "backbone", None) is None:
+            leaf.requires_grad_()
+        with gradients.opened(self.model, self.blocks, held=held) as one:
+            answer = self._score(leaf).sum()
+        self._check(one, answer, held)
+        activation = None if held else self._activation(one)
+        attentions = [*(call[0] for call in one.attentions if call), *one.pooling[-1:]]
+        wanted = [*one.tokens, *(line.leaf for line in one.lines), leaf if leaf.requires_grad else None, activation, *attentions]
+        asked = [tensor for tensor in wanted if tensor is not None]
+        with memory_guard(self.inspector.device, f"The gradient of {self.trace.checkpoint}"), exactly(self.inspector.device):
+            found = iter(torch.autograd.grad(answer, asked, allow_unused=True))
+        slopes = [None if tensor is None else next(found) for tensor in wanted]
+        return self._collected(one, answer.item(), wanted, slopes)
+
+    def _collected(self, one: gradients.Opened, answer: float, wanted: list, slopes: list) -> Gradients:
+        depths, lines = len(one.tokens), len(one.lines)
+        tokens = torch.stack([_product(t, g).sum(dim=-1)[0] for t, g in zip(wanted[:depths], slopes[:depths], strict=True)])
+        constants = {kind: torch.zeros(depths + 1, dtype=torch.float64) for kind in KINDS}
+        for line, slope in zip(one.lines, slopes[depths : depths + lines], strict=True):
+            constants[line.kind][line.depth + 1] += _product(line.leaf, slope).sum().cpu()
+        pixels, activation, *attentions = wanted[depths + lines :]
+        pixel_slope, activation_slope, *attention_slopes = slopes[depths + lines :]
+        weighed = [Weighed(a.detach()[0].cpu(), _or_zero(a, g)[0].cpu()) for a, g in zip(attentions, attention_slopes, strict=True)]
+        patches = self.trace.grid.patches
+        return Gradients(
+            answer=answer,
+            tokens=tokens.cpu(),
+            constants=constants,
+            pixels=None if pixels is None else self._by_patch(_product(pixels, pixel_slope)),
+            attentions=tuple(weighed[: len(self.blocks)]),
+            pooling=weighed[len(self.blocks)] if len(weighed) > len(self.blocks) else None,
+            activations=None if activation is None else activation.detach()[0, -patches:].cpu(),
+            slopes=None if activation is None else _or_zero(activation, activation_slope)[0, -patches:].cpu(),
+        )
+
+    def _activation(self, one: gradients.Opened) -> Tensor | None:
+        try:
+            place = self.cam_place()
+        except UnsupportedModel:
+            return None
+        if place == "the last block's output":
+            return one.tokens[-1]
+        if place == "the tokens that attention pooling reads":
+            identity = isinstance(getattr(self.model, "norm", None), nn.Identity)  # a norm behind the pooling is none of it
+            return one.tokens[-1] if identity else one.normed.get(len(self.blocks), one.tokens[-1])
+        return one.normed.get(len(self.blocks) - 1)
+
+    def _check(self, one: gradients.Opened, answer: Tensor, held: bool) -> None:
+        """A pass in the open must say what the plain pass said, and have met one attention in every block."""
+        if not held and any(len(calls) != 1 for calls in one.attentions):
+            raise UnsupportedModel(f"{self.trace.checkpoint} attends in a way that no gradient was seen of; choose another method.")
+        logits = self.trace.logits
+        largest = max(abs(self.answer), 0.0 if logits is None else logits.abs().max().item())
+        if not abs(answer.item() - self.answer) <= TOLERANCE * largest:
+            raise UnsupportedModel(
+                f"{self.trace.checkpoint} answers {answer.item():.5f} with its attention computed in the open, and "
+                f"{self.answer:.5f} otherwise, so its gradients are not those of the answer. vitviz shows no map rather than a "
+                "wrong one."
+            )
+
+    def _plain(self) -> float:
+        """The answer as the model gave it, without a gradient."""
+        if not isinstance(self.target, Tensor):
+            pair = self.target if isinstance(self.target, tuple) else (self.target,)
+            first, *second = (self.trace.logits[class_index(self.trace, one)].double().item() for one in pair)
+            return first - sum(second)
+        with torch.no_grad(), torch.autocast(self.inspector.device.type, enabled=False), exactly(self.inspector.device):
+            return self._score(self.pixels).item()
+
+    def _scorer(self) -> Callable[[Tensor], Tensor]:
+        """What is explained, of a batch of pixels: one number a picture."""
+        target, trace, model = self.target, self.trace, self.model
+        if isinstance(target, Tensor):
+            return lambda pixels: _features(model, pixels, target, trace.checkpoint)
+        if trace.logits is None:
+            raise VitvizError(
+                f"{trace.checkpoint} has no classifier, so no class can be asked about; hand in a direction of what is read instead."
+            )
+        pair = target if isinstance(target, tuple) else (target,)
+        if len(pair) not in (1, 2):
+            raise VitvizError(f"Given {target!r}; expected one class, or (a, b) for a rather than b.")
+        classes = [class_index(trace, one) for one in pair]
+
+        def score(pixels: Tensor) -> Tensor:
+            logits = model(pixels)
+            return logits[:, classes[0]] - logits[:, classes[1]] if len(classes) == 2 else logits[:, classes[0]]
+
+        return score
+
+    def _by_patch(self, pixels: Tensor) -> Tensor:
+        """Numbers of pixels summed within each patch; a rim that no patch is cut from adds nothing."""
+        grid = self.trace.grid
+        height, width = grid.patch
+        whole = pixels.detach().double()[0, :, : grid.pixels[0], : grid.pixels[1]].sum(dim=0)
+        return whole.unflatten(1, (grid.cols, width)).unflatten(0, (grid.rows, height)).sum(dim=(1, 3)).cpu()
+
+    def _require_room(self, attentions: bool, batch: int = 1) -> None:
+        tokens, width = self.trace.tokens[0].shape
+        layers, heads = len(self.trace.layers), self.trace.layers[0].heads
+        needed = gradients.bytes_of_gradients(layers, heads, tokens, width, attentions, batch)
+        gradients.require_room(needed, self.inspector.device, self.trace.checkpoint, tokens)
+
+
+def _features(model: nn.Module, pixels: Tensor, direction: Tensor, name: str) -> Tensor:
+    """What the classifier is given, along a direction."""
+    read = model.forward_head(model.forward_features(pixels), pre_logits=True)
+    if direction.shape != read.shape[1:] or not direction.is_floating_point():
+        raise VitvizError(f"Given a direction of shape {tuple(direction.shape)} for {name}; expected {read.shape[1]} real numbers.")
+    return read @ direction.to(read)
+
+
+def _product(value: Tensor, slope: Tensor | None) -> Tensor:
+    value = value.detach().double()
+    return torch.zeros_like(value) if slope is None else value * slope.double()
+
+
+def _or_zero(value: Tensor, slope: Tensor | None) -> Tensor:
+    return torch.zeros_like(value) if slope is None else slope.detach()

@@ -1,0 +1,125 @@
+"""What is added to the tokens that the classifier reads, recorded by hooks of its own.
+
+Attention's and MLP's results are taken where they are added, behind LayerScale or the norm that a family puts there, and
+not as differences of the residual stream, which would hide every error in a head. Of a class token's readout only its
+row is kept. An average needs all tokens, but only until the pass has ended: then the final norm's deviations are known
+and every layer becomes one sum (`written`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from vitviz.analyses.tail import Norm, Pooling
+from vitviz.engine.tails import PARALLEL, POST_NORM, at_least_float32, norm_of, pooling_or_none, scale_of
+from vitviz.trace import Attention, Written
+
+BRANCHES = ("added attention", "added mlp", "inner norm", "post norm", "gate", "pool mlp")  # where a pass listens
+_known: WeakKeyDictionary[nn.Module, tuple[Pooling | None]] = WeakKeyDictionary()
+
+
+@dataclass
+class Branches:
+    """One pass, with its batch axis, by layer."""
+
+    pooling: Pooling
+    inner_norm: Norm | None
+    post_norm: Norm | None
+    scales: list[Tensor | None]  # what both branches are still to be multiplied by
+    attention: list[Tensor] = field(default_factory=list)  # batch x reader x width
+    mlps: list[Tensor] = field(default_factory=list)
+    inner: list[Tensor] = field(default_factory=list)  # batch x reader: deviations
+    post: list[Tensor] = field(default_factory=list)
+    gates: list[Tensor] = field(default_factory=list)  # batch x reader x inner
+    pool_mlp: Tensor | None = None  # batch x query x width
+
+    def hear(self, moment: str, args: tuple, output: Any) -> None:
+        """Records what stands at a moment of a block; blocks come in their order."""
+        if moment == "added attention":
+            self.attention.append(self._read(output))
+        elif moment == "added mlp":
+            self.mlps.append(self._read(output))
+        elif moment == "inner norm":
+            self.inner.append(self.inner_norm.deviation(at_least_float32(self._read(args[0]))))
+        elif moment == "post norm":
+            self.post.append(self.post_norm.deviation(at_least_float32(self._read(args[0]))))
+        elif moment == "gate":
+            self.gates.append(self._read(output).sigmoid())
+        else:
+            self.pool_mlp = output.detach()
+
+    def _read(self, tokens: Tensor) -> Tensor:
+        rows = tokens.detach()[:, self.pooling.readers]
+        return rows if rows.shape == tokens.shape else rows.clone()  # a view would keep all of it
+
+
+def branches_of(model: nn.Module, blocks: list[nn.Module]) -> Branches | None:
+    """The empty record of one pass; None where blocks or readout are not understood, and nothing is recorded."""
+    pooling = _pooling(model)
+    if pooling is None:
+        return None
+    block = blocks[0]
+    parallel = type(block).__name__ == PARALLEL
+    return Branches(
+        pooling,
+        inner_norm=None if parallel else norm_of(getattr(block.attn, "norm", None)),
+        post_norm=norm_of(block.norm1) if type(block).__name__ in POST_NORM else None,
+        scales=[scale_of(block.ls) if parallel else None for block in blocks],
+    )
+
+
+def points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[nn.Module, bool, str]]:
+    """Where a pass listens for its branches: a module, whether to what enters it, and the moment's name."""
+    pooling = _pooling(model)
+    if pooling is None:
+        return
+    for block in blocks:
+        parallel = type(block).__name__ == PARALLEL
+        yield (block.attn_out_proj if parallel else block.drop_path1), False, "added attention"
+        yield (block.mlp_out_proj if parallel else block.drop_path2), False, "added mlp"
+        if parallel:
+            continue
+        inner, gate = getattr(block.attn, "norm", None), getattr(block.attn, "gate", None)
+        if norm_of(inner) is not None:
+            yield inner, True, "inner norm"
+        if type(block).__name__ in POST_NORM:
+            yield block.norm1, True, "post norm"
+        if gate is not None:
+            yield gate, False, "gate"
+    mlp = getattr(getattr(model, "attn_pool", None), "mlp", None) if pooling.kind == "attention" else None
+    if mlp is not None:
+        yield mlp, False, "pool mlp"
+
+
+def _pooling(model: nn.Module) -> Pooling | None:
+    """How the classifier reads the tokens, found out once a model: on a GPU its weights would be copied for every pass."""
+    if model not in _known:
+        _known[model] = (pooling_or_none(model),)
+    return _known[model][0]
+
+
+def written(branches: Branches | None, image: int, last: Tensor, pooling: Attention | None) -> Written | None:
+    """One picture's record, summed over the tokens that are read; `last` are its tokens behind the last block, in float32."""
+    if branches is None or (branches.pooling.kind == "attention" and pooling is None):
+        return None
+    weights = branches.pooling.weights(last, pooling)
+
+    def summed(layers: list[Tensor]) -> Tensor:
+        sums = [weights.mT @ layer[image].to(last) for layer in layers]
+        return torch.stack([one if scale is None else one * scale.to(last) for one, scale in zip(sums, branches.scales, strict=True)])
+
+    def stacked(layers: list[Tensor]) -> Tensor | None:
+        return torch.stack([layer[image].to(last) for layer in layers]) if layers else None
+
+    pool_mlp = None
+    if branches.pool_mlp is not None:
+        queries = branches.pool_mlp[image].to(last)
+        pool_mlp = queries.mean(dim=0) if branches.pooling.mean_latent else queries[0].clone()
+    inner, post, gates = (stacked(layers) for layers in (branches.inner, branches.post, branches.gates))
+    return Written(weights, summed(branches.attention), summed(branches.mlps), inner, post, gates, pool_mlp)

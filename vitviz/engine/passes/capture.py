@@ -1,0 +1,226 @@
+"""The one seam through which every attention is seen.
+
+timm's attention calls torch's `scaled_dot_product_attention`. A torch-function mode around the forward pass sees each
+call's queries, keys, values, mask and scale as the model uses them (after query-key norm, rotary embedding and
+relative bias) while the fused kernel runs at full speed; hooks on each block say which layer is speaking and record
+the residual stream. The mode belongs to a thread, and the hooks speak to the pass of the thread they are called in
+(`wiring`): passes on one model need not wait for each other.
+
+It does not see attention that is computed in any other way. That is why `truth` exists: it compares what was seen with
+what the model went on with, and a model for which they differ is refused rather than drawn wrongly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch.nn.functional as F
+from einops import rearrange
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from vitviz import stopping
+from vitviz.engine.passes import wiring
+from vitviz.engine.passes.branches import BRANCHES, Branches, branches_of
+from vitviz.engine.passes.truth import TOLERANCE, Entered, check_truth
+from vitviz.errors import UnsupportedModel
+
+if TYPE_CHECKING:
+    from vitviz.engine.passes.interventions import Edit
+
+__all__ = ["TOLERANCE", "Call", "Pass", "Recording", "check_plain", "check_truth", "recorded", "transformer_blocks"]
+
+Change = Callable[[Tensor], "Tensor | None"]  # what stands at a place in a pass: reads a tensor, or gives another
+
+
+@dataclass
+class Call:
+    """One attention call, with the batch axis: batch x head x token x dim."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Tensor | None
+    scale: float
+    replaced: tuple[int, ...] = ()  # heads whose output the model did not go on with
+    given: Tensor | None = None  # batch x replaced x token x dim: what it went on with instead
+
+
+@dataclass
+class Recording:
+    """What one forward pass left behind, still on the device and with its batch axis."""
+
+    calls: list[list[Call]]  # by layer; a plain Vision Transformer makes one a block
+    tokens: list[Tensor]  # input of the first block, output of every block
+    patch_embedding: Tensor | None = None
+    position_embedded: Tensor | None = None
+    outside: list[Call] = field(default_factory=list)  # calls after the last block: attention pooling
+    entered: list[Entered | None] = field(default_factory=list)  # by layer, for the truth check: what followed the call
+    branches: Branches | None = None  # what is added to the tokens that are read
+
+
+class Pass:
+    """One forward pass: what it records, what is changed in it, and whether anybody still waits for it.
+
+    It belongs to the thread that makes it and is used once. `changes` are functions by place, ("mlp", 3) for what the
+    MLP of the fourth block gives, ("heads", 3) for what its attention call does; they are called in their order before
+    the place is recorded. An `edit` has changes of its own, which come first, and may leave patches out.
+    """
+
+    def __init__(
+        self, layers: int, check: bool, changes: Mapping[tuple[str, int], Sequence[Change]], edit: Edit | None = None
+    ):
+        self.recording = Recording(calls=[[] for _ in range(layers)], tokens=[], entered=[None] * layers)
+        self._layer: int | None = None
+        self._awaited: tuple[int, int] | None = None  # layer and tokens of a call whose output has entered no module yet
+        self._check, self._changes, self._edit = check, changes, edit
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+        """A hook of the model; what it returns takes the place of what the hook was given."""
+        if moment in BRANCHES:
+            return self.recording.branches and self.recording.branches.hear(moment, args, output)
+        return getattr(self, f"_{moment}")(layer, args, output)
+
+    def note(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **others) -> None:
+        """An attention call that is about to be made."""
+        if is_causal or others.get("enable_gqa"):
+            raise UnsupportedModel(
+                "This model's attention is causal or shares keys between heads; "
+                "vitviz reads plain Vision Transformers, whose tokens all see each other."
+            )
+        call = Call(query, key, value, attn_mask, query.shape[-1] ** -0.5 if scale is None else float(scale))
+        if self._layer is None:
+            self.recording.outside.append(call)
+        else:
+            self.recording.calls[self._layer].append(call)
+            self._awaited = (self._layer, query.shape[-2]) if self._check else None
+
+    def attend(self, kernel: Callable[..., Tensor], query, key, value, attn_mask=None, *others, **named) -> Tensor:
+        """Makes an attention call, and gives what the model goes on with."""
+        layer, edit = self._layer, self._edit
+        if edit is not None and layer is not None:
+            attn_mask = edit.mask(attn_mask, query)
+        self.note(query, key, value, attn_mask, *others, **named)
+        given = kernel(query, key, value, attn_mask, *others, **named)
+        if layer is None:
+            return given
+        given, _ = self._changed("heads", layer, given)
+        if edit is not None and edit.heads.get(layer):
+            call = self.recording.calls[layer][-1]
+            call.replaced, call.given = edit.heads[layer], given[:, list(edit.heads[layer])]
+        return given
+
+    # ----- moments, in the order of a pass
+
+    def _patches(self, layer: int, args: tuple, output: Any) -> None:
+        embedded = output[0] if isinstance(output, tuple) else output
+        if embedded.ndim == 4:  # a model of dynamic size keeps rows and columns apart until positions are added
+            embedded = rearrange(embedded, "batch row col width -> batch (row col) width")
+        self.recording.patch_embedding = embedded
+
+    def _positions(self, layer: int, args: tuple, output: Any) -> None:
+        self.recording.position_embedded = args[0]
+
+    def _input(self, layer: int, args: tuple, named: Any) -> tuple | None:
+        stopping.check()
+        entering, changed = self._changed("input", layer, args[0])
+        self._layer = layer
+        if layer == 0:
+            self.recording.tokens.append(entering)
+        if self._edit is not None:
+            named, changed = self._edit.named(named), True
+            if layer and self._edit.at == layer:
+                self.recording.tokens[-1] = entering
+        return ((entering, *args[1:]), named) if changed else None
+
+    def _entering(self, layer: int, args: tuple, output: Any) -> None:
+        if self._awaited is not None and self._awaited[0] == layer and args:
+            self.recording.entered[layer], self._awaited = Entered.sampled(args[0], *self._awaited), None
+
+    def _attn(self, layer: int, args: tuple, output: Any) -> Any:
+        stopping.check()
+        return self._changed("attn", layer, output)[0]
+
+    def _mlp(self, layer: int, args: tuple, output: Any) -> Any:
+        return self._changed("mlp", layer, output)[0]
+
+    def _output(self, layer: int, args: tuple, output: Any) -> Any:
+        self._layer = None
+        given, _ = self._changed("output", layer, output)
+        self.recording.tokens.append(given)
+        return given
+
+    def _changed(self, moment: str, layer: int, tensor: Any) -> tuple[Any, bool]:
+        """The tensor after all changes at a place, and whether there was one."""
+        changed = False
+        own = () if self._edit is None else self._edit.changes.get((moment, layer), ())
+        for change in (*own, *self._changes.get((moment, layer), ())):
+            given = change(tensor)
+            if given is not None:
+                tensor, changed = given, True
+        return tensor, changed
+
+
+class Seam(TorchFunctionMode):
+    """Hands every fused attention call of a pass to the pass, which notes it and lets it run."""
+
+    def __init__(self, owner: Pass):
+        super().__init__()
+        self._owner = owner
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        # A pass that a user's hook makes in the middle of this one has a seam of its own, within which this one stands.
+        if func is F.scaled_dot_product_attention and wiring.innermost() is self._owner:
+            return self._owner.attend(func, *args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def recorded(
+    model: nn.Module,
+    *,
+    check: bool = False,
+    changes: Mapping[tuple[str, int], Sequence[Change]] | None = None,
+    edit: Edit | None = None,
+) -> Iterator[Recording]:
+    """Records a forward pass that this thread makes inside the `with`; leaves no hook and no mode behind, whatever happens.
+
+    With `check`, also what entered the module after each attention call, for `check_truth`. Several threads may be
+    inside with one model. Raises UnsupportedModel where the model has no blocks, or attends in a way that is not plain,
+    and in the middle of the pass Stopped, where nobody waits for it (`vitviz.stopping`).
+    """
+    blocks = transformer_blocks(model)
+    one = Pass(len(blocks), check, changes or {}, edit)
+    one.recording.branches = branches_of(model, blocks)
+    with wiring.wired(model, blocks, one, check), Seam(one):
+        yield one.recording
+
+
+def transformer_blocks(model: nn.Module) -> list[nn.Module]:
+    """The blocks in order of depth; UnsupportedModel where there are none."""
+    blocks = getattr(model, "blocks", None)
+    if not isinstance(blocks, (nn.Sequential, nn.ModuleList)) or len(blocks) == 0:
+        raise UnsupportedModel(
+            f"{type(model).__name__} is no plain Vision Transformer: it has no single stack of transformer blocks. "
+            "Choose a ViT, DeiT, BEiT, DINO, CLIP, EVA or SigLIP model."
+        )
+    return list(blocks)
+
+
+def check_plain(recording: Recording, tokens: int, name: str) -> None:
+    """Raises UnsupportedModel unless every block made exactly one attention call over all tokens."""
+    for layer, calls in enumerate(recording.calls):
+        if len(calls) != 1:
+            raise UnsupportedModel(
+                f"{name} is no plain Vision Transformer: block {layer + 1} makes {len(calls)} attention calls where "
+                "exactly one is expected, so there is no single attention map to show."
+            )
+        call = calls[0]
+        if call.q.ndim != 4 or call.q.shape[2] != tokens or call.k.shape[2] != tokens:
+            raise UnsupportedModel(
+                f"{name} is no plain Vision Transformer: block {layer + 1} attends within {tuple(call.q.shape)} "
+                f"(batch, heads, tokens, dim) where all {tokens} tokens are expected to see each other."
+            )

@@ -1,0 +1,194 @@
+"""A pass with gradients through the capture seam: attention in the open, biases as leaves, the model left as it is.
+
+The same torch-function mode as `capture`'s, in explicit form. Within one pass of one thread it
+- computes softmax(q k^T scale + mask) in the open, so that every attention A has a gradient; in a held pass A is a
+  constant, the fused kernel may run on queries and keys that are held, and no N x N is kept;
+- hands every parameter to torch detached, so that nothing is remembered for weights and no `requires_grad` is changed;
+- hands every bias, prefix token and position table over as a leaf of its own: what each gives to the score is value
+  times gradient, and with the tokens' own value times gradient these are all the terms that an affine map has.
+
+Hooks are `wiring`'s, which passes of several threads share. Memory is asked for beforehand (`require_room`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from vitviz import stopping
+from vitviz.engine import memory
+from vitviz.engine.passes import wiring
+from vitviz.engine.passes.held import Held
+from vitviz.errors import UnsupportedModel
+
+ADDED = {  # parameters that are added to tokens, stand among them, or are added behind a projection
+    "cls_token": "prefix tokens", "dist_token": "prefix tokens", "reg_token": "prefix tokens", "pos_embed": "positions",
+    "q_bias": "linear biases", "v_bias": "linear biases",
+}  # fmt: skip
+_BIASED = {F.linear: 2, F.conv2d: 2, F.layer_norm: 3}  # which argument is the bias
+_NORMED = (F.layer_norm, F.rms_norm)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A constant of the network: what it is, and in which block it stands (-1 before the first, L behind the last)."""
+
+    kind: str
+    depth: int
+    leaf: Tensor
+
+
+class Opened:
+    """One pass: hears the hooks and replaces calls. Everything recorded stands in the graph, with its batch axis."""
+
+    def __init__(self, model: nn.Module, blocks: list[nn.Module], held: bool, lines: bool, weigh: bool):
+        self.tokens: list[Tensor] = []  # entering each block, then what the last one gave
+        self.attentions: list[list[Tensor]] = [[] for _ in blocks]  # batch x head x query x key; none in a held pass
+        self.pooling: list[Tensor] = []  # the same of attention pooling
+        self.lines: list[Line] = []
+        self.normed: dict[int, Tensor] = {}  # the first norm's output in each block; in L, behind the last
+        self._depth, self._last = -1, len(blocks) - 1
+        self._held, self._keep_lines, self._weigh = Held() if held else None, lines, weigh
+        self._added = {
+            id(one): ADDED[last] for name, one in model.named_parameters() if (last := name.split(".")[-1]) in ADDED
+        }
+        self._leaves: dict[int, Tensor] = {}
+
+    # ----- hooks
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> tuple | None:
+        """Tokens that enter a block; where no pixel asks for a gradient, the first block's are the leaf."""
+        if moment == "output" and layer == self._last:
+            self._depth = layer + 1
+            self.tokens.append(output)
+        if moment != "input":
+            return None
+        stopping.check()
+        self._depth, tokens = layer, args[0]
+        begins = layer == 0 and not tokens.requires_grad
+        if begins:
+            tokens = tokens.detach().requires_grad_()
+            self.lines.clear()  # what made these tokens is no line of theirs
+        self.tokens.append(tokens)
+        return ((tokens, *args[1:]), output) if begins else None
+
+    # ----- calls
+
+    def call(self, func: Callable, args: tuple, kwargs: dict) -> Any:
+        """One call of torch's in the pass."""
+        if func in _BIASED:
+            args, kwargs = self._with_leaf(func, args, kwargs)
+        args = tuple(self._constant(one) for one in args)
+        kwargs = {name: self._constant(one) for name, one in kwargs.items()}
+        if func is F.scaled_dot_product_attention:
+            return self._attend(*args, **kwargs)
+        replaced = None if self._held is None else self._held.replacement(func)
+        found = (replaced or func)(*args, **kwargs)
+        if func in _NORMED:
+            self.normed.setdefault(self._depth, found)
+        return found
+
+    def _with_leaf(self, func: Callable, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        place = _BIASED[func]
+        bias = args[place] if len(args) > place else kwargs.get("bias")
+        if bias is None or not self._keep_lines:
+            return args, kwargs
+        kind = "norm biases" if func is F.layer_norm else "linear biases"
+        leaf = self._leaf(kind, bias)
+        if len(args) > place:
+            return (*args[:place], leaf, *args[place + 1 :]), kwargs
+        return args, {**kwargs, "bias": leaf}
+
+    def _constant(self, given: Any) -> Any:
+        """A parameter without its wish for a gradient; one that is added to tokens, as a leaf."""
+        if isinstance(given, list | tuple):
+            return type(given)(map(self._constant, given)) if type(given) in (list, tuple) else given
+        if not isinstance(given, nn.Parameter):
+            return given
+        if id(given) not in self._added or not self._keep_lines:
+            return given.detach()
+        if id(given) not in self._leaves:
+            self._leaves[id(given)] = self._leaf(self._added[id(given)], given)
+        return self._leaves[id(given)]
+
+    def _leaf(self, kind: str, value: Tensor) -> Tensor:
+        leaf = value.detach().requires_grad_()
+        self.lines.append(Line(kind, self._depth, leaf))
+        return leaf
+
+    def _attend(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **others):
+        if is_causal or others.get("enable_gqa"):
+            raise UnsupportedModel("This model's attention is causal or shares keys between heads, so there is no map of it.")
+        mask = None if attn_mask is None else attn_mask.detach() if self._held is not None else attn_mask
+        if self._held is not None:
+            query, key = query.detach(), key.detach()
+        if self._held is not None or not self._weigh:
+            return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+        scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.mT
+        if mask is not None:
+            scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+        attention = torch.softmax(scores, dim=-1)
+        inside = 0 <= self._depth <= self._last
+        (self.attentions[self._depth] if inside else self.pooling).append(attention)
+        return attention @ value
+
+
+class _Seam(TorchFunctionMode):
+    """Hands every call of a pass to its owner."""
+
+    def __init__(self, owner: Opened):
+        super().__init__()
+        self._owner = owner
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if wiring.innermost() is not self._owner:
+            return func(*args, **(kwargs or {}))
+        return self._owner.call(func, args, kwargs or {})
+
+
+@contextmanager
+def opened(model: nn.Module, blocks: list[nn.Module], *, held: bool, lines: bool = True, weigh: bool = True) -> Iterator[Opened]:
+    """The pass that this thread makes on the model inside the `with`, gradients enabled; nothing stays on the model.
+
+    With `held`, the frozen linear map; else the model's own gradients, with every attention. `lines`: biases and other
+    constants are leaves. Without `weigh` no attention is kept in the open, and the fused kernel runs. Stopped, before a block, where nobody waits (`vitviz.stopping`).
+    """
+    one = Opened(model, blocks, held, lines, weigh)
+    weights = next(model.parameters())
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast(weights.device.type, enabled=False),
+        wiring.wired(model, blocks, one, check=False),
+        _Seam(one),
+    ):
+        yield one
+
+
+def bytes_of_gradients(layers: int, heads: int, tokens: int, width: int, attentions: bool, batch: int = 1) -> int:
+    """About what a pass with gradients takes at its peak: attentions and their gradients where wanted, and activations.
+
+    A layer keeps about 32 numbers a token and channel: two norms, queries, keys, values, the heads' result, two branches,
+    and the MLP's four widths before, behind and at its gate. Softmax keeps A, and A has a gradient: L H N^2 twice, and
+    once more for the layer that is being worked on.
+
+    >>> bytes_of_gradients(12, 12, 197, 768, attentions=True) // 10**6
+    278
+    >>> bytes_of_gradients(12, 12, 197, 768, attentions=False) // 10**6
+    232
+    """
+    attention = 0 if not attentions else (2 * layers + 1) * heads * tokens**2
+    return 4 * batch * (attention + 32 * layers * tokens * width)
+
+
+def require_room(needed: int, device: torch.device, name: str, tokens: int) -> None:
+    """OutOfMemory, with both figures, where a pass with gradients would not fit."""
+    what = f"The gradient of {name}'s answer at {tokens} tokens"
+    memory.require(needed, device, what, "Choose a smaller size, or a method that takes no gradient.")

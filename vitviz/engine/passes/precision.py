@@ -1,0 +1,60 @@
+"""How far a model in bfloat16 is from the same one in float32, found out on a picture.
+
+bfloat16 keeps 8 bits of a number's significand where float32 keeps 24: a value is off by up to 2^-9 of itself at every
+step, and the differences grow through the layers. By how much depends on the weights, so it is measured: the picture
+goes through the float32 model too, on the CPU, and all attention and all class probabilities are compared. Both are
+computed from the two records in float32. It shows the distance on one picture, which is no bound for others.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vitviz.analyses.balance import largest_gap
+from vitviz.analyses.ledger import ledger_of
+from vitviz.engine import readouts
+from vitviz.engine.defaults import in_float32
+from vitviz.engine.passes import capture, record
+from vitviz.engine.tails import tail_of
+from vitviz.errors import UnsupportedModel
+from vitviz.trace import Deviation, Trace
+
+_ROWS = 512  # queries at a time: N x N for all heads need not stand in memory
+
+
+@in_float32()
+def deviation(trace: Trace, exact: nn.Module, pixels: Float[Tensor, "1 channel height width"]) -> Deviation:
+    """The distance of a trace from what the `exact` model, on the CPU in float32, does with the same pixels."""
+    twin = _twin(trace, exact, pixels)
+    largest = 0.0
+    for mine, true in zip(trace.layers, twin.layers, strict=True):
+        for start in range(0, trace.grid.tokens, _ROWS):
+            rows = slice(start, start + _ROWS)
+            largest = max(largest, (mine.weights(rows).cpu() - true.weights(rows)).abs().max().item())
+    if trace.logits is None:
+        return Deviation(largest, None)
+    mine, true = trace.logits.cpu().double(), twin.logits.double()
+    classes = (torch.softmax(mine, -1) - torch.softmax(true, -1)).abs().max().item()
+    return Deviation(largest, classes, (mine - true).abs().max().item(), _gap(twin, exact))
+
+
+def _twin(trace: Trace, exact: nn.Module, pixels: Tensor) -> Trace:
+    """The float32 model's own trace of the same pixels."""
+    with torch.no_grad(), capture.recorded(exact) as recording:
+        logits = exact(pixels)
+    read, queries = readouts.read(exact, trace.readout, recording.tokens[-1]), readouts.queries_read(exact)
+    classifies = trace.logits is not None
+    frame = record.Frame(
+        trace.checkpoint, trace.grid, trace.readout, read, queries, classifies, trace.labels, 0.0, "cpu", "float32"
+    )
+    return record.trace_of(recording, logits, frame, trace.view, 0, torch.device("cpu"))
+
+
+def _gap(twin: Trace, exact: nn.Module) -> float | None:
+    """How far the float32 model's account fails to add up, of its largest logit; None where it has no account."""
+    try:
+        return max(largest_gap(ledger_of(twin, tail_of(exact, twin.checkpoint)))) / twin.logits.abs().max().item()
+    except UnsupportedModel:
+        return None

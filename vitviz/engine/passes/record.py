@@ -1,0 +1,230 @@
+"""From a recorded forward pass and a model's own parts to the immutable record of one picture."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vitviz.engine.checkpoint import Checkpoint
+from vitviz.engine.passes import branches
+from vitviz.engine.passes.capture import Call, Recording
+from vitviz.errors import UnsupportedModel
+from vitviz.grid import Grid
+from vitviz.readout import Readout
+from vitviz.runs import Without
+from vitviz.trace import Attention, Bias, Trace, View, Written
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What all traces of one forward pass share."""
+
+    checkpoint: str
+    grid: Grid
+    readout: Readout
+    read: Tensor | None  # how much of y each token is, by picture, where that depends on it
+    queries: int | None  # of attention pooling's queries, how many are read; None for all
+    classifies: bool
+    labels: tuple[str, ...]
+    milliseconds: float
+    device: str
+    dtype: str
+    first_pass: bool = False
+    kept: tuple[int, ...] | None = None  # the patches that stayed; None for all
+    without: Without = Without()
+
+
+def trace_of(recording: Recording, logits: Tensor, frame: Frame, view: View, image: int, device: torch.device) -> Trace:
+    """The trace of one picture of the batch."""
+
+    def kept(tensor: Tensor) -> Tensor:
+        return tensor[image].detach().to(device=device, dtype=torch.float32)
+
+    patches, positions = recording.patch_embedding, recording.position_embedded
+    pooling = recording.outside[-1] if frame.readout.name == "attention" and recording.outside else None
+    pooling = None if pooling is None else attention_of(pooling, image, frame.grid, device)
+    tokens = tuple(kept(tokens) for tokens in recording.tokens)
+    biases: dict[int, Bias | None] = {}  # a bias shared by all layers is kept once
+    return Trace(
+        checkpoint=frame.checkpoint,
+        grid=frame.grid,
+        view=covered(view, frame.grid),
+        layers=tuple(attention_of(call, image, frame.grid, device, biases) for (call,) in recording.calls),
+        tokens=tokens,
+        patch_embedding=kept(patches)[-frame.grid.patches :],
+        position_embedded=None if positions is None else kept(positions)[-frame.grid.patches :],
+        logits=kept(logits) if frame.classifies and logits.ndim == 2 else None,
+        pool=frame.readout.name,
+        readout=frame.readout,
+        read=None if frame.read is None else frame.read[image].to(device),
+        pooling=None if pooling is None else _asked(pooling, frame.queries),
+        labels=frame.labels,
+        milliseconds=frame.milliseconds,
+        first_pass=frame.first_pass,
+        device=frame.device,
+        dtype=frame.dtype,
+        written=_written(recording, image, tokens[-1], pooling, frame.without.at or 0),
+        kept=frame.kept,
+        without=frame.without,
+    )
+
+
+def _written(recording: Recording, image: int, last: Tensor, pooling: Attention | None, began: int) -> Written | None:
+    """What was added; what layers added whose tokens were thrown away is nothing."""
+    found = branches.written(recording.branches, image, last, pooling)
+    if found is not None:
+        found.attention[:began], found.mlps[:began] = 0, 0
+    return found
+
+
+def attention_of(call: Call, image: int, grid: Grid, device: torch.device, biases: dict[int, Bias | None] | None = None) -> Attention:
+    """One attention call for one picture of the batch."""
+
+    def kept(tensor: Tensor) -> Tensor:
+        return tensor[image].detach().to(device=device, dtype=torch.float32)
+
+    biases = {} if biases is None else biases
+    if call.mask is not None and id(call.mask) not in biases:
+        biases[id(call.mask)] = _bias(call.mask.detach(), image, grid, device)
+    q, k, v = kept(call.q), kept(call.k), kept(call.v)
+    if v.untyped_storage().nbytes() > v.nbytes and v.untyped_storage().data_ptr() != q.untyped_storage().data_ptr():
+        v = v.clone()  # rotary models make q and k anew; a view of v would keep the buffer of all three
+    bias = None if call.mask is None else biases[id(call.mask)]
+    return Attention(q, k, v, call.scale, bias, call.replaced, None if call.given is None else kept(call.given))
+
+
+def _asked(pooling: Attention, queries: int | None) -> Attention:
+    """Attention pooling with the queries alone whose answers are read."""
+    return replace(pooling, q=pooling.q[:, :queries])
+
+
+def covered(view: View, grid: Grid) -> View:
+    """The part of the input that patches are cut from: where the patch does not divide the input, a rim on the right and below is unseen."""
+    (height, width), (rows, cols) = view.picture.shape[:2], grid.pixels
+    if (height, width) == (rows, cols):
+        return view
+    left, top, right, bottom = view.box
+    box = (left, top, left + (right - left) * cols / width, top + (bottom - top) * rows / height)
+    return replace(view, picture=view.picture[:rows, :cols].copy(), box=box)
+
+
+def grid_of(model: nn.Module) -> Grid:
+    """The patch grid of a model, with its prefix tokens named in the order of the sequence."""
+    embed = getattr(model, "patch_embed", None)
+    size = getattr(embed, "grid_size", None)
+    if size is None:
+        raise UnsupportedModel(f"{type(model).__name__} does not cut its input into a fixed grid of patches; choose a plain Vision Transformer.")
+    names = []
+    for parameter, name in (("cls_token", "class"), ("dist_token", "distillation")):
+        if getattr(model, parameter, None) is not None:
+            names.append(name)
+    registers = getattr(model, "reg_token", None)
+    if registers is not None:
+        names += [f"register {i + 1}" for i in range(registers.shape[1])]
+    if len(names) != getattr(model, "num_prefix_tokens", len(names)):
+        raise UnsupportedModel(f"{type(model).__name__} has {model.num_prefix_tokens} prefix tokens, of which only {', '.join(names) or 'none'} are understood.")
+    return Grid(int(size[0]), int(size[1]), patch_size(embed), tuple(names))
+
+
+def patch_size(embed: nn.Module) -> tuple[int, int]:
+    """Height and width of a patch in pixels of the input; behind a hybrid's stem, as many pixels as a token stands for."""
+    if getattr(embed, "backbone", None) is None:
+        rows, cols = embed.patch_size  # not size // grid, which a rim that no patch is cut from would add to
+    else:
+        rows, cols = (pixels // count for pixels, count in zip(embed.img_size, embed.grid_size, strict=True))
+    return int(rows), int(cols)
+
+
+def classifies(model: nn.Module, checkpoint: Checkpoint) -> bool:
+    """Whether the model's output are scores of classes: not features, and not a projection into a space shared with texts.
+
+    Such a head have CLIP, the Perception Encoder and MobileCLIP, unless they were fine-tuned on ImageNet.
+    """
+    if not getattr(model, "num_classes", 0):
+        return False
+    projects = checkpoint.source == "hub" and re.search(r"_clip_|_pe_core_|_mci_", checkpoint.name) and not re.search(r"_in1k|_in12k|_in21k|_in22k", checkpoint.name)
+    return not projects
+
+
+def copied(weight: Tensor) -> Tensor:
+    """A float32 copy on the CPU: whoever gets it may write into it, and the model stays as it was."""
+    return weight.detach().to("cpu", torch.float32, copy=True)
+
+
+def patch_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width2"] | None:
+    """The patch projection's weights, if it reads pixels."""
+    projection = getattr(model.patch_embed, "proj", None)
+    if getattr(model.patch_embed, "backbone", None) is not None or not isinstance(projection, nn.Conv2d) or projection.in_channels != 3:
+        return None
+    return copied(projection.weight)
+
+
+def stem_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width2"] | None:
+    """The first convolution over pixels in a hybrid's stem."""
+    backbone = getattr(model.patch_embed, "backbone", None)
+    for module in backbone.modules() if backbone is not None else ():
+        if isinstance(module, nn.Conv2d) and module.in_channels == 3:
+            return copied(module.weight)
+    return None
+
+
+def position_table(model: nn.Module) -> Float[Tensor, "patch width"] | None:
+    """The learned absolute position embeddings of the patches; None where the model has none."""
+    table = getattr(model, "pos_embed", None)
+    if not isinstance(table, nn.Parameter) or table.ndim != 3:
+        return None
+    return copied(table[0, -grid_of(model).patches :])
+
+
+def position_kind(model: nn.Module) -> str:
+    """'learned', 'rotary', 'relative', several joined by ' + ', or 'none'."""
+    kinds = []
+    if isinstance(getattr(model, "pos_embed", None), nn.Parameter):
+        kinds.append("learned")
+    if getattr(model, "rope", None) is not None:
+        kinds.append("rotary")
+    relative = any("relative_position_bias_table" in name or "rel_pos" in name for name, _ in model.named_parameters())
+    return " + ".join(kinds + ["relative"] * relative) or "none"
+
+
+def _bias(mask: Tensor, image: int, grid: Grid, device: torch.device) -> Bias:
+    """A mask as a table over relative positions where it is one, else as it was given."""
+    if mask.dtype == torch.bool:
+        mask = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, float("-inf"))
+    while mask.ndim < 4:
+        mask = mask.unsqueeze(0)
+    dense = mask[image if mask.shape[0] > 1 else 0].to(device=device, dtype=torch.float32)
+    if dense.shape[1:] == (grid.tokens, grid.tokens):
+        index, first = _relative_index(grid)
+        table = rearrange(dense, "head query key -> head (query key)")[:, first.to(device)]
+        index = index.to(device)
+        if torch.equal(table[:, index], dense):
+            return Bias(table=table, index=index)
+    return Bias(dense=dense.clone())
+
+
+@lru_cache(maxsize=8)
+def _relative_index(grid: Grid) -> tuple[Tensor, Tensor]:
+    """(query, key) -> entry of a relative-position table, and one (flattened) pair for each entry.
+
+    Patch pairs share an entry where row and column differences agree; a prefix token has one entry towards all
+    patches, one from all patches, and one for each prefix token, as in BEiT.
+    """
+    row, col = torch.arange(grid.patches) // grid.cols, torch.arange(grid.patches) % grid.cols
+    delta = (row[:, None] - row[None] + grid.rows - 1) * (2 * grid.cols - 1) + (col[:, None] - col[None] + grid.cols - 1)
+    pairs = (2 * grid.rows - 1) * (2 * grid.cols - 1)
+    prefix = torch.arange(grid.prefix)
+    index = torch.empty(grid.tokens, grid.tokens, dtype=torch.long)
+    index[grid.prefix :, grid.prefix :] = delta
+    index[: grid.prefix, grid.prefix :] = (pairs + prefix)[:, None]
+    index[grid.prefix :, : grid.prefix] = pairs + grid.prefix + prefix
+    index[: grid.prefix, : grid.prefix] = pairs + 2 * grid.prefix + prefix[:, None] * grid.prefix + prefix
+    first = torch.empty(pairs + 2 * grid.prefix + grid.prefix**2, dtype=torch.long)
+    first[index.flatten()] = torch.arange(grid.tokens**2)
+    return index, first

@@ -1,0 +1,159 @@
+"""What heads and MLPs hand on as a rule: means over a reference set of pictures, to put in the place of
+one that is taken away.
+
+A head set to zero is one that the model never met; its mean over many pictures says nothing about this
+one, and is met every day. The mean is taken for every token of the sequence by itself, since a head does
+not hand on the same at every place. At another input size than the checkpoint's own, and where patches are
+left out, it is the mean over the patches' places. vitviz-tiny ships means over validation pictures of its
+data set (weights/vitviz-tiny/reference.py); for other checkpoints they are made of vitviz's few sample
+pictures, which say less. No mean says what a head does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vitviz.engine.checkpoint import Checkpoint
+from vitviz.engine.forks import renew_lock_of
+from vitviz.engine.passes.interventions import Parts
+from vitviz.engine.pictures.preprocess import Prepared, prepare
+from vitviz.samples import sample_image, samples
+
+if TYPE_CHECKING:
+    from vitviz.engine.inspector import Inspector
+
+FILE = "reference.safetensors"
+KEPT = 3  # input sizes whose means are kept; but for the own size's, they are one row for all patches
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Means over pictures by layer, with a row for every token, or (not `by_place`) one for all patches
+    behind the prefix's."""
+
+    heads: tuple[Float[Tensor, "head token dim"], ...]
+    mlps: tuple[Float[Tensor, "token width"], ...]
+    prefix: int
+    pictures: int
+    source: str  # of which pictures, as the end of a sentence
+    by_place: bool = True
+
+    @property
+    def sentence(self) -> str:
+        """What the means are of, for whoever reads a result."""
+        where = "at every place by itself" if self.by_place else "over all patches' places"
+        return f"Means over {self.pictures} {self.source}, {where}."
+
+    def even(self) -> Reference:
+        """The same with one row for all patches."""
+        if not self.by_place:
+            return self
+
+        def rows(tensor: Tensor) -> Tensor:
+            patches = tensor[..., self.prefix :, :].mean(dim=-2, keepdim=True)
+            return torch.cat([tensor[..., : self.prefix, :], patches], dim=-2)
+
+        return replace(
+            self, heads=tuple(map(rows, self.heads)), mlps=tuple(map(rows, self.mlps)), by_place=False
+        )
+
+    def parts(self, tokens: int, dropped: bool = False) -> Parts:
+        """For a sequence of so many tokens: by place where it is the same one, else one row for all patches."""
+        if self.by_place and (dropped or self.mlps[0].shape[-2] != tokens):
+            return self.even().parts(tokens)
+
+        def spread(tensor: Tensor) -> Tensor:
+            if self.by_place:
+                return tensor[None]
+            patches = tensor[..., self.prefix :, :].expand(*tensor.shape[:-2], tokens - self.prefix, -1)
+            return torch.cat([tensor[..., : self.prefix, :], patches], dim=-2)[None]
+
+        return Parts(dict(enumerate(map(spread, self.heads))), dict(enumerate(map(spread, self.mlps))))
+
+
+class References:
+    """Those of one inspector, each made when it is first asked for; the last few sizes are kept."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._known: dict[tuple[int, int], Reference] = {}
+        renew_lock_of(self)
+
+    def __reduce__(self) -> tuple:
+        return References, ()
+
+    def of(self, inspector: Inspector, size: tuple[int, int]) -> Reference:
+        """The means at an input size. Whoever asks while they are made waits for them."""
+        found = self._known.get(size)
+        if found is None:
+            with self._lock:
+                found = self._known.get(size) or self._made(inspector, size)
+                while size not in self._known and len(self._known) >= KEPT:
+                    self._known.pop(next(iter(self._known)))
+                self._known[size] = found
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """What is kept, in bytes."""
+        return sum(one.nbytes for known in list(self._known.values()) for one in (*known.heads, *known.mlps))
+
+    def _made(self, inspector: Inspector, size: tuple[int, int]) -> Reference:
+        own = size == inspector.preprocessing.size
+        shipped = shipped_with(inspector.checkpoint)
+        if shipped is None:
+            pictures = (sample_image(one.name) for one in samples())
+            shipped = measured(inspector, pictures, size, "photographs that come with vitviz")
+        return shipped if own else shipped.even()
+
+
+def measured(
+    inspector: Inspector,
+    pictures: Iterable,
+    size: tuple[int, int],
+    source: str,
+    progress: Callable[[int], object] | None = None,
+) -> Reference:
+    """The means over RGB pictures at an input size, one pass each, without any hooks of the user."""
+    preprocessing, totals, count = inspector.preprocessing.with_size(size), None, 0
+    for picture in pictures:
+        prepared: Prepared = prepare(picture, preprocessing)
+        seen = inspector._watched(prepared, size)
+        found = [
+            [one[layer][0].float().cpu() for layer in range(len(one))] for one in (seen.heads, seen.mlps)
+        ]
+        totals = (
+            found
+            if totals is None
+            else [[a + b for a, b in zip(*pair, strict=True)] for pair in zip(totals, found, strict=True)]
+        )
+        count += 1
+        if progress is not None:
+            progress(count)
+    heads, mlps = (tuple(one / count for one in total) for total in totals)
+    return Reference(heads, mlps, inspector.grid(size).prefix, count, source)
+
+
+def shipped_with(checkpoint: Checkpoint) -> Reference | None:
+    """The means that lie beside a shipped checkpoint's weights, where they were made with these."""
+    folder = Path(checkpoint.location)
+    weights, path = folder / "model.safetensors", folder / FILE
+    if checkpoint.source != "shipped" or not (weights.is_file() and path.is_file()):
+        return None
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        about = file.metadata()
+        if about["weights"] != hashlib.sha256(weights.read_bytes()).hexdigest():
+            return None
+        heads, mlps = (file.get_tensor(name).float().unbind() for name in ("heads", "mlps"))
+    return Reference(heads, mlps, int(about["prefix"]), int(about["pictures"]), about["source"])

@@ -1,0 +1,187 @@
+"""All heads and MLPs taken away in turn: each by itself, several at once as one batch, from its own layer
+on only.
+
+What enters a layer does not depend on what that layer or a later one loses. So the tokens that enter every
+layer are kept from one pass, and for a head of layer l the blocks from l on are run again, with what the
+family hands to its blocks beside the tokens (rotary tables, shared bias) as it was. Nothing of these
+passes is recorded but their answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from vitviz import stopping
+from vitviz.analyses.effects import Effects
+from vitviz.analyses.target import class_index
+from vitviz.engine.defaults import in_float32
+from vitviz.engine.device import exactly, memory_guard
+from vitviz.engine.passes import capture, taken, wiring
+from vitviz.engine.passes.interventions import Parts, heads_of
+from vitviz.engine.pictures.preprocess import Prepared
+from vitviz.errors import VitvizError
+from vitviz.runs import Without
+from vitviz.trace import Trace
+
+if TYPE_CHECKING:
+    from vitviz.engine.inspector import Inspector
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What a sweep is asked."""
+
+    target: Any
+    heads_as: str
+    mlps: bool
+    other: Any
+    batch: int
+    progress: Callable[[int, int], bool | None] | None
+
+
+class _Quiet:
+    """A pass through some of the blocks in which picture i of the batch loses part i, and nothing is recorded."""
+
+    def __init__(self, change: Callable[[str, Tensor], Tensor], at: int):
+        self._change, self._at, self._layer = change, at, None
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+        if moment == "input":
+            stopping.check()
+            self._layer = layer
+        elif moment == "output":
+            self._layer = None
+        elif moment == "mlp" and layer == self._at:
+            return self._change("mlp", output)
+        return None
+
+    def attend(self, kernel: Callable[..., Tensor], *args, **named) -> Tensor:
+        given = kernel(*args, **named)
+        return self._change("heads", given) if self._layer == self._at else given
+
+
+class _Given:
+    """A pass that keeps what each block is given: tokens and named arguments."""
+
+    def __init__(self) -> None:
+        self.blocks: list[tuple[tuple, dict[str, Any]]] = []
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> None:
+        if moment == "input":
+            stopping.check()
+            self.blocks.append(((args[0].detach().clone(), *args[1:]), dict(output)))
+
+    def attend(self, kernel: Callable[..., Tensor], *args, **named) -> Tensor:
+        return kernel(*args, **named)
+
+
+@in_float32()
+def swept(inspector: Inspector, prepared: Prepared, size: tuple[int, int], asked: Asking) -> Effects:
+    """The effects of all heads and MLPs on a target. Raises VitvizError for what cannot be asked, Stopped
+    where nobody waits."""
+    if isinstance(asked.batch, bool) or not isinstance(asked.batch, int) or asked.batch < 1:
+        raise VitvizError(
+            f"Given batch={asked.batch!r}; expected how many parts are taken away at once, from 1."
+        )
+    model, name = inspector._at(size), inspector.checkpoint.name
+    blocks = capture.transformer_blocks(model)
+    mlps = asked.mlps and isinstance(wiring.mlp_of(blocks[0]), nn.Module)
+    parts = [[*range(heads_of(blocks[0])), *([None] if mlps else [])]] * len(blocks)  # None: the MLP
+    everything = Without(
+        heads=[(layer, head) for layer, some in enumerate(parts) for head in some if head is not None],
+        mlps=range(len(blocks)) if mlps else (),
+        heads_as=asked.heads_as,
+        other=("" if asked.heads_as == "other" else None),
+    )
+    instead = taken.put_instead(inspector, size, everything, asked.other, None)
+    score = _score(inspector.traces([prepared], size)[0], asked.target)
+    with torch.no_grad(), torch.autocast(inspector.device.type, enabled=False), exactly(inspector.device):
+        with memory_guard(inspector.device, f"Taking parts of {name} away"):
+            given = _Given()
+            whole = score(_through(model, blocks, given, lambda: model(inspector._pixels([prepared]))))[0]
+            found = torch.full((len(blocks), heads_of(blocks[0]) + 1), float("nan"), dtype=torch.float64)
+            done, of = 0, sum(map(len, parts))
+            for layer in reversed(
+                range(len(blocks))
+            ):  # the cheapest first: progress is then at its worst to begin with
+                for first in range(0, len(parts[layer]), asked.batch):
+                    some = parts[layer][first : first + asked.batch]
+                    logits = _without(
+                        model, blocks, given, layer, some, _change(some, layer, asked.heads_as, instead)
+                    )
+                    found[layer, [-1 if part is None else part for part in some]] = whole - score(logits)
+                    done += len(some)
+                    if asked.progress is not None and asked.progress(done, of) is False:
+                        return _effects(inspector, size, whole, found, asked)
+    return _effects(inspector, size, whole, found, asked)
+
+
+def _effects(
+    inspector: Inspector, size: tuple[int, int], whole: Tensor, found: Tensor, asked: Asking
+) -> Effects:
+    means = inspector.reference(size).sentence if asked.heads_as == "mean" else ""
+    return Effects(whole.item(), found[:, :-1].float(), found[:, -1].float(), asked.heads_as, means)
+
+
+def _score(trace: Trace, target: Any) -> Callable[[Tensor], Tensor]:
+    """From logits, batch x class, to the target's."""
+    pair = target if isinstance(target, tuple) else (target,)
+    if trace.logits is None:
+        raise VitvizError(
+            f"{trace.checkpoint} has no classifier, so there is no answer on which to see an effect."
+        )
+    if len(pair) not in (1, 2):
+        raise VitvizError(f"Given {target!r}; expected one class, or (a, b) for a rather than b.")
+    classes = [class_index(trace, one) for one in pair]
+
+    def score(logits: Tensor) -> Tensor:
+        rows = logits.double().cpu()
+        return rows[:, classes[0]] - (rows[:, classes[1]] if len(classes) == 2 else 0)
+
+    return score
+
+
+def _through(model: nn.Module, blocks: list[nn.Module], listener: Any, run: Callable[[], Tensor]) -> Tensor:
+    with wiring.wired(model, blocks, listener, False), capture.Seam(listener):
+        return run()
+
+
+def _without(
+    model: nn.Module, blocks: list[nn.Module], given: _Given, layer: int, parts: list, change: Callable
+) -> Tensor:
+    """The answers with each part of a layer taken away from a copy of the tokens."""
+
+    def run() -> Tensor:
+        tokens = given.blocks[layer][0][0].expand(len(parts), -1, -1).contiguous()
+        for block, (args, named) in list(zip(blocks, given.blocks, strict=True))[layer:]:
+            tokens = block(tokens, *args[1:], **named)
+        return model.forward_head(model.norm(tokens))
+
+    return _through(model, blocks, _Quiet(change, layer), run)
+
+
+def _change(parts: list[int | None], layer: int, how: str, instead: Parts) -> Callable[[str, Tensor], Tensor]:
+    """Takes part i away from what picture i hands on."""
+
+    def change(kind: str, handed: Tensor) -> Tensor:
+        known: Mapping[int, Tensor] = instead.heads if kind == "heads" else instead.mlps
+        changed = handed.clone()
+        for image, part in enumerate(parts):
+            if (part is None) != (kind == "mlp"):
+                continue
+            where = image if part is None else (image, part)
+            if how == "tokens":
+                changed[where] = handed[where].mean(dim=-2, keepdim=True)
+            else:
+                mean = known.get(layer)
+                changed[where] = (
+                    0 if how == "zero" else (mean[0] if part is None else mean[0, part]).to(handed)
+                )
+        return changed
+
+    return change

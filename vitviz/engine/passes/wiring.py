@@ -1,0 +1,157 @@
+"""Hooks that all passes on a model share: there while one runs, and each speaks to the pass of the thread it is called in.
+
+Forward hooks belong to a model, so a pass that set its own would hear every other one. These are set with the first of
+several passes at once and taken away with the last; a thread that runs no pass of ours on the model hears nothing of
+them. What a pass does with what it hears is its own affair (`capture.Pass`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from vitviz.engine.forks import renew_lock_of
+from vitviz.engine.passes.branches import points
+
+MOMENTS = ("input", "attn", "mlp", "output")  # of a block, in the order of the paper's equations 2 and 3
+
+
+class Listener(Protocol):
+    """A pass: called at each moment with the layer and what the hook was given; what it returns takes the tensor's place."""
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any: ...
+
+
+class _Running(threading.local):
+    """The passes of a thread, the innermost last: a user's hook may look at another picture in the middle of one."""
+
+    def __init__(self) -> None:
+        self.passes: list[tuple[_Wires, Listener]] = []
+
+
+_running = _Running()
+
+
+def innermost() -> Listener | None:
+    """The pass that this thread is making."""
+    return _running.passes[-1][1] if _running.passes else None
+
+
+class Tap:
+    """One hook. A copy or a pickle of it belongs to no model and is deaf."""
+
+    def __init__(self, wires: _Wires | None = None, moment: str = "", layer: int = -1):
+        self._wires, self._moment, self._layer = wires, moment, layer
+
+    def __call__(self, module: nn.Module, args: tuple, output: Any = None) -> Any:
+        if not _running.passes or _running.passes[-1][0] is not self._wires:
+            return None
+        return _running.passes[-1][1].heard(self._moment, self._layer, args, output)
+
+    def __reduce__(self) -> tuple:
+        return Tap, ()
+
+
+class _Wires:
+    """The taps of one model; how many passes need the usual ones, and how many those of the truth check."""
+
+    def __init__(self) -> None:
+        self.needed: Counter[bool] = Counter()
+        self.handles: dict[bool, list[RemovableHandle]] = {}
+
+
+_wires: WeakKeyDictionary[nn.Module, _Wires] = WeakKeyDictionary()
+
+
+class _Setting:
+    """Taps are set, taken away, and copied with their model by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        renew_lock_of(self)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        with self._lock:
+            yield
+
+
+_setting = _Setting()
+
+
+@contextmanager
+def wired(model: nn.Module, blocks: list[nn.Module], listener: Listener, check: bool) -> Iterator[None]:
+    """`listener` hears the passes that this thread makes on the model inside the `with`; with `check`, all modules too."""
+    kinds = (False, True) if check else (False,)
+    with _setting.alone():
+        wires = _wires.setdefault(model, _Wires())
+        for kind in kinds:
+            wires.needed[kind] += 1
+            if wires.needed[kind] == 1:
+                wires.handles[kind] = (_watched if kind else _tapped)(model, blocks, wires)
+    _running.passes.append((wires, listener))
+    try:
+        yield
+    finally:
+        _running.passes.pop()
+        with _setting.alone():
+            for kind in kinds:
+                wires.needed[kind] -= 1
+                if wires.needed[kind] == 0:
+                    for handle in wires.handles.pop(kind):
+                        handle.remove()
+
+
+@contextmanager
+def still() -> Iterator[None]:
+    """For whoever copies a model: no taps come or go meanwhile. Passes that run go on."""
+    with _setting.alone():
+        yield
+
+
+def without_taps(copied: nn.Module) -> nn.Module:
+    """The copy of a model, made while passes ran on that, without what stood there for them; others' hooks stay."""
+    for module in copied.modules():
+        for hooks in (module._forward_hooks, module._forward_pre_hooks):
+            for number in [number for number, hook in hooks.items() if isinstance(hook, Tap)]:
+                del hooks[number]
+                module._forward_pre_hooks_with_kwargs.pop(number, None)
+    return copied
+
+
+def mlp_of(block: nn.Module) -> nn.Module | None:
+    """What gives the result of a block's MLP; of a block that computes both branches in parallel, its projection."""
+    return getattr(block, "mlp", None) or getattr(block, "mlp_out_proj", None)
+
+
+def _tapped(model: nn.Module, blocks: list[nn.Module], wires: _Wires) -> list[RemovableHandle]:
+    handles = []
+    for layer, block in enumerate(blocks):
+        handles.append(block.register_forward_pre_hook(Tap(wires, "input", layer), with_kwargs=True))
+        for part, module in (("attn", getattr(block, "attn", None)), ("mlp", mlp_of(block))):
+            if isinstance(module, nn.Module):
+                handles.append(module.register_forward_hook(Tap(wires, part, layer)))
+        handles.append(block.register_forward_hook(Tap(wires, "output", layer)))
+    if isinstance(getattr(model, "patch_embed", None), nn.Module):
+        handles.append(model.patch_embed.register_forward_hook(Tap(wires, "patches")))
+    if getattr(model, "pos_embed", None) is not None and isinstance(getattr(model, "pos_drop", None), nn.Module):
+        handles.append(model.pos_drop.register_forward_pre_hook(Tap(wires, "positions")))
+    for module, entering, moment in points(model, blocks):
+        hook = module.register_forward_pre_hook if entering else module.register_forward_hook
+        handles.append(hook(Tap(wires, moment)))
+    return handles
+
+
+def _watched(model: nn.Module, blocks: list[nn.Module], wires: _Wires) -> list[RemovableHandle]:
+    watch = []
+    for layer, block in enumerate(blocks):
+        parallel = getattr(block, "attn_out_proj", None)  # an MLP's part comes between the call and its projection
+        watch += [(layer, module) for module in (block.modules() if parallel is None else [parallel])]
+    return [module.register_forward_pre_hook(Tap(wires, "entering", layer)) for layer, module in watch]

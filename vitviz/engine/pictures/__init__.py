@@ -1,0 +1,1 @@
+"""Pictures: opened, checked, and made into what a model reads."""

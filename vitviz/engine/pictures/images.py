@@ -1,0 +1,189 @@
+"""From whatever a person hands over to an upright RGB picture, or to a sentence that says why not.
+
+What can be refused is refused from the header, before a pixel is decoded: the file's size, its format, how many
+pixels it declares, how elongated it is. A picture is decoded once, at full resolution, because overlays are drawn on
+the upload itself. Colour profiles are not applied: the models were trained on pictures read without them.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from PIL import ExifTags, Image
+
+from vitviz.engine.pictures.jpeg import require_few_scans
+from vitviz.engine.pictures.pixels import rgb_of, rgb_of_array, width_and_height
+from vitviz.errors import ImageError
+
+MAX_BYTES = 20 * 2**20  # what the page's upload accepts as "20mb"
+MAX_PIXELS = 80_000_000  # phones deliver 50 million; decoded, a pixel takes 4 bytes
+MAX_ELONGATION = 20  # longer side to shorter; beyond, the model would see next to nothing of the picture
+
+# Pillow's names and the usual ones. No formats beyond these: reading EPS, for one, starts a program.
+FORMATS = {"JPEG": "JPEG", "PNG": "PNG", "WEBP": "WebP", "GIF": "GIF", "TIFF": "TIFF", "BMP": "BMP", "AVIF": "AVIF"}
+READABLE = "JPEG, PNG, WebP, GIF, TIFF, BMP or AVIF"
+HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis")  # what iPhones write; Pillow cannot read it
+
+TURNS = {  # EXIF 2.32, tag 0x0112: what makes the picture upright
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+@runtime_checkable
+class Readable(Protocol):
+    """An open binary file, or what behaves like one."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+def open_image(source: Any) -> Image.Image:
+    """An upright RGB picture from a path, bytes, an open binary file, a PIL image, or an array.
+
+    Arrays are height x width, alone or with 1, 3 or 4 channels last: uint8, uint16 (0 to 65535), bool, or floating
+    point from 0 to 1. Transparency is laid on white; of animations and multi-page files the first frame is taken;
+    16-bit grey is scaled from 0..65535. A PIL image that is upright RGB already is handed back itself, not a copy.
+    Raises ImageError, with a sentence for the page, for what is no picture, is damaged, has more than 20 MB or 80
+    million pixels, is more than 20 times longer than wide, or is anything else altogether.
+
+    >>> open_image(np.full((2, 3), 65535, dtype=np.uint16)).getpixel((0, 0))
+    (255, 255, 255)
+    >>> open_image(b"Dear diary")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    vitviz.errors.ImageError: The upload is not a picture that can be read: expected a JPEG, PNG, WebP, GIF, ...
+    """
+    if isinstance(source, np.ndarray):
+        _check_size("The array", width_and_height(source))
+        return rgb_of_array(source)
+    if isinstance(source, Image.Image):
+        name, image = "The picture", source
+    else:
+        name, data = _read(source)
+        image = _identified(name, data)
+        if data[:3] == b"\xff\xd8\xff":
+            require_few_scans(name, data, image.size)
+    _check_size(name, image.size)
+    return _upright_rgb(name, image)
+
+
+def _read(source: object) -> tuple[str, bytes]:
+    """What to call a source in a sentence, and its bytes."""
+    name = "The upload"
+    try:
+        if isinstance(source, (str, os.PathLike)):
+            path = Path(source)
+            name = _plain_name(path)
+            data = _file_bytes(path, name)
+        elif isinstance(source, (bytes, bytearray, memoryview)):
+            data = bytes(source)
+        elif isinstance(source, Readable):
+            if isinstance(source, io.IOBase) and source.seekable():
+                source.seek(0)  # it may just have been written
+            data = source.read(MAX_BYTES + 1)
+        else:
+            data = None
+    except ImageError:
+        raise
+    except (OSError, ValueError, TypeError) as error:
+        raise ImageError(
+            f"{name} could not be read ({type(error).__name__}): expected a readable picture file. Check the path and its permissions."
+        ) from error
+    if not isinstance(data, bytes):
+        raise ImageError(
+            "Expected a picture as a path, bytes, a file opened with 'rb', a PIL image or a NumPy array, "
+            f"but was given {type(source).__name__}. Convert it to one of these."
+        )
+    if len(data) > MAX_BYTES:
+        raise ImageError(f"{name} is larger than {MAX_BYTES // 2**20} MB, the most that is accepted. Save it smaller and try again.")
+    return name, data
+
+
+def _file_bytes(path: Path, name: str) -> bytes:
+    """A file's bytes, at most one more than is accepted."""
+    if not path.is_file():  # nothing there, a folder, or a pipe that would never end
+        raise ImageError(f"There is no file {name}: expected the path of a picture on this machine. Check the path.")
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def _identified(name: str, data: bytes) -> Image.Image:
+    """The picture with its header read and nothing decoded."""
+    if data[4:8] == b"ftyp" and any(brand in data[8:40] for brand in HEIC_BRANDS):
+        raise ImageError(f"{name} is a HEIC photograph, which cannot be read here: expected {READABLE}. Export it as JPEG and try again.")
+    # Pillow's own table of readers rather than Image.open, which raises or warns about size by a global limit before
+    # the size is known, and cannot tell a damaged picture from what is none.
+    Image.init()
+    for key, title in FORMATS.items():
+        reader, accepts = Image.OPEN.get(key, (None, None))
+        if reader is None or accepts(data[:16]) is not True:
+            continue
+        try:
+            return reader(io.BytesIO(data), "")
+        except Exception as error:  # readers raise nearly anything on broken headers
+            raise _undecodable(name, title) from error
+    what = "is not a picture that can be read" if data else "is empty"
+    raise ImageError(f"{name} {what}: expected a {READABLE} file. Choose another file, or save the picture as one of these.")
+
+
+def _check_size(name: str, size: tuple[int, int]) -> None:
+    """Raises ImageError where a picture (width, height) is empty, too large, or too elongated."""
+    width, height = size
+    if min(size) < 1:
+        raise ImageError(f"{name} is {width} x {height} pixels: expected at least 1 x 1. Choose another picture.")
+    if width * height > MAX_PIXELS:
+        raise ImageError(
+            f"{name} is {width} x {height} pixels, {width * height / 1e6:.4g} million: "
+            f"at most {MAX_PIXELS // 10**6} million are accepted. Make it smaller and try again."
+        )
+    if max(size) > MAX_ELONGATION * min(size):
+        raise ImageError(
+            f"{name} is {width} x {height} pixels, its longer side {max(size) / min(size):.4g} times the shorter: "
+            f"at most {MAX_ELONGATION} times is accepted. Crop it to a less elongated part and try again."
+        )
+
+
+def _upright_rgb(name: str, image: Image.Image) -> Image.Image:
+    """The picture decoded, in RGB and turned as its EXIF tag asks."""
+    try:
+        image.load()
+        turn = TURNS.get(_orientation(image))  # after decoding: Pillow turns TIFF itself, and takes the tag away
+        rgb = rgb_of(image)
+        if turn is None:
+            return rgb
+        turned = rgb.transpose(turn)
+    except ImageError:
+        raise
+    except Exception as error:  # decoders raise nearly anything on broken pixels
+        raise _undecodable(name, FORMATS.get(image.format or "", "picture")) from error
+    turned.info.clear()  # the tag is still in there, and would turn the picture again when it is handed in again
+    return turned
+
+
+def _orientation(image: Image.Image) -> int:
+    """The EXIF orientation; 1 where it cannot be read: a damaged tag is no reason to refuse a photograph."""
+    try:
+        return int(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:  # struct.error, SyntaxError, UnicodeDecodeError and others
+        return 1
+
+
+def _undecodable(name: str, title: str) -> ImageError:
+    return ImageError(
+        f"{name} could not be decoded: expected a whole {title} file, but it is damaged, breaks off, or is of a rare kind. "
+        "Download or export it again, best as JPEG or PNG."
+    )
+
+
+def _plain_name(path: Path) -> str:
+    """A file's name as plain text for a sentence: names may be hostile, and some pages render what they show."""
+    return re.sub(r"[^\w .+-]", "_", path.name)[:60] or "with an empty name"

@@ -1,0 +1,177 @@
+"""How a picture reaches a model, and where the model's input lies in the picture.
+
+Resize, crop and normalisation are timm's own evaluation transform, run step by step, so that every number is the one
+the checkpoint was evaluated with. What is added is the geometry: the resized picture's size and timm's centre crop
+give the box of the upload that the model sees. Not shown: what the resize blurs away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from math import ceil, floor, log, sqrt
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from PIL import Image
+from torch import Tensor
+
+from vitviz.engine.defaults import in_float32
+from vitviz.errors import CheckpointError, ImageError
+from vitviz.trace import View
+
+INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
+MIN_CROP, MAX_CROP = 0.1, 10  # the picture is scaled to size / crop_pct: ten times the input, or a tenth of it
+MIN_STD, LARGEST = 1e-4, 1e4  # 1/255 occurs, in models that read values up to 255
+CROP_MODES = ("center", "squash", "border")
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What a checkpoint expects of its input; timm's names, with `size` as (height, width) in pixels.
+
+    The picture is scaled to size / crop_pct and the middle cut out of it. `crop_mode` says how it is scaled: center
+    keeps its shape and cuts off what is too long, squash bends it to the input's shape, border keeps its shape and
+    fills what is missing with the mean colour. Mean and standard deviation are of values from 0 to 1.
+
+    >>> from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
+    >>> Preprocessing((224, 224), IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD, crop_pct=0.9).with_size((384, 256)).size
+    (384, 256)
+    """
+
+    size: tuple[int, int]
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    interpolation: str = "bicubic"
+    crop_pct: float = 1.0
+    crop_mode: str = "center"
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Preprocessing:
+        """From a timm data config or a `pretrained_cfg`; what it leaves out is timm's default (crop_pct 0.875).
+
+        "random" interpolation, a training option that some configs carry, becomes bilinear. Raises CheckpointError
+        where the config cannot be followed.
+
+        >>> Preprocessing.from_config({"input_size": (3, 384, 384), "crop_pct": 1.0}).size
+        (384, 384)
+        """
+        # timm takes a second to import, and checkpoints are listed without it.
+        from timm.data import resolve_data_config
+
+        try:
+            # The key without a value keeps timm from refusing an empty config.
+            values = resolve_data_config(pretrained_cfg={"input_size": None, **config})
+            channels, height, width = (int(length) for length in values["input_size"])
+            mean, std = (tuple(float(value) for value in values[key]) for key in ("mean", "std"))
+            crop_pct = float(values["crop_pct"])
+        except (TypeError, ValueError, AssertionError) as error:
+            raise CheckpointError(
+                f"The checkpoint's preprocessing cannot be understood ({error}). Check its config.json against timm's."
+            ) from error
+        interpolation = "bilinear" if values["interpolation"] == "random" else values["interpolation"]
+        _check((channels, height, width), mean, std, crop_pct, interpolation, values["crop_mode"])
+        return cls((height, width), mean, std, interpolation, crop_pct, values["crop_mode"])
+
+    def with_size(self, size: tuple[int, int]) -> Preprocessing:
+        """The same at another input size (height, width) in pixels."""
+        return replace(self, size=size)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A picture ready for the model, and what it looks like before normalisation."""
+
+    tensor: Float[Tensor, "3 height width"]  # normalised
+    view: View
+
+
+@in_float32()  # torchvision makes tensors of the default dtype
+def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
+    """The model's input from an upright RGB picture, as timm's evaluation transform makes it, to the last bit.
+
+    `view.picture` holds exactly the pixels that are normalised; the edges of `view.box` are where its edges lie on
+    the upload. The box reaches beyond the upload where the input was padded: with the mean colour in border mode,
+    with black where crop_pct is above 1. Raises ImageError where the picture is not RGB.
+
+    >>> picture = Image.new("RGB", (400, 200), "red")
+    >>> prepared = prepare(picture, Preprocessing((224, 224), (0.5, 0.5, 0.5), (0.5, 0.5, 0.5), crop_pct=0.875))
+    >>> prepared.tensor.shape, prepared.view.box, prepared.view.upload
+    (torch.Size([3, 224, 224]), (112.5, 12.5, 287.5, 187.5), (400, 200))
+    """
+    from timm.data import create_transform
+
+    if image.mode != "RGB":
+        raise ImageError(f"Expected an RGB picture, but was given one in mode {image.mode}; open it with open_image.")
+    steps = create_transform(
+        input_size=(3, *preprocessing.size),
+        mean=preprocessing.mean,
+        std=preprocessing.std,
+        interpolation=preprocessing.interpolation,
+        crop_pct=preprocessing.crop_pct,
+        crop_mode=preprocessing.crop_mode,
+    )
+    resize, crop, to_tensor, normalise = steps.transforms
+    resized = resize(image)
+    picture = crop(resized)
+    left, right = _edges(image.width, resized.width, picture.width)
+    top, bottom = _edges(image.height, resized.height, picture.height)
+    view = View(np.array(picture), (left, top, right, bottom), image.size)
+    return Prepared(normalise(to_tensor(picture)), view)
+
+
+def fitted_size(upload: tuple[int, int], tokens: int, patch: tuple[int, int]) -> tuple[int, int]:
+    """The input size (height, width) that shows a whole picture in its own shape, as nearly as whole patches allow.
+
+    `upload` is the picture's (width, height) in pixels, `patch` is (height, width); at most `tokens` patches are
+    spent, so that a picture costs no more than the square input with as many. Of the grids around the exact one it
+    is the one with the least distortion. With a crop_pct below 1 the rim is still cut off. Raises ValueError
+    where `tokens` is below 1.
+
+    >>> fitted_size((600, 400), tokens=196, patch=(16, 16)), fitted_size((500, 500), tokens=196, patch=(16, 16))
+    ((176, 272), (224, 224))
+    """
+    if tokens < 1:
+        raise ValueError(f"A picture needs at least 1 patch, but {tokens} were given.")
+    wanted = upload[0] / patch[1] / (upload[1] / patch[0])  # columns to rows
+    rows, cols = sqrt(tokens / wanted), sqrt(tokens * wanted)
+
+    def distortion(grid: tuple[int, int]) -> float:
+        return abs(log(grid[1] / grid[0] / wanted))
+
+    around = product((ceil(rows), floor(rows)), (ceil(cols), floor(cols)))  # larger first: min takes the first of equals
+    inside = [(max(1, min(r, tokens)), max(1, min(c, tokens))) for r, c in around]
+    best = min((grid for grid in inside if grid[0] * grid[1] <= tokens), key=distortion)
+    return best[0] * patch[0], best[1] * patch[1]
+
+
+def _edges(upload: int, resized: int, kept: int) -> tuple[float, float]:
+    """Where the centre crop of torchvision and timm begins and ends on one axis, in pixels of the upload.
+
+    The two cases round differently: a crop rounds half to even, and padding puts the odd pixel at the end.
+    """
+    start = round((resized - kept) / 2) if kept <= resized else -((kept - resized) // 2)
+    return start * upload / resized, (start + kept) * upload / resized
+
+
+def _check(size: tuple[int, int, int], mean: tuple, std: tuple, crop_pct: float, interpolation: str, crop_mode: str) -> None:
+    """Raises CheckpointError where a config asks for what timm or a photograph cannot give."""
+    wrong = None
+    if size[0] != 3 or len(mean) != 3 or len(std) != 3:
+        wrong = f"it takes {size[0]} channels with {len(mean)} means and {len(std)} deviations, and a photograph has 3 channels"
+    elif min(size) < 1 or crop_pct <= 0 or min(std) <= 0:
+        wrong = f"input size {size}, crop_pct {crop_pct} and std {std} have to be above 0"
+    elif not MIN_CROP <= crop_pct <= MAX_CROP:
+        wrong = f"crop_pct is {crop_pct:g}, and from {MIN_CROP} to {MAX_CROP} was expected"
+    elif not (all(MIN_STD <= value <= LARGEST for value in std) and all(abs(value) <= LARGEST for value in mean)):
+        wrong = f"mean {mean} and std {std} are of values from 0 to 1: each std has to be from {MIN_STD:g} to {LARGEST:g}"
+    elif interpolation not in INTERPOLATIONS:
+        wrong = f"its interpolation is {interpolation!r}, and one of {', '.join(INTERPOLATIONS)} was expected"
+    elif crop_mode not in CROP_MODES:
+        wrong = f"its crop mode is {crop_mode!r}, and one of {', '.join(CROP_MODES)} was expected"
+    if wrong:
+        raise CheckpointError(
+            f"The checkpoint's preprocessing cannot be followed: {wrong}. Choose another checkpoint, or mend its config.json."
+        )

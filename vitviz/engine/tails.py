@@ -1,0 +1,171 @@
+"""A model's readout as a frozen value: found out part by part, and refused by a sentence where a part is not understood.
+
+What stands between a head and the residual stream differs from family to family. Which parts those are is told by the
+classes of timm's blocks; whether they have been understood, by the account of a logit, which has to balance.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+import torch
+from timm.layers import AttentionPoolLatent, RmsNorm, RmsNormFp32
+from timm.models.deit import VisionTransformerDistilled
+from torch import Tensor, nn
+
+from vitviz.analyses.tail import AttentionPooling, Head, Norm, Pooling, Projection, Tail
+from vitviz.engine.device import exactly
+from vitviz.engine.models.formats.huggingface_kin import ClassAndMeanReadout, ClassOnlyReadout
+from vitviz.errors import UnsupportedModel
+
+PRE_NORM = ("Block", "EvaBlock", "RelPosBlock")  # x + branch(norm(x))
+POST_NORM = ("ResPostBlock", "ResPostRelPosBlock", "EvaBlockPostNorm")  # x + norm(branch(x))
+PARALLEL = "ParallelScalingBlock"  # attention and MLP read the same tokens
+_known: WeakKeyDictionary[nn.Module, tuple[tuple, Tail]] = WeakKeyDictionary()
+
+
+def tail_of(model: nn.Module, name: str) -> Tail:
+    """The readout of a model at its present input size; UnsupportedModel, "not applicable, because ...", where there is none.
+
+    It shares the model's weights where these are in float32 on the CPU, and is made once a model.
+    """
+    weights = tuple((one.data_ptr(), one._version) for one in model.parameters())  # the user may put in others
+    if model not in _known or _known[model][0] != weights:
+        try:
+            pooling = pooling_of(model)
+            found = Tail(
+                checkpoint=name,
+                pooling=pooling,
+                layers=tuple(projection_of(block) for block in model.blocks),
+                head=head_of(model, pooling),
+                attention_pooling=attention_pooling_of(model) if pooling.kind == "attention" else None,
+                features=(2 if pooling.kind == "class and average" else 1) * _width(model),
+            )
+        except _NotUnderstood as reason:
+            raise UnsupportedModel(f"{name}: not applicable, because {reason}.") from None
+        _known[model] = weights, found
+    return _known[model][1]
+
+
+def pooling_or_none(model: nn.Module) -> Pooling | None:
+    """How the classifier reads the tokens; None where that, or a block, is not understood and nothing need be recorded."""
+    try:
+        for block in model.blocks:
+            projection_of(block)
+        return pooling_of(model)
+    except _NotUnderstood:
+        return None
+
+
+def pooling_of(model: nn.Module) -> Pooling:
+    """How the classifier reads the tokens, in the order of timm's own `forward_head`."""
+    norm, fc_norm = norm_of(getattr(model, "norm", None)), norm_of(getattr(model, "fc_norm", None))
+    prefix, kind = int(getattr(model, "num_prefix_tokens", 0)), getattr(model, "global_pool", "") or ""
+    include, attention = bool(getattr(model, "pool_include_prefix", False)), getattr(model, "attn_pool", None)
+    if isinstance(model, VisionTransformerDistilled):
+        one = isinstance(model, ClassOnlyReadout)
+        return Pooling("class", ((0, 1),), norm, None) if one else Pooling("distilled", ((0, 1), (1, 2)), norm, None)
+    if isinstance(model, ClassAndMeanReadout):
+        if fc_norm is not None:
+            raise _NotUnderstood("a norm stands over class token and mean side by side")
+        return Pooling("class and average", ((0, 1), (prefix, None)), norm, None)
+    if attention is not None:
+        if not isinstance(attention, AttentionPoolLatent):
+            raise _NotUnderstood(f"its attention pooling is a {type(attention).__name__}, which is not read")
+        first = 0 if include or not hasattr(model, "pool_include_prefix") else prefix
+        return Pooling("attention", ((first, None),), norm, fc_norm, mean_latent=attention.pool == "avg")
+    if kind == "token" or (kind == "" and getattr(model, "cls_token", None) is not None):
+        return Pooling("class", ((0, 1),), norm, fc_norm)
+    if kind in ("avg", ""):
+        return Pooling("average", ((0 if include else prefix, None),), norm, fc_norm)
+    raise _NotUnderstood(f"its classifier pools by {kind!r}, which is no weighted sum of tokens")
+
+
+def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
+    """The linear classifier; None for a model without one."""
+    head = getattr(model, "head", None)
+    if not getattr(model, "num_classes", 0) or isinstance(head, nn.Identity) or head is None:
+        return None
+    heads = [head, model.head_dist] if pooling.kind == "distilled" else [head]
+    if not all(isinstance(one, nn.Linear) for one in heads):
+        raise _NotUnderstood(f"its classifier is a {type(head).__name__} and no linear map")
+    weights, factor = [held(one.weight) for one in heads], 1 / len(heads)
+    biases = [held(one.bias) if one.bias is not None else torch.zeros(len(one.weight)) for one in heads]
+    if pooling.kind == "class and average":
+        weights = list(weights[0].chunk(2, dim=1))
+    return Head(tuple(weights), biases[0] if factor == 1 else torch.stack(biases).mean(dim=0), factor)
+
+
+def projection_of(block: nn.Module) -> Projection:
+    """What stands between a block's heads and the residual stream."""
+    kind = type(block).__name__
+    if kind == PARALLEL:
+        if block.attn_out_proj is None:
+            raise _NotUnderstood("its blocks project heads and MLP by one matrix")
+        return Projection(held(block.attn_out_proj.weight), held(block.attn_out_proj.bias), scale_of(block.ls))
+    if kind not in PRE_NORM + POST_NORM:
+        raise _NotUnderstood(f"its blocks are of the kind {kind}, whose way from head to residual stream is not known")
+    attention = block.attn
+    inner, gate = norm_of(getattr(attention, "norm", None)), getattr(attention, "gate", None)
+    if inner is not None and gate is not None:
+        raise _NotUnderstood("its attention has a norm and a gate, one behind the other")
+    post = norm_of(block.norm1) if kind in POST_NORM else None
+    scale = getattr(block, "ls1", None) if hasattr(block, "ls1") else getattr(block, "gamma_1", None)
+    return Projection(held(attention.proj.weight), held(attention.proj.bias), scale_of(scale), inner, post)
+
+
+def attention_pooling_of(model: nn.Module) -> AttentionPooling:
+    """The weights of attention pooling with a learned query."""
+    pool = model.attn_pool
+    inner, projected = pool.kv.weight.shape[0] // 2, isinstance(pool.proj, nn.Linear)
+    return AttentionPooling(
+        value=held(pool.kv.weight[inner:]),
+        value_bias=None if pool.kv.bias is None else held(pool.kv.bias[inner:]),
+        projection=held(pool.proj.weight) if projected else None,
+        projection_bias=held(pool.proj.bias) if projected else None,
+        positions=held(pool.pos_embed),
+    )
+
+
+def read_now(model: nn.Module, tokens: Tensor) -> Tensor:
+    """The model's own answer to tokens as if they came from its last block: final norm, pooling and head, one picture's shapes."""
+    weights = next(model.parameters())
+    with torch.no_grad(), torch.autocast(weights.device.type, enabled=False), exactly(weights.device):
+        last = tokens[None].to(weights.device, weights.dtype)
+        return model.forward_head(model.norm(last))[0].float().cpu()
+
+
+def norm_of(module: nn.Module | None) -> Norm | None:
+    """A norm as a value; None where there is none."""
+    if module is None or isinstance(module, nn.Identity):
+        return None
+    if isinstance(module, nn.LayerNorm):
+        return Norm(held(module.weight), held(module.bias), module.eps)
+    if isinstance(module, (RmsNorm, RmsNormFp32, nn.RMSNorm)):
+        eps = torch.finfo(torch.float32).eps if module.eps is None else module.eps
+        return Norm(held(module.weight), None, eps, centred=False)
+    raise _NotUnderstood(f"it norms by {type(module).__name__}, which is not known")
+
+
+def scale_of(part: nn.Module | nn.Parameter | None) -> Tensor | None:
+    """LayerScale, as a module or as the bare parameter."""
+    if part is None or isinstance(part, nn.Identity):
+        return None
+    return held(part if isinstance(part, Tensor) else part.gamma)
+
+
+def held(weight: Tensor | None) -> Tensor | None:
+    """A weight for reading alone: in float32 (or more) on the CPU, not copied where it is so already."""
+    return None if weight is None else at_least_float32(weight.detach().cpu())
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def _width(model: nn.Module) -> int:
+    return int(getattr(model, "embed_dim", None) or model.num_features)
+
+
+class _NotUnderstood(Exception):
+    """The rest of a sentence that begins with "not applicable, because"."""

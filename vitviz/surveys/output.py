@@ -1,0 +1,104 @@
+"""The files of a finished survey, made from its parts, one part in memory at a time."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitviz.surveys.mistakes import Mistakes
+from vitviz.surveys.parts import Part, Parts, written
+from vitviz.surveys.quantiles import RANKS, Quantiles
+from vitviz.surveys.report import page_of
+from vitviz.surveys.result import Survey
+from vitviz.surveys.tables import Rows, SkippedList
+
+
+def finish(begun: Survey, parts: Parts) -> Survey:
+    """Averages of all parts in their order, which do not depend on when and how often the survey was ended;
+    with files.
+
+    Writes pictures.parquet or .csv, skipped.csv, averages.npz, report.html and summary.json, each whole or
+    not at all.
+    """
+    result, mistakes = begun, Mistakes()
+    for part in parts.all():
+        result = result.with_sums(part.sums, len(part.rows), part.skipped)
+        mistakes.add(part.rows)
+    result = replace(result, mistakes=mistakes)
+    rows, skipped = Rows(result, parts.folder), SkippedList(parts.folder)
+    quantiles = {name: Quantiles(sums.mean.shape) for name, sums in result.sums.items()}
+    for part in parts.all():
+        rows.add(part)
+        skipped.add(part.skipped)
+        _sketch(quantiles, part)
+    rows.close()
+    skipped.close()
+    found = {name: one.found for name, one in quantiles.items()}
+    written(parts.folder / "averages.npz", averages(result, found))
+    summary = json.dumps(summary_of(result), indent=1, ensure_ascii=False)
+    written(parts.folder / "summary.json", summary.encode())
+    written(parts.folder / "report.html", page_of(result, found, rows.path.name).encode())
+    _without_other(parts.folder, rows.path)
+    return result
+
+
+def averages(survey: Survey, quantiles: dict[str, np.ndarray | None]) -> bytes:
+    """An .npz: "NAME.mean", ".standard_error", ".pictures" and, where there are sketches, ".quantiles" at
+    "ranks".
+    """
+    arrays: dict[str, Any] = {"about": np.asarray(json.dumps(dict(survey.about))), "ranks": np.asarray(RANKS)}
+    for name, sums in survey.sums.items():
+        arrays |= {
+            f"{name}.mean": sums.mean,
+            f"{name}.standard_error": sums.error,
+            f"{name}.pictures": np.asarray(sums.count),
+        }
+        if quantiles.get(name) is not None:
+            arrays[f"{name}.quantiles"] = quantiles[name]
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+def summary_of(survey: Survey) -> dict[str, Any]:
+    """What `--json` prints: counts, settings, and every average with its standard error (null for one
+    picture).
+    """
+    clean = lambda values: np.where(np.isfinite(values), values, None).tolist()  # noqa: E731 - JSON has no NaN
+    return {
+        "checkpoint": survey.checkpoint,
+        "pictures": survey.images,
+        "left_out": survey.left_out,
+        "averages": {
+            name: {
+                "pictures": sums.count,
+                "mean": clean(sums.mean),
+                "standard_error": clean(sums.error),
+                "unit": survey.quantities[name].unit,
+            }
+            for name, sums in survey.sums.items()
+        },
+        "skipped": [vars(one) for one in survey.skipped],
+        "about": dict(survey.about),
+    }
+
+
+def _sketch(quantiles: dict[str, Quantiles], part: Part) -> None:
+    for name, sketch in quantiles.items():
+        values = [row.values[name] for row in part.rows if name in row.values]
+        if values:
+            sketch.add(np.stack(values))
+
+
+def _without_other(folder: Path, rows: Path) -> None:
+    """The table in the other format, of a run before pyarrow was there or gone, would only be doubted."""
+    for name in {"pictures.parquet", "pictures.csv"} - {rows.name}:
+        (folder / name).unlink(missing_ok=True)
+
+
+__all__ = ["averages", "finish", "summary_of"]

@@ -1,0 +1,123 @@
+"""What a survey comes to: means with their standard errors, and what has been left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from vitviz.analyses import Distances
+from vitviz.errors import VitvizError
+from vitviz.grid import Grid
+from vitviz.surveys.measure import Measure, Quantity
+from vitviz.surveys.mistakes import Mistakes
+from vitviz.surveys.moments import Moments, added
+from vitviz.surveys.rows import Batch, Skipped
+
+if TYPE_CHECKING:
+    from vitviz.engine import Inspector
+
+LISTED = 1_000  # reasons kept in memory; the file beside the report has all
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The averages over the pictures done so far. Names are "measure.quantity", such as "distance.distance".
+    """
+
+    checkpoint: str
+    grid: Grid  # that all pictures were cut into
+    dtype: str  # in which the model computed
+    measures: tuple[Measure, ...]
+    images: int = 0  # how many pictures the averages are over
+    sums: Mapping[str, Moments] = field(default_factory=dict)
+    skipped: tuple[Skipped, ...] = ()  # the first thousand
+    left_out: int = 0  # how many pictures could not be read
+    labels: tuple[str, ...] = field(default=(), repr=False)
+    about: Mapping[str, Any] = field(default_factory=dict)  # settings, seeds, hashes, versions
+    mistakes: Mistakes | None = field(default=None, repr=False)
+    folder: Path | None = None  # where the files lie
+
+    @classmethod
+    def begun(
+        cls,
+        inspector: Inspector,
+        measures: tuple[Measure, ...],
+        size: tuple[int, int],
+        about: Mapping[str, Any],
+    ) -> Survey:
+        """Before the first picture."""
+        name = inspector.checkpoint.name
+        return cls(
+            name, inspector.grid(size), inspector.dtype, measures, labels=inspector.labels, about=about
+        )
+
+    def grown(self, batch: Batch) -> Survey:
+        """With one batch more."""
+        return self.with_sums(batch.sums, len(batch.rows), batch.skipped)
+
+    def with_sums(self, sums: Mapping[str, Moments], images: int, skipped) -> Survey:
+        """With a part's sums more."""
+        listed = (*self.skipped, *skipped)[:LISTED]
+        return replace(
+            self, images=self.images + images, sums=added(dict(self.sums), dict(sums)), skipped=listed,
+            left_out=self.left_out + len(skipped),
+        )  # fmt: skip
+
+    @property
+    def quantities(self) -> dict[str, Quantity]:
+        """What there is an average of."""
+        every = {f"{one.name}.{what.name}": what for one in self.measures for what in one.quantities}
+        return {name: what for name, what in every.items() if name in self.sums}
+
+    @property
+    def layers(self) -> int:
+        """How many layers were measured."""
+        return self._by_head[0]
+
+    @property
+    def heads(self) -> int:
+        """How many heads each of them has."""
+        return self._by_head[1]
+
+    @property
+    def _by_head(self) -> tuple[int, int]:
+        found = [name for name, what in self.quantities.items() if what.axes == "layer head"]
+        if not found:
+            raise VitvizError("Nothing in this survey was measured by layer and head.")
+        return self.sums[found[0]].mean.shape
+
+    def moments(self, name: str) -> Moments:
+        """Count, mean, variance and standard error of a quantity; VitvizError for one that there is not."""
+        found = [full for full in self.sums if name in (full, full.partition(".")[2])]
+        if len(found) != 1:
+            raise VitvizError(
+                f"This survey has no average {name!r}; it has {', '.join(self.sums) or 'none yet'}."
+            )
+        return self.sums[found[0]]
+
+    def mean(self, name: str) -> np.ndarray:
+        """The mean over pictures, float64."""
+        return self.moments(name).mean
+
+    def error(self, name: str) -> np.ndarray:
+        """The standard error of that mean; not a number for a single picture."""
+        return self.moments(name).error
+
+    @property
+    def distances(self) -> Distances:
+        """The mean attention distance in both conventions and the prefix mass, as `vitviz.analyses.distances`
+        gives them.
+        """
+        names = ("distance.distance", "distance.renormalised", "prefix_mass.prefix_mass")
+        return Distances(*(torch.from_numpy(self.mean(name)).float() for name in names))
+
+    def __repr__(self) -> str:
+        return f"Survey({self.checkpoint!r}, {self.images} pictures, {', '.join(self.sums) or 'nothing yet'})"
+
+
+__all__ = ["Survey"]

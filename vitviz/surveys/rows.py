@@ -1,0 +1,151 @@
+"""From items to what was measured of each, a batch at a time: the loop that all surveys share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+
+from vitviz.engine import Inspector
+from vitviz.engine.pictures.images import open_image
+from vitviz.engine.pictures.preprocess import Prepared, prepare
+from vitviz.errors import ImageError, VitvizError
+from vitviz.surveys.items import Item
+from vitviz.surveys.labels import Labels
+from vitviz.surveys.measure import Measure, Seen
+from vitviz.surveys.moments import Moments
+from vitviz.trace import Trace
+
+Values = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known of one picture afterwards."""
+
+    index: int  # place in the source, from 0
+    name: str
+    given: str | int | None  # the label as the source says it
+    label: int | None  # the class that it means
+    answer: int | None  # the likeliest class
+    probability: float | None  # of the answer
+    of_label: float | None  # probability of the true class
+    values: Values = field(repr=False)  # "measure.quantity" -> float64 array
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A picture that could not be read, and why."""
+
+    index: int
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pictures that went through the model together, and those between them that could not."""
+
+    rows: list[Row]
+    skipped: list[Skipped]
+
+    @property
+    def sums(self) -> dict[str, Moments]:
+        """The moments of every quantity."""
+        return moments_of(self.rows)
+
+
+def moments_of(rows: Sequence[Row]) -> dict[str, Moments]:
+    """Quantity by quantity, over the pictures that have something to say of it."""
+    found: dict[str, list[np.ndarray]] = {}
+    for row in rows:
+        for name, value in row.values.items():
+            found.setdefault(name, []).append(value)
+    return {name: Moments.of(_stacked(name, values)) for name, values in found.items()}
+
+
+def _stacked(name: str, values: list[np.ndarray]) -> np.ndarray:
+    if len({value.shape for value in values}) > 1:
+        raise VitvizError(
+            f"{name} has another shape for some pictures; a measure has to give the same for every picture."
+        )
+    return np.stack(values)
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """A checkpoint, the measures and how pictures go through; holds nothing that changes, and can be pickled.
+    """
+
+    inspector: Inspector
+    measures: tuple[Measure, ...]
+    labels: Labels
+    size: tuple[int, int]
+    batch: int = 8
+
+    def batches(self, items: Iterable[tuple[int, Item]]) -> Iterator[Batch]:
+        """The items, each with its place, `batch` readable pictures at a time; each picture is in one batch
+        alone.
+        """
+        decoded = self.ahead(items)
+        while some := list(islice(decoded, self.batch)):
+            yield self.measured(some)
+
+    def ahead(self, items: Iterable[tuple[int, Item]]) -> Iterator[tuple[int, Item, Prepared | str]]:
+        """Decoded in threads, in order; in place of a picture that cannot be read the reason."""
+        from vitviz.surveys.reading import ahead
+
+        preprocessing = self.inspector.preprocessing.with_size(self.size)
+
+        def read(placed: tuple[int, Item]) -> tuple[int, Item, Prepared | str]:
+            index, item = placed
+            try:
+                return index, item, prepare(open_image(item.picture), preprocessing)
+            except (ImageError, OSError) as error:
+                return (
+                    index,
+                    item,
+                    str(error)
+                    if isinstance(error, ImageError)
+                    else f"It could not be read ({type(error).__name__}).",
+                )
+
+        return ahead(items, read, 2 * self.batch)
+
+    def measured(self, decoded: Sequence[tuple[int, Item, Prepared | str]]) -> Batch:
+        """One pass over those that could be read."""
+        skipped = [
+            Skipped(index, item.name, found) for index, item, found in decoded if isinstance(found, str)
+        ]
+        sound = [(index, item, found) for index, item, found in decoded if not isinstance(found, str)]
+        if not sound:
+            return Batch([], skipped)
+        stays = self.inspector.device.type != "mps"  # which has no float64
+        traces = self.inspector.traces([found for *_, found in sound], self.size, keep_on_device=stays)
+        return Batch(
+            [self._row(index, item, trace) for (index, item, _), trace in zip(sound, traces, strict=True)],
+            skipped,
+        )
+
+    def _row(self, index: int, item: Item, trace: Trace) -> Row:
+        label = self.labels.number(item.label, item.name)
+        seen, values = Seen(self.inspector, trace, label), {}
+        for measure in self.measures:
+            for name, value in measure.of(seen).items():
+                values[f"{measure.name}.{name}"] = np.asarray(value, dtype=np.float64)
+        if trace.logits is None or not trace.logits.numel():
+            return Row(index, item.name, item.label, label, None, None, None, values)
+        likely = trace.logits.double().softmax(dim=-1)
+        answer = int(likely.argmax())
+        of_label = None if label is None else likely[label].item()
+        return Row(index, item.name, item.label, label, answer, likely[answer].item(), of_label, values)
+
+
+Progress = Callable[[int, int | None], bool | None]
+
+__all__ = ["Batch", "Measuring", "Progress", "Row", "Skipped", "moments_of"]

@@ -1,0 +1,155 @@
+"""A survey from its question to its result: over a source of any size, in one pass, by parts that survive the
+process.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any
+
+from vitviz.engine import Inspector
+from vitviz.errors import ImageError, VitvizError
+from vitviz.surveys.items import described
+from vitviz.surveys.labels import Classes, Labels
+from vitviz.surveys.measure import Measure
+from vitviz.surveys.measures import chosen
+from vitviz.surveys.mistakes import Mistakes
+from vitviz.surveys.parts import Part, Parts
+from vitviz.surveys.plan import PART, Plan, surroundings
+from vitviz.surveys.result import Survey
+from vitviz.surveys.rows import Measuring, Progress
+from vitviz.surveys.sources import source_of
+from vitviz.surveys.sources.listed import Listed
+
+USUAL = ("distance", "prefix_mass")
+
+
+def survey(
+    source: Any,
+    inspector: Inspector,
+    measures: Iterable[str | Measure] = USUAL,
+    *,
+    out: str | os.PathLike | None = None,
+    size: int | tuple[int, int] | None = None,
+    batch: int = 8,
+    limit: int | None = None,
+    seed: int | None = None,
+    classes: Classes = None,
+    part: int = PART,
+    progress: Progress | None = None,
+) -> Survey:
+    """Averages over pictures: means and standard errors of what the `measures` say of each, in one pass.
+
+    `source`: a folder, a folder of one folder a class, a list in .csv or .parquet, a .tar, hf:NAME, or
+    several pictures, each alone or with its label. `measures`: names in `vitviz.surveys.MEASURES`, or objects
+    like them. `limit` takes so many of them, the first, or by a `seed` drawn at random. `classes` says what
+    the source's labels mean: their names in the order of the checkpoint's classes, or a mapping.
+    `progress(done, total)` is told after each batch and ends the survey by returning False. A picture that
+    cannot be read is left out and named in `.skipped`.
+
+    With `out`, a folder, there is a row a picture, an .npz of averages and a report there in the end; killed
+    at any moment, the same call goes on. Raises VitvizError for what cannot be, ImageError where no picture
+    could be read.
+
+    >>> import vitviz
+    >>> inspector = vitviz.load("vitviz-tiny")
+    >>> found = survey([vitviz.sample_image("chelsea"), vitviz.sample_image("coffee")], inspector)
+    >>> found.images, found.mean("distance").shape == found.error("distance").shape == (8, 3)
+    (2, True)
+    """
+    plan = Plan(found := source_of(source), described(found), limit, seed, part)
+    measuring = measuring_of(inspector, measures, size, batch, classes)
+    settings = plan.settings(measuring, classes)
+    about = {**settings, "where": found.where, "begun": _now()}
+    begun = Survey.begun(inspector, measuring.measures, measuring.size, about)
+    parts = Parts(Path(out), settings) if out is not None else None
+    result, finished = _through(plan, measuring, begun, parts, progress)
+    if not result.images and not result.left_out:
+        raise VitvizError("A survey needs at least one picture; none was given.")
+    if not result.images:
+        raise ImageError("None of the pictures could be read. " + str(result.skipped[0]))
+    about = {**about, "ended": _now(), "finished": finished, **surroundings(str(inspector.device))}
+    if parts is None or not finished:
+        return replace(result, about=about)
+    from vitviz.surveys.output import finish
+
+    return finish(replace(begun, about=about, folder=parts.folder), parts)
+
+
+def surveying(
+    images: Iterable,
+    inspector: Inspector,
+    measures: Iterable[str | Measure] = USUAL,
+    *,
+    batch: int = 8,
+    size: int | tuple[int, int] | None = None,
+) -> Iterator[Survey]:
+    """The running averages after each batch, of pictures handed over one after the other; nothing is written.
+
+    Pictures are called by their places, from 1. Raises as `survey`.
+    """
+    measuring = measuring_of(inspector, measures, size, batch, None)
+    source_of(images if isinstance(images, list | tuple) else [])  # what is no set of pictures is refused
+    result = Survey.begun(inspector, measuring.measures, measuring.size, {})
+    for one in measuring.batches(enumerate(Listed(images, by_path=False))):
+        result = result.grown(one)
+        if result.images:
+            yield result
+    if result.left_out and not result.images:
+        raise ImageError("None of the pictures could be read. " + str(result.skipped[0]))
+
+
+def measuring_of(inspector: Inspector, measures, size, batch: int, classes: Classes) -> Measuring:
+    """The loop's fixed part; VitvizError for what is not to be had."""
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+        raise VitvizError(
+            f"Given batch={batch!r}; expected how many pictures go through the model at once, 1 or more."
+        )
+    measures = chosen(measures)
+    required = any(one.name == "accuracy" for one in measures)
+    labels = Labels(int(getattr(inspector.model, "num_classes", 0)), inspector.labels, classes, required)
+    grid = inspector.grid(size if size is None or isinstance(size, tuple) else (size, size))
+    own = inspector.preprocessing.size
+    return Measuring(inspector, measures, labels, own if size is None else grid.pixels, batch)
+
+
+def _through(
+    plan: Plan, measuring: Measuring, begun: Survey, parts: Parts | None, progress: Progress | None
+) -> tuple[Survey, bool]:
+    """All pictures that are not done yet; whether it came to the end. Without parts the same, kept nowhere.
+    """
+    done = set(parts.numbers()) if parts else set()
+    result, mistakes, at = replace(begun, mistakes=Mistakes()), Mistakes(), 0
+    for number in sorted(done):
+        result, at = _added(result, mistakes, parts.read(number), at)
+    decoded = measuring.ahead((place, item) for place, item in plan.items() if place // plan.part not in done)
+    for number, some in groupby(decoded, key=lambda one: one[0] // plan.part):
+        rows, skipped, goes_on = [], [], True
+        while goes_on and (one := list(islice(some, measuring.batch))):
+            found = measuring.measured(one)
+            rows, skipped = rows + found.rows, skipped + found.skipped
+            goes_on = progress is None or progress(at + len(rows) + len(skipped), plan.count) is not False
+        part = Part.of(rows, skipped)
+        if parts is not None and goes_on:
+            parts.write(number, part)
+        result, at = _added(result, mistakes, part, at)
+        if not goes_on:
+            return replace(result, mistakes=mistakes), False
+    return replace(result, mistakes=mistakes), True
+
+
+def _added(result: Survey, mistakes: Mistakes, part: Part, at: int) -> tuple[Survey, int]:
+    mistakes.add(part.rows)
+    return result.with_sums(part.sums, len(part.rows), part.skipped), at + len(part.rows) + len(part.skipped)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+
+
+__all__ = ["USUAL", "measuring_of", "survey", "surveying"]

@@ -1,0 +1,79 @@
+// What is taken away, as chips that can be taken back: every view shows what the model does without it.
+
+import { el } from '../../canvas/elements.js';
+import { t } from '../../canvas/words.js';
+
+const headsBy = () => [
+  ['mean', t('their mean over pictures')],
+  ['tokens', t('their mean over tokens')],
+  ['zero', t('zero')],
+];
+const patchesBy = () => [
+  ['dropped', t('left out')],
+  ['mean', t('mean colour')],
+  ['blur', t('blurred')],
+  ['black', t('black')],
+];
+
+/** A choice of how what is gone is replaced. */
+function how(label, options, value, change) {
+  const items = options.map(([name, text]) => el('option', { value: name, text, selected: name === value }));
+  const list = el('select', { 'aria-label': label, onchange: () => change(list.value) }, ...items);
+  return el('label', { class: 'vv-how' }, el('span', { text: label }), list);
+}
+
+export default function part(element, props, watch, trigger) {
+  const root = element.querySelector('.vv-edits');
+  let now = { heads: [], mlps: [], patches: [], heads_as: 'mean', patches_as: 'dropped' };
+
+  function ask(next) {
+    now = next;
+    const { heads, mlps, patches, heads_as: headsAs, patches_as: patchesAs } = next;
+    const parts = [
+      heads.length && `heads=${heads.join('_')}`,
+      mlps.length && `mlps=${mlps.join('.')}`,
+      patches.length && `patches=${patches.join('.')}`,
+      (heads.length || mlps.length) && headsAs !== 'mean' && `heads_as=${headsAs}`,
+      patches.length && patchesAs !== 'dropped' && `patches_as=${patchesAs}`,
+    ];
+    trigger('without', { text: parts.filter(Boolean).join(' ') });
+  }
+
+  function chip(text, remove) {
+    const name = t('Put back: {what}', { what: text });
+    const back = el('button', { type: 'button', 'aria-label': name, title: name, text: '×', onclick: remove });
+    return el('span', { class: 'vv-edit' }, el('span', { text }), back);
+  }
+
+  function show() {
+    const value = props.value;
+    root.hidden = !value?.text;
+    if (!value?.heads) return;
+    now = value;
+    const without = (name, one) => ({ ...now, [name]: now[name].filter((other) => other !== one) });
+    const heads = value.heads.map((one) => {
+      const [layer, head] = one.split('.');
+      return chip(t('Layer {layer}, head {head}', { layer, head }), () => ask(without('heads', one)));
+    });
+    const mlps = value.mlps.map((one) => chip(t('MLP of layer {layer}', { layer: one }), () => ask(without('mlps', one))));
+    const patches = value.patches.length
+      ? [chip(t('{count} patches', { count: value.patches.length }), () => ask({ ...now, patches: [] }))]
+      : [];
+    const ways = [
+      heads.length + mlps.length && how(t('replaced by'), headsBy(), value.heads_as, (name) => ask({ ...now, heads_as: name })),
+      patches.length && how(t('patches'), patchesBy(), value.patches_as, (name) => ask({ ...now, patches_as: name })),
+    ].filter(Boolean);
+    const all = el('button', { type: 'button', class: 'vv-edit-all', text: t('Put everything back'), onclick: () => trigger('without', { text: '' }) });
+    root.replaceChildren(el('strong', { text: t('Taken away:') }), ...heads, ...mlps, ...patches, ...ways, all);
+    root.dataset.text = value.text;
+  }
+
+  document.addEventListener('vitviz:without', (event) => {
+    if (!root.isConnected) return;
+    const { heads = [], mlps = [], patches = [] } = event.detail, join = (old, more) => [...new Set([...old, ...more])];
+    const base = props.value?.heads ? props.value : now;
+    ask({ ...base, heads: join(base.heads, heads), mlps: join(base.mlps, mlps), patches: join(base.patches, patches) });
+  });
+  watch('value', show);
+  show();
+}

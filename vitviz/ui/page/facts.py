@@ -1,0 +1,63 @@
+"""What stands beside the picture: the answer, and what it took."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vitviz.sentence import Sentence, travelling
+from vitviz.ui.words import told
+
+if TYPE_CHECKING:
+    from vitviz.engine import Checkpoint
+    from vitviz.trace import Trace
+    from vitviz.views import Subject
+
+PATCHES = "{rows} × {cols} of {tall} × {wide} px"
+TOKENS = "{tokens} ({patches} patches, prefix: {prefix})"
+
+
+def answer(subject: Subject) -> dict[str, Any]:
+    """The five likeliest classes, and the device, time and shapes of the forward pass."""
+    trace, checkpoint = subject.trace, subject.inspector.checkpoint
+    grid, (attention, *_) = trace.grid, trace.layers
+    height, width = grid.pixels
+    parameters = sum(p.numel() for p in subject.inspector.model.parameters())
+    prefix = " + ".join(grid.prefix_names) or "none"
+    shapes = [
+        [told("Input"), f"{height} × {width} × 3"],
+        [told("Patches"), Sentence(PATCHES, rows=grid.rows, cols=grid.cols, tall=grid.patch[0], wide=grid.patch[1])],
+        [told("Tokens"), Sentence(TOKENS, tokens=grid.tokens, patches=grid.patches, prefix=prefix)],
+        [told("Width"), str(trace.tokens[0].shape[-1])],
+        [told("Layers × heads"), f"{len(trace.layers)} × {attention.heads}"],
+        [told("q, k, v per head"), f"{attention.q.shape[1]} × {attention.q.shape[2]}"],
+        [told("Parameters"), f"{parameters:,}"],
+        [told("Computed in"), trace.dtype],
+        [told("Trained on"), checkpoint.trained_on],
+        [told("Licence"), checkpoint.licence],
+    ]
+    return {
+        "checkpoint": checkpoint.name,
+        "notes": _notes(checkpoint, trace),
+        "top": [[label, round(probability, 6)] for label, probability in trace.top(5)],
+        "device": trace.device,
+        "milliseconds": round(trace.milliseconds, 1),
+        "first": trace.first_pass,
+        "shapes": [[name, travelling(text)] for name, text in shapes if text],
+    }
+
+
+def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
+    """What a reader of the prediction has to know, as sentences with the values to be filled in."""
+    notes = [travelling(checkpoint.note)] if checkpoint.note else []
+    if checkpoint.replaced:
+        notes.append(travelling(told("Its files were replaced while this site was running: these are the new weights.")))
+    if trace.logits is not None and 0 < len(trace.labels) < 1000:
+        text = told("It can only answer with one of its {count} classes, even where none of them fits the picture.")
+        notes.append({"text": text, "values": {"count": len(trace.labels)}})
+    if trace.deviation is not None:
+        text = told("Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention}.")
+        if trace.deviation.classes is not None:
+            text = told("Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention}, no class probability than {classes}.")
+        distance = {name: f"{value:.2g}" for name, value in vars(trace.deviation).items() if name in ("attention", "classes") and value is not None}
+        notes.append({"text": text, "values": {"dtype": trace.dtype, **distance}})
+    return notes

@@ -1,0 +1,70 @@
+"""What a view's figure gets from Python: a small value, from which its script fetches the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from vitviz.sentence import travelling
+from vitviz.ui.serving.spoken import told_of
+from vitviz.ui.serving.studio import Studio
+from vitviz.views import View
+
+
+def figures_of(view: View, studio: Studio, state: dict) -> list:
+    """The figure of the first checkpoint, and of the one beside it if there is one; that follows the first one's settings."""
+    survey = state.get("surveys", {}).get(view.slug)
+    key = survey if studio.survey(survey) is not None else state["key"]
+    first, second = value(studio, key, view), state.get("second_key")
+    if not second or key == survey:
+        return [first, gr.update(visible=False)]
+    beside = value(studio, second, view)
+    pair = [{**one, "heading": one["checkpoint"]} for one in (first, {**beside, "second": True})]
+    return [pair[0], gr.update(visible=True, value=pair[1])]
+
+
+def value(studio: Studio, key: str, view: View) -> dict[str, Any]:
+    """A figure's value. What cannot be shown is a sentence; a view that fails takes no other away."""
+    frame = framed(studio, key, view.slug)
+    subject = studio.subject(key)
+    try:
+        reason = view.refused(subject)
+        if reason:
+            return {**frame, "message": travelling(reason)}
+        return {
+            **frame,
+            "controls": [control.described(subject.about) for control in view.controls],
+            "items": {item.name: list(item.depends) for item in view.items},
+            "axes": {item.name: item.axes.split() for item in view.items},
+            "says": {item.name: item.says for item in view.items},
+            "title": view.title,
+            "files": [[file.name, file.label] for file in view.files],
+            "summary": studio.summary(key, view),
+        }
+    except Exception as error:
+        return {**frame, "message": told_of(error, f"The view {view.slug}")}
+
+
+def framed(studio: Studio, key: str, slug: str) -> dict[str, Any]:
+    """What every figure is told of the model and the picture."""
+    subject = studio.subject(key)
+    grid, about, view = subject.grid, subject.about, subject.trace and subject.trace.view
+    picture = {"upload": list(view.upload), "box": list(view.box), "input": list(grid.pixels)} if view else None
+    return {
+        "key": key,
+        "view": slug,
+        "scene": studio.scene(key),
+        "checkpoint": subject.checkpoint,
+        "grid": {"rows": grid.rows, "cols": grid.cols, "patch": list(grid.patch), "prefix": list(grid.prefix_names)},
+        "layers": about.layers,
+        "heads": about.heads,
+        "picture": picture,
+        "controls": [],
+        "items": {},
+        "summary": {},
+        "message": None,
+    }
+
+
+__all__ = ["figures_of", "framed", "value"]

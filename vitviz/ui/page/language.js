@@ -1,0 +1,29 @@
+// The header's switch of languages: each one named in itself.
+
+import { el } from '../../canvas/elements.js';
+
+const NAMES = { en: 'English', 'zh-CN': '中文', ko: '한국어' };
+
+function go(tag) {
+  const url = new URL(window.location.href);
+  url.searchParams.set('lang', tag);
+  window.location.assign(url);
+}
+
+export default function part(element) {
+  const root = element.querySelector('.vv-language'), now = navigator.language;
+  const turn = (tag) => (event) => {
+    event.preventDefault();
+    go(tag);
+  };
+  const link = ([tag, name]) => el('a', {
+    href: `?lang=${tag}`, lang: tag, hreflang: tag, text: name, 'aria-current': tag === now ? 'true' : null, onclick: turn(tag),
+  });
+  root.hidden = false;
+  root.removeAttribute('role');
+  root.replaceChildren(el('nav', { 'aria-label': 'Language / 语言 / 언어' }, ...Object.entries(NAMES).map(link)));
+  new MutationObserver(() => { // Gradio's own settings, in the footer, changed its language: ours follows
+    const chosen = document.documentElement.lang;
+    if (chosen !== now && Object.hasOwn(NAMES, chosen)) go(chosen);
+  }).observe(document.documentElement, { attributes: true, attributeFilter: ['lang'] });
+}

@@ -1,0 +1,23 @@
+// A sentence where the action was: what could not be done, why, and what to do. Text only, never HTML.
+
+import { el } from '../../canvas/elements.js';
+import { t } from '../../canvas/words.js';
+
+export default function part(element, props, watch, trigger) {
+  const root = element.querySelector('.vv-notice');
+
+  function show() {
+    const text = props.value?.text ? t(props.value) : '';
+    root.hidden = !text;
+    root.replaceChildren(
+      el('span', { class: 'vv-notice-text', text }),
+      el('button', { type: 'button', 'aria-label': t('Dismiss'), text: '×', onclick: () => { root.hidden = true; } }),
+    );
+  }
+
+  watch('value', () => {
+    show();
+    if (!root.hidden) root.scrollIntoView({ block: 'nearest', behavior: 'smooth' }); // the action may have been a screen away
+  });
+  show();
+}

@@ -1,0 +1,78 @@
+"""A cache bounded in bytes whose entries are made once, however many ask for them at the same time."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from vitviz import stopping
+
+T = TypeVar("T")
+
+
+class Cache(Generic[T]):
+    """Puts the least used entries out when their sizes add up to more than `limit` bytes; the newest always stays.
+
+    >>> cache = Cache(limit=10, size=len)
+    >>> cache.get("a", lambda: b"12345"), cache.get("a", lambda: b"never made")
+    (b'12345', b'12345')
+    """
+
+    def __init__(self, limit: int, size: Callable[[T], int]):
+        self.limit = limit
+        self._size = size
+        self._entries: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
+        self._making: dict[Hashable, threading.Event] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the entries hold."""
+        with self._lock:
+            return sum(size for _, size in self._entries.values())
+
+    def peek(self, key: Hashable) -> T | None:
+        """The entry if it is there; it then counts as used."""
+        with self._lock:
+            if key not in self._entries:
+                return None
+            self._entries.move_to_end(key)
+            return self._entries[key][0]
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The entry, made by the first who asks; the others wait for it. If making fails, the next one tries again."""
+        while True:
+            with self._lock:
+                if key in self._entries:
+                    self._entries.move_to_end(key)
+                    return self._entries[key][0]
+                waiting = self._making.get(key)
+                if waiting is None:
+                    self._making[key] = threading.Event()
+                    break
+            while not waiting.wait(0.5):
+                stopping.check()  # the others go on waiting
+        try:
+            entry = make()
+            self._put(key, entry)
+            return entry
+        finally:
+            with self._lock:
+                self._making.pop(key).set()
+
+    def drop(self, key: Hashable, entry: T) -> None:
+        """Puts an entry out, unless another has taken its place since."""
+        with self._lock:
+            if key in self._entries and self._entries[key][0] is entry:
+                del self._entries[key]
+
+    def _put(self, key: Hashable, entry: T) -> None:
+        size = self._size(entry)
+        with self._lock:
+            self._entries[key] = (entry, size)
+            total = sum(size for _, size in self._entries.values())
+            while total > self.limit and len(self._entries) > 1:
+                _, (_, gone) = self._entries.popitem(last=False)
+                total -= gone

@@ -1,0 +1,134 @@
+"""Everything on the page as one zip: the numbers are those on the screen.
+
+Each view's numbers come from the same call as its own download, with the settings that stand in the page; what a view
+cannot show for this model is left out, and settings.json says why.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import vitviz
+from vitviz.errors import Unknown
+from vitviz.ui.serving.studio import Studio
+from vitviz.views import VIEWS, Subject
+
+README = """vitviz: what {checkpoint} made of one picture
+
+settings.json      checkpoint, picture, grid, prediction, and every setting of every view; views left out, with the reason
+upload.jpg         the picture, upright
+input.png          what the model saw: resized and cropped, lossless
+numbers/*.npz      each view's numbers by name, its settings (setting_...) and the checkpoint, for numpy.load
+second/            the same of the checkpoint beside, where there is one
+{files}
+{views}
+In arrays the first layer and the first head have index 0; settings, tables and texts count them from 1, as the page
+and the paper do. Patches count from 0, row by row, without prefix tokens. Distances are pixels of the model's input.
+Boxes are left, top, right, bottom in pixels of the upload.
+"""
+
+
+def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
+    """The zip for one run.
+
+    `given` holds the page's settings as "view.setting"; "survey.view", the key of an average over a set of pictures,
+    where a view shows one; and "second", the key of the checkpoint beside, with its settings as "second.view.setting":
+    its files lie in second/. VitvizError for what is not known or does not fit.
+    """
+    surveys = {name.removeprefix("survey."): value for name, value in given.items() if name.startswith("survey.")}
+    given = {name: value for name, value in given.items() if not name.startswith("survey.")}
+    beside = {name.removeprefix("second."): value for name, value in given.items() if name.startswith("second.")}
+    given = {name: value for name, value in given.items() if not name.startswith("second.")}
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        left_out = _write(archive, "", studio, key, given, surveys)
+        if given.get("second"):
+            _write(archive, "second/", studio, given["second"], beside, {})
+        archive.writestr("upload.jpg", studio.image(key, "upload"), zipfile.ZIP_STORED)
+        name = studio.subject(key).checkpoint
+        archive.writestr("README.txt", README.format(checkpoint=name, files=_files(), views=_views(left_out)))
+    return file.getvalue()
+
+
+def file_name(checkpoint: str, ending: str) -> str:
+    """A name that is safe in a header and on every disk."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", checkpoint).strip(".-") or "checkpoint"
+    return f"{plain if plain.startswith('vitviz') else 'vitviz-' + plain}{ending}"
+
+
+def _write(
+    archive: zipfile.ZipFile, folder: str, studio: Studio, key: str, given: Mapping[str, str], surveys: Mapping[str, str]
+) -> dict[str, str]:
+    """One checkpoint's files, into a folder; returns the views that are left out, with the reasons."""
+    subject, asked = studio.subject(key), _by_view(given)
+    for slug, survey in surveys.items():
+        if not studio.view(slug).averages or studio.survey(survey) is None:
+            raise Unknown("The average that was asked for is no longer known. Make it again.")
+    settings = {view.slug: view.settings(asked[view.slug], subject.about) for view in VIEWS}
+    left_out = {view.slug: reason for view in VIEWS if (reason := view.refused(subject))}
+    for view in VIEWS:
+        if view.slug in left_out:
+            continue
+        source = surveys.get(view.slug, key)
+        numbers = studio.numbers(source, view.slug, asked[view.slug])
+        archive.writestr(f"{folder}numbers/{view.slug}.npz", numbers, zipfile.ZIP_STORED)
+        for file in view.files:
+            data = studio.file(source, view.slug, file.name, asked[view.slug])
+            archive.writestr(f"{folder}{view.slug}-{file.name}", data)
+    archive.writestr(f"{folder}input.png", studio.image(key, "input"), zipfile.ZIP_STORED)
+    without = studio.run(key).without.text()
+    about = json.dumps(_about(subject, settings, left_out, surveys, without), indent=1, ensure_ascii=False)
+    archive.writestr(f"{folder}settings.json", about)
+    return left_out
+
+
+def _by_view(given: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    asked: dict[str, dict[str, str]] = {view.slug: {} for view in VIEWS}
+    for name, value in given.items():
+        slug, dot, setting = name.partition(".")
+        if dot and slug not in asked:
+            raise Unknown(f"There is no view {slug[:60]!r}; there are {', '.join(asked)}.")
+        if dot:
+            asked[slug][setting] = value
+    return asked
+
+
+def _about(
+    subject: Subject,
+    settings: Mapping[str, Any],
+    left_out: Mapping[str, str],
+    surveys: Mapping[str, str],
+    without: str,
+) -> dict[str, Any]:
+    checkpoint, trace = subject.inspector.checkpoint, subject.trace
+    described = ("name", "architecture", "trained_on", "licence", "paper", "note")
+    grid, view = trace.grid, trace.view
+    return {
+        "vitviz": vitviz.__version__,
+        "checkpoint": {name: getattr(checkpoint, name) for name in described},
+        "picture": {"upload": list(view.upload), "crop_box": list(view.box), "input": list(grid.pixels)},
+        "computed": {
+            "dtype": trace.dtype,
+            "device": trace.device,
+            "from_float32": vars(trace.deviation) if trace.deviation else None,
+        },
+        "grid": {"rows": grid.rows, "cols": grid.cols, "patch": list(grid.patch), "prefix": list(grid.prefix_names)},
+        "without": without,  # what was taken away, heads and layers counted from 1
+        "prediction": [{"label": label, "probability": probability} for label, probability in trace.top(5)],
+        "averages_are_of": {view.slug: "a set of pictures" if view.slug in surveys else "this picture" for view in VIEWS if view.averages},
+        "views": {slug: values for slug, values in settings.items() if slug not in left_out},
+        "left_out": dict(left_out),
+    }
+
+
+def _files() -> str:
+    return "".join(f"{f'{view.slug}-{file.name}':<27}{file.label}\n" for view in VIEWS for file in view.files)
+
+
+def _views(left_out: Mapping[str, str]) -> str:
+    return "".join(f"{view.title}: {left_out.get(view.slug) or view.words.what}\n\n" for view in VIEWS)

@@ -1,0 +1,23 @@
+"""The views, in the order of figure 1 of the paper. A new one is a folder beside this and its name in VIEWS."""
+
+from vitviz.views.base import File, Item, Needs, View, Words
+from vitviz.views.controls import About, Choice, Control, LayerRange, Query, Slider, Text, Whole, Wholes
+from vitviz.views.distance import Distance
+from vitviz.views.evidence import Evidence
+from vitviz.views.explorer import Explorer
+from vitviz.views.filters import Filters
+from vitviz.views.patches import Patches
+from vitviz.views.positions import Positions
+from vitviz.views.rollout import Rollout
+from vitviz.views.subject import Subject
+from vitviz.views.tokens import Tokens
+from vitviz.views.tour import Tour
+
+VIEWS: tuple[View, ...] = (
+    Patches(), Filters(), Positions(), Explorer(), Tokens(), Evidence(), Distance(), Rollout(), Tour(),
+)  # fmt: skip
+
+__all__ = [
+    "VIEWS", "About", "Choice", "Control", "File", "Item", "LayerRange", "Needs", "Query", "Slider", "Subject", "Text",
+    "View", "Whole", "Wholes", "Words",
+]  # fmt: skip

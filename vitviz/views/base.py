@@ -1,0 +1,161 @@
+"""What a view is: it declares, and everything else about it is derived.
+
+A view says what it needs, which settings it has and which items of numbers; its folder holds its words in each
+language and, where the shared map is not enough, a script of its own. From that come the route and its checks, the
+cache's key, the link, the page's fields, the downloads, the zip, the endpoint with its documentation, and the tests.
+The texts are English and double as keys of their translations.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from vitviz.errors import Unknown
+from vitviz.sentence import Sentence
+from vitviz.views.controls import About, Choice, Control, parsed
+from vitviz.views.subject import Subject
+
+LEFT_OUT = (
+    "{view} is not applicable here, because patches have been left out of the sequence. Put them back, or take them "
+    "away by painting over them."
+)
+
+
+class Needs(enum.Enum):
+    """What a view is made from; it decides what its numbers are kept under."""
+
+    WEIGHTS = "weights"  # the checkpoint and its input size alone: computed once, whatever the picture
+    RUN = "run"  # one picture's trace
+    GRADIENTS = "gradients"  # a trace and gradients of a target
+    SET = "set"  # a set of pictures
+
+
+@dataclass(frozen=True)
+class Item:
+    """An array of numbers that a view can be asked for.
+
+    `axes` names its axes, such as "layer head" or "row col": what they are called on the page and in the endpoint, and
+    how long those are that the model decides. `depends` names the settings that change it: nothing else asks for it
+    anew. `says` tells what the numbers are, with their unit. An item that is not `taken` is for drawing alone.
+    """
+
+    name: str
+    axes: str
+    says: str = ""
+    dtype: str = "float32"
+    depends: tuple[str, ...] = ()
+    taken: bool = True
+
+    def checked(self, array: np.ndarray, about: About) -> np.ndarray:
+        """The array as it travels; RuntimeError where it is not what was declared, which is a bug of the view."""
+        array = np.ascontiguousarray(array, dtype=self.dtype)
+        grid, names = about.grid, self.axes.split()
+        known = {"layer": about.layers, "depth": about.layers + 1, "head": about.heads, "row": grid.rows, "col": grid.cols}
+        known |= {"token": grid.tokens, "query": grid.tokens, "key": grid.tokens, "patch": grid.patches}
+        sizes = [known.get(name, size) for name, size in zip(names, array.shape, strict=False)]
+        if len(names) != array.ndim or sizes != list(array.shape):
+            raise RuntimeError(f"{self.name} is declared as {self.axes!r} ({sizes}); its shape is {array.shape}.")
+        return array
+
+
+@dataclass(frozen=True)
+class Words:
+    """What the page says about a view: `what` and `how` are the student's two sentences, the rest folds away."""
+
+    what: str
+    how: str
+    definition: str  # Markdown, with the formula
+    source: str  # section and figure of the paper
+    caveat: str  # what it does not show
+
+
+@dataclass(frozen=True)
+class File:
+    """A download besides the numbers: its name, which is the route's too, and what the page calls it."""
+
+    name: str
+    label: str
+    kind: str = "application/octet-stream"
+
+
+class View(ABC):
+    """A view of the model. Subclasses are stateless; one instance each stands in `vitviz.views.VIEWS`.
+
+    A view without a script of its own is drawn as a map over the picture: its first item, whose last two axes are
+    row and col; every further axis that is also a control's name (layer, head) is chosen by that control.
+    """
+
+    slug: ClassVar[str]
+    title: ClassVar[str]
+    words: ClassVar[Words]
+    needs: ClassVar[Needs] = Needs.RUN
+    controls: ClassVar[tuple[Control, ...]] = ()
+    items: ClassVar[tuple[Item, ...]] = ()
+    files: ClassVar[tuple[File, ...]] = ()
+    endpoint: ClassVar[str | None] = None  # that programs call; None for one derived from settings and items
+    every_patch: ClassVar[bool] = False  # whether it needs all of them: not applicable where some were left out
+    averages: ClassVar[bool] = False  # whether it can also be drawn of a survey, the mean over a set of pictures
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the shared map draws it, for want of a script in its folder."""
+        return not (Path(__file__).with_name(self.slug) / "view.js").is_file()
+
+    def unsupported(self, subject: Subject) -> str | None:
+        """Why this view does not exist for this model, as a sentence for the page; None where it does."""
+        return None
+
+    def refused(self, subject: Subject) -> str | None:
+        """The same, or why it does not exist for this run."""
+        trace = subject.trace
+        if self.every_patch and trace is not None and trace.kept is not None:
+            return Sentence(LEFT_OUT, view=self.title)
+        return self.unsupported(subject)
+
+    def summary(self, subject: Subject) -> dict[str, Any]:
+        """The few values that the figure needs at once, as JSON; never a file name or label to be used as HTML."""
+        return {}
+
+    @abstractmethod
+    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+        """One of the declared items."""
+
+    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """What the user takes home, by name; the same that the figure shows."""
+        return {item.name: self.item(subject, item.name, settings) for item in self.items if item.taken}
+
+    def file(self, subject: Subject, name: str, settings: Mapping[str, Any], upload: Any = None) -> bytes:
+        """One of the declared files; `upload` is the upright picture in RGB, where there is one."""
+        raise NotImplementedError(f"{self.slug} declares no files")
+
+    def settings(self, given: Mapping[str, str], about: About | None = None) -> dict[str, Any]:
+        """Every control's value, checked; WrongSetting for what does not fit."""
+        return parsed(self.controls, given, about, self.title)
+
+    def declared(self, name: str) -> Item:
+        """An item by its name; Unknown for any other."""
+        found = next((item for item in self.items if item.name == name), None)
+        if found is None:
+            raise Unknown(f"{self.title} has no numbers called {name[:60]!r}.")
+        return found
+
+    def texts(self) -> set[str]:
+        """The English texts that it declares, which need translations."""
+        found = {self.title, *vars(self.words).values(), *(file.label for file in self.files)}
+        if self.mapped:
+            found |= {item.says for item in self.items}
+        for control in self.controls:
+            found |= {control.label, control.info}
+            if isinstance(control, Choice) and control.label:
+                found |= {text for _, text in control.options}
+        return found - {""}
+
+
+__all__ = ["File", "Item", "Needs", "View", "Words"]

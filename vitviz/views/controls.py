@@ -1,0 +1,221 @@
+"""The settings of a view, declared once: from here come the page's fields, the links, the checks and the endpoints.
+
+A bound may be a number or the name of something that the model at hand decides: "layers", "heads", "tokens",
+"patches"; a default may be "middle", the token in the picture's middle. Layers and heads count from 1, tokens and
+patches from 0. A control without a label has no field: the figure sets it by itself, as when a patch is clicked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from vitviz.errors import WrongSetting
+
+if TYPE_CHECKING:
+    from vitviz.grid import Grid
+
+MOST = 99_999  # what a link may ask for before the model is known
+
+
+@dataclass(frozen=True)
+class About:
+    """What bounds and defaults may depend on."""
+
+    layers: int
+    heads: int
+    grid: Grid
+
+    def number(self, bound: float | str) -> float:
+        """The bound itself, or what it names."""
+        if not isinstance(bound, str):
+            return bound
+        grid = self.grid
+        known = {"layers": self.layers, "heads": self.heads, "tokens": grid.tokens - 1, "patches": grid.patches - 1}
+        return {**known, "middle": grid.token(grid.rows // 2, grid.cols // 2)}[bound]
+
+
+@dataclass(frozen=True)
+class Control:
+    """What every setting has; `info` is a sentence behind a question mark."""
+
+    name: str
+    label: str = ""
+    info: str = ""
+
+    kind: ClassVar[str]
+    pattern: ClassVar[str] = "(?!)"  # what a link may hold, before `parse`
+
+    def parse(self, text: str, about: About | None = None) -> Any:
+        """The value of a text out of an address; WrongSetting for what does not fit, in the model's own bounds if known."""
+        raise NotImplementedError
+
+    def start(self, about: About | None = None) -> Any:
+        """The default."""
+        return self.default
+
+    def described(self, about: About) -> dict[str, Any]:
+        """As the page's script takes it, with the model's own bounds."""
+        told = {**vars(self), "kind": self.kind, "default": self.start(about)}
+        return {name: about.number(value) if name in ("minimum", "maximum") else value for name, value in told.items()}
+
+    def known(self) -> dict[str, Any]:
+        """What a link may ask for, before a model is known."""
+        return {"pattern": self.pattern, "default": str(self.start())}
+
+    def _refuse(self, text: str, expected: str) -> WrongSetting:
+        return WrongSetting(f"Given {self.name}={text[:60]!r}; expected {expected}.")
+
+
+@dataclass(frozen=True)
+class Choice(Control):
+    """One of a few values, given with their texts."""
+
+    options: tuple[tuple[str, str], ...] = ()
+    default: str = ""
+    kind = "choice"
+    pattern = "[ -~]{1,40}"
+
+    def parse(self, text: str, about: About | None = None) -> str:
+        values = [value for value, _ in self.options]
+        if text not in values:
+            raise self._refuse(text, f"one of {', '.join(values)}")
+        return text
+
+    def start(self, about: About | None = None) -> str:
+        return self.default or self.options[0][0]
+
+
+@dataclass(frozen=True)
+class Slider(Control):
+    """A number between two bounds, both included."""
+
+    minimum: float = 0
+    maximum: float | str = 1
+    step: float = 1
+    default: float | str = 0  # or what it names, such as "layers": the last
+    kind = "slider"
+    pattern = r"-?\d{1,6}(\.\d{1,6})?(e-?\d)?"
+
+    def parse(self, text: str, about: About | None = None) -> float | int:
+        whole = float(self.step).is_integer() and float(self.minimum).is_integer()
+        try:
+            number = int(text) if whole else float(text)
+        except (ValueError, OverflowError):
+            number = float("nan")
+        high = about.number(self.maximum) if about else MOST if isinstance(self.maximum, str) else self.maximum
+        if not self.minimum <= number <= high:
+            what = "a whole number" if whole else "a number"
+            raise self._refuse(text, f"{what} from {self.minimum:g} to {high:g}")
+        return number
+
+    def start(self, about: About | None = None) -> float | str:
+        return self.default if not isinstance(self.default, str) else about.number(self.default) if about else ""
+
+
+@dataclass(frozen=True)
+class LayerRange(Control):
+    """First and last layer; none given means all."""
+
+    default: str = ""
+    kind = "layers"
+    pattern = r"\d{1,3}-\d{1,3}"
+
+    def parse(self, text: str, about: About | None = None) -> tuple[int, int] | None:
+        if not text:
+            return None
+        found = re.fullmatch(r"(\d{1,3})-(\d{1,3})", text, re.ASCII)
+        last = about.layers if about else MOST
+        if not (found and 1 <= int(found[1]) <= int(found[2]) <= last):
+            raise self._refuse(text, f"first and last layer from 1 to {last}, such as 1-{min(last, 12)}")
+        return int(found[1]), int(found[2])
+
+
+@dataclass(frozen=True)
+class Query(Control):
+    """Which token asks: 'auto' (what the classifier reads), 'mean', a prefix token's name, or a patch's number."""
+
+    default: str = "auto"
+    kind = "query"
+    pattern = r"\d{1,5}|[A-Za-z][\w -]{0,39}"
+
+    def parse(self, text: str, about: About | None = None) -> str | int:
+        if text.isascii() and text.isdecimal():
+            last = about.grid.patches - 1 if about else MOST
+            if len(text) >= 10 or int(text) > last:
+                raise self._refuse(text, f"a patch's number from 0 to {last}")
+            return int(text)
+        names = ("auto", "mean", *about.grid.prefix_names) if about else ()
+        if about and text not in names:
+            raise self._refuse(text, f"one of {', '.join(names)}, or a patch's number from 0 to {about.grid.patches - 1}")
+        return text
+
+
+@dataclass(frozen=True)
+class Whole(Control):
+    """A whole number; of a token where `tokens`: it then means the same place on another grid."""
+
+    minimum: int = 0
+    maximum: int | str = MOST
+    default: int | str = 0
+    tokens: bool = False
+    kind = "whole"
+    pattern = r"\d{1,5}"
+
+    def parse(self, text: str, about: About | None = None) -> int:
+        high = about.number(self.maximum) if about else MOST if isinstance(self.maximum, str) else self.maximum
+        if not (text.isascii() and text.isdecimal() and len(text) < 10 and self.minimum <= int(text) <= high):
+            raise self._refuse(text, f"a whole number from {self.minimum} to {high}")
+        return int(text)
+
+    def start(self, about: About | None = None) -> int | str:
+        return self.default if not isinstance(self.default, str) else about.number(self.default) if about else ""
+
+
+@dataclass(frozen=True)
+class Wholes(Control):
+    """Several whole numbers, joined by dots."""
+
+    maximum: int | str = MOST
+    default: str = ""
+    tokens: bool = False
+    most: int = 16
+    kind = "wholes"
+    pattern = r"\d{1,5}(\.\d{1,5}){0,15}"
+
+    def parse(self, text: str, about: About | None = None) -> tuple[int, ...]:
+        parts = text.split(".") if text else []
+        high = about.number(self.maximum) if about else MOST
+        fits = all(part.isascii() and part.isdecimal() and len(part) < 10 and int(part) <= high for part in parts)
+        if len(parts) > self.most or not fits:
+            raise self._refuse(text, f"up to {self.most} whole numbers from 0 to {high}, joined by dots")
+        return tuple(int(part) for part in parts)
+
+
+@dataclass(frozen=True)
+class Text(Control):
+    """A short text that fits a pattern, such as a list of heads."""
+
+    default: str = ""
+    fits: str = r"[ -~]{0,200}"
+    kind = "text"
+    pattern = r"[ -~]{1,200}"
+
+    def parse(self, text: str, about: About | None = None) -> str:
+        if not re.fullmatch(self.fits, text, re.ASCII):
+            raise self._refuse(text, f"a text like {self.fits}")
+        return text
+
+
+def parsed(controls: tuple[Control, ...], given: Mapping[str, str], about: About | None, title: str) -> dict[str, Any]:
+    """Every control's value, checked; the default where none is given. WrongSetting says what does not fit."""
+    names = {control.name: control for control in controls}
+    for name in given:
+        if name not in names:
+            raise WrongSetting(f"{title} has no setting {name[:60]!r}; it has {', '.join(names) or 'none'}.")
+    return {name: control.parse(given.get(name, str(control.start(about))), about) for name, control in names.items()}
+
+
+__all__ = ["About", "Choice", "Control", "LayerRange", "Query", "Slider", "Text", "Whole", "Wholes", "parsed"]

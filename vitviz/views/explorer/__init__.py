@@ -1,0 +1,129 @@
+"""Attention by hand: any token's attention in every head of every layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vitviz import analyses
+from vitviz.errors import TooMuch
+from vitviz.views.base import Item, View, Words
+from vitviz.views.controls import Choice, Slider, Whole, Wholes
+from vitviz.views.shared import sweep_of
+from vitviz.views.subject import Subject
+
+WHOLE = 600  # up to so many tokens a layer is handed out whole, so that hovering asks for nothing
+_LINE = ("layer", "head", "direction")
+
+
+def require_whole(trace) -> None:
+    """TooMuch where a layer's attention, tokens x tokens in each head, is too much to be sent at once."""
+    if trace.grid.tokens > WHOLE:
+        raise TooMuch(
+            f"A whole layer is sent for inputs of up to {WHOLE} tokens, and this one has {trace.grid.tokens}. "
+            "Ask for the line of a token, with head and token. vitviz in Python gives the whole layer."
+        )
+
+
+class Explorer(View):
+    slug = "explorer"
+    title = "Attention"
+    every_patch = True
+    endpoint = "patch_attention"
+    words = Words(
+        what="In each layer, every head lets each token look at all others and decide how much of each to take over.",
+        how="Move over the picture to see where that patch looks, and click to hold it; the wall below shows the same "
+        "patch in all heads at once.",
+        definition="$A^{l,h} = \\mathrm{softmax}(q k^\\top / \\sqrt{d})$, after query-key norm, rotary embedding and "
+        "relative bias where the model has them. *Attends to* is a row of $A$: what the token takes from each other, in "
+        "shares that sum to 1. *Attended by* is a column: how much each token takes from this one; a column has no "
+        "fixed sum. Prefix tokens stand beside the picture, and their weights are numbers, because a map of patches "
+        "alone hides them.",
+        source="Section 3.1, equation 2 and appendix A",
+        caveat="A large weight means that a token's value is taken over, not that it matters for the answer: values "
+        "differ in length, and later layers may discard them.",
+    )
+    controls = (
+        Slider("layer", "Layer", minimum=1, maximum="layers", default=1),
+        Slider("head", "Head", minimum=1, maximum="heads", default=1),
+        Choice(
+            "show",
+            "In the large picture",
+            options=(("head", "This head"), ("mean", "Mean of heads"), ("rollout", "Rollout")),
+        ),
+        Choice("direction", "The token", options=(("row", "attends to"), ("column", "is attended by"))),
+        Choice("order", "Heads in order of", options=(("number", "number"), ("distance", "distance"))),
+        Choice("scale", "Colour scale", options=(("own", "each map alone"), ("shared", "one for all"))),
+        Whole("token", maximum="tokens", default="middle", tokens=True),
+        Wholes("pins", maximum="tokens", tokens=True),
+    )
+    items = (
+        Item("layer", "head query key", "attention of a whole layer", "float16", ("layer",), taken=False),
+        Item("line", "token", "attention of the token, or to it", depends=(*_LINE, "token"), taken=False),
+        Item("pinned", "pin token", "the same of pinned tokens", depends=(*_LINE, "pins"), taken=False),
+        Item("wall", "layer head patch", "each map / its maximum", "uint8", ("token", "direction"), taken=False),
+        Item("wallmax", "layer head", "those maxima", depends=("token", "direction"), taken=False),
+        Item("distances", "layer head", "attention distance, px of the model's input", taken=False),
+        Item("entropy", "head", "mean entropy of a head's rows, nats", depends=("layer",), taken=False),
+        Item("rollout", "row col", "rollout with the token as its query", depends=("token",), taken=False),
+    )
+
+    def summary(self, subject: Subject) -> dict[str, Any]:
+        return {"whole": subject.grid.tokens <= WHOLE}
+
+    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+        trace, layer, token, way = subject.trace, settings["layer"] - 1, settings["token"], settings["direction"]
+        if name == "layer":
+            require_whole(trace)
+            return trace.attention(layer).numpy()
+        if name in ("line", "pinned"):
+            lines = [self._line(trace, settings, one) for one in ([token] if name == "line" else settings["pins"])]
+            return lines[0] if name == "line" else np.stack(lines) if lines else np.zeros((0, trace.grid.tokens))
+        if name == "distances":
+            return sweep_of(subject).distances.distance.numpy()
+        if name == "entropy":
+            return analyses.attention_entropy(trace, layer).numpy()
+        if name == "rollout":
+            return analyses.rollout(trace, query=_query(trace, token)).numpy()
+        wall = subject.once(f"wall {token} {way}", lambda: self._wall(trace, token, way))
+        most = wall.max(axis=-1)
+        return most if name == "wallmax" else np.round(255 * wall / np.maximum(most, 1e-30)[..., None])
+
+    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        trace, layer = subject.trace, settings["layer"] - 1
+        picked = [settings["token"], *settings["pins"]]
+        queries = [_query(trace, token) for token in picked]
+        rollout = {}
+        if settings["show"] == "rollout":  # query row col
+            rollout = {"rollout": np.stack([analyses.rollout(trace, query=query).numpy() for query in queries])}
+        return {
+            **rollout,
+            "queries": np.asarray([str(query) for query in queries]),  # a prefix token's name, or a patch from 0
+            "attention": np.stack([_lines(trace, layer, token, settings["direction"]).numpy() for token in picked]),
+            "attention_distance": sweep_of(subject).distances.distance.numpy(),
+            "prefix_tokens": np.asarray(trace.grid.prefix_names, dtype=str),
+            "grid": np.asarray([trace.grid.rows, trace.grid.cols]),
+        }
+
+    def _line(self, trace, settings: Mapping[str, Any], token: int) -> np.ndarray:
+        """One head's, or the mean over the heads where that is in view."""
+        lines = _lines(trace, settings["layer"] - 1, token, settings["direction"])
+        return lines[settings["head"] - 1].numpy()
+
+    def _wall(self, trace, token: int, way: str) -> np.ndarray:
+        """Layer x head x patch: one token's weights over the patches everywhere."""
+        layers = range(len(trace.layers))
+        return np.stack([_lines(trace, layer, token, way).numpy()[:, trace.grid.prefix :] for layer in layers])
+
+
+def _lines(trace, layer: int, token: int, way: str):
+    """Head x token: what a token attends to, or what attends to it; tokens counted from 0 with the prefix."""
+    return (analyses.attends_to if way == "row" else analyses.attended_by)(trace, layer, _query(trace, token))
+
+
+def _query(trace, token: int) -> str | int:
+    """A place in the sequence as analyses name it."""
+    grid = trace.grid
+    return grid.prefix_names[token] if token < grid.prefix else token - grid.prefix

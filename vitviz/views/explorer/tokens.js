@@ -1,0 +1,21 @@
+// Tokens of the sequence: how many, what they are called, what is known of heads.
+
+import { patchName, placeName, tokenName } from '../../canvas/names.js';
+
+/** Whether a layer comes whole, so that hovering asks for nothing. */
+export const small = (self) => self.summary.whole;
+export const tokensOf = (self) => self.grid.rows * self.grid.cols + self.grid.prefix.length;
+export const first = (self) => self.grid.prefix.length;
+/** A head's attention distance in pixels; both counted from 0. */
+export const distanceOf = (self, layer, head) => self.data.distances.values[layer * self.value.heads + head];
+export const nameOf = (self, token) => (token < first(self) ? tokenName(self.grid.prefix[token]) : `${patchName(self.grid, token - first(self))} (${placeName(self.grid, token - first(self))})`);
+export const pinsOf = (self) => (self.settings.pins ? self.settings.pins.split('.').map(Number) : []);
+
+
+/** The entropy of a part of an array in nats; 0 ln 0 counts as 0. */
+export function entropy(values, start, count) {
+  let sum = 0;
+  for (let i = start; i < start + count; i++) if (values[i] > 0) sum -= values[i] * Math.log(values[i]);
+  return sum;
+}
+

@@ -1,0 +1,76 @@
+"""What the linear embedding looks for (paper figure 7 left)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vitviz import analyses
+from vitviz.sentence import Sentence
+from vitviz.views.base import Item, Needs, View, Words
+from vitviz.views.controls import Choice
+from vitviz.views.subject import Subject
+
+_NONE = (
+    "{checkpoint} does not project pixels linearly and has no first convolution over pixels either, so there are no "
+    "filters that could be shown as pictures."
+)
+_HYBRID = (
+    "This is a hybrid: its patches are cut from the features of a convolutional stem, so the linear embedding has no "
+    "RGB filters. Shown instead: the stem's first convolution."
+)
+
+
+class Filters(View):
+    slug = "filters"
+    title = "Filters"
+    endpoint = "filters"
+    needs = Needs.WEIGHTS
+    words = Words(
+        what="Before any attention, each patch is compared with the same set of learned patterns; together they work "
+        "like the first layer of a classic image filter bank.",
+        how="The principal components show the patterns that matter most: smooth colours first, then edges and waves "
+        "of growing fineness.",
+        definition="The patch projection $E \\in \\mathbb{R}^{D \\times (P^2 C)}$ holds $D$ filters. Centred over the "
+        "filters, its singular value decomposition gives the components; the first 28 are drawn as "
+        "$P \\times P \\times 3$ pictures, with their share of the variance. The paper fixes neither sign nor scale: "
+        "here the entry of largest magnitude is positive, and each picture is scaled alone to [0, 1]. The raw filters "
+        "are sorted by their norm.",
+        source="Section 4.5 and figure 7 (left)",
+        caveat="Filters act on normalised pixels, and colours are only relative: every tile is scaled by itself, so "
+        "that zero has another grey in each. Only the subspace of components with equal variance has a meaning, not "
+        "the single picture.",
+    )
+    controls = (
+        Choice("kind", "Show", options=(("components", "Principal components"), ("raw", "Raw filters"))),
+    )
+    items = (
+        Item("components", "component y x channel", "principal components of unit norm"),
+        Item("variance", "component", "share of the variance"),
+        Item("raw", "filter y x channel", "all filters, largest norm first"),
+        Item("norms", "filter", "Euclidean norm of each"),
+    )
+
+    def unsupported(self, subject: Subject) -> str | None:
+        return Sentence(_NONE, checkpoint=subject.checkpoint) if self._weight(subject) is None else None
+
+    def summary(self, subject: Subject) -> dict[str, Any]:
+        weight = self._weight(subject)
+        note = _HYBRID if subject.inspector.patch_filters() is None else ""
+        return {"count": weight.shape[0], "patch": list(weight.shape[2:]), "note": note}
+
+    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+        if name in ("raw", "norms"):  # sorting is quick; only the decomposition is worth waiting for
+            raw, norms = subject.once_of_weights("raw filters", lambda: analyses.raw_filters(self._weight(subject)))
+            return (raw if name == "raw" else norms).numpy()
+        made = subject.once_of_weights("principal", lambda: analyses.principal_filters(self._weight(subject)))
+        return (made.pictures if name == "components" else made.variance).numpy()
+
+    def texts(self) -> set[str]:
+        return super().texts() | {_NONE, _HYBRID}
+
+    def _weight(self, subject: Subject):
+        filters = subject.inspector.patch_filters()
+        return subject.inspector.stem_filters() if filters is None else filters

@@ -1,0 +1,70 @@
+"""The picture as the model gets it, cut into patches (paper section 3.1, figure 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vitviz.views.base import Item, View, Words
+from vitviz.views.controls import Choice, Slider
+from vitviz.views.subject import Subject
+
+
+class Patches(View):
+    slug = "patches"
+    title = "Patches"
+    every_patch = True
+    words = Words(
+        what="A Vision Transformer reads a picture as a sentence: it cuts the picture into equal squares and treats "
+        "each square as one word.",
+        how="Point at a square to see its place in the sequence, and click it to see the numbers that the model reads "
+        "there.",
+        definition="The input of $H \\times W$ pixels becomes $N = HW/P^2$ patches of $P \\times P$ pixels in row-major "
+        "order, each flattened to $P \\cdot P \\cdot 3$ numbers: $x \\in \\mathbb{R}^{H \\times W \\times C} \\to "
+        "x_p \\in \\mathbb{R}^{N \\times (P^2 C)}$. The linear embedding $E$ turns each into a vector of $D$ numbers, "
+        "and the position embedding $E_{pos}$ is added. The norm is the Euclidean length of that vector before and "
+        "after the addition.",
+        source="Section 3.1, equation 1 and figure 1",
+        caveat="The picture is the one after resizing and cropping: the model never sees the rest of the upload. Norms "
+        "are those of the embedding, before any normalisation layer.",
+    )
+    controls = (
+        Choice("form", "Layout", options=(("picture", "Picture"), ("sequence", "Sequence"))),
+        Slider("gap", "Cut apart", step=0.05),
+    )
+    items = (Item("norms", "stage patch", "norm of the embedding, before and after E_pos", taken=False),)
+
+    def summary(self, subject: Subject) -> dict[str, Any]:
+        preprocessing = subject.inspector.preprocessing
+        return {
+            "mean": list(preprocessing.mean),
+            "std": list(preprocessing.std),
+            "width": subject.trace.patch_embedding.shape[1],
+            "pool": subject.trace.pool,
+            "positions": subject.inspector.position_kind(),
+        }
+
+    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+        return np.stack(self._norms(subject))
+
+    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        before, after = self._norms(subject)
+        trace = subject.trace
+        embedded = {} if trace.position_embedded is None else {"position_embedded": trace.position_embedded.numpy()}
+        return {
+            "input_pixels": trace.view.picture,
+            "crop_box": np.asarray(trace.view.box),
+            "norm_before_position": before,
+            "norm_after_position": after,
+            "patch_embedding": trace.patch_embedding.numpy(),
+            **embedded,
+        }
+
+    def _norms(self, subject: Subject) -> tuple[np.ndarray, np.ndarray]:
+        trace = subject.trace
+        before = trace.patch_embedding.norm(dim=-1).numpy()
+        if trace.position_embedded is None:
+            return before, np.full_like(before, np.nan)
+        return before, trace.position_embedded.norm(dim=-1).numpy()

@@ -1,0 +1,84 @@
+"""What the position embeddings learned (paper figure 7 centre, figure 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vitviz import analyses
+from vitviz.sentence import Sentence
+from vitviz.views.base import Item, Needs, View, Words
+from vitviz.views.controls import Choice
+from vitviz.views.subject import Subject
+
+_NONE = (
+    "{checkpoint} has no learned table of absolute position embeddings: {how}. So there is no similarity of position "
+    "embeddings to draw."
+)
+_INSTEAD = {
+    "rotary": "it turns queries and keys by an angle that grows with row and column (rotary embedding)",
+    "relative": "it adds a learned bias to the attention scores that depends on the distance between two patches "
+    "(relative position bias)",
+    "none": "it has no position information besides what its stem provides",
+}
+_OTHER = "it uses {kind} positions"
+
+
+class Positions(View):
+    slug = "positions"
+    title = "Positions"
+    endpoint = "position_similarity"
+    needs = Needs.WEIGHTS
+    words = Words(
+        what="Nobody tells the model which patches are neighbours: it learns one vector for each place, and the "
+        "two-dimensional order of the picture has to emerge in them.",
+        how="Each tile stands for one patch and shows how similar its position embedding is to that of every other; a "
+        "bright spot with a bright row and column means that the order was learned.",
+        definition="$S_{rc,r'c'} = \\cos(E_{rc}, E_{r'c'})$ over the position embeddings of the patches; the rows of "
+        "the class token and other prefix tokens are left out. Drawn as a grid of tiles, one for each patch, or as one "
+        "$N \\times N$ matrix in sequence order.",
+        source="Section 4.5, figure 7 (centre) and appendix D.4, figure 10",
+        caveat="Similar position embeddings do not mean that the patches attend to each other. At another input size "
+        "the embeddings are interpolated as in section 3.2, and the interpolated ones are shown.",
+    )
+    controls = (
+        Choice("form", "Show", options=(("tiles", "Tiles"), ("matrix", "Matrix"))),
+        Choice("scale", "Scale", options=(("data", "From lowest to highest"), ("full", "From -1 to 1"))),
+    )
+    items = (Item("similarity", "patch patch", "cosine of two position embeddings", "float16", taken=False),)
+
+    def unsupported(self, subject: Subject) -> str | None:
+        kind = subject.inspector.position_kind()
+        if subject.inspector.position_table() is not None:
+            return None
+        how = _INSTEAD.get(kind) or Sentence(_OTHER, kind=kind)
+        return Sentence(_NONE, checkpoint=subject.checkpoint, how=how)
+
+    def summary(self, subject: Subject) -> dict[str, Any]:
+        similarity = self._similarity(subject)
+        others = similarity[~np.eye(len(similarity), dtype=bool)]
+        bounds = (float(others.min()), float(others.max())) if others.size else (0.0, 1.0)
+        return {"minimum": bounds[0], "maximum": bounds[1], "kind": subject.inspector.position_kind()}
+
+    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+        return self._similarity(subject)
+
+    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        grid = subject.grid
+        similarity = self._similarity(subject).reshape(grid.rows, grid.cols, grid.rows, grid.cols)
+        return {"similarity": similarity, "position_embeddings": self._table(subject).numpy()}
+
+    def texts(self) -> set[str]:
+        return super().texts() | {_NONE, _OTHER, *_INSTEAD.values()}
+
+    def _table(self, subject: Subject):
+        return subject.inspector.position_table(subject.grid.pixels)
+
+    def _similarity(self, subject: Subject) -> np.ndarray:
+        def made() -> np.ndarray:
+            grid = subject.grid
+            return analyses.position_similarity(self._table(subject), grid).reshape(grid.patches, -1).numpy()
+
+        return subject.once_of_weights("similarity", made)

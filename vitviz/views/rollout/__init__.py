@@ -1,0 +1,113 @@
+"""Where the answer comes from: attention rollout (paper figure 6, appendix D.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vitviz import analyses
+from vitviz.views.base import File, Item, View, Words
+from vitviz.views.controls import Choice, LayerRange, Query, Slider, Whole
+from vitviz.views.subject import Subject
+
+AUTO = {
+    "class": "class token",
+    "average": "mean over patches",
+    "average of all": "mean over all tokens",
+    "max": "maximum over patches",
+    "max of all": "maximum over all tokens",
+    "average and max": "mean and maximum over patches",
+    "average and max of all": "mean and maximum over all tokens",
+    "class and average": "class token and mean over patches",
+    "class and distillation": "class token",
+    "attention": "attention pooling",
+}
+MAPS = (("viridis", "Viridis"), ("magma", "Magma"), ("inferno", "Inferno"), ("cividis", "Cividis"))
+_ASKED = ("query", "fusion", "discard", "residual", "layers")
+
+
+class Rollout(View):
+    slug = "rollout"
+    title = "Rollout"
+    endpoint = "rollout"
+    words = Words(
+        what="Attention mixes the patches again in every layer; rollout multiplies the layers together to ask how much "
+        "of each patch has reached the answer.",
+        how="Bright regions are those whose content reached what the classifier reads; click a patch to ask instead "
+        "what that patch has collected.",
+        definition="Heads are fused to $\\bar A_l$ (mean, max or min), optionally the smallest entries in patch columns "
+        "are discarded, the skip connection is added as $\\tilde A_l = r I + (1-r) \\bar A_l$ with each row divided by "
+        "its sum, and $R = \\tilde A_L \\cdots \\tilde A_1$. The map is the row of the query over the patches. *Auto* "
+        "asks what the classifier reads: the class token, the mean over patches, both side by side, the patches with "
+        "the largest numbers, or the pooling's own weights.",
+        source="Section 4.5, figure 6 and appendix D.8, figure 14; Abnar & Zuidema 2020",
+        caveat="Rollout follows attention weights alone: it ignores values, MLPs and the class in question, so it shows "
+        "where information may have flowed and not why the model decided.",
+    )
+    controls = (
+        Query("query", "Query"),
+        Choice("fusion", "Heads fused by", options=(("mean", "Mean"), ("max", "Maximum"), ("min", "Minimum"))),
+        Slider("discard", "Discard", "share of the smallest attention that is set to zero", maximum=0.99, step=0.01),
+        Slider("residual", "Residual weight", "how much of each layer is its skip connection", step=0.05, default=0.5),
+        LayerRange("layers", "Layers"),
+        Choice("overlay", "Overlay", options=(("heat", "Heat map"), ("paper", "As in the paper"))),
+        Slider("opacity", "Opacity", step=0.05, default=0.65),
+        Choice("colormap", "Colours", options=MAPS),
+        Choice("scale", "Scale", options=(("data", "From lowest to highest"), ("zero", "From zero"))),
+        Choice("smooth", "Edges", options=(("on", "Smooth"), ("off", "Patches"))),
+        Whole("alone", maximum="layers"),  # the one layer in view instead of the rollout, from 1; 0 for none
+    )
+    items = (
+        Item("map", "row col", "share of attention over all layers", depends=_ASKED, taken=False),
+        Item("layers", "layer row col", "mean attention of the query, by layer", depends=("query",), taken=False),
+    )
+    files = (File("overlay.png", "Overlay, full size (PNG)", "image/png"),)
+
+    def summary(self, subject: Subject) -> dict[str, Any]:
+        pool = subject.trace.pool
+        read = "class" if "class" in subject.grid.prefix_names else "average"  # where no classifier decides
+        return {"auto": AUTO.get(pool, AUTO[read]), "pool": pool}
+
+    def texts(self) -> set[str]:
+        return super().texts() | {*AUTO.values()}
+
+    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+        if name == "layers":
+            return analyses.mean_attention(subject.trace, settings["query"]).numpy()
+        layers = settings["layers"]
+        return analyses.rollout(
+            subject.trace,
+            query=settings["query"],
+            fusion=settings["fusion"],
+            discard=settings["discard"],
+            residual=settings["residual"],
+            layers=None if layers is None else (layers[0] - 1, layers[1] - 1),
+        ).numpy()
+
+    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        return {
+            "rollout": self.item(subject, "map", settings),
+            "mean_attention_by_layer": self.item(subject, "layers", settings),
+            "crop_box": np.asarray(subject.trace.view.box),
+        }
+
+    def file(self, subject: Subject, name: str, settings: Mapping[str, Any], upload: Any = None) -> bytes:
+        """The overlay as it stands in the page, as many pixels as the upload has, on a light page."""
+        from vitviz.figures.encode import encoded
+        from vitviz.figures.overlay import overlay
+
+        alone = settings["alone"]
+        laid = self.item(subject, "layers", settings)[alone - 1] if alone else self.item(subject, "map", settings)
+        picture = overlay(
+            upload,
+            laid,
+            subject.trace.view.box,
+            form=settings["overlay"],
+            opacity=settings["opacity"],
+            colours=settings["colormap"],
+            smooth=settings["smooth"] == "on",
+            low=float(laid.min()) if settings["scale"] == "data" else 0.0,
+        )
+        return encoded(picture, ".png")

@@ -1,0 +1,67 @@
+"""What a view looks at: a checkpoint and, unless only its weights matter, one picture's trace, or a survey of many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from vitviz.views.controls import MOST, About
+
+if TYPE_CHECKING:
+    from vitviz.engine import Inspector
+    from vitviz.grid import Grid
+    from vitviz.trace import Trace
+
+T = TypeVar("T")
+Once = Callable[[str, Callable[[], T]], T]
+
+
+class Subject:
+    """A model is loaded only where a view asks for it: what the trace alone answers never brings it back.
+
+    `once(name, make)` makes what several items share a single time, however many ask at once; `once_of_weights` the
+    same for what depends on the checkpoint and the input size and on no picture.
+    """
+
+    def __init__(
+        self,
+        inspector: Inspector | Callable[[], Inspector],
+        trace: Trace | None = None,
+        survey: Any = None,
+        once: Once = lambda name, make: make(),
+        once_of_weights: Once = lambda name, make: make(),
+    ):
+        self._inspector, self.trace, self.survey = inspector, trace, survey
+        self.once, self.once_of_weights = once, once_of_weights
+
+    @property
+    def inspector(self) -> Inspector:
+        """The loaded checkpoint."""
+        if callable(self._inspector):
+            self._inspector = self._inspector()
+        return self._inspector
+
+    @property
+    def checkpoint(self) -> str:
+        """The checkpoint's name."""
+        source = self.trace or self.survey
+        return self.inspector.checkpoint.name if source is None else source.checkpoint
+
+    @property
+    def grid(self) -> Grid:
+        """The patch grid: of the trace, of the survey, or the checkpoint's own."""
+        if self.trace is not None:
+            return self.trace.grid
+        return self.inspector.grid() if self.survey is None else self.survey.grid
+
+    @property
+    def about(self) -> About:
+        """What the bounds of settings depend on."""
+        if self.trace is not None:
+            return About(len(self.trace.layers), self.trace.layers[0].heads, self.trace.grid)
+        if self.survey is not None:
+            return About(self.survey.layers, self.survey.heads, self.survey.grid)
+        return About(MOST, MOST, self.inspector.grid())  # of weights alone, no view asks for a layer or head
+
+
+__all__ = ["Subject"]

@@ -1,0 +1,137 @@
+"""What patches become: likeness, principal components and lengths of tokens at any depth, and what heads have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vitviz.errors import WrongSetting
+from vitviz.views.base import Item, View, Words
+from vitviz.views.controls import Choice, Slider, Whole, Wholes
+from vitviz.views.subject import Subject
+from vitviz.views.tokens import made
+
+WHOLE = 1025  # up to so many tokens the cosines of all pairs are handed out, so that hovering asks for nothing
+_TOKENS = ("depth", "norm", "mean")
+_BASIS = ("norm", "basis")
+
+
+class Tokens(View):
+    slug = "tokens"
+    title = "Tokens"
+    words = Words(
+        what="Every layer rewrites each patch's vector, so that patches which mean the same come to lie close together, and "
+        "a few may grow far longer than the rest.",
+        how="Move over the picture to see which patches the model represents alike, click to hold one, and step through the "
+        "depths to watch parts of the picture fall into groups.",
+        definition="Depth 0 is what enters block 1, depth $l$ the raw output of block $l$; *through the final norm* applies the "
+        "model's own last LayerNorm to each token. *Similarity* is $\\cos(t_i, t_p)$, without the mean patch of $t - \\bar t$. "
+        "*Components* are the principal components of the centred patches, prefix tokens left out, each with the sign that "
+        "makes its largest loading positive; shares are of the whole variance. Colours are $\\sigma(2 z)$ of three scores "
+        "whitened for the colours alone; unless they stand for the components one by one, the three are turned together to "
+        "look like the depth before, and depth 0 like the picture's own colours. *Norms* are $\\|t_i\\|_2$ before the final "
+        "norm; the limit is median + $k$ · MAD over the patches of the depth. *Heads*: entropy "
+        "$-\\sum_j A_{ij} \\ln A_{ij}$, mean over the patches as queries, and $e^H$, the tokens looked at; likeness of two heads "
+        "by the cosine of their attention, or by Jensen-Shannon divergence.",
+        source="Caron et al. 2021; Oquab et al. 2023; Darcet et al. 2024; Sun et al. 2024; not in the paper",
+        caveat="Likeness of vectors does not say that the model uses it, and no colour means foreground. Clean maps of models "
+        "with registers need not reflect how well local information is integrated, and heads that attend alike may still do "
+        "different things with what they read.",
+    )
+    controls = (
+        Choice(
+            "show",
+            "Show",
+            options=(
+                ("similarity", "Similarity"),
+                ("components", "Principal components"),
+                ("norms", "Norms"),
+                ("heads", "Heads"),
+            ),
+        ),
+        Slider("depth", "Depth", "0 is what enters block 1, 1 the output of block 1", maximum="layers", default="layers"),
+        Choice("norm", "Tokens", options=(("raw", "Raw"), ("final", "Through the final norm"))),
+        Choice("mean", "Mean patch", options=(("out", "Taken out"), ("in", "Left in"))),
+        Choice("basis", "Basis", options=(("own", "Of this depth"), ("all", "Of all depths"))),
+        Choice(
+            "tint",
+            "Colours",
+            options=(("steady", "Steady from depth to depth"), ("plain", "Components 1, 2, 3 as red, green, blue")),
+        ),
+        Slider("k", "Limit: median + k · MAD", maximum=30, step=0.5, default=5),
+        Choice("mark", "Patches above the limit", options=(("off", "Not marked"), ("on", "Marked"))),
+        Choice("measure", "Heads by", options=(("looked", "Tokens looked at"), ("nats", "Entropy in nats"))),
+        Choice("alike", "Likeness of heads", options=(("cosine", "Cosine"), ("divergence", "Jensen-Shannon"))),
+        Slider("opacity", "Opacity", step=0.05, default=0.8),
+        Whole("token", maximum="tokens", default="middle", tokens=True),
+        Wholes("pins", maximum="tokens", tokens=True),
+    )
+    items = (
+        Item("cosines", "query key", "cosine of every two tokens", "float16", _TOKENS, taken=False),
+        Item("line", "token", "cosine of each token with the chosen one", depends=(*_TOKENS, "token"), taken=False),
+        Item("pinned", "pin token", "the same of pinned tokens", depends=(*_TOKENS, "pins"), taken=False),
+        Item("by_depth", "depth row col", "the same at every depth", "float16", ("norm", "mean", "token"), taken=False),
+        Item("similarity", "row col", "cosine of each patch with the chosen token", depends=(*_TOKENS, "token")),
+        Item("tints", "depth row col rgb", "colours", "uint8", (*_BASIS, "tint"), taken=False),
+        Item("components", "row col component", "scores, first component first", depends=("depth", *_BASIS)),
+        Item("shares", "depth component", "of the variance of what the basis was fitted to", depends=_BASIS),
+        Item("norms", "depth token", "Euclidean norm of each raw token"),
+        Item("usual", "depth figure", "median and MAD of the patches' norms"),
+        Item("largest", "depth rank figure", "largest numbers: value, token and channel from 0"),
+        Item("typical", "depth", "median magnitude of all numbers"),
+        Item("received", "head token", "share of the block's attention that arrives", depends=("depth",)),
+        Item("sinks", "layer head figure", "largest such share, and the token that it arrives at"),
+        Item("entropy", "layer head", "mean entropy of the patches' attention, nats"),
+        Item("prefix_entropy", "layer head prefix", "entropy of each prefix token's attention, nats"),
+        Item("cosine", "head head", "cosine of two heads' attention in the block", depends=("depth",)),
+        Item("divergence", "head head", "Jensen-Shannon divergence, nats", depends=("depth",)),
+    )
+
+    def summary(self, subject: Subject) -> dict[str, Any]:
+        return {"whole": subject.grid.tokens <= WHOLE}
+
+    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+        trace, depth = subject.trace, settings["depth"]
+        if name == "cosines":
+            if trace.grid.tokens > WHOLE:
+                raise WrongSetting(
+                    f"The cosines of all pairs are handed out up to {WHOLE} tokens; {trace.checkpoint} has "
+                    f"{trace.grid.tokens} at this input size. Ask for the line of a token instead."
+                )
+            return made.cosines(subject, settings)
+        if name in ("line", "similarity"):
+            line = made.lines(subject, settings, [settings["token"]])[0]
+            return line if name == "line" else line[trace.grid.prefix :].reshape(trace.grid.rows, -1)
+        if name == "pinned":
+            return made.lines(subject, settings, settings["pins"])
+        if name == "by_depth":
+            return made.by_depth(subject, settings)
+        if name in ("tints", "components", "shares"):
+            return getattr(made, name)(subject, settings)
+        if name in ("received", "cosine", "divergence"):
+            return made.of_block(subject, name, max(depth, 1) - 1)
+        if name == "sinks":
+            return made.sinks(subject)
+        if name in ("entropy", "prefix_entropy"):
+            return made.entropies(subject, name)
+        return getattr(made.of_trace(subject), name)
+
+    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Those of what is shown."""
+        names = {
+            "similarity": ("similarity", "line", "pinned"),
+            "components": ("components", "shares", "tints"),
+            "norms": ("norms", "usual", "largest", "typical", "received", "sinks"),
+            "heads": ("entropy", "prefix_entropy", "cosine", "divergence"),
+        }[settings["show"]]
+        found = {name: self.item(subject, name, settings) for name in names}
+        if settings["show"] == "components":
+            found |= made.basis_taken(subject, settings)
+        grid = subject.grid
+        return {
+            **found,
+            "prefix_tokens": np.asarray(grid.prefix_names, dtype=str),
+            "grid": np.asarray([grid.rows, grid.cols]),
+        }

@@ -1,0 +1,169 @@
+"""The numbers of the view: analyses of a trace as arrays over the whole grid, not-a-number where a patch was withheld."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vitviz import analyses
+
+if TYPE_CHECKING:
+    from vitviz.engine import Inspector
+    from vitviz.trace import Trace
+    from vitviz.views.subject import Subject
+
+Settings = Mapping[str, Any]
+LARGEST = 3  # numbers listed at each depth
+
+
+def cosines(subject: Subject, settings: Settings) -> np.ndarray:
+    """Every token with every other."""
+    trace, centred = subject.trace, settings["mean"] == "out"
+
+    def made() -> np.ndarray:
+        found = analyses.token_cosines(trace, settings["depth"], centred, _norm(subject, settings))
+        return analyses.over_sequence(trace, analyses.over_sequence(trace, found).mT).mT.numpy()
+
+    return subject.once(f"cosines {settings['depth']} {settings['norm']} {centred}", made)
+
+
+def lines(subject: Subject, settings: Settings, tokens: Sequence[int], depth: int | None = None) -> np.ndarray:
+    """Some tokens with every other, by their places in the whole sequence."""
+    trace, depth = subject.trace, settings["depth"] if depth is None else depth
+    if not tokens:
+        return np.zeros((0, trace.grid.tokens), np.float32)
+    first = trace.grid.prefix
+    rows = [one if one < first else first + analyses.place(trace, one - first) for one in tokens]
+    found = analyses.token_cosines(trace, depth, settings["mean"] == "out", _norm(subject, settings), rows)
+    return analyses.over_sequence(trace, found).numpy()
+
+
+def by_depth(subject: Subject, settings: Settings) -> np.ndarray:
+    """The chosen token with every patch at every depth."""
+    grid = subject.grid
+    found = [lines(subject, settings, [settings["token"]], depth)[0] for depth in range(len(subject.trace.tokens))]
+    return np.stack(found)[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
+
+
+def components(subject: Subject, settings: Settings) -> np.ndarray:
+    """The scores at one depth, in the basis that was asked for; 0 for a component that there is not."""
+    trace, depth = subject.trace, settings["depth"]
+    basis = _bases(subject, settings)[depth]
+    scores = basis.scores(analyses.patches_at(trace, depth, _norm(subject, settings)))
+    return _three(analyses.over_grid(trace, scores).float().numpy())
+
+
+def shares(subject: Subject, settings: Settings) -> np.ndarray:
+    """Of the variance, depth by depth; the same at each where they share a basis."""
+    return np.stack([_three(basis.shares.float().numpy()) for basis in _bases(subject, settings)])
+
+
+def tints(subject: Subject, settings: Settings) -> np.ndarray:
+    """Red, green and blue of every depth; black for a patch that was withheld."""
+    trace = subject.trace
+
+    def made() -> np.ndarray:
+        norm, scores = _norm(subject, settings), []
+        for depth, basis in enumerate(_bases(subject, settings)):
+            scores.append(analyses.whitened(basis, basis.scores(analyses.patches_at(trace, depth, norm))))
+        if settings["tint"] == "steady" and settings["basis"] == "own":
+            scores = analyses.steady(scores, analyses.own_colours(trace))
+        elif settings["tint"] == "steady":  # one basis turns as a whole
+            turn = analyses.aligned(scores[0], analyses.own_colours(trace))
+            scores = [one @ turn for one in scores]
+        laid = [analyses.over_grid(trace, analyses.colours_of(one)).numpy() for one in scores]
+        return np.nan_to_num(np.round(255 * np.stack(laid))).astype(np.uint8)
+
+    return subject.once(f"tints {settings['norm']} {settings['basis']} {settings['tint']}", made)
+
+
+def basis_taken(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
+    """What scores are made with: score = (token - mean) · direction."""
+    basis = _bases(subject, settings)[settings["depth"]]
+    return {"basis": basis.directions.float().numpy(), "mean": basis.mean.float().numpy()}
+
+
+@dataclass(frozen=True)
+class OfTrace:
+    """What needs no setting."""
+
+    norms: np.ndarray
+    usual: np.ndarray
+    largest: np.ndarray
+    typical: np.ndarray
+
+
+def of_trace(subject: Subject) -> OfTrace:
+    """Lengths and largest numbers at every depth."""
+
+    def made() -> OfTrace:
+        trace = subject.trace
+        usual = analyses.usual_norms(trace)
+        found = [analyses.largest_activations(trace, depth, LARGEST) for depth in range(len(trace.tokens))]
+        largest = [np.stack([one.values, _tokens(trace)[one.tokens], one.channels], axis=-1) for one in found]
+        return OfTrace(
+            analyses.over_sequence(trace, analyses.token_norms(trace)).numpy(),
+            np.stack([usual.median.numpy(), usual.mad.numpy()], axis=-1),
+            np.stack(largest),
+            np.asarray([one.typical for one in found]),
+        )
+
+    return subject.once("lengths", made)
+
+
+def of_block(subject: Subject, name: str, block: int) -> np.ndarray:
+    """Of one block's attention, counted from 0."""
+    if name == "received":
+        return analyses.over_sequence(subject.trace, _received(subject)[block]).numpy()
+    return getattr(subject.once(f"redundancy {block}", lambda: analyses.head_redundancy(subject.trace, block)), name).numpy()
+
+
+def sinks(subject: Subject) -> np.ndarray:
+    """The largest share that arrives in each head, and at which token of the sequence."""
+    found = [one.max(dim=-1) for one in _received(subject)]
+    return np.stack([np.stack([one.values, _tokens(subject.trace)[one.indices]], axis=-1) for one in found])
+
+
+def entropies(subject: Subject, name: str) -> np.ndarray:
+    """Of every block's heads: the mean of the patches, or each prefix token's own."""
+    trace = subject.trace
+    found = subject.once("entropies", lambda: [analyses.head_entropy(trace, block) for block in range(len(trace.layers))])
+    return np.stack([(one.patches if name == "entropy" else one.prefix).numpy() for one in found])
+
+
+def _received(subject: Subject) -> list:
+    trace = subject.trace
+    return subject.once("received", lambda: [analyses.attention_received(trace, block) for block in range(len(trace.layers))])
+
+
+def _bases(subject: Subject, settings: Settings) -> list[analyses.Basis]:
+    """One for each depth, or the same one for all."""
+    trace = subject.trace
+
+    def made() -> list[analyses.Basis]:
+        norm = _norm(subject, settings)
+        patches = [analyses.patches_at(trace, depth, norm) for depth in range(len(trace.tokens))]
+        count = min(3, *patches[0].shape)
+        if settings["basis"] == "all":
+            return [analyses.basis_of(patches, count)] * len(patches)
+        return [analyses.basis_of(one, count) for one in patches]
+
+    return subject.once(f"bases {settings['norm']} {settings['basis']}", made)
+
+
+def _norm(subject: Subject, settings: Settings) -> Inspector | None:
+    return subject.inspector if settings["norm"] == "final" else None
+
+
+def _tokens(trace: Trace) -> np.ndarray:
+    """The place in the whole sequence of every token that there is."""
+    grid = trace.grid
+    return np.concatenate([np.arange(grid.prefix), grid.prefix + analyses.present(trace).numpy()])
+
+
+def _three(array: np.ndarray) -> np.ndarray:
+    missing = 3 - array.shape[-1]
+    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])

@@ -1,0 +1,164 @@
+"""A guided walk from the picture to the answer, along figure 1 and equations 1 to 4, in the numbers of this picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vitviz import analyses
+from vitviz.views.base import Item, View, Words
+from vitviz.views.controls import Whole, Wholes
+from vitviz.views.subject import Subject
+from vitviz.views.tour import numbers as made
+from vitviz.views.tour.facts import Facts
+from vitviz.views.tour.steps import steps, texts
+
+if TYPE_CHECKING:
+    from vitviz.analyses import WorkedRow
+    from vitviz.engine.parts import Parts
+    from vitviz.trace import Trace
+
+
+class Tour(View):
+    slug = "tour"
+    title = "Tour"
+    every_patch = True
+    words = Words(
+        what="Ten steps lead from the photograph to the answer, along figure 1 of the paper and its four equations.",
+        how="Every number is this picture’s own: pick a patch, take it along, and recompute one of its attention weights by hand.",
+        definition=(
+            "(1) $z_0 = [x_{class}; x_p^1 E; \\ldots; x_p^N E] + E_{pos}$ · (2) $z'_l = \\mathrm{MSA}(\\mathrm{LN}(z_{l-1})) + z_{l-1}$ · "
+            "(3) $z_l = \\mathrm{MLP}(\\mathrm{LN}(z'_l)) + z'_l$ · (4) $y = \\mathrm{LN}(z_L^0)$. The numbers come from the trace of the forward pass; "
+            "the weights shown beside them (E, the class token, the head) are the checkpoint's. The experiments run the model again: on the picture with its patches in "
+            "another order, and with a table of zeros in the place of $E_{pos}$."
+        ),
+        source="Section 3.1, equations 1 to 4 and figure 1; appendix A for the attention",
+        caveat="The tour follows one patch, one head and one class at a time. It shows how each number is made, and not what the model has learned to use it for.",
+    )
+    controls = (
+        Whole("step", minimum=1, maximum=10, default=1),
+        Whole("token", maximum="tokens", default="middle", tokens=True),
+        Whole("layer", minimum=1, maximum="layers", default=1),
+        Whole("head", minimum=1, maximum="heads", default=1),
+        Wholes("keys", maximum="tokens", tokens=True),
+        Whole("number"),  # of a filter of the embedding
+        Whole("seed", maximum=made.SEEDS),  # of an order of the patches; 0 before one was asked for
+    )
+    items = (
+        Item("embedded", "stage patch width", "E x_p, without and with E_pos", taken=False),
+        Item("front", "prefix width", "the tokens that stand before the patches", taken=False),
+        Item("filter", "entry", "a row of E, then its bias", depends=("number",), taken=False),
+        Item("keys", "token dim", "keys of a head", depends=("layer", "head"), taken=False),
+        Item("worked", "byte", "one row of attention, as JSON", "uint8", ("layer", "head", "token"), taken=False),
+        Item("heads", "head token", "attention of the token in every head", depends=("layer", "token"), taken=False),
+        Item("answer", "byte", "from the last layer to the probabilities, as JSON", "uint8", taken=False),
+        Item("experiment", "byte", "answers to shuffled patches, as JSON", "uint8", ("seed",), taken=False),
+    )
+
+    def summary(self, subject: Subject) -> dict[str, Any]:
+        trace, inspector = subject.trace, subject.inspector
+        parts = inspector.parts(trace.grid.pixels)
+        facts = facts_of(subject, parts)
+        return {
+            "mean": list(inspector.preprocessing.mean),
+            "std": list(inspector.preprocessing.std),
+            "width": facts.width,
+            "pool": trace.pool,
+            "classes": facts.classes,
+            "filters": made.embedding_explained(trace, parts, inspector.preprocessing),
+            "zeroable": parts.why_positions is None,
+            "positions": facts.positions,
+            "stem": parts.stem,
+            "norms": made.norms(trace),
+            "steps": [step.told() for step in steps(facts)],
+        }
+
+    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+        trace = subject.trace
+        if name == "embedded":
+            return made.embedded(trace)
+        if name == "front":
+            return subject.inspector.parts(trace.grid.pixels).prefix.numpy()
+        if name == "filter":
+            return made.one_filter(subject, settings["number"])
+        if name == "keys":
+            return trace.layer(settings["layer"] - 1).k[settings["head"] - 1].numpy()
+        if name == "worked":
+            return made.packed(made.worked(self._row(trace, settings)))
+        if name == "heads":
+            return analyses.attends_to(trace, settings["layer"] - 1, _query(trace, settings)).numpy()
+        if name == "answer":
+            return made.packed(made.answer(subject))
+        if name == "experiment":
+            return made.packed(made.experiment(subject, settings["seed"]))
+        raise NotImplementedError(name)  # declared and forgotten here
+
+    def texts(self) -> set[str]:
+        return super().texts() | set(texts())
+
+    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        trace, found = subject.trace, made.answer(subject)
+        row = self._row(trace, settings)
+        arrays = {
+            "input_pixels": trace.view.picture,
+            "patch_embedding": trace.patch_embedding.numpy(),
+            "z_0": trace.tokens[0].numpy(),
+            "query": np.asarray(str(_query(trace, settings))),  # a prefix token's name, or a patch from 0
+            "token_stream": np.stack([tokens[settings["token"]].numpy() for tokens in trace.tokens]),
+            "q": row.q.numpy(),
+            "k": row.k.numpy(),
+            "products": row.products.numpy(),
+            "scale": np.asarray(row.scale),
+            "scores": row.scores.numpy(),
+            "subtracted": np.asarray(row.shift),
+            "exponentials": row.powers.numpy(),
+            "attention_row": row.weights.numpy(),
+            "y": np.asarray(found["y"]),
+        }
+        if trace.position_embedded is not None:
+            arrays["position_embedded"] = trace.position_embedded.numpy()
+        if row.bias is not None:
+            arrays["bias"] = row.bias.numpy()
+        if trace.logits is not None:
+            arrays["logits"] = trace.logits.numpy()
+        return arrays
+
+    def _row(self, trace: Trace, settings: Mapping[str, Any]) -> WorkedRow:
+        return analyses.worked_row(trace, settings["layer"] - 1, settings["head"] - 1, _query(trace, settings))
+
+
+def facts_of(subject: Subject, parts: Parts) -> Facts:
+    """What the words of the tour depend on."""
+    trace = subject.trace
+    grid, attention = trace.grid, trace.layers[0]
+    before = trace.patch_embedding if trace.position_embedded is None else trace.position_embedded
+    scale = max(before.abs().max().item(), 1e-30)
+    return Facts(
+        grid=(grid.rows, grid.cols),
+        patch=grid.patch,
+        prefix=grid.prefix_names,
+        width=trace.tokens[0].shape[1],
+        layers=len(trace.layers),
+        heads=attention.heads,
+        dim=attention.q.shape[2],
+        mlp=parts.mlp,
+        classes=made.classes_of(trace),
+        named=0 < made.classes_of(trace) == len(trace.labels),
+        pool=trace.pool,
+        positions=subject.inspector.position_kind(),
+        position_rows=0 if parts.positions is None else len(parts.positions),
+        stem=parts.stem,
+        plain_blocks=parts.plain_blocks,
+        layer_scale=parts.layer_scale,
+        norm_before_blocks=(trace.on_tokens(trace.tokens[0].mT).mT[grid.prefix :] - before).abs().nan_to_num().max().item() > 1e-4 * scale,
+        prefix_read=trace.readout is not None and any(one.start == 0 and one.stop > 1 for one in trace.readout.summaries),
+        root_scale=abs(attention.scale * attention.q.shape[2] ** 0.5 - 1) < 1e-4,
+    )
+
+
+def _query(trace: Trace, settings: Mapping[str, Any]) -> int | str:
+    """The token of the sequence that asks, as the analyses take it."""
+    grid, token = trace.grid, settings["token"]
+    return grid.prefix_names[token] if token < grid.prefix else token - grid.prefix

@@ -1,0 +1,77 @@
+"""What the words of the guided tour depend on, and what one of its steps consists of.
+
+A text is English with names in braces, the key of its translation, and the values that the page fills in. What a model
+does not have is said, with the reason, and not skipped: a step is as much about why something is there. Formulas are
+plain text in which _{} and ^{} mark indices; the page builds them from elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the words depend on."""
+
+    grid: tuple[int, int]
+    patch: tuple[int, int]
+    prefix: tuple[str, ...]
+    width: int
+    layers: int
+    heads: int
+    dim: int
+    mlp: int | None
+    classes: int
+    named: bool  # the classes have names
+    pool: str
+    positions: str  # learned, rotary, relative, joined by " + ", or none
+    position_rows: int
+    stem: bool
+    plain_blocks: bool
+    layer_scale: bool
+    norm_before_blocks: bool
+    prefix_read: bool = False  # attention pooling asks the prefix tokens too; for other pools the name says it
+    root_scale: bool = True  # scores are divided by the root of d
+
+    @property
+    def sequence(self) -> str:
+        """The rows of equation 1 before E_pos, as a formula."""
+        return "; ".join([*self.front, "x_{p}^{1}E", "…", "x_{p}^{N}E"])
+
+    @property
+    def front(self) -> list[str]:
+        """The prefix tokens as symbols."""
+        registers = [name for name in self.prefix if name.startswith("register")]
+        symbols = {"class": "x_{class}", "distillation": "x_{dist}"}
+        return [symbols[name] for name in self.prefix if name in symbols] + ["x_{reg}^{1}", "…"] * bool(registers)
+
+    @property
+    def patches(self) -> int:
+        return self.grid[0] * self.grid[1]
+
+    @property
+    def tokens(self) -> int:
+        return self.patches + len(self.prefix)
+
+    @property
+    def numbers(self) -> int:
+        return self.patch[0] * self.patch[1] * 3
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stop of the tour."""
+
+    name: str
+    title: str
+    said: tuple[str, ...]
+    attempt: str  # one thing to try
+    formulas: tuple[str, ...] = ()
+    shapes: tuple[str, ...] = ()
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def told(self) -> dict[str, Any]:
+        """As JSON for the page; every text goes with the same values."""
+        return {"name": self.name, "title": self.title, "said": list(self.said), "attempt": self.attempt, "formulas": list(self.formulas), "shapes": list(self.shapes), "values": self.values}
