@@ -7,7 +7,6 @@ from tests.e2e.conftest import open_tab, ready
 from vitviz.views import VIEWS
 
 
-@pytest.mark.xfail(reason="open: the folds scroll in the new shell and cannot be focused")
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_no_view_has_a_serious_violation(open_page, dark):
     page = open_page(dark=dark)

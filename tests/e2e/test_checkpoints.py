@@ -118,7 +118,6 @@ def test_two_checkpoints_side_by_side_share_one_set_of_controls(open_page):
     expect(page.locator("#vitviz-second-positions .vv-note")).to_contain_text("rotary")
 
 
-@pytest.mark.xfail(reason="open: fails since figures fill their cell; not looked into")
 def test_two_charts_side_by_side_have_one_scale(open_page):
     page = open_page("?second=rotary&tab=distance&size=64", wait=False)
     ready(page, "distance")

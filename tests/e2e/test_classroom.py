@@ -104,7 +104,6 @@ def test_a_full_queue_is_said_and_takes_nothing_away(open_page, server, monkeypa
     expect(notice(late)).to_be_hidden()
 
 
-@pytest.mark.xfail(reason="open: fails since the last merges, and was not looked into")
 def test_a_page_closed_in_the_middle_of_a_pass_leaves_it_to_the_next(open_page, server):
     page = open_page()
     server.studio._traces._entries.clear()
@@ -176,7 +175,6 @@ def test_a_stopped_survey_keeps_its_mean_and_can_be_started_again(chart, server,
     assert len(os.listdir(get_upload_folder())) <= kept, "starting again leaves files behind"
 
 
-@pytest.mark.xfail(reason="open: fails since the last merges, and was not looked into")
 def test_what_is_chosen_during_a_survey_is_what_the_page_shows(chart, server):
     chart.locator("#vitviz-distance-set-single").click()
     chart_says(chart, "one picture")

@@ -54,7 +54,6 @@ def test_a_snapshot_that_is_gone_is_told_and_the_slider_goes_back(open_page, wei
         moved.rename(file)
 
 
-@pytest.mark.xfail(reason="open: reads the curve, which is folded away by now")
 def test_every_view_the_answer_and_the_curve_follow_the_slider(open_page):
     page = open_page()
     at(page, "vitviz-tiny")
@@ -102,7 +101,6 @@ def test_a_checkpoint_without_a_film_shows_no_slider(open_page, weights):
     expect(page.locator("#vitviz-film")).to_be_hidden()
 
 
-@pytest.mark.xfail(reason="open: reads the curve, which is folded away by now")
 def test_a_narrow_page_in_the_dark_shows_the_film_whole(open_page):
     page = open_page(width=390, height=844, dark=True)
     film = page.locator("#vitviz-film .vv-film")

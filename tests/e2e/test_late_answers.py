@@ -50,7 +50,6 @@ class Held:
                 continue
 
 
-@pytest.mark.xfail(reason="open: fails since the last merges, and was not looked into")
 def test_a_setting_changed_on_the_way_does_not_leave_the_old_picture_under_the_new_map(open_page):
     page = open_page("?sample=coffee&tab=explorer", wait=False)
     before = ready(page, "explorer")
@@ -68,7 +67,6 @@ def test_a_setting_changed_on_the_way_does_not_leave_the_old_picture_under_the_n
     assert other == canvas.evaluate("(canvas) => canvas.toDataURL()") != coffee
 
 
-@pytest.mark.xfail(reason="open: fails since the last merges, and was not looked into")
 def test_the_wall_shows_the_token_that_its_title_names(open_page):
     page = open_page("?sample=coffee&tab=explorer", wait=False)
     ready(page, "explorer")
@@ -86,7 +84,6 @@ def test_the_wall_shows_the_token_that_its_title_names(open_page):
     expect(page.locator("#vitviz-explorer .vv-below .vv-h")).to_contain_text("Patch 150 ")
 
 
-@pytest.mark.xfail(reason="open: fails since the last merges, and was not looked into")
 def test_an_experiment_of_another_picture_is_not_shown(open_page):
     page = open_page("?sample=coffee&tab=tour&step=6", wait=False)
     done = page.locator("#vitviz-tour .vv-step, #vitviz-tour [data-experiment]").last
@@ -106,7 +103,6 @@ def test_an_experiment_of_another_picture_is_not_shown(open_page):
     assert page.locator("#vitviz-tour .vv-tops").all_inner_texts() == answers
 
 
-@pytest.mark.xfail(reason="open: fails since the last merges, and was not looked into")
 def test_one_patch_is_the_same_patch_in_a_model_with_other_prefix_tokens(open_page):
     page = open_page("?sample=coffee&tab=explorer&second=registers", wait=False)
     ready(page, "explorer")
@@ -120,7 +116,6 @@ def test_one_patch_is_the_same_patch_in_a_model_with_other_prefix_tokens(open_pa
     page.wait_for_function("() => [...document.querySelectorAll('#vitviz-tab-explorer [data-ready]')].every((one) => one.dataset.ready.includes('token=0'))")
 
 
-@pytest.mark.xfail(reason="open: fails since the last merges, and was not looked into")
 def test_the_rollout_beside_the_heads_is_always_what_the_token_collects(open_page):
     page = open_page("?sample=coffee&tab=explorer&direction=column&show=rollout", wait=False)
     ready(page, "explorer")

@@ -35,7 +35,6 @@ DRAWN_SMALL = """() => {
 }"""
 
 
-@pytest.mark.xfail(reason="open: numbers drawn in Evidence stay small in a lecture")
 def test_a_lecture_is_one_view_with_large_texts_and_keys(open_page):
     page = open_page("?present=1", 1920, 1080)
     for part in ("#vitviz-upload", "#vitviz-facts", "#vitviz-picker", ".vitviz-figures .vv-aside >> nth=0"):

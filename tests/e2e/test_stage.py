@@ -62,7 +62,6 @@ def faults(found: dict, count: int) -> list[str]:
     return told
 
 
-@pytest.mark.xfail(reason="open: Tokens or Evidence leave too much empty")
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize(("width", "height"), SIZES, ids=lambda side: str(side))
 def test_every_view_is_one_screen(open_page, width, height, count):
@@ -76,7 +75,6 @@ def test_every_view_is_one_screen(open_page, width, height, count):
     assert told == [], "\n".join(told)
 
 
-@pytest.mark.xfail(reason="open: Tokens or Evidence leave too much empty")
 @pytest.mark.parametrize(("language", "dark"), [("zh-CN", False), ("ko", True)])
 def test_so_it_is_in_every_language_and_theme(open_page, language, dark):
     page, told = open_page(f"?tab=patches&lang={language}", 1280, 720, dark=dark), []

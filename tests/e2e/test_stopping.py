@@ -7,7 +7,6 @@ import pytest
 from tests.e2e.conftest import Server
 
 
-@pytest.mark.xfail(reason="open: Ctrl-C took more than 20 s on a busy machine")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "service"])
 def test_files_lie_in_a_folder_of_the_app_and_go_with_it(tmp_path, how):
     with Server(TMPDIR=str(tmp_path)) as running:

@@ -31,6 +31,7 @@ def tokens_at(trace: Trace, layer: int, norm: FinalNorm | None = None) -> Float[
 
     With `norm`, an inspector, through its final norm. Raises IndexError for a depth that does not exist.
 
+    >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
     >>> tokens_at(example_trace(Grid(1, 2, (4, 4), ("class",)), layers=2), 2).shape
     torch.Size([3, 8])
@@ -46,6 +47,7 @@ def tokens_at(trace: Trace, layer: int, norm: FinalNorm | None = None) -> Float[
 def patches_at(trace: Trace, layer: int, norm: FinalNorm | None = None) -> Float[Tensor, "patch width"]:
     """The same for the patches alone: those that the model was given. Raises IndexError as `tokens_at`.
 
+    >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
     >>> patches_at(example_trace(Grid(1, 2, (4, 4), ("class",)), layers=2), 0).shape
     torch.Size([2, 8])
@@ -58,6 +60,7 @@ def present(trace: Trace) -> Int[Tensor, " patch"]:
 
     Raises nothing.
 
+    >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
     >>> present(example_trace(Grid(1, 3, (4, 4), ("class",)))).tolist()
     [0, 1, 2]
@@ -72,6 +75,7 @@ def place(trace: Trace, patch: int | tuple[int, int]) -> int:
 
     Raises VitvizError for one that the grid does not have or that was withheld.
 
+    >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
     >>> place(example_trace(Grid(2, 3, (4, 4), ("class",))), (1, 0))
     3
@@ -96,6 +100,7 @@ def place(trace: Trace, patch: int | tuple[int, int]) -> int:
 def over_grid(trace: Trace, values: Float[Tensor, patch *rest]) -> Float[Tensor, "row col *rest"]:
     """Numbers of the patches that have a token as a map; not-a-number where one was withheld. Raises nothing.
 
+    >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
     >>> over_grid(example_trace(Grid(2, 2, (4, 4), ("class",))), torch.arange(4.0)).tolist()
     [[0.0, 1.0], [2.0, 3.0]]
@@ -111,6 +116,7 @@ def over_sequence(trace: Trace, values: Float[Tensor, "*rest token"]) -> Float[T
 
     Raises nothing.
 
+    >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
     >>> over_sequence(example_trace(Grid(1, 2, (4, 4), ("class",))), torch.arange(3.0)).tolist()
     [0.0, 1.0, 2.0]

@@ -32,7 +32,16 @@ function samples() {
   }
 }
 
+/** A fold that scrolls can be scrolled from the keyboard: what is opened by a click becomes a stop of Tab. */
+function folds() {
+  document.addEventListener('click', (event) => {
+    if (!event.target.closest?.('.vitviz-fold')) return;
+    for (const node of document.querySelectorAll('.vitviz-fold [data-testid=accordion-content]')) node.tabIndex = 0;
+  });
+}
+
 export function access() {
+  folds();
   const skip = el('a', { class: 'vv-skip', href: '#vitviz-tabs', text: t('Skip to the views'), onclick: (event) => {
     event.preventDefault();
     document.querySelector('#vitviz-tabs [role=tab][aria-selected=true]')?.focus();
