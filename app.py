@@ -2,7 +2,9 @@
 
 import gc
 
-gc.disable()  # what is imported stays; looking for garbage among it cost a fifth of the start. `page._warm_up` enables it again
+# what is imported stays; looking for garbage among it cost a fifth of the start. `page._warm_up` enables it
+# again
+gc.disable()
 
 from vitviz.ui.starting import begun, serve
 

@@ -1,4 +1,6 @@
-"""Packages as they lie in the folder, so that a new view needs no line here; all else stands in pyproject.toml."""
+"""Packages as they lie in the folder, so that a new view needs no line here; all else stands in
+pyproject.toml.
+"""
 
 from setuptools import find_packages, setup
 

@@ -1,11 +1,12 @@
-"""The shapes written in signatures are checked at every call of a test, by jaxtyping's import hook with beartype.
+"""The shapes written in signatures are checked at every call of a test, by jaxtyping's import hook with
+beartype.
 
-The rooms that compute are checked. The others have tests that hand them wrong shapes on purpose, to read the sentence
-that a user gets; a type error would come first.
+The rooms that compute are checked. The others have tests that hand them wrong shapes on purpose, to read the
+sentence that a user gets; a type error would come first.
 
-Tests run in as many processes as there are cores, up to four. Each is given its share of the cores before torch is
-imported: threads of several processes on one core would spend their time waiting for one another. Each has a folder of
-its own for what Gradio writes, because a test counts what is in it.
+Tests run in as many processes as there are cores, up to four. Each is given its share of the cores before
+torch is imported: threads of several processes on one core would spend their time waiting for one another.
+Each has a folder of its own for what Gradio writes, because a test counts what is in it.
 """
 
 import os
@@ -31,4 +32,7 @@ if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):
 uploads = tempfile.TemporaryDirectory(prefix="vitviz-tests-")
 os.environ["GRADIO_TEMP_DIR"] = uploads.name
 
-install_import_hook(["vitviz.grid", "vitviz.readout", "vitviz.trace", "vitviz.analyses", "vitviz.models"], f"{__name__}.checked")
+install_import_hook(
+    ["vitviz.grid", "vitviz.readout", "vitviz.trace", "vitviz.analyses", "vitviz.models"],
+    f"{__name__}.checked",
+)

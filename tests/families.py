@@ -1,11 +1,13 @@
-"""Which view exists for which family: found out by running every architecture; written into README.md and docs/families.md.
+"""Which view exists for which family: found out by running every architecture; written into README.md and
+docs/families.md.
 
     python -m tests.families                 # all of timm's plain architectures, some minutes
     python -m tests.families vit_base        # those whose name begins so, without writing the file
     python -m tests.families --parameters    # only counts parameters, into vitviz/engine/models/parameters.json
 
-Each architecture is built with perturbed random weights (a bias that is zero would hide faults), cut to two blocks where
-that can be set and at its full depth otherwise, traced with the truth check on, and every view is drawn or says why not.
+Each architecture is built with perturbed random weights (a bias that is zero would hide faults), cut to two
+blocks where that can be set and at its full depth otherwise, traced with the truth check on, and every view
+is drawn or says why not.
 """
 
 from __future__ import annotations
@@ -67,14 +69,26 @@ def family(architecture: str) -> str:
 
 
 def built(architecture: str, smaller: tuple[int, int] | None = None) -> torch.nn.Module:
-    """The architecture at depth 2 where that can be set, with nothing left at its initial zero; at its own input size or a smaller one."""
+    """The architecture at depth 2 where that can be set, with nothing left at its initial zero; at its own
+    input size or a smaller one.
+    """
     torch.manual_seed(0)
     config = timm.get_pretrained_cfg(architecture)
-    size = {"img_size": smaller or config.input_size[1:]} if config and not config.fixed_input_size and config.input_size else {}
+    size = (
+        {"img_size": smaller or config.input_size[1:]}
+        if config and not config.fixed_input_size and config.input_size
+        else {}
+    )
     for options in ({"depth": 2, **size}, {"depth": 2}, size, {}):
         try:
             with torch.device("meta"):
-                weight = sum(p.numel() for p in timm.create_model(architecture, pretrained=False, **options).parameters()) * 4
+                weight = (
+                    sum(
+                        p.numel()
+                        for p in timm.create_model(architecture, pretrained=False, **options).parameters()
+                    )
+                    * 4
+                )
         except (TypeError, ValueError, RuntimeError, AssertionError, NotImplementedError):
             continue
         if weight > LARGEST:
@@ -83,7 +97,9 @@ def built(architecture: str, smaller: tuple[int, int] | None = None) -> torch.nn
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.02)
-        return at_one_size(model, config.input_size[1:] if config and config.input_size else (224, 224), architecture)
+        return at_one_size(
+            model, config.input_size[1:] if config and config.input_size else (224, 224), architecture
+        )
     raise RuntimeError(f"{architecture} cannot be built")
 
 
@@ -91,7 +107,14 @@ def looked_into(architecture: str, smaller: tuple[int, int] | None = None) -> di
     """View -> 'drawn', or why it is not applicable. Raises what a user would see for a model that is refused."""
     model = built(architecture, smaller)
     size = tuple(model.patch_embed.img_size)
-    inspector = Inspector(Loaded(Checkpoint(architecture, architecture, "local", ""), model, Preprocessing(size, (0.5,) * 3, (0.5,) * 3)), "cpu")
+    inspector = Inspector(
+        Loaded(
+            Checkpoint(architecture, architecture, "local", ""),
+            model,
+            Preprocessing(size, (0.5,) * 3, (0.5,) * 3),
+        ),
+        "cpu",
+    )
     trace = inspector.trace(np.random.default_rng(0).integers(0, 255, (300, 260, 3), dtype=np.uint8))
     subject, found = Subject(inspector, trace), {}
     for view in VIEWS:
@@ -107,16 +130,24 @@ def looked_into(architecture: str, smaller: tuple[int, int] | None = None) -> di
 
 
 def accounted(inspector: Inspector, trace: vitviz.Trace) -> str:
-    """'drawn' where the account of a logit adds up, or why there is none; along a direction it has to add up in any case."""
+    """'drawn' where the account of a logit adds up, or why there is none; along a direction it has to add up
+    in any case.
+    """
     name = inspector.checkpoint.name
     try:
-        direction = torch.randn(inspector.tail(trace.grid.pixels).features, generator=torch.Generator().manual_seed(0))
+        direction = torch.randn(
+            inspector.tail(trace.grid.pixels).features, generator=torch.Generator().manual_seed(0)
+        )
         account, own = vitviz.evidence(inspector, trace, direction), inspector.readout(trace) * direction
-        assert abs(own.sum().item() - account.total) <= 1e-4 * own.abs().max().item(), f"{name}: {account.total} of {own.sum().item()}"
+        assert abs(own.sum().item() - account.total) <= 1e-4 * own.abs().max().item(), (
+            f"{name}: {account.total} of {own.sum().item()}"
+        )
     except UnsupportedModel as reason:
         return str(reason)
     if trace.logits is None:
-        return f"{name} has no classifier: its account is one of directions in what it hands on, not of classes"
+        return (
+            f"{name} has no classifier: its account is one of directions in what it hands on, not of classes"
+        )
     return "drawn"
 
 
@@ -132,7 +163,13 @@ def table(results: dict[str, dict[str, str] | str]) -> str:
         cells = []
         for title in titles:
             count = sum(seen.get(title) == "drawn" for seen in drawn)
-            cells.append("yes" if drawn and count == len(drawn) else "not applicable" if count == 0 else f"{count} of {len(drawn)}")
+            cells.append(
+                "yes"
+                if drawn and count == len(drawn)
+                else "not applicable"
+                if count == 0
+                else f"{count} of {len(drawn)}"
+            )
         lines.append(f"| {name} | {len(drawn)} of {len(members)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -146,7 +183,10 @@ def count_parameters(architectures: list[str]) -> None:
     counted = {}
     for architecture in architectures:
         with torch.device("meta"):
-            counted[architecture] = sum(parameter.numel() for parameter in timm.create_model(architecture, pretrained=False).parameters())
+            counted[architecture] = sum(
+                parameter.numel()
+                for parameter in timm.create_model(architecture, pretrained=False).parameters()
+            )
     path = Path(vitviz.__file__).parent / "engine" / "loading" / "parameters.json"
     path.write_text(json.dumps(counted, indent=0, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -155,8 +195,16 @@ def main() -> None:
     torch.set_num_threads(1)
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
     if wanted == "--parameters":
-        return count_parameters(sorted({one.architecture for one in vitviz.checkpoints() if one.source == "hub"}))
-    architectures = sorted({one.architecture for one in vitviz.checkpoints() if one.source == "hub" and one.architecture.startswith(wanted)})
+        return count_parameters(
+            sorted({one.architecture for one in vitviz.checkpoints() if one.source == "hub"})
+        )
+    architectures = sorted(
+        {
+            one.architecture
+            for one in vitviz.checkpoints()
+            if one.source == "hub" and one.architecture.startswith(wanted)
+        }
+    )
     results: dict[str, dict[str, str] | str] = {}
     for architecture in architectures:
         try:
@@ -165,7 +213,11 @@ def main() -> None:
             results[architecture] = str(error)
         except Exception as error:  # noqa: BLE001, a fault to be mended: it must not end the run
             results[architecture] = f"FAULT {type(error).__name__}: {error}"
-        print(architecture, results[architecture] if isinstance(results[architecture], str) else "fine", flush=True)
+        print(
+            architecture,
+            results[architecture] if isinstance(results[architecture], str) else "fine",
+            flush=True,
+        )
         gc.collect()
     views, refused = table(results), refusals(results)
     print(views, refused, sep="\n")

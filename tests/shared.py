@@ -9,7 +9,9 @@ import pytest
 
 
 def shared(relative: str) -> Path:
-    """A file of the shared folder (VITVIZ_SHARED, else ../shared); skips without it, fails where all is required."""
+    """A file of the shared folder (VITVIZ_SHARED, else ../shared); skips without it, fails where all is
+    required.
+    """
     folder = Path(os.environ.get("VITVIZ_SHARED") or Path(__file__).parents[2] / "shared")
     path = folder / relative
     if not path.exists():

@@ -23,7 +23,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def faults(how: str) -> int:
-    return int(subprocess.run([sys.executable, "-c", CODE, how], capture_output=True, text=True, check=True).stdout)
+    return int(
+        subprocess.run([sys.executable, "-c", CODE, how], capture_output=True, text=True, check=True).stdout
+    )
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's malloc has these settings")

@@ -1,4 +1,6 @@
-"""The rooms of the house: who may import whom. Read from the imports themselves, and proved in a fresh process."""
+"""The rooms of the house: who may import whom. Read from the imports themselves, and proved in a fresh
+process.
+"""
 
 import ast
 import subprocess
@@ -28,14 +30,38 @@ ALLOWED = {
     "maps": {"analyses", "engine", "models", "errors"},
     "figures": {"errors"},
     "canvas": set(),
-    "views": {"analyses", "engine", "figures", "grid", "maps", "models", "readout", "trace", "errors", "sentence"},
+    "views": {
+        "analyses",
+        "engine",
+        "figures",
+        "grid",
+        "maps",
+        "models",
+        "readout",
+        "trace",
+        "errors",
+        "sentence",
+    },
     "ui": {
         *("analyses", "engine", "errors", "figures", "grid", "heap", "models", "runs", "samples", "sentence"),
         *("stopping", "surveys", "trace", "views"),
     },
 }
-ONLY_IN = {"gradio": {"ui"}, "fastapi": {"ui"}, "timm": {"engine"}, "huggingface_hub": {"engine"}, "plotly": {"figures"}, "pyarrow": {"surveys"}, "datasets": {"surveys"}, "ray": {"surveys"}, "typer": {"command"}}
-NEVER_IN = {"torch": {"figures", "ui", "errors", "grid", "samples"}, "skimage": {"analyses", "engine", "figures", "views", "ui"}}
+ONLY_IN = {
+    "gradio": {"ui"},
+    "fastapi": {"ui"},
+    "timm": {"engine"},
+    "huggingface_hub": {"engine"},
+    "plotly": {"figures"},
+    "pyarrow": {"surveys"},
+    "datasets": {"surveys"},
+    "ray": {"surveys"},
+    "typer": {"command"},
+}
+NEVER_IN = {
+    "torch": {"figures", "ui", "errors", "grid", "samples"},
+    "skimage": {"analyses", "engine", "figures", "views", "ui"},
+}
 
 
 def imports() -> list[tuple[str, str, str]]:
@@ -49,7 +75,14 @@ def imports() -> list[tuple[str, str, str]]:
                 found += [(str(relative), room, alias.name) for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
                 assert node.level == 0, f"{relative} uses a relative import"
-                found += [(str(relative), room, f"{node.module}.{alias.name}" if node.module == "vitviz" else node.module) for alias in node.names]
+                found += [
+                    (
+                        str(relative),
+                        room,
+                        f"{node.module}.{alias.name}" if node.module == "vitviz" else node.module,
+                    )
+                    for alias in node.names
+                ]
     return found
 
 
@@ -68,7 +101,11 @@ def test_gradio_timm_and_the_hub_stay_in_their_rooms():
 
 
 def test_the_package_has_no_room_unknown_to_this_test():
-    rooms = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__")}
+    rooms = {
+        path.name.removesuffix(".py")
+        for path in PACKAGE.iterdir()
+        if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__")
+    }
     assert rooms - {"__init__"} == set(ALLOWED)
 
 
@@ -79,11 +116,19 @@ def test_the_package_has_no_room_unknown_to_this_test():
         ("import vitviz.analyses; vitviz.analyses.rollout", {"gradio", "timm", "huggingface_hub"}),
         ("import vitviz.views", {"gradio", "timm", "torch"}),
         ("import vitviz; vitviz.load", {"gradio"}),
-        ("import vitviz.surveys; vitviz.surveys.survey", {"gradio", "plotly", "pyarrow", "ray", "datasets", "datasketches", "typer"}),
-        ("import vitviz.ui.page.build, vitviz.ui.serving.studio", {"vitviz.surveys.run", "pyarrow", "ray", "datasets"}),
+        (
+            "import vitviz.surveys; vitviz.surveys.survey",
+            {"gradio", "plotly", "pyarrow", "ray", "datasets", "datasketches", "typer"},
+        ),
+        (
+            "import vitviz.ui.page.build, vitviz.ui.serving.studio",
+            {"vitviz.surveys.run", "pyarrow", "ray", "datasets"},
+        ),
     ],
 )
 def test_importing_loads_no_more_than_needed(statement, absent):
     code = f"import sys; {statement}; print(*sorted(set(sys.modules) & {absent!r}))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent
+    ).stdout.split()
     assert loaded == []

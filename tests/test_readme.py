@@ -39,27 +39,64 @@ def test_pictures_and_files_named_exist():
 
 
 def test_help_names_every_option():
-    told = subprocess.run([sys.executable, "app.py", "--help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for option in ("--host", "--port", "--share", "--device", "--checkpoint", "--weights", "--model-cache", "--trace-cache", "--picture-cache"):
+    told = subprocess.run(
+        [sys.executable, "app.py", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    for option in (
+        "--host",
+        "--port",
+        "--share",
+        "--device",
+        "--checkpoint",
+        "--weights",
+        "--model-cache",
+        "--trace-cache",
+        "--picture-cache",
+    ):
         assert option in told
 
 
 def test_the_package_can_be_installed_for_a_notebook(tmp_path):
-    """Built from a copy, so that nothing is left in the checkout; used from a folder that is not the checkout."""
+    """Built from a copy, so that nothing is left in the checkout; used from a folder that is not the
+    checkout.
+    """
     import shutil
 
     source = tmp_path / "source"
-    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".git", "tests", "snapshots", "__pycache__", "*.pyi"))
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--prefix", tmp_path / "installed", source], check=True)
+    shutil.copytree(
+        ROOT, source, ignore=shutil.ignore_patterns(".git", "tests", "snapshots", "__pycache__", "*.pyi")
+    )
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            "--prefix",
+            tmp_path / "installed",
+            source,
+        ],
+        check=True,
+    )
     package = next((tmp_path / "installed").rglob("vitviz/__init__.py")).parent
     code = (
-        f"import vitviz; assert vitviz.__file__.startswith({str(package.parent)!r}), vitviz.__file__;"
-        "from vitviz.ui import words; from vitviz.ui.page.canvas import Canvas; from vitviz.ui.serving import modules; from vitviz.views import VIEWS;"
-        "assert len(modules.style()) > 9_000 and all(len(words.texts(tag)) > 300 for tag in ('ko', 'zh-CN')) and words.first();"
-        "[(Canvas(view.slug), modules.source(modules.script_of(view.slug))) for view in VIEWS];"
-        "print(vitviz.load('vitviz-tiny').trace(vitviz.sample_image('coffee')).top(1))"
+        f"import vitviz; assert vitviz.__file__.startswith({str(package.parent)!r}), vitviz.__file__;from"
+        " vitviz.ui import words; from vitviz.ui.page.canvas import Canvas; from vitviz.ui.serving import"
+        " modules; from vitviz.views import VIEWS;assert len(modules.style()) > 9_000 and"
+        " all(len(words.texts(tag)) > 300 for tag in ('ko', 'zh-CN')) and words.first();[(Canvas(view.slug),"
+        " modules.source(modules.script_of(view.slug))) for view in"
+        " VIEWS];print(vitviz.load('vitviz-tiny').trace(vitviz.sample_image('coffee')).top(1))"
     )
-    told = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(package.parent), "PATH": "", "HOME": str(tmp_path)}, capture_output=True, text=True)
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(package.parent), "PATH": "", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
     assert told.returncode == 0, told.stderr
     labels = json.loads((ROOT / "weights/vitviz-tiny/config.json").read_text())["label_descriptions"].values()
     assert any(f"('{label}'," in told.stdout for label in labels), told.stdout

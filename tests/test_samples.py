@@ -1,4 +1,6 @@
-"""The sample photographs: the pictures that scikit-image means, with the credits that it gives, and no download."""
+"""The sample photographs: the pictures that scikit-image means, with the credits that it gives, and no
+download.
+"""
 
 import subprocess
 import sys
@@ -33,11 +35,16 @@ def test_samples_need_no_network(monkeypatch):
 
 
 def test_an_unknown_sample_is_named():
-    with pytest.raises(ImageError, match="no sample 'dog': expected one of chelsea, coffee, astronaut, rocket"):
+    with pytest.raises(
+        ImageError, match="no sample 'dog': expected one of chelsea, coffee, astronaut, rocket"
+    ):
         sample_image("dog")
 
 
 def test_naming_the_samples_imports_no_picture_library():
-    code = "import sys, vitviz.samples as s; s.samples(); print([m for m in ('PIL', 'skimage', 'numpy', 'torch') if m in sys.modules])"
+    code = (
+        "import sys, vitviz.samples as s; s.samples(); print([m for m in ('PIL', 'skimage', 'numpy', 'torch')"
+        " if m in sys.modules])"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

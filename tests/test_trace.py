@@ -54,7 +54,9 @@ def test_a_layer_that_does_not_exist_is_said(layer):
 
 
 def test_the_likeliest_classes():
-    trace = replace(example_trace(oracle.GRIDS[0]), logits=torch.tensor([0.0, 2.0, 1.0]), labels=("cat", "dog", "owl"))
+    trace = replace(
+        example_trace(oracle.GRIDS[0]), logits=torch.tensor([0.0, 2.0, 1.0]), labels=("cat", "dog", "owl")
+    )
     total = 1 + np.exp(1) + np.exp(2)
     (first, p), (second, p2) = trace.top(2)
     assert (first, second) == ("dog", "owl")
@@ -68,14 +70,20 @@ def test_its_bytes_are_those_of_its_tensors():
     trace = example_trace(grid, layers=2, heads=2, width=4)
     layers, tokens, patches, picture = 2 * 3 * 2 * 7 * 4, 3 * 7 * 8, 6 * 8, 24 * 16 * 3
     assert trace.nbytes == 4 * (layers + tokens + patches) + picture
-    with_pooling = replace(trace, pooling=example_trace(grid, pool="attention").pooling, position_embedded=torch.zeros(6, 8))
+    with_pooling = replace(
+        trace, pooling=example_trace(grid, pool="attention").pooling, position_embedded=torch.zeros(6, 8)
+    )
     assert with_pooling.nbytes - trace.nbytes == 4 * (2 * 1 * 4 + 2 * 2 * 7 * 4 + 6 * 8)
 
 
 def test_a_view_of_a_batch_counts_all_that_it_keeps_and_is_pickled_alone():
     trace, shared = example_trace(oracle.GRIDS[1], seed=1), torch.randn(50, 3, 2, 7, 4)
     q, k, v = shared[7]
-    viewed = replace(trace, layers=(replace(trace.layers[0], q=q, k=k, v=v),), tokens=tuple(torch.stack([tokens] * 50)[7] for tokens in trace.tokens))
+    viewed = replace(
+        trace,
+        layers=(replace(trace.layers[0], q=q, k=k, v=v),),
+        tokens=tuple(torch.stack([tokens] * 50)[7] for tokens in trace.tokens),
+    )
     assert viewed.nbytes > shared.nbytes
     data = pickle.dumps(viewed)
     assert len(data) < shared.nbytes / 2

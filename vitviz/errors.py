@@ -1,4 +1,6 @@
-"""What can go wrong for a user, each with a sentence that says what was given, what was expected and what to do."""
+"""What can go wrong for a user, each with a sentence that says what was given, what was expected and what to
+do.
+"""
 
 import re
 
@@ -41,7 +43,8 @@ class Unknown(VitvizError, KeyError):
 
 
 def said(error: BaseException) -> str:
-    """The first line of what a library's error says, for a sentence that strangers read: paths keep their last part alone.
+    """The first line of what a library's error says, for a sentence that strangers read: paths keep their
+    last part alone.
 
     >>> said(ValueError("invalid header in '/home/somebody/weights/mine.pth'."))
     "invalid header in 'mine.pth'"

@@ -1,7 +1,7 @@
 """The patch grid: which token stands for which rectangle of the model's input.
 
-A picture of H x W pixels is cut into rows x cols patches (paper section 3.1). The sequence holds the prefix tokens
-first (class, distillation, registers), then the patches in row-major order.
+A picture of H x W pixels is cut into rows x cols patches (paper section 3.1). The sequence holds the prefix
+tokens first (class, distillation, registers), then the patches in row-major order.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Grid:
-    """Rows and columns of patches, their size in pixels, and the names of the prefix tokens in sequence order.
+    """Rows and columns of patches, their size in pixels, and the names of the prefix tokens in sequence
+    order.
 
     >>> grid = Grid(rows=14, cols=14, patch=(16, 16), prefix_names=("class",))
     >>> grid.tokens, grid.token(row=0, col=1), grid.cell(15)
@@ -54,13 +55,18 @@ class Grid:
     def token(self, row: int, col: int) -> int:
         """The sequence index of a patch, prefix tokens counted."""
         if not (0 <= row < self.rows and 0 <= col < self.cols):
-            raise IndexError(f"No patch at row {row}, column {col}: the grid has {self.rows} rows and {self.cols} columns, counted from 0.")
+            raise IndexError(
+                f"No patch at row {row}, column {col}: the grid has {self.rows} rows and {self.cols} columns,"
+                " counted from 0."
+            )
         return self.prefix + row * self.cols + col
 
     def cell(self, token: int) -> tuple[int, int]:
         """Row and column of a patch token."""
         if not self.prefix <= token < self.tokens:
-            raise IndexError(f"Token {token} is no patch: patches are tokens {self.prefix} to {self.tokens - 1}.")
+            raise IndexError(
+                f"Token {token} is no patch: patches are tokens {self.prefix} to {self.tokens - 1}."
+            )
         return divmod(token - self.prefix, self.cols)
 
     def patch_at(self, x: float, y: float) -> int:

@@ -1,8 +1,9 @@
-"""What a classifier reads of the last layer's tokens, as a small description: which of them, how, and around which norm.
+"""What a classifier reads of the last layer's tokens, as a small description: which of them, how, and around
+which norm.
 
-The vector y that the head is given is made of summaries: the class token, the mean over the patches, the largest of
-each of their numbers, or the answer of attention pooling; one of them, or two. A description holds no weights, and it
-says nothing about how much the head makes of y.
+The vector y that the head is given is made of summaries: the class token, the mean over the patches, the
+largest of each of their numbers, or the answer of attention pooling; one of them, or two. A description holds
+no weights, and it says nothing about how much the head makes of y.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from vitviz.grid import Grid
 
 @dataclass(frozen=True)
 class Summary:
-    """One vector made of the tokens from `start` to `stop` (places in the sequence, prefix counted, `stop` excluded)."""
+    """One vector made of the tokens from `start` to `stop` (places in the sequence, prefix counted, `stop`
+    excluded).
+    """
 
     how: Literal["mean", "max", "attention"]  # the mean of a single token is that token
     start: int
@@ -36,10 +39,11 @@ class Summary:
 
 @dataclass(frozen=True)
 class Readout:
-    """y = the sum of share · summary, or the summaries side by side, or (`heads`) each read by a head of its own.
+    """y = the sum of share · summary, or the summaries side by side, or (`heads`) each read by a head of its
+    own.
 
-    `norm` says where the last LayerNorm stands: 'before' the summaries (each token by itself), 'after' them, 'both', or
-    'none'. Where each summary has its own head, the logits are the sum of share · logits.
+    `norm` says where the last LayerNorm stands: 'before' the summaries (each token by itself), 'after' them,
+    'both', or 'none'. Where each summary has its own head, the logits are the sum of share · logits.
 
     >>> Readout.named("average", Grid(1, 2, (8, 8), ("class",))).weights(3).tolist()
     [0.0, 0.5, 0.5]
@@ -56,22 +60,31 @@ class Readout:
         return all(summary.how == "mean" for summary in self.summaries)
 
     def weights(self, tokens: int) -> Float[Tensor, " token"]:
-        """How much of y each token is, float64, summing to 1; ValueError where that depends on the picture, or is nothing."""
+        """How much of y each token is, float64, summing to 1; ValueError where that depends on the picture,
+        or is nothing.
+        """
         if not self.linear or not self.summaries:
-            raise ValueError(f"What is read of each token is not fixed where the classifier reads {self.name!r}.")
+            raise ValueError(
+                f"What is read of each token is not fixed where the classifier reads {self.name!r}."
+            )
         weights = torch.zeros(tokens, dtype=torch.float64)
         for one in self.summaries:
             weights[one.start : one.stop] += one.share / (one.stop - one.start)
         return weights
 
     def shares(self, tokens: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch token"]:
-        """The same for one picture, float64: a maximum reads, number by number, the token that has the largest.
+        """The same for one picture, float64: a maximum reads, number by number, the token that has the
+        largest.
 
-        `tokens` are what the summaries are made of (behind the norm where it stands before). Each of y's numbers counts
-        alike; where tokens have the same largest number they share it. ValueError for attention, and for 'none'.
+        `tokens` are what the summaries are made of (behind the norm where it stands before). Each of y's
+        numbers counts alike; where tokens have the same largest number they share it. ValueError for
+        attention, and for 'none'.
         """
         if not self.summaries or any(one.how == "attention" for one in self.summaries):
-            raise ValueError(f"What is read of each token is not made of the tokens alone where the classifier reads {self.name!r}.")
+            raise ValueError(
+                "What is read of each token is not made of the tokens alone where the classifier reads"
+                f" {self.name!r}."
+            )
         found = torch.zeros(tokens.shape[:-1], dtype=torch.float64, device=tokens.device)
         for one in self.summaries:
             read = tokens[..., one.start : one.stop, :]
@@ -82,15 +95,21 @@ class Readout:
         return found
 
     def y(self, tokens: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch feature"]:
-        """The vector that is read, before a norm that stands after; two heads' vectors are given as their mean."""
+        """The vector that is read, before a norm that stands after; two heads' vectors are given as their
+        mean.
+        """
         made = [summary.of(tokens) for summary in self.summaries]
         if self.joined == "side by side":
             return torch.cat(made, dim=-1)
         return sum(one.share * vector for one, vector in zip(self.summaries, made, strict=True))
 
     @classmethod
-    def named(cls, name: str, grid: Grid, norm: Literal["before", "after", "both", "none"] = "before") -> Readout:
-        """The readout of a name in `NAMES`; ValueError for another, and for a token that the grid does not have."""
+    def named(
+        cls, name: str, grid: Grid, norm: Literal["before", "after", "both", "none"] = "before"
+    ) -> Readout:
+        """The readout of a name in `NAMES`; ValueError for another, and for a token that the grid does not
+        have.
+        """
         if name not in NAMES:
             raise ValueError(f"There is no readout {name!r}; expected one of {', '.join(NAMES)}.")
         needed = {"class": 1, "class and average": 1, "class and distillation": 2}.get(name, 0)

@@ -1,7 +1,8 @@
-"""What a picture is looked at with: a run, a value. Equal runs have equal traces, so a run is the only key of a cache.
+"""What a picture is looked at with: a run, a value. Equal runs have equal traces, so a run is the only key of
+a cache.
 
-A run travels: in a link, in a zip, to another process. Hooks of Python users are no part of it; what is traced under
-them is never kept under a run. Layers and heads count from 0 here, as everywhere in Python.
+A run travels: in a link, in a zip, to another process. Hooks of Python users are no part of it; what is
+traced under them is never kept under a run. Layers and heads count from 0 here, as everywhere in Python.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ PATCHES_AS = ("dropped", "mean", "blur", "black")
 class Without:
     """What is taken away from a pass, and what stands in its place; nothing by default.
 
-    heads: (layer, head) pairs whose output is replaced; mlps: layers whose MLP's output is. `heads_as` says by what:
-    "mean" over a reference set of pictures, the mean over the picture's own "tokens", "zero", or that of the `other`
-    picture. patches: sequence numbers from 0, without prefix tokens; `patches_as`: "dropped" leaves their tokens out,
-    "mean" (colour), "blur" and "black" paint over them. `at`: from which layer on all tokens are those of `other`
-    (activation patching). Raises VitvizError for what is none of these.
+    heads: (layer, head) pairs whose output is replaced; mlps: layers whose MLP's output is. `heads_as` says
+    by what: "mean" over a reference set of pictures, the mean over the picture's own "tokens", "zero", or
+    that of the `other` picture. patches: sequence numbers from 0, without prefix tokens; `patches_as`:
+    "dropped" leaves their tokens out, "mean" (colour), "blur" and "black" paint over them. `at`: from which
+    layer on all tokens are those of `other` (activation patching). Raises VitvizError for what is none of
+    these.
 
     >>> Without(heads=[(7, 1), (0, 2)], patches=[17, 0, 17])
     Without(heads=((0, 2), (7, 1)), patches=(0, 17))
@@ -42,16 +44,26 @@ class Without:
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "heads", _sorted("heads", self.heads, lambda pair: tuple(_whole("heads", n) for n in _pair(pair))))
+        put(
+            self,
+            "heads",
+            _sorted("heads", self.heads, lambda pair: tuple(_whole("heads", n) for n in _pair(pair))),
+        )
         put(self, "mlps", _sorted("mlps", self.mlps, lambda layer: _whole("mlps", layer)))
         put(self, "patches", _sorted("patches", self.patches, lambda patch: _whole("patches", patch)))
         for name, known in (("heads_as", HEADS_AS), ("patches_as", PATCHES_AS)):
             if getattr(self, name) not in known:
-                raise VitvizError(f"Given {name}={getattr(self, name)!r}; expected one of {', '.join(known)}.")
+                raise VitvizError(
+                    f"Given {name}={getattr(self, name)!r}; expected one of {', '.join(known)}."
+                )
         if self.at is not None:
             put(self, "at", _whole("at", self.at))
-        if self.other is None and (self.at is not None or (self.heads_as == "other" and (self.heads or self.mlps))):
-            raise VitvizError("Given no other picture; expected one, since what is taken away is to be replaced by it.")
+        if self.other is None and (
+            self.at is not None or (self.heads_as == "other" and (self.heads or self.mlps))
+        ):
+            raise VitvizError(
+                "Given no other picture; expected one, since what is taken away is to be replaced by it."
+            )
 
     def __bool__(self) -> bool:
         return bool(self.heads or self.mlps or self.patches or self.at is not None)
@@ -89,7 +101,9 @@ class Without:
         for part in text.split():
             name, equals, value = part.partition("=")
             if not equals or name in given or name not in {one.name for one in fields(cls)}:
-                raise VitvizError(f"Given {part[:40]!r} as taken away; expected such as heads=8.2 or patches=0.17.")
+                raise VitvizError(
+                    f"Given {part[:40]!r} as taken away; expected such as heads=8.2 or patches=0.17."
+                )
             given[name] = value
         numbers = {name: _numbers(name, given[name]) for name in ("mlps", "patches", "at") if name in given}
         if "heads" in given:
@@ -104,11 +118,12 @@ class Without:
 
 @dataclass(frozen=True)
 class Run:
-    """A picture, what it is looked at with, and what is changed on the way; for gradients, of what they are taken.
+    """A picture, what it is looked at with, and what is changed on the way; for gradients, of what they are
+    taken.
 
-    `picture` is a key under which the asker knows it. `size` is the input's (height, width), None for the checkpoint's
-    own. `shuffle` is the seed of another order of the patches; without `positions` the learned table is left out.
-    `target` is a class index or a pair (a rather than b), for runs with gradients alone.
+    `picture` is a key under which the asker knows it. `size` is the input's (height, width), None for the
+    checkpoint's own. `shuffle` is the seed of another order of the patches; without `positions` the learned
+    table is left out. `target` is a class index or a pair (a rather than b), for runs with gradients alone.
     """
 
     picture: str
@@ -118,7 +133,9 @@ class Run:
     shuffle: int | None = None
     positions: bool = True
     target: int | tuple[int, int] | None = None
-    weights: str = ""  # the digest of the checkpoint's files, where it is known: its name may come to stand for others
+    weights: str = (
+        ""  # the digest of the checkpoint's files, where it is known: its name may come to stand for others
+    )
 
     @property
     def untouched(self) -> bool:
@@ -128,7 +145,10 @@ class Run:
 
 def _sorted(name: str, given: Iterable, clean) -> tuple:
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise VitvizError(f"Given {name}={given!r}; expected several, such as {name}=[{'(7, 1)' if name == 'heads' else '0'}].")
+        raise VitvizError(
+            f"Given {name}={given!r}; expected several, such as"
+            f" {name}=[{'(7, 1)' if name == 'heads' else '0'}]."
+        )
     return tuple(sorted({clean(one) for one in given}))
 
 

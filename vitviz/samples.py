@@ -1,4 +1,5 @@
-"""Photographs to begin with: public-domain pictures that scikit-image carries inside its package, without any download.
+"""Photographs to begin with: public-domain pictures that scikit-image carries inside its package, without any
+download.
 
 Titles, credits and licences are those of scikit-image's own documentation of each picture (skimage.data).
 """
@@ -43,7 +44,8 @@ def samples() -> tuple[Sample, ...]:
 
 
 def sample_image(name: str) -> Image.Image:
-    """One of the photographs as an RGB picture in its full size; raises ImageError where there is none of that name.
+    """One of the photographs as an RGB picture in its full size; raises ImageError where there is none of
+    that name.
 
     >>> sample_image("chelsea").size
     (451, 300)

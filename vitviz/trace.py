@@ -1,8 +1,9 @@
 """The record of one picture's forward pass.
 
-One pass at full speed leaves queries, keys, values and tokens of every layer; attention is computed from them when
-somebody looks, a layer (or a block of rows) at a time, because keeping N x N for all layers is what makes other tools
-run out of memory. A trace holds no model: it can be cached, pickled and outlive the checkpoint.
+One pass at full speed leaves queries, keys, values and tokens of every layer; attention is computed from them
+when somebody looks, a layer (or a block of rows) at a time, because keeping N x N for all layers is what
+makes other tools run out of memory. A trace holds no model: it can be cached, pickled and outlive the
+checkpoint.
 """
 
 from __future__ import annotations
@@ -25,20 +26,24 @@ from vitviz.runs import Without
 class Bias:
     """What a model adds to the scores of one layer before the softmax.
 
-    A relative-position bias is kept as its small table and the index shared by all layers, and expanded on demand;
-    any other additive mask is kept as it was given.
+    A relative-position bias is kept as its small table and the index shared by all layers, and expanded on
+    demand; any other additive mask is kept as it was given.
     """
 
     table: Float[Tensor, "head entry"] | None = None
     index: Tensor | None = None  # (query, key) -> entry
     dense: Float[Tensor, "#head #query key"] | None = None
 
-    def rows(self, rows: slice | Tensor = slice(None), heads: slice = slice(None)) -> Float[Tensor, "head query key"]:
+    def rows(
+        self, rows: slice | Tensor = slice(None), heads: slice = slice(None)
+    ) -> Float[Tensor, "head query key"]:
         """The part that belongs to some of the queries and heads; one row or head where all share it."""
         if self.dense is None:
             return self.table[heads][:, self.index[rows]]
         shared_by_heads, shared_by_queries = (size == 1 for size in self.dense.shape[:2])
-        return self.dense[slice(None) if shared_by_heads else heads, slice(None) if shared_by_queries else rows]
+        return self.dense[
+            slice(None) if shared_by_heads else heads, slice(None) if shared_by_queries else rows
+        ]
 
 
 @dataclass(frozen=True)
@@ -96,24 +101,29 @@ class View:
 
 @dataclass(frozen=True)
 class Deviation:
-    """How far a precision took a model from float32 on one picture: the largest differences of any probability.
+    """How far a precision took a model from float32 on one picture: the largest differences of any
+    probability.
 
-    Both lie between 0 and 1: `attention` is over all layers, heads, queries and keys, `classes` over all classes.
+    Both lie between 0 and 1: `attention` is over all layers, heads, queries and keys, `classes` over all
+    classes.
     """
 
     attention: float
     classes: float | None  # None for a model without a classifier
     logits: float | None = None  # the largest difference of any logit
-    gap: float | None = None  # how far the float32 model's account of its logits fails to add up, of the largest logit
+    gap: float | None = (
+        None  # how far the float32 model's account of its logits fails to add up, of the largest logit
+    )
 
 
 @dataclass(frozen=True)
 class Written:
     """What was added to the tokens that the classifier reads (its readers), for the account of a logit.
 
-    Recorded by hooks of their own, and kept summed over the readers with the weight that each slot of the readout gives
-    them, the final norm's deviation held: see `vitviz.analyses.tail`. What is kept for each reader are the numbers that
-    norms and gates between a head and the residual stream had there; None where a model has none.
+    Recorded by hooks of their own, and kept summed over the readers with the weight that each slot of the
+    readout gives them, the final norm's deviation held: see `vitviz.analyses.tail`. What is kept for each
+    reader are the numbers that norms and gates between a head and the residual stream had there; None where a
+    model has none.
     """
 
     weights: Float[Tensor, "reader slot"]
@@ -125,41 +135,56 @@ class Written:
     pool_mlp: Float[Tensor, " width2"] | None = None  # attention pooling's own MLP
 
     def __getstate__(self) -> dict:
-        return {name: _owned(value) if isinstance(value, Tensor) else value for name, value in vars(self).items()}
+        return {
+            name: _owned(value) if isinstance(value, Tensor) else value for name, value in vars(self).items()
+        }
 
 
 @dataclass(frozen=True, eq=False)  # a trace is itself: comparing tensors field by field has no single answer
 class Trace:
     """Everything one forward pass leaves behind; one image, no batch axis, float32 on the CPU, detached.
 
-    What the model computed in another `dtype` is kept in float32 too, so that everything made of it is computed so.
-    Layers count from 0 here, from 1 on the page and in the paper.
+    What the model computed in another `dtype` is kept in float32 too, so that everything made of it is
+    computed so. Layers count from 0 here, from 1 on the page and in the paper.
 
-    Where patches were left out, `kept` has the numbers of those that stayed, and the sequence is shorter: `layers`,
-    `tokens`, `readout`, `read` and `written` are of its `length` tokens, prefix first. `grid` stays that of the picture,
-    as do `patch_embedding` and `position_embedded`; `on_tokens` and `on_grid` put numbers of the sequence back into it.
+    Where patches were left out, `kept` has the numbers of those that stayed, and the sequence is shorter:
+    `layers`, `tokens`, `readout`, `read` and `written` are of its `length` tokens, prefix first. `grid` stays
+    that of the picture, as do `patch_embedding` and `position_embedded`; `on_tokens` and `on_grid` put
+    numbers of the sequence back into it.
     """
 
     checkpoint: str
     grid: Grid
     view: View
     layers: tuple[Attention, ...]
-    tokens: tuple[Float[Tensor, "token width"], ...]  # input of the first block, then the output of every block
+    tokens: tuple[
+        Float[Tensor, "token width"], ...
+    ]  # input of the first block, then the output of every block
     patch_embedding: Float[Tensor, "patch width"]  # E x_p, before the position embedding
-    position_embedded: Float[Tensor, "patch width"] | None  # after it; None where no absolute embedding is added
+    position_embedded: (
+        Float[Tensor, "patch width"] | None
+    )  # after it; None where no absolute embedding is added
     logits: Float[Tensor, "class"] | None
-    pool: str  # what the classifier reads, the name of `readout`: "class", "average", "attention", … (vitviz.readout.NAMES)
+    # what the classifier reads, the name of `readout`: "class", "average", "attention", …
+    # (vitviz.readout.NAMES)
+    pool: str
     pooling: Attention | None = None  # attention pooling (MAP): its queries are no tokens of the sequence
     labels: tuple[str, ...] = field(default=(), repr=False)
     milliseconds: float = 0.0
     first_pass: bool = False  # at this size, so that its time is not what a pass takes
     device: str = "cpu"
     readout: Readout | None = None  # the same in full; None in a trace that is not from a model
-    read: Float[Tensor, " token"] | None = None  # how much of y each token is, where that depends on the picture (a maximum)
+    read: Float[Tensor, " token"] | None = (
+        None  # how much of y each token is, where that depends on the picture (a maximum)
+    )
     dtype: str = "float32"  # in which the model computed
-    deviation: Deviation | None = None  # of that from float32, on the checkpoint's first picture; None in float32
+    deviation: Deviation | None = (
+        None  # of that from float32, on the checkpoint's first picture; None in float32
+    )
     written: Written | None = None  # None where the model's blocks or its readout are not understood
-    kept: tuple[int, ...] | None = None  # the patches that stayed, by number from 0; None where none was left out
+    kept: tuple[int, ...] | None = (
+        None  # the patches that stayed, by number from 0; None where none was left out
+    )
     without: Without = Without()  # what was taken away from this pass
 
     @property
@@ -187,20 +212,26 @@ class Trace:
         return whole
 
     def on_grid(self, values: Float[Tensor, "*lead length"]) -> Float[Tensor, "*lead row col"]:
-        """Numbers of the pass's tokens as a map of the patches, NaN where one was left out; prefix tokens do not appear."""
+        """Numbers of the pass's tokens as a map of the patches, NaN where one was left out; prefix tokens do
+        not appear.
+        """
         return self.on_tokens(values)[..., self.grid.prefix :].unflatten(-1, (self.grid.rows, self.grid.cols))
 
     def layer(self, layer: int) -> Attention:
         """One layer's attention call, counted from 0; IndexError for one that does not exist."""
         if not 0 <= layer < len(self.layers):
-            raise IndexError(f"Layer {layer} does not exist: {self.checkpoint} has layers 0 to {len(self.layers) - 1}.")
+            raise IndexError(
+                f"Layer {layer} does not exist: {self.checkpoint} has layers 0 to {len(self.layers) - 1}."
+            )
         return self.layers[layer]
 
     def attention(self, layer: int) -> Float[Tensor, "head query key"]:
         """The attention of every head of one layer after the softmax (row = query, sums to 1 over the keys)."""
         return self.layer(layer).weights()
 
-    def attention_rows(self, layer: int, block: int = 512) -> Iterator[tuple[int, slice, Float[Tensor, "rows key"]]]:
+    def attention_rows(
+        self, layer: int, block: int = 512
+    ) -> Iterator[tuple[int, slice, Float[Tensor, "rows key"]]]:
         """The same, head by head and in blocks of rows: (head, rows, weights), for what must not hold N x N."""
         attention = self.layer(layer)
         for head in range(attention.heads):
@@ -209,17 +240,26 @@ class Trace:
                 yield head, rows, attention.weights(rows, slice(head, head + 1))[0]
 
     def top(self, count: int = 5) -> list[tuple[str, float]]:
-        """The likeliest classes with their probabilities, likeliest first; empty where the model has no classifier.
+        """The likeliest classes with their probabilities, likeliest first; empty where the model has no
+        classifier.
 
-        Raises VitvizError for a count that is no whole number from 0; more than there are classes are all of them.
+        Raises VitvizError for a count that is no whole number from 0; more than there are classes are all of
+        them.
         """
         if isinstance(count, bool) or not hasattr(count, "__index__") or count < 0:
-            raise VitvizError(f"Given top({count!r}); expected how many classes to name, a whole number from 0.")
+            raise VitvizError(
+                f"Given top({count!r}); expected how many classes to name, a whole number from 0."
+            )
         if self.logits is None or self.logits.numel() == 0:
             return []
-        probabilities, classes = torch.softmax(self.logits.double(), dim=-1).topk(min(int(count), self.logits.numel()))
+        probabilities, classes = torch.softmax(self.logits.double(), dim=-1).topk(
+            min(int(count), self.logits.numel())
+        )
         named = len(self.labels) == self.logits.numel()
-        return [(self.labels[i] if named else f"class {i}", p) for i, p in zip(classes.tolist(), probabilities.tolist(), strict=True)]
+        return [
+            (self.labels[i] if named else f"class {i}", p)
+            for i, p in zip(classes.tolist(), probabilities.tolist(), strict=True)
+        ]
 
     @property
     def nbytes(self) -> int:
@@ -232,12 +272,16 @@ class Trace:
         tensors += [tensor for tensor in (self.position_embedded, self.read) if tensor is not None]
         if self.written is not None:
             tensors += [value for value in vars(self.written).values() if value is not None]
-        storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}  # of views once, and whole
+        storages = {
+            tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors
+        }  # of views once, and whole
         return sum(storages.values()) + self.view.picture.nbytes
 
     def __getstate__(self) -> dict:
         """As for `Attention`: traces of one batch are views of what all of them share."""
-        state = {name: _owned(value) if isinstance(value, Tensor) else value for name, value in vars(self).items()}
+        state = {
+            name: _owned(value) if isinstance(value, Tensor) else value for name, value in vars(self).items()
+        }
         return {**state, "tokens": tuple(_owned(tokens) for tokens in self.tokens)}
 
 

@@ -1,4 +1,6 @@
-"""The formulas of DEFINITIONS.md by hand: float64, plain loops, whole matrices; nothing of vitviz computes here."""
+"""The formulas of DEFINITIONS.md by hand: float64, plain loops, whole matrices; nothing of vitviz computes
+here.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,13 @@ def softmax_rows(scores: np.ndarray) -> np.ndarray:
 def attention_of(call: Attention, bias: np.ndarray | None = None) -> np.ndarray:
     """head x query x key, from q and k."""
     q, k = call.q.double().numpy(), call.k.double().numpy()
-    scores = [[[sum(a * b for a, b in zip(x, y, strict=True)) * call.scale for y in k[h]] for x in q[h]] for h in range(len(q))]
-    return np.stack([softmax_rows(np.array(s) + (0 if bias is None else bias[h])) for h, s in enumerate(scores)])
+    scores = [
+        [[sum(a * b for a, b in zip(x, y, strict=True)) * call.scale for y in k[h]] for x in q[h]]
+        for h in range(len(q))
+    ]
+    return np.stack(
+        [softmax_rows(np.array(s) + (0 if bias is None else bias[h])) for h, s in enumerate(scores)]
+    )
 
 
 def all_attention(trace: Trace) -> np.ndarray:
@@ -72,16 +79,23 @@ def head_distance(attention: np.ndarray, grid: Grid, renormalise: bool) -> float
     for i, one in enumerate(cells(grid)):
         row = attention[grid.prefix + i]
         mass = sum(row[grid.prefix + j] for j in range(grid.patches))
-        length = sum(row[grid.prefix + j] * pixel_distance(grid, one, two) for j, two in enumerate(cells(grid)))
+        length = sum(
+            row[grid.prefix + j] * pixel_distance(grid, one, two) for j, two in enumerate(cells(grid))
+        )
         total += length / mass if renormalise else length
     return total / grid.patches
 
 
 def head_prefix_mass(attention: np.ndarray, grid: Grid) -> float:
-    return sum(attention[grid.prefix + i][j] for i in range(grid.patches) for j in range(grid.prefix)) / grid.patches
+    return (
+        sum(attention[grid.prefix + i][j] for i in range(grid.patches) for j in range(grid.prefix))
+        / grid.patches
+    )
 
 
-def rollout_matrix(attention: np.ndarray, grid: Grid, fusion="mean", discard=0.0, residual=0.5, axis=1) -> np.ndarray:
+def rollout_matrix(
+    attention: np.ndarray, grid: Grid, fusion="mean", discard=0.0, residual=0.5, axis=1
+) -> np.ndarray:
     """The whole R of layer x head x query x key; `axis=0` is the known mistake."""
     result = np.eye(grid.tokens)
     for heads in attention:

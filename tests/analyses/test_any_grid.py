@@ -1,4 +1,6 @@
-"""From queries and keys to every number, for any grid: each against its formula over whole matrices in float64."""
+"""From queries and keys to every number, for any grid: each against its formula over whole matrices in
+float64.
+"""
 
 import numpy as np
 import torch
@@ -27,7 +29,9 @@ grids = st.fixed_dictionaries(
         "prefix_names": st.integers(0, len(NAMES)).map(lambda count: NAMES[:count]),
     }
 )
-models = st.fixed_dictionaries({"layers": st.integers(1, 4), "heads": st.integers(1, 5), "seed": st.integers(1, 10_000)})
+models = st.fixed_dictionaries(
+    {"layers": st.integers(1, 4), "heads": st.integers(1, 5), "seed": st.integers(1, 10_000)}
+)
 
 
 def _made(grid: Grid, model: dict) -> tuple[Trace, np.ndarray]:
@@ -88,7 +92,10 @@ def test_rollout_of_any_query_and_range_of_layers(grid, model, block, fusion, di
     expected = oracle.rollout_matrix(attention[first : last + 1], grid, fusion, discard, residual)
     token = data.draw(st.integers(0, grid.tokens - 1))
     with _blocks(block):
-        one, mean = (rollout_row(trace, query, fusion, discard, residual, (first, last)) for query in (_queries(grid)[token], "mean"))
+        one, mean = (
+            rollout_row(trace, query, fusion, discard, residual, (first, last))
+            for query in (_queries(grid)[token], "mean")
+        )
         shown = rollout(trace, "auto", fusion, discard, residual, (first, last))
     np.testing.assert_allclose(one, expected[token], atol=2e-5)
     np.testing.assert_allclose(mean, expected[grid.prefix :].mean(axis=0), atol=2e-5)
@@ -118,7 +125,11 @@ def test_what_a_token_attends_to_and_is_attended_by(grid, model, block, data):
     token, layer = data.draw(st.integers(0, grid.tokens - 1)), data.draw(st.integers(0, len(attention) - 1))
     query = _queries(grid)[token]
     with _blocks(block):
-        row, column, means = attends_to(trace, layer, query), attended_by(trace, layer, query), mean_attention(trace, query)
+        row, column, means = (
+            attends_to(trace, layer, query),
+            attended_by(trace, layer, query),
+            mean_attention(trace, query),
+        )
     np.testing.assert_allclose(row, attention[layer][:, token], rtol=2e-5, atol=1e-8)
     np.testing.assert_allclose(column, attention[layer][:, :, token], rtol=2e-5, atol=1e-8)
     fused = attention.mean(axis=1)[:, token, grid.prefix :].reshape(-1, grid.rows, grid.cols)
@@ -130,7 +141,9 @@ def test_what_a_token_attends_to_and_is_attended_by(grid, model, block, data):
 def test_the_uniform_line(grid, renormalise):
     grid = Grid(**grid)
     even = np.full((grid.tokens, grid.tokens), 1 / grid.tokens)
-    np.testing.assert_allclose(uniform_distance(grid, renormalise), oracle.head_distance(even, grid, renormalise), rtol=1e-6)
+    np.testing.assert_allclose(
+        uniform_distance(grid, renormalise), oracle.head_distance(even, grid, renormalise), rtol=1e-6
+    )
 
 
 @any_trace

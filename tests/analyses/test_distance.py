@@ -22,29 +22,39 @@ CLASS = ("class",)
 
 @pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
 def test_pixel_distances(grid):
-    expected = [[oracle.pixel_distance(grid, one, two) for two in oracle.cells(grid)] for one in oracle.cells(grid)]
+    expected = [
+        [oracle.pixel_distance(grid, one, two) for two in oracle.cells(grid)] for one in oracle.cells(grid)
+    ]
     np.testing.assert_allclose(pixel_distances(grid), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("side, patch, expected", [(14, 16, 116.492), (7, 32, 115.503), (16, 14, 116.565), (24, 16, 200.048)])
+@pytest.mark.parametrize(
+    "side, patch, expected", [(14, 16, 116.492), (7, 32, 115.503), (16, 14, 116.565), (24, 16, 200.048)]
+)
 @pytest.mark.parametrize("names", [(), CLASS])
 def test_uniform_attention_over_patches_has_the_known_distance(side, patch, expected, names):
     grid = Grid(side, side, (patch, patch), names)
     assert uniform_distance(grid, renormalise=True) == pytest.approx(expected, abs=5e-4)
-    assert attention_distance(example_trace(grid, layers=1), renormalise=True)[0, 0].item() == pytest.approx(expected, abs=5e-4)
+    assert attention_distance(example_trace(grid, layers=1), renormalise=True)[0, 0].item() == pytest.approx(
+        expected, abs=5e-4
+    )
 
 
 def test_uniform_attention_over_197_tokens_has_the_known_distance():
     grid = Grid(14, 14, (16, 16), CLASS)
     assert uniform_distance(grid) == pytest.approx(115.901, abs=5e-4)
-    np.testing.assert_allclose(attention_distance(example_trace(grid, layers=2, heads=3)), np.full((2, 3), 115.901), atol=5e-4)
+    np.testing.assert_allclose(
+        attention_distance(example_trace(grid, layers=2, heads=3)), np.full((2, 3), 115.901), atol=5e-4
+    )
 
 
 @pytest.mark.parametrize("renormalise", [False, True])
 @pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
 def test_the_uniform_line_is_the_distance_of_a_uniform_head(grid, renormalise):
     uniform = np.full((grid.tokens, grid.tokens), 1 / grid.tokens)
-    assert uniform_distance(grid, renormalise) == pytest.approx(oracle.head_distance(uniform, grid, renormalise))
+    assert uniform_distance(grid, renormalise) == pytest.approx(
+        oracle.head_distance(uniform, grid, renormalise)
+    )
 
 
 @pytest.mark.parametrize("size", [11, 2**19])
@@ -79,11 +89,19 @@ def test_a_row_that_leaves_nothing_on_patches_is_no_nan():
 def test_neighbours_in_a_row_and_in_a_column_are_their_own_patch_size_apart():
     grid = Grid(2, 2, (4, 10), CLASS)
     to_the_side, down = np.eye(5)[[0, 2, 1, 4, 3]], np.eye(5)[[0, 3, 4, 1, 2]]
-    assert attention_distance(oracle.trace_with(grid, np.stack([to_the_side, down])[None])).flatten().tolist() == pytest.approx([10, 4])
+    assert attention_distance(
+        oracle.trace_with(grid, np.stack([to_the_side, down])[None])
+    ).flatten().tolist() == pytest.approx([10, 4])
 
 
 @settings(max_examples=15, deadline=None)
-@given(rows=st.integers(1, 5), cols=st.integers(1, 5), prefix=st.integers(0, 3), heads=st.integers(1, 4), seed=st.integers(1, 1000))
+@given(
+    rows=st.integers(1, 5),
+    cols=st.integers(1, 5),
+    prefix=st.integers(0, 3),
+    heads=st.integers(1, 4),
+    seed=st.integers(1, 1000),
+)
 def test_what_holds_for_any_attention(rows, cols, prefix, heads, seed):
     grid = Grid(rows, cols, (7, 3), tuple(f"register {i + 1}" for i in range(prefix)))
     measured = distances(example_trace(grid, layers=1, heads=heads, seed=seed))

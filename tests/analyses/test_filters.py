@@ -15,7 +15,12 @@ def weights(width, channel, height, length, seed=0):
 def components(weight: torch.Tensor, count: int):
     """By hand: eigenvectors of the filters' covariance, as pictures, and their shares."""
     filters = weight.double().numpy()
-    points = np.array([[f[c, i, j] for i in range(f.shape[1]) for j in range(f.shape[2]) for c in range(f.shape[0])] for f in filters])
+    points = np.array(
+        [
+            [f[c, i, j] for i in range(f.shape[1]) for j in range(f.shape[2]) for c in range(f.shape[0])]
+            for f in filters
+        ]
+    )
     covariance = sum(np.outer(p, p) for p in points - points.mean(axis=0))
     values, vectors = np.linalg.eigh(covariance)
     pictures = []
@@ -35,7 +40,9 @@ def test_principal_components(shape):
     np.testing.assert_allclose(found.variance, shares, rtol=1e-5)
 
 
-@pytest.mark.parametrize("shape, expected", [((100, 3, 4, 4), 28), ((10, 3, 4, 4), 9), ((100, 3, 2, 2), 12), ((100, 1, 1, 1), 1)])
+@pytest.mark.parametrize(
+    "shape, expected", [((100, 3, 4, 4), 28), ((10, 3, 4, 4), 9), ((100, 3, 2, 2), 12), ((100, 1, 1, 1), 1)]
+)
 def test_there_are_at_most_28_and_no_more_than_exist(shape, expected):
     found = principal_filters(weights(*shape))
     assert found.pictures.shape == (expected, *shape[2:], shape[1]) and found.variance.shape == (expected,)
@@ -62,7 +69,9 @@ def test_what_has_no_components_is_refused(shape, count):
 def test_raw_filters_are_sorted_by_norm():
     weight = weights(12, 3, 2, 4)
     pictures, norms = raw_filters(weight)
-    by_hand = sorted(((sum(x**2 for x in f.flatten().tolist()) ** 0.5, i) for i, f in enumerate(weight)), reverse=True)
+    by_hand = sorted(
+        ((sum(x**2 for x in f.flatten().tolist()) ** 0.5, i) for i, f in enumerate(weight)), reverse=True
+    )
     assert norms.tolist() == pytest.approx([norm for norm, _ in by_hand], rel=1e-5)
     for picture, (_, i) in zip(pictures, by_hand, strict=True):
         for c in range(3):
@@ -75,7 +84,9 @@ def test_equal_norms_keep_the_models_order():
 
 
 def test_every_picture_is_scaled_alone():
-    pictures = torch.stack([torch.linspace(-1, 3, 12), torch.linspace(0, 1e-6, 12), torch.full((12,), -4.0)]).reshape(3, 2, 2, 3)
+    pictures = torch.stack(
+        [torch.linspace(-1, 3, 12), torch.linspace(0, 1e-6, 12), torch.full((12,), -4.0)]
+    ).reshape(3, 2, 2, 3)
     scaled = display_scaled(pictures).flatten(1)
     for row in scaled[:2]:
         np.testing.assert_allclose(row, np.linspace(0, 1, 12), atol=1e-5)

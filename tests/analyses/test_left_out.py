@@ -39,7 +39,12 @@ def attention(trace) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("query", ["class", "mean", 5, (2, 1)])
 def test_rollout_and_rows_of_attention(trace, query):
-    asking = {"class": np.eye(8)[0], "mean": np.r_[0, np.full(7, 1 / 7)], 5: np.eye(8)[3], (2, 1): np.eye(8)[6]}[query]
+    asking = {
+        "class": np.eye(8)[0],
+        "mean": np.r_[0, np.full(7, 1 / 7)],
+        5: np.eye(8)[3],
+        (2, 1): np.eye(8)[6],
+    }[query]
     row = asking
     for layer in reversed(attention(trace)):
         row = row @ (0.5 * np.eye(8) + 0.5 * layer.mean(axis=0))
@@ -52,9 +57,22 @@ def test_rollout_and_rows_of_attention(trace, query):
     assert_close(analyses.mean_attention(trace, query)[1].double().numpy(), mean, **near)
     if query != "mean":
         place = int(asking.argmax())
-        assert_close(analyses.attends_to(trace, 1, query)[1].double().numpy(), put_back(attention(trace)[1][1, place]), **near)
-        assert_close(analyses.attended_by(trace, 1, query)[1].double().numpy(), put_back(attention(trace)[1][1, :, place]), **near)
-        assert_close(analyses.worked_row(trace, 1, 1, query).weights.numpy(), attention(trace)[1][1, place], rtol=1e-5, atol=1e-6)
+        assert_close(
+            analyses.attends_to(trace, 1, query)[1].double().numpy(),
+            put_back(attention(trace)[1][1, place]),
+            **near,
+        )
+        assert_close(
+            analyses.attended_by(trace, 1, query)[1].double().numpy(),
+            put_back(attention(trace)[1][1, :, place]),
+            **near,
+        )
+        assert_close(
+            analyses.worked_row(trace, 1, 1, query).weights.numpy(),
+            attention(trace)[1][1, place],
+            rtol=1e-5,
+            atol=1e-6,
+        )
 
 
 def test_distances_are_over_pairs_of_patches_that_stayed(trace):
@@ -62,7 +80,9 @@ def test_distances_are_over_pairs_of_patches_that_stayed(trace):
     lengths = np.hypot(*(at[:, None] - at).transpose(2, 0, 1))
     expected = [[(head[1:, 1:] * lengths).sum() / 7 for head in layer] for layer in attention(trace)]
     assert_close(analyses.attention_distance(trace).double(), torch.tensor(expected), rtol=1e-5, atol=1e-5)
-    assert_close(analyses.sweep(trace).distances.distance.double(), torch.tensor(expected), rtol=1e-5, atol=1e-5)
+    assert_close(
+        analyses.sweep(trace).distances.distance.double(), torch.tensor(expected), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_a_patch_that_was_left_out_asks_nothing(trace):
@@ -89,7 +109,9 @@ def test_the_lens_on_patches(family, form):
     assert_close(vitviz.lens(inspector, trace)[-1], trace.logits, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", ["class", "average, then norm", "attention pooling", "BEiT", "class and mean"])
+@pytest.mark.parametrize(
+    "family", ["class", "average, then norm", "attention pooling", "BEiT", "class and mean"]
+)
 def test_auto_is_what_the_classifier_reads_of_what_is_left(family):
     inspector = inspector_of(family)
     trace = inspector.trace(noise(), without=Without(patches=[0, 6]))
@@ -102,7 +124,9 @@ def test_every_view_has_numbers_or_says_why_not():
     from vitviz.views import VIEWS, Subject
 
     inspector = vitviz.load("vitviz-tiny", device="cpu")
-    subject = Subject(inspector, inspector.trace(vitviz.sample_image("coffee"), without=Without(patches=[0, 5, 100])))
+    subject = Subject(
+        inspector, inspector.trace(vitviz.sample_image("coffee"), without=Without(patches=[0, 5, 100]))
+    )
     refusing = [view.slug for view in VIEWS if view.refused(subject)]
     assert refusing == [view.slug for view in VIEWS if view.every_patch]
     for view in VIEWS:

@@ -14,12 +14,17 @@ FOLDER = Path(analyses.__file__).parent
 
 
 def run(code: str) -> None:
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=FOLDER.parents[1])
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=FOLDER.parents[1]
+    )
     assert result.returncode == 0, result.stderr
 
 
 def test_importing_it_loads_no_torch():
-    run("import sys; from vitviz import analyses; dir(analyses); assert not {'torch', 'einops', 'jaxtyping', 'numpy'} & set(sys.modules)")
+    run(
+        "import sys; from vitviz import analyses; dir(analyses); assert not {'torch', 'einops', 'jaxtyping',"
+        " 'numpy'} & set(sys.modules)"
+    )
 
 
 def test_using_it_loads_neither_timm_nor_gradio_and_a_function_wins_over_the_file_of_its_name():
@@ -36,7 +41,11 @@ def test_importing_the_file_later_leaves_the_function(monkeypatch, name):
     function = getattr(analyses, name)
     monkeypatch.delitem(sys.modules, f"vitviz.analyses.{name}")
     file = importlib.import_module(f"vitviz.analyses.{name}")
-    assert inspect.ismodule(file) and inspect.isfunction(getattr(analyses, name)) and inspect.isfunction(function)
+    assert (
+        inspect.ismodule(file)
+        and inspect.isfunction(getattr(analyses, name))
+        and inspect.isfunction(function)
+    )
 
 
 def test_every_name_is_found_and_listed():
@@ -62,4 +71,7 @@ def test_every_file_says_what_it_does_not_show():
     for path in FOLDER.glob("*.py"):
         if path.stem != "__init__":
             text = importlib.import_module(f"vitviz.analyses.{path.stem}").__doc__.lower()
-            assert any(word in text for word in ("not show", "nothing about", "says nothing", "does not fuse", "neither shows")), path.name
+            assert any(
+                word in text
+                for word in ("not show", "nothing about", "says nothing", "does not fuse", "neither shows")
+            ), path.name

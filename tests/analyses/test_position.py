@@ -25,7 +25,11 @@ def test_every_cosine(grid):
     for i, (r, c) in enumerate(oracle.cells(grid)):
         for j, (r2, c2) in enumerate(oracle.cells(grid)):
             a, b = rows[i], rows[j]
-            cosine = sum(x * y for x, y in zip(a, b, strict=True)) / math.sqrt(sum(x * x for x in a)) / math.sqrt(sum(x * x for x in b))
+            cosine = (
+                sum(x * y for x, y in zip(a, b, strict=True))
+                / math.sqrt(sum(x * x for x in a))
+                / math.sqrt(sum(x * x for x in b))
+            )
             assert found[r, c, r2, c2].item() == pytest.approx(cosine, abs=1e-6)
 
 

@@ -33,16 +33,24 @@ def test_the_carried_row_is_the_asking_rows_mean_over_the_heads(monkeypatch, ask
     vector[list(asking)] = torch.arange(1.0, len(asking) + 1)
     expected = np.einsum("q,hqk->k", vector.numpy(), weights) / 6
     for given in (None, distances):
-        np.testing.assert_allclose(read_layer(attention, GRID.prefix, given, vector).carried, expected, rtol=1e-5)
+        np.testing.assert_allclose(
+            read_layer(attention, GRID.prefix, given, vector).carried, expected, rtol=1e-5
+        )
 
 
 def test_nobody_asking_carries_nothing():
     attention, *_ = layer()
-    assert read_layer(attention, GRID.prefix, vector=torch.zeros(GRID.tokens)).carried.tolist() == [0] * GRID.tokens
+    assert (
+        read_layer(attention, GRID.prefix, vector=torch.zeros(GRID.tokens)).carried.tolist()
+        == [0] * GRID.tokens
+    )
 
 
 @pytest.mark.parametrize("size", [14, 40, 2 * 14 * 14, 2**19])
-@pytest.mark.parametrize("change", ["large", "low", "one row is large", "bias", "large bias", "nothing on patches", "much on prefix"])
+@pytest.mark.parametrize(
+    "change",
+    ["large", "low", "one row is large", "bias", "large bias", "nothing on patches", "much on prefix"],
+)
 def test_scores_of_any_size_give_the_sums(monkeypatch, change, size):
     monkeypatch.setattr(streaming, "BLOCK", size)
     attention, distances, _ = layer(heads=6)
@@ -50,7 +58,10 @@ def test_scores_of_any_size_give_the_sums(monkeypatch, change, size):
     if change == "large":
         attention = replace(attention, q=attention.q * 300)
     elif change == "one row is large":
-        attention = replace(attention, q=torch.cat([attention.q[:, :9], attention.q[:, 9:10] * 300, attention.q[:, 10:]], dim=1))
+        attention = replace(
+            attention,
+            q=torch.cat([attention.q[:, :9], attention.q[:, 9:10] * 300, attention.q[:, 10:]], dim=1),
+        )
     else:
         bias = {
             "low": bias - 300,
@@ -63,11 +74,21 @@ def test_scores_of_any_size_give_the_sums(monkeypatch, change, size):
     weights = oracle.attention_of(attention, bias.double().numpy() if attention.bias is not None else None)
     vector = torch.linspace(0, 1, GRID.tokens)
     found = read_layer(attention, GRID.prefix, distances, vector)
-    np.testing.assert_allclose(found.carried, np.einsum("q,hqk->k", vector.numpy(), weights) / 6, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(found.distance, [oracle.head_distance(head, GRID, False) for head in weights], rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(found.prefix_mass, [oracle.head_prefix_mass(head, GRID) for head in weights], rtol=1e-4, atol=1e-7)
-    if weights[..., GRID.prefix :].sum(axis=-1).min() > 1e-30:  # on what float32 rounds to nothing there is no mean
-        np.testing.assert_allclose(found.renormalised, [oracle.head_distance(head, GRID, True) for head in weights], rtol=1e-4)
+    np.testing.assert_allclose(
+        found.carried, np.einsum("q,hqk->k", vector.numpy(), weights) / 6, rtol=1e-4, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        found.distance, [oracle.head_distance(head, GRID, False) for head in weights], rtol=1e-4, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        found.prefix_mass, [oracle.head_prefix_mass(head, GRID) for head in weights], rtol=1e-4, atol=1e-7
+    )
+    if (
+        weights[..., GRID.prefix :].sum(axis=-1).min() > 1e-30
+    ):  # on what float32 rounds to nothing there is no mean
+        np.testing.assert_allclose(
+            found.renormalised, [oracle.head_distance(head, GRID, True) for head in weights], rtol=1e-4
+        )
     if change == "nothing on patches":
         assert found.renormalised.tolist() == [0] * 6
 
@@ -110,7 +131,9 @@ def test_a_layer_is_read_without_any_n_by_n():
 
 
 def test_the_calling_thread_makes_nothing_that_torch_would_share_out(monkeypatch):
-    """Torch's helpers would spin afterwards on the cores of the threads that read; it shares out from 2^15 numbers on."""
+    """Torch's helpers would spin afterwards on the cores of the threads that read; it shares out from 2^15
+    numbers on.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     monkeypatch.setattr(workers, "WORTHWHILE", 2**15)

@@ -34,7 +34,9 @@ def test_shares_of_attention_that_arrive(monkeypatch, grid, size):
 
 def test_even_attention_arrives_everywhere_alike():
     grid = oracle.GRIDS[1]
-    np.testing.assert_allclose(analyses.attention_received(example_trace(grid), 0), 1 / grid.tokens, rtol=1e-6)
+    np.testing.assert_allclose(
+        analyses.attention_received(example_trace(grid), 0), 1 / grid.tokens, rtol=1e-6
+    )
 
 
 @SIZES
@@ -54,7 +56,9 @@ def test_entropy_of_patches_and_of_prefix_tokens(monkeypatch, grid, size):
 
 def test_the_two_ends_of_entropy():
     grid = Grid(14, 14, (16, 16), ("class",))
-    assert analyses.head_entropy(example_trace(grid), 0).patches.tolist() == pytest.approx([5.283] * 2, abs=5e-4)
+    assert analyses.head_entropy(example_trace(grid), 0).patches.tolist() == pytest.approx(
+        [5.283] * 2, abs=5e-4
+    )
     identity = oracle.trace_with(grid, np.eye(grid.tokens)[None, None])
     assert analyses.head_entropy(identity, 0).patches.item() == pytest.approx(0, abs=1e-6)
     with pytest.raises(VitvizError, match="expected 'all' tokens or 'patches'"):
@@ -80,6 +84,8 @@ def test_likeness_of_heads(monkeypatch, grid, size):
 def test_heads_that_never_look_at_the_same_token():
     grid = Grid(1, 4, (4, 4))
     swapped = np.eye(4)[[1, 0, 3, 2]]
-    found = analyses.head_redundancy(oracle.trace_with(grid, np.stack([np.eye(4), swapped, np.eye(4)])[None]), 0)
+    found = analyses.head_redundancy(
+        oracle.trace_with(grid, np.stack([np.eye(4), swapped, np.eye(4)])[None]), 0
+    )
     assert found.cosine[0].tolist() == pytest.approx([1, 0, 1], abs=1e-6)
     assert found.divergence[0].tolist() == pytest.approx([0, math.log(2), 0], abs=1e-6)

@@ -53,15 +53,21 @@ def random_passes(layers=3, seed=0):
 
 
 def test_the_whole_product_is_what_the_carried_row_is():
-    """Layer l's gradient with layer l's attention, rows (not columns) divided, clamp after or before the mean."""
+    """Layer l's gradient with layer l's attention, rows (not columns) divided, clamp after or before the
+    mean.
+    """
     attention, slopes = random_passes()
     rolled, generic = torch.eye(7).double(), torch.eye(7).double()
     for a, g in zip(attention, slopes, strict=True):
         mixed = ((a * g).mean(0).clamp(min=0) + torch.eye(7)) / 2
         rolled = (mixed / mixed.sum(1, keepdim=True)) @ rolled
         generic = generic + (a * g).clamp(min=0).mean(0) @ generic
-    torch.testing.assert_close(relevance_of(passes(attention, slopes), "gradient_rollout").map.flatten(), rolled[0, 1:])
-    torch.testing.assert_close(relevance_of(passes(attention, slopes), "chefer").map.flatten(), generic[0, 1:])
+    torch.testing.assert_close(
+        relevance_of(passes(attention, slopes), "gradient_rollout").map.flatten(), rolled[0, 1:]
+    )
+    torch.testing.assert_close(
+        relevance_of(passes(attention, slopes), "chefer").map.flatten(), generic[0, 1:]
+    )
     one = relevance_of(passes(attention[:1], slopes[:1]), "chefer").map.flatten()
     torch.testing.assert_close(one, (attention[0] * slopes[0]).clamp(min=0).mean(0)[0, 1:])
 

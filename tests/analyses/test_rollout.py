@@ -44,7 +44,9 @@ def test_the_map_is_the_patches_share_in_rows_and_columns(grid):
     np.testing.assert_allclose(rollout(trace, "mean"), expected, atol=1e-6)
     for number, cell in enumerate(oracle.cells(grid)):
         for query in (number, cell):
-            np.testing.assert_allclose(rollout(trace, query), matrix[grid.prefix + number].reshape(shape), atol=1e-6)
+            np.testing.assert_allclose(
+                rollout(trace, query), matrix[grid.prefix + number].reshape(shape), atol=1e-6
+            )
 
 
 def test_auto_is_what_the_classifier_reads():
@@ -71,7 +73,9 @@ def test_uniform_attention_has_its_closed_form(fusion, layers):
     trace = example_trace(grid, layers=layers)
     share, n = 2.0**-layers, grid.tokens
     expected = share * np.eye(n) + (1 - share) / n
-    found = np.stack([rollout_row(trace, query, fusion) for query in (*grid.prefix_names, *range(grid.patches))])
+    found = np.stack(
+        [rollout_row(trace, query, fusion) for query in (*grid.prefix_names, *range(grid.patches))]
+    )
     np.testing.assert_allclose(found, expected, atol=1e-7)
 
 
@@ -85,7 +89,9 @@ def test_identity_attention_stays_where_it_is(fusion):
 def test_rows_are_normalised_and_not_columns():
     grid = oracle.GRIDS[3]
     trace, attention = random_trace(grid, layers=4)
-    right, wrong = (oracle.rollout_matrix(attention, grid, "max", 0.9, axis=axis)[0, grid.prefix :] for axis in (1, 0))
+    right, wrong = (
+        oracle.rollout_matrix(attention, grid, "max", 0.9, axis=axis)[0, grid.prefix :] for axis in (1, 0)
+    )
     assert abs(right / right.max() - wrong / wrong.max()).max() > 0.1, "the example tells the two apart"
     np.testing.assert_allclose(rollout(trace, "class", "max", 0.9).flatten(), right, atol=1e-6)
 
@@ -104,7 +110,9 @@ def test_a_row_without_any_attention_left_becomes_the_identitys(fusion):
     grid = Grid(1, 3, (4, 4))
     attention = np.array([[0.8, 0.1, 0.1], [0.34, 0.33, 0.33], [0.1, 0.1, 0.8]])[None, None]
     trace = oracle.trace_with(grid, attention, pool="average")
-    found = rollout_row(trace, 1, fusion, discard=0.78, residual=0.0)  # 7 of 9 go, the whole middle row among them
+    found = rollout_row(
+        trace, 1, fusion, discard=0.78, residual=0.0
+    )  # 7 of 9 go, the whole middle row among them
     assert found.tolist() == [0, 1, 0]
 
 
@@ -122,12 +130,17 @@ def test_discard_is_a_stable_sort(values, discard):
     values = values[: len(values) // 4 * 4]
     expected = np.array(values, float)
     expected[np.argsort(values, kind="stable")[: int(discard * len(values))]] = 0
-    assert without_smallest(torch.tensor(values).float().reshape(-1, 4), discard).flatten().tolist() == expected.tolist()
+    assert (
+        without_smallest(torch.tensor(values).float().reshape(-1, 4), discard).flatten().tolist()
+        == expected.tolist()
+    )
 
 
 def test_prefix_columns_are_never_discarded():
     grid = Grid(1, 3, (4, 4), CLASS)
-    attention = np.tile([0.01, 0.3, 0.33, 0.36], (4, 1))[None, None]  # the class token's column is the smallest
+    attention = np.tile([0.01, 0.3, 0.33, 0.36], (4, 1))[
+        None, None
+    ]  # the class token's column is the smallest
     found = rollout_row(oracle.trace_with(grid, attention), "class", discard=0.99, residual=0.0)
     assert found[0] > 0
 
@@ -143,7 +156,9 @@ def test_prefix_columns_are_never_discarded():
     discard=st.sampled_from((0.0, 0.5, 0.97)),
     residual=st.sampled_from((0.0, 0.5, 0.9)),
 )
-def test_any_rollout_is_a_distribution_over_the_tokens(rows, cols, prefix, heads, seed, fusion, discard, residual):
+def test_any_rollout_is_a_distribution_over_the_tokens(
+    rows, cols, prefix, heads, seed, fusion, discard, residual
+):
     grid = Grid(rows, cols, (8, 8), tuple(f"register {i + 1}" for i in range(prefix)))
     attention = oracle.random_attention(grid, 2, heads, seed)
     row = rollout_row(oracle.trace_with(grid, attention), "mean", fusion, discard, residual)
@@ -157,7 +172,9 @@ def test_mean_attention_of_each_layer(grid):
     trace, attention = random_trace(grid, pool="average")
     fused, shape = attention.mean(axis=1)[:, :, grid.prefix :], (3, grid.rows, grid.cols)
     np.testing.assert_allclose(mean_attention(trace, 1), fused[:, grid.prefix + 1].reshape(shape), atol=1e-6)
-    np.testing.assert_allclose(mean_attention(trace), fused[:, grid.prefix :].mean(axis=1).reshape(shape), atol=1e-6)
+    np.testing.assert_allclose(
+        mean_attention(trace), fused[:, grid.prefix :].mean(axis=1).reshape(shape), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,9 @@ def whole(attention: Attention, **options) -> torch.Tensor:
 def test_blocks_of_any_size_make_up_the_attention(monkeypatch, size, all_heads):
     monkeypatch.setattr(streaming, "BLOCK", size)
     attention = example_trace(GRID, heads=3, seed=1).layers[0]
-    np.testing.assert_allclose(whole(attention, all_heads=all_heads), oracle.attention_of(attention), rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(
+        whole(attention, all_heads=all_heads), oracle.attention_of(attention), rtol=1e-5, atol=1e-8
+    )
 
 
 @pytest.mark.parametrize("factor", [1.0, 30.0, 1e4])
@@ -44,7 +46,9 @@ def test_keys_far_from_the_origin_change_nothing():
 
 
 @pytest.mark.parametrize("size", [13, 2**19])
-@pytest.mark.parametrize("kind", ["table", "dense", "one for all heads", "one for all queries", "large", "low", "shut"])
+@pytest.mark.parametrize(
+    "kind", ["table", "dense", "one for all heads", "one for all queries", "large", "low", "shut"]
+)
 def test_a_bias_is_added_to_the_scores(monkeypatch, kind, size):
     monkeypatch.setattr(streaming, "BLOCK", size)
     random = torch.Generator().manual_seed(4)
@@ -52,7 +56,10 @@ def test_a_bias_is_added_to_the_scores(monkeypatch, kind, size):
     if kind == "table":
         index = torch.randint(0, 7, (13, 13), generator=random)
         table = torch.randn(3, 7, generator=random)
-        bias, dense = Bias(table=table, index=index), torch.stack([torch.stack([table[h][index[i]] for i in range(13)]) for h in range(3)])
+        bias, dense = (
+            Bias(table=table, index=index),
+            torch.stack([torch.stack([table[h][index[i]] for i in range(13)]) for h in range(3)]),
+        )
     elif kind == "one for all heads":
         bias = Bias(dense=dense[:1])
         dense = dense[:1].expand(3, -1, -1)

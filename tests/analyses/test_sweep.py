@@ -24,4 +24,6 @@ def test_one_pass_gives_what_the_single_functions_give(monkeypatch, grid, pool, 
 
 def test_results_have_the_traces_precision():
     seen = sweep(example_trace(oracle.GRIDS[1], seed=1))
-    assert {seen.rollout.dtype, seen.distances.distance.dtype, seen.distances.prefix_mass.dtype} == {torch.float32}
+    assert {seen.rollout.dtype, seen.distances.distance.dtype, seen.distances.prefix_mass.dtype} == {
+        torch.float32
+    }

@@ -1,4 +1,6 @@
-"""Tokens of a depth, by hand: likeness, principal components, lengths; in plain loops and against scikit-learn."""
+"""Tokens of a depth, by hand: likeness, principal components, lengths; in plain loops and against
+scikit-learn.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -31,7 +33,9 @@ def random_tokens(grid: Grid, width: int = 9, seed: int = 0, depths: int = 3) ->
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
-    return sum(x * y for x, y in zip(a, b, strict=True)) / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
+    return sum(x * y for x, y in zip(a, b, strict=True)) / math.sqrt(
+        sum(x * x for x in a) * sum(y * y for y in b)
+    )
 
 
 class Doubling:
@@ -61,13 +65,17 @@ def test_similarity_is_the_cosine_of_two_patches(grid, centred, normed):
     np.testing.assert_allclose(every, every.T, atol=1e-7)
     shifted = tokens - (tokens[grid.prefix :].mean(axis=0) if centred else 0)
     np.testing.assert_allclose(every, [[cosine(a, b) for b in shifted] for a in shifted], atol=1e-6)
-    np.testing.assert_allclose(analyses.token_cosines(trace, 2, centred, norm, rows=[1, 0]), every[[1, 0]], atol=1e-7)
+    np.testing.assert_allclose(
+        analyses.token_cosines(trace, 2, centred, norm, rows=[1, 0]), every[[1, 0]], atol=1e-7
+    )
 
 
 def test_similarity_knows_no_scale_and_no_zero():
     trace = random_tokens(TALL)
     scaled = with_tokens(TALL, *(one.numpy() * 7 for one in trace.tokens))
-    np.testing.assert_allclose(vitviz.token_similarity(scaled, 1, 5), vitviz.token_similarity(trace, 1, 5), atol=1e-6)
+    np.testing.assert_allclose(
+        vitviz.token_similarity(scaled, 1, 5), vitviz.token_similarity(trace, 1, 5), atol=1e-6
+    )
     empty = trace.tokens[1].clone().numpy()
     empty[TALL.prefix + 3] = 0
     found = vitviz.token_similarity(with_tokens(TALL, empty), 0, 3)
@@ -79,7 +87,9 @@ def test_a_patch_of_a_second_picture():
     a, b = (trace.tokens[1][TALL.prefix :].double().numpy() for trace in (one, two))
     mean = np.concatenate([a, b]).mean(axis=0)
     expected = np.array([cosine(x - mean, b[4] - mean) for x in a]).reshape(TALL.rows, TALL.cols)
-    np.testing.assert_allclose(vitviz.token_similarity(one, 1, (0, 4), centred=True, of=two), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        vitviz.token_similarity(one, 1, (0, 4), centred=True, of=two), expected, atol=1e-6
+    )
     with pytest.raises(VitvizError, match="4 numbers wide; expected 9"):
         vitviz.token_similarity(one, 1, 0, of=random_tokens(TALL, width=4))
 
@@ -179,7 +189,9 @@ def test_colours_stay_where_a_basis_turns():
 def test_whitened_scores_have_unit_deviation_and_nothing_is_divided_by_nothing():
     tokens = torch.tensor(np.random.default_rng(4).normal(size=(50, 6)) * [9, 3, 1, 0.1, 0.1, 0.1])
     basis = analyses.basis_of(tokens)
-    np.testing.assert_allclose(analyses.whitened(basis, basis.scores(tokens)).std(dim=0), [1, 1, 1], rtol=1e-9)
+    np.testing.assert_allclose(
+        analyses.whitened(basis, basis.scores(tokens)).std(dim=0), [1, 1, 1], rtol=1e-9
+    )
     flat = torch.cat([tokens[:, :1], torch.zeros(50, 5)], dim=1)
     basis = analyses.basis_of(flat)
     np.testing.assert_allclose(analyses.whitened(basis, basis.scores(flat)).std(dim=0), [1, 0, 0], atol=1e-9)
@@ -191,7 +203,12 @@ def test_the_pictures_own_colours_are_means_of_patches():
     picture = np.random.default_rng(5).integers(0, 255, (8, 18, 3), dtype=np.uint8)
     trace = example_trace(grid)
     trace = replace(trace, view=replace(trace.view, picture=picture))
-    means = np.array([picture[4 * r : 4 * r + 4, 6 * c : 6 * c + 6].reshape(-1, 3).mean(axis=0) / 255 for r, c in oracle.cells(grid)])
+    means = np.array(
+        [
+            picture[4 * r : 4 * r + 4, 6 * c : 6 * c + 6].reshape(-1, 3).mean(axis=0) / 255
+            for r, c in oracle.cells(grid)
+        ]
+    )
     np.testing.assert_allclose(analyses.own_colours(trace), means - means.mean(axis=0), atol=1e-12)
 
 
@@ -201,7 +218,9 @@ def test_the_pictures_own_colours_are_means_of_patches():
 @pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
 def test_norms_and_what_is_usual(grid):
     trace = random_tokens(grid)
-    expected = np.array([[math.sqrt(sum(x * x for x in token)) for token in one.double().numpy()] for one in trace.tokens])
+    expected = np.array(
+        [[math.sqrt(sum(x * x for x in token)) for token in one.double().numpy()] for one in trace.tokens]
+    )
     np.testing.assert_allclose(vitviz.token_norms(trace), expected, rtol=1e-6)
     usual, patches = analyses.usual_norms(trace), expected[:, grid.prefix :]
     median = np.median(patches, axis=1)
@@ -215,7 +234,11 @@ def test_the_largest_numbers_with_their_channels():
     tokens = np.random.default_rng(6).normal(size=(TALL.tokens, 8))
     tokens[5, 3], tokens[0, 7] = -90, 50
     found = analyses.largest_activations(with_tokens(TALL, tokens), 0, count=2)
-    assert found.values.tolist() == [-90, 50] and found.tokens.tolist() == [5, 0] and found.channels.tolist() == [3, 7]
+    assert (
+        found.values.tolist() == [-90, 50]
+        and found.tokens.tolist() == [5, 0]
+        and found.channels.tolist() == [3, 7]
+    )
     assert found.typical == pytest.approx(np.median(np.abs(tokens)))
     with pytest.raises(VitvizError, match="expected from 1 to 352 numbers"):
         analyses.largest_activations(with_tokens(TALL, tokens), 0, count=0)

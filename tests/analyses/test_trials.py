@@ -14,7 +14,9 @@ from vitviz.errors import VitvizError
 from vitviz.grid import Grid
 
 GRID = Grid(4, 5, (4, 4), ("class",))
-C = torch.tensor([2.0**-i for i in range(20)], dtype=torch.float64)[torch.randperm(20, generator=torch.Generator().manual_seed(0))]
+C = torch.tensor([2.0**-i for i in range(20)], dtype=torch.float64)[
+    torch.randperm(20, generator=torch.Generator().manual_seed(0))
+]
 
 
 class Toy:
@@ -22,7 +24,9 @@ class Toy:
 
     def __init__(self):
         self.target = 0
-        self.trace = replace(example_trace(GRID), logits=torch.tensor([C.sum().item(), 0.0], dtype=torch.float64))
+        self.trace = replace(
+            example_trace(GRID), logits=torch.tensor([C.sum().item(), 0.0], dtype=torch.float64)
+        )
         self.answer = C.sum().item()
 
     def answers(self, kept):
@@ -35,7 +39,10 @@ class Toy:
 
 
 def tried(monkeypatch, values, **settings):
-    methods = {**relevance.METHODS, "given": lambda passes: Relevance("given", values.view(4, 5), passes.answer)}
+    methods = {
+        **relevance.METHODS,
+        "given": lambda passes: Relevance("given", values.view(4, 5), passes.answer),
+    }
     monkeypatch.setattr(relevance, "METHODS", methods)
     monkeypatch.setattr(trials, "METHODS", methods)
     return trials.trial_of(Toy(), ["given", "random", "centre"], **settings)
@@ -63,7 +70,9 @@ def test_reversing_swaps_the_curves_and_deletion_is_insertion_of_the_reverse(mon
         torch.testing.assert_close(one.most[score], other.least[score])
         torch.testing.assert_close(one.least[score], other.most[score])
     assert other.saco == -1
-    inserted = torch.tensor([C.sort().values[: 2 * step].sum() for step in range(11)])  # least relevant put in first
+    inserted = torch.tensor(
+        [C.sort().values[: 2 * step].sum() for step in range(11)]
+    )  # least relevant put in first
     torch.testing.assert_close(one.most["logit"].flip(0), inserted)
 
 
@@ -85,7 +94,11 @@ def test_ends_seeds_rows_and_what_is_refused(monkeypatch):
     told = []
     found = trials.trial_of(Toy(), ["chefer", "centre"], progress=lambda share, what: told.append(share))
     again = trials.trial_of(Toy(), ["chefer", "centre"])
-    assert found.refused == {"chefer": "not applicable, because of the test."} and told == sorted(told) and told[-1] == 1
+    assert (
+        found.refused == {"chefer": "not applicable, because of the test."}
+        and told == sorted(told)
+        and told[-1] == 1
+    )
     for curves in found.curves.values():
         assert curves.most["logit"][0] == pytest.approx(C.sum().item()) and curves.most["logit"][-1] == 0
     assert found.ranking() == again.ranking()
@@ -94,5 +107,3 @@ def test_ends_seeds_rows_and_what_is_refused(monkeypatch):
         trials.trial_of(Toy(), shares=(0, 0.5))
     with pytest.raises(VitvizError, match="expected some of ledger"):
         trials.trial_of(Toy(), ["lime"])
-
-

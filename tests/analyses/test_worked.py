@@ -21,7 +21,10 @@ def by_hand(call, head: int, token: int, bias=None) -> tuple[list[float], list[f
     """Products and weights of one row."""
     q, keys = call.q[head, token].double().tolist(), call.k[head].double().tolist()
     products = [sum(a * b for a, b in zip(q, key, strict=True)) for key in keys]
-    powers = [math.exp(product * call.scale + (bias[j] if bias is not None else 0)) for j, product in enumerate(products)]
+    powers = [
+        math.exp(product * call.scale + (bias[j] if bias is not None else 0))
+        for j, product in enumerate(products)
+    ]
     return products, [power / sum(powers) for power in powers]
 
 
@@ -29,7 +32,9 @@ def by_hand(call, head: int, token: int, bias=None) -> tuple[list[float], list[f
 def test_every_row_equals_the_hand_calculation_and_the_trace(grid):
     trace = example_trace(grid, seed=1)
     for token in range(grid.tokens):
-        row = worked_row(trace, 1, 1, grid.prefix_names[token] if token < grid.prefix else token - grid.prefix)
+        row = worked_row(
+            trace, 1, 1, grid.prefix_names[token] if token < grid.prefix else token - grid.prefix
+        )
         products, weights = by_hand(trace.layers[1], 1, token)
         assert row.token == token and row.bias is None and row.shift == 0
         np.testing.assert_allclose(row.products, products, rtol=1e-12)
@@ -65,7 +70,10 @@ def test_the_output_is_the_weighted_values():
     np.testing.assert_allclose(row.output, trace.layers[0].output()[0, row.token], atol=1e-5)
 
 
-@pytest.mark.parametrize("layer, head, query, error", [(0, 2, 0, VitvizError), (0, -1, 0, VitvizError), (2, 0, 0, IndexError), (0, 0, 6, VitvizError)])
+@pytest.mark.parametrize(
+    "layer, head, query, error",
+    [(0, 2, 0, VitvizError), (0, -1, 0, VitvizError), (2, 0, 0, IndexError), (0, 0, 6, VitvizError)],
+)
 def test_what_does_not_exist_is_refused(layer, head, query, error):
     with pytest.raises(error):
         worked_row(example_trace(GRID), layer, head, query)

@@ -37,7 +37,9 @@ def test_parts_are_all_rows_once_and_in_order(three_threads):
 
 
 def test_few_numbers_stay_where_they_are():
-    assert workers.each(lambda rows: (rows, threading.current_thread().name), slice(0, 10), width=10) == [(slice(0, 10), "MainThread")]
+    assert workers.each(lambda rows: (rows, threading.current_thread().name), slice(0, 10), width=10) == [
+        (slice(0, 10), "MainThread")
+    ]
 
 
 @pytest.mark.parametrize("query", ["auto", "mean", 7])
@@ -102,7 +104,10 @@ except KeyboardInterrupt:
     assert sums() == [4, 4]
     print("went on")
 """
-    assert subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True).stdout == "went on\n"  # and ended
+    assert (
+        subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True).stdout
+        == "went on\n"
+    )  # and ended
 
 
 def test_one_set_of_threads_is_kept(three_threads):

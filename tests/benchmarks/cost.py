@@ -3,8 +3,9 @@
     python tests/benchmarks/cost.py             # both models, median of 15
     python tests/benchmarks/cost.py --smallest  # seconds; only to see that it works
 
-Both sides run as in the app, which keeps freed memory (vitviz/heap.py). Prints ratios, because times on shared machines are noise. Random weights serve. Each way's peak memory is read in a
-process of its own. "usual" is what other tools do: attention computed in the open and kept for all layers by hooks.
+Both sides run as in the app, which keeps freed memory (vitviz/heap.py). Prints ratios, because times on
+shared machines are noise. Random weights serve. Each way's peak memory is read in a process of its own.
+"usual" is what other tools do: attention computed in the open and kept for all layers by hooks.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def ways(case: tuple[str, int, dict], check: bool = True) -> dict:
     model = timm.create_model(name, pretrained=False, img_size=size, **options).eval()
     preprocessing = Preprocessing((size, size), (0.5,) * 3, (0.5,) * 3)
     inspector = Inspector(Loaded(Checkpoint(name, name, "local", ""), model, preprocessing), "cpu")
-    prepared = prepare(open_image(np.random.default_rng(0).integers(0, 255, (size, size, 3), dtype=np.uint8)), preprocessing)
+    prepared = prepare(
+        open_image(np.random.default_rng(0).integers(0, 255, (size, size, 3), dtype=np.uint8)), preprocessing
+    )
 
     def plain():
         with torch.no_grad():
@@ -60,7 +63,11 @@ def ways(case: tuple[str, int, dict], check: bool = True) -> dict:
         kept, handles = [], []
         for block in model.blocks:
             block.attn.fused_attn = False
-            handles.append(block.attn.attn_drop.register_forward_hook(lambda module, args, output: kept.append(output.detach().clone())))
+            handles.append(
+                block.attn.attn_drop.register_forward_hook(
+                    lambda module, args, output: kept.append(output.detach().clone())
+                )
+            )
         with torch.no_grad():
             model(prepared.tensor[None])
             rolled = torch.eye(kept[0].shape[-1])
@@ -96,8 +103,15 @@ def seconds(case: tuple[str, int, dict], runs: int) -> dict[str, float]:
 
 def peak(case: tuple[str, int, dict], way: str) -> float:
     """Megabytes that one way adds to the peak of a process that has the model loaded."""
-    code = f"import sys; sys.argv = ['cost']; import runpy; print(runpy.run_path({__file__!r})['own_peak']({case!r}, {way!r}))"
-    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()[-1])
+    code = (
+        "import sys; sys.argv = ['cost']; import runpy;"
+        f" print(runpy.run_path({__file__!r})['own_peak']({case!r}, {way!r}))"
+    )
+    return float(
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()[-1]
+    )
 
 
 def own_peak(case: tuple[str, int, dict], way: str) -> float:
@@ -117,19 +131,26 @@ def own_peak(case: tuple[str, int, dict], way: str) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--smallest", action="store_true", help="a tiny model, once: to see that the script works")
+    parser.add_argument(
+        "--smallest", action="store_true", help="a tiny model, once: to see that the script works"
+    )
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON as well")
     given = parser.parse_args()
     cases, runs = (SMALLEST, 1) if given.smallest else (CASES, given.runs)
-    print(f"{'model':40} {'plain':>9} {'vitviz':>8} {'usual':>8}   peak above plain: {'vitviz':>8} {'usual':>8}")
+    print(
+        f"{'model':40} {'plain':>9} {'vitviz':>8} {'usual':>8}   peak above plain: {'vitviz':>8} {'usual':>8}"
+    )
     figures = {}
     for name, case in cases.items():
         taken = seconds(case, runs)
         memory = {way: peak(case, way) for way in taken}
         ratios = {way: taken[way] / taken["plain"] for way in taken}
         extra = {way: memory[way] - memory["plain"] for way in taken}
-        print(f"{name:40} {1000 * taken['plain']:6.0f} ms {ratios['vitviz']:7.2f}x {ratios['usual']:7.2f}x {'':18} {extra['vitviz']:5.0f} MB {extra['usual']:5.0f} MB")
+        print(
+            f"{name:40} {1000 * taken['plain']:6.0f} ms {ratios['vitviz']:7.2f}x {ratios['usual']:7.2f}x"
+            f" {'':18} {extra['vitviz']:5.0f} MB {extra['usual']:5.0f} MB"
+        )
         if name in TARGETS:
             ratio, limit = TARGETS[name]
             print(f"{'  wanted at most':40} {'':9} {ratio:7.2f}x {'':28} {f'{limit} MB' if limit else '':>8}")

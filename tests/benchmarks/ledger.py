@@ -1,10 +1,12 @@
-"""What the account of a logit costs beside the same model's plain fused forward, and what another class costs.
+"""What the account of a logit costs beside the same model's plain fused forward, and what another class
+costs.
 
     python tests/benchmarks/ledger.py             # ViT-B/16 with class token and with average pooling, median of 15
     python tests/benchmarks/ledger.py --smallest  # seconds; only to see that it works
 
-"account" is the whole ledger of a first class with every head's patch map, from a trace that is there; "another class" is
-the next one of the same trace, in milliseconds. Random weights serve. The check on a checkpoint's first use is no part of it.
+"account" is the whole ledger of a first class with every head's patch map, from a trace that is there;
+"another class" is the next one of the same trace, in milliseconds. Random weights serve. The check on a
+checkpoint's first use is no part of it.
 """
 
 from __future__ import annotations
@@ -20,15 +22,23 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 CASES = {
     "ViT-B/16 at 224, class token": (("vit_base_patch16_224", 224, {}), 0.05),
     "ViT-B/16 at 224, average then norm": (("vit_base_patch16_224", 224, {"global_pool": "avg"}), 0.12),
-    "ViT-B/16 at 224, norm then average": (("vit_base_patch16_224", 224, {"global_pool": "avg", "fc_norm": False}), 0.12),
-    "ViT-B/16 at 224, attention pooling": (("vit_base_patch16_224", 224, {"global_pool": "map", "class_token": False}), None),
+    "ViT-B/16 at 224, norm then average": (
+        ("vit_base_patch16_224", 224, {"global_pool": "avg", "fc_norm": False}),
+        0.12,
+    ),
+    "ViT-B/16 at 224, attention pooling": (
+        ("vit_base_patch16_224", 224, {"global_pool": "map", "class_token": False}),
+        None,
+    ),
 }
 SMALLEST = {"ViT-Ti/16 at 96, 2 layers": (("vit_tiny_patch16_224", 96, {"depth": 2}), None)}
 ANOTHER = 20  # ms for another class
 
 
 def measured(case: tuple[str, int, dict], runs: int) -> tuple[float, float, float]:
-    """Median seconds of a plain pass, an account of a trace, and an account of another class; they take turns."""
+    """Median seconds of a plain pass, an account of a trace, and an account of another class; they take
+    turns.
+    """
     import numpy as np
     import timm
     import torch
@@ -61,7 +71,9 @@ def measured(case: tuple[str, int, dict], runs: int) -> tuple[float, float, floa
         first = time.perf_counter()
         vitviz.evidence(inspector, trace, 101 + run)
         if run:  # the first round warms up
-            for times, seconds in zip(taken, (ran - start, first - ran, time.perf_counter() - first), strict=True):
+            for times, seconds in zip(
+                taken, (ran - start, first - ran, time.perf_counter() - first), strict=True
+            ):
                 times.append(seconds)
     plain, account, another = (statistics.median(times) for times in taken)
     return plain, account, another
@@ -69,15 +81,21 @@ def measured(case: tuple[str, int, dict], runs: int) -> tuple[float, float, floa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--smallest", action="store_true", help="a tiny model, once: to see that the script works")
+    parser.add_argument(
+        "--smallest", action="store_true", help="a tiny model, once: to see that the script works"
+    )
     parser.add_argument("--runs", type=int, default=15)
     given = parser.parse_args()
     cases, runs = (SMALLEST, 1) if given.smallest else (CASES, given.runs)
-    print(f"{'model':36} {'plain':>9} {'account':>9} {'wanted':>7} {'another class':>14}   wanted {ANOTHER} ms")
+    print(
+        f"{'model':36} {'plain':>9} {'account':>9} {'wanted':>7} {'another class':>14}   wanted {ANOTHER} ms"
+    )
     for name, (case, wanted) in cases.items():
         plain, account, another = measured(case, runs)
         limit = "" if wanted is None else f"{wanted:.2f}x"
-        print(f"{name:36} {1000 * plain:6.0f} ms {account / plain:8.3f}x {limit:>7} {1000 * another:11.1f} ms")
+        print(
+            f"{name:36} {1000 * plain:6.0f} ms {account / plain:8.3f}x {limit:>7} {1000 * another:11.1f} ms"
+        )
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python tests/benchmarks/load.py               # 50 visitors, then 2000 random requests
     python tests/benchmarks/load.py --visitors 4 --requests 50
 
-Speaks as the page does: uploads, joins Gradio's queue, and fetches the binary data of views. Prints errors, whether
-anybody saw another's picture, the median time of a cached view, and how memory grew. Loopback only.
+Speaks as the page does: uploads, joins Gradio's queue, and fetches the binary data of views. Prints errors,
+whether anybody saw another's picture, the median time of a cached view, and how memory grew. Loopback only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.e2e.conftest import Server
 
-VIEWS = ["patches/norms", "filters/components", "positions/similarity", "rollout/map", "rollout/layers", "explorer/layer?layer=1"]
+VIEWS = [
+    "patches/norms",
+    "filters/components",
+    "positions/similarity",
+    "rollout/map",
+    "rollout/layers",
+    "explorer/layer?layer=1",
+]
 
 
 class Visitor:
@@ -44,18 +51,28 @@ class Visitor:
         Image.new("RGB", (320, 240), self.colour).save(file, "PNG")
         path = self.http.post("gradio_api/upload", files={"files": ("mine.png", file.getvalue())}).json()[0]
         data = [None, {"path": path, "meta": {"_type": "gradio.FileData"}}]
-        self.http.post("gradio_api/queue/join", json={"fn_index": function, "data": data, "session_hash": self.session}).raise_for_status()
-        with self.http.stream("GET", "gradio_api/queue/data", params={"session_hash": self.session}) as events:
+        self.http.post(
+            "gradio_api/queue/join", json={"fn_index": function, "data": data, "session_hash": self.session}
+        ).raise_for_status()
+        with self.http.stream(
+            "GET", "gradio_api/queue/data", params={"session_hash": self.session}
+        ) as events:
             for line in events.iter_lines():
                 message = json.loads(line[5:]) if line.startswith("data:") else {}
                 if message.get("msg") == "process_completed":
                     if not message["success"]:
                         raise RuntimeError(str(message["output"]))
-                    self.key = next(value["key"] for value in message["output"]["data"] if isinstance(value, dict) and value.get("view") == "picture")
+                    self.key = next(
+                        value["key"]
+                        for value in message["output"]["data"]
+                        if isinstance(value, dict) and value.get("view") == "picture"
+                    )
                     return
 
     def sees_own_picture(self) -> bool:
-        pixels = np.asarray(Image.open(io.BytesIO(self.http.get(f"gradio_api/vitviz/{self.key}/picture/input").content)))
+        pixels = np.asarray(
+            Image.open(io.BytesIO(self.http.get(f"gradio_api/vitviz/{self.key}/picture/input").content))
+        )
         return bool(np.abs(pixels.reshape(-1, 3).mean(0) - self.colour).max() < 2)
 
     def view(self, path: str) -> float:
@@ -67,9 +84,17 @@ class Visitor:
 def upload_function(url: str) -> int:
     """The number of the listener that takes an upload."""
     config = httpx.get(url + "config").json()
-    component = next(one["id"] for one in config["components"] if one["props"].get("elem_id") == "vitviz-upload")
-    listeners = [one for one in config["dependencies"] if [component, "input"] in [list(target) for target in one["targets"]]]
-    return next(one["id"] for one in listeners if one["backend_fn"])  # another one only ends a running average
+    component = next(
+        one["id"] for one in config["components"] if one["props"].get("elem_id") == "vitviz-upload"
+    )
+    listeners = [
+        one
+        for one in config["dependencies"]
+        if [component, "input"] in [list(target) for target in one["targets"]]
+    ]
+    return next(
+        one["id"] for one in listeners if one["backend_fn"]
+    )  # another one only ends a running average
 
 
 def megabytes(server: Server) -> float:
@@ -94,7 +119,9 @@ def main() -> None:
     server, chance = Server(), random.Random(0)
     try:
         function, out = upload_function(server.url), {}
-        visitors = [Visitor(server.url, tuple(chance.randrange(256) for _ in range(3))) for _ in range(given.visitors)]
+        visitors = [
+            Visitor(server.url, tuple(chance.randrange(256) for _ in range(3))) for _ in range(given.visitors)
+        ]
         start = time.perf_counter()
         threads = [threading.Thread(target=visit, args=(visitor, function, out)) for visitor in visitors]
         [thread.start() for thread in threads]
@@ -103,20 +130,34 @@ def main() -> None:
         fine = [one for one in out.values() if not isinstance(one, Exception)]
         if not fine:
             raise errors[0]
-        print(f"{given.visitors} visitors at once: {time.perf_counter() - start:.1f} s, {len(errors)} errors {errors[:2]}, {sum(not own for own, _, _ in fine)} saw another's picture")
-        print(f"a view first {1000 * statistics.median(t for _, first, _ in fine for t in first):.0f} ms, cached {1000 * statistics.median(t for _, _, again in fine for t in again):.0f} ms (median under this load; wanted cached: 100 ms)")
+        print(
+            f"{given.visitors} visitors at once: {time.perf_counter() - start:.1f} s, {len(errors)} errors"
+            f" {errors[:2]}, {sum(not own for own, _, _ in fine)} saw another's picture"
+        )
+        print(
+            f"a view first {1000 * statistics.median(t for _, first, _ in fine for t in first):.0f} ms,"
+            f" cached {1000 * statistics.median(t for _, _, again in fine for t in again):.0f} ms (median"
+            " under this load; wanted cached: 100 ms)"
+        )
 
         def some_request() -> None:
             visitor = chance.choice(visitors)
             if chance.random() < 0.02:
                 visitor.upload(function)
-            query = f"?residual={chance.randrange(20) / 20}&query={chance.randrange(60)}" if (path := chance.choice(VIEWS)) == "rollout/map" else ""
+            query = (
+                f"?residual={chance.randrange(20) / 20}&query={chance.randrange(60)}"
+                if (path := chance.choice(VIEWS)) == "rollout/map"
+                else ""
+            )
             visitor.view(path + query)
 
         [some_request() for _ in range(200)]
         warm = megabytes(server)
         [some_request() for _ in range(given.requests)]
-        print(f"memory {warm:.0f} MB after 200 requests, {megabytes(server):.0f} MB after {given.requests} more: {100 * (megabytes(server) / warm - 1):+.1f} % (wanted: at most +10 %)")
+        print(
+            f"memory {warm:.0f} MB after 200 requests, {megabytes(server):.0f} MB after {given.requests}"
+            f" more: {100 * (megabytes(server) / warm - 1):+.1f} % (wanted: at most +10 %)"
+        )
     finally:
         server.stop()
 

@@ -1,4 +1,5 @@
-"""How long a visitor waits: from `python app.py` to the first picture, and from dropping a photograph to its views.
+"""How long a visitor waits: from `python app.py` to the first picture, and from dropping a photograph to its
+views.
 
     python tests/benchmarks/page.py            # needs Chromium and Playwright; median of 3 starts and 5 drops
 
@@ -22,13 +23,24 @@ from playwright.sync_api import sync_playwright
 
 from tests.e2e.conftest import FLAGS, Server, chromium
 
-DRAWN = "(key) => { const drawn = document.querySelector('#vitviz-patches [data-ready]'); return drawn && !drawn.dataset.ready.startsWith(key); }"
+DRAWN = (
+    "(key) => { const drawn = document.querySelector('#vitviz-patches [data-ready]'); return drawn &&"
+    " !drawn.dataset.ready.startsWith(key); }"
+)
 
 
 def photograph(path: Path, seed: int) -> Path:
     """A JPEG of 12 megapixels with the detail of a photograph: noise smoothed at several scales."""
     random = np.random.default_rng(seed)
-    picture = sum(np.asarray(Image.fromarray(random.integers(0, 256, (3000 // s, 4000 // s, 3), dtype=np.uint8)).resize((4000, 3000)), dtype=np.float32) for s in (4, 16, 64, 256))
+    picture = sum(
+        np.asarray(
+            Image.fromarray(random.integers(0, 256, (3000 // s, 4000 // s, 3), dtype=np.uint8)).resize(
+                (4000, 3000)
+            ),
+            dtype=np.float32,
+        )
+        for s in (4, 16, 64, 256)
+    )
     Image.fromarray((picture / 4).astype(np.uint8)).save(path, quality=90)
     return path
 
@@ -58,7 +70,9 @@ def dropping(browser, runs: int) -> list[float]:
         with tempfile.TemporaryDirectory() as folder:
             for run in range(runs):
                 file = photograph(Path(folder) / f"{run}.jpg", run)
-                before = page.locator("#vitviz-patches [data-ready]").get_attribute("data-ready").split("/")[0]
+                before = (
+                    page.locator("#vitviz-patches [data-ready]").get_attribute("data-ready").split("/")[0]
+                )
                 start = time.perf_counter()
                 page.set_input_files("#vitviz-upload input[type=file]", file)
                 page.wait_for_function(DRAWN, arg=before)

@@ -143,7 +143,8 @@ def main() -> None:
         few, many = (64, 256) if given.smallest else (1_000, 10_000)
         found = peaks((few, many))
         print(
-            f"memory: {found[few] / 2**20:.0f} MiB over {few} pictures, {found[many] / 2**20:.0f} over {many}: ratio {found[many] / found[few]:.3f} (target 0.95 to 1.05)"
+            f"memory: {found[few] / 2**20:.0f} MiB over {few} pictures, {found[many] / 2**20:.0f} over"
+            f" {many}: ratio {found[many] / found[few]:.3f} (target 0.95 to 1.05)"
         )
     if given.memory:
         return
@@ -156,7 +157,8 @@ def main() -> None:
         photographs(Path(place) / "pictures", 32 if given.smallest else given.pictures, (500, 375))
         found = throughput(inspector, Path(place) / "pictures")
     print(
-        f"survey's throughput of the plain forward's: {found['ratio']:.3f}, median of turns {found['median_ratio']:.3f} (target 0.85)"
+        f"survey's throughput of the plain forward's: {found['ratio']:.3f}, median of turns"
+        f" {found['median_ratio']:.3f} (target 0.85)"
     )
     print(json.dumps(found))
 

@@ -15,18 +15,26 @@ from vitviz.views import VIEWS
 HOME = Path(vitviz.__file__).parent
 SCRIPTS = {file.relative_to(HOME).as_posix(): file for file in sorted(HOME.rglob("*.js"))}
 CLASSIC = {"ui/words/language.first.js"}  # stands in the page's head, before any module
-ROOMS = {"canvas": {"canvas"}, "views": {"canvas"}, "ui": {"canvas"}}  # room -> the only rooms whose scripts it imports
+ROOMS = {
+    "canvas": {"canvas"},
+    "views": {"canvas"},
+    "ui": {"canvas"},
+}  # room -> the only rooms whose scripts it imports
 
 
 def imports(path: str) -> list[tuple[str, set[str]]]:
     """(path, names) of every module that a module imports; 'default' for its default."""
     found = []
-    for named, _star, default, source in re.findall(r"^import (?:\{([^}]*)\}|(\*) as \w+|(\w+)) from '([^']+)';", modules.source(path), re.M):
+    for named, _star, default, source in re.findall(
+        r"^import (?:\{([^}]*)\}|(\*) as \w+|(\w+)) from '([^']+)';", modules.source(path), re.M
+    ):
         assert source.startswith("."), f"{path} imports {source}, of which the browser knows nothing"
         parts = []
         for part in (PurePosixPath(path).parent / source).parts:
             parts = parts[:-1] if part == ".." else [*parts, part]
-        names = {name.split(" as ")[0].strip() for name in named.split(",") if name.strip()} or ({"default"} if default else set())
+        names = {name.split(" as ")[0].strip() for name in named.split(",") if name.strip()} or (
+            {"default"} if default else set()
+        )
         found.append(("/".join(parts), names))
     return found
 
@@ -34,23 +42,34 @@ def imports(path: str) -> list[tuple[str, set[str]]]:
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
 def test_templates_take_no_values(view):
     canvas = Canvas(view.slug)
-    assert canvas.html_template == f'<div class="vv" data-view="{view.slug}"></div>' and canvas.css_template == ""
+    assert (
+        canvas.html_template == f'<div class="vv" data-view="{view.slug}"></div>'
+        and canvas.css_template == ""
+    )
     for forbidden in ("${", "{{", "@children", "<"):
         assert forbidden not in canvas.js_on_load
     assert modules.script_of(view.slug) in canvas.js_on_load and modules.source(modules.script_of(view.slug))
 
 
-PARTS = sorted(set(re.findall(r'Part\("(\w+)"', "".join(one.read_text() for one in (HOME / "ui/page").glob("*.py")))))
+PARTS = sorted(
+    set(re.findall(r'Part\("(\w+)"', "".join(one.read_text() for one in (HOME / "ui/page").glob("*.py"))))
+)
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_parts_of_the_page_take_no_values(name):
     part = Part(name)
     assert part.html_template == f'<div class="vv-{name}" role="status" hidden></div>'
-    assert "${" not in part.js_on_load and "<" not in part.js_on_load and "export default function part(" in modules.source(f"ui/page/{name}.js")
+    assert (
+        "${" not in part.js_on_load
+        and "<" not in part.js_on_load
+        and "export default function part(" in modules.source(f"ui/page/{name}.js")
+    )
 
 
-@pytest.mark.parametrize("path", ["views/maps/view.js", "../pyproject.toml", "views/rollout/__init__.py", "", "canvas"])
+@pytest.mark.parametrize(
+    "path", ["views/maps/view.js", "../pyproject.toml", "views/rollout/__init__.py", "", "canvas"]
+)
 def test_what_is_no_script_is_not_handed_out(path):
     with pytest.raises(Unknown, match="There is no script"):
         modules.source(path)
@@ -60,7 +79,16 @@ def test_what_is_no_script_is_not_handed_out(path):
 def test_scripts_write_text_and_reach_no_other_host(path):
     source = SCRIPTS[path].read_text(encoding="utf-8")
     named = source.replace("'http://www.w3.org/2000/svg'", "")  # the name of a language, which nobody fetches
-    for forbidden in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "http://", "https://", "</"):
+    for forbidden in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "http://",
+        "https://",
+        "</",
+    ):
         assert forbidden not in named, forbidden
     assert len(source.splitlines()) < 300
 
@@ -72,7 +100,10 @@ def test_every_name_that_a_module_imports_is_exported_where_it_lies(path):
         exported = set(re.findall(r"^export (?:async )?(?:function|const|let|class) (\w+)", text, re.M))
         exported |= {"default"} if re.search("^export default ", text, re.M) else set()
         assert names <= exported, f"{path} imports {names - exported} from {source}"
-        assert source.split("/")[0] in ROOMS[path.split("/")[0]] or source.rsplit("/", 1)[0] == path.rsplit("/", 1)[0]
+        assert (
+            source.split("/")[0] in ROOMS[path.split("/")[0]]
+            or source.rsplit("/", 1)[0] == path.rsplit("/", 1)[0]
+        )
 
 
 def test_modules_lie_under_an_address_that_changes_with_any_of_them(monkeypatch):
@@ -90,7 +121,9 @@ def test_modules_lie_under_an_address_that_changes_with_any_of_them(monkeypatch)
 def test_colour_maps_and_the_names_of_views_are_modules():
     colours = modules.source("canvas/colormaps.js")
     assert all(f'"{name}"' in colours for name in TABLES)
-    assert modules.source("canvas/views.js") == f"export default {[view.slug for view in VIEWS]};\n".replace("'", '"')
+    assert modules.source("canvas/views.js") == f"export default {[view.slug for view in VIEWS]};\n".replace(
+        "'", '"'
+    )
 
 
 def test_the_style_fetches_nothing():

@@ -109,7 +109,9 @@ def test_checkpoints_are_listed():
 
 def test_the_page_has_the_same_options_as_the_script():
     """In processes of their own: the page chooses Gradio's folder before Gradio is imported."""
-    run = lambda *asked: subprocess.run([sys.executable, *asked], cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: E731
+    run = lambda *asked: subprocess.run(
+        [sys.executable, *asked], cwd=ROOT, capture_output=True, text=True, check=True
+    )  # noqa: E731
     script, told = run("app.py", "--help").stdout, run("-m", "vitviz.command", "app", "--help").stdout
     assert told.split()[:3] == ["usage:", "vitviz", "app"]
     assert told.split("options:")[1] == script.split("options:")[1]

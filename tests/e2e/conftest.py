@@ -15,7 +15,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 def free_port() -> int:
@@ -29,10 +37,22 @@ class Server:
 
     def __init__(self, *arguments: str, home: Path = ROOT, **given: str):
         self.url = f"http://127.0.0.1:{(port := free_port())}/"
-        environment = {**os.environ, "HF_HUB_OFFLINE": "0", "HF_ENDPOINT": "http://127.0.0.1:9", **given}  # a hub that cannot be reached
+        environment = {
+            **os.environ,
+            "HF_HUB_OFFLINE": "0",
+            "HF_ENDPOINT": "http://127.0.0.1:9",
+            **given,
+        }  # a hub that cannot be reached
         if "GRADIO_TEMP_DIR" not in given:
             environment.pop("GRADIO_TEMP_DIR", None)  # the test process's own; an app has one too
-        self.process = subprocess.Popen([sys.executable, "app.py", "--port", str(port), *arguments], cwd=home, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "app.py", "--port", str(port), *arguments],
+            cwd=home,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         for _ in range(300):
             try:
                 urllib.request.urlopen(self.url, timeout=5).close()
@@ -57,7 +77,14 @@ class Server:
 
 def chromium() -> str | None:
     """The browser of this machine."""
-    return next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+    return next(
+        (
+            found
+            for name in ("chromium", "chromium-browser", "google-chrome")
+            if (found := shutil.which(name))
+        ),
+        None,
+    )
 
 
 @pytest.fixture(scope="session")
@@ -90,13 +117,34 @@ def open_page(browser, server):
     """Opens a page of the app; at the end no script may have failed and nothing may have left the machine."""
     contexts, errors, elsewhere = [], [], []
 
-    def open_(path: str = "", width: int = 1440, height: int = 900, dark: bool = False, wait: bool = True, **options):
-        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", accept_downloads=True, **options)
+    def open_(
+        path: str = "", width: int = 1440, height: int = 900, dark: bool = False, wait: bool = True, **options
+    ):
+        context = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            accept_downloads=True,
+            **options,
+        )
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" and "Failed to load resource" not in message.text else None)
-        page.on("request", lambda request: None if request.url.startswith((server.url, "data:", "blob:")) else elsewhere.append(request.url))
+        page.on(
+            "console",
+            lambda message: (
+                errors.append(message.text)
+                if message.type == "error" and "Failed to load resource" not in message.text
+                else None
+            ),
+        )
+        page.on(
+            "request",
+            lambda request: (
+                None
+                if request.url.startswith((server.url, "data:", "blob:"))
+                else elsewhere.append(request.url)
+            ),
+        )
         page.goto(server.url + path)
         if wait:
             ready(page, "patches")
@@ -139,4 +187,6 @@ def sample(page, number: int):
 
 def shipped(folder: Path) -> Path:
     """A copy of the shipped checkpoint in a new folder, without the film of its training."""
-    return shutil.copytree(ROOT / "weights/vitviz-tiny", folder, ignore=shutil.ignore_patterns("snapshots*", "*.py", "film.csv"))
+    return shutil.copytree(
+        ROOT / "weights/vitviz-tiny", folder, ignore=shutil.ignore_patterns("snapshots*", "*.py", "film.csv")
+    )

@@ -1,4 +1,6 @@
-"""The app inside the test's own process, so that a test can hold a forward pass and look at what is still taken."""
+"""The app inside the test's own process, so that a test can hold a forward pass and look at what is still
+taken.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,14 @@ class House:
     def idle(self) -> bool:
         """Whether nothing waits or runs, no generator is kept, and nobody is making an entry of a cache."""
         queue, studio = self.demo._queue, self.studio
-        caches = (studio._pictures, studio._inspectors, studio._traces, studio._drawn, studio._runs, studio._surveys)
+        caches = (
+            studio._pictures,
+            studio._inspectors,
+            studio._traces,
+            studio._drawn,
+            studio._runs,
+            studio._surveys,
+        )
         making = any(cache._making for cache in caches)
         return not (len(queue) or self.running or self.demo.app.iterators or making)
 

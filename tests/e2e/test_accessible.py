@@ -32,5 +32,8 @@ def violations(page, views) -> list[str]:
         page.wait_for_timeout(300)
         for violation in Axe().run(page).response["violations"]:
             if violation["impact"] in ("serious", "critical"):
-                found += [f"{view.title}: {violation['id']}: {node['html'][:120]} {node['failureSummary']}" for node in violation["nodes"]]
+                found += [
+                    f"{view.title}: {violation['id']}: {node['html'][:120]} {node['failureSummary']}"
+                    for node in violation["nodes"]
+                ]
     return found

@@ -13,7 +13,9 @@ from vitviz.views import VIEWS
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    """A weights folder with vitviz-tiny and two small models of other kinds: no class token, and registers with rope."""
+    """A weights folder with vitviz-tiny and two small models of other kinds: no class token, and registers
+    with rope.
+    """
     import timm
     import torch
     from safetensors.torch import save_file
@@ -21,20 +23,38 @@ def weights(tmp_path_factory):
     folder = tmp_path_factory.mktemp("weights")
     shipped(folder / "vitviz-tiny")
     kinds = {
-        "<img src=x onerror=alert(1)>": ("vit_tiny_patch16_224", {"class_token": False, "global_pool": "avg", "img_size": [64, 96]}),
+        "<img src=x onerror=alert(1)>": (
+            "vit_tiny_patch16_224",
+            {"class_token": False, "global_pool": "avg", "img_size": [64, 96]},
+        ),
         "rotary": ("vit_small_patch16_dinov3", {"img_size": 64, "num_classes": 0}),
     }
     for name, (architecture, options) in kinds.items():
         torch.manual_seed(1)
         model = timm.create_model(architecture, pretrained=False, depth=2, **options)
         (folder / name).mkdir()
-        save_file({key: value + 0.02 * torch.randn_like(value) if value.is_floating_point() else value for key, value in model.state_dict().items()}, folder / name / "model.safetensors")
+        save_file(
+            {
+                key: value + 0.02 * torch.randn_like(value) if value.is_floating_point() else value
+                for key, value in model.state_dict().items()
+            },
+            folder / name / "model.safetensors",
+        )
         size = list(model.patch_embed.img_size)
         config = {
             "architecture": architecture,
             "num_classes": model.num_classes,
             "model_args": {"depth": 2, **options},
-            "pretrained_cfg": {"input_size": [3, *size], "mean": [0.5] * 3, "std": [0.5] * 3, "interpolation": "bicubic", "crop_pct": 1.0, "num_classes": model.num_classes, "first_conv": "patch_embed.proj", "classifier": "head"},
+            "pretrained_cfg": {
+                "input_size": [3, *size],
+                "mean": [0.5] * 3,
+                "std": [0.5] * 3,
+                "interpolation": "bicubic",
+                "crop_pct": 1.0,
+                "num_classes": model.num_classes,
+                "first_conv": "patch_embed.proj",
+                "classifier": "head",
+            },
         }
         (folder / name / "config.json").write_text(json.dumps(config))
     return folder
@@ -72,8 +92,12 @@ def test_a_hub_that_cannot_be_reached_says_so_within_five_seconds(open_page):
     before = ready(page, "patches")
     start = time.perf_counter()
     pick(page, "vit_tiny_patch16_224.augreg_in21k")
-    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(re.compile("hub.*vitviz-tiny", re.I | re.S), timeout=15_000)
-    assert time.perf_counter() - start < 8  # the hub's own deadline is 5 s; the rest is the page's way there and back
+    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(
+        re.compile("hub.*vitviz-tiny", re.I | re.S), timeout=15_000
+    )
+    assert (
+        time.perf_counter() - start < 8
+    )  # the hub's own deadline is 5 s; the rest is the page's way there and back
     assert ready(page, "patches") == before
     expect(page.locator("#vitviz-picker input")).to_have_value(re.compile("^vitviz-tiny"))
 
@@ -81,7 +105,9 @@ def test_a_hub_that_cannot_be_reached_says_so_within_five_seconds(open_page):
 def test_what_is_no_plain_vit_is_refused_with_the_reason(open_page):
     page = open_page()
     pick(page, "swin_tiny_patch4_window7_224")
-    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text("Swin", timeout=15_000, ignore_case=True)
+    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(
+        "Swin", timeout=15_000, ignore_case=True
+    )
 
 
 def test_a_survey_shows_its_mean_and_names_what_it_could_not_read(open_page, tmp_path):
@@ -93,7 +119,9 @@ def test_a_survey_shows_its_mean_and_names_what_it_could_not_read(open_page, tmp
     files = []
     for number in range(3):
         files.append(tmp_path / f"{number}.png")
-        Image.fromarray(np.random.default_rng(number).integers(0, 255, (80, 90, 3), dtype=np.uint8)).save(files[-1])
+        Image.fromarray(np.random.default_rng(number).integers(0, 255, (80, 90, 3), dtype=np.uint8)).save(
+            files[-1]
+        )
     (tmp_path / "bad.png").write_text("no picture")
     page.get_by_text("Average over a set of pictures").click()
     page.set_input_files("#vitviz-distance-set-files input[type=file]", [*files, tmp_path / "bad.png"])
@@ -110,7 +138,10 @@ def test_two_checkpoints_side_by_side_share_one_set_of_controls(open_page):
     expect(page.locator("#vitviz-second-rollout .vv-heading")).to_have_text("rotary")
     expect(page.locator("#vitviz-second-rollout .vv-controls")).to_be_hidden()
     page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
-    page.wait_for_function("() => /residual=0.8/.test(document.querySelector('#vitviz-second-rollout [data-ready]').dataset.ready)")
+    page.wait_for_function(
+        "() => /residual=0.8/.test(document.querySelector('#vitviz-second-rollout"
+        " [data-ready]').dataset.ready)"
+    )
     for view in VIEWS:
         open_tab(page, view.title)
         assert ready(page, view.slug) != ready(page, f"second-{view.slug}")
@@ -126,7 +157,10 @@ def test_two_charts_side_by_side_have_one_scale(open_page):
     page.wait_for_function(f"() => {{ const [one, two] = {charts}; return one.scale === two.scale; }}")
     scale, most = page.evaluate(f"[{charts}[0].scale, {charts}.map((view) => view.most)]")
     assert most[0] != most[1] and scale == pytest.approx(1.08 * max(most))
-    ticks = [page.locator(f"#vitviz-{name} svg.vv-chart text[text-anchor=end]").all_inner_texts() for name in ("distance", "second-distance")]
+    ticks = [
+        page.locator(f"#vitviz-{name} svg.vv-chart text[text-anchor=end]").all_inner_texts()
+        for name in ("distance", "second-distance")
+    ]
     assert ticks[0] == ticks[1] and len(ticks[0]) > 2
 
 

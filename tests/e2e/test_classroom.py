@@ -1,4 +1,6 @@
-"""What goes wrong when many share a server: no room in the queue, pages closed or stopped in the middle, files taken away."""
+"""What goes wrong when many share a server: no room in the queue, pages closed or stopped in the middle,
+files taken away.
+"""
 
 import os
 import re
@@ -51,7 +53,10 @@ def notice(page):
 
 
 def redrawn(page, before: str):
-    page.wait_for_function("(key) => !document.querySelector('#vitviz-patches [data-ready]').dataset.ready.startsWith(key)", arg=before)
+    page.wait_for_function(
+        "(key) => !document.querySelector('#vitviz-patches [data-ready]').dataset.ready.startsWith(key)",
+        arg=before,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +95,9 @@ def test_a_full_queue_is_said_and_takes_nothing_away(open_page, server, monkeypa
     monkeypatch.setattr(server.demo._queue, "max_size", 1)
     with server.gate() as gate:
         for name in ("astronaut", "rocket"):  # the first is held in its forward pass, the second waits for it
-            httpx.post(server.url + "gradio_api/call/predict", json={"data": [name, "", 5]}).raise_for_status()
+            httpx.post(
+                server.url + "gradio_api/call/predict", json={"data": [name, "", 5]}
+            ).raise_for_status()
         until(lambda: gate.came and len(server.demo._queue) == 1)
         sample(page, 0)
         expect(page.locator(".toast-body").first).to_contain_text("busy. Please try again")
@@ -165,7 +172,9 @@ def test_a_stopped_survey_keeps_its_mean_and_can_be_started_again(chart, server,
         gate.let()
         until(lambda: server.idle)
         chart.get_by_label("Renormalised over patches").check(force=True)
-        chart.wait_for_function("() => /renormalised/.test(document.querySelector('#vitviz-distance [data-ready]').dataset.ready)")
+        chart.wait_for_function(
+            "() => /renormalised/.test(document.querySelector('#vitviz-distance [data-ready]').dataset.ready)"
+        )
         chart_says(chart, f"mean of {BATCH} pictures")
         assert averaged(chart) == BATCH and gate.came == 3
         start(chart)
@@ -178,7 +187,10 @@ def test_a_stopped_survey_keeps_its_mean_and_can_be_started_again(chart, server,
 def test_what_is_chosen_during_a_survey_is_what_the_page_shows(chart, server):
     chart.locator("#vitviz-distance-set-single").click()
     chart_says(chart, "one picture")
-    axis, sorted_heads = chart.locator("#vitviz-distance .vv-axis").first, chart.get_by_label("Sorted within the layer")
+    axis, sorted_heads = (
+        chart.locator("#vitviz-distance .vv-axis").first,
+        chart.get_by_label("Sorted within the layer"),
+    )
     with server.gate() as gate:
         start(chart)
         gate.let()

@@ -27,7 +27,8 @@ def test_the_sum_balances_and_a_head_can_be_taken_away_and_put_back(open_page):
     edits = page.locator("#vitviz-edits .vv-edits")
     expect(edits).to_contain_text("Layer 5, head 2", timeout=20_000)
     page.wait_for_function(
-        "(key) => !document.querySelector('#vitviz-evidence [data-ready]').dataset.ready.startsWith(key)", arg=key
+        "(key) => !document.querySelector('#vitviz-evidence [data-ready]').dataset.ready.startsWith(key)",
+        arg=key,
     )
     ready(page, "evidence")
     expect(page.locator("#vitviz-facts .vv-before")).to_contain_text("espresso 94.9 %")
@@ -39,7 +40,8 @@ def test_the_sum_balances_and_a_head_can_be_taken_away_and_put_back(open_page):
     page.locator("#vitviz-edits .vv-edit-all").click()
     expect(edits).to_be_hidden(timeout=20_000)
     page.wait_for_function(
-        "(key) => !document.querySelector('#vitviz-rollout [data-ready]').dataset.ready.startsWith(key)", arg=edited
+        "(key) => !document.querySelector('#vitviz-rollout [data-ready]').dataset.ready.startsWith(key)",
+        arg=edited,
     )
     open_tab(page, "Evidence")
     ready(page, "evidence")
@@ -67,5 +69,7 @@ def test_another_class_is_asked_by_its_name_and_one_against_another(open_page):
     rather = page.locator("#vitviz-evidence .vv-class").nth(1)
     rather.fill("wooden spoon")
     rather.press("Enter")
-    page.wait_for_function("() => /target=\\d+-\\d+/.test(document.querySelector('#vitviz-evidence [data-ready]').dataset.ready)")
+    page.wait_for_function(
+        "() => /target=\\d+-\\d+/.test(document.querySelector('#vitviz-evidence [data-ready]').dataset.ready)"
+    )
     assert 0 < balanced(page) < before

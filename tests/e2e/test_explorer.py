@@ -33,7 +33,10 @@ def shown(page) -> np.ndarray:
 def settled(page, **settings) -> None:
     """Waits until the drawing shows these settings."""
     for name, value in settings.items():
-        page.wait_for_function(f"() => /[/&]{name}={value}(&|$)/.test(document.querySelector('#vitviz-explorer [data-ready]').dataset.ready)")
+        page.wait_for_function(
+            f"() => /[/&]{name}={value}(&|$)/.test(document.querySelector('#vitviz-explorer"
+            " [data-ready]').dataset.ready)"
+        )
 
 
 def cell(page, trace, patch: int, heat: str = "#vitviz-explorer .vv-heat") -> tuple[float, float]:
@@ -41,7 +44,10 @@ def cell(page, trace, patch: int, heat: str = "#vitviz-explorer .vv-heat") -> tu
     page.locator(heat).first.scroll_into_view_if_needed()
     box, grid = page.locator(heat).first.bounding_box(), trace.grid
     row, col = divmod(patch, grid.cols)
-    return box["x"] + (col + 0.5) * box["width"] / grid.cols, box["y"] + (row + 0.5) * box["height"] / grid.rows
+    return (
+        box["x"] + (col + 0.5) * box["width"] / grid.cols,
+        box["y"] + (row + 0.5) * box["height"] / grid.rows,
+    )
 
 
 def same(values: np.ndarray, expected) -> None:
@@ -93,7 +99,7 @@ def test_the_keyboard_moves_patch_head_and_layer(page, trace):
 
 
 def test_the_wall_picks_layer_and_head(page, trace):
-    wall = page.locator("#vitviz-explorer canvas[aria-label^=\"All layers\"]")
+    wall = page.locator('#vitviz-explorer canvas[aria-label^="All layers"]')
     wall.focus()
     for _ in range(3):
         page.keyboard.press("ArrowRight")

@@ -22,11 +22,20 @@ def weights(tmp_path_factory):
     torch.manual_seed(0)
     rows = ["file,weights,step,epoch,seconds,train_loss,val_loss,val_top1"]
     for step, noise in zip(STEPS, (0.2, 0.1, 0.02), strict=True):
-        noisy = {name: weight + noise * torch.randn_like(weight) for name, weight in load_file(home / "model.safetensors").items()}
+        noisy = {
+            name: weight + noise * torch.randn_like(weight)
+            for name, weight in load_file(home / "model.safetensors").items()
+        }
         save_file(noisy, home / "snapshots" / f"step-{step:05d}.safetensors")
-        kind = "average" if step == STEPS[-1] else "raw"  # as if a second part of the training had begun there
-        rows.append(f"snapshots/step-{step:05d}.safetensors,{kind},{step},{step / 1000},{step},,{5 - step / 3000},{step / 10000}")
-    (home / "film.csv").write_text("\n".join([*rows, "model.safetensors,average,9000,9,9000,,2.5,0.5"]) + "\n")
+        kind = (
+            "average" if step == STEPS[-1] else "raw"
+        )  # as if a second part of the training had begun there
+        rows.append(
+            f"snapshots/step-{step:05d}.safetensors,{kind},{step},{step / 1000},{step},,{5 - step / 3000},{step / 10000}"
+        )
+    (home / "film.csv").write_text(
+        "\n".join([*rows, "model.safetensors,average,9000,9,9000,,2.5,0.5"]) + "\n"
+    )
     return home.parent
 
 
@@ -43,11 +52,16 @@ def at(page, name: str):
 def test_a_snapshot_that_is_gone_is_told_and_the_slider_goes_back(open_page, weights):
     page = open_page("?checkpoint=vitviz-tiny@0")
     at(page, "vitviz-tiny@0")
-    slider, file = page.locator("#vitviz-film input"), weights / "vitviz-tiny/snapshots/step-03000.safetensors"
+    slider, file = (
+        page.locator("#vitviz-film input"),
+        weights / "vitviz-tiny/snapshots/step-03000.safetensors",
+    )
     before, moved = ready(page, "patches"), file.rename(file.with_suffix(".away"))
     try:  # before any other test has had it loaded
         slider.fill("2")
-        expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text("no snapshot of step 3000; kept are: 0, 30", timeout=15_000)
+        expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(
+            "no snapshot of step 3000; kept are: 0, 30", timeout=15_000
+        )
         expect(slider).to_have_value("0")
         assert ready(page, "patches") == before
     finally:
@@ -68,7 +82,11 @@ def test_every_view_the_answer_and_the_curve_follow_the_slider(open_page):
     assert page.locator("#vitviz-facts .vv-answers").inner_text() != answer
     for view in VIEWS:
         open_tab(page, view.title)
-        page.wait_for_function("([panel, old]) => !(document.querySelector(`#vitviz-${panel} [data-ready]`)?.dataset.ready || old).startsWith(old)", arg=[view.slug, before])
+        page.wait_for_function(
+            "([panel, old]) => !(document.querySelector(`#vitviz-${panel} [data-ready]`)?.dataset.ready ||"
+            " old).startsWith(old)",
+            arg=[view.slug, before],
+        )
     dots = film.locator("circle")
     assert dots.count() == 2
     x, thumb = dots.first.bounding_box(), slider.bounding_box()
@@ -80,7 +98,10 @@ def test_the_last_of_many_moves_wins_and_play_goes_on_to_the_end(open_page):
     page = open_page("?checkpoint=vitviz-tiny@0")
     at(page, "vitviz-tiny@0")
     slider = page.locator("#vitviz-film input")
-    slider.evaluate("(input) => { for (const index of '1232102') { input.value = index; input.dispatchEvent(new Event('input')); } }")
+    slider.evaluate(
+        "(input) => { for (const index of '1232102') { input.value = index; input.dispatchEvent(new"
+        " Event('input')); } }"
+    )
     at(page, "vitviz-tiny@3000")
     expect(slider).to_have_value("2")
     told = page.locator("#vitviz-film .vv-film-why")
@@ -123,7 +144,14 @@ def test_what_is_held_is_watched_through_the_training(open_page, panel):
     held = shown()
     assert held != usual
     page.locator("#vitviz-film input").press("ArrowLeft")
-    page.wait_for_function("([panel, key]) => !document.querySelector(`#vitviz-${panel} [data-ready]`).dataset.ready.startsWith(key)", arg=[panel, key])
+    page.wait_for_function(
+        "([panel, key]) => !document.querySelector(`#vitviz-${panel}"
+        " [data-ready]`).dataset.ready.startsWith(key)",
+        arg=[panel, key],
+    )
     assert ready(page, panel) != key and shown() == held
     view.locator(".vv-reset").click()
-    page.wait_for_function("([panel, usual]) => document.querySelector(`#vitviz-${panel}`).innerText.includes(usual)", arg=[panel, usual])
+    page.wait_for_function(
+        "([panel, usual]) => document.querySelector(`#vitviz-${panel}`).innerText.includes(usual)",
+        arg=[panel, usual],
+    )

@@ -6,8 +6,16 @@ from playwright.sync_api import expect
 from tests.e2e.conftest import open_tab, ready
 from vitviz.views import VIEWS
 
-PAGE = {  # what stands in each language: tab, lead, label of a control, prediction, button, Gradio's own footer
-    "en-US": ("Rollout", "multiplies the layers together", "Heads fused by", "Prediction", "Copy link", "Settings"),
+# what stands in each language: tab, lead, label of a control, prediction, button, Gradio's own footer
+PAGE = {
+    "en-US": (
+        "Rollout",
+        "multiplies the layers together",
+        "Heads fused by",
+        "Prediction",
+        "Copy link",
+        "Settings",
+    ),
     "zh-CN": ("注意力展开", "把各层相乘", "头的合并方式", "预测", "复制链接", "设置"),
     "ko-KR": ("롤아웃", "레이어들을 곱해", "헤드 합치기", "예측", "링크 복사", "설정"),
 }
@@ -73,7 +81,10 @@ def test_gradios_own_settings_take_our_texts_along(open_page):
     expect(page.locator("#vitviz-facts h2")).to_have_text("预测")
 
 
-@pytest.mark.parametrize("address", ["?lang=fr", "?lang=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", "?lang=constructor", "?lang=__proto__"])
+@pytest.mark.parametrize(
+    "address",
+    ["?lang=fr", "?lang=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", "?lang=constructor", "?lang=__proto__"],
+)
 def test_a_language_that_nobody_speaks_is_passed_over(open_page, address):
     page = open_page(address, locale="fr-FR")
     expect(page.locator("#vitviz-facts h2")).to_have_text("Prediction")

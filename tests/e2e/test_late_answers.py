@@ -34,7 +34,12 @@ class Held:
 
     def __init__(self, page, pattern: str, unless: str = "nothing"):
         self._page, self._routes, self._free, self._unless = page, [], False, unless
-        page.route(re.compile(pattern), lambda route: route.continue_() if self._free or unless in route.request.url else self._routes.append(route))
+        page.route(
+            re.compile(pattern),
+            lambda route: (
+                route.continue_() if self._free or unless in route.request.url else self._routes.append(route)
+            ),
+        )
 
     def wait(self) -> None:
         """Until one is on its way."""
@@ -61,7 +66,10 @@ def test_a_setting_changed_on_the_way_does_not_leave_the_old_picture_under_the_n
     page.evaluate(f"{EXPLORER}.set('scale', 'shared')")  # drawn at once, of what is there
     page.wait_for_timeout(200)
     held.let_go()
-    page.wait_for_function("(old) => !document.querySelector('#vitviz-explorer [data-ready]').dataset.ready.startsWith(old)", arg=before)
+    page.wait_for_function(
+        "(old) => !document.querySelector('#vitviz-explorer [data-ready]').dataset.ready.startsWith(old)",
+        arg=before,
+    )
     other = canvas.evaluate("(canvas) => canvas.toDataURL()")
     page.evaluate(f"{EXPLORER}.ui.drawn = ''; {EXPLORER}.draw()")
     assert other == canvas.evaluate("(canvas) => canvas.toDataURL()") != coffee
@@ -76,7 +84,9 @@ def test_the_wall_shows_the_token_that_its_title_names(open_page):
     page.evaluate(f"{EXPLORER}.set('token', 150)")  # while the other's numbers are on their way
     page.wait_for_timeout(50)
     held.let_go()
-    page.wait_for_function("() => document.querySelector('#vitviz-explorer [data-ready]').dataset.ready.includes('token=150')")
+    page.wait_for_function(
+        "() => document.querySelector('#vitviz-explorer [data-ready]').dataset.ready.includes('token=150')"
+    )
     wall = page.locator("#vitviz-explorer .vv-below canvas").first
     seen = wall.evaluate("(canvas) => canvas.toDataURL()")
     page.evaluate(f"{EXPLORER}.ui.wallName = {EXPLORER}.ui.wallDrawn = ''; {EXPLORER}.draw()")
@@ -88,14 +98,28 @@ def test_an_experiment_of_another_picture_is_not_shown(open_page):
     page = open_page("?sample=coffee&tab=tour&step=6", wait=False)
     done = page.locator("#vitviz-tour .vv-step, #vitviz-tour [data-experiment]").last
     coffee = ready(page, "tour")
-    page.wait_for_function("(key) => document.querySelector('#vitviz-tour [data-experiment]')?.dataset.experiment.startsWith(key)", arg=coffee)
+    page.wait_for_function(
+        "(key) => document.querySelector('#vitviz-tour"
+        " [data-experiment]')?.dataset.experiment.startsWith(key)",
+        arg=coffee,
+    )
     held = Held(page, "/tour/experiment", unless=coffee)
     sample(page, 0)
-    page.wait_for_function("(old) => !document.querySelector('#vitviz-tour [data-ready]').dataset.ready.startsWith(old)", arg=coffee)
+    page.wait_for_function(
+        "(old) => !document.querySelector('#vitviz-tour [data-ready]').dataset.ready.startsWith(old)",
+        arg=coffee,
+    )
     held.wait()
     sample(page, 1 + (page.locator("#vitviz-samples img[alt*='offee']").count() == 0))
-    page.wait_for_function("(key) => document.querySelector('#vitviz-tour [data-ready]').dataset.ready.startsWith(key)", arg=coffee)
-    page.wait_for_function("(key) => document.querySelector('#vitviz-tour [data-experiment]')?.dataset.experiment.startsWith(key)", arg=coffee)
+    page.wait_for_function(
+        "(key) => document.querySelector('#vitviz-tour [data-ready]').dataset.ready.startsWith(key)",
+        arg=coffee,
+    )
+    page.wait_for_function(
+        "(key) => document.querySelector('#vitviz-tour"
+        " [data-experiment]')?.dataset.experiment.startsWith(key)",
+        arg=coffee,
+    )
     answers = page.locator("#vitviz-tour .vv-tops").all_inner_texts()
     held.let_go()
     page.wait_for_timeout(1500)
@@ -106,14 +130,29 @@ def test_an_experiment_of_another_picture_is_not_shown(open_page):
 def test_one_patch_is_the_same_patch_in_a_model_with_other_prefix_tokens(open_page):
     page = open_page("?sample=coffee&tab=explorer&second=registers", wait=False)
     ready(page, "explorer")
-    titles = page.locator("#vitviz-explorer .vv-h, #vitviz-second-explorer .vv-h").filter(has_text="what it attends to")
-    page.wait_for_function("() => window.vitviz.views.size && document.querySelectorAll('#vitviz-tab-explorer [data-ready]').length === 2")
+    titles = page.locator("#vitviz-explorer .vv-h, #vitviz-second-explorer .vv-h").filter(
+        has_text="what it attends to"
+    )
+    page.wait_for_function(
+        "() => window.vitviz.views.size && document.querySelectorAll('#vitviz-tab-explorer"
+        " [data-ready]').length === 2"
+    )
     page.evaluate(f"{EXPLORER}.set('layer', 3)")
-    page.wait_for_function("() => [...document.querySelectorAll('#vitviz-tab-explorer [data-ready]')].every((one) => one.dataset.ready.includes('layer=3'))")
-    patches = {re.search(r"Patch \d+ \(.*?\)", text)[0] for text in page.locator("#vitviz-tab-explorer .vv-h").all_inner_texts() if "Patch" in text}
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('#vitviz-tab-explorer [data-ready]')].every((one) =>"
+        " one.dataset.ready.includes('layer=3'))"
+    )
+    patches = {
+        re.search(r"Patch \d+ \(.*?\)", text)[0]
+        for text in page.locator("#vitviz-tab-explorer .vv-h").all_inner_texts()
+        if "Patch" in text
+    }
     assert len(patches) == 1, (patches, titles.count())
     page.evaluate(f"{EXPLORER}.set('token', 0)")  # the class token: the first of both
-    page.wait_for_function("() => [...document.querySelectorAll('#vitviz-tab-explorer [data-ready]')].every((one) => one.dataset.ready.includes('token=0'))")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('#vitviz-tab-explorer [data-ready]')].every((one) =>"
+        " one.dataset.ready.includes('token=0'))"
+    )
 
 
 def test_the_rollout_beside_the_heads_is_always_what_the_token_collects(open_page):

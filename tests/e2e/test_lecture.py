@@ -47,8 +47,14 @@ def test_a_lecture_is_one_view_with_large_texts_and_keys(open_page):
             break
         assert page.evaluate(SMALLEST) == [], view.slug
         assert page.evaluate("() => window.small.splice(0)") == [], view.slug
-        figure = [box for part in (".vv-figure", ".vv-below") if (box := page.locator(f"#vitviz-{view.slug} {part}").bounding_box())]
-        assert max(box["y"] + box["height"] for box in figure) <= 1080  # with the wall of heads, where there is one
+        figure = [
+            box
+            for part in (".vv-figure", ".vv-below")
+            if (box := page.locator(f"#vitviz-{view.slug} {part}").bounding_box())
+        ]
+        assert (
+            max(box["y"] + box["height"] for box in figure) <= 1080
+        )  # with the wall of heads, where there is one
         assert sum(box["width"] * box["height"] for box in figure) > 0.6 * 1920 * 1080
         if number + 1 < len(VIEWS):
             page.keyboard.press("ArrowRight")
@@ -60,7 +66,10 @@ def test_a_lecture_is_one_view_with_large_texts_and_keys(open_page):
 def test_keys_go_through_layers_heads_and_the_film(open_page):
     page = open_page("?tab=explorer&present=1", 1920, 1080, wait=False)
     ready(page, "explorer")
-    settings = "() => { const v = [...vitviz.views].find((one) => one.name === 'explorer'); return [v.settings.layer, v.settings.head]; }"
+    settings = (
+        "() => { const v = [...vitviz.views].find((one) => one.name === 'explorer'); return"
+        " [v.settings.layer, v.settings.head]; }"
+    )
     page.keyboard.press("ArrowUp")
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Shift+ArrowUp")
@@ -81,7 +90,14 @@ def test_on_a_phone_the_figure_comes_within_a_screen_and_a_half(open_page, view)
     page.wait_for_timeout(200)
     places = {
         part: page.locator(part).first.bounding_box()["y"]
-        for part in ("#vitviz-stage", "#vitviz-samples", "#vitviz-tabs", "#vitviz-film", "#vitviz-facts", "#vitviz-picker")
+        for part in (
+            "#vitviz-stage",
+            "#vitviz-samples",
+            "#vitviz-tabs",
+            "#vitviz-film",
+            "#vitviz-facts",
+            "#vitviz-picker",
+        )
     }
     assert list(places) == sorted(places, key=places.get), places
     plot = page.locator(f"#vitviz-{view.slug} .vv-figure .vv-plot").first.bounding_box()
@@ -90,7 +106,9 @@ def test_on_a_phone_the_figure_comes_within_a_screen_and_a_half(open_page, view)
     assert names == [view.title for view in VIEWS]  # in their order, none in a menu
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     sliders = page.locator("input[type=range] >> visible=true")
-    assert {one.evaluate("(node) => getComputedStyle(node).touchAction") for one in sliders.all()} <= {"pan-y"}
+    assert {one.evaluate("(node) => getComputedStyle(node).touchAction") for one in sliders.all()} <= {
+        "pan-y"
+    }
 
 
 def test_the_keyboard_goes_through_the_tabs_and_skips_to_them(open_page):
@@ -109,7 +127,10 @@ def test_the_keyboard_goes_through_the_tabs_and_skips_to_them(open_page):
 
 def test_samples_have_names_and_typing_replaces_the_checkpoints_name(open_page):
     page = open_page()
-    names = [button.get_attribute("aria-label") for button in page.locator("#vitviz-samples button.thumbnail-item").all()]
+    names = [
+        button.get_attribute("aria-label")
+        for button in page.locator("#vitviz-samples button.thumbnail-item").all()
+    ]
     assert "Coffee cup" in names and not any(name.startswith("Thumbnail") for name in names)
     page.locator("#vitviz-picker input").click()
     page.keyboard.type("vit")
@@ -120,7 +141,10 @@ def test_pointing_at_one_of_two_maps_points_at_the_other(open_page):
     page = open_page(f"?tab=explorer&second={ALIKE}", wait=False)
     ready(page, "explorer")
     page.locator("#vitviz-second-explorer [data-ready]").wait_for()
-    first, second = page.locator("#vitviz-explorer .vv-heat").first, page.locator("#vitviz-second-explorer .vv-heat").first
+    first, second = (
+        page.locator("#vitviz-explorer .vv-heat").first,
+        page.locator("#vitviz-second-explorer .vv-heat").first,
+    )
     box, titles = second.bounding_box(), page.locator("[id$=explorer] .vv-figure .vv-h")
     page.mouse.move(box["x"] + 10, box["y"] + 10)
     expect(titles.nth(0)).to_contain_text("row 1, column 1")

@@ -23,7 +23,10 @@ def size(sample: str) -> str:
 def drawn(page, panel: str) -> dict[str, list[str]]:
     """The settings with which a view has been drawn."""
     ready(page, panel)
-    return parse_qs(page.locator(f"#vitviz-{panel} [data-ready]").get_attribute("data-ready").split("/", 1)[1], keep_blank_values=True)
+    return parse_qs(
+        page.locator(f"#vitviz-{panel} [data-ready]").get_attribute("data-ready").split("/", 1)[1],
+        keep_blank_values=True,
+    )
 
 
 def asked(page) -> dict[str, str]:
@@ -32,14 +35,17 @@ def asked(page) -> dict[str, str]:
 
 def until_asked(page, **wanted: str | None) -> None:
     page.wait_for_function(
-        "(wanted) => { const now = new URLSearchParams(location.search); return Object.entries(wanted).every(([k, v]) => now.get(k) === v); }",
+        "(wanted) => { const now = new URLSearchParams(location.search); return"
+        " Object.entries(wanted).every(([k, v]) => now.get(k) === v); }",
         arg=wanted,
     )
 
 
 def copied(page) -> str:
     """The link, out of the field that shows it where the clipboard is closed."""
-    page.evaluate("() => Object.defineProperty(navigator, 'clipboard', { value: undefined, configurable: true })")
+    page.evaluate(
+        "() => Object.defineProperty(navigator, 'clipboard', { value: undefined, configurable: true })"
+    )
     page.locator(".vv-copy").click()
     field = page.locator(".vv-bubble input")
     expect(field).to_be_visible()
@@ -58,7 +64,14 @@ def test_a_link_restores_picture_tab_and_settings_in_a_fresh_browser(open_page):
     page.locator("#vitviz-rollout [data-name=overlay] input[value=paper]").check(force=True)
     page.locator("#vitviz-rollout").get_by_role("button", name="Layer 3", exact=True).click()
     until_asked(page, residual="0.8", overlay="paper", alone="3")
-    assert asked(page) == {"checkpoint": "vitviz-tiny", "sample": "rocket", "tab": "rollout", "residual": "0.8", "overlay": "paper", "alone": "3"}
+    assert asked(page) == {
+        "checkpoint": "vitviz-tiny",
+        "sample": "rocket",
+        "tab": "rollout",
+        "residual": "0.8",
+        "overlay": "paper",
+        "alone": "3",
+    }
     link = copied(page)
     assert link == page.url
     key = ready(page, "rollout")
@@ -76,9 +89,17 @@ def test_a_link_restores_picture_tab_and_settings_in_a_fresh_browser(open_page):
 
 
 def test_a_link_restores_the_query_of_the_explorer(open_page):
-    page = open_page("?sample=rocket&tab=explorer&layer=2&head=3&token=4&direction=column&pins=5.6", wait=False)
+    page = open_page(
+        "?sample=rocket&tab=explorer&layer=2&head=3&token=4&direction=column&pins=5.6", wait=False
+    )
     settings = drawn(page, "explorer")
-    assert [settings[name] for name in ("layer", "head", "token", "direction", "pins")] == [["2"], ["3"], ["4"], ["column"], ["5.6"]]
+    assert [settings[name] for name in ("layer", "head", "token", "direction", "pins")] == [
+        ["2"],
+        ["3"],
+        ["4"],
+        ["column"],
+        ["5.6"],
+    ]
     page.locator("#vitviz-explorer canvas.vv-heat").first.focus()
     page.keyboard.press("[")
     until_asked(page, layer="2", head="2", token="4", direction="column", pins="5.6", sample="rocket")
@@ -95,12 +116,16 @@ def test_a_link_restores_the_chart_and_its_downloads_are_what_it_shows(open_page
             page.locator("#vitviz-distance").get_by_text(name, exact=True).click()
         download.value.save_as(path := tmp_path / download.value.suggested_filename)
         files[path.suffix] = path
-    expected = vitviz.attention_distance(vitviz.load("vitviz-tiny").trace(vitviz.sample_image(FIRST_SAMPLE)), renormalise=True).numpy()
+    expected = vitviz.attention_distance(
+        vitviz.load("vitviz-tiny").trace(vitviz.sample_image(FIRST_SAMPLE)), renormalise=True
+    ).numpy()
     with np.load(files[".npz"]) as file:
         assert np.allclose(file["distance"], expected, atol=1e-4) and str(file["setting_form"]) == "sorted"
     assert files[".csv"].read_text().count("\n") == expected.size + 1
     page.get_by_label("By layer").check(force=True)
-    page.wait_for_function("() => /form=depth/.test(document.querySelector('#vitviz-distance [data-ready]').dataset.ready)")
+    page.wait_for_function(
+        "() => /form=depth/.test(document.querySelector('#vitviz-distance [data-ready]').dataset.ready)"
+    )
     until_asked(page, checkpoint="vitviz-tiny", rows="renormalised", form=None)
     sample(page, 3)
     until_asked(page, sample="rocket")
@@ -117,7 +142,12 @@ def test_the_downloaded_chart_opens_without_any_network(browser, server, open_pa
     context = browser.new_context(offline=True)
     try:
         alone, elsewhere = context.new_page(), []
-        alone.on("request", lambda request: None if request.url.startswith(("file:", "data:", "blob:")) else elsewhere.append(request.url))
+        alone.on(
+            "request",
+            lambda request: (
+                None if request.url.startswith(("file:", "data:", "blob:")) else elsewhere.append(request.url)
+            ),
+        )
         alone.goto(path.as_uri())
         expect(alone.locator(".scatterlayer .point").first).to_be_visible()
         assert elsewhere == []
@@ -129,7 +159,9 @@ def test_everything_in_one_zip_equals_the_trace(open_page, tmp_path):
     page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
     ready(page, "rollout")
     page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
-    page.wait_for_function("() => /residual=0.8/.test(document.querySelector('#vitviz-rollout [data-ready]').dataset.ready)")
+    page.wait_for_function(
+        "() => /residual=0.8/.test(document.querySelector('#vitviz-rollout [data-ready]').dataset.ready)"
+    )
     with page.expect_download() as download:
         page.locator(".vv-everything").click()
     assert download.value.suggested_filename == "vitviz-tiny.zip"
@@ -138,10 +170,18 @@ def test_everything_in_one_zip_equals_the_trace(open_page, tmp_path):
     with zipfile.ZipFile(download.value.path()) as archive:
         assert archive.testzip() is None
         rollout = np.load(archive.open("numbers/rollout.npz"))
-        assert np.allclose(rollout["rollout"], vitviz.rollout(trace, fusion="max", residual=0.8).numpy(), rtol=1e-3)
-        assert {"numbers/patches.npz", "distance-figure.html", "upload.jpg", "input.png", "rollout-overlay.png", "README.txt", "settings.json"} <= set(
-            archive.namelist()
+        assert np.allclose(
+            rollout["rollout"], vitviz.rollout(trace, fusion="max", residual=0.8).numpy(), rtol=1e-3
         )
+        assert {
+            "numbers/patches.npz",
+            "distance-figure.html",
+            "upload.jpg",
+            "input.png",
+            "rollout-overlay.png",
+            "README.txt",
+            "settings.json",
+        } <= set(archive.namelist())
 
 
 def test_an_upload_has_no_link_and_the_page_says_so(open_page, tmp_path):
@@ -154,18 +194,47 @@ def test_an_upload_has_no_link_and_the_page_says_so(open_page, tmp_path):
 
 
 def test_copying_says_that_it_was_done(open_page):
-    page = open_page("?sample=rocket&__theme=dark&__sign=secret", permissions=["clipboard-read", "clipboard-write"])
+    page = open_page(
+        "?sample=rocket&__theme=dark&__sign=secret", permissions=["clipboard-read", "clipboard-write"]
+    )
     page.locator(".vv-copy").click()
     expect(page.locator(".vv-bubble")).to_contain_text("Link copied")
     link = page.evaluate("() => navigator.clipboard.readText()")
-    assert "sample=rocket" in link and "secret" not in link and "__theme" not in link, "a private Space's key stays here"
+    assert "sample=rocket" in link and "secret" not in link and "__theme" not in link, (
+        "a private Space's key stays here"
+    )
 
 
 @pytest.mark.parametrize(
-    "value", ["<img src=x onerror=alert(1)>", "${alert(1)}", "1e9", "-1", "..", "../../etc/passwd", "NaN", "12", "%00"]
+    "value",
+    [
+        "<img src=x onerror=alert(1)>",
+        "${alert(1)}",
+        "1e9",
+        "-1",
+        "..",
+        "../../etc/passwd",
+        "NaN",
+        "12",
+        "%00",
+    ],
 )
 def test_a_hostile_address_does_nothing(open_page, value):
-    names = ("sample", "fusion", "residual", "discard", "layers", "query", "overlay", "opacity", "alone", "token", "head", "key", "form")
+    names = (
+        "sample",
+        "fusion",
+        "residual",
+        "discard",
+        "layers",
+        "query",
+        "overlay",
+        "opacity",
+        "alone",
+        "token",
+        "head",
+        "key",
+        "form",
+    )
     page = open_page("?" + urlencode({"tab": "rollout", **dict.fromkeys(names, value)}), wait=False)
     dialogs = []
     page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
@@ -198,9 +267,9 @@ def test_the_header_is_tidy(open_page, width, dark):
         box = page.locator(part).bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= width, f"{part} leaves the window"
     title, button = page.locator("#vitviz-title").bounding_box(), page.locator(".vv-copy").bounding_box()
-    assert title["height"] < 80 and (button["y"] >= title["y"] + title["height"] - 1 or button["x"] >= title["x"] + title["width"] - 1), (
-        "title and buttons overlap"
-    )
+    assert title["height"] < 80 and (
+        button["y"] >= title["y"] + title["height"] - 1 or button["x"] >= title["x"] + title["width"] - 1
+    ), "title and buttons overlap"
     assert page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth") <= 0
 
 
@@ -210,7 +279,10 @@ def test_a_narrow_window_follows_too(open_page):
     until_asked(page, tab="rollout")
     other = open_page("?" + urlsplit(page.url).query, wait=False, width=390, height=844)
     expect(other.locator("#vitviz-tab-rollout")).to_be_visible()
-    assert re.search("fusion=mean", other.locator("#vitviz-rollout [data-ready]").get_attribute("data-ready", timeout=30_000))
+    assert re.search(
+        "fusion=mean",
+        other.locator("#vitviz-rollout [data-ready]").get_attribute("data-ready", timeout=30_000),
+    )
 
 
 def test_an_average_is_what_the_downloads_and_the_zip_hold(open_page, tmp_path):

@@ -10,7 +10,9 @@ from vitviz.views import VIEWS
 
 
 def painted(page, panel: str) -> bool:
-    """Whether a view's largest canvas holds more than one colour, or its chart a dot for each of several points."""
+    """Whether a view's largest canvas holds more than one colour, or its chart a dot for each of several
+    points.
+    """
     return page.evaluate(
         """(id) => {
         const all = [...document.querySelectorAll(`#vitviz-${id} canvas`)].sort((a, b) => b.width * b.height - a.width * a.height);
@@ -57,9 +59,14 @@ def test_an_upload_replaces_the_picture(open_page, tmp_path):
     page = open_page()
     before = ready(page, "patches")
     page.set_input_files("#vitviz-upload input[type=file]", write_picture(tmp_path / "mine.png"))
-    page.wait_for_function("(key) => !document.querySelector('#vitviz-patches [data-ready]').dataset.ready.startsWith(key)", arg=before)
+    page.wait_for_function(
+        "(key) => !document.querySelector('#vitviz-patches [data-ready]').dataset.ready.startsWith(key)",
+        arg=before,
+    )
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
-    page.set_input_files("#vitviz-upload input[type=file]", write_picture(tmp_path / "second.png", (200, 300)))
+    page.set_input_files(
+        "#vitviz-upload input[type=file]", write_picture(tmp_path / "second.png", (200, 300))
+    )
     expect(page.locator("#vitviz-stage")).to_contain_text("200 × 300")
 
 
@@ -69,7 +76,9 @@ def test_a_bad_upload_is_a_sentence_and_takes_nothing_away(open_page, tmp_path):
     bad = tmp_path / "<img src=x onerror=alert(1)>${1+1}.png"
     bad.write_text("this is no picture")
     page.set_input_files("#vitviz-upload input[type=file]", bad)
-    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(re.compile("picture|image", re.I), timeout=15_000)
+    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(
+        re.compile("picture|image", re.I), timeout=15_000
+    )
     assert ready(page, "patches") == before
     assert painted(page, "patches")
     page.set_input_files("#vitviz-upload input[type=file]", write_picture(tmp_path / "good.png"))
@@ -109,9 +118,13 @@ def test_a_slider_of_the_rollout_changes_the_map(open_page):
     slider = page.locator("#vitviz-rollout [data-name=residual] input")
     with page.expect_response(re.compile("/rollout/map.*residual=0.8")):
         slider.fill("0.8")
-    page.wait_for_function("() => /residual=0.8/.test(document.querySelector('#vitviz-rollout [data-ready]').dataset.ready)")
+    page.wait_for_function(
+        "() => /residual=0.8/.test(document.querySelector('#vitviz-rollout [data-ready]').dataset.ready)"
+    )
     page.locator("#vitviz-rollout .vv-reset").click()
-    page.wait_for_function("() => /residual=0.5/.test(document.querySelector('#vitviz-rollout [data-ready]').dataset.ready)")
+    page.wait_for_function(
+        "() => /residual=0.5/.test(document.querySelector('#vitviz-rollout [data-ready]').dataset.ready)"
+    )
 
 
 def test_figure_and_numbers_can_be_taken_home(open_page, tmp_path):
@@ -123,7 +136,11 @@ def test_figure_and_numbers_can_be_taken_home(open_page, tmp_path):
     with page.expect_download() as numbers:
         page.locator("#vitviz-rollout .vv-npz").click()
     with np.load(numbers.value.path()) as file:
-        assert file["rollout"].ndim == 2 and str(file["checkpoint"]) == "vitviz-tiny" and str(file["setting_fusion"]) == "mean"
+        assert (
+            file["rollout"].ndim == 2
+            and str(file["checkpoint"]) == "vitviz-tiny"
+            and str(file["setting_fusion"]) == "mean"
+        )
     with page.expect_download() as figure:
         page.locator("#vitviz-rollout .vv-png").click()
     assert figure.value.suggested_filename.endswith(".png")
@@ -140,16 +157,27 @@ def test_nothing_is_wider_than_the_window(open_page, width, dark):
         assert wide <= 0, f"{view.title} is {wide} px too wide at {width} px"
 
 
-@pytest.mark.parametrize("address", ["?tab=rollout&alone=3&sample=astronaut", "?tab=rollout&sample=chelsea", "?tab=explorer&sample=chelsea", "?tab=positions"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "?tab=rollout&alone=3&sample=astronaut",
+        "?tab=rollout&sample=chelsea",
+        "?tab=explorer&sample=chelsea",
+        "?tab=positions",
+    ],
+)
 def test_the_numbers_of_a_colour_scale_stand_apart(open_page, address):
     page = open_page(address, wait=False)
     ready(page, address.partition("tab=")[2].partition("&")[0])
     bars = page.locator(".vv-bar-ticks:visible").evaluate_all(
-        "(bars) => bars.map((bar) => [...bar.children].map((one) => one.getBoundingClientRect()).map(({ left, right }) => [left, right]))"
+        "(bars) => bars.map((bar) => [...bar.children].map((one) => one.getBoundingClientRect()).map(({ left,"
+        " right }) => [left, right]))"
     )
     assert bars and all(len(labels) >= 2 for labels in bars)
     for labels in bars:
-        assert all(right + 3 < left for (_, right), (left, _) in zip(labels, labels[1:], strict=False)), labels
+        assert all(right + 3 < left for (_, right), (left, _) in zip(labels, labels[1:], strict=False)), (
+            labels
+        )
 
 
 FADED = """(panel) => [...document.querySelectorAll(`#vitviz-${panel} canvas`)].map((canvas) => {
@@ -167,7 +195,11 @@ def test_a_view_drawn_again_is_as_opaque_as_the_first_time(open_page, view):
     slider = page.locator("#vitviz-film input")
     for press in ("ArrowLeft", "ArrowRight"):
         slider.press(press)
-        page.wait_for_function("([panel, key]) => !document.querySelector(`#vitviz-${panel} [data-ready]`).dataset.ready.startsWith(key)", arg=[panel, key])
+        page.wait_for_function(
+            "([panel, key]) => !document.querySelector(`#vitviz-${panel}"
+            " [data-ready]`).dataset.ready.startsWith(key)",
+            arg=[panel, key],
+        )
         key = ready(page, panel)
     page.wait_for_timeout(200)
     assert page.evaluate(FADED, panel) == pytest.approx(fresh, abs=0.01)

@@ -31,7 +31,11 @@ def house(tmp_path_factory):
     for name in ("app.py", "pyproject.toml", "README.md", "requirements.txt", "docs", "vitviz", "tests"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, home / name)
-    shutil.copytree(ROOT / "weights/vitviz-tiny", home / "weights/vitviz-tiny", ignore=shutil.ignore_patterns("snapshots*"))
+    shutil.copytree(
+        ROOT / "weights/vitviz-tiny",
+        home / "weights/vitviz-tiny",
+        ignore=shutil.ignore_patterns("snapshots*"),
+    )
     shutil.copytree(FOLDER, home / "vitviz/views/norms", ignore=shutil.ignore_patterns("__pycache__"))
     listed = home / "vitviz/views/__init__.py"
     before = listed.read_text()
@@ -50,13 +54,17 @@ def server(house):
 @pytest.fixture(scope="module")
 def expected():
     trace = vitviz.load("vitviz-tiny", device="cpu").trace(vitviz.sample_image("coffee"))
-    patches = np.stack([np.sqrt((tokens.double().numpy()[trace.grid.prefix :] ** 2).sum(1)) for tokens in trace.tokens])
+    patches = np.stack(
+        [np.sqrt((tokens.double().numpy()[trace.grid.prefix :] ** 2).sum(1)) for tokens in trace.tokens]
+    )
     return patches.reshape(-1, trace.grid.rows, trace.grid.cols)
 
 
 def test_it_is_small():
     files = [file for file in FOLDER.iterdir() if file.is_file()]
-    assert len(files) <= 4 and sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files) <= 100
+    assert (
+        len(files) <= 4 and sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files) <= 100
+    )
 
 
 def test_it_has_a_tab_and_a_map_that_hovers_without_asking(open_page, expected):
@@ -71,7 +79,9 @@ def test_it_has_a_tab_and_a_map_that_hovers_without_asking(open_page, expected):
     box, (_, rows, cols) = heat.bounding_box(), expected.shape
     for patch in (0, 3 * cols + 5):
         row, col = divmod(patch, cols)
-        page.mouse.move(box["x"] + (col + 0.5) * box["width"] / cols, box["y"] + (row + 0.5) * box["height"] / rows)
+        page.mouse.move(
+            box["x"] + (col + 0.5) * box["width"] / cols, box["y"] + (row + 0.5) * box["height"] / rows
+        )
         expect(page.locator(".vv-tip")).to_contain_text(f"Patch {patch + 1}")
         shown = float(page.locator(".vv-tip div").first.inner_text())
         assert shown == pytest.approx(expected[0, row, col], rel=6e-3)
@@ -89,7 +99,11 @@ def test_it_has_a_link_a_picture_its_numbers_and_a_place_in_the_zip(open_page, e
     page.locator("#vitviz-norms [data-name=depth] input").fill("4")
     page.wait_for_function("() => new URLSearchParams(location.search).get('depth') === '4'")
     taken = {}
-    for name, button in (("png", "#vitviz-norms .vv-png"), ("npz", "#vitviz-norms .vv-npz"), ("zip", ".vv-everything")):
+    for name, button in (
+        ("png", "#vitviz-norms .vv-png"),
+        ("npz", "#vitviz-norms .vv-npz"),
+        ("zip", ".vv-everything"),
+    ):
         with page.expect_download() as download:
             page.locator(button).click()
         taken[name] = download.value.path().read_bytes()
@@ -118,7 +132,9 @@ def test_programs_can_ask_for_it_and_its_endpoint_is_documented(server, expected
     assert answer["checkpoint"] == "vitviz-tiny" and answer["grid"]["rows"] == expected.shape[1]
 
 
-@pytest.mark.parametrize("tag, title, depth", [("zh-CN", "标记的长度", "深度"), ("ko", "토큰의 길이", "깊이")])
+@pytest.mark.parametrize(
+    "tag, title, depth", [("zh-CN", "标记的长度", "深度"), ("ko", "토큰의 길이", "깊이")]
+)
 def test_it_speaks_every_language(open_page, tag, title, depth):
     page = open_page(f"?tab=norms&lang={tag}", wait=False)
     ready(page, VIEW.slug)
@@ -133,11 +149,25 @@ def test_everybody_can_use_it(open_page, dark):
 
 
 def test_the_houses_own_tests_go_over_it(house):
-    """Those of words, links, routes and scripts iterate VIEWS; a missing translation is one failure, and the right one."""
+    """Those of words, links, routes and scripts iterate VIEWS; a missing translation is one failure, and the
+    right one.
+    """
     named = ["tests/ui/test_words.py", "tests/ui/test_links.py", "tests/canvas/test_scripts.py"]
 
     def run() -> tuple[int, str]:
-        asked = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", "-k", "norms", *named]
+        asked = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-n",
+            "0",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-k",
+            "norms",
+            *named,
+        ]
         done = subprocess.run(asked, cwd=house, capture_output=True, text=True)
         return done.returncode, done.stdout
 
@@ -148,6 +178,11 @@ def test_the_houses_own_tests_go_over_it(house):
     file.write_text(whole.replace('"Depth": "깊이",\n', ""), encoding="utf-8")
     try:
         code, said = run()
-        assert code == 1 and "test_a_views_folder_has_the_words" in said and "norms-ko" in said and said.count("FAILED") == 1
+        assert (
+            code == 1
+            and "test_a_views_folder_has_the_words" in said
+            and "norms-ko" in said
+            and said.count("FAILED") == 1
+        )
     finally:
         file.write_text(whole, encoding="utf-8")

@@ -24,7 +24,10 @@ def test_hover_shows_the_similarity_without_any_request(open_page, trace):
     for patch in (3, trace.grid.cols + 1, trace.grid.patches - 1):
         page.mouse.move(*cell(page, trace, patch, "#vitviz-tokens .vv-heat"))
         page.wait_for_function(f"() => {VIEW}.query === {patch + skip}")
-        line = f"Array.from({VIEW}.data.cosines.values.subarray({(patch + skip) * count + skip}, {(patch + skip + 1) * count}))"
+        line = (
+            f"Array.from({VIEW}.data.cosines.values.subarray({(patch + skip) * count + skip},"
+            f" {(patch + skip + 1) * count}))"
+        )
         expected = vitviz.token_similarity(trace, 8, patch, centred=True).numpy().ravel()
         np.testing.assert_allclose(page.evaluate(line), expected, atol=1e-3)
     assert requests == []

@@ -8,7 +8,18 @@ from playwright.sync_api import expect
 
 from tests.e2e.conftest import open_tab, ready
 
-STEPS = ["picture", "patches", "flatten", "embedding", "token", "positions", "attention", "layers", "readout", "probabilities"]
+STEPS = [
+    "picture",
+    "patches",
+    "flatten",
+    "embedding",
+    "token",
+    "positions",
+    "attention",
+    "layers",
+    "readout",
+    "probabilities",
+]
 
 
 def begin(page):
@@ -18,7 +29,9 @@ def begin(page):
 
 
 def arrived(page, name: str):
-    page.wait_for_function("(name) => document.querySelector('#vitviz-tour .vv-tour').dataset.step === name", arg=name)
+    page.wait_for_function(
+        "(name) => document.querySelector('#vitviz-tour .vv-tour').dataset.step === name", arg=name
+    )
 
 
 def go_to(page, number: int):
@@ -33,7 +46,11 @@ def number(text: str) -> float:
 
 
 def table(page, selector: str) -> list[list[str]]:
-    return page.evaluate("(s) => [...document.querySelectorAll(s + ' tbody tr')].map((row) => [...row.children].map((cell) => cell.textContent))", selector)
+    return page.evaluate(
+        "(s) => [...document.querySelectorAll(s + ' tbody tr')].map((row) => [...row.children].map((cell) =>"
+        " cell.textContent))",
+        selector,
+    )
 
 
 def test_the_walk_leads_through_all_steps_and_back(open_page):
@@ -48,7 +65,10 @@ def test_the_walk_leads_through_all_steps_and_back(open_page):
         expect(tour.locator(".vv-count")).to_have_text(f"Step {place} of 10")
         expect(tour.locator(".vv-dot[aria-current=step]")).to_have_count(1)
         for part in (".vv-said", ".vv-try", ".vv-shapes"):
-            assert re.search(r"\w", tour.locator(part).inner_text()) and "{" not in tour.locator(part).inner_text()
+            assert (
+                re.search(r"\w", tour.locator(part).inner_text())
+                and "{" not in tour.locator(part).inner_text()
+            )
         titles.add(tour.locator(".vv-tour-title").inner_text())
         if place < 10:
             tour.locator(".vv-next").click()
@@ -68,12 +88,22 @@ def test_arrow_keys_walk_where_nothing_else_needs_them(open_page):
     page.keyboard.press("ArrowLeft")
     arrived(page, "picture")
     go_to(page, 2)
-    token = int(re.search(r"token=(\d+)", page.locator("#vitviz-tour [data-ready]").get_attribute("data-ready")).group(1))
+    token = int(
+        re.search(
+            r"token=(\d+)", page.locator("#vitviz-tour [data-ready]").get_attribute("data-ready")
+        ).group(1)
+    )
     page.locator("#vitviz-tour .vv-tour-body canvas").first.focus()
-    page.keyboard.press("ArrowRight")  # in the picture it moves the patch; behind the class token, its number is that of the token on its left
+    page.keyboard.press(
+        "ArrowRight"
+    )  # in the picture it moves the patch; behind the class token, its number is that of the token on its left
     expect(page.locator("#vitviz-tour [data-cur]")).to_have_attribute("data-cur", str(token))
     page.keyboard.press("Enter")
-    page.wait_for_function("(token) => new RegExp(`token=${token}(&|$)`).test(document.querySelector('#vitviz-tour [data-ready]').dataset.ready)", arg=token + 1)
+    page.wait_for_function(
+        "(token) => new RegExp(`token=${token}(&|$)`).test(document.querySelector('#vitviz-tour"
+        " [data-ready]').dataset.ready)",
+        arg=token + 1,
+    )
     arrived(page, "patches")
 
 
@@ -87,7 +117,11 @@ def test_one_attention_weight_can_be_recomputed_from_what_is_shown(open_page):
     begin(page)
     go_to(page, 7)
     body = "#vitviz-tour .vv-tour-body"
-    token = int(re.search(r"token=(\d+)", page.locator("#vitviz-tour [data-ready]").get_attribute("data-ready")).group(1))
+    token = int(
+        re.search(
+            r"token=(\d+)", page.locator("#vitviz-tour [data-ready]").get_attribute("data-ready")
+        ).group(1)
+    )
     rows = table(page, f"{body} .vv-table:not(.vv-dense)")
     assert 5 <= len(rows) <= 7 and rows[-1][0] == "Sum" and rows[-2][0].startswith("the other")
     total = number(rows[-1][-2])
@@ -137,16 +171,28 @@ def test_both_experiments_are_live(open_page):
     answers = [card.locator(".vv-tops").inner_text() for card in tour.locator(".vv-card").all()]
     assert all(len(re.findall("%", text)) == 3 for text in answers)
     assert answers[0] != answers[1] and answers[0] != answers[2] and answers[2] == answers[3]
-    expect(tour.locator(".vv-verdict")).to_contain_text("Without Epos both orders give the same answer, up to rounding")
-    pictures = "() => [...document.querySelectorAll('#vitviz-tour .vv-card canvas')].map((canvas) => canvas.toDataURL())"
+    expect(tour.locator(".vv-verdict")).to_contain_text(
+        "Without Epos both orders give the same answer, up to rounding"
+    )
+    pictures = (
+        "() => [...document.querySelectorAll('#vitviz-tour .vv-card canvas')].map((canvas) =>"
+        " canvas.toDataURL())"
+    )
     first = page.evaluate(pictures)
     assert first[0] == first[2] and first[1] == first[3] and first[0] != first[1]
     state = page.evaluate(done)
     tour.locator(".vv-shuffle").click()
-    page.wait_for_function("(state) => { const now = document.querySelector('[data-experiment]').dataset.experiment; return now && now !== state; }", arg=state, timeout=60_000)
+    page.wait_for_function(
+        "(state) => { const now = document.querySelector('[data-experiment]').dataset.experiment; return now"
+        " && now !== state; }",
+        arg=state,
+        timeout=60_000,
+    )
     again = page.evaluate(pictures)
     assert again[0] == first[0] and again[1] != first[1]
-    assert tour.locator(".vv-card").nth(0).locator(".vv-tops").inner_text() == answers[0], "the original is not touched"
+    assert tour.locator(".vv-card").nth(0).locator(".vv-tops").inner_text() == answers[0], (
+        "the original is not touched"
+    )
 
 
 def test_numbers_and_figure_can_be_taken_home(open_page):
@@ -170,5 +216,9 @@ def test_no_step_is_wider_than_the_window(open_page, width, dark):
     begin(page)
     for place in range(1, 11):
         go_to(page, place)
-        wide = page.evaluate("() => Math.max(document.documentElement.scrollWidth - window.innerWidth, document.querySelector('#vitviz-tour .vv-tour').scrollWidth - document.querySelector('#vitviz-tour .vv-figure').clientWidth)")
+        wide = page.evaluate(
+            "() => Math.max(document.documentElement.scrollWidth - window.innerWidth,"
+            " document.querySelector('#vitviz-tour .vv-tour').scrollWidth -"
+            " document.querySelector('#vitviz-tour .vv-figure').clientWidth)"
+        )
         assert wide <= 0, f"step {place} is {wide} px too wide at {width} px"

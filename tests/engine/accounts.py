@@ -24,13 +24,16 @@ TINY = {"img_size": (12, 16), "patch_size": 4, "embed_dim": 24, "depth": 3, "num
 vit, eva = partial(VisionTransformer, **TINY), partial(Eva, **TINY, mlp_ratio=2)
 
 
-
 def gated(build, heads: int) -> torch.nn.Module:
-    """With a gate on every attention's result: timm's models have it in their parts, but only NaFlex hands it on."""
+    """With a gate on every attention's result: timm's models have it in their parts, but only NaFlex hands it
+    on.
+    """
     model = build()
     for block in model.blocks:
         kind = type(block.attn)
-        block.attn = kind(24, heads, qkv_bias=True, gated=True, **({"scale_norm": False} if kind is EvaAttention else {}))
+        block.attn = kind(
+            24, heads, qkv_bias=True, gated=True, **({"scale_norm": False} if kind is EvaAttention else {})
+        )
     return model
 
 
@@ -46,14 +49,20 @@ CONSTRUCTIONS = {
     "no final norm": partial(vit, final_norm=False),
     "RMSNorm, SwiGLU": partial(vit, norm_layer=RmsNorm, mlp_layer=SwiGLU, qk_norm=True),
     "norm before the projection": partial(vit, scale_attn_norm=True, scale_mlp_norm=True),
-    "norm before the projection, averaged": partial(vit, scale_attn_norm=True, global_pool="avg", fc_norm=False),
+    "norm before the projection, averaged": partial(
+        vit, scale_attn_norm=True, global_pool="avg", fc_norm=False
+    ),
     "norm behind the branch": partial(vit, block_fn=ResPostBlock, init_values=0.4),
     "norm behind the branch, averaged": partial(vit, block_fn=ResPostBlock, global_pool="avg"),
     "parallel": partial(vit, block_fn=ParallelScalingBlock, init_values=0.3),
     "parallel, averaged": partial(vit, block_fn=ParallelScalingBlock, global_pool="avg"),
     "gated": partial(gated, vit, 3),
-    "gated, averaged": partial(gated, partial(eva, global_pool="avg", use_rot_pos_emb=True, scale_attn_inner=False), 3),
-    "EVA-02": partial(eva, scale_attn_inner=True, swiglu_mlp=True, scale_mlp=True, qkv_fused=False, global_pool="avg"),
+    "gated, averaged": partial(
+        gated, partial(eva, global_pool="avg", use_rot_pos_emb=True, scale_attn_inner=False), 3
+    ),
+    "EVA-02": partial(
+        eva, scale_attn_inner=True, swiglu_mlp=True, scale_mlp=True, qkv_fused=False, global_pool="avg"
+    ),
     "BEiT-3 like": partial(eva, use_post_norm=True, scale_attn_inner=True, global_pool="token"),
     "attention pooling": partial(vit, global_pool="map", class_token=False),
     "attention pooling with registers": partial(vit, global_pool="map", class_token=False, reg_tokens=2),
@@ -61,7 +70,9 @@ CONSTRUCTIONS = {
     "attention pooling of EVA": partial(eva, global_pool="map", num_reg_tokens=1),
     "BEiT": partial(timm.create_model, "beit_base_patch16_224", **TINY),
     "relative positions": partial(timm.create_model, "vit_relpos_small_patch16_224", **TINY),
-    "relative positions, norm behind": partial(timm.create_model, "vit_relpos_medium_patch16_rpn_224", **TINY),
+    "relative positions, norm behind": partial(
+        timm.create_model, "vit_relpos_medium_patch16_rpn_224", **TINY
+    ),
 }
 
 

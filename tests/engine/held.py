@@ -1,8 +1,9 @@
-"""A model run again with one thing taken out of its last attention and everything that the ledger holds, held.
+"""A model run again with one thing taken out of its last attention and everything that the ledger holds,
+held.
 
-This is the account's definition done to the model itself, by hooks on timm's own modules: deviations of norms, gates, the last
-block's MLP and attention pooling's weights and MLP keep their values, while a head's share of one source token is missing.
-What the logits lose must be that line.
+This is the account's definition done to the model itself, by hooks on timm's own modules: deviations of
+norms, gates, the last block's MLP and attention pooling's weights and MLP keep their values, while a head's
+share of one source token is missing. What the logits lose must be that line.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from torch.overrides import TorchFunctionMode
 
 
 class _Calls(TorchFunctionMode):
-    """Every attention call in the open: number -> what becomes of its weights; calls whose q and k are given are held."""
+    """Every attention call in the open: number -> what becomes of its weights; calls whose q and k are given
+    are held.
+    """
 
     def __init__(self, change=None, held=None):
         super().__init__()
@@ -42,13 +45,24 @@ class Held:
         self.last = len(model.blocks) - 1
         after = type(block).__name__ in ("ResPostBlock", "ResPostRelPosBlock", "EvaBlockPostNorm")
         attention, pool = getattr(block, "attn", None), getattr(model, "attn_pool", None)
-        norms = [getattr(attention, "norm", None), block.norm1 if after else None, model.norm, getattr(model, "fc_norm", None)]
+        norms = [
+            getattr(attention, "norm", None),
+            block.norm1 if after else None,
+            model.norm,
+            getattr(model, "fc_norm", None),
+        ]
         self.norms = [norm for norm in norms if norm is not None and not isinstance(norm, nn.Identity)]
         self.fixed = [block.mlp_out_proj if hasattr(block, "mlp_out_proj") else block.drop_path2]
         self.fixed += [pool.mlp] if pool is not None and pool.mlp is not None else []
         self.inputs, self.outputs = {}, {}
-        handles = [norm.register_forward_pre_hook(lambda module, args: self.inputs.update({module: args[0]})) for norm in self.norms]
-        handles += [one.register_forward_hook(lambda module, args, output: self.outputs.update({module: output})) for one in self.fixed]
+        handles = [
+            norm.register_forward_pre_hook(lambda module, args: self.inputs.update({module: args[0]}))
+            for norm in self.norms
+        ]
+        handles += [
+            one.register_forward_hook(lambda module, args, output: self.outputs.update({module: output}))
+            for one in self.fixed
+        ]
         with torch.no_grad(), _Calls() as calls:
             self.logits = model(pixels)[0]
         self.pooling = {number: calls.seen[number] for number in range(self.last + 1, len(calls.seen))}
@@ -64,7 +78,9 @@ class Held:
             return weights
 
         handles = [norm.register_forward_hook(self._held_norm) for norm in self.norms]
-        handles += [one.register_forward_hook(lambda module, args, output: self.outputs[module]) for one in self.fixed]
+        handles += [
+            one.register_forward_hook(lambda module, args, output: self.outputs[module]) for one in self.fixed
+        ]
         with torch.no_grad(), _Calls({self.last: taken}, self.pooling):
             logits = self.model(self.pixels)[0]
         for handle in handles:

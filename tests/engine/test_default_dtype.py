@@ -14,7 +14,8 @@ from vitviz.engine.defaults import in_float32
 from vitviz.views import VIEWS, Subject
 
 PICTURE = np.random.default_rng(0).integers(0, 255, (80, 60, 3), dtype=np.uint8)
-# Rotary tables and a table of relative positions are computed when the model is built, and anew for another size.
+# Rotary tables and a table of relative positions are computed when the model is built, and anew for another
+# size.
 KINDS = {
     "learned": ("vit_tiny_patch16_224", {}),
     "rotary": ("eva02_tiny_patch14_224", {"patch_size": 8}),
@@ -39,10 +40,23 @@ def folders(tmp_path_factory):
     made = {}
     for kind, (name, changes) in KINDS.items():
         folder = tmp_path_factory.mktemp(kind)
-        args = {"img_size": 32, "patch_size": 8, "embed_dim": 128, "depth": 2, "num_heads": 2, "num_classes": 7, **changes}
+        args = {
+            "img_size": 32,
+            "patch_size": 8,
+            "embed_dim": 128,
+            "depth": 2,
+            "num_heads": 2,
+            "num_classes": 7,
+            **changes,
+        }
         model = perturbed(timm.create_model(name, pretrained=False, **args))
         saved(model, folder / "model.safetensors")
-        config = {"architecture": name, "num_classes": 7, "model_args": args, "pretrained_cfg": {"input_size": [3, 32, 32]}}
+        config = {
+            "architecture": name,
+            "num_classes": 7,
+            "model_args": args,
+            "pretrained_cfg": {"input_size": [3, 32, 32]},
+        }
         (folder / "config.json").write_text(json.dumps(config))
         made[kind] = str(folder)
     return made
@@ -51,7 +65,9 @@ def folders(tmp_path_factory):
 def numbers(inspector, size=None):
     """Tokens, attention and everything that a view takes home."""
     trace = inspector.trace(PICTURE, size=size)
-    found = {f"tokens {i}": tokens.numpy() for i, tokens in enumerate(trace.tokens)} | {"logits": trace.logits.numpy()}
+    found = {f"tokens {i}": tokens.numpy() for i, tokens in enumerate(trace.tokens)} | {
+        "logits": trace.logits.numpy()
+    }
     found["readout"] = inspector.readout(trace).numpy()
     found["attention"] = trace.attention(1).numpy()
     subject = Subject(inspector, trace)

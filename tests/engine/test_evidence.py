@@ -1,4 +1,6 @@
-"""The account of a logit against the models themselves: it adds up, and each line is what a model loses without it."""
+"""The account of a logit against the models themselves: it adds up, and each line is what a model loses
+without it.
+"""
 
 import pytest
 import torch
@@ -26,8 +28,17 @@ def test_the_account_of_every_construction_adds_up(construction):
     gap, within = largest_gap(ledger)
     assert max(gap, within) < EXACT * largest(trace)
     account = analyses.account_of(ledger, 1)
-    for line in (account.heads, account.mlps, account.projection_biases, account.norm_bias, account.head_bias, account.start):
-        present = torch.as_tensor(line).abs().max() > 1e-6  # a line that is zero by mistake would add up only if it were none
+    for line in (
+        account.heads,
+        account.mlps,
+        account.projection_biases,
+        account.norm_bias,
+        account.head_bias,
+        account.start,
+    ):
+        present = (
+            torch.as_tensor(line).abs().max() > 1e-6
+        )  # a line that is zero by mistake would add up only if it were none
         assert present or construction in ("no final norm", "RMSNorm, SwiGLU") and line is account.norm_bias
     torch.testing.assert_close(account.heads, account.sources.sum(dim=-1))
     torch.testing.assert_close(account.starts.sum().item(), account.start)
@@ -68,23 +79,33 @@ def test_it_adds_up_for_any_grid_prefix_heads_depth_pool_and_norm(
     assert max(gap, within) < EXACT * max(1.0, largest(trace))
 
 
-@pytest.mark.parametrize("construction", ["class", "norm, then average", "distilled", "attention pooling", "class and mean"])
+@pytest.mark.parametrize(
+    "construction", ["class", "norm, then average", "distilled", "attention pooling", "class and mean"]
+)
 def test_differences_relative_accounts_and_directions_add_up_too(construction):
     model = small_model(construction)
     trace, readout = traced(model, pixels_for(model))
     one, other = (analyses.evidence(trace, readout, target) for target in (2, 4))
     between = analyses.evidence(trace, readout, (2, 4))
     torch.testing.assert_close(between.sources, one.sources - other.sources)
-    assert between.logit == pytest.approx((trace.logits[2] - trace.logits[4]).item()) and abs(between.gap) < EXACT * largest(trace)
+    assert between.logit == pytest.approx((trace.logits[2] - trace.logits[4]).item()) and abs(
+        between.gap
+    ) < EXACT * largest(trace)
     relative = analyses.evidence(trace, readout, 2, relative=True)
-    assert relative.logit == pytest.approx((trace.logits[2] - trace.logits.mean()).item()) and abs(relative.gap) < EXACT * largest(trace)
+    assert relative.logit == pytest.approx((trace.logits[2] - trace.logits.mean()).item()) and abs(
+        relative.gap
+    ) < EXACT * largest(trace)
     mean = torch.stack([analyses.evidence(trace, readout, target).mlps for target in range(6)]).mean(dim=0)
     torch.testing.assert_close(relative.mlps, one.mlps - mean)
     with torch.no_grad():
         features = model.forward_head(model.norm(trace.tokens[-1][None]), pre_logits=True)[0]
     direction = torch.randn(len(features), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     along = analyses.evidence(trace, readout, direction)
-    assert along.logit == pytest.approx((features @ direction).item()) and along.head_bias == 0 and abs(along.gap) < 1e-10
+    assert (
+        along.logit == pytest.approx((features @ direction).item())
+        and along.head_bias == 0
+        and abs(along.gap) < 1e-10
+    )
 
 
 @pytest.mark.parametrize("construction", ["class", "norm, then average", "attention pooling"])

@@ -1,4 +1,6 @@
-"""Genuine DeiT-Tiny weights on a dog and a cat: the account against a float64 path written out here, and known figures."""
+"""Genuine DeiT-Tiny weights on a dog and a cat: the account against a float64 path written out here, and
+known figures.
+"""
 
 import dataclasses
 
@@ -28,24 +30,37 @@ def trace(inspector):
 
 
 def normed(x, weight, bias):
-    return (x - x.mean(-1, keepdim=True)) / torch.sqrt(x.var(-1, unbiased=False, keepdim=True) + 1e-6) * weight + bias
+    return (x - x.mean(-1, keepdim=True)) / torch.sqrt(
+        x.var(-1, unbiased=False, keepdim=True) + 1e-6
+    ) * weight + bias
 
 
 def worked_account(x, target):
-    """Every line, written into the residual stream one after the other and only then multiplied by the head's row."""
+    """Every line, written into the residual stream one after the other and only then multiplied by the head's
+    row.
+    """
     w = {name: value.double() for name, value in load_file(shared(WEIGHTS)).items()}
     written, start, layers, mlps, biases = {}, x[0].clone(), 12, [], []
     for layer in range(layers):
         p = f"blocks.{layer}."
-        qkv = normed(x, w[p + "norm1.weight"], w[p + "norm1.bias"]) @ w[p + "attn.qkv.weight"].T + w[p + "attn.qkv.bias"]
+        qkv = (
+            normed(x, w[p + "norm1.weight"], w[p + "norm1.bias"]) @ w[p + "attn.qkv.weight"].T
+            + w[p + "attn.qkv.bias"]
+        )
         q, k, v = qkv.reshape(197, 3, HEADS, 64).permute(1, 2, 0, 3)
-        attention, z = torch.softmax(q @ k.transpose(1, 2) / 8, dim=-1), torch.zeros(197, 192, dtype=torch.float64)
+        attention, z = (
+            torch.softmax(q @ k.transpose(1, 2) / 8, dim=-1),
+            torch.zeros(197, 192, dtype=torch.float64),
+        )
         for head in range(HEADS):
             projection = w[p + "attn.proj.weight"][:, 64 * head : 64 * head + 64]
             written[layer, head] = attention[head, 0, :, None] * (v[head] @ projection.T)  # source x width
             z += attention[head] @ v[head] @ projection.T
         x = x + z + w[p + "attn.proj.bias"]
-        hidden = normed(x, w[p + "norm2.weight"], w[p + "norm2.bias"]) @ w[p + "mlp.fc1.weight"].T + w[p + "mlp.fc1.bias"]
+        hidden = (
+            normed(x, w[p + "norm2.weight"], w[p + "norm2.bias"]) @ w[p + "mlp.fc1.weight"].T
+            + w[p + "mlp.fc1.bias"]
+        )
         hidden = hidden * 0.5 * (1 + torch.erf(hidden / 2**0.5))
         mlp = hidden @ w[p + "mlp.fc2.weight"].T + w[p + "mlp.fc2.bias"]
         x = x + mlp
@@ -53,12 +68,16 @@ def worked_account(x, target):
     deviation = torch.sqrt(x[0].var(unbiased=False) + 1e-6)
     row = w["head.weight"][target]
 
-    def share(part):  # the norm's own formula on the part: its mean taken off, divided by the whole's deviation
+    def share(
+        part,
+    ):  # the norm's own formula on the part: its mean taken off, divided by the whole's deviation
         return ((part - part.mean(-1, keepdim=True)) / deviation * w["norm.weight"]) @ row
 
     return {
         "start": share(start),
-        "sources": torch.stack([torch.stack([share(written[layer, head]) for head in range(HEADS)]) for layer in range(layers)]),
+        "sources": torch.stack(
+            [torch.stack([share(written[layer, head]) for head in range(HEADS)]) for layer in range(layers)]
+        ),
         "projection_biases": torch.stack([share(bias) for bias in biases]),
         "mlps": torch.stack([share(mlp) for mlp in mlps]),
         "norm_bias": row @ w["norm.bias"],
@@ -72,7 +91,9 @@ def test_every_line_is_that_of_a_path_of_its_own(inspector, trace, target):
     expected = worked_account(trace.tokens[0].double(), target)
     account = vitviz.evidence(inspector, trace, target)
     for line, value in expected.items():
-        torch.testing.assert_close(torch.as_tensor(getattr(account, line)).double(), value, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(
+            torch.as_tensor(getattr(account, line)).double(), value, atol=1e-5, rtol=1e-4
+        )
     lines = sum(value.sum() for line, value in expected.items() if line != "logit")
     assert lines.item() == pytest.approx(expected["logit"].item(), abs=1e-12)
     assert abs(account.gap) < 1e-5 * account.logit and account.total == pytest.approx(account.logit, rel=1e-5)
@@ -88,10 +109,15 @@ def test_the_known_figures(inspector, trace):
     expected = [8.1673, 3.0925, 7.6431, 10.6667, -3.0237, -0.5564, -1.9725, -0.0742, 0.0348]
     assert [float(value) for value in found.values()] == pytest.approx(expected, abs=6e-5)
     assert account.heads.sum(dim=1)[8:].tolist() == pytest.approx([1.57, 3.48, 2.02, 1.07], abs=0.01)
-    assert divmod(int(account.heads.argmax()), HEADS) == (9, 1) and account.heads.max().item() == pytest.approx(2.03, abs=0.01)
+    assert divmod(int(account.heads.argmax()), HEADS) == (
+        9,
+        1,
+    ) and account.heads.max().item() == pytest.approx(2.03, abs=0.01)
 
 
-@pytest.mark.parametrize("target, rows, cols", [(DOG, range(1, 5), range(5, 9)), ("tiger cat", range(8, 14), range(4, 13))])
+@pytest.mark.parametrize(
+    "target, rows, cols", [(DOG, range(1, 5), range(5, 9)), ("tiger cat", range(8, 14), range(4, 13))]
+)
 def test_the_map_peaks_on_the_animal_that_is_meant(inspector, trace, target, rows, cols):
     patches = vitviz.evidence(inspector, trace, target).patches
     row, col = divmod(int(patches.argmax()), 14)
@@ -105,7 +131,10 @@ def test_dog_rather_than_cat_is_the_difference_of_two_accounts(inspector, trace)
     torch.testing.assert_close(between.patches, dog.patches - cat.patches, atol=1e-5, rtol=0)
     assert between.logit == pytest.approx(dog.logit - cat.logit, abs=1e-5)
     relative = vitviz.evidence(inspector, trace, DOG, relative=True)
-    assert relative.logit == pytest.approx(dog.logit - trace.logits.mean().item(), abs=1e-5) and abs(relative.gap) < 1e-4
+    assert (
+        relative.logit == pytest.approx(dog.logit - trace.logits.mean().item(), abs=1e-5)
+        and abs(relative.gap) < 1e-4
+    )
 
 
 def test_a_spoiled_projection_turns_the_truth_check_red(inspector, trace):
@@ -113,7 +142,10 @@ def test_a_spoiled_projection_turns_the_truth_check_red(inspector, trace):
     check_balance(analyses.ledger_of(trace, readout))
     spoiled = list(readout.layers)
     spoiled[7] = dataclasses.replace(spoiled[7], weight=spoiled[7].weight * 1.01)
-    with pytest.raises(UnsupportedModel, match=r"no account of .* only to \d\.\de-\d\d of the largest logit, where 1e-04 is expected"):
+    with pytest.raises(
+        UnsupportedModel,
+        match=r"no account of .* only to \d\.\de-\d\d of the largest logit, where 1e-04 is expected",
+    ):
         check_balance(analyses.ledger_of(trace, dataclasses.replace(readout, layers=tuple(spoiled))))
 
 
@@ -130,7 +162,9 @@ def test_in_bfloat16_the_gap_is_shown_and_the_float32_twin_has_to_balance(trace)
     rough = vitviz.load(shared(WEIGHTS), architecture="deit_tiny_patch16_224", device="cpu", dtype="bfloat16")
     seen = rough.trace(shared("data/both.png"))
     account = vitviz.evidence(rough, seen, DOG)
-    assert seen.deviation.gap < 1e-6 and seen.deviation.logits == pytest.approx((seen.logits - trace.logits).abs().max().item(), rel=1e-3)
+    assert seen.deviation.gap < 1e-6 and seen.deviation.logits == pytest.approx(
+        (seen.logits - trace.logits).abs().max().item(), rel=1e-3
+    )
     assert 1e-4 < abs(account.gap) < 4 * seen.deviation.logits
     worse = dataclasses.replace(seen, deviation=dataclasses.replace(seen.deviation, gap=1e-3))
     with pytest.raises(UnsupportedModel, match="only in float32 to 1.0e-03"):
@@ -145,7 +179,9 @@ def test_the_last_reading_is_the_models_answer_to_the_bit(inspector, trace):
     account = vitviz.evidence(inspector, trace, DOG)
     steps = account.heads.sum(dim=1) + account.projection_biases + account.mlps
     torch.testing.assert_close(share[1:, DOG] - share[:-1, DOG], steps.float(), atol=1e-4, rtol=0)
-    assert share[0, DOG].item() == pytest.approx(account.start + account.norm_bias + account.head_bias, abs=1e-4)
+    assert share[0, DOG].item() == pytest.approx(
+        account.start + account.norm_bias + account.head_bias, abs=1e-4
+    )
 
 
 def test_what_lens_and_account_are_asked_for_in_vain(inspector, trace):
@@ -156,4 +192,6 @@ def test_what_lens_and_account_are_asked_for_in_vain(inspector, trace):
             vitviz.lens(inspector, trace, **asked)
     assert vitviz.evidence(inspector, trace, "golden retriever").logit == trace.logits[207].item()
     picture = inspector.trace(sample_image("coffee"))
-    assert vitviz.evidence(inspector, picture, 0).logit == picture.logits[0].item()  # nothing is kept of the other picture
+    assert (
+        vitviz.evidence(inspector, picture, 0).logit == picture.logits[0].item()
+    )  # nothing is kept of the other picture

@@ -21,7 +21,10 @@ def test_a_pooling_that_is_no_weighted_sum_is_refused_by_a_sentence(pool):
     inspector = inspect(small_model("class", global_pool=pool).float(), "mine")
     trace = inspector.trace(noise())
     assert trace.written is None  # and nothing else is lost
-    with pytest.raises(UnsupportedModel, match=f"^mine: not applicable, because its classifier pools by '{pool}', which is no weighted sum"):
+    with pytest.raises(
+        UnsupportedModel,
+        match=f"^mine: not applicable, because its classifier pools by '{pool}', which is no weighted sum",
+    ):
         vitviz.evidence(inspector, trace, 0)
 
 
@@ -40,10 +43,16 @@ def test_a_block_that_is_not_known_is_refused_by_its_name():
 def test_a_model_that_does_more_than_its_parts_say_is_refused_with_the_figure():
     model = small_model("class").float()
     forward = model.forward_head
-    # y is what its parts say, so the proof of the readout passes; the head is not the linear map that it seems to be
-    model.forward_head = lambda x, pre_logits=False: forward(x, True) if pre_logits else forward(x) * 1.01 + 0.2
+    # y is what its parts say, so the proof of the readout passes; the head is not the linear map that it
+    # seems to be
+    model.forward_head = lambda x, pre_logits=False: (
+        forward(x, True) if pre_logits else forward(x) * 1.01 + 0.2
+    )
     inspector = inspect(model, "mine")
-    with pytest.raises(UnsupportedModel, match=r"no account of mine's answers: .* only to \d.\de-\d+ of the largest logit, where 1e-04"):
+    with pytest.raises(
+        UnsupportedModel,
+        match=r"no account of mine's answers: .* only to \d.\de-\d+ of the largest logit, where 1e-04",
+    ):
         vitviz.evidence(inspector, inspector.trace(noise()), 0)
 
 
@@ -76,7 +85,9 @@ def test_a_target_that_does_not_exist_is_said(target, sentence):
 
 
 def test_the_scores_are_logits_and_never_probabilities():
-    """A peer fed a cross-entropy with softmaxed scores; a number added to all of them has to change nothing but them."""
+    """A peer fed a cross-entropy with softmaxed scores; a number added to all of them has to change nothing
+    but them.
+    """
     model = small_model("class")
     plain = analyses.evidence(*traced(model, pixels_for(model)), 2, relative=True)
     shifted = small_model("class")
@@ -85,7 +96,9 @@ def test_the_scores_are_logits_and_never_probabilities():
     account = analyses.evidence(*traced(shifted, pixels_for(shifted)), 2)
     assert account.head_bias == pytest.approx(shifted.head.bias[2].item())
     relative = analyses.evidence(*traced(shifted, pixels_for(shifted)), 2, relative=True)
-    assert relative.logit == pytest.approx(plain.logit) and relative.head_bias == pytest.approx(plain.head_bias)
+    assert relative.logit == pytest.approx(plain.logit) and relative.head_bias == pytest.approx(
+        plain.head_bias
+    )
 
 
 class Largest(TorchDispatchMode):
@@ -101,7 +114,9 @@ class Largest(TorchDispatchMode):
 
 @pytest.mark.parametrize("pool", ["token", "avg", "map"])
 def test_no_array_of_tokens_by_tokens_by_width_exists(pool):
-    model = perturbed(timm.create_model("vit_tiny_patch16_224", global_pool=pool, depth=2, num_classes=5, img_size=288))
+    model = perturbed(
+        timm.create_model("vit_tiny_patch16_224", global_pool=pool, depth=2, num_classes=5, img_size=288)
+    )
     inspector = inspect(model)
     trace = inspector.trace(noise())
     tokens, width = trace.tokens[0].shape
@@ -129,7 +144,9 @@ def test_pictures_of_a_batch_have_accounts_of_their_own():
     together = inspector.traces(prepared, inspector.preprocessing.size)
     for one, trace in zip(prepared, together, strict=True):
         alone = inspector.traces([one], inspector.preprocessing.size)[0]
-        torch.testing.assert_close(vitviz.evidence(inspector, trace, 1).sources, vitviz.evidence(inspector, alone, 1).sources)
+        torch.testing.assert_close(
+            vitviz.evidence(inspector, trace, 1).sources, vitviz.evidence(inspector, alone, 1).sources
+        )
 
 
 def test_another_class_makes_no_pass_and_the_trace_keeps_no_weights_alive():

@@ -17,7 +17,9 @@ mine = inspector.trace(picture, size=448).logits
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_forked_after_a_trace_computes():
-    code = START + """
+    code = (
+        START
+        + """
 child = os.fork()
 if not child:
     theirs = inspector.trace(picture, size=448).logits
@@ -32,5 +34,6 @@ for _ in range(300):
 os.kill(child, 9)
 sys.exit("the child hangs")
 """
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -10,7 +10,11 @@ from tests.shared import shared
 
 @pytest.fixture(scope="module")
 def inspector():
-    return vitviz.load(shared("weights/deit_tiny_patch16_224.safetensors"), architecture="deit_tiny_patch16_224", device="cpu")
+    return vitviz.load(
+        shared("weights/deit_tiny_patch16_224.safetensors"),
+        architecture="deit_tiny_patch16_224",
+        device="cpu",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +29,9 @@ def test_prediction(trace):
     assert [label.split(",")[0] for label, _ in trace.top(3)] == ["Egyptian cat", "tabby", "tiger cat"]
 
 
-@pytest.mark.parametrize("layer, expected", [(0, [55.9, 109.1, 50.6]), (2, [20.7, 23.8, 78.0]), (11, [106.9, 110.2, 117.6])])
+@pytest.mark.parametrize(
+    "layer, expected", [(0, [55.9, 109.1, 50.6]), (2, [20.7, 23.8, 78.0]), (11, [106.9, 110.2, 117.6])]
+)
 def test_attention_distance(trace, layer, expected):
     assert vitviz.attention_distance(trace)[layer].tolist() == pytest.approx(expected, abs=0.1)
 
@@ -57,7 +63,9 @@ def test_position_similarity_knows_rows_and_columns(inspector):
 def test_a_survey_is_the_mean_of_its_pictures(inspector):
     images = [vitviz.sample_image(name) for name in ("chelsea", "coffee", "astronaut")]
     seen = []
-    survey = vitviz.survey(images, inspector, batch=2, progress=lambda done, total: seen.append((done, total)))
+    survey = vitviz.survey(
+        images, inspector, batch=2, progress=lambda done, total: seen.append((done, total))
+    )
     expected = torch.stack([vitviz.attention_distance(inspector.trace(image)) for image in images]).mean(0)
     torch.testing.assert_close(survey.distances.distance, expected, atol=1e-3, rtol=1e-5)
     assert seen == [(2, 3), (3, 3)] and survey.images == 3
@@ -66,8 +74,12 @@ def test_a_survey_is_the_mean_of_its_pictures(inspector):
 
 
 def test_a_bad_picture_in_a_survey_is_named_and_the_rest_goes_on(inspector):
-    survey = vitviz.survey([vitviz.sample_image("coffee"), b"no picture", vitviz.sample_image("chelsea")], inspector)
+    survey = vitviz.survey(
+        [vitviz.sample_image("coffee"), b"no picture", vitviz.sample_image("chelsea")], inspector
+    )
     assert survey.images == 2
     assert len(survey.skipped) == 1 and str(survey.skipped[0]).startswith("Picture 2:")
-    last = vitviz.survey([vitviz.sample_image("coffee"), b"no picture"], inspector, batch=1)  # after the last whole batch
+    last = vitviz.survey(
+        [vitviz.sample_image("coffee"), b"no picture"], inspector, batch=1
+    )  # after the last whole batch
     assert last.images == 1 and [str(text)[:10] for text in last.skipped] == ["Picture 2:"]

@@ -71,7 +71,9 @@ def test_a_size_of_its_own_interpolates_positions_and_shares_the_weights():
     assert inspector.position_table((96, 160)).shape == (60, 192)
     assert inspector._at((96, 160)).blocks[0].attn.qkv.weight is model.blocks[0].attn.qkv.weight
     assert model.pos_embed.shape[1] == 197
-    reference = timm.create_model("vit_tiny_patch16_224", depth=2, dynamic_img_size=True, pretrained=False).eval()
+    reference = timm.create_model(
+        "vit_tiny_patch16_224", depth=2, dynamic_img_size=True, pretrained=False
+    ).eval()
     reference.load_state_dict(model.state_dict())
     pixels = prepare(open_image(noise()), inspector.preprocessing.with_size((96, 160))).tensor[None]
     with torch.no_grad():
@@ -83,7 +85,9 @@ def test_a_size_of_its_own_interpolates_positions_and_shares_the_weights():
 def test_a_size_beyond_the_memory_is_refused_before_it_is_tried(monkeypatch):
     inspector = inspect(perturbed("vit_tiny_patch16_224", depth=1))
     monkeypatch.setattr(memory, "free_bytes", lambda device: 10**9)
-    with pytest.raises(OutOfMemory, match=r"65537 tokens .* needs about 35\.\d GB, but only 1\.0 GB are free"):
+    with pytest.raises(
+        OutOfMemory, match=r"65537 tokens .* needs about 35\.\d GB, but only 1\.0 GB are free"
+    ):
         inspector.trace(noise(), size=4096)
     assert inspector.trace(noise(), size=64).grid.patches == 16
     monkeypatch.setattr(memory, "free_bytes", lambda device: None)
@@ -91,7 +95,9 @@ def test_a_size_beyond_the_memory_is_refused_before_it_is_tried(monkeypatch):
 
 
 def test_where_the_patch_does_not_divide_the_input_the_unseen_rim_is_left_out():
-    model = perturbed("vit_tiny_patch16_224", depth=1, img_size=100)  # six patches of 16 px, and 4 px that no patch is cut from
+    model = perturbed(
+        "vit_tiny_patch16_224", depth=1, img_size=100
+    )  # six patches of 16 px, and 4 px that no patch is cut from
     trace = inspect(model).trace(noise(size=(200, 200)))
     assert (trace.grid.rows, trace.grid.pixels) == (6, (96, 96))
     assert trace.view.picture.shape == (96, 96, 3)
@@ -99,10 +105,14 @@ def test_where_the_patch_does_not_divide_the_input_the_unseen_rim_is_left_out():
 
 
 def test_a_rim_as_wide_as_the_grid_does_not_widen_the_patch():
-    inspector = inspect(perturbed("vit_tiny_patch16_224", depth=1, img_size=28, patch_size=8))  # three patches and 4 px
+    inspector = inspect(
+        perturbed("vit_tiny_patch16_224", depth=1, img_size=28, patch_size=8)
+    )  # three patches and 4 px
     assert inspector.grid().patch == (8, 8) and inspector.grid().pixels == (24, 24)
     assert inspector.trace(noise(), size=32).grid.patches == 16
-    assert inspector.trace(noise(), size=28).grid == inspector.grid()  # its own size, though the patch does not divide it
+    assert (
+        inspector.trace(noise(), size=28).grid == inspector.grid()
+    )  # its own size, though the patch does not divide it
     moved = inspector.experiment(noise(), shuffle=1).view.picture
     assert not (moved == inspector.trace(noise()).view.picture).all()
 
@@ -112,6 +122,9 @@ def test_nothing_is_left_behind_after_success_and_after_failure():
     inspector = inspect(model)
     inspector.trace(noise())
     assert modes_and_hooks(model) == (0, 0)
-    with pytest.raises(RuntimeError, match="on purpose"), inspector.hook("blocks.1.mlp", lambda tensor: (_ for _ in ()).throw(RuntimeError("on purpose"))):
+    with (
+        pytest.raises(RuntimeError, match="on purpose"),
+        inspector.hook("blocks.1.mlp", lambda tensor: (_ for _ in ()).throw(RuntimeError("on purpose"))),
+    ):
         inspector.trace(noise())
     assert modes_and_hooks(model) == (0, 0)

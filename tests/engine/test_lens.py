@@ -32,7 +32,9 @@ def test_the_mean_over_patches_of_their_last_shares_is_the_logit(construction):
     trace, readout = traced(model, pixels_for(model))
     ledger = analyses.ledger_of(trace, readout)
     answers = analyses.lens_patches(ledger, 2, form="share")
-    assert answers.shape == (4, 3, 4) and answers[-1].mean().item() == pytest.approx(trace.logits[2].item(), abs=1e-10)
+    assert answers.shape == (4, 3, 4) and answers[-1].mean().item() == pytest.approx(
+        trace.logits[2].item(), abs=1e-10
+    )
     torch.testing.assert_close(answers.mean(dim=(1, 2)), analyses.lens_shares(ledger)[:, 2])
     if construction == "norm, then average":  # read afresh, each patch has its own norm, which is the model's
         torch.testing.assert_close(analyses.lens_patches(ledger, 2)[-1], answers[-1])
@@ -46,16 +48,26 @@ def test_a_patch_of_a_class_tokens_model_is_read_with_norm_and_both_heads():
         answers = analyses.lens_patches(analyses.ledger_of(trace, readout), (1, 3))
         with torch.no_grad():
             patches = model.norm(trace.tokens[2][trace.grid.prefix :])
-            expected = model.head(patches) if construction == "class" else (model.head(patches) + model.head_dist(patches)) / 2
+            expected = (
+                model.head(patches)
+                if construction == "class"
+                else (model.head(patches) + model.head_dist(patches)) / 2
+            )
         torch.testing.assert_close(answers[2].flatten(), expected[:, 1] - expected[:, 3])
         assert analyses.lens_kind(readout) == "probe"
 
 
-@pytest.mark.parametrize("construction, reason", [("attention pooling", "weighs all patches together"), ("class and mean", "side by side")])
+@pytest.mark.parametrize(
+    "construction, reason",
+    [("attention pooling", "weighs all patches together"), ("class and mean", "side by side")],
+)
 def test_a_patch_alone_is_not_read_where_that_means_nothing(construction, reason):
     inspector = inspect(small_model(construction).float())
     trace = inspector.trace(noise())
-    for look in (lambda: vitviz.lens(inspector, trace, patches=True, target=0), lambda: models.lens_kind(inspector)):
+    for look in (
+        lambda: vitviz.lens(inspector, trace, patches=True, target=0),
+        lambda: models.lens_kind(inspector),
+    ):
         with pytest.raises(VitvizError, match=f"not applicable, because .*{reason}"):
             look()
 
@@ -63,9 +75,16 @@ def test_a_patch_alone_is_not_read_where_that_means_nothing(construction, reason
 def test_a_model_without_a_head_has_no_answer_but_directions():
     inspector = inspect(small_model("class", num_classes=0).float())
     trace = inspector.trace(noise())
-    for look in (lambda: vitviz.lens(inspector, trace), lambda: vitviz.lens(inspector, trace, form="share"), lambda: vitviz.evidence(inspector, trace, 0)):
+    for look in (
+        lambda: vitviz.lens(inspector, trace),
+        lambda: vitviz.lens(inspector, trace, form="share"),
+        lambda: vitviz.evidence(inspector, trace, 0),
+    ):
         with pytest.raises(VitvizError, match="has no classifier"):
             look()
     direction = torch.randn(24)
     account = vitviz.evidence(inspector, trace, direction)
-    assert account.logit == pytest.approx((inspector.readout(trace) @ direction).item(), abs=1e-5) and abs(account.gap) < 1e-5
+    assert (
+        account.logit == pytest.approx((inspector.readout(trace) @ direction).item(), abs=1e-5)
+        and abs(account.gap) < 1e-5
+    )

@@ -1,4 +1,6 @@
-"""Maps of every construction: the frozen map balances at every depth, gradients are the model's, removal is absence."""
+"""Maps of every construction: the frozen map balances at every depth, gradients are the model's, removal is
+absence.
+"""
 
 import threading
 
@@ -43,14 +45,18 @@ def test_pixels_gradients_are_finite_differences():
     way = torch.randn(one.pixels.shape, generator=generator, dtype=torch.float64)
     step = 1e-5
     with torch.no_grad():
-        slope = (one._score(one.pixels + step * way) - one._score(one.pixels - step * way)).item() / (2 * step)
+        slope = (one._score(one.pixels + step * way) - one._score(one.pixels - step * way)).item() / (
+            2 * step
+        )
     pixels = one.pixels
     ratio = way / pixels  # value times gradient, asked for along another way
     leaf = pixels.clone().requires_grad_()
     with gradients.opened(one.model, one.blocks, held=False):
         (own,) = torch.autograd.grad(one._score(leaf).sum(), leaf)
     assert (own * pixels * ratio).sum().item() == pytest.approx(slope, rel=1e-7)
-    assert relevance_of(one, "input_gradient").map.sum().item() == pytest.approx((own * pixels).sum().item(), rel=1e-12)
+    assert relevance_of(one, "input_gradient").map.sum().item() == pytest.approx(
+        (own * pixels).sum().item(), rel=1e-12
+    )
 
 
 class Edited(gradients.Opened):
@@ -86,8 +92,12 @@ def test_grad_cam_is_blank_behind_the_last_attention_and_exact_for_an_average():
     assert one.cam_place() == "the last block's output"
     slopes = one.gradients().slopes
     torch.testing.assert_close(slopes, slopes[:1].expand_as(slopes), rtol=0, atol=1e-14)
-    torch.testing.assert_close(relevance_of(one, "grad_cam").map, relevance_of(one, "hires_cam").map.clamp(min=0))
-    with gradients.opened((model := small_model("class")), capture.transformer_blocks(model), held=False) as opened:
+    torch.testing.assert_close(
+        relevance_of(one, "grad_cam").map, relevance_of(one, "hires_cam").map.clamp(min=0)
+    )
+    with gradients.opened(
+        (model := small_model("class")), capture.transformer_blocks(model), held=False
+    ) as opened:
         score = model(one.pixels)[0, 2]
     (at_the_end,) = torch.autograd.grad(score, opened.tokens[-1])
     assert bool((at_the_end[:, 1:] == 0).all()) and bool((at_the_end[:, 0] != 0).any())
@@ -100,7 +110,7 @@ def test_dropped_is_masked(construction):
     kept = torch.tensor([[0, 3, 4, 7, 11], [1, 2, 5, 6, 9]])
     removal = one._removal
     dropped = None
-    for masked in ((False, True) if not removal._masked else (True,)):
+    for masked in (False, True) if not removal._masked else (True,):
         removal._masked = masked
         found = removal.answers(kept)
         if dropped is not None:
@@ -138,7 +148,9 @@ def test_painted_patches():
     with torch.no_grad():
         torch.testing.assert_close(one.answers(kept), one.model(pixels), rtol=0, atol=1e-12)
         black = explained("class", patches_as="black")
-        torch.testing.assert_close(black.answers(kept[:, :0]), one.model(torch.full_like(pixels, -1.0)), rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            black.answers(kept[:, :0]), one.model(torch.full_like(pixels, -1.0)), rtol=0, atol=1e-12
+        )
     flat = torch.full((1, 3, 12, 16), 0.7, dtype=torch.float64)
     torch.testing.assert_close(blurred(flat, 4), flat)
     with pytest.raises(VitvizError, match="expected one of dropped, mean, blur, black"):
@@ -148,7 +160,9 @@ def test_painted_patches():
 def test_nothing_stays_on_the_model_and_threads_do_not_meet():
     model = small_model("class")
     wishes = [one.requires_grad for one in model.parameters()]
-    expected = [relevance_of(explained(target=target, model=model, seed=target), "frozen").map for target in (1, 2)]
+    expected = [
+        relevance_of(explained(target=target, model=model, seed=target), "frozen").map for target in (1, 2)
+    ]
     found, errors = {}, []
 
     def look(target):

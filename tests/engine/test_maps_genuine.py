@@ -49,7 +49,9 @@ def test_dog_and_cat(both, method, at):
     ("grad_cam", 0.30, [(1, 7), (11, 5)]),
 ])  # fmt: skip
 def test_class_activation_maps(both, method, correlation, peaks):
-    """The reference clamps both and breaks ties by place, which makes zeros agree; our own correlation shares ranks."""
+    """The reference clamps both and breaks ties by place, which makes zeros agree; our own correlation shares
+    ranks.
+    """
     dog, cat = (relevance_of(one, method) for one in both)
     assert [peak(dog), peak(cat)] == peaks
     by_place = [one.map.clamp(min=0).flatten().argsort(stable=True).argsort().double() for one in (dog, cat)]
@@ -63,14 +65,18 @@ def test_chefers_grad_cam_is_blank_and_says_so(both):
 def test_published_balances(both):
     dog, _ = both
     found = relevance_of(dog, "frozen", "pixels")
-    assert found.map.sum().item() == pytest.approx(6.7749, abs=1e-3) and found.answer == pytest.approx(8.1673, abs=1e-3)
+    assert found.map.sum().item() == pytest.approx(6.7749, abs=1e-3) and found.answer == pytest.approx(
+        8.1673, abs=1e-3
+    )
     assert sum(found.constants.values()) == pytest.approx(1.3923, abs=1e-3)
     assert found.constants["norm biases"] == pytest.approx(-15.0, abs=0.05)
     assert found.constants["linear biases"] == pytest.approx(13.2, abs=0.05)
     for at in ("pixels", "tokens", *range(1, 13)):
         assert abs(relevance_of(dog, "frozen", at).unexplained) < 1e-5 * found.answer
     own = relevance_of(dog, "input_gradient")
-    assert own.map.sum().item() == pytest.approx(1.397, abs=1e-3) and own.unexplained == pytest.approx(4.87, abs=5e-3)
+    assert own.map.sum().item() == pytest.approx(1.397, abs=1e-3) and own.unexplained == pytest.approx(
+        4.87, abs=5e-3
+    )
     assert abs(relevance_of(dog, "ledger").unexplained) < 1e-5 * found.answer
 
 

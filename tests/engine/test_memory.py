@@ -1,4 +1,6 @@
-"""A checkpoint that does not fit is refused before anything of it is fetched, read or built, with both figures."""
+"""A checkpoint that does not fit is refused before anything of it is fetched, read or built, with both
+figures.
+"""
 
 import subprocess
 import sys
@@ -35,14 +37,20 @@ def free(monkeypatch, machine, device=None):
 
 def test_a_checkpoint_of_the_hub_is_refused_before_its_download(monkeypatch, nothing_is_touched):
     free(monkeypatch, 2 * 10**9)
-    with pytest.raises(OutOfMemory, match=r"needs about 2\.4 GB, but only 2\.0 GB are free\. Nothing was loaded") as error:
+    with pytest.raises(
+        OutOfMemory, match=r"needs about 2\.4 GB, but only 2\.0 GB are free\. Nothing was loaded"
+    ) as error:
         loading.load(find("vit_large_patch16_224.augreg_in21k"))
-    assert str(error.value).startswith("Loading vit_large_patch16_224.augreg_in21k with 304 million parameters")
+    assert str(error.value).startswith(
+        "Loading vit_large_patch16_224.augreg_in21k with 304 million parameters"
+    )
 
 
 def test_figures_that_seem_to_fit_are_explained(monkeypatch, nothing_is_touched):
     free(monkeypatch, 2_600_000_000)
-    with pytest.raises(OutOfMemory, match=r"needs about 2\.4 GB, but only 2\.6 GB are free, a fifth of which is kept"):
+    with pytest.raises(
+        OutOfMemory, match=r"needs about 2\.4 GB, but only 2\.6 GB are free, a fifth of which is kept"
+    ):
         loading.load(find("vit_large_patch16_224.augreg_in21k"))
 
 
@@ -60,7 +68,9 @@ def test_a_file_is_refused_before_it_is_read(ending, monkeypatch, tmp_path, requ
         loading.load(find(str(path)))
 
 
-def test_a_repository_of_which_nothing_is_known_is_refused_at_its_first_bytes(monkeypatch, nothing_is_touched):
+def test_a_repository_of_which_nothing_is_known_is_refused_at_its_first_bytes(
+    monkeypatch, nothing_is_touched
+):
     free(monkeypatch, 10**9)
     told = []
 
@@ -69,7 +79,9 @@ def test_a_repository_of_which_nothing_is_known_is_refused_at_its_first_bytes(mo
         told.append("all of it")
 
     monkeypatch.setattr(loading, "files_of", arriving)
-    with pytest.raises(OutOfMemory, match=r"somebody/something with 175 million parameters needs about 1\.4 GB"):
+    with pytest.raises(
+        OutOfMemory, match=r"somebody/something with 175 million parameters needs about 1\.4 GB"
+    ):
         loading.load(find("somebody/something"), progress=lambda done, total: told.append((done, total)))
     assert told == []
 
@@ -77,7 +89,9 @@ def test_a_repository_of_which_nothing_is_known_is_refused_at_its_first_bytes(mo
 def test_a_device_with_memory_of_its_own_has_to_hold_the_model_once(monkeypatch, nothing_is_touched):
     checkpoint, cuda = find("vit_large_patch16_224.augreg_in21k"), torch.device("cuda:0")
     free(monkeypatch, 64 * 10**9, 10**9)
-    with pytest.raises(OutOfMemory, match=r"on cuda:0 needs about 1\.2 GB, but only 1\.0 GB are free.*--device cpu"):
+    with pytest.raises(
+        OutOfMemory, match=r"on cuda:0 needs about 1\.2 GB, but only 1\.0 GB are free.*--device cpu"
+    ):
         loading.load(checkpoint, device=cuda)
     with pytest.raises(AssertionError, match="was called"):
         loading.load(checkpoint, device=cuda, dtype=torch.bfloat16)
@@ -96,7 +110,11 @@ def test_the_page_keeps_what_it_shows(monkeypatch):
 
 def test_a_containers_limit_counts_and_pages_that_can_be_dropped_do_not(tmp_path, monkeypatch):
     assert memory.free_in_the_container(tmp_path) is None
-    for name, text in (("max", "max\n"), ("current", "6000\n"), ("stat", "anon 5000\ninactive_file 1500\nactive_file 7\n")):
+    for name, text in (
+        ("max", "max\n"),
+        ("current", "6000\n"),
+        ("stat", "anon 5000\ninactive_file 1500\nactive_file 7\n"),
+    ):
         (tmp_path / f"memory.{name}").write_text(text)
     assert memory.free_in_the_container(tmp_path) is None
     (tmp_path / "memory.max").write_text("16000\n")
@@ -107,7 +125,11 @@ def test_a_containers_limit_counts_and_pages_that_can_be_dropped_do_not(tmp_path
 
 def test_an_older_container_says_it_in_other_files(tmp_path):
     (tmp_path / "memory").mkdir()
-    for name, text in (("limit_in_bytes", "16000"), ("usage_in_bytes", "6000"), ("stat", "inactive_file 1\ntotal_inactive_file 500\n")):
+    for name, text in (
+        ("limit_in_bytes", "16000"),
+        ("usage_in_bytes", "6000"),
+        ("stat", "inactive_file 1\ntotal_inactive_file 500\n"),
+    ):
         (tmp_path / "memory" / f"memory.{name}").write_text(text)
     assert memory.free_in_the_container(tmp_path) == 10500
 
@@ -115,7 +137,10 @@ def test_an_older_container_says_it_in_other_files(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process from /proc")
 def test_loading_takes_what_is_said(tmp_path):
     """The peak of a process of its own over what it held before, in units of what `bytes_to_load` says."""
-    model, path = timm.create_model("vit_small_patch16_224", pretrained=False, depth=36), tmp_path / "mine.pth"
+    model, path = (
+        timm.create_model("vit_small_patch16_224", pretrained=False, depth=36),
+        tmp_path / "mine.pth",
+    )
     torch.save(model.state_dict(), path)
     code = f"""
 import re

@@ -33,7 +33,16 @@ def inspector():
         lambda inspector: inspector.parts().prefix,
         lambda inspector: inspector.parts().positions,
     ],
-    ids=["positions", "filters", "classifier", "its bias", "embedding", "bias of that", "class token", "all positions"],
+    ids=[
+        "positions",
+        "filters",
+        "classifier",
+        "its bias",
+        "embedding",
+        "bias of that",
+        "class token",
+        "all positions",
+    ],
 )
 def test_writing_into_what_was_given_changes_no_model(inspector, given):
     before = inspector.trace(PICTURE).logits
@@ -64,7 +73,11 @@ def test_numpys_numbers_are_sizes(inspector):
     assert inspector.trace(PICTURE, size=np.int64(64)).grid == inspector.grid((64, 64))
 
 
-@pytest.mark.parametrize("ask", [lambda inspector: inspector.grid((100, 100)), lambda inspector: inspector.position_table((100, 100))], ids=["grid", "table"])
+@pytest.mark.parametrize(
+    "ask",
+    [lambda inspector: inspector.grid((100, 100)), lambda inspector: inspector.position_table((100, 100))],
+    ids=["grid", "table"],
+)
 def test_no_size_is_answered_that_a_trace_would_refuse(inspector, ask):
     with pytest.raises(VitvizError, match="96 x 96|104 x 104"):
         ask(inspector)
@@ -77,7 +90,9 @@ def test_another_default_of_torch_changes_nothing(inspector):
         other = vitviz.load("vitviz-tiny", device="cpu").trace(PICTURE)
     finally:
         torch.set_default_dtype(before)
-    assert other.logits.dtype == torch.float32 and torch.allclose(other.logits, inspector.trace(PICTURE).logits, atol=1e-5)
+    assert other.logits.dtype == torch.float32 and torch.allclose(
+        other.logits, inspector.trace(PICTURE).logits, atol=1e-5
+    )
 
 
 def test_automatic_precision_is_left_out(inspector):
@@ -97,15 +112,32 @@ def test_numbers_that_are_not_finite_are_told():
         inspector.trace(PICTURE)
 
 
-@pytest.mark.parametrize("given", [5, np.zeros(3), (torch.zeros(1),), torch.zeros(1, 196, 192)], ids=["number", "array", "tuple", "a token less"])
+@pytest.mark.parametrize(
+    "given",
+    [5, np.zeros(3), (torch.zeros(1),), torch.zeros(1, 196, 192)],
+    ids=["number", "array", "tuple", "a token less"],
+)
 @pytest.mark.parametrize("point", ["blocks.1.input", "blocks.1.mlp"])
 def test_a_hook_that_returns_something_else_is_named(inspector, point, given):
-    with inspector.hook(point, lambda tensor: given), pytest.raises(VitvizError, match=rf"The hook at {point} returned .*\(1, 197, 192\)"):
+    with (
+        inspector.hook(point, lambda tensor: given),
+        pytest.raises(VitvizError, match=rf"The hook at {point} returned .*\(1, 197, 192\)"),
+    ):
         inspector.trace(PICTURE)
     inspector.trace(PICTURE)
 
 
-@pytest.mark.parametrize(("point", "fn"), [("bogus", print), (5, print), (None, print), ("blocks.99.mlp", print), ("blocks.1.mlp", None), ("blocks.1.mlp", "x")])
+@pytest.mark.parametrize(
+    ("point", "fn"),
+    [
+        ("bogus", print),
+        (5, print),
+        (None, print),
+        ("blocks.99.mlp", print),
+        ("blocks.1.mlp", None),
+        ("blocks.1.mlp", "x"),
+    ],
+)
 def test_a_hook_that_cannot_be_is_refused_at_once(inspector, point, fn):
     with pytest.raises(VitvizError, match="expected"):
         inspector.hook(point, fn)
@@ -113,7 +145,9 @@ def test_a_hook_that_cannot_be_is_refused_at_once(inspector, point, fn):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_logits_that_are_not_finite_are_told(value):
-    """The tokens are sound; only the head is not, and a softmax over its logits would show 'nan' as probabilities."""
+    """The tokens are sound; only the head is not, and a softmax over its logits would show 'nan' as
+    probabilities.
+    """
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     with torch.no_grad():
         inspector.model.head.bias[3] = value
@@ -142,7 +176,10 @@ def test_a_seed_is_a_whole_number(inspector, seed):
 @pytest.mark.parametrize("point", ["blocks.1.input", "blocks.1.mlp", "blocks.3.output"])
 def test_a_hook_that_returns_another_dtype_is_named(inspector, point, dtype):
     wrong = str(dtype).removeprefix("torch.")
-    with inspector.hook(point, lambda tensor: tensor.to(dtype)), pytest.raises(VitvizError, match=f"at {point} returned {wrong} on cpu; expected float32"):
+    with (
+        inspector.hook(point, lambda tensor: tensor.to(dtype)),
+        pytest.raises(VitvizError, match=f"at {point} returned {wrong} on cpu; expected float32"),
+    ):
         inspector.trace(PICTURE)
     inspector.trace(PICTURE)
 

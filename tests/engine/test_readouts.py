@@ -1,7 +1,8 @@
-"""What the classifier reads, against the gradients of the logits with respect to the tokens behind the last block.
+"""What the classifier reads, against the gradients of the logits with respect to the tokens behind the last
+block.
 
-Autograd knows nothing of a description: along every feature, a token's part of the logits' gradient is its part of what
-is read, because whatever follows the pooling treats all tokens' parts of a feature alike.
+Autograd knows nothing of a description: along every feature, a token's part of the logits' gradient is its
+part of what is read, because whatever follows the pooling treats all tokens' parts of a feature alike.
 """
 
 from dataclasses import replace
@@ -37,13 +38,22 @@ POOLED = {
     "class, norm after": ("vit_tiny_patch16_224", {"fc_norm": True}),
     "average": ("vit_tiny_patch16_224", {"global_pool": "avg"}),
     "average, norm before": ("vit_tiny_patch16_224", {"global_pool": "avg", "fc_norm": False}),
-    "average of all": ("vit_tiny_patch16_224", {"global_pool": "avg", "pool_include_prefix": True, **REGISTERS}),
-    "average, no prefix": ("vit_tiny_patch16_224", {"global_pool": "avg", "pool_include_prefix": True, **BARE}),
+    "average of all": (
+        "vit_tiny_patch16_224",
+        {"global_pool": "avg", "pool_include_prefix": True, **REGISTERS},
+    ),
+    "average, no prefix": (
+        "vit_tiny_patch16_224",
+        {"global_pool": "avg", "pool_include_prefix": True, **BARE},
+    ),
     "max": ("vit_tiny_patch16_224", {"global_pool": "max"}),
     "max, norm before": ("vit_tiny_patch16_224", {"global_pool": "max", "fc_norm": False}),
     "max of all": ("vit_tiny_patch16_224", {"global_pool": "max", "pool_include_prefix": True}),
     "average and max": ("vit_tiny_patch16_224", {"global_pool": "avgmax", **REGISTERS}),
-    "average and max of all": ("vit_tiny_patch16_224", {"global_pool": "avgmax", "pool_include_prefix": True}),
+    "average and max of all": (
+        "vit_tiny_patch16_224",
+        {"global_pool": "avgmax", "pool_include_prefix": True},
+    ),
     "average, BEiT": ("beit_base_patch16_224", {}),
     "class, BEiT": ("beit_base_patch16_224", {"global_pool": "token"}),
     "class, EVA": ("eva02_tiny_patch14_224", {"global_pool": "token"}),
@@ -72,8 +82,12 @@ def test_auto_is_the_tokens_part_of_the_logits_gradient(case):
     expected = (found / found.sum(dim=0)).mean(dim=1)  # of each feature, which part comes from which token
     torch.testing.assert_close(query_weights(trace), expected, atol=1e-5, rtol=0)
     assert query_weights(trace).sum().item() == pytest.approx(1)
-    rows = np.stack([rollout_row(trace, query) for query in (*trace.grid.prefix_names, *range(trace.grid.patches))])
-    np.testing.assert_allclose(rollout(trace).flatten(), (expected.numpy() @ rows)[trace.grid.prefix :], atol=1e-5)
+    rows = np.stack(
+        [rollout_row(trace, query) for query in (*trace.grid.prefix_names, *range(trace.grid.patches))]
+    )
+    np.testing.assert_allclose(
+        rollout(trace).flatten(), (expected.numpy() @ rows)[trace.grid.prefix :], atol=1e-5
+    )
 
 
 def test_two_heads_read_two_tokens():
@@ -95,9 +109,18 @@ def test_rollout_of_a_distilled_model_asks_from_the_class_token():
 
 def dinov2(folder, registers=0):
     """transformers' own classifier, saved; its gradient; and what vitviz makes of the folder."""
-    options = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 32, "patch_size": 8, "num_labels": 5}
+    options = {
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "image_size": 32,
+        "patch_size": 8,
+        "num_labels": 5,
+    }
     if registers:
-        model = hf.Dinov2WithRegistersForImageClassification(hf.Dinov2WithRegistersConfig(**options, num_register_tokens=registers))
+        model = hf.Dinov2WithRegistersForImageClassification(
+            hf.Dinov2WithRegistersConfig(**options, num_register_tokens=registers)
+        )
     else:
         model = hf.Dinov2ForImageClassification(hf.Dinov2Config(**options))
     generator = torch.Generator().manual_seed(0)
@@ -105,7 +128,9 @@ def dinov2(folder, registers=0):
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
     model.save_pretrained(folder)
-    (folder / "preprocessor_config.json").write_text('{"size": {"height": 32, "width": 32}, "do_center_crop": false}')
+    (folder / "preprocessor_config.json").write_text(
+        '{"size": {"height": 32, "width": 32}, "do_center_crop": false}'
+    )
     return model.eval(), Inspector(load(find(str(folder))), "cpu")
 
 
@@ -115,7 +140,9 @@ def test_dinov2_reads_class_token_and_mean_side_by_side_as_transformers_does(tmp
     trace = inspector.trace(noise())
     kept = {}
     base = next(module for name, module in model.named_children() if name != "classifier")
-    base.layernorm.register_forward_hook(lambda module, args, output: (output.retain_grad(), kept.update(last=output))[0])
+    base.layernorm.register_forward_hook(
+        lambda module, args, output: (output.retain_grad(), kept.update(last=output))[0]
+    )
     logits = model(prepare(open_image(noise()), inspector.preprocessing).tensor[None]).logits
     torch.testing.assert_close(trace.logits, logits[0].detach(), atol=1e-4, rtol=0)
     logits[0, 3].backward()
@@ -124,7 +151,11 @@ def test_dinov2_reads_class_token_and_mean_side_by_side_as_transformers_does(tmp
     expected = torch.zeros(trace.grid.tokens, dtype=torch.float64)
     expected[0] = parts[0, 0].mean() / 2  # each half is half of what is read
     expected[1:] = parts[1, 1:].mean(dim=1) / 2
-    assert trace.pool == "class and average" and trace.readout.joined == "side by side" and trace.readout.norm == "before"
+    assert (
+        trace.pool == "class and average"
+        and trace.readout.joined == "side by side"
+        and trace.readout.norm == "before"
+    )
     torch.testing.assert_close(query_weights(trace), expected, atol=1e-5, rtol=0)
     assert not torch.allclose(rollout(trace), rollout(trace, "class"), atol=1e-3)
     assert Rollout().summary(Subject(inspector, trace))["auto"] == "class token and mean over patches"
@@ -133,7 +164,9 @@ def test_dinov2_reads_class_token_and_mean_side_by_side_as_transformers_does(tmp
 def test_each_picture_of_a_batch_has_its_own_maximum():
     model = small(global_pool="max")
     inspector = inspect(model)
-    both = inspector.traces([prepare(open_image(noise(seed)), inspector.preprocessing) for seed in (0, 1)], (32, 32))
+    both = inspector.traces(
+        [prepare(open_image(noise(seed)), inspector.preprocessing) for seed in (0, 1)], (32, 32)
+    )
     for seed, trace in enumerate(both):
         torch.testing.assert_close(trace.read, inspector.trace(noise(seed)).read)
     assert not torch.equal(both[0].read, both[1].read)
@@ -167,7 +200,10 @@ def test_attention_pooling_is_read_with_its_own_weights(changes):
     assert attention.q.shape[1] == (1 if first_only else trace.grid.tokens)
     expected[-read.shape[1] :] = read.mean(dim=0)
     torch.testing.assert_close(query_weights(trace), expected, atol=1e-6, rtol=0)
-    assert trace.pool == "attention" and trace.readout.summaries[0].start == trace.grid.tokens - attention.k.shape[1]
+    assert (
+        trace.pool == "attention"
+        and trace.readout.summaries[0].start == trace.grid.tokens - attention.k.shape[1]
+    )
 
 
 def test_a_classifier_of_every_token_is_refused():
@@ -186,7 +222,9 @@ def test_features_that_are_not_pooled_are_read_by_convention():
     assert Tour().summary(subject)["pool"] == "none"
     bare = inspect(small(global_pool="", num_classes=0, class_token=False))
     trace = bare.trace(noise())
-    assert query_weights(trace).tolist() == pytest.approx([1 / 16] * 16) and bare.readout(trace).shape == (128,)
+    assert query_weights(trace).tolist() == pytest.approx([1 / 16] * 16) and bare.readout(trace).shape == (
+        128,
+    )
 
 
 def test_a_class_token_that_is_not_there_is_not_read():
@@ -208,7 +246,9 @@ def test_a_model_that_does_something_else_is_refused():
         inspect(Odd(**SMALL).eval()).trace(noise())
 
 
-@pytest.mark.parametrize("name", ["vit_base_patch16_siglip_224", "vit_small_patch16_dinov3", "vit_tiny_r_s16_p8_224"])
+@pytest.mark.parametrize(
+    "name", ["vit_base_patch16_siglip_224", "vit_small_patch16_dinov3", "vit_tiny_r_s16_p8_224"]
+)
 def test_genuine_settings_are_proven(name):
     model = perturbed(name, **({} if "r_s16" in name else {"depth": 1}))
     readouts.prove(model, inspect(model).trace(noise()).readout, inspect(model).grid(), name)

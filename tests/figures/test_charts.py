@@ -29,7 +29,11 @@ def test_uniform_line_is_labelled_and_in_range(form):
     figure = distance_by_depth(distances, 115.901, mass, sorted_heads=form)
     line = figure.data[-1]
     assert list(line.y) == [115.901, 115.901] and "115.9 px" in line.name and line.line.dash == "dash"
-    assert figure.layout.yaxis.range[1] > 115.901 and figure.layout.yaxis.title.text.endswith("(px)") and figure.layout.xaxis.title.text
+    assert (
+        figure.layout.yaxis.range[1] > 115.901
+        and figure.layout.yaxis.title.text.endswith("(px)")
+        and figure.layout.xaxis.title.text
+    )
 
 
 def test_without_prefix_tokens_nothing_is_said_of_them():
@@ -51,7 +55,12 @@ def test_backgrounds_are_transparent():
 
 
 def test_labels_are_text_and_never_markup():
-    figure = predictions([("<img src=x onerror=alert(1)> & co", 0.9), ("a class with a very long name, and its synonyms", 0.05)])
+    figure = predictions(
+        [
+            ("<img src=x onerror=alert(1)> & co", 0.9),
+            ("a class with a very long name, and its synonyms", 0.05),
+        ]
+    )
     assert "<img" not in json.dumps(figure.to_plotly_json(), default=str)
     assert figure.data[0].customdata[1] == "a class with a very long name, and its synonyms"
     assert len(figure.layout.yaxis.ticktext[1]) <= 26

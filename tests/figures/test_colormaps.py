@@ -28,17 +28,25 @@ def test_lightness_rises_all_along(name):
 @pytest.mark.parametrize("name", DIVERGING)
 def test_equal_amounts_for_and_against_are_equally_dark(name):
     lightness = TABLES[name] @ np.array([0.2126, 0.7152, 0.0722])
-    assert (np.diff(lightness[:128]) > 0).all() and (np.diff(lightness[128:]) < 0).all(), "the middle is the lightest"
+    assert (np.diff(lightness[:128]) > 0).all() and (np.diff(lightness[128:]) < 0).all(), (
+        "the middle is the lightest"
+    )
     assert lightness[127] > 220 and lightness[127] - lightness[0] > 120
     assert np.abs(lightness - lightness[::-1]).max() < 16
     blue, orange = TABLES[name][0].astype(int), TABLES[name][-1].astype(int)
-    assert blue[2] - blue[0] > 100 and orange[0] - orange[2] > 100, "told apart by blue and yellow, with any colour vision"
+    assert blue[2] - blue[0] > 100 and orange[0] - orange[2] > 100, (
+        "told apart by blue and yellow, with any colour vision"
+    )
 
 
 def test_values_outside_take_the_ends_and_a_flat_scale_the_first():
     table = TABLES["magma"]
-    np.testing.assert_array_equal(coloured(np.array([[-5.0, 5.0]]), 0.0, 1.0, "magma"), [[table[0], table[255]]])
-    np.testing.assert_array_equal(coloured(np.full((2, 2), 3.0), 3.0, 3.0, "magma"), np.broadcast_to(table[0], (2, 2, 3)))
+    np.testing.assert_array_equal(
+        coloured(np.array([[-5.0, 5.0]]), 0.0, 1.0, "magma"), [[table[0], table[255]]]
+    )
+    np.testing.assert_array_equal(
+        coloured(np.full((2, 2), 3.0), 3.0, 3.0, "magma"), np.broadcast_to(table[0], (2, 2, 3))
+    )
 
 
 def test_unknown_map_is_named():

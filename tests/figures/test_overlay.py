@@ -33,7 +33,9 @@ def test_colours_may_begin_at_the_smallest_value():
     high = ramp + 1.0
     same = overlay(picture, high, opacity=1.0, smooth=False, low=1.0)
     assert (same == overlay(picture, ramp, opacity=1.0, smooth=False)).all()
-    assert (overlay(picture, high, form="paper", low=1.0) == overlay(picture, high, form="paper")).all()  # is map / max
+    assert (
+        overlay(picture, high, form="paper", low=1.0) == overlay(picture, high, form="paper")
+    ).all()  # is map / max
 
 
 def test_paper_form_is_picture_times_map_over_max():

@@ -40,7 +40,10 @@ def trace():
 def test_these_endpoints_are_public_and_no_others(studio):
     info = build(studio).get_api_info()
     derived = [view.slug for view in answering()]
-    assert set(info["named_endpoints"]) == {f"/{name}" for name in (*PUBLIC, *derived)} and info["unnamed_endpoints"] == {}
+    assert (
+        set(info["named_endpoints"]) == {f"/{name}" for name in (*PUBLIC, *derived)}
+        and info["unnamed_endpoints"] == {}
+    )
     for name, told in info["named_endpoints"].items():
         assert told["description"], f"{name} says nothing of itself"
         assert all(
@@ -51,18 +54,27 @@ def test_these_endpoints_are_public_and_no_others(studio):
 
 
 def test_the_numbers_are_the_traces(endpoints, trace):
-    assert {name: endpoints.predict("coffee")[name] for name in ("checkpoint", "dtype")} == {"checkpoint": "vitviz-tiny", "dtype": "float32"}
+    assert {name: endpoints.predict("coffee")[name] for name in ("checkpoint", "dtype")} == {
+        "checkpoint": "vitviz-tiny",
+        "dtype": "float32",
+    }
     top = endpoints.predict("coffee", count=3)["top"]
     assert [one["label"] for one in top] == [label for label, _ in trace.top(3)]
     assert np.allclose([one["probability"] for one in top], [p for _, p in trace.top(3)], rtol=1e-4)
     found = endpoints.rollout("coffee", query="3", fusion="max", discard=0.5, residual=0.25, layers="2-3")
-    assert np.allclose(found["map"], vitviz.rollout(trace, query=3, fusion="max", discard=0.5, residual=0.25, layers=(1, 2)), rtol=1e-4)
+    assert np.allclose(
+        found["map"],
+        vitviz.rollout(trace, query=3, fusion="max", discard=0.5, residual=0.25, layers=(1, 2)),
+        rtol=1e-4,
+    )
     assert found["box"] == list(trace.view.box)
     found = endpoints.attention_distance("coffee", renormalise=True)
     assert np.allclose(found["distance"], vitviz.attention_distance(trace, renormalise=True), rtol=1e-4)
 
 
-@pytest.mark.parametrize("given, meant", [("false", False), ("False", False), ("true", True), (False, False), (True, True)])
+@pytest.mark.parametrize(
+    "given, meant", [("false", False), ("False", False), ("true", True), (False, False), (True, True)]
+)
 def test_a_word_for_false_is_not_true(endpoints, trace, given, meant):
     found = endpoints.attention_distance("coffee", renormalise=given)
     assert np.allclose(found["distance"], vitviz.attention_distance(trace, renormalise=meant), rtol=1e-4)
@@ -81,9 +93,9 @@ def test_the_attention_of_a_patch_is_a_row_or_a_column(endpoints, trace):
     token = grid.prefix + 5
     assert np.allclose(np.ravel(row["patches"]), attention[token, grid.prefix :], rtol=1e-4, atol=1e-7)
     assert np.allclose(np.ravel(column["patches"]), attention[grid.prefix :, token], rtol=1e-4, atol=1e-7)
-    assert np.allclose(list(row["prefix"].values()), attention[token, : grid.prefix], rtol=1e-4) and list(row["prefix"]) == list(
-        grid.prefix_names
-    )
+    assert np.allclose(list(row["prefix"].values()), attention[token, : grid.prefix], rtol=1e-4) and list(
+        row["prefix"]
+    ) == list(grid.prefix_names)
     assert np.sum(row["patches"]) + sum(row["prefix"].values()) == pytest.approx(1, abs=1e-4)
 
 
@@ -116,12 +128,23 @@ def test_an_endpoint_is_made_of_a_views_settings_and_items(endpoints, trace):
     distance = next(view for view in VIEWS if view.slug == "distance")
     ask = endpoint(distance, endpoints.subject_of)
     told = inspect.signature(ask).parameters
-    assert list(told) == ["image", "checkpoint", "rows", "without"], "a setting that changes no number is not asked"
+    assert list(told) == [
+        "image",
+        "checkpoint",
+        "rows",
+        "without",
+    ], "a setting that changes no number is not asked"
     assert told["rows"].default == "plain" and get_args(told["rows"].annotation) == ("plain", "renormalised")
     found = ask("coffee", rows="renormalised")
     assert np.allclose(found["distance"], vitviz.attention_distance(trace, renormalise=True), rtol=1e-4)
-    assert set(found) == {"checkpoint", "dtype", "distance", "prefix_mass", "grid"} and found["checkpoint"] == "vitviz-tiny"
-    assert distance.words.what in ask.__doc__ and "distance: layer x head, mean attention distance" in ask.__doc__
+    assert (
+        set(found) == {"checkpoint", "dtype", "distance", "prefix_mass", "grid"}
+        and found["checkpoint"] == "vitviz-tiny"
+    )
+    assert (
+        distance.words.what in ask.__doc__
+        and "distance: layer x head, mean attention distance" in ask.__doc__
+    )
     with pytest.raises(VitvizError, match="rows='x'; expected one of plain, renormalised"):
         ask("coffee", rows="x")
     weights = endpoint(next(view for view in VIEWS if view.slug == "filters"), endpoints.subject_of)
@@ -132,7 +155,9 @@ def test_checkpoints_are_listed_without_the_place_where_they_lie(endpoints):
     listed = endpoints.checkpoints()
     shipped = {path.parent.name for path in (ROOT / "weights").glob("*/model.safetensors")}
     first = listed[: len(shipped)]  # what lies here comes before what the hub has
-    assert {one["name"] for one in first} == shipped >= {"vitviz-tiny"} and all(one["on_disk"] for one in first)
+    assert {one["name"] for one in first} == shipped >= {"vitviz-tiny"} and all(
+        one["on_disk"] for one in first
+    )
     assert str(ROOT) not in str(listed)
     only = Endpoints(Studio(Settings(device="cpu", allowed=("vitviz-tiny",))))
     assert [one["name"] for one in only.checkpoints()] == ["vitviz-tiny"]
@@ -165,7 +190,11 @@ def test_no_file_of_the_server_can_be_asked_for(endpoints, image):
         ("predict", {"image": "coffee", "count": 0}, "count=0"),
         ("rollout", {"image": "coffee", "fusion": "<img>"}, "fusion=.*expected one of mean, max, min"),
         ("rollout", {"image": "coffee", "residual": 1e9}, "from 0 to 1"),
-        ("rollout", {"image": "coffee", "query": "nobody"}, "query='nobody'; expected one of auto, mean, class, or"),
+        (
+            "rollout",
+            {"image": "coffee", "query": "nobody"},
+            "query='nobody'; expected one of auto, mean, class, or",
+        ),
         ("patch_attention", {"image": "coffee", "layer": 99}, "layer=99"),
         ("patch_attention", {"image": "coffee", "head": float("nan")}, "head=nan"),
         ("patch_attention", {"image": "coffee", "query": "100000"}, "no query"),
@@ -179,7 +208,13 @@ def test_a_refusal_is_a_sentence(endpoints, name, given, said):
 
 
 def test_numbers_keep_six_significant_digits():
-    assert plain([0.0, 1 / 3, 1234567.0, 1.23456789e-9, float("inf")]) == [0.0, 0.333333, 1234570.0, 1.23457e-09, None]
+    assert plain([0.0, 1 / 3, 1234567.0, 1.23456789e-9, float("inf")]) == [
+        0.0,
+        0.333333,
+        1234570.0,
+        1.23457e-09,
+        None,
+    ]
     assert plain(5e-324) == 0.0
     with pytest.raises(ValueError, match="True"):
         whole(True, "layer", 1, 3)
@@ -202,7 +237,12 @@ def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
             names["client"].predict("coffee", checkpoint="nothing", api_name="/predict")
         with pytest.raises(Exception):  # noqa: B017, whichever way Gradio refuses it
             names["client"].predict(
-                {"path": "/etc/hostname", "meta": {"_type": "gradio.FileData"}, "url": "http://127.0.0.1:9/x"}, api_name="/predict"
+                {
+                    "path": "/etc/hostname",
+                    "meta": {"_type": "gradio.FileData"},
+                    "url": "http://127.0.0.1:9/x",
+                },
+                api_name="/predict",
             )
         assert "vitviz-tiny" in names["ready"] and len(names["answer"]) > 1
     finally:

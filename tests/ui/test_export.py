@@ -38,27 +38,47 @@ def numbers(archive: zipfile.ZipFile, slug: str):
 
 def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(studio, key):
     trace = vitviz.load("vitviz-tiny", device="cpu").trace(vitviz.sample_image("coffee"))
-    archive = opened(export.everything(studio, key, {"rollout.fusion": "max", "rollout.residual": "0.8", "distance.rows": "renormalised"}))
+    archive = opened(
+        export.everything(
+            studio, key, {"rollout.fusion": "max", "rollout.residual": "0.8", "distance.rows": "renormalised"}
+        )
+    )
     rollout = numbers(archive, "rollout")
-    assert np.allclose(rollout["rollout"], vitviz.rollout(trace, fusion="max", residual=0.8).numpy(), atol=1e-6)
+    assert np.allclose(
+        rollout["rollout"], vitviz.rollout(trace, fusion="max", residual=0.8).numpy(), atol=1e-6
+    )
     assert (
         str(rollout["checkpoint"]) == "vitviz-tiny"
         and str(rollout["setting_fusion"]) == "max"
         and str(rollout["setting_residual"]) == "0.8"
     )
-    assert np.allclose(numbers(archive, "distance")["distance"], vitviz.attention_distance(trace, renormalise=True).numpy(), atol=1e-4)
-    assert np.allclose(numbers(archive, "patches")["patch_embedding"], trace.patch_embedding.numpy(), atol=1e-5)
+    assert np.allclose(
+        numbers(archive, "distance")["distance"],
+        vitviz.attention_distance(trace, renormalise=True).numpy(),
+        atol=1e-4,
+    )
+    assert np.allclose(
+        numbers(archive, "patches")["patch_embedding"], trace.patch_embedding.numpy(), atol=1e-5
+    )
     about = json.loads(archive.read("settings.json"))
-    assert about["views"]["rollout"]["residual"] == 0.8 and about["checkpoint"]["name"] == "vitviz-tiny" and about["left_out"] == {}
+    assert (
+        about["views"]["rollout"]["residual"] == 0.8
+        and about["checkpoint"]["name"] == "vitviz-tiny"
+        and about["left_out"] == {}
+    )
     assert [one["label"] for one in about["prediction"]] == [label for label, _ in trace.top(5)]
     for name in set(archive.namelist()) - {"README.txt"}:
-        assert name.startswith("numbers/") or name in archive.read("README.txt").decode(), f"README.txt says nothing of {name}"
+        assert name.startswith("numbers/") or name in archive.read("README.txt").decode(), (
+            f"README.txt says nothing of {name}"
+        )
 
 
 def test_without_a_token_it_is_the_patch_in_the_middle_as_on_the_page(studio, key):
     views = json.loads(opened(export.everything(studio, key, {})).read("settings.json"))["views"]
     assert views["explorer"]["token"] == views["tour"]["token"] == 1 + 7 * 14 + 7
-    views = json.loads(opened(export.everything(studio, key, {"explorer.token": "3"})).read("settings.json"))["views"]
+    views = json.loads(opened(export.everything(studio, key, {"explorer.token": "3"})).read("settings.json"))[
+        "views"
+    ]
     assert (views["explorer"]["token"], views["tour"]["token"]) == (3, 106)
 
 
@@ -68,7 +88,11 @@ def test_the_pictures_are_those_of_the_page(studio, key):
     assert (np.asarray(Image.open(archive.open("input.png"))) == subject.trace.view.picture).all()
     assert Image.open(archive.open("upload.jpg")).size == subject.trace.view.upload
     drawn = vitviz.overlay(
-        np.asarray(vitviz.sample_image("coffee")), vitviz.rollout(subject.trace).numpy(), subject.trace.view.box, form="paper", smooth=False
+        np.asarray(vitviz.sample_image("coffee")),
+        vitviz.rollout(subject.trace).numpy(),
+        subject.trace.view.box,
+        form="paper",
+        smooth=False,
     )
     assert (np.asarray(Image.open(archive.open("rollout-overlay.png"))) == drawn).all()
 
@@ -96,8 +120,13 @@ def test_an_average_on_the_screen_is_the_one_in_the_files(studio, key, tmp_path)
     survey, measured = list(studio.surveying(key, paths))[-1]
     archive = opened(export.everything(studio, key, {"survey.distance": survey}))
     found = numbers(archive, "distance")
-    assert np.array_equal(found["distance"], measured.distances.distance.numpy()) and int(found["pictures"]) == 2
-    assert "mean of 2 pictures" in archive.read("distance-figure.html").decode() and ",2,plain," in archive.read("distance-numbers.csv").decode()
+    assert (
+        np.array_equal(found["distance"], measured.distances.distance.numpy()) and int(found["pictures"]) == 2
+    )
+    assert (
+        "mean of 2 pictures" in archive.read("distance-figure.html").decode()
+        and ",2,plain," in archive.read("distance-numbers.csv").decode()
+    )
     assert "rollout" in numbers(archive, "rollout"), "the other views stay with the picture"
     with pytest.raises(KeyError):
         studio.numbers(survey, "rollout", {})
@@ -108,12 +137,18 @@ def test_an_average_is_made_at_the_input_size_in_view(studio, key, tmp_path):
     small = studio.look(studio.keep_sample("coffee"), "vitviz-tiny", (56, 56))
     _, measured = list(studio.surveying(small, [str(path)]))[-1]
     assert measured.grid == studio.subject(small).trace.grid
-    np.testing.assert_allclose(measured.distances.distance, vitviz.attention_distance(studio.subject(small).trace), atol=1e-4)
+    np.testing.assert_allclose(
+        measured.distances.distance, vitviz.attention_distance(studio.subject(small).trace), atol=1e-4
+    )
 
 
 def test_the_checkpoint_beside_is_in_a_folder_of_its_own_with_its_settings(studio, key):
     beside = studio.look(studio.keep_sample("coffee"), "vitviz-tiny@0")
-    archive = opened(export.everything(studio, key, {"second": beside, "rollout.fusion": "max", "second.rollout.fusion": "min"}))
+    archive = opened(
+        export.everything(
+            studio, key, {"second": beside, "rollout.fusion": "max", "second.rollout.fusion": "min"}
+        )
+    )
     about = json.loads(archive.read("second/settings.json"))
     assert about["checkpoint"]["name"] == "vitviz-tiny@0" and about["views"]["rollout"]["fusion"] == "min"
     with np.load(io.BytesIO(archive.read("second/numbers/rollout.npz"))) as file:
@@ -129,10 +164,19 @@ def test_the_rollouts_picture_is_what_is_in_view_and_its_colours_begin_where_the
     archive = opened(export.everything(studio, key, {"rollout.alone": str(alone)}))
     assert json.loads(archive.read("settings.json"))["views"]["rollout"]["alone"] == alone
     found = np.asarray(Image.open(archive.open("rollout-overlay.png")))
-    values = vitviz.analyses.mean_attention(subject.trace)[alone - 1].numpy() if alone else vitviz.rollout(subject.trace).numpy()
+    values = (
+        vitviz.analyses.mean_attention(subject.trace)[alone - 1].numpy()
+        if alone
+        else vitviz.rollout(subject.trace).numpy()
+    )
     settings = studio.view("rollout").settings({}, subject.about)
     expected = vitviz.overlay(
-        np.asarray(vitviz.sample_image("coffee")), values, subject.trace.view.box, low=float(values.min()), opacity=settings["opacity"], colours=settings["colormap"]
+        np.asarray(vitviz.sample_image("coffee")),
+        values,
+        subject.trace.view.box,
+        low=float(values.min()),
+        opacity=settings["opacity"],
+        colours=settings["colormap"],
     )
     assert (found == expected).all()
 
@@ -148,7 +192,9 @@ def test_every_view_is_in_it_with_its_files_settings_and_words(studio, key):
         assert archive.read(f"numbers/{view.slug}.npz")[:4] == b"PK\x03\x04"
         for file in view.files:
             data, alone = archive.read(f"{view.slug}-{file.name}"), studio.file(key, view.slug, file.name, {})
-            first, second = (re.sub(rb"[0-9a-f]{8}-[0-9a-f-]{27}", b"", one) for one in (data, alone))  # the id of Plotly's element
+            first, second = (
+                re.sub(rb"[0-9a-f]{8}-[0-9a-f-]{27}", b"", one) for one in (data, alone)
+            )  # the id of Plotly's element
             assert first == second
 
 
@@ -156,7 +202,9 @@ def test_a_view_that_does_not_exist_is_left_out_with_the_reason(studio, key, mon
     monkeypatch.setattr(Positions, "unsupported", lambda self, subject: "It turns queries and keys instead.")
     archive = opened(export.everything(studio, key, {}))
     assert "numbers/positions.npz" not in archive.namelist()
-    assert json.loads(archive.read("settings.json"))["left_out"] == {"positions": "It turns queries and keys instead."}
+    assert json.loads(archive.read("settings.json"))["left_out"] == {
+        "positions": "It turns queries and keys instead."
+    }
     assert "It turns queries and keys instead." in archive.read("README.txt").decode()
 
 

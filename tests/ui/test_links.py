@@ -38,14 +38,19 @@ def test_a_link_says_checkpoint_sample_tab_and_the_tabs_settings():
         }
     )
     assert asked == links.Link(
-        "vitviz-tiny", "rocket", "rollout", settings={"fusion": "min", "discard": "0.5", "layers": "2-3", "query": "7"}
+        "vitviz-tiny",
+        "rocket",
+        "rollout",
+        settings={"fusion": "min", "discard": "0.5", "layers": "2-3", "query": "7"},
     )
     assert asked.of("rollout") == asked.settings and asked.of("distance") == {}
 
 
 def test_what_nobody_knows_is_passed_over():
     assert links.read({}) == links.Link()
-    assert links.read({"tab": "nothing", "fusion": "max", "sample": "mine", "utm_source": "x"}) == links.Link()
+    assert (
+        links.read({"tab": "nothing", "fusion": "max", "sample": "mine", "utm_source": "x"}) == links.Link()
+    )
     assert links.read({"tab": "patches", "fusion": "max"}).settings == {}
 
 
@@ -55,17 +60,26 @@ def test_hostile_values_do_nothing(value):
     for view in VIEWS:
         asked = links.read({"tab": view.slug, "sample": value, **dict.fromkeys(names, value)})
         assert asked.sample is None
-        assert all(value == "-1" or not re.search(r"[<>${}./\x00]", text) for text in asked.settings.values()), asked
+        assert all(
+            value == "-1" or not re.search(r"[<>${}./\x00]", text) for text in asked.settings.values()
+        ), asked
         controls = {control.name: control for control in view.controls}
         for name, text in asked.settings.items():
-            controls[name].parse(text)  # what passes is what the view itself takes, as far as no model is known
+            controls[name].parse(
+                text
+            )  # what passes is what the view itself takes, as far as no model is known
     assert links.read({"tab": value}).tab is None
     if value == "9" * 5000:
         assert links.read({"checkpoint": value}).checkpoint is None
 
 
 def test_a_hostile_number_reaches_no_chart():
-    assert links.read({"tab": "rollout", "residual": "1e9", "discard": "-1", "opacity": "nan", "layers": "0-99999"}).settings == {}
+    assert (
+        links.read(
+            {"tab": "rollout", "residual": "1e9", "discard": "-1", "opacity": "nan", "layers": "0-99999"}
+        ).settings
+        == {}
+    )
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
@@ -74,7 +88,10 @@ def test_no_setting_has_a_name_that_the_link_needs(view):
 
 
 OTHERS = {  # of each kind of control, texts of which at least one is no default
-    "slider": lambda control: [f"{control.minimum:g}", "2" if isinstance(control.maximum, str) else f"{control.maximum:g}"],
+    "slider": lambda control: [
+        f"{control.minimum:g}",
+        "2" if isinstance(control.maximum, str) else f"{control.maximum:g}",
+    ],
     "choice": lambda control: [value for value, _ in control.options],
     "layers": lambda control: ["1-2"],
     "query": lambda control: ["3", "class"],
@@ -91,10 +108,15 @@ def test_every_setting_at_another_value_than_its_default_can_stand_in_a_link(vie
         assert others, f"nothing to try of {control}"
         for text in others:
             assert links.read({"tab": view.slug, control.name: text}).settings == {control.name: text}
-            assert view.settings({control.name: text}, LARGE)[control.name] != view.settings({}, LARGE)[control.name]
+            assert (
+                view.settings({control.name: text}, LARGE)[control.name]
+                != view.settings({}, LARGE)[control.name]
+            )
 
 
-@pytest.mark.parametrize(("host", "base"), [("a-b.hf.space", "https://a-b.hf.space/"), ("", ""), ('x"><script>', ""), ("a b", "")])
+@pytest.mark.parametrize(
+    ("host", "base"), [("a-b.hf.space", "https://a-b.hf.space/"), ("", ""), ('x"><script>', ""), ("a b", "")]
+)
 def test_on_a_space_a_link_leads_to_its_own_address(monkeypatch, host, base):
     monkeypatch.setenv("SPACE_HOST", host)
     assert links.base() == base

@@ -1,4 +1,6 @@
-"""What a page in bfloat16 says of it: in the facts, in every file of numbers, in the archive, in three languages."""
+"""What a page in bfloat16 says of it: in the facts, in every file of numbers, in the archive, in three
+languages.
+"""
 
 import csv
 import io
@@ -29,7 +31,9 @@ def key(rough):
 
 
 def test_the_command_line_decides_the_precision(capsys):
-    assert parse([]).settings.dtype == "float32" and parse(["--dtype", "bfloat16"]).settings.dtype == "bfloat16"
+    assert (
+        parse([]).settings.dtype == "float32" and parse(["--dtype", "bfloat16"]).settings.dtype == "bfloat16"
+    )
     with pytest.raises(SystemExit):
         parse(["--dtype", "float16"])
     assert "bfloat16" in capsys.readouterr().err
@@ -38,10 +42,17 @@ def test_the_command_line_decides_the_precision(capsys):
 def test_the_facts_name_it_and_its_distance_from_float32(rough, key):
     subject = rough.subject(key)
     said = facts.answer(subject)
-    assert subject.trace.dtype == "bfloat16" and ["Computed in", {"text": "bfloat16", "values": {}}] in said["shapes"]
+    assert (
+        subject.trace.dtype == "bfloat16"
+        and ["Computed in", {"text": "bfloat16", "values": {}}] in said["shapes"]
+    )
     (note,) = [note for note in said["notes"] if "float32" in note["text"]]
     distance = subject.trace.deviation
-    assert note["values"] == {"dtype": "bfloat16", "attention": f"{distance.attention:.2g}", "classes": f"{distance.classes:.2g}"}
+    assert note["values"] == {
+        "dtype": "bfloat16",
+        "attention": f"{distance.attention:.2g}",
+        "classes": f"{distance.classes:.2g}",
+    }
     for language in ("zh-CN", "ko"):
         spoken = translated(note["text"], language)
         assert spoken != note["text"] and all(f"{{{name}}}" in spoken for name in note["values"])
@@ -50,7 +61,9 @@ def test_the_facts_name_it_and_its_distance_from_float32(rough, key):
 def test_in_float32_the_facts_say_so_and_no_more():
     exact = Studio(Settings(device="cpu"))
     said = facts.answer(exact.subject(exact.look(exact.keep_sample("chelsea"), "vitviz-tiny")))
-    assert ["Computed in", {"text": "float32", "values": {}}] in said["shapes"] and not any("float32" in note["text"] for note in said["notes"])
+    assert ["Computed in", {"text": "float32", "values": {}}] in said["shapes"] and not any(
+        "float32" in note["text"] for note in said["notes"]
+    )
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)

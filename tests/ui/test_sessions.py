@@ -12,7 +12,9 @@ from vitviz.views import VIEWS
 
 def test_a_slow_action_is_made_once_more_from_what_a_quick_one_has_left():
     sessions = Sessions()
-    start = sessions.settled(sessions.begun({"picture": "coffee", "checkpoint": "old"}), lambda state: [state])[0]
+    start = sessions.settled(
+        sessions.begun({"picture": "coffee", "checkpoint": "old"}), lambda state: [state]
+    )[0]
     made = []
 
     def slow(state):
@@ -60,7 +62,14 @@ def test_what_is_refused_leaves_no_trace():
 def test_many_at_once_all_count():
     sessions = Sessions()
     start = sessions.settled(sessions.begun({}), lambda state: [state])[0]
-    threads = [threading.Thread(target=lambda n=n: [sessions.settled(start, lambda state, i=i: [{**state, f"{n}.{i}": 1}]) for i in range(20)]) for n in range(4)]
+    threads = [
+        threading.Thread(
+            target=lambda n=n: [
+                sessions.settled(start, lambda state, i=i: [{**state, f"{n}.{i}": 1}]) for i in range(20)
+            ]
+        )
+        for n in range(4)
+    ]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert len(sessions.newest(start)) == 2 + 80
@@ -71,7 +80,9 @@ def test_the_way_back_from_an_average_does_not_bring_the_old_picture_back(view):
     studio = Studio(Settings(device="cpu"))
     keys = [studio.look(studio.keep_sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")]
     start = studio.sessions.settled(studio.sessions.begun({"key": keys[0]}), lambda state: [state])[0]
-    studio.sessions.settled(start, lambda state: [{**state, "key": keys[1], "surveys": {view.slug: "mine", "other": "theirs"}}])
+    studio.sessions.settled(
+        start, lambda state: [{**state, "key": keys[1], "surveys": {view.slug: "mine", "other": "theirs"}}]
+    )
     state, *drawn, said = OverASet(view, studio, [None, None]).single(start)
     assert state["key"] == keys[1] and state["surveys"] == {"other": "theirs"} and said == {"text": ""}
     assert any(isinstance(value, dict) and value.get("key") == keys[1] for value in drawn)

@@ -1,4 +1,6 @@
-"""A Space with shared GPUs, by simulation: forward passes run in a fork, everything else where it was, with the same numbers."""
+"""A Space with shared GPUs, by simulation: forward passes run in a fork, everything else where it was, with
+the same numbers.
+"""
 
 import ast
 import json
@@ -25,7 +27,8 @@ from vitviz.views import VIEWS
 ROOT = Path(__file__).parents[2]
 SPACE = {"SPACES_ZERO_GPU": "true", "SPACES_ZERO_DEVICE_API_URL": "http://127.0.0.1:9"}
 
-# One process imports everything once and forks for every program: an import takes longer than all that they do.
+# One process imports everything once and forks for every program: an import takes longer than all that they
+# do.
 IMPORTS = """
 import vitviz.ui.serving.zerogpu
 import json, os, sys, traceback, gradio as gr, numpy as np, spaces, timm, torch
@@ -61,7 +64,14 @@ def begun():
 def _process(threads: str) -> subprocess.Popen:
     path = os.pathsep.join([str(ROOT / "tests/ui/simulated"), str(ROOT)])
     environment = {**os.environ, **SPACE, "PYTHONPATH": path, "OMP_NUM_THREADS": threads}
-    return subprocess.Popen([sys.executable, "-c", IMPORTS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
+    return subprocess.Popen(
+        [sys.executable, "-c", IMPORTS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=ROOT,
+    )
 
 
 @pytest.fixture
@@ -84,7 +94,9 @@ def test_off_such_a_space_nothing_changes(monkeypatch):
     monkeypatch.delenv("SPACES_ZERO_GPU", raising=False)
     assert not zerogpu.here()
     inspector = vitviz.load("vitviz-tiny", device="cpu")
-    assert zerogpu.lent(inspector) is inspector and inspector.elsewhere is None and "spaces" not in sys.modules
+    assert (
+        zerogpu.lent(inspector) is inspector and inspector.elsewhere is None and "spaces" not in sys.modules
+    )
     monkeypatch.setenv("SPACES_ZERO_GPU", "false")
     assert not zerogpu.here()
 
@@ -110,7 +122,10 @@ print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid":
 """)
     assert said["seems"] and said["device"] == "cpu"
     assert (said["warm"], said["looked"], len(said["calls"])) == (0, 1, 2)
-    assert all(call["pid"] != said["pid"] for call in said["calls"]) and said["calls"][0]["seconds"] < said["calls"][1]["seconds"] < 60
+    assert (
+        all(call["pid"] != said["pid"] for call in said["calls"])
+        and said["calls"][0]["seconds"] < said["calls"][1]["seconds"] < 60
+    )
     studio = Studio(Settings(device="cpu"))
     key = studio.look(studio.keep_sample("chelsea"), "vitviz-tiny")
     trace = studio.subject(key).trace
@@ -139,7 +154,12 @@ print(json.dumps({"calls": spaces.calls, "logits": traces[0].logits.tolist()}))
         str(tmp_path),
     )
     assert len({call["pid"] for call in said["calls"]}) == 1
-    assert [len(call["bytes"]) for call in said["calls"]] == [1, 1, 2, 1], "it is asked, is sent the model, and then knows it"
+    assert [len(call["bytes"]) for call in said["calls"]] == [
+        1,
+        1,
+        2,
+        1,
+    ], "it is asked, is sent the model, and then knows it"
     expected = vitviz.load(tmp_path / "other.safetensors", device="cpu").trace(sample_image("chelsea")).logits
     torch.testing.assert_close(torch.tensor(said["logits"]), expected, atol=1e-5, rtol=1e-5)
 
@@ -160,11 +180,23 @@ same = studio.subject(key).trace.top(1)
 later = studio.subject(studio.look(studio.keep_sample("coffee"), "vitviz-tiny")).trace.top(1)
 print(json.dumps({"said": said, "same": same, "later": later}))
 """)
-    assert [kind for kind, _ in said["said"]] == ["Unavailable"] * 3 and issubclass(zerogpu.Unavailable, VitvizError)
+    assert [kind for kind, _ in said["said"]] == ["Unavailable"] * 3 and issubclass(
+        zerogpu.Unavailable, VitvizError
+    )
     quota, duration, schedule = [text for _, text in said["said"]]
-    assert "(ZeroGPU quota exceeded: You have exceeded your free ZeroGPU quota (22s requested vs. 5s left). Try again in 1:02:03)" in quota
-    assert "ZeroGPU illegal duration: The requested GPU duration (22s)" in duration and "schedule error: 500" in schedule
-    assert all("What you see stays" in text for text in (quota, duration, schedule)) and said["same"] and said["later"]
+    assert (
+        "(ZeroGPU quota exceeded: You have exceeded your free ZeroGPU quota (22s requested vs. 5s left). Try"
+        " again in 1:02:03)" in quota
+    )
+    assert (
+        "ZeroGPU illegal duration: The requested GPU duration (22s)" in duration
+        and "schedule error: 500" in schedule
+    )
+    assert (
+        all("What you see stays" in text for text in (quota, duration, schedule))
+        and said["same"]
+        and said["later"]
+    )
 
 
 def test_what_the_engine_refuses_in_the_fork_arrives_in_its_own_words_and_a_dead_fork_is_told(on_a_space):
@@ -215,8 +247,14 @@ print(json.dumps({"dtype": trace.dtype, "attention": trace.deviation.attention, 
         "--dtype",
         "bfloat16",
     )
-    expected = vitviz.load("vitviz-tiny", device="cpu", dtype="bfloat16").trace(sample_image("chelsea")).deviation
-    assert said["dtype"] == "bfloat16" and said["attention"] == pytest.approx(expected.attention, rel=0.01) and len(said["calls"]) == 1
+    expected = (
+        vitviz.load("vitviz-tiny", device="cpu", dtype="bfloat16").trace(sample_image("chelsea")).deviation
+    )
+    assert (
+        said["dtype"] == "bfloat16"
+        and said["attention"] == pytest.approx(expected.attention, rel=0.01)
+        and len(said["calls"]) == 1
+    )
 
 
 def test_the_whole_app_starts_and_a_visitors_question_is_answered_from_a_fork(tmp_path):
@@ -226,15 +264,27 @@ def test_the_whole_app_starts_and_a_visitors_question_is_answered_from_a_fork(tm
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     path, calls = os.pathsep.join([str(ROOT / "tests/ui/simulated"), str(ROOT)]), tmp_path / "calls"
-    environment = {**os.environ, **SPACE, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "SIMULATED_CALLS": str(calls)}
-    server = subprocess.Popen([sys.executable, "app.py", "--port", str(port)], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    environment = {
+        **os.environ,
+        **SPACE,
+        "PYTHONPATH": path,
+        "OMP_NUM_THREADS": "1",
+        "SIMULATED_CALLS": str(calls),
+    }
+    server = subprocess.Popen(
+        [sys.executable, "app.py", "--port", str(port)],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         for line in server.stdout:
             if "http" in line:
                 break
         client = Client(f"http://127.0.0.1:{port}", verbose=False)
         assert not calls.exists(), "the warm-up is nobody's question"
-        (one, *_) = client.predict("chelsea", api_name="/predict")["top"]
+        one, *_ = client.predict("chelsea", api_name="/predict")["top"]
     finally:
         server.terminate()
         server.wait(30)
@@ -248,6 +298,8 @@ def test_the_code_is_python_3_10():
     files = [ROOT / "app.py", *(ROOT / "vitviz").rglob("*.py")]
     for file in files:
         ast.parse(file.read_text(encoding="utf-8"), str(file), feature_version=(3, 10))
-    assert len(files) > 60 and 'requires-python = ">=3.10"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert len(files) > 60 and 'requires-python = ">=3.10"' in (ROOT / "pyproject.toml").read_text(
+        encoding="utf-8"
+    )
     front = (ROOT / "README.md").read_text(encoding="utf-8").split("---")[1]
     assert re.search(r'python_version: "3\.1[02]"', front), "ZeroGPU has Python 3.10 and 3.12"

@@ -35,7 +35,9 @@ def client(studio):
 
 def array(response) -> np.ndarray:
     assert response.status_code == 200, response.text
-    return np.frombuffer(response.content, response.headers["x-dtype"]).reshape([int(n) for n in response.headers["x-shape"].split(",")])
+    return np.frombuffer(response.content, response.headers["x-dtype"]).reshape(
+        [int(n) for n in response.headers["x-shape"].split(",")]
+    )
 
 
 def test_the_page_gets_the_traces_own_numbers(studio, client, key):
@@ -43,11 +45,15 @@ def test_the_page_gets_the_traces_own_numbers(studio, client, key):
     attention = array(client.get(f"/gradio_api/vitviz/{key}/explorer/layer?layer=2"))
     assert attention.dtype == np.float16
     expected = trace.attention(1)
-    error = (torch.from_numpy(attention.astype(np.float32)) - expected).abs() / expected.amax(-1, keepdim=True)
+    error = (torch.from_numpy(attention.astype(np.float32)) - expected).abs() / expected.amax(
+        -1, keepdim=True
+    )
     assert error.max() < 1e-3
     row = array(client.get(f"/gradio_api/vitviz/{key}/explorer/line?layer=2&head=3&token=7"))
     np.testing.assert_allclose(row, expected[2, 7].numpy(), rtol=1e-5)
-    column = array(client.get(f"/gradio_api/vitviz/{key}/explorer/line?layer=2&head=3&token=7&direction=column"))
+    column = array(
+        client.get(f"/gradio_api/vitviz/{key}/explorer/line?layer=2&head=3&token=7&direction=column")
+    )
     np.testing.assert_allclose(column, expected[2, :, 7].numpy(), rtol=1e-5)
 
 
@@ -73,7 +79,9 @@ def test_numbers_come_with_settings_and_the_checkpoints_name(client, key, view):
 def test_rollout_numbers_are_those_of_the_map(client, key):
     settings = "fusion=max&discard=0.5&residual=0.25&layers=2-5&query=9"
     shown = array(client.get(f"/gradio_api/vitviz/{key}/rollout/map?{settings}"))
-    with np.load(io.BytesIO(client.get(f"/gradio_api/vitviz/{key}/rollout/numbers.npz?{settings}").content)) as file:
+    with np.load(
+        io.BytesIO(client.get(f"/gradio_api/vitviz/{key}/rollout/numbers.npz?{settings}").content)
+    ) as file:
         np.testing.assert_array_equal(file["rollout"], shown)
 
 
@@ -88,7 +96,11 @@ def test_rollout_numbers_are_those_of_the_map(client, key):
         ("{key}/rollout/map?discard=nan", 422, "discard='nan'; expected a number from 0 to 0.99"),
         ("{key}/rollout/map?fusion=median", 422, "fusion='median'; expected one of mean, max, min"),
         ("{key}/rollout/map?colour=red", 422, "Rollout has no setting 'colour'; it has query, fusion"),
-        ("{key}/rollout/map?query=<img onerror>", 422, "query='<img onerror>'; expected one of auto, mean, class, or a"),
+        (
+            "{key}/rollout/map?query=<img onerror>",
+            422,
+            "query='<img onerror>'; expected one of auto, mean, class, or a",
+        ),
         ("{key}/rollout/map?query=99999", 422, "query='99999'; expected a patch's number from 0 to 195"),
         ("{key}/rollout/map?layers=1-99", 422, "layers='1-99'; expected first and last layer from 1 to 8"),
         ("{key}/rollout/map?layers=0-3", 422, "layers='0-3'; expected first and last layer from 1 to 8"),
@@ -96,8 +108,16 @@ def test_rollout_numbers_are_those_of_the_map(client, key):
         ("{key}/explorer/layer?layer=99", 422, "layer='99'; expected a whole number from 1 to 8"),
         ("{key}/explorer/layer?layer=0", 422, "layer='0'; expected a whole number from 1 to 8"),
         ("{key}/explorer/line?layer=1&head=4&token=0", 422, "head='4'; expected a whole number from 1 to 3"),
-        ("{key}/explorer/line?layer=1&head=1&token=99999", 422, "token='99999'; expected a whole number from 0 to 196"),
-        ("{key}/explorer/pinned?pins=1.197", 422, "pins='1.197'; expected up to 16 whole numbers from 0 to 196"),
+        (
+            "{key}/explorer/line?layer=1&head=1&token=99999",
+            422,
+            "token='99999'; expected a whole number from 0 to 196",
+        ),
+        (
+            "{key}/explorer/pinned?pins=1.197",
+            422,
+            "pins='1.197'; expected up to 16 whole numbers from 0 to 196",
+        ),
         ("{key}/tour/filter?number=192", 422, "number=192; expected a whole number from 0 to 191"),
         ("{key}/tour/worked?layer=9", 422, "layer='9'; expected a whole number from 1 to 8"),
         ("{key}/tour/experiment?seed=0", 422, "seed=0; expected a whole number from 1 to 999"),
@@ -110,7 +130,9 @@ def test_a_wrong_question_gets_a_sentence(client, key, path, status, said):
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
-@pytest.mark.parametrize("bug", [KeyError("head"), ValueError("not a sentence"), IndexError("list index"), RuntimeError])
+@pytest.mark.parametrize(
+    "bug", [KeyError("head"), ValueError("not a sentence"), IndexError("list index"), RuntimeError]
+)
 def test_a_fault_of_ours_is_not_laid_at_the_visitors_door(client, studio, view, bug, monkeypatch, caplog):
     """It is logged with its traceback and told as ours, and the picture is as well known as before."""
     fresh = studio.look(studio.keep_sample("coffee"), "vitviz-tiny", (64 + 8 * VIEWS.index(view), 64))
@@ -143,7 +165,11 @@ def test_a_view_that_fails_takes_no_other_away(studio, key, view, monkeypatch, c
         raise KeyError("a bug")
 
     for method in ("summary", "unsupported"):
-        fresh = studio.look(studio.keep_sample("rocket"), "vitviz-tiny", (64 + 8 * VIEWS.index(view), 64 if method == "summary" else 96))
+        fresh = studio.look(
+            studio.keep_sample("rocket"),
+            "vitviz-tiny",
+            (64 + 8 * VIEWS.index(view), 64 if method == "summary" else 96),
+        )
         with monkeypatch.context() as patch:
             patch.setattr(type(view), method, broken)
             caplog.clear()
@@ -155,9 +181,13 @@ def test_a_view_that_fails_takes_no_other_away(studio, key, view, monkeypatch, c
 
 
 def test_a_whole_layer_of_many_tokens_is_not_handed_out(studio, client):
-    many = studio.look(studio.keep_sample("coffee"), "vitviz-tiny", (200, 200))  # 25 x 25 patches and the class token
+    many = studio.look(
+        studio.keep_sample("coffee"), "vitviz-tiny", (200, 200)
+    )  # 25 x 25 patches and the class token
     response = client.get(f"/gradio_api/vitviz/{many}/explorer/layer?layer=1")
-    assert response.status_code == 422 and "up to 600 tokens, and this one has 626" in response.json()["detail"]
+    assert (
+        response.status_code == 422 and "up to 600 tokens, and this one has 626" in response.json()["detail"]
+    )
     assert len(response.content) < 1_000
     line = array(client.get(f"/gradio_api/vitviz/{many}/explorer/line?layer=1&head=2&token=3"))
     np.testing.assert_allclose(line, studio.subject(many).trace.attention(0)[1, 3].numpy(), rtol=1e-5)
@@ -169,7 +199,9 @@ def test_what_the_weights_alone_decide_is_made_once_for_all_pictures(client, mon
     studio, made = Studio(Settings(device="cpu")), []
     for name in ("principal_filters", "position_similarity"):
         true = getattr(analyses, name)
-        monkeypatch.setattr(analyses, name, lambda *given, name=name, true=true: made.append(name) or true(*given))
+        monkeypatch.setattr(
+            analyses, name, lambda *given, name=name, true=true: made.append(name) or true(*given)
+        )
     keys = [studio.look(studio.keep_sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")]
     for key in keys:
         for slug in ("filters", "positions"):
@@ -189,11 +221,18 @@ def test_what_the_trace_alone_answers_never_brings_a_checkpoint_back(monkeypatch
         raise AssertionError("the checkpoint was loaded again")
 
     monkeypatch.setattr("vitviz.engine.load", load)
-    for slug, name in (("rollout", "map"), ("explorer", "wall"), ("distance", "distance"), ("patches", "norms")):
+    for slug, name in (
+        ("rollout", "map"),
+        ("explorer", "wall"),
+        ("distance", "distance"),
+        ("patches", "norms"),
+    ):
         assert studio.item(key, slug, name, {}).size
         assert studio.numbers(key, slug, {})
     studio._traces._entries.clear()
-    assert studio.item(key, "rollout", "map", {}).size, "what has been drawn needs neither trace nor checkpoint"
+    assert studio.item(key, "rollout", "map", {}).size, (
+        "what has been drawn needs neither trace nor checkpoint"
+    )
 
 
 def test_pictures_come_at_the_uploads_own_and_at_the_models_size(studio, client, key):
@@ -229,7 +268,9 @@ def test_a_checkpoint_is_loaded_once(studio):
     assert studio.inspector("vitviz-tiny") is studio.inspector("vitviz-tiny")
 
 
-@pytest.mark.parametrize("name", ["../weights/vitviz-tiny", "/etc", "no-such-model", "weights/vitviz-tiny/model.safetensors", ""])
+@pytest.mark.parametrize(
+    "name", ["../weights/vitviz-tiny", "/etc", "no-such-model", "weights/vitviz-tiny/model.safetensors", ""]
+)
 def test_only_listed_checkpoints_can_be_named_from_the_page(studio, name):
     with pytest.raises(CheckpointError):
         studio.inspector(name)
@@ -240,7 +281,9 @@ def test_a_public_space_offers_only_what_it_is_told_to():
     assert closed.names() == ["vitviz-tiny"]
     with pytest.raises(CheckpointError, match="offers only vitviz-tiny"):
         closed.inspector("vit_tiny_patch16_224.augreg_in21k")
-    assert closed.inspector("vitviz-tiny@0").checkpoint.name == "vitviz-tiny@0", "the film of what is allowed is allowed"
+    assert closed.inspector("vitviz-tiny@0").checkpoint.name == "vitviz-tiny@0", (
+        "the film of what is allowed is allowed"
+    )
     assert closed.film("vitviz-tiny@0")["frames"][-1]["name"] == "vitviz-tiny"
     with pytest.raises(CheckpointError, match="no snapshot of step 7"):
         closed.inspector("vitviz-tiny@7")
@@ -249,7 +292,11 @@ def test_a_public_space_offers_only_what_it_is_told_to():
 def test_the_picker_says_of_each_checkpoint_what_one_has_to_know(studio):
     lines = {name: line for line, name in studio.choices()}
     assert lines["vitviz-tiny"] == "vitviz-tiny · 3.67 M"
-    assert lines["vit_base_patch16_224.augreg_in21k"] == "vit_base_patch16_224.augreg_in21k · ≈ 86.6 M parameters · ImageNet-21k · apache-2.0 · to be downloaded"
+    assert (
+        lines["vit_base_patch16_224.augreg_in21k"]
+        == "vit_base_patch16_224.augreg_in21k · ≈ 86.6 M parameters · ImageNet-21k · apache-2.0 · to be"
+        " downloaded"
+    )
     assert len(lines) > 400
 
 
@@ -263,5 +310,10 @@ def test_the_pairs_that_teach_exist(studio):
 
 def test_numbers_of_one_picture_are_not_handed_out_for_another(studio, key):
     other = studio.look(studio.keep_sample("rocket"), "vitviz-tiny")
-    for slug, name in (("rollout", "map"), ("explorer", "wall"), ("distance", "distance"), ("patches", "norms")):
+    for slug, name in (
+        ("rollout", "map"),
+        ("explorer", "wall"),
+        ("distance", "distance"),
+        ("patches", "norms"),
+    ):
         assert not np.array_equal(studio.item(key, slug, name, {}), studio.item(other, slug, name, {})), slug

@@ -38,7 +38,12 @@ class Room:
 
         before = len(self.turns._lines[dear].waiting) + len(self.turns._lines[dear].computing)
         found = self.threads.submit(work)
-        until(lambda: found.done() or len(self.turns._lines[dear].waiting) + len(self.turns._lines[dear].computing) > before)
+        until(
+            lambda: (
+                found.done()
+                or len(self.turns._lines[dear].waiting) + len(self.turns._lines[dear].computing) > before
+            )
+        )
         return found
 
 
@@ -102,7 +107,9 @@ def test_too_many_tokens_are_refused_before_with_a_size_that_would_do():
     with pytest.raises(TooMuch, match="this server computes at most 400") as refused:
         studio.look(picture, "vitviz-tiny", (patch * 50, patch * 30))
     height, width = (int(n) for n in str(refused.value).split("400. ")[1].split(" pixels")[0].split(" x "))
-    assert inspector.demand((height, width)).tokens <= 400 and (patch * 50, patch * 30) not in inspector._sizes
+    assert (
+        inspector.demand((height, width)).tokens <= 400 and (patch * 50, patch * 30) not in inspector._sizes
+    )
     assert studio.look(picture, "vitviz-tiny", (height, width))
 
 
@@ -135,13 +142,22 @@ def test_a_whole_layer_of_a_large_input_is_refused_by_the_server():
 def test_limits_come_from_options_the_environment_and_a_space(monkeypatch, capsys):
     from vitviz.ui.options import parse
 
-    for name in ("SPACE_ID", "SPACES_ZERO_GPU", "VITVIZ_MAX_TOKENS", "VITVIZ_MAX_SECONDS", "VITVIZ_MAX_PASSES"):
+    for name in (
+        "SPACE_ID",
+        "SPACES_ZERO_GPU",
+        "VITVIZ_MAX_TOKENS",
+        "VITVIZ_MAX_SECONDS",
+        "VITVIZ_MAX_PASSES",
+    ):
         monkeypatch.delenv(name, raising=False)
     assert parse([]).settings.limits == Limits()
     monkeypatch.setenv("SPACE_ID", "somebody/vitviz")
     assert parse([]).settings.limits == Limits(2_500, 60)
     monkeypatch.setenv("VITVIZ_MAX_TOKENS", "900")
-    assert parse([]).settings.limits.tokens == 900 and parse(["--max-tokens", "700"]).settings.limits.tokens == 700
+    assert (
+        parse([]).settings.limits.tokens == 900
+        and parse(["--max-tokens", "700"]).settings.limits.tokens == 700
+    )
     for wrong in (["--max-tokens", "0"], ["--max-seconds", "nan"], ["--max-passes", "x"]):
         with pytest.raises(SystemExit):
             parse(wrong)

@@ -104,7 +104,10 @@ def test_no_more_than_is_accepted_is_read(own, monkeypatch):
 
 def test_a_survey_opens_only_uploads(studio, own, tmp_path):
     (view,) = [view for view in VIEWS if view.averages]
-    over, state = OverASet(view, studio, []), {"key": studio.look(studio.keep_sample("coffee"), "vitviz-tiny")}
+    over, state = (
+        OverASet(view, studio, []),
+        {"key": studio.look(studio.keep_sample("coffee"), "vitviz-tiny")},
+    )
     sample_image("coffee").save(own / "mine.png")
     assert list(over.survey(state, [str(own / "mine.png")]))[-1][0]["surveys"][view.slug]
     for path in strange(own, tmp_path):
@@ -230,7 +233,9 @@ def test_a_link_to_a_checkpoint_that_breaks_opens_the_page_with_a_sentence(monke
     (first,) = [fn.fn for fn in demo.fns.values() if fn.api_name == "first"]
     page = first({}, gr.Request(query_params={"checkpoint": "broken"}, headers={}))
     said = [one for one in page if isinstance(one, dict)]
-    assert any(one.get("text") == UNEXPECTED for one in said) and any(one.get("view") == "picture" for one in said)
+    assert any(one.get("text") == UNEXPECTED for one in said) and any(
+        one.get("view") == "picture" for one in said
+    )
     assert "KeyError" in caplog.text
 
 

@@ -1,7 +1,7 @@
 """Every text that a visitor can read has its translations, and they carry the same values and formulas.
 
-Words lie where they are said: those of one view in its folder, those of the page in ui/words, those of the canvas in
-canvas; what two of these say lies in one of the last two.
+Words lie where they are said: those of one view in its folder, those of the page in ui/words, those of the
+canvas in canvas; what two of these say lies in one of the last two.
 """
 
 from __future__ import annotations
@@ -26,21 +26,42 @@ from vitviz.views.tour.facts import Facts
 from vitviz.views.tour.steps import steps
 
 HOME = Path(vitviz.__file__).parent
-NOTE = json.loads((HOME.parent / "weights/vitviz-tiny/config.json").read_text(encoding="utf-8"))["vitviz"]["note"]
+NOTE = json.loads((HOME.parent / "weights/vitviz-tiny/config.json").read_text(encoding="utf-8"))["vitviz"][
+    "note"
+]
 LANGUAGES = ["zh-CN", "ko"]
 PREFIXES = [(), ("class",), ("class", "distillation"), ("class", "register 1", "register 2")]
-POSITIONS = ["learned", "rotary", "relative", "none", "learned + rotary", "learned + relative", "rotary + relative"]
+POSITIONS = [
+    "learned",
+    "rotary",
+    "relative",
+    "none",
+    "learned + rotary",
+    "learned + relative",
+    "rotary + relative",
+]
 
 
 def tour_texts() -> set[str]:
     """What the tour can say of any model."""
     found = set()
-    flags = itertools.product(PREFIXES, POSITIONS, ["class", "average", "attention", "other"], [0, 10], [196, 197], *[[False, True]] * 4)
+    flags = itertools.product(
+        PREFIXES,
+        POSITIONS,
+        ["class", "average", "attention", "other"],
+        [0, 10],
+        [196, 197],
+        *[[False, True]] * 4,
+    )
     for prefix, positions, pool, classes, rows, named, stem, plain, extra in flags:
         facts = Facts(grid=(14, 14), patch=(16, 16), prefix=prefix, width=192, layers=12, heads=3, dim=64, mlp=768, classes=classes, named=named,
                       pool=pool, positions=positions, position_rows=rows, stem=stem, plain_blocks=plain, layer_scale=extra, norm_before_blocks=extra)  # fmt: skip
         for step in steps(facts):
-            values = [value for value in step.values.values() if isinstance(value, str) and re.search("[a-z]", value)]
+            values = [
+                value
+                for value in step.values.values()
+                if isinstance(value, str) and re.search("[a-z]", value)
+            ]
             found |= {step.title, *step.said, step.attempt, *step.shapes, *values}
     return found
 
@@ -52,7 +73,9 @@ def written_in(folder: Path, pattern: str = "*.js") -> set[str]:
         source = file.read_text(encoding="utf-8")
         literal = r"'((?:[^'\\]|\\.)+)'"
         found |= set(re.findall(rf"\bt\({literal}", source))
-        for either in re.findall(rf"\bt\([^'()]*(?:\?|\|\||===) {literal}(?: : {literal})?", source):  # one or the other
+        for either in re.findall(
+            rf"\bt\([^'()]*(?:\?|\|\||===) {literal}(?: : {literal})?", source
+        ):  # one or the other
             found |= {text for text in either if text}
         found |= set(re.findall(r"^  title: '((?:[^'\\]|\\.)+)',$", source, re.M))
     return {text.replace("\\'", "'") for text in found}
@@ -62,17 +85,40 @@ SAYING = {"say", "translated", "told", "Sentence", "travelling"}
 
 
 def python_texts(folder: Path, sentences: bool = True) -> set[str]:
-    """The literals and the module's constants that are handed to what says something; all constants that are sentences."""
+    """The literals and the module's constants that are handed to what says something; all constants that are
+    sentences.
+    """
     found = set()
     for file in folder.rglob("*.py"):
         tree = ast.parse(file.read_text(encoding="utf-8"))
-        given = {node.targets[0].id: node.value for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)}
-        constants = {name: value.value for name, value in given.items() if isinstance(value, ast.Constant) and isinstance(value.value, str)}
-        found |= {text for text in constants.values() if sentences and re.fullmatch("[A-Z{][^\n]* [^\n]*[.]", text)}
+        given = {
+            node.targets[0].id: node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        }
+        constants = {
+            name: value.value
+            for name, value in given.items()
+            if isinstance(value, ast.Constant) and isinstance(value.value, str)
+        }
+        found |= {
+            text for text in constants.values() if sentences and re.fullmatch("[A-Z{][^\n]* [^\n]*[.]", text)
+        }
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SAYING and node.args:
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in SAYING
+                and node.args
+            ):
                 first = node.args[0]
-                text = first.value if isinstance(first, ast.Constant) else constants.get(first.id) if isinstance(first, ast.Name) else None
+                text = (
+                    first.value
+                    if isinstance(first, ast.Constant)
+                    else constants.get(first.id)
+                    if isinstance(first, ast.Name)
+                    else None
+                )
                 found |= {text} if isinstance(text, str) else set()
     return found
 
@@ -83,7 +129,12 @@ def said_in() -> dict[str, set[str]]:
     rooms = {f"views/{view.slug}": view.texts() | written_in(HOME / "views" / view.slug) for view in VIEWS}
     rooms["views/tour"] |= tour_texts()
     rooms["canvas"] = written_in(HOME / "canvas") | {"class", "distillation"}  # names of prefix tokens
-    rooms["ui/words"] = python_texts(HOME / "ui") | python_texts(HOME / "engine", sentences=False) | written_in(HOME / "ui/page") | {NOTE, "none", "{what} {how}"}
+    rooms["ui/words"] = (
+        python_texts(HOME / "ui")
+        | python_texts(HOME / "engine", sentences=False)
+        | written_in(HOME / "ui/page")
+        | {NOTE, "none", "{what} {how}"}
+    )
     rooms["ui/words"] |= {text for text, _ in PAIRS}
     needs = lambda text: text == "{what} {how}" or re.search("[A-Za-z]{2}", re.sub(r"\{\w+\}", "", text))  # noqa: E731, q and k read alike
     return {room: {text for text in texts if needs(text)} for room, texts in rooms.items()}
@@ -109,10 +160,16 @@ def test_what_several_rooms_say_is_translated_once_and_nothing_is_left_over(tag)
     several = {text for one, other in itertools.combinations(rooms.values(), 2) for text in one & other}
     common = set(kept("canvas", tag)) | set(kept("ui/words", tag))
     assert sorted((rooms["canvas"] | rooms["ui/words"] | several) - common) == [], "not translated"
-    assert sorted(common - rooms["canvas"] - rooms["ui/words"] - several) == [], "said by one view alone, or by nobody"
+    assert sorted(common - rooms["canvas"] - rooms["ui/words"] - several) == [], (
+        "said by one view alone, or by nobody"
+    )
     assert set(kept("canvas", tag)) & set(kept("ui/words", tag)) == set()
-    assert set(kept("canvas", tag)) & (rooms["ui/words"] - rooms["canvas"] - set().union(*views)) == set(), "said by the page alone"
-    assert set(kept("ui/words", tag)) & (rooms["canvas"] - rooms["ui/words"] - set().union(*views)) == set(), "said by the canvas alone"
+    assert set(kept("canvas", tag)) & (rooms["ui/words"] - rooms["canvas"] - set().union(*views)) == set(), (
+        "said by the page alone"
+    )
+    assert (
+        set(kept("ui/words", tag)) & (rooms["canvas"] - rooms["ui/words"] - set().union(*views)) == set()
+    ), "said by the canvas alone"
 
 
 @pytest.mark.parametrize("tag", LANGUAGES)
@@ -132,9 +189,15 @@ def formulas(text: str) -> list[str]:
 @pytest.mark.parametrize("tag", LANGUAGES)
 def test_values_formulas_and_signs_survive(tag):
     for english, said in words.texts(tag).items():
-        assert said.strip() and braces(said) == braces(english) and formulas(said) == formulas(english), english
-        assert ("E_pos" in said) == ("E_pos" in english) and re.findall(r"<[^>]+>", said) == re.findall(r"<[^>]+>", english), english
-        assert said.count("*") == english.count("*") and said.startswith("# ") == english.startswith("# "), english
+        assert said.strip() and braces(said) == braces(english) and formulas(said) == formulas(english), (
+            english
+        )
+        assert ("E_pos" in said) == ("E_pos" in english) and re.findall(r"<[^>]+>", said) == re.findall(
+            r"<[^>]+>", english
+        ), english
+        assert said.count("*") == english.count("*") and said.startswith("# ") == english.startswith("# "), (
+            english
+        )
 
 
 @pytest.mark.parametrize("tag, script", [("zh-CN", "[\u4e00-\u9fff]"), ("ko", "[\uac00-\ud7a3]")])
@@ -147,10 +210,19 @@ def test_translations_are_in_their_language(tag, script):
 @pytest.mark.parametrize("tag", LANGUAGES)
 def test_a_sentence_with_values_is_said_in_another_language(tag):
     how = "it has no position information besides what its stem provides"
-    pattern = "{checkpoint} has no learned table of absolute position embeddings: {how}. So there is no similarity of position embeddings to draw."
+    pattern = (
+        "{checkpoint} has no learned table of absolute position embeddings: {how}. So there is no similarity"
+        " of position embeddings to draw."
+    )
     said = words.translated(Sentence(pattern, checkpoint="a.b", how=how), tag)
-    assert "a.b" in said and words.texts(tag)[how] in said and not re.search("[A-Za-z]{5}", said.replace("stem", ""))
-    assert words.translated(NOTE, tag) != NOTE and words.translated("nothing of ours", tag) == "nothing of ours"
+    assert (
+        "a.b" in said
+        and words.texts(tag)[how] in said
+        and not re.search("[A-Za-z]{5}", said.replace("stem", ""))
+    )
+    assert (
+        words.translated(NOTE, tag) != NOTE and words.translated("nothing of ours", tag) == "nothing of ours"
+    )
     assert words.translated(Sentence("register {number}", number=3), tag).endswith(" 3")
 
 
@@ -166,8 +238,13 @@ def test_the_address_decides_then_the_browser_then_english():
     def asking(accept: str = "", **query: str):
         return SimpleNamespace(query_params=query, headers={"accept-language": accept})
 
-    assert [words.wanted(asking(accept)) for accept in ("zh-TW,zh;q=0.9", "de,ko-KR;q=0.8,en;q=0.5", "fr", "")] == ["zh-CN", "ko", "en", "en"]
-    assert words.wanted(asking("zh-CN", lang="ko")) == "ko" and words.wanted(asking("zh-CN", lang="<script>")) == "zh-CN"
+    assert [
+        words.wanted(asking(accept)) for accept in ("zh-TW,zh;q=0.9", "de,ko-KR;q=0.8,en;q=0.5", "fr", "")
+    ] == ["zh-CN", "ko", "en", "en"]
+    assert (
+        words.wanted(asking("zh-CN", lang="ko")) == "ko"
+        and words.wanted(asking("zh-CN", lang="<script>")) == "zh-CN"
+    )
     assert words.wanted(None) == "en"
 
 
@@ -175,4 +252,8 @@ def test_said_texts_reach_gradio_in_every_language():
     key = words.say("**Source.** {source}.", source="Section 4.5 and figure 7 (left)").key
     said = words.i18n().translations_dict
     assert re.fullmatch("t[0-9a-f]+", key)  # Gradio stops reading a key at its first brace
-    assert [said[tag][key] for tag in words.NAMES] == ["**Source.** Section 4.5 and figure 7 (left).", "**出处：** 第 4.5 节与图 7（左）。", "**출처:** 4.5절과 그림 7(왼쪽)."]
+    assert [said[tag][key] for tag in words.NAMES] == [
+        "**Source.** Section 4.5 and figure 7 (left).",
+        "**出处：** 第 4.5 节与图 7（左）。",
+        "**출처:** 4.5절과 그림 7(왼쪽).",
+    ]

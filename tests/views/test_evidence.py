@@ -105,6 +105,8 @@ def test_a_head_that_was_taken_away_for_zero_has_no_share(inspector):
     edited = Subject(inspector, trace)
     assert asked(edited, "heads")[4, 1] == 0.0
     *_, logit, total = asked(edited, "lines")
-    assert total == pytest.approx(logit, abs=1e-4) and not torch.equal(trace.logits, inspector.trace(trace.view.picture).logits)
+    assert total == pytest.approx(logit, abs=1e-4) and not torch.equal(
+        trace.logits, inspector.trace(trace.view.picture).logits
+    )
     with pytest.raises(vitviz.VitvizError, match="taken away"):
         asked(edited, "map", method="frozen")

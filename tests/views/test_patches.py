@@ -43,5 +43,7 @@ def test_the_scale_of_the_positions_ends_at_the_two_most_and_least_alike(subject
     table = subject.inspector.model.pos_embed.detach().double().numpy()[0, subject.grid.prefix :]
     pairs = [float(a @ b / np.sqrt((a @ a) * (b @ b))) for i, a in enumerate(table) for b in table[:i]]
     found = Positions().summary(subject)
-    assert found["minimum"] == pytest.approx(min(pairs), abs=1e-5) and found["maximum"] == pytest.approx(max(pairs), abs=1e-5)
+    assert found["minimum"] == pytest.approx(min(pairs), abs=1e-5) and found["maximum"] == pytest.approx(
+        max(pairs), abs=1e-5
+    )
     assert max(pairs) < 0.999

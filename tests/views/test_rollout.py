@@ -10,7 +10,9 @@ from vitviz.views import Subject
 from vitviz.views.rollout import AUTO, Rollout
 
 
-@pytest.mark.parametrize("pool, told", [("none", "class"), ("class", "class"), ("average", "average"), ("attention", "attention")])
+@pytest.mark.parametrize(
+    "pool, told", [("none", "class"), ("class", "class"), ("average", "average"), ("attention", "attention")]
+)
 def test_every_pooling_has_a_word_for_what_is_asked(pool, told):
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     trace = replace(inspector.trace(vitviz.sample_image("coffee")), pool=pool)
@@ -23,8 +25,13 @@ def test_the_layers_among_the_numbers_are_the_mean_over_the_heads_of_the_querys_
     subject, view = Subject(inspector, trace), Rollout()
     for query, token in (("auto", 0), ("7", trace.grid.prefix + 7)):
         settings = view.settings({"query": query}, subject.about)
-        rows = [sum(head[token, trace.grid.prefix :].numpy() for head in trace.attention(layer)) / 3 for layer in range(8)]
+        rows = [
+            sum(head[token, trace.grid.prefix :].numpy() for head in trace.attention(layer)) / 3
+            for layer in range(8)
+        ]
         expected = np.stack(rows).reshape(8, trace.grid.rows, trace.grid.cols)
         np.testing.assert_allclose(view.item(subject, "layers", settings), expected, rtol=1e-4, atol=1e-8)
-        (name,) = [name for name, array in view.numbers(subject, settings).items() if array.shape == expected.shape]
+        (name,) = [
+            name for name, array in view.numbers(subject, settings).items() if array.shape == expected.shape
+        ]
         np.testing.assert_allclose(view.numbers(subject, settings)[name], expected, rtol=1e-4, atol=1e-8)

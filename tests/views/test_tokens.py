@@ -1,4 +1,6 @@
-"""The view of tokens: its numbers are the analyses' own, for models with registers and without a classifier too."""
+"""The view of tokens: its numbers are the analyses' own, for models with registers and without a classifier
+too.
+"""
 
 import numpy as np
 import pytest
@@ -20,7 +22,10 @@ SHOWN = ("similarity", "components", "norms", "heads")
 
 
 def of_model(model, name="small") -> Inspector:
-    return Inspector(Loaded(Checkpoint(name, name, "local", ""), model, Preprocessing((32, 32), (0.5,) * 3, (0.5,) * 3)), "cpu")
+    return Inspector(
+        Loaded(Checkpoint(name, name, "local", ""), model, Preprocessing((32, 32), (0.5,) * 3, (0.5,) * 3)),
+        "cpu",
+    )
 
 
 def kept() -> dict:
@@ -47,7 +52,9 @@ def test_what_a_pointer_reads_is_the_cosine_of_two_tokens(subject, norm, mean):
     chosen = {"depth": 3, "norm": norm, "mean": mean, "token": first + 20, "pins": f"{first + 20}.0"}
     expected = vitviz.token_similarity(trace, 3, 20, centred=mean == "out", norm=inspector).numpy()
     np.testing.assert_allclose(item(subject, "similarity", **chosen), expected, atol=1e-6)
-    np.testing.assert_allclose(item(subject, "cosines", **chosen)[first + 20, first:], expected.ravel(), atol=1e-3)
+    np.testing.assert_allclose(
+        item(subject, "cosines", **chosen)[first + 20, first:], expected.ravel(), atol=1e-3
+    )
     np.testing.assert_allclose(item(subject, "line", **chosen)[first:], expected.ravel(), atol=1e-6)
     np.testing.assert_allclose(item(subject, "pinned", **chosen)[0, first:], expected.ravel(), atol=1e-6)
     np.testing.assert_allclose(item(subject, "by_depth", **chosen)[3], expected, atol=1e-3)
@@ -87,7 +94,9 @@ def test_colours_are_steadier_than_components_one_by_one(subject):
         colours = item(subject, "tints", tint=tint).astype(float)
         return np.abs(np.diff(colours, axis=0)).mean(axis=(1, 2, 3))
 
-    assert (jumps("steady") <= jumps("plain") + 1).all() and jumps("steady").sum() < 0.8 * jumps("plain").sum()
+    assert (jumps("steady") <= jumps("plain") + 1).all() and jumps("steady").sum() < 0.8 * jumps(
+        "plain"
+    ).sum()
 
 
 def test_components_are_the_analysiss_and_one_basis_is_one(subject):
@@ -124,7 +133,10 @@ def test_norms_sinks_and_heads_are_the_traces_own(subject):
         assert item(subject, "typical")[depth] == pytest.approx(np.median(np.abs(tokens[depth])))
 
 
-@pytest.mark.parametrize("model", [{"reg_tokens": 4}, {"num_classes": 0}, {"reg_tokens": 2, "class_token": False, "global_pool": "avg"}])
+@pytest.mark.parametrize(
+    "model",
+    [{"reg_tokens": 4}, {"num_classes": 0}, {"reg_tokens": 2, "class_token": False, "global_pool": "avg"}],
+)
 def test_registers_and_no_classifier(model):
     inspector = of_model(small(**model))
     trace = inspector.trace(vitviz.sample_image("coffee"))
@@ -151,7 +163,11 @@ def test_a_picture_of_few_patches_has_fewer_components(subject):
 
 
 def test_known_numbers_of_genuine_weights():
-    inspector = vitviz.load(shared("weights/deit_tiny_patch16_224.safetensors"), architecture="deit_tiny_patch16_224", device="cpu")
+    inspector = vitviz.load(
+        shared("weights/deit_tiny_patch16_224.safetensors"),
+        architecture="deit_tiny_patch16_224",
+        device="cpu",
+    )
     trace = inspector.trace(shared("data/both.png"))
     subject = Subject(inspector, trace, **kept())
     median, mad = item(subject, "usual")[12]

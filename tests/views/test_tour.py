@@ -1,4 +1,6 @@
-"""The tour's numbers are the trace's, and its words fit the model: what is not there is said, with the reason."""
+"""The tour's numbers are the trace's, and its words fit the model: what is not there is said, with the
+reason.
+"""
 
 import json
 import math
@@ -17,7 +19,18 @@ from vitviz.views.tour import Tour
 from vitviz.views.tour.steps import texts
 
 TOUR = Tour()
-NAMES = ["picture", "patches", "flatten", "embedding", "token", "positions", "attention", "layers", "readout", "probabilities"]
+NAMES = [
+    "picture",
+    "patches",
+    "flatten",
+    "embedding",
+    "token",
+    "positions",
+    "attention",
+    "layers",
+    "readout",
+    "probabilities",
+]
 
 
 def subject(model) -> Subject:
@@ -64,9 +77,19 @@ def test_the_numbers_of_a_plain_model_stand_in_its_equations(plain):
 
 def test_siglip_has_no_class_token_and_no_classifier():
     said = spoken(subject(perturbed("vit_base_patch16_siglip_224", depth=1, img_size=32)))
-    assert "Not applicable to this model, because it has no class token" in said["token"] and "attention pooling" in said["token"]
-    assert "x_{class}" not in said["token"] + said["positions"] and "the class token" not in said["readout"] and "(4)" not in said["readout"]
-    assert "no classifier" in said["readout"] and "Not applicable to this model, because this checkpoint has no classifier" in said["probabilities"]
+    assert (
+        "Not applicable to this model, because it has no class token" in said["token"]
+        and "attention pooling" in said["token"]
+    )
+    assert (
+        "x_{class}" not in said["token"] + said["positions"]
+        and "the class token" not in said["readout"]
+        and "(4)" not in said["readout"]
+    )
+    assert (
+        "no classifier" in said["readout"]
+        and "Not applicable to this model, because this checkpoint has no classifier" in said["probabilities"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +104,11 @@ def test_siglip_has_no_class_token_and_no_classifier():
 def test_positions_that_are_no_table_are_not_called_one(name, options, kind, adds):
     of = subject(perturbed(name, depth=1, **options))
     said = spoken(of)["positions"]
-    assert kind in said and ("E_{pos}" in said) == adds and ("not applicable to this model, because it has no such table" in said) != adds
+    assert (
+        kind in said
+        and ("E_{pos}" in said) == adds
+        and ("not applicable to this model, because it has no such table" in said) != adds
+    )
     found = unpacked(of, "experiment", seed=1)
     assert set(found["answers"]) == {"original", "shuffled"} and found["without"] is None
     assert not TOUR.summary(of)["zeroable"]
@@ -89,26 +116,50 @@ def test_positions_that_are_no_table_are_not_called_one(name, options, kind, add
 
 def test_what_else_models_do_differently_is_said():
     beit = spoken(subject(perturbed("beit_base_patch16_224", depth=1)))
-    assert "does not read it" in beit["token"] and "averaged" in beit["readout"] and "LayerScale" in beit["layers"] and "b_{ij}" in beit["attention"]
+    assert (
+        "does not read it" in beit["token"]
+        and "averaged" in beit["readout"]
+        and "LayerScale" in beit["layers"]
+        and "b_{ij}" in beit["attention"]
+    )
     distilled = spoken(subject(small("deit_tiny_distilled_patch16_224")))
-    assert "teacher" in distilled["token"] and "averaged" in distilled["readout"] and "(4)" not in distilled["readout"] and "x_{dist}" in distilled["token"]
+    assert (
+        "teacher" in distilled["token"]
+        and "averaged" in distilled["readout"]
+        and "(4)" not in distilled["readout"]
+        and "x_{dist}" in distilled["token"]
+    )
     registers = spoken(subject(small("vit_small_patch14_reg4_dinov2", patch_size=8)))
-    assert "4 register tokens" in registers["token"] and "the patches alone" in registers["positions"] and "( x_{p}^{1}E" in registers["positions"]
+    assert (
+        "4 register tokens" in registers["token"]
+        and "the patches alone" in registers["positions"]
+        and "( x_{p}^{1}E" in registers["positions"]
+    )
     clip = spoken(subject(perturbed("vit_base_patch32_clip_224", depth=1)))
     assert "LayerNorm follows before the first block" in clip["positions"]
     post = spoken(subject(small("vit_relpos_base_patch16_rpn_224", patch_size=8)))
-    assert "differently in detail" in post["layers"] and "(2)" not in post["layers"] and "only ever added" not in post["layers"]
+    assert (
+        "differently in detail" in post["layers"]
+        and "(2)" not in post["layers"]
+        and "only ever added" not in post["layers"]
+    )
 
 
 def test_each_way_of_reading_has_its_own_words():
     largest = spoken(subject(small(global_pool="max")))
-    assert "does not read it, though: it reads the largest" in largest["token"] and "each number of y is the largest" in largest["readout"]
+    assert (
+        "does not read it, though: it reads the largest" in largest["token"]
+        and "each number of y is the largest" in largest["readout"]
+    )
     everything = spoken(subject(small(global_pool="avg", pool_include_prefix=True, reg_tokens=2)))
     assert "reads all tokens together" in everything["token"] and "nobody reads" not in everything["token"]
     assert "all tokens are averaged" in everything["readout"]
     mapped = spoken(subject(small(global_pool="map")))
     assert "attention pooling" in mapped["token"] and "mean over" not in mapped["token"]
-    args = {name: SMALL[name] for name in ("img_size", "patch_size", "embed_dim", "depth", "num_heads", "num_classes")}
+    args = {
+        name: SMALL[name]
+        for name in ("img_size", "patch_size", "embed_dim", "depth", "num_heads", "num_classes")
+    }
     both = ClassAndMeanReadout(**args)
     both.head = torch.nn.Linear(256, 7)
     of = subject(both.eval())
@@ -119,13 +170,22 @@ def test_each_way_of_reading_has_its_own_words():
     alone = ClassOnlyReadout(**args)
     alone.head_dist = torch.nn.Identity()
     said = spoken(subject(alone.eval()))["readout"]
-    assert "only one row is read, that of the class token" in said and "128 × 7" in said and "wo heads" not in said
+    assert (
+        "only one row is read, that of the class token" in said
+        and "128 × 7" in said
+        and "wo heads" not in said
+    )
 
 
 def test_a_hybrid_shows_no_filters_over_pixels():
     of = subject(perturbed("vit_tiny_r_s16_p8_224"))
     said = spoken(of)
-    assert TOUR.summary(of)["filters"] is False and "convolutional stem" in said["patches"] and "Not applicable" in said["flatten"] and "ℝ" not in said["embedding"]
+    assert (
+        TOUR.summary(of)["filters"] is False
+        and "convolutional stem" in said["patches"]
+        and "Not applicable" in said["flatten"]
+        and "ℝ" not in said["embedding"]
+    )
     with pytest.raises(Unknown, match="not embedded by one matrix"):
         item(of, "filter", number=0)
 
@@ -133,11 +193,17 @@ def test_a_hybrid_shows_no_filters_over_pixels():
 def test_a_filter_times_a_patch_is_a_number_of_the_embedding(plain):
     assert TOUR.summary(plain)["filters"] is True
     weights = item(plain, "filter", number=5).astype(float)
-    pixels = (plain.trace.view.picture[8:16, 0:8].astype(float) / 255 - 0.5) / 0.5  # patch 5: second row, first column
-    assert (pixels.flatten() @ weights[:-1] + weights[-1]) == pytest.approx(plain.trace.patch_embedding[4, 5].item(), abs=1e-4)
+    pixels = (
+        plain.trace.view.picture[8:16, 0:8].astype(float) / 255 - 0.5
+    ) / 0.5  # patch 5: second row, first column
+    assert (pixels.flatten() @ weights[:-1] + weights[-1]) == pytest.approx(
+        plain.trace.patch_embedding[4, 5].item(), abs=1e-4
+    )
     embedded = item(plain, "embedded")
     np.testing.assert_array_equal(embedded, [plain.trace.patch_embedding, plain.trace.position_embedded])
-    torch.testing.assert_close(torch.tensor(item(plain, "front")), plain.inspector.model.cls_token[0].detach())
+    torch.testing.assert_close(
+        torch.tensor(item(plain, "front")), plain.inspector.model.cls_token[0].detach()
+    )
 
 
 def six(value: float) -> float:
@@ -156,7 +222,9 @@ def test_a_weight_can_be_recomputed_from_six_digits(plain):
             assert product == pytest.approx(shown["products"][j], abs=1e-3)
             weight = math.exp(six(product) * shown["scale"] - shown["shift"]) / six(shown["total"])
             assert weight == pytest.approx(real[j].item(), rel=1e-3)
-        assert sum(shown["powers"]) == pytest.approx(shown["total"]) and sum(shown["weights"]) == pytest.approx(1)
+        assert sum(shown["powers"]) == pytest.approx(shown["total"]) and sum(
+            shown["weights"]
+        ) == pytest.approx(1)
 
 
 def test_the_answer_is_worked_out_to_the_traces_probabilities(plain):
@@ -166,7 +234,9 @@ def test_the_answer_is_worked_out_to_the_traces_probabilities(plain):
         logit = sum(y * w for y, w in zip(found["y"], row["weights"], strict=True)) + row["bias"]
         assert row["name"] == name and row["probability"] == pytest.approx(probability, rel=1e-6)
         assert logit == pytest.approx(row["logit"], abs=1e-4)
-        assert math.exp(row["logit"] - found["shift"]) / found["total"] == pytest.approx(probability, rel=1e-6)
+        assert math.exp(row["logit"] - found["shift"]) / found["total"] == pytest.approx(
+            probability, rel=1e-6
+        )
     assert found["top"][0]["logit"] == pytest.approx(logits.max().item())
 
 
@@ -180,8 +250,13 @@ def test_the_experiment_tells_what_was_measured(plain):
     trace = plain.inspector.experiment(plain.trace.view, shuffle=2, positions=False)
     assert found["answers"]["both"]["top"] == [[name, pytest.approx(p)] for name, p in trace.top(3)]
     assert found["answers"]["original"]["top"] == [[name, pytest.approx(p)] for name, p in plain.trace.top(3)]
-    assert found["without"]["largest"] < 1e-4 < 1e-2 < found["with"]["largest"] and found["answers"]["original"]["likeness"] == pytest.approx(1)
-    assert sorted(found["order"]) == list(range(16)) and found["order"] != unpacked(plain, "experiment", seed=3)["order"]
+    assert found["without"]["largest"] < 1e-4 < 1e-2 < found["with"]["largest"] and found["answers"][
+        "original"
+    ]["likeness"] == pytest.approx(1)
+    assert (
+        sorted(found["order"]) == list(range(16))
+        and found["order"] != unpacked(plain, "experiment", seed=3)["order"]
+    )
     for seed in (0, 1000):
         with pytest.raises(WrongSetting, match=f"seed='?{seed}'?; expected a whole number from [01] to 999"):
             item(plain, "experiment", seed=seed)
@@ -190,17 +265,28 @@ def test_the_experiment_tells_what_was_measured(plain):
 def test_without_a_classifier_descriptions_are_compared():
     of = subject(perturbed("vit_base_patch16_siglip_224", depth=1, img_size=32))
     found = unpacked(of, "experiment", seed=1)
-    assert found["answers"]["both"]["top"] == [] and found["answers"]["zeroed"]["likeness"] == pytest.approx(found["answers"]["both"]["likeness"], abs=1e-5)
+    assert found["answers"]["both"]["top"] == [] and found["answers"]["zeroed"]["likeness"] == pytest.approx(
+        found["answers"]["both"]["likeness"], abs=1e-5
+    )
     answer = unpacked(of, "answer")
     assert answer["classes"] == 0 and "top" not in answer and len(answer["y"]) == 768
 
 
 def test_heads_norms_and_numbers_are_the_traces(plain):
-    np.testing.assert_allclose(item(plain, "heads", layer=2, token=3), plain.trace.attention(1)[:, 3], atol=1e-6)
+    np.testing.assert_allclose(
+        item(plain, "heads", layer=2, token=3), plain.trace.attention(1)[:, 3], atol=1e-6
+    )
     lengths = TOUR.summary(plain)["norms"]
     assert lengths["class"] == pytest.approx([tokens[0].norm().item() for tokens in plain.trace.tokens])
-    assert lengths["patches"] == pytest.approx([tokens[1:].norm(dim=-1).mean().item() for tokens in plain.trace.tokens], rel=1e-5)
-    numbers = TOUR.numbers(plain, TOUR.settings({"layer": "2", "head": "2", "token": "3", "keys": "4", "number": "7", "step": "7"}, plain.about))
+    assert lengths["patches"] == pytest.approx(
+        [tokens[1:].norm(dim=-1).mean().item() for tokens in plain.trace.tokens], rel=1e-5
+    )
+    numbers = TOUR.numbers(
+        plain,
+        TOUR.settings(
+            {"layer": "2", "head": "2", "token": "3", "keys": "4", "number": "7", "step": "7"}, plain.about
+        ),
+    )
     np.testing.assert_allclose(numbers["attention_row"], plain.trace.attention(1)[1, 3], atol=1e-6)
     np.testing.assert_array_equal(numbers["logits"], plain.trace.logits)
 
@@ -214,7 +300,15 @@ def test_texts_are_keys_and_formulas_are_plain(plain):
     json.dumps(TOUR.summary(plain))
 
 
-@pytest.mark.parametrize("name, changes", [("vit_tiny_patch16_224", {}), ("deit3_small_patch16_224", {}), ("vit_small_patch16_dinov3", {}), ("vit_tiny_patch16_224", {"class_token": False, "global_pool": "avg"})])
+@pytest.mark.parametrize(
+    "name, changes",
+    [
+        ("vit_tiny_patch16_224", {}),
+        ("deit3_small_patch16_224", {}),
+        ("vit_small_patch16_dinov3", {}),
+        ("vit_tiny_patch16_224", {"class_token": False, "global_pool": "avg"}),
+    ],
+)
 def test_every_text_is_known_to_translators(name, changes):
     known = set(texts())
     for step in TOUR.summary(subject(small(name, **changes)))["steps"]:

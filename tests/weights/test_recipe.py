@@ -31,11 +31,15 @@ def line(pictures: Path, work: Path, *more: str) -> list[str]:
 def film_of(work: Path) -> list[dict]:
     """What is logged of the snapshots, but the time they took."""
     with (work / "film.csv").open() as file:
-        return [{key: value for key, value in row.items() if key != "seconds"} for row in csv.DictReader(file)]
+        return [
+            {key: value for key, value in row.items() if key != "seconds"} for row in csv.DictReader(file)
+        ]
 
 
 def exported(pictures: Path, work: Path, to: Path, monkeypatch) -> Path:
-    monkeypatch.setattr(sys, "argv", ["export", "--data", str(pictures), "--work", str(work), "--to", str(to)])
+    monkeypatch.setattr(
+        sys, "argv", ["export", "--data", str(pictures), "--work", str(work), "--to", str(to)]
+    )
     importlib.import_module("export").main()
     return to
 
@@ -111,11 +115,16 @@ def test_a_running_training_can_be_exported(recipe, pictures, tmp_path, monkeypa
     model = timm.create_model(f"local-dir:{shipped}", pretrained=True)
     assert model.pretrained_cfg["input_size"] == (3, 112, 112)
     assert (shipped / "model.safetensors").stat().st_size < 9e6
-    assert sorted(file.name for file in (shipped / "snapshots").iterdir()) == ["step-00000.safetensors", "step-00003.safetensors"]
+    assert sorted(file.name for file in (shipped / "snapshots").iterdir()) == [
+        "step-00000.safetensors",
+        "step-00003.safetensors",
+    ]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="exact to the bit on a CPU only")
-def test_a_second_part_starts_from_the_first_ones_average_and_resumes_exactly(recipe, pictures, tmp_path, monkeypatch):
+def test_a_second_part_starts_from_the_first_ones_average_and_resumes_exactly(
+    recipe, pictures, tmp_path, monkeypatch
+):
     first = recipe.main(line(pictures, tmp_path / "work"))
     shipped = exported(pictures, tmp_path / "work", tmp_path / "first", monkeypatch)
     later = ("--after", str(shipped))
@@ -144,11 +153,16 @@ def test_only_the_taught_heads_learn_from_the_teacher(recipe, progress):
     lesson, s = importlib.import_module("lesson"), importlib.import_module("settings").SECOND
     few = lesson.Lesson(s, torch.zeros(4, 3, 64, 64, dtype=torch.uint8), torch.arange(4), None, None)
     torch.manual_seed(0)
-    few.teacher, model = timm.create_model("deit_tiny_patch16_224", img_size=112, patch_size=8, depth=12), lesson.new_model(s)
+    few.teacher, model = (
+        timm.create_model("deit_tiny_patch16_224", img_size=112, patch_size=8, depth=12),
+        lesson.new_model(s),
+    )
     few.attention_loss(model, torch.randn(2, 196, 192), torch.randn(2, 196, 192), progress).backward()
     taught = [heads for start, heads in s.taught if progress >= start][-1]
     last = max(layer for layer, *_ in taught)
-    queries = model.blocks[last].attn.qkv.weight.grad[:192]  # the earlier layers have gradients through this one, too
+    queries = model.blocks[last].attn.qkv.weight.grad[
+        :192
+    ]  # the earlier layers have gradients through this one, too
     learning = [head for head in range(3) if queries[64 * head : 64 * head + 64].abs().max() > 0]
     assert learning == [head for layer, head, *_ in taught if layer == last]
     assert ((0, 1, 11, 2) in taught) == (progress > 0.8)

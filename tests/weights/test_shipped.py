@@ -1,4 +1,6 @@
-"""The checkpoint that ships: that it is the file its card describes, as good as the card says, and the same everywhere."""
+"""The checkpoint that ships: that it is the file its card describes, as good as the card says, and the same
+everywhere.
+"""
 
 import csv
 import json
@@ -37,7 +39,9 @@ def logits() -> torch.Tensor:
 
 
 def right(name: str, of: int) -> int:
-    """How many of so many validation pictures, spread evenly over the 10,000, a frame of the film names rightly."""
+    """How many of so many validation pictures, spread evenly over the 10,000, a frame of the film names
+    rightly.
+    """
     import cv2
     from PIL import Image
 
@@ -45,7 +49,10 @@ def right(name: str, of: int) -> int:
     with np.load(shared("data/tiny-imagenet/val.npz")) as file:
         webp, offsets, labels = file["webp"], file["offsets"], file["labels"]
     wanted = range(0, len(labels), len(labels) // of)
-    pictures = [Image.fromarray(cv2.imdecode(webp[offsets[i] : offsets[i + 1]], cv2.IMREAD_COLOR)[:, :, ::-1]) for i in wanted]
+    pictures = [
+        Image.fromarray(cv2.imdecode(webp[offsets[i] : offsets[i + 1]], cv2.IMREAD_COLOR)[:, :, ::-1])
+        for i in wanted
+    ]
     answers = [inspector.labels[int(trace.logits.argmax())] for trace in map(inspector.trace, pictures)]
     names = [row["label"] for row in json.loads(shared("data/tiny-imagenet/classes.json").read_text())]
     return sum(answer == names[labels[i]] for answer, i in zip(answers, wanted, strict=True))
@@ -78,13 +85,22 @@ def test_it_is_as_good_as_the_card_says():
 
 
 def test_the_film_is_whole_and_small_enough():
-    rows, files = film(), sorted(path.relative_to(HOME).as_posix() for path in HOME.rglob("*.safetensors") if path.name != "reference.safetensors")
+    rows, files = (
+        film(),
+        sorted(
+            path.relative_to(HOME).as_posix()
+            for path in HOME.rglob("*.safetensors")
+            if path.name != "reference.safetensors"
+        ),
+    )
     assert sorted(row["file"] for row in rows) == files and len(files) > 10
     assert all((HOME / name).stat().st_size <= 9e6 for name in files)
     assert sum(path.stat().st_size for path in HOME.parent.rglob("*") if path.is_file()) <= 190e6
     frames = vitviz.film("vitviz-tiny")
     assert [frame.step for frame in frames] == sorted(int(row["step"]) for row in rows)
-    assert frames[0].step == 0 and all(frame.top1 is not None and frame.val_loss is not None for frame in frames)
+    assert frames[0].step == 0 and all(
+        frame.top1 is not None and frame.val_loss is not None for frame in frames
+    )
 
 
 def test_the_film_shows_learning():
@@ -95,12 +111,22 @@ def test_the_film_shows_learning():
 
 
 def test_what_stands_for_its_heads_was_made_with_these_weights():
-    """Else run weights/vitviz-tiny/reference.py again; other pictures' means are most like those of the same layer."""
+    """Else run weights/vitviz-tiny/reference.py again; other pictures' means are most like those of the same
+    layer.
+    """
     inspector = vitviz.load("vitviz-tiny", device="cpu")
-    means, traces = inspector.reference(), [inspector.trace(sample_image(one.name)) for one in vitviz.samples.samples()]
+    means, traces = (
+        inspector.reference(),
+        [inspector.trace(sample_image(one.name)) for one in vitviz.samples.samples()],
+    )
     assert means.pictures == 500 and "Tiny-ImageNet" in means.sentence
     shipped = torch.stack([one.flatten() for one in means.heads])
-    seen = torch.stack([torch.stack([one.layers[layer].output() for one in traces]).mean(dim=0).flatten() for layer in range(8)])
+    seen = torch.stack(
+        [
+            torch.stack([one.layers[layer].output() for one in traces]).mean(dim=0).flatten()
+            for layer in range(8)
+        ]
+    )
     alike = torch.nn.functional.cosine_similarity(seen[:, None], shipped, dim=-1)
     assert alike.argmax(dim=1).tolist() == list(range(8))
 
@@ -121,4 +147,9 @@ def test_its_position_embeddings_know_their_neighbours():
 
 
 if __name__ == "__main__":
-    STORED.write_text(json.dumps({"right_of_500": right("vitviz-tiny", of=500), "logits": [round(x, 4) for x in logits().tolist()]}) + "\n")
+    STORED.write_text(
+        json.dumps(
+            {"right_of_500": right("vitviz-tiny", of=500), "logits": [round(x, 4) for x in logits().tolist()]}
+        )
+        + "\n"
+    )

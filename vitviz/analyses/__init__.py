@@ -1,8 +1,8 @@
 # ruff: noqa: F401 (names for editors; __all__ is computed)
 """What can be said about a Vision Transformer: pure functions of tensors, a Grid or a Trace, one idea a file.
 
-The names below are found when they are first used, so that importing this package loads neither torch nor einops: the
-page is built before the engine is. Nothing here knows timm, Gradio or a model.
+The names below are found when they are first used, so that importing this package loads neither torch nor
+einops: the page is built before the engine is. Nothing here knows timm, Gradio or a model.
 
 >>> from vitviz import analyses
 >>> from vitviz.grid import Grid
@@ -114,7 +114,8 @@ if TYPE_CHECKING:
 class _Package(ModuleType):
     """`rollout` and `sweep` name a file and a function; as attributes of the package they are the functions.
 
-    Importing a file sets the package's attribute of that name to the file; that is passed over where a function has it.
+    Importing a file sets the package's attribute of that name to the file; that is passed over where a
+    function has it.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -2,12 +2,13 @@
 
     z = scores / their standard deviations        colour = sigmoid(2 z R)
 
-of the first three components as red, green and blue: whitened for the eye alone, as in DINOv3's notebook, because the first
-would drown the others. R is the identity, or turns the three together (orthogonal Procrustes, Schönemann 1966): component by
-component a basis may flip, turn or swap places from one layer to the next although the tokens hardly changed. So each
-depth is turned to look like the one before it, and what enters block 1 like the picture's own colours, which gives the
-same rule to every frame of a film. Equal colours mean equal scores within one map; turned colours are mixtures of the
-three components, and it does not show what is foreground and what is background.
+of the first three components as red, green and blue: whitened for the eye alone, as in DINOv3's notebook,
+because the first would drown the others. R is the identity, or turns the three together (orthogonal
+Procrustes, Schönemann 1966): component by component a basis may flip, turn or swap places from one layer to
+the next although the tokens hardly changed. So each depth is turned to look like the one before it, and what
+enters block 1 like the picture's own colours, which gives the same rule to every frame of a film. Equal
+colours mean equal scores within one map; turned colours are mixtures of the three components, and it does not
+show what is foreground and what is background.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from vitviz.trace import Trace
 
 
 def whitened(basis: Basis, scores: Float[Tensor, "patch component"]) -> Float[Tensor, "patch 3"]:
-    """Three scores with a standard deviation of 1 over the tokens that were fitted; 0 where there is no such component.
+    """Three scores with a standard deviation of 1 over the tokens that were fitted; 0 where there is no such
+    component.
 
     Raises nothing.
 
@@ -42,7 +44,8 @@ def whitened(basis: Basis, scores: Float[Tensor, "patch component"]) -> Float[Te
 
 
 def aligned(scores: Float[Tensor, "patch 3"], like: Float[Tensor, "patch 3"]) -> Float[Tensor, "3 3"]:
-    """The rotation or reflection R for which scores @ R comes closest to others of the same patches. Raises nothing.
+    """The rotation or reflection R for which scores @ R comes closest to others of the same patches. Raises
+    nothing.
 
     >>> one = torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
     >>> torch.allclose(one.flip(1) @ aligned(one.flip(1), one), one, atol=1e-6)
@@ -52,8 +55,11 @@ def aligned(scores: Float[Tensor, "patch 3"], like: Float[Tensor, "patch 3"]) ->
     return left @ right
 
 
-def steady(scores: Sequence[Float[Tensor, "patch 3"]], like: Float[Tensor, "patch 3"]) -> list[Float[Tensor, "patch 3"]]:
-    """Whitened scores of neighbouring depths, each turned to be as close as can be to the one before; the first to `like`.
+def steady(
+    scores: Sequence[Float[Tensor, "patch 3"]], like: Float[Tensor, "patch 3"]
+) -> list[Float[Tensor, "patch 3"]]:
+    """Whitened scores of neighbouring depths, each turned to be as close as can be to the one before; the
+    first to `like`.
 
     Raises nothing.
 
@@ -68,7 +74,8 @@ def steady(scores: Sequence[Float[Tensor, "patch 3"]], like: Float[Tensor, "patc
 
 
 def own_colours(trace: Trace) -> Float[Tensor, "patch 3"]:
-    """The mean red, green and blue of every patch that has a token, without their mean over the picture; from -1 to 1.
+    """The mean red, green and blue of every patch that has a token, without their mean over the picture; from
+    -1 to 1.
 
     Raises nothing.
 
@@ -79,7 +86,9 @@ def own_colours(trace: Trace) -> Float[Tensor, "patch 3"]:
     """
     grid = trace.grid
     pixels = torch.from_numpy(trace.view.picture).double() / 255
-    means = reduce(pixels, "(row height) (col width) rgb -> (row col) rgb", "mean", row=grid.rows, col=grid.cols)[present(trace)]
+    means = reduce(
+        pixels, "(row height) (col width) rgb -> (row col) rgb", "mean", row=grid.rows, col=grid.cols
+    )[present(trace)]
     return means - means.mean(dim=0)
 
 

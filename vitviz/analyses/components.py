@@ -2,11 +2,12 @@
 
     t = m + sum_c s_c b_c + rest,   b_c the eigenvectors of the patches' covariance, largest variance first
 
-over the patches alone: prefix tokens would take a component for themselves. The tokens are centred by the mean over
-all that are fitted together; several pictures, depths or checkpoints of one width that share a basis can be compared.
-The sign, which the theory leaves open, makes the loading of largest magnitude positive, as scikit-learn does. The
-shares are of the whole variance. Pictures of them as colours: Oquab et al. 2023 (DINOv2), figure 1, without its
-guess at foreground. It does not show what later layers use; outlying tokens may take the first component, so see the norms.
+over the patches alone: prefix tokens would take a component for themselves. The tokens are centred by the
+mean over all that are fitted together; several pictures, depths or checkpoints of one width that share a
+basis can be compared. The sign, which the theory leaves open, makes the loading of largest magnitude
+positive, as scikit-learn does. The shares are of the whole variance. Pictures of them as colours: Oquab et
+al. 2023 (DINOv2), figure 1, without its guess at foreground. It does not show what later layers use; outlying
+tokens may take the first component, so see the norms.
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ def token_components(
 ) -> Components:
     """The first `count` principal components of the patches of one depth, one basis for all pictures.
 
-    `layer` 0 is what enters block 1, L the raw output of the last block; with `norm`, an inspector, through its final
-    norm. Traces may be of several checkpoints where their widths and grids agree. Raises VitvizError where they do not,
-    for no traces, and for more components than there are patches or numbers in one. Source: see the module.
+    `layer` 0 is what enters block 1, L the raw output of the last block; with `norm`, an inspector, through
+    its final norm. Traces may be of several checkpoints where their widths and grids agree. Raises
+    VitvizError where they do not, for no traces, and for more components than there are patches or numbers in
+    one. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> from vitviz.grid import Grid
@@ -65,16 +67,24 @@ def token_components(
     traces = [traces] if isinstance(traces, Trace) else list(traces)
     shapes = {(trace.grid.rows, trace.grid.cols, trace.tokens[0].shape[1]) for trace in traces}
     if len(shapes) != 1:
-        given = ", ".join(f"{rows} x {cols} patches {width} numbers wide" for rows, cols, width in sorted(shapes))
-        raise VitvizError(f"Given traces of {given or 'no picture'}; expected one or more traces with the same grid and width.")
+        given = ", ".join(
+            f"{rows} x {cols} patches {width} numbers wide" for rows, cols, width in sorted(shapes)
+        )
+        raise VitvizError(
+            f"Given traces of {given or 'no picture'}; expected one or more traces with the same grid and"
+            " width."
+        )
     patches = [patches_at(trace, layer, norm) for trace in traces]
     basis, like = basis_of(torch.cat(patches), count), traces[0].tokens[0]
-    scores = torch.stack([over_grid(trace, basis.scores(own)) for trace, own in zip(traces, patches, strict=True)])
+    scores = torch.stack(
+        [over_grid(trace, basis.scores(own)) for trace, own in zip(traces, patches, strict=True)]
+    )
     return Components(scores.to(like), basis.shares.to(like), basis.directions.to(like), basis.mean.to(like))
 
 
 def basis_of(tokens: Tensor | Sequence[Tensor], count: int = 3) -> Basis:
-    """The first `count` principal directions of tokens (token, width), or of several sets of them taken together.
+    """The first `count` principal directions of tokens (token, width), or of several sets of them taken
+    together.
 
     Raises VitvizError for a count below 1, or above what there are of tokens or of numbers in one.
 
@@ -84,7 +94,9 @@ def basis_of(tokens: Tensor | Sequence[Tensor], count: int = 3) -> Basis:
     parts = [tokens] if isinstance(tokens, Tensor) else list(tokens)
     number, width = sum(len(part) for part in parts), parts[0].shape[1]
     if not 1 <= count <= min(number, width):
-        raise VitvizError(f"Given count={count!r}; expected from 1 to {min(number, width)} components of {number} patches.")
+        raise VitvizError(
+            f"Given count={count!r}; expected from 1 to {min(number, width)} components of {number} patches."
+        )
     mean = sum(part.sum(dim=0, dtype=torch.float64) for part in parts) / number
     centred = (part.double() - mean for part in parts)
     if width <= number:  # the smaller of two Gram matrices has the same eigenvalues

@@ -1,8 +1,8 @@
 """Rank correlation of two maps: whether they put the patches in the same order.
 
-Spearman's coefficient is Pearson's of the ranks, where equal values share the mean of their ranks; breaking ties by place
-instead makes maps with many zeros seem alike. Signed values are ranked as they are, never their magnitudes.
-It does not show whether two maps agree on their largest patches, nor that either is right.
+Spearman's coefficient is Pearson's of the ranks, where equal values share the mean of their ranks; breaking
+ties by place instead makes maps with many zeros seem alike. Signed values are ranked as they are, never their
+magnitudes. It does not show whether two maps agree on their largest patches, nor that either is right.
 """
 
 from __future__ import annotations

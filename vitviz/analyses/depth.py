@@ -1,9 +1,10 @@
 """The tokens of a depth, raw or through the final norm, and where the patches among them lie.
 
-Depth 0 is what enters block 1, depth l the output of block l, depth L the last block's. Raw is the residual stream
-itself, whose lengths differ from token to token; through the model's own final norm all are about equally long (the
-square root of the width), which is what the classifier and users of features get. Patches that were withheld from the
-model have no token: they are left out here and are not-a-number on a map. It does not show anything by itself.
+Depth 0 is what enters block 1, depth l the output of block l, depth L the last block's. Raw is the residual
+stream itself, whose lengths differ from token to token; through the model's own final norm all are about
+equally long (the square root of the width), which is what the classifier and users of features get. Patches
+that were withheld from the model have no token: they are left out here and are not-a-number on a map. It does
+not show anything by itself.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def patches_at(trace: Trace, layer: int, norm: FinalNorm | None = None) -> Float
 
 
 def present(trace: Trace) -> Int[Tensor, " patch"]:
-    """The numbers, from 0 without prefix tokens, of the patches that have a token: all, unless some were withheld.
+    """The numbers, from 0 without prefix tokens, of the patches that have a token: all, unless some were
+    withheld.
 
     Raises nothing.
 
@@ -88,16 +90,18 @@ def place(trace: Trace, patch: int | tuple[int, int]) -> int:
         known = False
     if not known:
         raise VitvizError(
-            f"Given patch={patch!r}; expected a patch's number from 0 to {grid.patches - 1}, or its (row, col) on the grid of "
-            f"{grid.rows} x {grid.cols}."
+            f"Given patch={patch!r}; expected a patch's number from 0 to {grid.patches - 1}, or its (row,"
+            f" col) on the grid of {grid.rows} x {grid.cols}."
         )
     found = (present(trace) == int(number)).nonzero().flatten()
     if not len(found):
-        raise VitvizError(f"Patch {number} was withheld from the model, so it has no token. Choose one that was kept.")
+        raise VitvizError(
+            f"Patch {number} was withheld from the model, so it has no token. Choose one that was kept."
+        )
     return int(found[0])
 
 
-def over_grid(trace: Trace, values: Float[Tensor, patch *rest]) -> Float[Tensor, "row col *rest"]:
+def over_grid(trace: Trace, values: Float[Tensor, patch * rest]) -> Float[Tensor, "row col *rest"]:
     """Numbers of the patches that have a token as a map; not-a-number where one was withheld. Raises nothing.
 
     >>> from vitviz import Grid
@@ -112,7 +116,8 @@ def over_grid(trace: Trace, values: Float[Tensor, patch *rest]) -> Float[Tensor,
 
 
 def over_sequence(trace: Trace, values: Float[Tensor, "*rest token"]) -> Float[Tensor, "*rest token2"]:
-    """Numbers of the tokens that there are, along the whole sequence; not-a-number for patches that were withheld.
+    """Numbers of the tokens that there are, along the whole sequence; not-a-number for patches that were
+    withheld.
 
     Raises nothing.
 

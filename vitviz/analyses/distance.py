@@ -1,13 +1,16 @@
 """Attention distance: how far a head looks, in pixels of the model's input.
 
-    d_ij = sqrt((P_r (row_i - row_j))^2 + (P_c (col_i - col_j))^2)        D(l, h) = 1/N_p sum_i sum_j A_ij d_ij
+    d_ij = sqrt((P_r (row_i - row_j))^2 + (P_c (col_i - col_j))^2)        D(l, h) = 1/N_p sum_i sum_j A_ij
+    d_ij
 
-over patch queries i and patch keys j. The rows and columns of prefix tokens are dropped and the rows not renormalised,
-as in the authors' own code (google-research/vision_transformer, issue 162); `renormalise` divides each row by its mass
-on patches instead (vit_analysis, CVPR 2023). Source: Dosovitskiy et al. 2021, figures 7 right and 11, section D.7.
+over patch queries i and patch keys j. The rows and columns of prefix tokens are dropped and the rows not
+renormalised, as in the authors' own code (google-research/vision_transformer, issue 162); `renormalise`
+divides each row by its mass on patches instead (vit_analysis, CVPR 2023). Source: Dosovitskiy et al. 2021,
+figures 7 right and 11, section D.7.
 
-It does not show where a head looks, nor whether what it finds there matters to the answer; and a head that leaves its
-mass on the class token looks near without renormalisation: read it beside the mass on prefix tokens.
+It does not show where a head looks, nor whether what it finds there matters to the answer; and a head that
+leaves its mass on the class token looks near without renormalisation: read it beside the mass on prefix
+tokens.
 """
 
 from __future__ import annotations
@@ -80,7 +83,9 @@ def distances(trace: Trace) -> Distances:
     [115.901, 116.492]
     """
     lengths = token_distances(trace)
-    return gathered([read_layer(attention, trace.grid.prefix, lengths) for attention in trace.layers], lengths)
+    return gathered(
+        [read_layer(attention, trace.grid.prefix, lengths) for attention in trace.layers], lengths
+    )
 
 
 def attention_distance(trace: Trace, renormalise: bool = False) -> Float[Tensor, "layer head"]:
@@ -97,7 +102,8 @@ def attention_distance(trace: Trace, renormalise: bool = False) -> Float[Tensor,
 
 
 def prefix_mass(trace: Trace) -> Float[Tensor, "layer head"]:
-    """The share of a patch's attention that goes to prefix tokens, mean over the patch queries; 0 without them.
+    """The share of a patch's attention that goes to prefix tokens, mean over the patch queries; 0 without
+    them.
 
     Source: reported beside the distance, whose rows it explains. Raises nothing.
 
@@ -111,7 +117,8 @@ def prefix_mass(trace: Trace) -> Float[Tensor, "layer head"]:
 def uniform_distance(grid: Grid, renormalise: bool = False) -> float:
     """The distance in pixels of a head that attends to all tokens alike, by the same convention as the heads.
 
-    Each pair of rows that lie `step` apart is counted as often as it occurs, so no N x N is made. Raises nothing.
+    Each pair of rows that lie `step` apart is counted as often as it occurs, so no N x N is made. Raises
+    nothing.
 
     >>> round(uniform_distance(Grid(7, 7, (32, 32)), renormalise=True), 3)
     115.503
@@ -121,7 +128,10 @@ def uniform_distance(grid: Grid, renormalise: bool = False) -> float:
         step = torch.arange(count, dtype=torch.float64)
         return step * size, torch.where(step == 0, count, 2 * (count - step))
 
-    (down, down_count), (across, across_count) = steps(grid.rows, grid.patch[0]), steps(grid.cols, grid.patch[1])
+    (down, down_count), (across, across_count) = (
+        steps(grid.rows, grid.patch[0]),
+        steps(grid.cols, grid.patch[1]),
+    )
     lengths = torch.hypot(rearrange(down, "row -> row 1"), across)
     total = down_count @ lengths @ across_count
     return total.item() / (grid.patches * (grid.patches if renormalise else grid.tokens))

@@ -40,7 +40,8 @@ class Agreement(NamedTuple):
 
 
 def agreement(effects: Effects, account: Evidence) -> Agreement:
-    """How well direct shares foretell what happens when a part is taken away, over all heads and over all MLPs.
+    """How well direct shares foretell what happens when a part is taken away, over all heads and over all
+    MLPs.
 
     Both of one picture and target. Source: see the module. Raises nothing.
 

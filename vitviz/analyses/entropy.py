@@ -2,8 +2,9 @@
 
     H(h) = 1/N sum_i ( - sum_j A_ij ln A_ij ), in nats
 
-0 where every query looks at one token, ln N where all look at all alike: exp(H) is a number of tokens. A measure in
-common use (see Vig and Belinkov 2019, section 4.3.3, for text). It does not show which tokens these are, nor how far.
+0 where every query looks at one token, ln N where all look at all alike: exp(H) is a number of tokens. A
+measure in common use (see Vig and Belinkov 2019, section 4.3.3, for text). It does not show which tokens
+these are, nor how far.
 """
 
 from __future__ import annotations

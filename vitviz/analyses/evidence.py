@@ -1,20 +1,23 @@
 """The ledger: an account of one logit, whose lines add up to it.
 
-With the deviation s of the final norm held, u = (w * weight) / s minus its mean, x the tokens that the classifier reads,
+With the deviation s of the final norm held, u = (w * weight) / s minus its mean, x the tokens that the
+classifier reads,
 
-    logit = <u, x_0> + sum_l sum_h sum_j A_lhj <v_lhj, W_O^lh u> + sum_l <u, b_O^l> + sum_l <u, m_l> + <w, bias> + b
+    logit = <u, x_0> + sum_l sum_h sum_j A_lhj <v_lhj, W_O^lh u> + sum_l <u, b_O^l> + sum_l <u, m_l> + <w,
+    bias> + b
 
-for a class token: its start, every head's share by source token j, the projections' biases, the MLPs' results m, the
-norm's and the head's bias. LayerScale multiplies W_O, b_O and m; norms between a head and the residual stream are held
-like the last; where an average or attention pooling is read the sums run over all readers too, each with the deviation it
-had. Attention pooling adds lines of its own. Sources: Gandelsman et al. 2024 (arXiv 2310.05916), who split the norm's mean
-and bias over all parts alike; here centring is moved onto the direction, where it is linear, and biases are lines.
+for a class token: its start, every head's share by source token j, the projections' biases, the MLPs' results
+m, the norm's and the head's bias. LayerScale multiplies W_O, b_O and m; norms between a head and the residual
+stream are held like the last; where an average or attention pooling is read the sums run over all readers
+too, each with the deviation it had. Attention pooling adds lines of its own. Sources: Gandelsman et al. 2024
+(arXiv 2310.05916), who split the norm's mean and bias over all parts alike; here centring is moved onto the
+direction, where it is linear, and biases are lines.
 
-It shows direct effects only, and does not show what an early head does through later layers: that stands in their lines.
-Source j in layer l is the token at position j, which is mixed already. The class token's start is the same for every
-picture. MLPs of tokens that nobody reads do not appear. Deviations are the picture's own.
-What was put in a head's place stands at the token that reads it, since it came from no source; where all tokens
-were exchanged before a layer, the start is what entered there and layers before it have no share.
+It shows direct effects only, and does not show what an early head does through later layers: that stands in
+their lines. Source j in layer l is the token at position j, which is mixed already. The class token's start
+is the same for every picture. MLPs of tokens that nobody reads do not appear. Deviations are the picture's
+own. What was put in a head's place stands at the token that reads it, since it came from no source; where all
+tokens were exchanged before a layer, the start is what entered there and layers before it have no share.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ from vitviz.trace import Attention, Trace
 
 @dataclass(frozen=True)
 class PoolLines:
-    """Attention pooling's own lines; `heads`, what each of its heads hands on by token, is a second reading and no line."""
+    """Attention pooling's own lines; `heads`, what each of its heads hands on by token, is a second reading
+    and no line.
+    """
 
     value_bias: float
     projection_bias: float
@@ -61,14 +66,22 @@ class Evidence:
     head_bias: float
     patches: Float[Tensor, "row col"]  # heads' shares by source patch, all layers
     starts: Float[Tensor, " token"]  # the start, by the token that is read
-    attentions: Float[Tensor, " layer"]  # each layer's attention as it was added: heads and bias, by a hook of its own
+    attentions: Float[
+        Tensor, " layer"
+    ]  # each layer's attention as it was added: heads and bias, by a hook of its own
     pool: PoolLines | None = None
 
     @property
     def total(self) -> float:
         """The sum of all lines."""
         lines = self.heads.sum() + self.projection_biases.sum() + self.mlps.sum()
-        return self.start + lines.item() + self.norm_bias + self.head_bias + (0.0 if self.pool is None else self.pool.total)
+        return (
+            self.start
+            + lines.item()
+            + self.norm_bias
+            + self.head_bias
+            + (0.0 if self.pool is None else self.pool.total)
+        )
 
     @property
     def gap(self) -> float:
@@ -77,10 +90,11 @@ class Evidence:
 
 
 def evidence(trace: Trace, readout: Tail, target: Asked, relative: bool = False) -> Evidence:
-    """The account of a class (its number from 0 or its label), of a rather than b as (a, b), or of a direction.
+    """The account of a class (its number from 0 or its label), of a rather than b as (a, b), or of a
+    direction.
 
-    `relative`: to the mean over all classes. Raises VitvizError for a target that does not exist and UnsupportedModel for
-    a trace that does not hold what is needed. Source: see the module.
+    `relative`: to the mean over all classes. Raises VitvizError for a target that does not exist and
+    UnsupportedModel for a trace that does not hold what is needed. Source: see the module.
 
     >>> from vitviz.analyses.example import example_account
     >>> from vitviz.grid import Grid
@@ -108,7 +122,9 @@ def account_of(ledger: Ledger, target: Asked, relative: bool = False) -> Evidenc
     basis, norm_bias, pool = directions(ledger, asked.direction)
     layers = [
         _layer_lines(basis, account, projection, attention)
-        for account, projection, attention in zip(ledger.carried.layers, readout.layers, trace.layers, strict=True)
+        for account, projection, attention in zip(
+            ledger.carried.layers, readout.layers, trace.layers, strict=True
+        )
     ]
     sources = torch.stack([found for found, _ in layers])
     began = trace.without.at or 0
@@ -132,8 +148,12 @@ def account_of(ledger: Ledger, target: Asked, relative: bool = False) -> Evidenc
     )
 
 
-def directions(ledger: Ledger, direction: Float[Tensor, "slot width"]) -> tuple[Float[Tensor, "slot2 width2"], float, PoolLines | None]:
-    """The direction in the residual stream along which each slot reads, but for its tokens' weights; the norms' biases; pooling's lines."""
+def directions(
+    ledger: Ledger, direction: Float[Tensor, "slot width"]
+) -> tuple[Float[Tensor, "slot2 width2"], float, PoolLines | None]:
+    """The direction in the residual stream along which each slot reads, but for its tokens' weights; the
+    norms' biases; pooling's lines.
+    """
     pooling, own = ledger.readout.pooling, ledger.readout.attention_pooling
     norm_bias, pool = 0.0, None
     if pooling.fc_norm is not None:
@@ -147,11 +167,15 @@ def directions(ledger: Ledger, direction: Float[Tensor, "slot width"]) -> tuple[
     return direction, norm_bias, pool
 
 
-def _pool_lines(own: AttentionPooling, ledger: Ledger, direction: Float[Tensor, " width2"]) -> tuple[Float[Tensor, "slot width"], PoolLines]:
+def _pool_lines(
+    own: AttentionPooling, ledger: Ledger, direction: Float[Tensor, " width2"]
+) -> tuple[Float[Tensor, "slot width"], PoolLines]:
     """Attention pooling's lines, and the directions along which its heads read the normed tokens."""
     trace, pooling = ledger.trace, ledger.readout.pooling
     heads, written = trace.pooling.heads, trace.written
-    along = direction if own.projection is None else direction @ own.projection  # at its heads' values, side by side
+    along = (
+        direction if own.projection is None else direction @ own.projection
+    )  # at its heads' values, side by side
     by_head = rearrange(along, "(head dim) -> head dim", head=heads)
     basis = torch.einsum("hd,hdw->hw", by_head, own.value.unflatten(0, (heads, -1)))
     shares = pooling.shares(len(trace.tokens[-1]), trace.pooling)
@@ -189,5 +213,7 @@ def _layer_lines(
     return (account.carried * (by_head @ handed_values(attention).mT)).sum(dim=1), constant
 
 
-def _dot(basis: Float[Tensor, "slot width"], written: Float[Tensor, "*layer slot width"]) -> Float[Tensor, "*layer"]:
+def _dot(
+    basis: Float[Tensor, "slot width"], written: Float[Tensor, "*layer slot width"]
+) -> Float[Tensor, "*layer"]:
     return (written.double() * basis).sum(dim=(-1, -2))

@@ -17,10 +17,16 @@ from vitviz.trace import Attention, Trace, View, Written
 
 
 def example_trace(
-    grid: Grid, layers: int = 2, heads: int = 2, seed: int | None = None, pool: str = "class", width: int = 4,
+    grid: Grid,
+    layers: int = 2,
+    heads: int = 2,
+    seed: int | None = None,
+    pool: str = "class",
+    width: int = 4,
     kept: tuple[int, ...] | None = None,
 ) -> Trace:
-    """A trace whose attention is uniform (1 / tokens everywhere), or, with a seed, the softmax of random scores.
+    """A trace whose attention is uniform (1 / tokens everywhere), or, with a seed, the softmax of random
+    scores.
 
     >>> example_trace(Grid(1, 3, (4, 4), ("class",))).attention(0)[0, 0].tolist()
     [0.25, 0.25, 0.25, 0.25]
@@ -32,13 +38,22 @@ def example_trace(
         return torch.randn(*shape, generator=random) * (0.0 if seed is None else 2.0)
 
     def call(queries: int) -> Attention:
-        return Attention(normal(heads, queries, width), normal(heads, tokens, width), normal(heads, tokens, width), width**-0.5)
+        return Attention(
+            normal(heads, queries, width),
+            normal(heads, tokens, width),
+            normal(heads, tokens, width),
+            width**-0.5,
+        )
 
     height, length = grid.pixels
     return Trace(
         checkpoint="example",
         grid=grid,
-        view=View(np.zeros((height, length, 3), np.uint8), (0.0, 0.0, float(length), float(height)), (length, height)),
+        view=View(
+            np.zeros((height, length, 3), np.uint8),
+            (0.0, 0.0, float(length), float(height)),
+            (length, height),
+        ),
         layers=tuple(call(tokens) for _ in range(layers)),
         tokens=tuple(normal(tokens, heads * width) for _ in range(layers + 1)),
         patch_embedding=normal(grid.patches, heads * width),
@@ -50,8 +65,11 @@ def example_trace(
     )
 
 
-def example_account(grid: Grid, layers: int = 2, heads: int = 2, seed: int = 0, pool: str = "class", classes: int = 3) -> tuple[Trace, Tail]:
-    """A trace with a readout that it was made by, in float64, for one class token or an average with the norm before it.
+def example_account(
+    grid: Grid, layers: int = 2, heads: int = 2, seed: int = 0, pool: str = "class", classes: int = 3
+) -> tuple[Trace, Tail]:
+    """A trace with a readout that it was made by, in float64, for one class token or an average with the norm
+    before it.
 
     Its blocks have random attention and random numbers for an MLP.
 
@@ -65,7 +83,9 @@ def example_account(grid: Grid, layers: int = 2, heads: int = 2, seed: int = 0, 
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=random, dtype=torch.float64)
 
-    calls = tuple(replace(call, q=call.q.double(), k=call.k.double(), v=call.v.double()) for call in trace.layers)
+    calls = tuple(
+        replace(call, q=call.q.double(), k=call.k.double(), v=call.v.double()) for call in trace.layers
+    )
     projections = tuple(Projection(normal(width, width), normal(width), scale=normal(width)) for _ in calls)
     tokens, attentions, mlps = [trace.tokens[0].double()], [], []
     for call, projection in zip(calls, projections, strict=True):
@@ -76,7 +96,13 @@ def example_account(grid: Grid, layers: int = 2, heads: int = 2, seed: int = 0, 
     read = (0, 1) if pool == "class" else (grid.prefix, None)
     pooling = Pooling(pool, (read,), Norm(normal(width), normal(width), 1e-6), None)
     head, weights = Head((normal(classes, width),), normal(classes)), pooling.weights(tokens[-1])
-    written = Written(weights, *(torch.stack([weights.mT @ one[pooling.readers] for one in branch]) for branch in (attentions, mlps)))
+    written = Written(
+        weights,
+        *(
+            torch.stack([weights.mT @ one[pooling.readers] for one in branch])
+            for branch in (attentions, mlps)
+        ),
+    )
     logits = head.weights[0] @ pooling.read(tokens[-1])[0] + head.bias
     trace = replace(trace, layers=calls, tokens=tuple(tokens), logits=logits, written=written)
     return trace, Tail(trace.checkpoint, pooling, projections, head, features=width)

@@ -1,12 +1,13 @@
 """The filters of the linear embedding: what each patch is compared with before anything else happens.
 
-    W in R^{D x (P^2 C)}: the D filters as points, centred on their mean; W - mean = U S V^T; the rows of V^T are the
-    principal components, each a P x P picture, and S_k^2 / sum S^2 is its share of the variance.
+    W in R^{D x (P^2 C)}: the D filters as points, centred on their mean; W - mean = U S V^T; the rows of V^T
+    are the principal components, each a P x P picture, and S_k^2 / sum S^2 is its share of the variance.
 
-Source: Dosovitskiy et al. 2021, figure 7 left. The paper states neither sign nor scale: here the entry of largest
-magnitude is positive, and each picture is scaled to [0, 1] alone for display, so brightness says nothing between two of
-them. Filters act on normalised pixels. They do not show what a filter answers to in photographs, nor what later layers
-make of it; a component is a direction that filters have in common, and no filter of the model.
+Source: Dosovitskiy et al. 2021, figure 7 left. The paper states neither sign nor scale: here the entry of
+largest magnitude is positive, and each picture is scaled to [0, 1] alone for display, so brightness says
+nothing between two of them. Filters act on normalised pixels. They do not show what a filter answers to in
+photographs, nor what later layers make of it; a component is a direction that filters have in common, and no
+filter of the model.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ COMPONENTS = 28  # the paper's figure 7 left shows 28
 
 @dataclass(frozen=True)
 class Filters:
-    """Principal components, most variance first: pictures of unit norm before display scaling, and their shares."""
+    """Principal components, most variance first: pictures of unit norm before display scaling, and their
+    shares.
+    """
 
     pictures: Float[Tensor, "count row col channel"]
     variance: Float[Tensor, " count"]
@@ -34,8 +37,9 @@ class Filters:
 def principal_filters(weight: Float[Tensor, "width channel row col"], count: int = COMPONENTS) -> Filters:
     """The first `count` principal components of the patch projection's filters (figure 7 left).
 
-    At most width - 1 of them (centring takes one away) and at most row * col * channel. Where fewer filters differ than
-    that, the rest have no variance and an arbitrary direction. Raises VitvizError for a count below 1 or a single filter.
+    At most width - 1 of them (centring takes one away) and at most row * col * channel. Where fewer filters
+    differ than that, the rest have no variance and an arbitrary direction. Raises VitvizError for a count
+    below 1 or a single filter.
 
     >>> weight = torch.zeros(3, 1, 1, 2)
     >>> weight[0, 0, 0, 0], weight[1, 0, 0, 0] = -6.0, 6.0
@@ -46,19 +50,27 @@ def principal_filters(weight: Float[Tensor, "width channel row col"], count: int
     width, _, height, length = weight.shape
     if count < 1 or width < 2:
         raise VitvizError(
-            f"Given count={count} for {width} filters; expected at least 1 component of at least 2 filters. Choose a count of {COMPONENTS}."
+            f"Given count={count} for {width} filters; expected at least 1 component of at least 2 filters."
+            f" Choose a count of {COMPONENTS}."
         )
     points = rearrange(weight, "width channel row col -> width (row col channel)").double()
     _, sizes, directions = torch.linalg.svd(points - points.mean(dim=0), full_matrices=False)
     count = min(count, width - 1, len(sizes))
     directions = directions[:count]
     largest = directions.gather(1, directions.abs().argmax(dim=1, keepdim=True))
-    pictures = rearrange(directions * largest.sign(), "count (row col channel) -> count row col channel", row=height, col=length)
+    pictures = rearrange(
+        directions * largest.sign(),
+        "count (row col channel) -> count row col channel",
+        row=height,
+        col=length,
+    )
     variance = sizes.square() / sizes.square().sum().clamp_min(torch.finfo(torch.float64).tiny)
     return Filters(pictures.to(weight), variance[:count].to(weight))
 
 
-def raw_filters(weight: Float[Tensor, "width channel row col"]) -> tuple[Float[Tensor, "width row col channel"], Float[Tensor, " width"]]:
+def raw_filters(
+    weight: Float[Tensor, "width channel row col"],
+) -> tuple[Float[Tensor, "width row col channel"], Float[Tensor, " width"]]:
     """All filters as they are, and their norms, largest norm first (equal ones in the model's order).
 
     Source: what figure 7 left is made from. Raises nothing.
@@ -67,11 +79,17 @@ def raw_filters(weight: Float[Tensor, "width channel row col"]) -> tuple[Float[T
     >>> pictures.flatten().tolist(), norms.tolist()
     ([-3.0, 2.0, 1.0], [3.0, 2.0, 1.0])
     """
-    norms, order = rearrange(weight, "width channel row col -> width (channel row col)").norm(dim=1).sort(descending=True, stable=True)
+    norms, order = (
+        rearrange(weight, "width channel row col -> width (channel row col)")
+        .norm(dim=1)
+        .sort(descending=True, stable=True)
+    )
     return rearrange(weight[order], "width channel row col -> width row col channel"), norms
 
 
-def display_scaled(pictures: Float[Tensor, "count row col channel"]) -> Float[Tensor, "count row col channel"]:
+def display_scaled(
+    pictures: Float[Tensor, "count row col channel"],
+) -> Float[Tensor, "count row col channel"]:
     """Each picture alone stretched to [0, 1], all channels together; a constant one becomes mid-grey.
 
     Source: the paper states no scale; this is the one that the panel names. Raises nothing.

@@ -1,14 +1,16 @@
-"""What of the account does not depend on the class: made once a trace, so that another class costs a few small products.
+"""What of the account does not depend on the class: made once a trace, so that another class costs a few
+small products.
 
-Every slot of the readout reads token i with weight c_is, the final norm's deviation divided out. Norms behind a branch or
-before its projection divide c once more, each with the deviation that token had. What head h of layer l hands on from
-source j is then, for every direction r that its layer is asked along,
+Every slot of the readout reads token i with weight c_is, the final norm's deviation divided out. Norms behind
+a branch or before its projection divide c once more, each with the deviation that token had. What head h of
+layer l hands on from source j is then, for every direction r that its layer is asked along,
 
     share_j = sum_s (sum_i c_is A_ij) <v_j, r_s>
 
-in which the sum over queries comes first and is no concern of the class: for one class token it is a row of A, for an
-average a sum over all rows, read in blocks. With gates g_i between A v and the projection it is (sum_i c_is A_ij g_i) * v_j.
-No array of tokens x tokens x width exists. It does not show anything by itself: `evidence` says what the shares mean.
+in which the sum over queries comes first and is no concern of the class: for one class token it is a row of
+A, for an average a sum over all rows, read in blocks. With gates g_i between A v and the projection it is
+(sum_i c_is A_ij g_i) * v_j. No array of tokens x tokens x width exists. It does not show anything by itself:
+`evidence` says what the shares mean.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class LayerAccount:
 
 @dataclass(frozen=True)
 class Carried:
-    """All layers of one trace; holds neither trace nor weights, so that it may be kept beside a trace without keeping either."""
+    """All layers of one trace; holds neither trace nor weights, so that it may be kept beside a trace without
+    keeping either.
+    """
 
     layers: tuple[LayerAccount, ...]
     start: Float[Tensor, "slot width"]  # what the first block was given
@@ -70,8 +74,8 @@ def ledger_of(trace: Trace, readout: Tail) -> Ledger:
     written = trace.written
     if written is None or len(readout.layers) != len(trace.layers):
         raise UnsupportedModel(
-            f"The trace of {trace.checkpoint} holds no record of what was written into the tokens that the classifier reads. "
-            "Make it anew with the checkpoint that it belongs to."
+            f"The trace of {trace.checkpoint} holds no record of what was written into the tokens that the"
+            " classifier reads. Make it anew with the checkpoint that it belongs to."
         )
     first, _, _ = readout.pooling.readers.indices(len(trace.tokens[-1]))
     layers = tuple(_layer(trace, projection, layer, first) for layer, projection in enumerate(readout.layers))
@@ -82,7 +86,9 @@ def ledger_of(trace: Trace, readout: Tail) -> Ledger:
 
 
 def pooled(trace: Trace, readout: Tail) -> Float[Tensor, "slot width"]:
-    """What was read, before the norm that may follow it, computed from the last block's output; attention pooling's in one row."""
+    """What was read, before the norm that may follow it, computed from the last block's output; attention
+    pooling's in one row.
+    """
     pooling, last = readout.pooling, trace.tokens[-1]
     read = pooling.read(last, trace.pooling)
     if readout.attention_pooling is None:
@@ -92,7 +98,9 @@ def pooled(trace: Trace, readout: Tail) -> Float[Tensor, "slot width"]:
     return (found if mlp is None else found + mlp)[None]
 
 
-def carried_rows(attention: Attention, weights: Float[Tensor, "reader slot"], first: int) -> Float[Tensor, "head slot token"]:
+def carried_rows(
+    attention: Attention, weights: Float[Tensor, "reader slot"], first: int
+) -> Float[Tensor, "head slot token"]:
     """sum_i c_is A_ij, for readers that stand one after the other from `first` on."""
     readers, slots = weights.shape
     if readers <= _FEW:
@@ -116,7 +124,10 @@ def handed_values(attention: Attention) -> Float[Tensor, "head key dim"]:
 
 
 def gated_rows(
-    attention: Attention, weights: Float[Tensor, "reader slot"], gates: Float[Tensor, "head reader dim"], first: int
+    attention: Attention,
+    weights: Float[Tensor, "reader slot"],
+    gates: Float[Tensor, "head reader dim"],
+    first: int,
 ) -> Float[Tensor, "head slot token dim"]:
     """sum_i c_is A_ij g_i: with what each source's values are multiplied before the projection."""
     found = []
@@ -143,5 +154,7 @@ def _layer(trace: Trace, projection: Projection, layer: int, first: int) -> Laye
         gated = gated_rows(attention, at_heads, gates, first)
         for head in attention.replaced:
             gated[head] = 0
-            gated[head, :, first : first + len(at_heads)] = rearrange(at_heads, "reader slot -> slot reader 1") * gates[head]
+            gated[head, :, first : first + len(at_heads)] = (
+                rearrange(at_heads, "reader slot -> slot reader 1") * gates[head]
+            )
     return LayerAccount(carried, gated, added.sum(dim=0), projected.sum(dim=0))

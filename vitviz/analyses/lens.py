@@ -1,16 +1,20 @@
 """The answer forming: what the classifier makes of the tokens of any depth.
 
-Two readings of x^l, the tokens that enter block l + 1 (l = L: the last block's output), which must not be mixed up:
+Two readings of x^l, the tokens that enter block l + 1 (l = L: the last block's output), which must not be
+mixed up:
 
     now     W norm(x^l) + b     the norm applied afresh: what the classifier would say if the model ended here
-    share   W held(x^l) + b     its deviations held at their last values: adds up, depth by depth, to the logits
+    share   W held(x^l) + b     its deviations held at their last values: adds up, depth by depth, to the
+    logits
 
-"share" holds all constants (the norm's and the head's bias, attention pooling's own lines) at every depth, so that the
-difference between two depths is what the layers between them have written: the ledger's lines. Sources: Vilas et al. 2023
-(arXiv 2310.18969), who read every token afresh; nostalgebraist 2020, the logit lens.
+"share" holds all constants (the norm's and the head's bias, attention pooling's own lines) at every depth, so
+that the difference between two depths is what the layers between them have written: the ledger's lines.
+Sources: Vilas et al. 2023 (arXiv 2310.18969), who read every token afresh; nostalgebraist 2020, the logit
+lens.
 
-Where the classifier reads the class token, a patch's own answer is a probe: no training ever asked for it. It does not show
-what later layers would still make of a token, and early layers' norms are far from those that the head was trained on.
+Where the classifier reads the class token, a patch's own answer is a probe: no training ever asked for it. It
+does not show what later layers would still make of a token, and early layers' norms are far from those that
+the head was trained on.
 """
 
 from __future__ import annotations
@@ -43,9 +47,14 @@ def lens_shares(ledger: Ledger) -> Float[Tensor, "layer class"]:
     """
     trace, readout = ledger.trace, ledger.readout
     head = _head_of(trace, readout)
-    held = torch.stack([_held(ledger, trace.written.weights.mT @ tokens[readout.pooling.readers]) for tokens in trace.tokens])
+    held = torch.stack(
+        [_held(ledger, trace.written.weights.mT @ tokens[readout.pooling.readers]) for tokens in trace.tokens]
+    )
     bias = head.bias.to(held)
-    return sum(held[:, slot] @ weights.to(held).mT for slot, weights in enumerate(head.weights)) * head.factor + bias
+    return (
+        sum(held[:, slot] @ weights.to(held).mT for slot, weights in enumerate(head.weights)) * head.factor
+        + bias
+    )
 
 
 def _held(ledger: Ledger, read: Float[Tensor, "slot width"]) -> Float[Tensor, "slot2 width2"]:
@@ -69,8 +78,9 @@ def _held(ledger: Ledger, read: Float[Tensor, "slot width"]) -> Float[Tensor, "s
 def lens_patches(ledger: Ledger, target: Asked, form: str = "now") -> Float[Tensor, "layer row col"]:
     """Every patch's own answer for one target by depth, each patch read as the classifier reads its tokens.
 
-    `form`: "now" or "share"; shares of a patch hold its own last deviation, or where the norm follows an average, that of
-    the average. Raises VitvizError for a target or form that does not exist, and where a patch's reading means nothing.
+    `form`: "now" or "share"; shares of a patch hold its own last deviation, or where the norm follows an
+    average, that of the average. Raises VitvizError for a target or form that does not exist, and where a
+    patch's reading means nothing.
 
     >>> from vitviz.analyses.example import example_account
     >>> from vitviz.analyses.ledger import ledger_of
@@ -116,7 +126,10 @@ def lens_kind(readout: Tail) -> str:
 def check_form(form: str) -> None:
     """VitvizError for a form that does not exist."""
     if form not in FORMS:
-        raise VitvizError(f"Given the form {form!r} of the lens; expected 'now' (the norm afresh) or 'share' (held, adds up).")
+        raise VitvizError(
+            f"Given the form {form!r} of the lens; expected 'now' (the norm afresh) or 'share' (held, adds"
+            " up)."
+        )
 
 
 def check_patches(readout: Tail) -> None:
@@ -127,10 +140,15 @@ def check_patches(readout: Tail) -> None:
     }
     if readout.pooling.kind in reasons:
         reason = reasons[readout.pooling.kind]
-        raise VitvizError(f"{readout.checkpoint}: a patch's own answer is not applicable, because {reason}. Read the lens without patches.")
+        raise VitvizError(
+            f"{readout.checkpoint}: a patch's own answer is not applicable, because {reason}. Read the lens"
+            " without patches."
+        )
 
 
 def _head_of(trace: Trace, readout: Tail):
     if readout.head is None or trace.logits is None:
-        raise VitvizError(f"{trace.checkpoint} has no classifier, so there is no answer to read at any depth.")
+        raise VitvizError(
+            f"{trace.checkpoint} has no classifier, so there is no answer to read at any depth."
+        )
     return readout.head

@@ -2,10 +2,11 @@
 
     n_i^l = |t_i^l|_2 before the final norm,   limit_l = median + k MAD,   MAD = median |n - median|
 
-median and MAD over the patches of one layer. Large models keep some patches of little content for another use,
-recognised by their length (Darcet et al. 2024), often by a few enormous numbers in fixed channels (Sun et al. 2024).
-No cut fits every model and layer, so the limit is relative to the layer, and k is the reader's. Behind the final norm all
-tokens are about equally long. It does not show what such a token is for, and a long one need not matter for the answer.
+median and MAD over the patches of one layer. Large models keep some patches of little content for another
+use, recognised by their length (Darcet et al. 2024), often by a few enormous numbers in fixed channels (Sun
+et al. 2024). No cut fits every model and layer, so the limit is relative to the layer, and k is the reader's.
+Behind the final norm all tokens are about equally long. It does not show what such a token is for, and a long
+one need not matter for the answer.
 """
 
 from __future__ import annotations
@@ -71,9 +72,11 @@ class Largest:
 
 
 def largest_activations(trace: Trace, layer: int, count: int = 3) -> Largest:
-    """The `count` numbers of largest magnitude in the tokens of a depth, and how large numbers are there as a rule.
+    """The `count` numbers of largest magnitude in the tokens of a depth, and how large numbers are there as a
+    rule.
 
-    Raises IndexError for a layer, VitvizError for a count that does not exist. Source: Sun et al. 2024 (arXiv 2402.17762).
+    Raises IndexError for a layer, VitvizError for a count that does not exist. Source: Sun et al. 2024 (arXiv
+    2402.17762).
 
     >>> from vitviz.analyses.example import example_trace
     >>> from vitviz.grid import Grid
@@ -85,5 +88,7 @@ def largest_activations(trace: Trace, layer: int, count: int = 3) -> Largest:
         raise VitvizError(f"Given count={count!r}; expected from 1 to {tokens.numel()} numbers.")
     flat = tokens.flatten()
     found = flat.abs().topk(count).indices
-    typical = flat.abs().double().quantile(0.5) if len(flat) < 2**24 else flat.abs().median()  # torch's own bound
+    typical = (
+        flat.abs().double().quantile(0.5) if len(flat) < 2**24 else flat.abs().median()
+    )  # torch's own bound
     return Largest(flat[found], found // tokens.shape[1], found % tokens.shape[1], float(typical))

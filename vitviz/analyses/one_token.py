@@ -1,8 +1,9 @@
-"""The attention of one token, both ways: its row of A^{l,h} is what it attends to, its column is who attends to it.
+"""The attention of one token, both ways: its row of A^{l,h} is what it attends to, its column is who attends
+to it.
 
-A public tool draws columns and calls them rows; the two are different pictures, so each has its own function and its
-own name here. Source: Dosovitskiy et al. 2021, appendix A (A_ij is how much query i takes from key j). Neither shows
-what passes through the skip connection, nor the size of the values taken.
+A public tool draws columns and calls them rows; the two are different pictures, so each has its own function
+and its own name here. Source: Dosovitskiy et al. 2021, appendix A (A_ij is how much query i takes from key
+j). Neither shows what passes through the skip connection, nor the size of the values taken.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from vitviz.trace import Trace
 def attends_to(trace: Trace, layer: int, query: Query) -> Float[Tensor, "head token"]:
     """What one token attends to: its row of every head, summing to 1 over all tokens, prefix tokens first.
 
-    `query`: a prefix token's name, a patch's number from 0, or its (row, col). Raises VitvizError for another query,
-    IndexError for a layer that does not exist (they count from 0).
+    `query`: a prefix token's name, a patch's number from 0, or its (row, col). Raises VitvizError for another
+    query, IndexError for a layer that does not exist (they count from 0).
 
     >>> from vitviz.analyses.example import example_trace
     >>> from vitviz.grid import Grid
@@ -31,9 +32,11 @@ def attends_to(trace: Trace, layer: int, query: Query) -> Float[Tensor, "head to
 
 
 def attended_by(trace: Trace, layer: int, key: Query) -> Float[Tensor, "head token"]:
-    """Who attends to one token: its column of every head; each entry is a share of another row, so it has no fixed sum.
+    """Who attends to one token: its column of every head; each entry is a share of another row, so it has no
+    fixed sum.
 
-    `key`: as `query` of `attends_to`. Raises VitvizError for another key, IndexError for a layer that does not exist.
+    `key`: as `query` of `attends_to`. Raises VitvizError for another key, IndexError for a layer that does
+    not exist.
 
     >>> from vitviz.analyses.example import example_trace
     >>> from vitviz.grid import Grid

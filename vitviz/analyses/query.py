@@ -1,10 +1,10 @@
 """Who asks: a query by name, number or cell becomes a weight for every token of the sequence.
 
-`auto` is what the classifier reads (see `vitviz.readout`): the class token, the mean over the patches, two such vectors
-half and half, for a maximum the share of its numbers that each token has the largest of, and with attention pooling (MAP)
-the pooling's own weights, mean over its own heads. Where nothing is read, because there is no classifier and no pooling,
-it is the class token, or the mean over the patches. It is a choice of what to look at, and says nothing about how much
-the classifier makes of it.
+`auto` is what the classifier reads (see `vitviz.readout`): the class token, the mean over the patches, two
+such vectors half and half, for a maximum the share of its numbers that each token has the largest of, and
+with attention pooling (MAP) the pooling's own weights, mean over its own heads. Where nothing is read,
+because there is no classifier and no pooling, it is the class token, or the mean over the patches. It is a
+choice of what to look at, and says nothing about how much the classifier makes of it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ Query = str | int | tuple[int, int]
 def query_weights(trace: Trace, query: Query = "auto") -> Float[Tensor, " token"]:
     """The weight of every token of the pass as a query, float64, summing to 1.
 
-    `query`: 'auto' (what the classifier reads; of a distilled model the class token), 'mean' (over the patches), a
-    prefix token's name, a patch's sequence number from 0 (prefix tokens not counted), or its (row, col). Raises VitvizError for anything else.
+    `query`: 'auto' (what the classifier reads; of a distilled model the class token), 'mean' (over the
+    patches), a prefix token's name, a patch's sequence number from 0 (prefix tokens not counted), or its
+    (row, col). Raises VitvizError for anything else.
 
     >>> from vitviz.analyses.example import example_trace
     >>> query_weights(example_trace(Grid(1, 2, (4, 4), ("class",))), "mean").tolist()
@@ -50,7 +51,8 @@ def query_weights(trace: Trace, query: Query = "auto") -> Float[Tensor, " token"
 
 
 def query_place(trace: Trace, query: Query) -> int:
-    """Where the one token that is meant stands in the sequence of a trace; `query_token` where no patch was left out.
+    """Where the one token that is meant stands in the sequence of a trace; `query_token` where no patch was
+    left out.
 
     Raises VitvizError as that does, and for a patch that was left out.
 
@@ -64,8 +66,8 @@ def query_place(trace: Trace, query: Query) -> int:
     if token - prefix not in trace.kept:
         row, col = trace.grid.cell(token)
         raise VitvizError(
-            f"Patch {token - prefix} (row {row}, col {col}) was left out of this pass, so it asks nothing and nobody asks it. "
-            "Choose a patch that stayed, or put it back."
+            f"Patch {token - prefix} (row {row}, col {col}) was left out of this pass, so it asks nothing and"
+            " nobody asks it. Choose a patch that stayed, or put it back."
         )
     return prefix + trace.kept.index(token - prefix)
 
@@ -92,8 +94,9 @@ def query_token(grid: Grid, query: Query) -> int:
         pass
     names = ", ".join(repr(name) for name in ("auto", "mean", *grid.prefix_names))
     raise VitvizError(
-        f"There is no query {query!r} here. Expected one of {names} ('auto' and 'mean' only where several tokens may ask), "
-        f"a patch's number from 0 to {grid.patches - 1}, or its (row, col) up to ({grid.rows - 1}, {grid.cols - 1}). Choose one of these."
+        f"There is no query {query!r} here. Expected one of {names} ('auto' and 'mean' only where several"
+        f" tokens may ask), a patch's number from 0 to {grid.patches - 1}, or its (row, col) up to"
+        f" ({grid.rows - 1}, {grid.cols - 1}). Choose one of these."
     )
 
 
@@ -105,23 +108,28 @@ def _read_weights(trace: Trace) -> Float[Tensor, " token"]:
         grid = trace.grid if trace.kept is None else trace.grid.sequence(len(trace.kept))
         readout = trace.readout or Readout.named(trace.pool, grid)
     except ValueError as error:
-        raise VitvizError(f"What the classifier of {trace.checkpoint} reads is unknown: {error} Choose 'mean', or a patch.") from error
+        raise VitvizError(
+            f"What the classifier of {trace.checkpoint} reads is unknown: {error} Choose 'mean', or a patch."
+        ) from error
     if readout.linear:
         return readout.weights(trace.length)
     if trace.read is None:
         raise VitvizError(
-            f"The classifier of {trace.checkpoint} reads {trace.pool!r}, which depends on the picture, and the trace does not hold "
-            "which tokens that was, so 'auto' is unknown. Choose 'mean', or a patch."
+            f"The classifier of {trace.checkpoint} reads {trace.pool!r}, which depends on the picture, and"
+            " the trace does not hold which tokens that was, so 'auto' is unknown. Choose 'mean', or a"
+            " patch."
         )
     return trace.read.double()
 
 
 def _pooling_weights(trace: Trace) -> Float[Tensor, " token"]:
-    """What attention pooling gives to every token: the mean over its heads and queries. Prefix tokens that it does not read get 0."""
+    """What attention pooling gives to every token: the mean over its heads and queries. Prefix tokens that it
+    does not read get 0.
+    """
     if trace.pooling is None:
         raise VitvizError(
-            f"The classifier of {trace.checkpoint} reads attention pooling, whose weights the trace does not hold, so 'auto' is unknown. "
-            "Choose 'mean', or a patch."
+            f"The classifier of {trace.checkpoint} reads attention pooling, whose weights the trace does not"
+            " hold, so 'auto' is unknown. Choose 'mean', or a patch."
         )
     total = torch.zeros(trace.length, dtype=torch.float64, device=trace.pooling.q.device)
     read = total[-trace.pooling.k.shape[1] :]  # the last of the sequence: some models leave the prefix out

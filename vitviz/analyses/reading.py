@@ -1,9 +1,10 @@
 """One pass over a layer's attention for the sums that distance, prefix mass and rollout are made of.
 
-The formulas stand in `streaming`. Every picture pays for this first, so two things are kept out of it. The loop over
-the heads holds as few operations as it can: around each of them a thread asks for Python's lock, for which others wait.
-And where threads of `workers` read, the one that called them does nothing large enough for torch to share it out: its
-helpers would spin for milliseconds after each such operation, on the very cores that those threads need.
+The formulas stand in `streaming`. Every picture pays for this first, so two things are kept out of it. The
+loop over the heads holds as few operations as it can: around each of them a thread asks for Python's lock,
+for which others wait. And where threads of `workers` read, the one that called them does nothing large enough
+for torch to share it out: its helpers would spin for milliseconds after each such operation, on the very
+cores that those threads need.
 
 It does not show anything by itself: `distance`, `rollout` and `sweep` say what the sums mean.
 """
@@ -36,9 +37,14 @@ class Reading:
 
 
 def read_layer(
-    attention: Attention, prefix: int, distances: Float[Tensor, "query key"] | None = None, vector: Float[Tensor, " query"] | None = None
+    attention: Attention,
+    prefix: int,
+    distances: Float[Tensor, "query key"] | None = None,
+    vector: Float[Tensor, " query"] | None = None,
 ) -> Reading:
-    """One pass over a layer for the distances (zero in prefix rows and columns), the carried row vector, or both."""
+    """One pass over a layer for the distances (zero in prefix rows and columns), the carried row vector, or
+    both.
+    """
     stopping.check()
     heads, queries, _ = attention.q.shape
     rows = slice(0, queries) if distances is not None or vector is None else _support(vector)
@@ -58,13 +64,22 @@ class _Wanted:
     asking: Float[Tensor, " query"] | None
 
 
-def _read_rows(attention: Attention, wanted: _Wanted, rows: slice) -> tuple[Float[Tensor, " key"], Float64[Tensor, "3 head"]]:
-    """One thread's queries, as many at a time as make a block: what they add to the carried row and to the means' totals."""
-    attention = replace(attention, k=attention.k.contiguous())  # over a view of one q-k-v tensor the product costs a quarter more
+def _read_rows(
+    attention: Attention, wanted: _Wanted, rows: slice
+) -> tuple[Float[Tensor, " key"], Float64[Tensor, "3 head"]]:
+    """One thread's queries, as many at a time as make a block: what they add to the carried row and to the
+    means' totals.
+    """
+    attention = replace(
+        attention, k=attention.k.contiguous()
+    )  # over a view of one q-k-v tensor the product costs a quarter more
     keys = attention.k.shape[1]
     group, height = block_shape(attention.heads, rows.stop - rows.start, keys)
     buffer, shift = attention.k.new_empty(group, height, keys), False
-    carried, totals = attention.k.new_zeros(keys), attention.k.new_zeros(3, attention.heads, dtype=torch.float64)
+    carried, totals = (
+        attention.k.new_zeros(keys),
+        attention.k.new_zeros(3, attention.heads, dtype=torch.float64),
+    )
     for first in range(rows.start, rows.stop, height):
         some = slice(first, min(first + height, rows.stop))
         read = partial(_read_block, attention, wanted, some, buffer[:, : some.stop - first])
@@ -82,16 +97,30 @@ def _read_rows(attention: Attention, wanted: _Wanted, rows: slice) -> tuple[Floa
 def _read_block(
     attention: Attention, wanted: _Wanted, rows: slice, powers: Float[Tensor, "group row key"], shift: bool
 ) -> tuple[Float[Tensor, " key"], Float[Tensor, "3 head row"]]:
-    """Some queries, one group of heads after the other: the carried row, and every row's sums on patches, on prefix tokens and times the distances."""
+    """Some queries, one group of heads after the other: the carried row, and every row's sums on patches, on
+    prefix tokens and times the distances.
+    """
     (group, count, keys), heads, prefix = powers.shape, attention.heads, wanted.prefix
     flat, ones = powers.view(-1, keys), powers.new_ones(keys)
-    on_patches, on_prefix, columns, of_patches, of_prefix = flat[:, prefix:], flat[:, :prefix], flat.mT, ones[prefix:], ones[:prefix]
+    on_patches, on_prefix, columns, of_patches, of_prefix = (
+        flat[:, prefix:],
+        flat[:, :prefix],
+        flat.mT,
+        ones[prefix:],
+        ones[:prefix],
+    )
     carried, sums = powers.new_zeros(keys), powers.new_empty(3, heads // group, group * count)
     asking = None if wanted.asking is None else wanted.asking[rows].repeat(group)
     weigh = None if wanted.distances is None else _weighing(powers, wanted.distances[rows])
     q, k = attention.q[:, rows].contiguous().split(group), attention.k.mT.split(group)
-    for number, (some_q, some_k, patch_sums, prefix_sums, weighed) in enumerate(zip(q, k, *sums, strict=True)):
-        bias = None if attention.bias is None else attention.bias.rows(rows, slice(group * number, group * (number + 1)))
+    for number, (some_q, some_k, patch_sums, prefix_sums, weighed) in enumerate(
+        zip(q, k, *sums, strict=True)
+    ):
+        bias = (
+            None
+            if attention.bias is None
+            else attention.bias.rows(rows, slice(group * number, group * (number + 1)))
+        )
         write_powers(powers, some_q, some_k, attention.scale, bias, shift)
         torch.mv(on_patches, of_patches, out=patch_sums)
         torch.mv(on_prefix, of_prefix, out=prefix_sums)
@@ -102,8 +131,12 @@ def _read_block(
     return carried, sums.view(3, heads, count)
 
 
-def _weighing(powers: Float[Tensor, "group row key"], distances: Float[Tensor, "row key"]) -> Callable[[Tensor], object]:
-    """A function that writes every row's sum of powers times distances; the products themselves are written nowhere."""
+def _weighing(
+    powers: Float[Tensor, "group row key"], distances: Float[Tensor, "row key"]
+) -> Callable[[Tensor], object]:
+    """A function that writes every row's sum of powers times distances; the products themselves are written
+    nowhere.
+    """
     if not powers.is_cpu:
         return lambda out: torch.linalg.vecdot(powers, distances, out=out.view(powers.shape[:2]))
     powers, distances = powers.numpy(), distances.numpy()  # its way takes half as long as torch's
@@ -114,7 +147,9 @@ def _totals(sums: Float64[Tensor, "3 head row"]) -> Float64[Tensor, "3 head"]:
     """Distance, renormalised distance and prefix mass, summed over patch queries."""
     on_patches, on_prefix, weighed = sums
     row_sums = on_patches + on_prefix
-    renormalised = weighed / on_patches.clamp_min(torch.finfo(torch.float64).tiny)  # 0 where nothing is on patches
+    renormalised = weighed / on_patches.clamp_min(
+        torch.finfo(torch.float64).tiny
+    )  # 0 where nothing is on patches
     return torch.stack([weighed / row_sums, renormalised, on_prefix / row_sums]).sum(dim=-1)
 
 

@@ -2,9 +2,10 @@
 
     r_j(l, h) = 1/N sum_i A_ij
 
-over all N queries; the shares of one head sum to 1, and are 1/N each where attention is even. A token that draws much of
-it in many heads is a sink, often the class token, a register or a patch with a large norm (Xiao et al. 2024 for text,
-Darcet et al. 2024 for pictures). It does not show what is taken from there: a sink's value is often close to nothing.
+over all N queries; the shares of one head sum to 1, and are 1/N each where attention is even. A token that
+draws much of it in many heads is a sink, often the class token, a register or a patch with a large norm (Xiao
+et al. 2024 for text, Darcet et al. 2024 for pictures). It does not show what is taken from there: a sink's
+value is often close to nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from vitviz.trace import Trace
 
 
 def attention_received(trace: Trace, layer: int) -> Float[Tensor, "head token"]:
-    """The share of every head's attention that arrives at each token, prefix tokens first; each row sums to 1.
+    """The share of every head's attention that arrives at each token, prefix tokens first; each row sums to
+    1.
 
     `layer` counts blocks from 0; raises IndexError for one that does not exist. Source: see the module.
 

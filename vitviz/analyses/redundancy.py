@@ -1,12 +1,13 @@
-"""How far heads look around, and which do the same: entropy by query, cosine and Jensen-Shannon divergence between heads.
+"""How far heads look around, and which do the same: entropy by query, cosine and Jensen-Shannon divergence
+between heads.
 
-    H(l, h) = - mean_i sum_j A_ij ln A_ij, over the patches i; prefix tokens' rows apart       exp H: tokens looked at
-    cosine  = <A^h, A^h'> / (|A^h| |A^h'|), all queries and keys in one vector
-    JS      = mean_i H((a + b) / 2) - (H(a) + H(b)) / 2 for row i of both heads, in nats, from 0 to ln 2
+    H(l, h) = - mean_i sum_j A_ij ln A_ij, over the patches i; prefix tokens' rows apart       exp H: tokens
+    looked at cosine  = <A^h, A^h'> / (|A^h| |A^h'|), all queries and keys in one vector JS      = mean_i H((a
+    + b) / 2) - (H(a) + H(b)) / 2 for row i of both heads, in nats, from 0 to ln 2
 
-Keys are all tokens; with `keys` "patches" the prefix columns are dropped and each row divided by what is left. Sources:
-Vig and Belinkov 2019; Lin 1991. It does not show that heads which look alike do the same, because
-their values differ; and one that can be left out without harm need not be redundant.
+Keys are all tokens; with `keys` "patches" the prefix columns are dropped and each row divided by what is
+left. Sources: Vig and Belinkov 2019; Lin 1991. It does not show that heads which look alike do the same,
+because their values differ; and one that can be left out without harm need not be redundant.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class HeadEntropy:
 def head_entropy(trace: Trace, layer: int, keys: str = "all") -> HeadEntropy:
     """The entropy of every head's attention: patches' mean, and each prefix token's; 0 ln 0 counts as 0.
 
-    `layer` counts blocks from 0; raises IndexError for one that does not exist, VitvizError for other `keys`. See the module.
+    `layer` counts blocks from 0; raises IndexError for one that does not exist, VitvizError for other `keys`.
+    See the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> from vitviz.grid import Grid
@@ -78,7 +80,10 @@ def head_redundancy(trace: Trace, layer: int) -> Redundancy:
     attention = trace.layer(layer)
     heads, queries = attention.heads, attention.q.shape[1]
     products = torch.zeros(heads, heads, dtype=torch.float64, device=attention.q.device)
-    mixed, alone = torch.zeros_like(products), torch.zeros(heads, dtype=torch.float64, device=attention.q.device)
+    mixed, alone = (
+        torch.zeros_like(products),
+        torch.zeros(heads, dtype=torch.float64, device=attention.q.device),
+    )
     for block in blocks(attention, all_heads=True):
         weights = block.weights()
         flat = rearrange(weights, "head row key -> head (row key)").double()

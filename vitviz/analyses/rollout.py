@@ -4,10 +4,11 @@
     M_l    = r I + (1 - r) A_l, each row divided by its sum (a row that sums to 0 becomes the identity's row)
     R      = M_L ... M_1,   map = R[query, patches]
 
-Only R's row of the query is carried, from the last layer to the first: O(N^2) a layer and no R. Sources: Abnar and
-Zuidema 2020 (section 3, attention rollout); Dosovitskiy et al. 2021, figures 6 and 14, section D.8.
+Only R's row of the query is carried, from the last layer to the first: O(N^2) a layer and no R. Sources:
+Abnar and Zuidema 2020 (section 3, attention rollout); Dosovitskiy et al. 2021, figures 6 and 14, section D.8.
 
-It does not show what the values carry, what the MLPs do or which class is meant: two classes get the same map.
+It does not show what the values carry, what the MLPs do or which class is meant: two classes get the same
+map.
 """
 
 from __future__ import annotations
@@ -33,13 +34,19 @@ Layers = tuple[int, int] | None
 
 
 def rollout(
-    trace: Trace, query: Query = "auto", fusion: str = "mean", discard: float = 0.0, residual: float = 0.5, layers: Layers = None
+    trace: Trace,
+    query: Query = "auto",
+    fusion: str = "mean",
+    discard: float = 0.0,
+    residual: float = 0.5,
+    layers: Layers = None,
 ) -> Float[Tensor, "row col"]:
-    """The rollout of one query over the patches; dimensionless, and with the prefix tokens' share it sums to 1.
+    """The rollout of one query over the patches; dimensionless, and with the prefix tokens' share it sums to
+    1.
 
-    `query`: see `query_weights`. `discard`: share of the patch columns' entries, the smallest, set to 0. `residual`: the
-    weight r of the skip connection. `layers`: (first, last), counted from 0, both included; None for all. Raises
-    VitvizError for a value that none of these can have. Source: see the module.
+    `query`: see `query_weights`. `discard`: share of the patch columns' entries, the smallest, set to 0.
+    `residual`: the weight r of the skip connection. `layers`: (first, last), counted from 0, both included;
+    None for all. Raises VitvizError for a value that none of these can have. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> from vitviz.grid import Grid
@@ -50,9 +57,15 @@ def rollout(
 
 
 def rollout_row(
-    trace: Trace, query: Query = "auto", fusion: str = "mean", discard: float = 0.0, residual: float = 0.5, layers: Layers = None
+    trace: Trace,
+    query: Query = "auto",
+    fusion: str = "mean",
+    discard: float = 0.0,
+    residual: float = 0.5,
+    layers: Layers = None,
 ) -> Float[Tensor, " token"]:
-    """The same for every token of the sequence, prefix tokens first; sums to 1. NaN for a patch that was left out.
+    """The same for every token of the sequence, prefix tokens first; sums to 1. NaN for a patch that was left
+    out.
 
     Raises VitvizError as `rollout` does. Source: see the module.
 
@@ -64,7 +77,9 @@ def rollout_row(
     return trace.on_tokens(_row(trace, query, fusion, discard, residual, layers))
 
 
-def _row(trace: Trace, query: Query, fusion: str, discard: float, residual: float, layers: Layers) -> Float[Tensor, " length"]:
+def _row(
+    trace: Trace, query: Query, fusion: str, discard: float, residual: float, layers: Layers
+) -> Float[Tensor, " length"]:
     """The same for the tokens of the pass alone."""
     _check(fusion, discard, residual)
     first, last = _layer_range(len(trace.layers), layers)
@@ -81,8 +96,8 @@ def _row(trace: Trace, query: Query, fusion: str, discard: float, residual: floa
 def mean_attention(trace: Trace, query: Query = "auto") -> Float[Tensor, "layer row col"]:
     """The attention of one query to the patches in each layer, mean over the heads, layers on their own.
 
-    Where several tokens ask ('mean', attention pooling), their rows are averaged by their weights. Raises VitvizError for
-    an unknown query. Source: paper, figure 6 takes its rollout from these.
+    Where several tokens ask ('mean', attention pooling), their rows are averaged by their weights. Raises
+    VitvizError for an unknown query. Source: paper, figure 6 takes its rollout from these.
 
     >>> from vitviz.analyses.example import example_trace
     >>> from vitviz.grid import Grid
@@ -94,12 +109,16 @@ def mean_attention(trace: Trace, query: Query = "auto") -> Float[Tensor, "layer 
     return trace.on_grid(torch.stack(rows))
 
 
-def mixed(vector: Float[Tensor, " token"], carried: Float[Tensor, " token"], residual: float) -> Float[Tensor, " token"]:
+def mixed(
+    vector: Float[Tensor, " token"], carried: Float[Tensor, " token"], residual: float
+) -> Float[Tensor, " token"]:
     """One layer's step where every row of the attention sums to 1: r v + (1 - r) v A."""
     return residual * vector + (1 - residual) * carried
 
 
-def _carried(vector: Float[Tensor, " token"], fused: Iterator[tuple[slice, Tensor]], residual: float) -> Float[Tensor, " token"]:
+def _carried(
+    vector: Float[Tensor, " token"], fused: Iterator[tuple[slice, Tensor]], residual: float
+) -> Float[Tensor, " token"]:
     """One layer's step for any fused attention: v diag(1 / row sums) (r I + (1 - r) A)."""
     result = torch.zeros_like(vector)
     for rows, attention in fused:
@@ -112,8 +131,13 @@ def _carried(vector: Float[Tensor, " token"], fused: Iterator[tuple[slice, Tenso
 
 
 def _fused(attention: Attention, fusion: str, discard: float, prefix: int) -> Iterator[tuple[slice, Tensor]]:
-    """The heads fused, in blocks of rows; with discard the layer's one N x N at once, because its ranking is global."""
-    parts = ((block.rows, reduce(block.weights(), "head rows key -> rows key", fusion)) for block in blocks(attention, all_heads=True))
+    """The heads fused, in blocks of rows; with discard the layer's one N x N at once, because its ranking is
+    global.
+    """
+    parts = (
+        (block.rows, reduce(block.weights(), "head rows key -> rows key", fusion))
+        for block in blocks(attention, all_heads=True)
+    )
     if discard == 0:
         yield from parts
     else:
@@ -125,7 +149,8 @@ def _fused(attention: Attention, fusion: str, discard: float, prefix: int) -> It
 def without_smallest(attention: Float[Tensor, "query patch"], discard: float) -> Float[Tensor, "query patch"]:
     """The entries with the floor(discard M) smallest of all M set to 0; of equal ones, those that come first.
 
-    The threshold comes from a partition: at 2305 tokens 15 ms a layer, where a sort takes 770 and torch's kthvalue 90.
+    The threshold comes from a partition: at 2305 tokens 15 ms a layer, where a sort takes 770 and torch's
+    kthvalue 90.
     """
     entries = rearrange(attention, "query patch -> (query patch)").clone()
     count = int(discard * entries.numel())
@@ -139,11 +164,19 @@ def without_smallest(attention: Float[Tensor, "query patch"], discard: float) ->
 
 def _check(fusion: str, discard: float, residual: float) -> None:
     if fusion not in FUSIONS:
-        raise VitvizError(f"Given fusion={fusion!r}; expected one of {', '.join(FUSIONS)}. Choose 'mean' for the paper's rollout.")
+        raise VitvizError(
+            f"Given fusion={fusion!r}; expected one of {', '.join(FUSIONS)}. Choose 'mean' for the paper's"
+            " rollout."
+        )
     if not 0 <= discard < 1:
-        raise VitvizError(f"Given discard={discard!r}; expected a share from 0 to below 1. Choose 0 to discard nothing.")
+        raise VitvizError(
+            f"Given discard={discard!r}; expected a share from 0 to below 1. Choose 0 to discard nothing."
+        )
     if not 0 <= residual <= 1:
-        raise VitvizError(f"Given residual={residual!r}; expected a weight from 0 to 1. Choose 0.5 for the rollout of the paper.")
+        raise VitvizError(
+            f"Given residual={residual!r}; expected a weight from 0 to 1. Choose 0.5 for the rollout of the"
+            " paper."
+        )
 
 
 def _layer_range(count: int, layers: Layers) -> tuple[int, int]:
@@ -155,6 +188,7 @@ def _layer_range(count: int, layers: Layers) -> tuple[int, int]:
         first, last = -1, -1
     if not 0 <= first <= last < count:
         raise VitvizError(
-            f"Given layers={layers!r}; expected (first, last), counted from 0, both included, up to {count - 1}. Choose None for all."
+            f"Given layers={layers!r}; expected (first, last), counted from 0, both included, up to"
+            f" {count - 1}. Choose None for all."
         )
     return first, last

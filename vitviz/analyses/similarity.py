@@ -2,10 +2,10 @@
 
     c_i = <t_i, t_p> / (|t_i| |t_p|),   centred: t - m in place of t, m the mean patch of the picture
 
-Tokens share a large common part, so that raw cosines may lie near 1 everywhere; without the mean patch they show what
-sets patches apart. Asked about a patch of a second picture, m is the mean over the patches of both. In use since
-DINO (Caron et al. 2021) and DINOv2 (Oquab et al. 2023). It does not show what the likeness consists of, nor that
-the model uses it; and cosines of raw and of normed tokens differ.
+Tokens share a large common part, so that raw cosines may lie near 1 everywhere; without the mean patch they
+show what sets patches apart. Asked about a patch of a second picture, m is the mean over the patches of both.
+In use since DINO (Caron et al. 2021) and DINOv2 (Oquab et al. 2023). It does not show what the likeness
+consists of, nor that the model uses it; and cosines of raw and of normed tokens differ.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ def token_similarity(
 ) -> Float[Tensor, "row col"]:
     """The cosine, from -1 to 1, of every patch with one: `patch` by its number from 0, or (row, col).
 
-    `layer` 0 is what enters block 1, L the raw output of the last block; with `norm`, an inspector, through its final
-    norm. `centred`: without the mean patch. `of`: the trace whose patch it is, where that is another picture's. A token
-    of zeros has no direction: its cosine is 0. Raises IndexError for a layer, VitvizError for a
-    patch that does not exist.
-    Source: see the module.
+    `layer` 0 is what enters block 1, L the raw output of the last block; with `norm`, an inspector, through
+    its final norm. `centred`: without the mean patch. `of`: the trace whose patch it is, where that is
+    another picture's. A token of zeros has no direction: its cosine is 0. Raises IndexError for a layer,
+    VitvizError for a patch that does not exist. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> from vitviz.grid import Grid
@@ -47,8 +46,8 @@ def token_similarity(
     asked = own if there is trace else patches_at(there, layer, norm).double()
     if asked.shape[1] != own.shape[1]:
         raise VitvizError(
-            f"Given a patch of {there.checkpoint}, {asked.shape[1]} numbers wide; expected {own.shape[1]}, as the tokens of "
-            f"{trace.checkpoint}. Compare two pictures by the same checkpoint."
+            f"Given a patch of {there.checkpoint}, {asked.shape[1]} numbers wide; expected {own.shape[1]}, as"
+            f" the tokens of {trace.checkpoint}. Compare two pictures by the same checkpoint."
         )
     number = place(there, patch)
     if centred:
@@ -65,10 +64,11 @@ def token_cosines(
     norm: FinalNorm | None = None,
     rows: Sequence[int] | None = None,
 ) -> Float[Tensor, "row token"]:
-    """The cosine of tokens with each other, of all that there are, prefix first; `centred`: each without the mean patch.
+    """The cosine of tokens with each other, of all that there are, prefix first; `centred`: each without the
+    mean patch.
 
-    `rows`: only of these, by their places among the tokens that there are. Raises IndexError for a layer that does not
-    exist. Source: see the module.
+    `rows`: only of these, by their places among the tokens that there are. Raises IndexError for a layer that
+    does not exist. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> from vitviz.grid import Grid

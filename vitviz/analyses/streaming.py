@@ -1,15 +1,16 @@
 """Attention read in blocks, so that no N x N of a layer ever exists.
 
-Idea: for a block of queries and heads, exp(q k^T scale + bias) is written into one buffer, made once a layer and small
-enough for the processor's cache, and left undivided. With z_i = sum_j exp(s_ij), everything wanted is a weighted sum:
+Idea: for a block of queries and heads, exp(q k^T scale + bias) is written into one buffer, made once a layer
+and small enough for the processor's cache, and left undivided. With z_i = sum_j exp(s_ij), everything wanted
+is a weighted sum:
 
     distance_i = (sum_j exp(s_ij) d_ij) / z_i          v A = sum_i (v_i / z_i) exp(s_i.)
 
-so that dividing N x N numbers becomes dividing N. Each row's maximum, which keeps exp from overflowing, is subtracted
-only once the sums of a block show that it must be: for most models never.
+so that dividing N x N numbers becomes dividing N. Each row's maximum, which keeps exp from overflowing, is
+subtracted only once the sums of a block show that it must be: for most models never.
 
-`blocks` is for what needs the weights themselves; the sums above have a loop of their own in `reading`. It does not show
-anything by itself.
+`blocks` is for what needs the weights themselves; the sums above have a loop of their own in `reading`. It
+does not show anything by itself.
 """
 
 from __future__ import annotations
@@ -25,14 +26,20 @@ from torch import Tensor
 
 from vitviz.trace import Attention
 
-LOG2_E = math.log2(math.e)  # exp(s) = exp2(s LOG2_E): four times as fast where torch's exp goes through a foreign library's slow path
-BLOCK = 2**19  # numbers in a block (2 MB): near the fastest from 197 to 2305 tokens, and few enough blocks for two cores
+LOG2_E = math.log2(
+    math.e
+)  # exp(s) = exp2(s LOG2_E): four times as fast where torch's exp goes through a foreign library's slow path
+BLOCK = (
+    2**19
+)  # numbers in a block (2 MB): near the fastest from 197 to 2305 tokens, and few enough blocks for two cores
 SMALLEST, LARGEST = 1e-20, 1e30  # sums of a row between which float32 neither overflows nor loses what counts
 
 
 @dataclass(frozen=True)
 class Block:
-    """exp(scores) of some heads and queries, each row up to a factor, and its sums. The next block overwrites it."""
+    """exp(scores) of some heads and queries, each row up to a factor, and its sums. The next block overwrites
+    it.
+    """
 
     heads: slice
     rows: slice
@@ -45,14 +52,22 @@ class Block:
 
 
 def blocks(attention: Attention, all_heads: bool = False) -> Iterator[Block]:
-    """The attention of one call in blocks of about `BLOCK` numbers: queries in the outer loop, heads in the inner.
+    """The attention of one call in blocks of about `BLOCK` numbers: queries in the outer loop, heads in the
+    inner.
 
     With `all_heads` every block holds all of them, for what fuses heads.
     """
     (heads, queries, _), keys = attention.q.shape, attention.k.shape[1]
-    group, height = (heads, max(1, min(queries, BLOCK // (heads * keys)))) if all_heads else block_shape(heads, queries, keys)
+    group, height = (
+        (heads, max(1, min(queries, BLOCK // (heads * keys))))
+        if all_heads
+        else block_shape(heads, queries, keys)
+    )
     buffer, shift = attention.q.new_empty(group, height, keys), False
-    q, k = attention.q.contiguous(), attention.k.contiguous()  # over views of one q-k-v tensor the product costs a quarter more
+    q, k = (
+        attention.q.contiguous(),
+        attention.k.contiguous(),
+    )  # over views of one q-k-v tensor the product costs a quarter more
     for first in range(0, queries, height):
         rows = slice(first, min(first + height, queries))
         powers = buffer[:, : rows.stop - rows.start]
@@ -69,14 +84,21 @@ def blocks(attention: Attention, all_heads: bool = False) -> Iterator[Block]:
 
 
 def block_shape(heads: int, rows: int, keys: int) -> tuple[int, int]:
-    """Heads (a divisor of all) and queries of a block: several heads only with all of the queries, so that a block lies in one piece."""
+    """Heads (a divisor of all) and queries of a block: several heads only with all of the queries, so that a
+    block lies in one piece.
+    """
     height = max(1, min(rows, BLOCK // keys))
     most = max(1, BLOCK // (height * keys)) if height == rows else 1
     return max(group for group in range(1, heads + 1) if heads % group == 0 and group <= most), height
 
 
 def write_powers(
-    powers: Float[Tensor, "head row key"], q: Float[Tensor, "head row dim"], k: Float[Tensor, "head dim key"], scale: float, bias: Tensor | None, shift: bool
+    powers: Float[Tensor, "head row key"],
+    q: Float[Tensor, "head row dim"],
+    k: Float[Tensor, "head dim key"],
+    scale: float,
+    bias: Tensor | None,
+    shift: bool,
 ) -> None:
     """exp(q k^T scale + bias), with `shift` each row divided by its largest."""
     torch.baddbmm(powers, q, k, beta=0, alpha=scale * LOG2_E, out=powers)

@@ -1,8 +1,10 @@
-"""Distance, prefix mass and rollout in one backward pass over the layers: what the page shows first, computed once.
+"""Distance, prefix mass and rollout in one backward pass over the layers: what the page shows first, computed
+once.
 
-The rollout's row vector goes from the last layer to the first anyway; while a block of attention lies in the cache for
-it, the distance is taken from the same numbers. Equations and sources: `distance` and `rollout`, whose results these
-are. It does not fuse by max or min and discards nothing: those need the heads side by side, or a whole layer.
+The rollout's row vector goes from the last layer to the first anyway; while a block of attention lies in the
+cache for it, the distance is taken from the same numbers. Equations and sources: `distance` and `rollout`,
+whose results these are. It does not fuse by max or min and discards nothing: those need the heads side by
+side, or a whole layer.
 """
 
 from __future__ import annotations

@@ -1,15 +1,18 @@
-"""What stands between the heads and the logits: a model's weights behind its attention, as one small frozen value.
+"""What stands between the heads and the logits: a model's weights behind its attention, as one small frozen
+value.
 
-With the deviations of all norms held at the values that they had in the pass, everything behind softmax(q k^T) v is
-linear. A direction in the space of the logits can then be carried back, norm by norm and projection by projection, to
-each head's values; `ledger` does that. Here are the linear maps on that way and the rule by which tokens are read:
+With the deviations of all norms held at the values that they had in the pass, everything behind softmax(q
+k^T) v is linear. A direction in the space of the logits can then be carried back, norm by norm and projection
+by projection, to each head's values; `ledger` does that. Here are the linear maps on that way and the rule by
+which tokens are read:
 
     logits = W n_f(y) + b,   y_s = sum_i p_is n(x_i)
 
-with x the last block's output, n the norm of every token, n_f that of what was read, and p_is the weight with which slot
-s reads token i: the class token alone, the mean over patches, both tokens of a distilled model (two slots with a head
-each), or attention pooling (a slot for each of its heads). The engine makes it of a model; nothing here knows one.
-It does not show what a model computes before its heads, and says nothing about a picture.
+with x the last block's output, n the norm of every token, n_f that of what was read, and p_is the weight with
+which slot s reads token i: the class token alone, the mean over patches, both tokens of a distilled model
+(two slots with a head each), or attention pooling (a slot for each of its heads). The engine makes it of a
+model; nothing here knows one. It does not show what a model computes before its heads, and says nothing about
+a picture.
 """
 
 from __future__ import annotations
@@ -60,8 +63,9 @@ class Norm:
 class Pooling:
     """How the classifier reads the tokens.
 
-    `slots` are pairs (first, one past the last or None) of sequence positions, each slot the mean over its own; attention
-    pooling has one pair, of the tokens that it attends to, and gives them the weights of its heads.
+    `slots` are pairs (first, one past the last or None) of sequence positions, each slot the mean over its
+    own; attention pooling has one pair, of the tokens that it attends to, and gives them the weights of its
+    heads.
     """
 
     kind: str  # "class", "distilled", "average", "class and average" or "attention"
@@ -77,7 +81,9 @@ class Pooling:
         return slice(min(first for first, _ in self.slots), None if None in ends else max(ends))
 
     def shares(self, tokens: int, pooling: Attention | None = None) -> Float[Tensor, "reader slot"]:
-        """p_is: with which weight each slot reads each of the `readers` among so many tokens; every slot's sum to 1."""
+        """p_is: with which weight each slot reads each of the `readers` among so many tokens; every slot's
+        sum to 1.
+        """
         first, last, _ = self.readers.indices(tokens)
         if self.kind == "attention":
             weights = pooling.weights()
@@ -88,15 +94,25 @@ class Pooling:
             shares[read, slot] = 1 / len(shares[read])
         return shares
 
-    def weights(self, tokens: Float[Tensor, "token width"], pooling: Attention | None = None) -> Float[Tensor, "reader slot"]:
+    def weights(
+        self, tokens: Float[Tensor, "token width"], pooling: Attention | None = None
+    ) -> Float[Tensor, "reader slot"]:
         """p_is / deviation_i: the same with the norm of every token held."""
         shares = self.shares(len(tokens), pooling).to(tokens)
-        return shares if self.norm is None else shares / self.norm.deviation(tokens[self.readers]).unsqueeze(-1)
+        return (
+            shares if self.norm is None else shares / self.norm.deviation(tokens[self.readers]).unsqueeze(-1)
+        )
 
-    def read(self, tokens: Float[Tensor, "token width"], pooling: Attention | None = None) -> Float[Tensor, "slot width"]:
-        """y before its own norm: what each slot reads. For attention pooling, the mean of the normed tokens by each head's weights."""
+    def read(
+        self, tokens: Float[Tensor, "token width"], pooling: Attention | None = None
+    ) -> Float[Tensor, "slot width"]:
+        """y before its own norm: what each slot reads. For attention pooling, the mean of the normed tokens
+        by each head's weights.
+        """
         read = tokens[self.readers]
-        return self.shares(len(tokens), pooling).to(tokens).mT @ (read if self.norm is None else self.norm(read))
+        return self.shares(len(tokens), pooling).to(tokens).mT @ (
+            read if self.norm is None else self.norm(read)
+        )
 
 
 @dataclass(frozen=True)
@@ -121,7 +137,9 @@ class Head:
 
 @dataclass(frozen=True)
 class AttentionPooling:
-    """Attention pooling's own weights (MAP): y = p + m, p = W_O (sum_j a_j (W_V (n(x_j) + position_j) + b_V)) + b_O."""
+    """Attention pooling's own weights (MAP): y = p + m, p = W_O (sum_j a_j (W_V (n(x_j) + position_j) + b_V))
+    + b_O.
+    """
 
     value: Float[Tensor, "inner width"]
     value_bias: Float[Tensor, " inner"] | None
@@ -129,7 +147,9 @@ class AttentionPooling:
     projection_bias: Float[Tensor, " width2"] | None
     positions: Float[Tensor, "reader width"] | None  # added to the normed tokens
 
-    def pooled(self, read: Float[Tensor, "slot width"], shares: Float[Tensor, "reader slot"]) -> Float[Tensor, " width2"]:
+    def pooled(
+        self, read: Float[Tensor, "slot width"], shares: Float[Tensor, "reader slot"]
+    ) -> Float[Tensor, " width2"]:
         """p, from what each head reads and with which weights."""
         read = read if self.positions is None else read + shares.mT @ self.positions
         value = self.value.unflatten(0, (len(read), -1))
@@ -148,4 +168,5 @@ class Tail:
     layers: tuple[Projection, ...]
     head: Head | None  # None: no classifier, so a target is a direction
     attention_pooling: AttentionPooling | None = None
-    features: int = 0  # the length of a direction as a target: of y, of both slots side by side where the head reads them so
+    # the length of a direction as a target: of y, of both slots side by side where the head reads them so
+    features: int = 0

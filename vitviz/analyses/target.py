@@ -1,10 +1,11 @@
-"""Which answer is asked about: a class, one class rather than another, or any direction, as one row of the head.
+"""Which answer is asked about: a class, one class rather than another, or any direction, as one row of the
+head.
 
     s = <w, y> + b
 
-For a class w and b are its row of the head; for a rather than b the difference of two rows; relative to the mean over
-classes, the mean row is taken off, which changes no probability (adding a number to all logits changes no answer). It
-does not show how sure the model is: that is the softmax over all classes.
+For a class w and b are its row of the head; for a rather than b the difference of two rows; relative to the
+mean over classes, the mean row is taken off, which changes no probability (adding a number to all logits
+changes no answer). It does not show how sure the model is: that is the softmax over all classes.
 """
 
 from __future__ import annotations
@@ -35,17 +36,19 @@ class Target:
 
 
 def target_of(trace: Trace, readout: Tail, target: Asked, relative: bool = False) -> Target:
-    """The rows of the head for a class index, a label, (a, b) for a rather than b, or a direction of what is read.
+    """The rows of the head for a class index, a label, (a, b) for a rather than b, or a direction of what is
+    read.
 
-    A direction is a tensor as long as what the classifier reads. Raises VitvizError for a class that does not exist, a
-    label of no or several classes, a direction of another length, or where a model has no classes.
+    A direction is a tensor as long as what the classifier reads. Raises VitvizError for a class that does not
+    exist, a label of no or several classes, a direction of another length, or where a model has no classes.
     """
     if isinstance(target, Tensor):
         return _along(trace, readout, target, relative)
     head = readout.head
     if head is None or trace.logits is None:
         raise VitvizError(
-            f"{trace.checkpoint} has no classifier, so no class can be asked about; hand in a direction instead: a tensor of {readout.features} numbers."
+            f"{trace.checkpoint} has no classifier, so no class can be asked about; hand in a direction"
+            f" instead: a tensor of {readout.features} numbers."
         )
     pair = target if isinstance(target, tuple) else (target,)
     if len(pair) not in (1, 2):
@@ -59,28 +62,46 @@ def target_of(trace: Trace, readout: Tail, target: Asked, relative: bool = False
         return found - rows.mean(dim=0) if relative else found
 
     direction = torch.stack([difference(weights) for weights in head.weights]) * head.factor
-    return Target(direction.to(trace.tokens[-1]), difference(head.bias.double()).item(), difference(trace.logits.double()).item())
+    return Target(
+        direction.to(trace.tokens[-1]),
+        difference(head.bias.double()).item(),
+        difference(trace.logits.double()).item(),
+    )
 
 
 def class_index(trace: Trace, name: Any) -> int:
-    """A class by its number from 0, its label, or one of the names that its label lists; VitvizError for no or several such."""
+    """A class by its number from 0, its label, or one of the names that its label lists; VitvizError for no
+    or several such.
+    """
     classes = len(trace.logits)
     if isinstance(name, str):
         wanted = name.strip().casefold()
         whole = [i for i, label in enumerate(trace.labels) if label.casefold() == wanted]
-        listed = [i for i, label in enumerate(trace.labels) if wanted in [one.strip() for one in label.casefold().split(",")]]
+        listed = [
+            i
+            for i, label in enumerate(trace.labels)
+            if wanted in [one.strip() for one in label.casefold().split(",")]
+        ]
         found = whole or listed
         if len(found) == 1:
             return found[0]
-        many = f"several classes bear that name: {', '.join(map(str, found))}" if found else f"none of its {classes} classes bears that name"
-        raise VitvizError(f"Given the class {name!r} of {trace.checkpoint}, but {many}. Give its number, from 0.")
+        many = (
+            f"several classes bear that name: {', '.join(map(str, found))}"
+            if found
+            else f"none of its {classes} classes bears that name"
+        )
+        raise VitvizError(
+            f"Given the class {name!r} of {trace.checkpoint}, but {many}. Give its number, from 0."
+        )
     try:
         number = operator.index(name)
         if not isinstance(name, bool) and 0 <= number < classes:
             return number
     except TypeError:
         pass
-    raise VitvizError(f"Given the class {name!r}; {trace.checkpoint} has classes 0 to {classes - 1}, or labels.")
+    raise VitvizError(
+        f"Given the class {name!r}; {trace.checkpoint} has classes 0 to {classes - 1}, or labels."
+    )
 
 
 def features(trace: Trace, readout: Tail) -> Float[Tensor, "slot width"]:
@@ -92,8 +113,18 @@ def features(trace: Trace, readout: Tail) -> Float[Tensor, "slot width"]:
 def _along(trace: Trace, readout: Tail, direction: Tensor, relative: bool) -> Target:
     read = features(trace, readout)
     if direction.shape != (readout.features,) or not direction.is_floating_point() or relative:
-        what = "relative to no classes" if relative and direction.shape == (readout.features,) else f"a tensor of shape {tuple(direction.shape)}"
-        raise VitvizError(f"Given a direction, {what}; expected {readout.features} real numbers, with relative=False.")
+        what = (
+            "relative to no classes"
+            if relative and direction.shape == (readout.features,)
+            else f"a tensor of shape {tuple(direction.shape)}"
+        )
+        raise VitvizError(
+            f"Given a direction, {what}; expected {readout.features} real numbers, with relative=False."
+        )
     rows = direction.to(read)
-    rows = rows.view(len(read), -1) if readout.pooling.kind == "class and average" else rows.expand(len(read), -1) / len(read)
+    rows = (
+        rows.view(len(read), -1)
+        if readout.pooling.kind == "class and average"
+        else rows.expand(len(read), -1) / len(read)
+    )
     return Target(rows, 0.0, (rows.double() * read.double()).sum().item())

@@ -1,8 +1,8 @@
 """Queries of a layer shared out among threads that each compute alone.
 
-Reading attention is many small operations on one block. Spread over the cores by torch, each of them would end with
-all threads waiting for the slowest, and every block would travel between the cores' caches; a thread with queries of
-its own meets the others once a layer.
+Reading attention is many small operations on one block. Spread over the cores by torch, each of them would
+end with all threads waiting for the slowest, and every block would travel between the cores' caches; a thread
+with queries of its own meets the others once a layer.
 
 It does not show anything by itself: `streaming` says what is read.
 """
@@ -19,11 +19,15 @@ from typing import TypeVar
 import torch
 
 Result = TypeVar("Result")
-WORTHWHILE = 2**20  # numbers of attention for each thread; for fewer, handing them over costs more than it brings
+WORTHWHILE = (
+    2**20
+)  # numbers of attention for each thread; for fewer, handing them over costs more than it brings
 
 
 def each(read: Callable[[slice], Result], rows: slice, width: int) -> list[Result]:
-    """`read` for parts of the rows, in their order; `width` is how many numbers a row has. Uses torch.get_num_threads()."""
+    """`read` for parts of the rows, in their order; `width` is how many numbers a row has. Uses
+    torch.get_num_threads().
+    """
     count = rows.stop - rows.start
     parts = min(torch.get_num_threads(), max(1, count * width // WORTHWHILE))
     if parts < 2:
@@ -44,7 +48,9 @@ def _threads(count: int) -> ThreadPoolExecutor:
         begun.abort()
         pool.shutdown(wait=False)
         raise
-    torch.set_num_threads(count)  # a thread that torch has not met yet gets what was set last, wherever that was
+    torch.set_num_threads(
+        count
+    )  # a thread that torch has not met yet gets what was set last, wherever that was
     return pool
 
 

@@ -1,5 +1,4 @@
-"""The command line `vitviz`. A subcommand imports what it needs when it runs: asking for help loads no model.
-"""
+"""The command line `vitviz`. A subcommand imports what it needs when it runs: asking for help loads no model."""
 
 from __future__ import annotations
 
@@ -15,7 +14,10 @@ program = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="See what happens inside a Vision Transformer: a page in the browser, and figures over whole data sets.",
+    help=(
+        "See what happens inside a Vision Transformer: a page in the browser, and figures over whole data"
+        " sets."
+    ),
 )
 survey.add_to(program)
 checkpoints.add_to(program)

@@ -143,7 +143,8 @@ def _classes(path: Path | None):
         raise VitvizError(f"--classes {path.name} cannot be read as JSON ({type(error).__name__}).") from None
     if not isinstance(told, dict | list):
         raise VitvizError(
-            f"--classes {path.name} holds neither a list of names nor an object from names to numbers or labels."
+            f"--classes {path.name} holds neither a list of names nor an object from names to numbers or"
+            " labels."
         )
     return told
 

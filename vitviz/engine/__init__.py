@@ -28,27 +28,32 @@ def load(
 ) -> Inspector:
     """Loads a checkpoint and puts it on a device, ready to be looked into.
 
-    `name` is one of `checkpoints()`, a timm name with or without its tag, a hub id, a folder in timm's local-dir or
-    Hugging Face's form, or a .safetensors, .pth or .npz file; `architecture` is timm's name where the file does not
-    tell. `folder` is where checkpoints are looked for (default: weights/). A name that comes from a stranger is not
-    `trusted`: it can only be one of those listed. `dtype` is the precision in which the model computes, "float32" or
-    "bfloat16"; how far the latter is from the former stands in each trace's `deviation`. Raises CheckpointError,
-    UnsupportedModel, HubError, OutOfMemory, or VitvizError for a device or dtype that is not to be had.
+    `name` is one of `checkpoints()`, a timm name with or without its tag, a hub id, a folder in timm's
+    local-dir or Hugging Face's form, or a .safetensors, .pth or .npz file; `architecture` is timm's name
+    where the file does not tell. `folder` is where checkpoints are looked for (default: weights/). A name
+    that comes from a stranger is not `trusted`: it can only be one of those listed. `dtype` is the precision
+    in which the model computes, "float32" or "bfloat16"; how far the latter is from the former stands in each
+    trace's `deviation`. Raises CheckpointError, UnsupportedModel, HubError, OutOfMemory, or VitvizError for a
+    device or dtype that is not to be had.
 
     >>> load("vitviz-tiny").grid().prefix_names
     ('class',)
     """
     checkpoint = find(str(name), folder=folder, architecture=architecture, trusted=trusted)
     place = pick_device(device)
-    loaded = load_weights(checkpoint, progress=progress, folder=folder, device=place, dtype=pick_dtype(dtype, place))
+    loaded = load_weights(
+        checkpoint, progress=progress, folder=folder, device=place, dtype=pick_dtype(dtype, place)
+    )
     return Inspector(loaded, device, dtype)
 
 
 def film(name: str | PathLike, *, folder: str | PathLike | None = None) -> list[Frame]:
-    """The moments of a checkpoint's training that were kept, first step first, each with what the model could do then.
+    """The moments of a checkpoint's training that were kept, first step first, each with what the model could
+    do then.
 
-    Empty for a checkpoint without a film; that of vitviz-tiny lies in the repository and not in what pip installs, where it
-    would weigh more than everything else. `vitviz.load(frame.name)` loads one. Raises CheckpointError for an unknown name.
+    Empty for a checkpoint without a film; that of vitviz-tiny lies in the repository and not in what pip
+    installs, where it would weigh more than everything else. `vitviz.load(frame.name)` loads one. Raises
+    CheckpointError for an unknown name.
 
     >>> [frame.name for frame in film("vitviz-tiny")][-1:]
     ['vitviz-tiny']

@@ -14,7 +14,8 @@ from vitviz.engine.pictures.preprocess import Preprocessing
 class Identity:
     """What was in a checkpoint's files when it was loaded: equal for equal contents, whatever their times.
 
-    `digest` is the SHA-256 of weights and configs; `stamps` tells cheaply whether a file has been touched since.
+    `digest` is the SHA-256 of weights and configs; `stamps` tells cheaply whether a file has been touched
+    since.
     """
 
     digest: str
@@ -23,7 +24,8 @@ class Identity:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A set of trained weights that can be picked: shipped with vitviz, put beside it by the user, or on the hub.
+    """A set of trained weights that can be picked: shipped with vitviz, put beside it by the user, or on the
+    hub.
 
     `name` is what `vitviz.load` and the page's picker take; `location` a folder or file, or the hub's id.
     """

@@ -1,9 +1,9 @@
 """torch's default dtype while vitviz computes: float32, whatever a notebook has set.
 
-Much of torch, torchvision and timm asks for the default where no type is named: new weights, tables of positions, the
-picture as a tensor. A default of bfloat16 rounds them all, and a model that calls itself float32 would not be. The
-default belongs to the whole process, not to a thread, so it is changed only where it is another, and set back when the
-last of those that compute at once has done.
+Much of torch, torchvision and timm asks for the default where no type is named: new weights, tables of
+positions, the picture as a tensor. A default of bfloat16 rounds them all, and a model that calls itself
+float32 would not be. The default belongs to the whole process, not to a thread, so it is changed only where
+it is another, and set back when the last of those that compute at once has done.
 """
 
 from __future__ import annotations

@@ -29,7 +29,10 @@ def pick_device(wish: str = "auto") -> torch.device:
         device = torch.device(wish)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise VitvizError(f"The device {wish!r} is not to be had here; expected auto, cpu, cuda, cuda:N or mps. Use --device auto.") from error
+        raise VitvizError(
+            f"The device {wish!r} is not to be had here; expected auto, cpu, cuda, cuda:N or mps. Use"
+            " --device auto."
+        ) from error
     return device
 
 
@@ -42,7 +45,9 @@ def pick_dtype(wish: str, device: torch.device) -> torch.dtype:
     if wish not in DTYPES:
         raise VitvizError(f"There is no precision {wish!r} here; expected {' or '.join(DTYPES)}.")
     try:
-        torch.ones(2, 2, device=device, dtype=DTYPES[wish]).mm(torch.ones(2, 2, device=device, dtype=DTYPES[wish]))
+        torch.ones(2, 2, device=device, dtype=DTYPES[wish]).mm(
+            torch.ones(2, 2, device=device, dtype=DTYPES[wish])
+        )
     except (RuntimeError, TypeError) as error:
         raise VitvizError(f"{name_of(device)} does not compute in {wish}. Use --dtype float32.") from error
     return DTYPES[wish]
@@ -65,7 +70,9 @@ def synchronise(device: torch.device) -> None:
 
 @contextmanager
 def exactly(device: torch.device) -> Iterator[None]:
-    """float32 as float32: on CUDA a convolution, the patch embedding, would keep ten bits of each number (TF32) by default."""
+    """float32 as float32: on CUDA a convolution, the patch embedding, would keep ten bits of each number
+    (TF32) by default.
+    """
     if device.type != "cuda":
         yield
         return
@@ -74,7 +81,9 @@ def exactly(device: torch.device) -> Iterator[None]:
 
 
 class _WholeConvolutions:
-    """The setting belongs to the process and not to a thread: the first pass sets it, the last of several sets it back."""
+    """The setting belongs to the process and not to a thread: the first pass sets it, the last of several
+    sets it back.
+    """
 
     def __init__(self) -> None:
         self._lock, self._passes, self._theirs = threading.RLock(), 0, False
@@ -114,5 +123,6 @@ def memory_guard(device: torch.device, what: str) -> Iterator[None]:
         if device.type == "cuda":
             torch.cuda.empty_cache()
         raise OutOfMemory(
-            f"{what} needs more memory than {name_of(device)} has free. Choose a smaller checkpoint or a smaller size, or start with --device cpu."
+            f"{what} needs more memory than {name_of(device)} has free. Choose a smaller checkpoint or a"
+            " smaller size, or start with --device cpu."
         ) from error

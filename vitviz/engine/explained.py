@@ -1,7 +1,8 @@
-"""One picture and one target, with the passes that a method of relevance may ask for: made when first wanted, and kept.
+"""One picture and one target, with the passes that a method of relevance may ask for: made when first wanted,
+and kept.
 
-It stands for `analyses.relevance.passes.Passes`. Nothing of it stays on the model, and it belongs to whoever made it; two
-visitors have two of them, and their passes run beside each other.
+It stands for `analyses.relevance.passes.Passes`. Nothing of it stays on the model, and it belongs to whoever
+made it; two visitors have two of them, and their passes run beside each other.
 """
 
 from __future__ import annotations
@@ -34,17 +35,26 @@ TOLERANCE = 1e-4  # by how much of the largest logit a pass in the open may diff
 
 
 class Explained:
-    """A picture (path, PIL image, array, or its trace) and a target: a class, (a, b) for a rather than b, or a direction.
+    """A picture (path, PIL image, array, or its trace) and a target: a class, (a, b) for a rather than b, or
+    a direction.
 
-    Raises ImageError, VitvizError for a target that does not exist, UnsupportedModel where attention cannot be captured.
+    Raises ImageError, VitvizError for a target that does not exist, UnsupportedModel where attention cannot
+    be captured.
     """
 
     def __init__(
-        self, inspector: Inspector, image, target: Asked, ledger: MakesLedger, patches_as: str = "dropped", size=None
+        self,
+        inspector: Inspector,
+        image,
+        target: Asked,
+        ledger: MakesLedger,
+        patches_as: str = "dropped",
+        size=None,
     ):
         if inspector.dtype != "float32":
             raise VitvizError(
-                f"Given {inspector.checkpoint.name} in {inspector.dtype}; maps are computed in float32. Load it with dtype='float32'."
+                f"Given {inspector.checkpoint.name} in {inspector.dtype}; maps are computed in float32. Load"
+                " it with dtype='float32'."
             )
         self.inspector, self.target, self.patches_as, self._ledger = inspector, target, patches_as, ledger
         if isinstance(image, Trace):
@@ -86,7 +96,14 @@ class Explained:
 
     @cached_property
     def _removal(self) -> Removal:
-        return Removal(self.model, self.pixels, self.trace.grid, self.trace.pool, self.patches_as, self.inspector.preprocessing)
+        return Removal(
+            self.model,
+            self.pixels,
+            self.trace.grid,
+            self.trace.pool,
+            self.patches_as,
+            self.inspector.preprocessing,
+        )
 
     def path(self, steps: int) -> Path:
         """By the midpoint rule from the mean colour, 0 in the model's own units."""
@@ -111,8 +128,8 @@ class Explained:
             return "the tokens that attention pooling reads"
         if kind not in (*PRE_NORM, PARALLEL):
             raise UnsupportedModel(
-                f"{self.trace.checkpoint}: not applicable, because no norm stands before the last block's attention, and behind it "
-                "no patch has a gradient."
+                f"{self.trace.checkpoint}: not applicable, because no norm stands before the last block's"
+                " attention, and behind it no patch has a gradient."
             )
         return "the last block's norm before attention"
 
@@ -129,22 +146,36 @@ class Explained:
         self._check(one, answer, held)
         activation = None if held else self._activation(one)
         attentions = [*(call[0] for call in one.attentions if call), *one.pooling[-1:]]
-        wanted = [*one.tokens, *(line.leaf for line in one.lines), leaf if leaf.requires_grad else None, activation, *attentions]
+        wanted = [
+            *one.tokens,
+            *(line.leaf for line in one.lines),
+            leaf if leaf.requires_grad else None,
+            activation,
+            *attentions,
+        ]
         asked = [tensor for tensor in wanted if tensor is not None]
-        with memory_guard(self.inspector.device, f"The gradient of {self.trace.checkpoint}"), exactly(self.inspector.device):
+        with (
+            memory_guard(self.inspector.device, f"The gradient of {self.trace.checkpoint}"),
+            exactly(self.inspector.device),
+        ):
             found = iter(torch.autograd.grad(answer, asked, allow_unused=True))
         slopes = [None if tensor is None else next(found) for tensor in wanted]
         return self._collected(one, answer.item(), wanted, slopes)
 
     def _collected(self, one: gradients.Opened, answer: float, wanted: list, slopes: list) -> Gradients:
         depths, lines = len(one.tokens), len(one.lines)
-        tokens = torch.stack([_product(t, g).sum(dim=-1)[0] for t, g in zip(wanted[:depths], slopes[:depths], strict=True)])
+        tokens = torch.stack(
+            [_product(t, g).sum(dim=-1)[0] for t, g in zip(wanted[:depths], slopes[:depths], strict=True)]
+        )
         constants = {kind: torch.zeros(depths + 1, dtype=torch.float64) for kind in KINDS}
         for line, slope in zip(one.lines, slopes[depths : depths + lines], strict=True):
             constants[line.kind][line.depth + 1] += _product(line.leaf, slope).sum().cpu()
         pixels, activation, *attentions = wanted[depths + lines :]
         pixel_slope, activation_slope, *attention_slopes = slopes[depths + lines :]
-        weighed = [Weighed(a.detach()[0].cpu(), _or_zero(a, g)[0].cpu()) for a, g in zip(attentions, attention_slopes, strict=True)]
+        weighed = [
+            Weighed(a.detach()[0].cpu(), _or_zero(a, g)[0].cpu())
+            for a, g in zip(attentions, attention_slopes, strict=True)
+        ]
         patches = self.trace.grid.patches
         return Gradients(
             answer=answer,
@@ -165,21 +196,26 @@ class Explained:
         if place == "the last block's output":
             return one.tokens[-1]
         if place == "the tokens that attention pooling reads":
-            identity = isinstance(getattr(self.model, "norm", None), nn.Identity)  # a norm behind the pooling is none of it
+            identity = isinstance(
+                getattr(self.model, "norm", None), nn.Identity
+            )  # a norm behind the pooling is none of it
             return one.tokens[-1] if identity else one.normed.get(len(self.blocks), one.tokens[-1])
         return one.normed.get(len(self.blocks) - 1)
 
     def _check(self, one: gradients.Opened, answer: Tensor, held: bool) -> None:
         """A pass in the open must say what the plain pass said, and have met one attention in every block."""
         if not held and any(len(calls) != 1 for calls in one.attentions):
-            raise UnsupportedModel(f"{self.trace.checkpoint} attends in a way that no gradient was seen of; choose another method.")
+            raise UnsupportedModel(
+                f"{self.trace.checkpoint} attends in a way that no gradient was seen of; choose another"
+                " method."
+            )
         logits = self.trace.logits
         largest = max(abs(self.answer), 0.0 if logits is None else logits.abs().max().item())
         if not abs(answer.item() - self.answer) <= TOLERANCE * largest:
             raise UnsupportedModel(
-                f"{self.trace.checkpoint} answers {answer.item():.5f} with its attention computed in the open, and "
-                f"{self.answer:.5f} otherwise, so its gradients are not those of the answer. vitviz shows no map rather than a "
-                "wrong one."
+                f"{self.trace.checkpoint} answers {answer.item():.5f} with its attention computed in the"
+                f" open, and {self.answer:.5f} otherwise, so its gradients are not those of the answer."
+                " vitviz shows no map rather than a wrong one."
             )
 
     def _plain(self) -> float:
@@ -188,7 +224,11 @@ class Explained:
             pair = self.target if isinstance(self.target, tuple) else (self.target,)
             first, *second = (self.trace.logits[class_index(self.trace, one)].double().item() for one in pair)
             return first - sum(second)
-        with torch.no_grad(), torch.autocast(self.inspector.device.type, enabled=False), exactly(self.inspector.device):
+        with (
+            torch.no_grad(),
+            torch.autocast(self.inspector.device.type, enabled=False),
+            exactly(self.inspector.device),
+        ):
             return self._score(self.pixels).item()
 
     def _scorer(self) -> Callable[[Tensor], Tensor]:
@@ -198,7 +238,8 @@ class Explained:
             return lambda pixels: _features(model, pixels, target, trace.checkpoint)
         if trace.logits is None:
             raise VitvizError(
-                f"{trace.checkpoint} has no classifier, so no class can be asked about; hand in a direction of what is read instead."
+                f"{trace.checkpoint} has no classifier, so no class can be asked about; hand in a direction"
+                " of what is read instead."
             )
         pair = target if isinstance(target, tuple) else (target,)
         if len(pair) not in (1, 2):
@@ -207,7 +248,9 @@ class Explained:
 
         def score(pixels: Tensor) -> Tensor:
             logits = model(pixels)
-            return logits[:, classes[0]] - logits[:, classes[1]] if len(classes) == 2 else logits[:, classes[0]]
+            return (
+                logits[:, classes[0]] - logits[:, classes[1]] if len(classes) == 2 else logits[:, classes[0]]
+            )
 
         return score
 
@@ -229,7 +272,10 @@ def _features(model: nn.Module, pixels: Tensor, direction: Tensor, name: str) ->
     """What the classifier is given, along a direction."""
     read = model.forward_head(model.forward_features(pixels), pre_logits=True)
     if direction.shape != read.shape[1:] or not direction.is_floating_point():
-        raise VitvizError(f"Given a direction of shape {tuple(direction.shape)} for {name}; expected {read.shape[1]} real numbers.")
+        raise VitvizError(
+            f"Given a direction of shape {tuple(direction.shape)} for {name}; expected {read.shape[1]} real"
+            " numbers."
+        )
     return read @ direction.to(read)
 
 

@@ -15,8 +15,8 @@ from vitviz.grid import Grid
 from vitviz.sentence import Sentence
 
 NOT_WHOLE = (
-    "{name} cuts patches of {rows} x {cols} pixels: an input of {height} x {width} does not divide into them. "
-    "The nearest size that does is {tall} x {wide}."
+    "{name} cuts patches of {rows} x {cols} pixels: an input of {height} x {width} does not divide into them."
+    " The nearest size that does is {tall} x {wide}."
 )
 
 
@@ -42,12 +42,18 @@ def asked_size(size: int | tuple[int, int] | None, own: tuple[int, int]) -> tupl
     try:
         height, width = map(operator.index, size if isinstance(size, tuple | list) else (size, size))
     except (TypeError, ValueError):
-        raise VitvizError(f"Given size={size!r}; expected the input's pixels, a number or (height, width), such as {own}.") from None
+        raise VitvizError(
+            f"Given size={size!r}; expected the input's pixels, a number or (height, width), such as {own}."
+        ) from None
     return height, width
 
 
-def require_size(size: tuple[int, int], grid: Grid, model: nn.Module, device: torch.device, name: str) -> None:
-    """VitvizError where the patch does not divide a size, with the nearest that it does; OutOfMemory where that needs too much."""
+def require_size(
+    size: tuple[int, int], grid: Grid, model: nn.Module, device: torch.device, name: str
+) -> None:
+    """VitvizError where the patch does not divide a size, with the nearest that it does; OutOfMemory where
+    that needs too much.
+    """
     (height, width), (rows, cols) = size, grid.patch
     if height < rows or width < cols or height % rows or width % cols:
         near = tuple(max(p, round(s / p) * p) for s, p in ((height, rows), (width, cols)))

@@ -36,10 +36,12 @@ Change = Callable[[nn.Module], nn.Module]
 
 
 class Inspector:
-    """One checkpoint on one device. Safe to use from several threads, whose forward passes run beside each other.
+    """One checkpoint on one device. Safe to use from several threads, whose forward passes run beside each
+    other.
 
-    `elsewhere(inspector, prepared, size)`, where it is set, is asked for traces first: another process may lend its
-    device. None from it means that they are to be made here. An inspector can be pickled; its hooks are not taken along.
+    `elsewhere(inspector, prepared, size)`, where it is set, is asked for traces first: another process may
+    lend its device. None from it means that they are to be made here. An inspector can be pickled; its hooks
+    are not taken along.
     """
 
     elsewhere: Callable[[Inspector, list[Prepared], tuple[int, int]], list[Trace] | None] | None = None
@@ -54,13 +56,21 @@ class Inspector:
         self._lock = threading.RLock()  # of the variants for other sizes; never held during a pass
         self._comparing = threading.RLock()  # of `deviation`
         self._truthful: set[tuple[int, int]] = set()  # sizes at which the capture has been checked
-        self._leaving: set[tuple[int, int]] = set()  # sizes at which patches have been seen to be left out truthfully
+        self._leaving: set[tuple[int, int]] = (
+            set()
+        )  # sizes at which patches have been seen to be left out truthfully
         with memory_guard(self.device, f"Loading {self.checkpoint.name}"):
             kind = pick_dtype(dtype, self.device)
             in_full = kind == torch.float32
             loaded.model.float()  # whatever torch's default was when it was built
-            self.model = loaded.model.to(self.device).eval() if in_full else copies.placed(loaded.model, self.device, kind)
-        self._exact = None if in_full else loaded.model  # in float32 on the CPU, until the first picture has been compared
+            self.model = (
+                loaded.model.to(self.device).eval()
+                if in_full
+                else copies.placed(loaded.model, self.device, kind)
+            )
+        self._exact = (
+            None if in_full else loaded.model
+        )  # in float32 on the CPU, until the first picture has been compared
         self._hooks, self._references = Hooks(), References()
         capture.transformer_blocks(self.model)
         self._sizes: dict[tuple[int, int], nn.Module] = {self.preprocessing.size: self.model}
@@ -74,20 +84,26 @@ class Inspector:
         return record.grid_of(self._at(self._size(size)))
 
     def demand(self, size: int | tuple[int, int] | None = None) -> inputs.Demand:
-        """How many tokens and multiplications a picture takes at a size; nothing is made for it, and nothing refused."""
+        """How many tokens and multiplications a picture takes at a size; nothing is made for it, and nothing
+        refused.
+        """
         return inputs.demand_of(self.model, self.grid(), inputs.asked_size(size, self.preprocessing.size))
 
-    def trace(self, image, size: int | tuple[int, int] | None = None, without: Without | None = None, other=None) -> Trace:
+    def trace(
+        self, image, size: int | tuple[int, int] | None = None, without: Without | None = None, other=None
+    ) -> Trace:
         """The record of one forward pass on a picture (a path, PIL image, or array).
 
-        `size` is the input in pixels, or (height, width): multiples of the patch. The position embedding is then
-        interpolated as in section 3.2 of the paper. Raises ImageError for a bad picture, UnsupportedModel where the
-        attention cannot be captured truthfully, OutOfMemory, and VitvizError for a size that does not fit. Stopped, in
-        the middle of the pass, where nobody waits for it: see `vitviz.stopping`.
+        `size` is the input in pixels, or (height, width): multiples of the patch. The position embedding is
+        then interpolated as in section 3.2 of the paper. Raises ImageError for a bad picture,
+        UnsupportedModel where the attention cannot be captured truthfully, OutOfMemory, and VitvizError for a
+        size that does not fit. Stopped, in the middle of the pass, where nobody waits for it: see
+        `vitviz.stopping`.
 
-        `without` says what is taken away from the pass, and what stands in its place; `other` is the picture that
-        `without.other` names (without it, that is one of vitviz's samples). The model stays as it is. VitvizError for a
-        head, MLP, layer or patch that does not exist; UnsupportedModel where patches cannot be left out.
+        `without` says what is taken away from the pass, and what stands in its place; `other` is the picture
+        that `without.other` names (without it, that is one of vitviz's samples). The model stays as it is.
+        VitvizError for a head, MLP, layer or patch that does not exist; UnsupportedModel where patches cannot
+        be left out.
 
         >>> inspector.trace(image, without=vitviz.Without(heads=[(7, 1)], patches=[0, 17])).top(3)  # doctest: +SKIP
         """
@@ -102,12 +118,14 @@ class Inspector:
         self, image, target: Asked, heads_as: str = "mean", size: int | tuple[int, int] | None = None, *, mlps: bool = True, other=None,
         batch: int = 16, progress: Callable[[int, int], bool | None] | None = None,
     ) -> Effects:  # fmt: skip
-        """What happens to a target's logit when each head, and each layer's MLP, is taken away alone: with - without it.
+        """What happens to a target's logit when each head, and each layer's MLP, is taken away alone: with -
+        without it.
 
-        `target`: a class, or (a, b) for a rather than b; `heads_as` and `other` as for `Without` and `trace`. Each change
-        is computed from its layer on, `batch` of them at once. `progress(done, of)` is told after each batch, and ends
-        the sweep by returning False; what was not reached is NaN. The user's hooks do not hold in it. Raises as `trace`
-        does. Compare with the account of the same logit by `vitviz.analyses.agreement`.
+        `target`: a class, or (a, b) for a rather than b; `heads_as` and `other` as for `Without` and `trace`.
+        Each change is computed from its layer on, `batch` of them at once. `progress(done, of)` is told after
+        each batch, and ends the sweep by returning False; what was not reached is NaN. The user's hooks do
+        not hold in it. Raises as `trace` does. Compare with the account of the same logit by
+        `vitviz.analyses.agreement`.
 
         >>> inspector.effects(image, target=3).heads  # (layer, head), in logits  # doctest: +SKIP
         """
@@ -117,17 +135,20 @@ class Inspector:
         return sweeps.swept(self, prepared, preprocessing.size, asked)
 
     def reference(self, size: int | tuple[int, int] | None = None) -> Reference:
-        """The means that stand in the place of heads and MLPs by default, and (`.sentence`) of which pictures they are."""
+        """The means that stand in the place of heads and MLPs by default, and (`.sentence`) of which pictures
+        they are.
+        """
         return self._references.of(self, self._size(size))
 
     def traces(
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device=False, change: Change | None = None,
         edit: interventions.Edit | None = None,
     ) -> list[Trace]:  # fmt: skip
-        """The traces of pictures that are prepared already, in one forward pass at an input size (height, width).
+        """The traces of pictures that are prepared already, in one forward pass at an input size (height,
+        width).
 
-        Kept on the CPU, or on the inspector's device. `change` makes a variant of the model for an experiment, `edit` is
-        what the pass does otherwise.
+        Kept on the CPU, or on the inspector's device. `change` makes a variant of the model for an
+        experiment, `edit` is what the pass does otherwise.
         """
         hooked, plain = self._hooks.changes(), change is None and edit is None
         traces = self.elsewhere(self, prepared, size) if self.elsewhere is not None and plain else None
@@ -152,19 +173,40 @@ class Inspector:
     def __getstate__(self) -> dict:
         """All but what belongs to one process or one device."""
         model = copies.lending(self.model)  # without what stands there for passes that run just now
-        here = {"model": model, "_sizes": {self.preprocessing.size: model}, "_exact": None, "_truthful": set(), "_leaving": set()}
+        here = {
+            "model": model,
+            "_sizes": {self.preprocessing.size: model},
+            "_exact": None,
+            "_truthful": set(),
+            "_leaving": set(),
+        }
         here |= {"_lock": None, "_comparing": None, "_hooks": None, "_references": None}
         return {name: value for name, value in {**vars(self), **here}.items() if name != "elsewhere"}
 
     def __setstate__(self, state: dict) -> None:
-        vars(self).update(state, _lock=threading.RLock(), _comparing=threading.RLock(), _hooks=Hooks(), _references=References())
+        vars(self).update(
+            state,
+            _lock=threading.RLock(),
+            _comparing=threading.RLock(),
+            _hooks=Hooks(),
+            _references=References(),
+        )
         renew_lock_of(self, "_lock", "_comparing")
 
-    def experiment(self, image, size: int | tuple[int, int] | None = None, *, shuffle: int | None = None, positions: bool = True) -> Trace:
-        """The trace of a picture with its patches shuffled (by a seed), or of the model without position embeddings.
+    def experiment(
+        self,
+        image,
+        size: int | tuple[int, int] | None = None,
+        *,
+        shuffle: int | None = None,
+        positions: bool = True,
+    ) -> Trace:
+        """The trace of a picture with its patches shuffled (by a seed), or of the model without position
+        embeddings.
 
-        `image` as for `trace`, or the View of a trace, taken as it is. The weights stay as they are and the result is
-        kept nowhere. Raises VitvizError where `positions=False` and these are not a learned table alone.
+        `image` as for `trace`, or the View of a trace, taken as it is. The weights stay as they are and the
+        result is kept nowhere. Raises VitvizError where `positions=False` and these are not a learned table
+        alone.
 
         >>> inspector.experiment(image, shuffle=1, positions=False).top(3)  # doctest: +SKIP
         """
@@ -176,15 +218,18 @@ class Inspector:
             prepared = prepare(open_image(image), preprocessing)
         if shuffle is not None:
             prepared = experiments.shuffled(prepared, self.grid(preprocessing.size), shuffle)
-        change = None if positions else lambda model: experiments.without_positions(model, self.checkpoint.name)
+        change = (
+            None if positions else lambda model: experiments.without_positions(model, self.checkpoint.name)
+        )
         return self.traces([prepared], preprocessing.size, change=change)[0]
 
     def hook(self, point: str, fn: Hook) -> AbstractContextManager[None]:
         """Calls `fn` with a tensor "batch token width" of each pass inside the `with`, to read or replace it.
 
-        `point` is blocks.N.input, blocks.N.attn, blocks.N.mlp (both before LayerScale) or blocks.N.output, N from 0.
-        What `fn` returns, unless None, takes the tensor's place. Closed on exit and on error. Meanwhile it holds for
-        passes that other threads begin on this inspector, too; not for those that had begun before.
+        `point` is blocks.N.input, blocks.N.attn, blocks.N.mlp (both before LayerScale) or blocks.N.output, N
+        from 0. What `fn` returns, unless None, takes the tensor's place. Closed on exit and on error.
+        Meanwhile it holds for passes that other threads begin on this inspector, too; not for those that had
+        begun before.
 
         >>> with inspector.hook("blocks.3.mlp", lambda tensor: tensor * 0):  # doctest: +SKIP
         ...     without_mlp = inspector.trace(image)
@@ -192,7 +237,9 @@ class Inspector:
         return self._hooks.asked(self.model, point, fn, self.checkpoint.name)
 
     def patch_filters(self) -> Float[Tensor, "width channel height2 width2"] | None:
-        """The linear embedding's weights E as D filters of C x P x P; None where patches are not cut from pixels."""
+        """The linear embedding's weights E as D filters of C x P x P; None where patches are not cut from
+        pixels.
+        """
         return record.patch_filters(self.model)
 
     def stem_filters(self) -> Float[Tensor, "width channel height2 width2"] | None:
@@ -200,11 +247,15 @@ class Inspector:
         return record.stem_filters(self.model)
 
     def position_table(self, size: tuple[int, int] | None = None) -> Float[Tensor, "patch width"] | None:
-        """The learned absolute position embeddings of the patches (prefix rows dropped), interpolated to a size."""
+        """The learned absolute position embeddings of the patches (prefix rows dropped), interpolated to a
+        size.
+        """
         return record.position_table(self._at(self._size(size)))
 
     def position_kind(self) -> str:
-        """How the model knows where a patch is: learned, rotary, relative, several of them joined by +, or none."""
+        """How the model knows where a patch is: learned, rotary, relative, several of them joined by +, or
+        none.
+        """
         return record.position_kind(self.model)
 
     def parts(self, size: tuple[int, int] | None = None) -> parts.Parts:
@@ -212,34 +263,43 @@ class Inspector:
         return parts.parts_of(self._at(self._size(size)))
 
     def tail(self, size: tuple[int, int] | None = None) -> Tail:
-        """What stands between the heads and the logits at an input size; UnsupportedModel, with the reason, where that is not known."""
+        """What stands between the heads and the logits at an input size; UnsupportedModel, with the reason,
+        where that is not known.
+        """
         with self._lock:
             return tails.tail_of(self._at(self._size(size)), self.checkpoint.name)
 
-    def read_now(self, tokens: Float[Tensor, "token width"], size: tuple[int, int]) -> Float[Tensor, " class"]:
-        """What the model's own final norm, pooling and head say to tokens of any depth, in the pass's own shapes."""
+    def read_now(
+        self, tokens: Float[Tensor, "token width"], size: tuple[int, int]
+    ) -> Float[Tensor, " class"]:
+        """What the model's own final norm, pooling and head say to tokens of any depth, in the pass's own
+        shapes.
+        """
         with self._lock:
             return tails.read_now(self._at(size), tokens)
 
     def readout(self, trace: Trace) -> Float[Tensor, " feature"]:
-        """What the classifier is given (y of equation 4) for one of this checkpoint's traces; VitvizError for another's."""
+        """What the classifier is given (y of equation 4) for one of this checkpoint's traces; VitvizError for
+        another's.
+        """
         if trace.checkpoint != self.checkpoint.name:
             raise VitvizError(
-                f"Given a trace of {trace.checkpoint}; expected one of {self.checkpoint.name}, whose norm and pooling are "
-                "applied. Ask the inspector that made it."
+                f"Given a trace of {trace.checkpoint}; expected one of {self.checkpoint.name}, whose norm and"
+                " pooling are applied. Ask the inspector that made it."
             )
         return parts.readout(self._at(trace.grid.pixels), trace)
 
     def final_norm(self, trace: Trace, layer: int) -> Float[Tensor, "token width"]:
-        """The tokens of one depth of this checkpoint's trace through its own final norm, each token by itself, float32.
+        """The tokens of one depth of this checkpoint's trace through its own final norm, each token by
+        itself, float32.
 
-        `layer` as in `vitviz.token_similarity`. Where the model norms only the mean of its tokens, it is that norm.
-        VitvizError for another checkpoint's trace, UnsupportedModel for a model without a final norm.
+        `layer` as in `vitviz.token_similarity`. Where the model norms only the mean of its tokens, it is that
+        norm. VitvizError for another checkpoint's trace, UnsupportedModel for a model without a final norm.
         """
         if trace.checkpoint != self.checkpoint.name:
             raise VitvizError(
-                f"Given a trace of {trace.checkpoint}; expected one of {self.checkpoint.name}, whose final norm is applied. "
-                "Ask the inspector that made it."
+                f"Given a trace of {trace.checkpoint}; expected one of {self.checkpoint.name}, whose final"
+                " norm is applied. Ask the inspector that made it."
             )
         return parts.final_norm(self._at(trace.grid.pixels), trace.tokens[layer], self.checkpoint.name)
 
@@ -251,11 +311,15 @@ class Inspector:
         edit: interventions.Edit | None = None,
     ) -> list[Trace]:  # fmt: skip
         checking = size not in self._truthful
-        with memory_guard(self.device, f"Looking into {self.checkpoint.name} at {size[0]} x {size[1]} pixels"):
+        with memory_guard(
+            self.device, f"Looking into {self.checkpoint.name} at {size[0]} x {size[1]} pixels"
+        ):
             model = self._at(size)
             pixels = self._pixels(prepared)
             first, kept = checking, None if edit is None else edit.kept
-            if checking and (hooked or change is not None or edit is not None):  # what these do to the model is not to be checked
+            if checking and (
+                hooked or change is not None or edit is not None
+            ):  # what these do to the model is not to be checked
                 self._check_truth(model, pixels[:1], size)
                 checking = False
             if change is not None:  # an experiment's variant of the model
@@ -265,8 +329,8 @@ class Inspector:
                 readouts.prove(model, self._readout(model), record.grid_of(model), self.checkpoint.name)
             if not hooked and not (recording.tokens[-1].isfinite().all() and logits.isfinite().all()):
                 raise VitvizError(
-                    f"{self.checkpoint.name} computed numbers that are not finite, so there is nothing true to show. "
-                    f"Its weights are damaged, or too large for {self.dtype}."
+                    f"{self.checkpoint.name} computed numbers that are not finite, so there is nothing true"
+                    f" to show. Its weights are damaged, or too large for {self.dtype}."
                 )
             readout = self._readout(model, kept)
             read = readouts.read(model, readout, recording.tokens[-1])
@@ -277,22 +341,31 @@ class Inspector:
             self.labels, milliseconds, name_of(self.device), self.dtype, first, kept,
             Without() if edit is None else edit.without,
         )  # fmt: skip
-        traces = [record.trace_of(recording, logits, frame, prepared[i].view, i, place) for i in range(len(prepared))]
+        traces = [
+            record.trace_of(recording, logits, frame, prepared[i].view, i, place)
+            for i in range(len(prepared))
+        ]
         if checking:
             self._require_truth(recording, traces[0].layers, size)
         return traces
 
     def _readout(self, model: nn.Module, kept: tuple[int, ...] | None = None) -> Readout:
         grid = record.grid_of(model)
-        return readouts.readout_of(model, grid if kept is None else grid.sequence(len(kept)), self.checkpoint.name)
+        return readouts.readout_of(
+            model, grid if kept is None else grid.sequence(len(kept)), self.checkpoint.name
+        )
 
     def _pixels(self, prepared: list[Prepared]) -> Tensor:
         return torch.stack([one.tensor for one in prepared]).to(self.device, DTYPES[self.dtype])
 
     @in_float32()
-    def _watched(self, prepared: Prepared, size: tuple[int, int], kept: tuple[int, ...] | None = None) -> interventions.Parts:
+    def _watched(
+        self, prepared: Prepared, size: tuple[int, int], kept: tuple[int, ...] | None = None
+    ) -> interventions.Parts:
         """What heads, MLPs and layers hand on in a pass without the user's hooks."""
-        with memory_guard(self.device, f"Looking into {self.checkpoint.name} at {size[0]} x {size[1]} pixels"):
+        with memory_guard(
+            self.device, f"Looking into {self.checkpoint.name} at {size[0]} x {size[1]} pixels"
+        ):
             model = self._at(size)
             edit, seen = interventions.watching(record.grid_of(model), len(model.blocks), kept=kept)
             self._forward(model, self._pixels([prepared]), edit=edit)
@@ -300,13 +373,21 @@ class Inspector:
 
     def _compare(self, trace: Trace, prepared: Prepared, size: tuple[int, int]) -> None:
         """Finds out, once, how far the precision takes the model from float32."""
-        with self._comparing, memory_guard(torch.device("cpu"), f"Comparing {self.checkpoint.name} with itself in float32"):
+        with (
+            self._comparing,
+            memory_guard(torch.device("cpu"), f"Comparing {self.checkpoint.name} with itself in float32"),
+        ):
             if self._exact is not None:
                 exact = self._exact if size == self.preprocessing.size else copies.sized(self._exact, size)
                 self.deviation, self._exact = precision.deviation(trace, exact, prepared.tensor[None]), None
 
     def _forward(
-        self, model: nn.Module, pixels: Tensor, check: bool = False, changes: Mapping | None = None, edit: interventions.Edit | None = None
+        self,
+        model: nn.Module,
+        pixels: Tensor,
+        check: bool = False,
+        changes: Mapping | None = None,
+        edit: interventions.Edit | None = None,
     ):
         with (
             torch.no_grad(),
@@ -330,7 +411,9 @@ class Inspector:
         layers = [record.attention_of(call, 0, grid, torch.device("cpu")) for (call,) in recording.calls]
         self._require_truth(recording, layers, size)
 
-    def _require_truth(self, recording: capture.Recording, layers: Sequence[Attention], size: tuple[int, int]) -> None:
+    def _require_truth(
+        self, recording: capture.Recording, layers: Sequence[Attention], size: tuple[int, int]
+    ) -> None:
         tolerance = capture.TOLERANCE[DTYPES[self.dtype]]
         capture.check_truth(recording.entered, layers, self.checkpoint.name, tolerance)
         self._truthful.add(size)
@@ -343,13 +426,18 @@ class Inspector:
 
     def _at(self, size: tuple[int, int]) -> nn.Module:
         """The model at an input size; variants share every weight but the interpolated position embedding."""
-        found = self._sizes.get(size)  # whoever wants a size that is there does not wait for one that is being made
+        found = self._sizes.get(
+            size
+        )  # whoever wants a size that is there does not wait for one that is being made
         if found is not None:
             return found
         with self._lock:
             if size not in self._sizes:
                 if not hasattr(self.model, "set_input_size"):
-                    raise UnsupportedModel(f"{self.checkpoint.name} has a fixed input of {self.preprocessing.size[0]} x {self.preprocessing.size[1]} pixels.")
+                    raise UnsupportedModel(
+                        f"{self.checkpoint.name} has a fixed input of {self.preprocessing.size[0]} x"
+                        f" {self.preprocessing.size[1]} pixels."
+                    )
                 if len(self._sizes) > 3:  # the own size and the last few are kept
                     self._sizes.pop(next(key for key in self._sizes if key != self.preprocessing.size))
                 self._sizes[size] = copies.sized(self.model, size)

@@ -15,22 +15,37 @@ _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """What the device (for the CPU: the machine, or the container) can still give; None where that cannot be known."""
+    """What the device (for the CPU: the machine, or the container) can still give; None where that cannot be
+    known.
+    """
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    known = [free for free in (_free_in_the_machine(), free_in_the_container(_CONTROL_GROUPS)) if free is not None]
+    known = [
+        free for free in (_free_in_the_machine(), free_in_the_container(_CONTROL_GROUPS)) if free is not None
+    ]
     return min(known, default=None)
 
 
 def free_in_the_container(root: Path) -> int | None:
     """What a container's limit leaves; None without a limit.
 
-    A Space is a container of 16 GB on a machine of many more, and what the machine has free is then of no use. Pages
-    of files that were read lately count as used there, but are dropped as soon as something else needs the room.
+    A Space is a container of 16 GB on a machine of many more, and what the machine has free is then of no
+    use. Pages of files that were read lately count as used there, but are dropped as soon as something else
+    needs the room.
     """
     for limit, used, detail, dropped in (
-        ("memory.max", "memory.current", "memory.stat", "inactive_file"),  # control groups of the second version, and of the first
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
+        (
+            "memory.max",
+            "memory.current",
+            "memory.stat",
+            "inactive_file",
+        ),  # control groups of the second version, and of the first
+        (
+            "memory/memory.limit_in_bytes",
+            "memory/memory.usage_in_bytes",
+            "memory/memory.stat",
+            "total_inactive_file",
+        ),
     ):
         try:
             most, taken = int((root / limit).read_text()), int((root / used).read_text())
@@ -42,7 +57,8 @@ def free_in_the_container(root: Path) -> int | None:
 
 
 def bytes_of_a_picture(tokens: int, width: int, layers: int) -> int:
-    """About what one picture takes: its record (q, k, v and tokens of every layer), and N x N for one view at a time.
+    """About what one picture takes: its record (q, k, v and tokens of every layer), and N x N for one view at
+    a time.
 
     >>> bytes_of_a_picture(197, 768, 12) // 10**6
     39
@@ -53,7 +69,8 @@ def bytes_of_a_picture(tokens: int, width: int, layers: int) -> int:
 
 
 def operations_of_a_picture(tokens: int, width: int, layers: int) -> int:
-    """About how many multiplications one picture takes: of every token by the weights, and of tokens by tokens.
+    """About how many multiplications one picture takes: of every token by the weights, and of tokens by
+    tokens.
 
     >>> round(operations_of_a_picture(197, 768, 12) / 1e9, 1)
     17.4
@@ -64,10 +81,11 @@ def operations_of_a_picture(tokens: int, width: int, layers: int) -> int:
 def bytes_to_load(parameters: int) -> int:
     """What reading a checkpoint takes of the machine at its peak.
 
-    The file's tensors and the model stand beside each other until the last one has been copied: twice 4 bytes a
-    parameter. Measured with ViT-L/16 (304 million random parameters): the peak over what Python and torch had taken
-    before was 2.02 x 4 bytes a parameter for a .pth file in float32, 2.02 for float16 .safetensors (widened to float32
-    first) and 2.02 for float32 .safetensors, half of which are pages of the file that can be dropped; 1.01 remain.
+    The file's tensors and the model stand beside each other until the last one has been copied: twice 4 bytes
+    a parameter. Measured with ViT-L/16 (304 million random parameters): the peak over what Python and torch
+    had taken before was 2.02 x 4 bytes a parameter for a .pth file in float32, 2.02 for float16 .safetensors
+    (widened to float32 first) and 2.02 for float32 .safetensors, half of which are pages of the file that can
+    be dropped; 1.01 remain.
 
     >>> bytes_to_load(304_326_632) / 1e9
     2.434613056
@@ -75,33 +93,56 @@ def bytes_to_load(parameters: int) -> int:
     return 2 * 4 * parameters
 
 
-def require(needed: int, device: torch.device, what: str, advice: str = "Choose a smaller checkpoint or a smaller size.") -> None:
+def require(
+    needed: int,
+    device: torch.device,
+    what: str,
+    advice: str = "Choose a smaller checkpoint or a smaller size.",
+) -> None:
     """Raises OutOfMemory, with both figures, where something needs more than four fifths of what is free."""
     free = free_bytes(device)
     if free is not None and needed > 0.8 * free:
         spare = "" if needed > free else ", a fifth of which is kept for the rest"
-        raise OutOfMemory(f"{what} needs about {_gigabytes(needed)}, but only {_gigabytes(free)} are free{spare}. {advice}")
+        raise OutOfMemory(
+            f"{what} needs about {_gigabytes(needed)}, but only {_gigabytes(free)} are free{spare}. {advice}"
+        )
 
 
-def require_to_load(name: str, parameters: int | None, device: torch.device = _CPU, itemsize: int = 4) -> None:
-    """Raises OutOfMemory where a checkpoint of so many parameters (None: unknown) fits neither this machine nor the device.
+def require_to_load(
+    name: str, parameters: int | None, device: torch.device = _CPU, itemsize: int = 4
+) -> None:
+    """Raises OutOfMemory where a checkpoint of so many parameters (None: unknown) fits neither this machine
+    nor the device.
 
-    `itemsize` is the bytes of a parameter on the device, where it is another than the machine's own memory: there the
-    model alone has to stand.
+    `itemsize` is the bytes of a parameter on the device, where it is another than the machine's own memory:
+    there the model alone has to stand.
     """
     if parameters is None:
         return
-    what, advice = f"{name} with {parameters / 1e6:.3g} million parameters", "Nothing was loaded. Choose a smaller checkpoint"
-    require(bytes_to_load(parameters), _CPU, f"Loading {what}", f"{advice}, or close what else fills the memory.")
+    what, advice = (
+        f"{name} with {parameters / 1e6:.3g} million parameters",
+        "Nothing was loaded. Choose a smaller checkpoint",
+    )
+    require(
+        bytes_to_load(parameters), _CPU, f"Loading {what}", f"{advice}, or close what else fills the memory."
+    )
     if device.type == "cuda":
-        require(itemsize * parameters, device, f"Putting {what} on {device}", f"{advice}, --dtype bfloat16 or --device cpu.")
+        require(
+            itemsize * parameters,
+            device,
+            f"Putting {what} on {device}",
+            f"{advice}, --dtype bfloat16 or --device cpu.",
+        )
 
 
 def is_shortage(error: BaseException) -> bool:
     """Whether an error tells that memory was refused; torch tells of the machine's own with a RuntimeError."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and re.search(r"DefaultCPUAllocator|not enough memory|alloc_cpu", str(error)) is not None
+    return (
+        isinstance(error, RuntimeError)
+        and re.search(r"DefaultCPUAllocator|not enough memory|alloc_cpu", str(error)) is not None
+    )
 
 
 def _free_in_the_machine() -> int | None:

@@ -1,7 +1,9 @@
-"""What of a model's own weights stands in equations 1 to 4, beside what a trace holds: E, the class token, E_pos, the head.
+"""What of a model's own weights stands in equations 1 to 4, beside what a trace holds: E, the class token,
+E_pos, the head.
 
-`readout` repeats the few operations behind the last block on a trace's last tokens. Whether E and the head are the
-linear maps that they seem to be is for the reader to check against the trace; a hybrid's E, for one, reads features.
+`readout` repeats the few operations behind the last block on a trace's last tokens. Whether E and the head
+are the linear maps that they seem to be is for the reader to check against the trace; a hybrid's E, for one,
+reads features.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class Parts:
 
     embedding: Linear | None  # E: a flattened patch (row, column, channel) -> a vector of D numbers
     prefix: Float[Tensor, "prefix width"]  # x_class and what else stands before the patches, before E_pos
-    positions: Float[Tensor, "row width"] | None  # E_pos; with a row for each prefix token, or for patches alone
+    positions: (
+        Float[Tensor, "row width"] | None
+    )  # E_pos; with a row for each prefix token, or for patches alone
     why_positions: str | None  # why these positions cannot be taken away; None where they can
     mlp: int | None  # the width of an MLP's hidden layer
     plain_blocks: bool  # norm, attention, add; norm, MLP, add: equations 2 and 3
@@ -59,11 +63,19 @@ def parts_of(model: nn.Module) -> Parts:
     return Parts(
         embedding=None if flat is None else Linear.of(flat, model.patch_embed.proj.bias),
         prefix=_prefix(model),
-        positions=record.copied(positions[0]) if isinstance(positions, nn.Parameter) and positions.ndim == 3 else None,
+        positions=(
+            record.copied(positions[0])
+            if isinstance(positions, nn.Parameter) and positions.ndim == 3
+            else None
+        ),
         why_positions=experiments.why_not(model),
         mlp=getattr(getattr(getattr(model.blocks[0], "mlp", None), "fc2", None), "in_features", None),
         plain_blocks=type(model.blocks[0]).__name__ in ("Block", "EvaBlock", "RelPosBlock"),
-        layer_scale=any(getattr(model.blocks[0], name, None) is not None and not isinstance(getattr(model.blocks[0], name), nn.Identity) for name in _SCALES),
+        layer_scale=any(
+            getattr(model.blocks[0], name, None) is not None
+            and not isinstance(getattr(model.blocks[0], name), nn.Identity)
+            for name in _SCALES
+        ),
         classes=classes,
         classifier=Linear.of(head.weight, head.bias) if classes and isinstance(head, nn.Linear) else None,
         stem=getattr(model.patch_embed, "backbone", None) is not None,
@@ -79,11 +91,15 @@ def readout(model: nn.Module, trace: Trace) -> Float[Tensor, " feature"]:
         y = model.forward_head(model.norm(last[None]), pre_logits=True)[0].float().cpu()
     if y.ndim == 1:
         return y
-    return y[0] if "class" in trace.grid.prefix_names else y[trace.grid.prefix :].mean(dim=0)  # nothing is pooled: as 'auto'
+    return (
+        y[0] if "class" in trace.grid.prefix_names else y[trace.grid.prefix :].mean(dim=0)
+    )  # nothing is pooled: as 'auto'
 
 
 @in_float32()
-def final_norm(model: nn.Module, tokens: Float[Tensor, "token width"], name: str) -> Float[Tensor, "token width"]:
+def final_norm(
+    model: nn.Module, tokens: Float[Tensor, "token width"], name: str
+) -> Float[Tensor, "token width"]:
     """Tokens of any depth, each through the model's last norm; UnsupportedModel where it has none.
 
     A model that pools first has its norm behind the pooling (timm's fc_norm): then it is that one.
@@ -98,5 +114,10 @@ def final_norm(model: nn.Module, tokens: Float[Tensor, "token width"], name: str
 
 
 def _prefix(model: nn.Module) -> Float[Tensor, "prefix width"]:
-    tokens = [getattr(model, name, None) for name in ("cls_token", "dist_token", "reg_token")]  # timm's order in the sequence
-    return torch.cat([record.copied(token[0]) for token in tokens if token is not None] or [torch.zeros(0, model.embed_dim)])
+    tokens = [
+        getattr(model, name, None) for name in ("cls_token", "dist_token", "reg_token")
+    ]  # timm's order in the sequence
+    return torch.cat(
+        [record.copied(token[0]) for token in tokens if token is not None]
+        or [torch.zeros(0, model.embed_dim)]
+    )

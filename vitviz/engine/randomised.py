@@ -1,8 +1,9 @@
-"""A checkpoint with its last parts drawn at random: a map that stays the same does not show what the model has learned.
+"""A checkpoint with its last parts drawn at random: a map that stays the same does not show what the model
+has learned.
 
-Adebayo et al. 2018 (arXiv 1810.03292), from the head downwards. Every tensor of a part is drawn anew from a normal
-distribution of its own mean and deviation, so that norms and scales keep their size. The inspector that is given, and its
-model, stay as they are; the parts that are not drawn are shared with it.
+Adebayo et al. 2018 (arXiv 1810.03292), from the head downwards. Every tensor of a part is drawn anew from a
+normal distribution of its own mean and deviation, so that norms and scales keep their size. The inspector
+that is given, and its model, stay as they are; the parts that are not drawn are shared with it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def randomised(inspector: Inspector, blocks: int, seed: int) -> Inspector:
     """
     count = len(capture.transformer_blocks(inspector.model))
     if isinstance(blocks, bool) or not hasattr(blocks, "__index__") or not 0 <= blocks <= count:
-        raise VitvizError(f"Given {blocks!r} blocks to draw at random; expected 0 (the head alone) to {count}.")
+        raise VitvizError(
+            f"Given {blocks!r} blocks to draw at random; expected 0 (the head alone) to {count}."
+        )
     twin = copy.copy(inspector)
     twin.model = copies.lending(inspector.model)
     twin._sizes, twin._truthful = {inspector.preprocessing.size: twin.model}, set()

@@ -1,4 +1,6 @@
-"""Which readout a model has: found from its family and settings, and proven on random tokens before it is believed."""
+"""Which readout a model has: found from its family and settings, and proven on random tokens before it is
+believed.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,9 @@ def _name(model: nn.Module, grid: Grid, name: str) -> str:
     if not kind:
         if getattr(model, "num_classes", 0):
             raise UnsupportedModel(
-                f"The classifier of {name} reads every token by itself (its global_pool is empty), so there is no one answer to a "
-                "picture. Choose a model whose tokens are pooled, such as by global_pool 'token' or 'avg'."
+                f"The classifier of {name} reads every token by itself (its global_pool is empty), so there"
+                " is no one answer to a picture. Choose a model whose tokens are pooled, such as by"
+                " global_pool 'token' or 'avg'."
             )
         return "none"
     if isinstance(model, Beit | VisionTransformerRelPos):
@@ -51,7 +54,10 @@ def _name(model: nn.Module, grid: Grid, name: str) -> str:
     if kind == "token" and grid.prefix_names[:1] == ("class",):
         return "class"
     if kind not in _KINDS:
-        raise UnsupportedModel(f"The classifier of {name} pools its tokens by {kind!r}, which vitviz does not know. Choose another model.")
+        raise UnsupportedModel(
+            f"The classifier of {name} pools its tokens by {kind!r}, which vitviz does not know. Choose"
+            " another model."
+        )
     everything = kind not in ("map", "prr") and grid.prefix and _reads_prefix(model)
     return _KINDS[kind] + (" of all" if everything else "")
 
@@ -64,13 +70,17 @@ def _reads_prefix(model: nn.Module) -> bool:
 
 
 def _norm(model: nn.Module) -> Literal["before", "after", "both", "none"]:
-    before, after = (not isinstance(getattr(model, name, None) or nn.Identity(), nn.Identity) for name in ("norm", "fc_norm"))
+    before, after = (
+        not isinstance(getattr(model, name, None) or nn.Identity(), nn.Identity)
+        for name in ("norm", "fc_norm")
+    )
     return "both" if before and after else "before" if before else "after" if after else "none"
 
 
 @in_float32()
 def prove(model: nn.Module, readout: Readout, grid: Grid, name: str) -> None:
-    """UnsupportedModel unless the model makes of random tokens what its readout says: a wrong map would be drawn otherwise.
+    """UnsupportedModel unless the model makes of random tokens what its readout says: a wrong map would be
+    drawn otherwise.
 
     Attention pooling is seen by the recorder itself, and not proven here.
     """
@@ -85,13 +95,17 @@ def prove(model: nn.Module, readout: Readout, grid: Grid, name: str) -> None:
     tolerance = 1e-4 if weights.dtype == torch.float32 else 0.05
     if made.shape != said.shape or not (made - said).abs().max() <= tolerance * made.abs().max():
         raise UnsupportedModel(
-            f"What the classifier of {name} reads cannot be told: it is not the {readout.name!r} that its settings say. "
-            "vitviz shows no map rather than a wrong one. Choose a plain Vision Transformer."
+            f"What the classifier of {name} reads cannot be told: it is not the {readout.name!r} that its"
+            " settings say. vitviz shows no map rather than a wrong one. Choose a plain Vision Transformer."
         )
 
 
-def read(model: nn.Module, readout: Readout, last: Float[Tensor, "batch token width"]) -> Float[Tensor, "batch token"] | None:
-    """How much of y each token is in pictures of a batch, from the last block's output; None where that is fixed, or attention's."""
+def read(
+    model: nn.Module, readout: Readout, last: Float[Tensor, "batch token width"]
+) -> Float[Tensor, "batch token"] | None:
+    """How much of y each token is in pictures of a batch, from the last block's output; None where that is
+    fixed, or attention's.
+    """
     if readout.linear or any(one.how == "attention" for one in readout.summaries):
         return None
     with torch.no_grad():

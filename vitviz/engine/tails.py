@@ -1,7 +1,9 @@
-"""A model's readout as a frozen value: found out part by part, and refused by a sentence where a part is not understood.
+"""A model's readout as a frozen value: found out part by part, and refused by a sentence where a part is not
+understood.
 
-What stands between a head and the residual stream differs from family to family. Which parts those are is told by the
-classes of timm's blocks; whether they have been understood, by the account of a logit, which has to balance.
+What stands between a head and the residual stream differs from family to family. Which parts those are is
+told by the classes of timm's blocks; whether they have been understood, by the account of a logit, which has
+to balance.
 """
 
 from __future__ import annotations
@@ -25,11 +27,14 @@ _known: WeakKeyDictionary[nn.Module, tuple[tuple, Tail]] = WeakKeyDictionary()
 
 
 def tail_of(model: nn.Module, name: str) -> Tail:
-    """The readout of a model at its present input size; UnsupportedModel, "not applicable, because ...", where there is none.
+    """The readout of a model at its present input size; UnsupportedModel, "not applicable, because ...",
+    where there is none.
 
     It shares the model's weights where these are in float32 on the CPU, and is made once a model.
     """
-    weights = tuple((one.data_ptr(), one._version) for one in model.parameters())  # the user may put in others
+    weights = tuple(
+        (one.data_ptr(), one._version) for one in model.parameters()
+    )  # the user may put in others
     if model not in _known or _known[model][0] != weights:
         try:
             pooling = pooling_of(model)
@@ -48,7 +53,9 @@ def tail_of(model: nn.Module, name: str) -> Tail:
 
 
 def pooling_or_none(model: nn.Module) -> Pooling | None:
-    """How the classifier reads the tokens; None where that, or a block, is not understood and nothing need be recorded."""
+    """How the classifier reads the tokens; None where that, or a block, is not understood and nothing need be
+    recorded.
+    """
     try:
         for block in model.blocks:
             projection_of(block)
@@ -64,7 +71,11 @@ def pooling_of(model: nn.Module) -> Pooling:
     include, attention = bool(getattr(model, "pool_include_prefix", False)), getattr(model, "attn_pool", None)
     if isinstance(model, VisionTransformerDistilled):
         one = isinstance(model, ClassOnlyReadout)
-        return Pooling("class", ((0, 1),), norm, None) if one else Pooling("distilled", ((0, 1), (1, 2)), norm, None)
+        return (
+            Pooling("class", ((0, 1),), norm, None)
+            if one
+            else Pooling("distilled", ((0, 1), (1, 2)), norm, None)
+        )
     if isinstance(model, ClassAndMeanReadout):
         if fc_norm is not None:
             raise _NotUnderstood("a norm stands over class token and mean side by side")
@@ -102,9 +113,13 @@ def projection_of(block: nn.Module) -> Projection:
     if kind == PARALLEL:
         if block.attn_out_proj is None:
             raise _NotUnderstood("its blocks project heads and MLP by one matrix")
-        return Projection(held(block.attn_out_proj.weight), held(block.attn_out_proj.bias), scale_of(block.ls))
+        return Projection(
+            held(block.attn_out_proj.weight), held(block.attn_out_proj.bias), scale_of(block.ls)
+        )
     if kind not in PRE_NORM + POST_NORM:
-        raise _NotUnderstood(f"its blocks are of the kind {kind}, whose way from head to residual stream is not known")
+        raise _NotUnderstood(
+            f"its blocks are of the kind {kind}, whose way from head to residual stream is not known"
+        )
     attention = block.attn
     inner, gate = norm_of(getattr(attention, "norm", None)), getattr(attention, "gate", None)
     if inner is not None and gate is not None:
@@ -128,7 +143,9 @@ def attention_pooling_of(model: nn.Module) -> AttentionPooling:
 
 
 def read_now(model: nn.Module, tokens: Tensor) -> Tensor:
-    """The model's own answer to tokens as if they came from its last block: final norm, pooling and head, one picture's shapes."""
+    """The model's own answer to tokens as if they came from its last block: final norm, pooling and head, one
+    picture's shapes.
+    """
     weights = next(model.parameters())
     with torch.no_grad(), torch.autocast(weights.device.type, enabled=False), exactly(weights.device):
         last = tokens[None].to(weights.device, weights.dtype)

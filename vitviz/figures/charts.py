@@ -1,7 +1,7 @@
 """Charts for Plotly: attention distance by depth, and the likeliest classes.
 
-They stand on a page that is light or dark: backgrounds are transparent, and every colour is of middle lightness, so
-that it reads on both. Blue and orange are told apart with any colour vision.
+They stand on a page that is light or dark: backgrounds are transparent, and every colour is of middle
+lightness, so that it reads on both. Blue and orange are told apart with any colour vision.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from jaxtyping import Float
 
 _TEXT, _LINE = "#7d838e", "rgba(128,128,128,0.25)"
 _BLUE, _ORANGE = "#3b8fd0", "#e0822c"
-_RAMP = np.array([[59, 143, 208], [138, 124, 195], [214, 98, 140], [224, 130, 44]], dtype=float)  # first layer to last
+_RAMP = np.array(
+    [[59, 143, 208], [138, 124, 195], [214, 98, 140], [224, 130, 44]], dtype=float
+)  # first layer to last
 
 
 def distance_by_depth(
@@ -27,9 +29,9 @@ def distance_by_depth(
 ) -> go.Figure:
     """Mean attention distance of every head in pixels, over the depth of the network (paper, figure 7 right).
 
-    `uniform` is the distance that attention spread evenly would have: a dashed line with its name. `prefix_mass` is the share of
-    attention on class token and registers, shown on hover. With `sorted_heads`, one line a layer over its heads
-    from near to far (figure 11). Layers and heads count from 1.
+    `uniform` is the distance that attention spread evenly would have: a dashed line with its name.
+    `prefix_mass` is the share of attention on class token and registers, shown on hover. With `sorted_heads`,
+    one line a layer over its heads from near to far (figure 11). Layers and heads count from 1.
 
     >>> figure = distance_by_depth(np.array([[20.0, 90.0], [110.0, 100.0]]), uniform=115.9)
     >>> figure.data[0].x.tolist(), figure.data[0].y.tolist()
@@ -37,10 +39,16 @@ def distance_by_depth(
     """
     distances = np.asarray(distances, dtype=float)
     if distances.ndim != 2:
-        raise ValueError(f"Distances have the axes layer and head; {distances.ndim} axes were given, of shape {distances.shape}.")
+        raise ValueError(
+            f"Distances have the axes layer and head; {distances.ndim} axes were given, of shape"
+            f" {distances.shape}."
+        )
     mass = np.full(distances.shape, np.nan) if prefix_mass is None else np.asarray(prefix_mass, dtype=float)
     if mass.shape != distances.shape:
-        raise ValueError(f"The mass on prefix tokens has shape {mass.shape}, the distances have {distances.shape}: both are layer by head.")
+        raise ValueError(
+            f"The mass on prefix tokens has shape {mass.shape}, the distances have {distances.shape}: both"
+            " are layer by head."
+        )
     traces = _lines(distances, mass) if sorted_heads else _dots(distances, mass)
     last = distances.shape[1] if sorted_heads else distances.shape[0]
     across = "Heads of a layer, near to far" if sorted_heads else "Network depth (layer)"
@@ -52,7 +60,9 @@ def distance_by_depth(
         line={"dash": "dash", "color": _ORANGE, "width": 1.5}, hoverinfo="skip", showlegend=not sorted_heads,
     )  # fmt: skip
     figure.add_trace(even)
-    if sorted_heads:  # among many layers its long name would stretch the legend; at the left the lines lie below it
+    if (
+        sorted_heads
+    ):  # among many layers its long name would stretch the legend; at the left the lines lie below it
         figure.add_annotation(
             x=0.01, xref="paper", xanchor="left", y=uniform, yanchor="bottom", showarrow=False,
             text=even.name, font={"color": _ORANGE, "size": 12},
@@ -113,7 +123,9 @@ def _details(layer: np.ndarray, head: np.ndarray, mass: np.ndarray) -> np.ndarra
 
 def _hover(mass: np.ndarray) -> str:
     prefix = "" if np.isnan(mass).all() else "<br>%{customdata[2]:.3f} of its attention on prefix tokens"
-    return "layer %{customdata[0]:d}, head %{customdata[1]:d}<br><b>%{y:.1f} px</b>" + prefix + "<extra></extra>"
+    return (
+        "layer %{customdata[0]:d}, head %{customdata[1]:d}<br><b>%{y:.1f} px</b>" + prefix + "<extra></extra>"
+    )
 
 
 def _ramp(place: int, count: int) -> str:
@@ -128,14 +140,21 @@ def _short(label: str, most: int = 26) -> str:
 
 def _layout(subtitle: str, across: str, up: str) -> go.Layout:
     title = {"font": {"size": 13}, "standoff": 8}
-    axis = {"gridcolor": _LINE, "zeroline": False, "linecolor": _LINE, "tickfont": {"size": 12}, "automargin": True}
+    axis = {
+        "gridcolor": _LINE,
+        "zeroline": False,
+        "linecolor": _LINE,
+        "tickfont": {"size": 12},
+        "automargin": True,
+    }
     said = html.escape(subtitle)
     return go.Layout(
         autosize=True, height=440, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
         font={"color": _TEXT, "size": 13, "family": "system-ui, sans-serif"}, margin={"l": 8, "r": 12, "t": 40 if said else 16, "b": 8},
         title={"text": said, "font": {"size": 15}, "x": 0, "xanchor": "left", "y": 0.98, "yanchor": "top", "pad": {"l": 12}} if said else None,
         xaxis={**axis, "title": {**title, "text": across}}, yaxis={**axis, "title": {**title, "text": up}},
-        # Below the axis: above the plot it runs into the title where the window is narrow and the entries stack.
+        # Below the axis: above the plot it runs into the title where the window is narrow and the entries
+        # stack.
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": -0.18, "yanchor": "top", "font": {"size": 12}},
         hovermode="closest", dragmode=False, hoverlabel={"font": {"size": 13}},
         modebar={"bgcolor": "rgba(0,0,0,0)", "color": _TEXT, "activecolor": _BLUE},

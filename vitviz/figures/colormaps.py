@@ -1,4 +1,6 @@
-"""Colour maps: 256 RGB entries each, perceptually uniform, readable with any colour vision (cividis most of all)."""
+"""Colour maps: 256 RGB entries each, perceptually uniform, readable with any colour vision (cividis most of
+all).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,12 @@ import cv2
 import numpy as np
 from jaxtyping import Float, UInt8
 
-_CODES = {"viridis": cv2.COLORMAP_VIRIDIS, "magma": cv2.COLORMAP_MAGMA, "inferno": cv2.COLORMAP_INFERNO, "cividis": cv2.COLORMAP_CIVIDIS}
+_CODES = {
+    "viridis": cv2.COLORMAP_VIRIDIS,
+    "magma": cv2.COLORMAP_MAGMA,
+    "inferno": cv2.COLORMAP_INFERNO,
+    "cividis": cv2.COLORMAP_CIVIDIS,
+}
 
 
 def _table(code: int) -> UInt8[np.ndarray, "256 3"]:
@@ -15,17 +22,28 @@ def _table(code: int) -> UInt8[np.ndarray, "256 3"]:
 
 
 def _balance() -> UInt8[np.ndarray, "256 3"]:
-    """Blue for against, light grey for zero, orange for: lightness falls alike on both sides, so that equal amounts
-    weigh alike, and blue from orange is told apart with any colour vision. Straight lines in OKLab (Ottosson 2020).
+    """Blue for against, light grey for zero, orange for: lightness falls alike on both sides, so that equal
+    amounts weigh alike, and blue from orange is told apart with any colour vision. Straight lines in OKLab
+    (Ottosson 2020).
     """
     share = np.abs(np.linspace(-1, 1, 256))[:, None]
-    light, blue, orange = (np.array(lab) for lab in ((0.955, 0.0, 0.0), (0.46, -0.035, -0.145), (0.46, 0.105, 0.09)))
+    light, blue, orange = (
+        np.array(lab) for lab in ((0.955, 0.0, 0.0), (0.46, -0.035, -0.145), (0.46, 0.105, 0.09))
+    )
     lab = light + share * (np.where(np.arange(256)[:, None] < 128, blue, orange) - light)
-    roots = lab @ np.array([[1, 1, 1], [0.3963377774, -0.1055613458, -0.0894841775], [0.2158037573, -0.0638541728, -1.2914855480]])
+    roots = lab @ np.array(
+        [
+            [1, 1, 1],
+            [0.3963377774, -0.1055613458, -0.0894841775],
+            [0.2158037573, -0.0638541728, -1.2914855480],
+        ]
+    )
     mixed = np.array([[4.0767416621, -1.2684380046, -0.0041960863], [-3.3077115913, 2.6097574011, -0.7034186147],
                       [0.2309699292, -0.3413193965, 1.7076147010]])  # fmt: skip
     linear = np.clip(roots**3 @ mixed, 0, 1)
-    return np.rint(255 * np.where(linear > 0.0031308, 1.055 * linear ** (1 / 2.4) - 0.055, 12.92 * linear)).astype(np.uint8)
+    return np.rint(
+        255 * np.where(linear > 0.0031308, 1.055 * linear ** (1 / 2.4) - 0.055, 12.92 * linear)
+    ).astype(np.uint8)
 
 
 DIVERGING = ("balance",)
@@ -33,7 +51,9 @@ TABLES: dict[str, UInt8[np.ndarray, "256 3"]] = {name: _table(code) for name, co
 TABLES["balance"] = _balance()
 
 
-def coloured(values: Float[np.ndarray, "*shape"], low: float, high: float, name: str = "viridis") -> UInt8[np.ndarray, "*shape 3"]:
+def coloured(
+    values: Float[np.ndarray, "*shape"], low: float, high: float, name: str = "viridis"
+) -> UInt8[np.ndarray, "*shape 3"]:
     """Numbers as colours: `low` and everything below it gets the first entry, `high` and above the last.
 
     >>> coloured(np.array([0.0, 1.0]), 0.0, 1.0, "viridis").tolist()
@@ -42,7 +62,11 @@ def coloured(values: Float[np.ndarray, "*shape"], low: float, high: float, name:
     if name not in TABLES:
         raise ValueError(f"There is no colour map {name!r}; there are {', '.join(TABLES)}.")
     span = high - low
-    levels = np.clip((np.asarray(values, dtype=np.float64) - low) / span, 0.0, 1.0) if span > 0 else np.zeros(np.shape(values))
+    levels = (
+        np.clip((np.asarray(values, dtype=np.float64) - low) / span, 0.0, 1.0)
+        if span > 0
+        else np.zeros(np.shape(values))
+    )
     return TABLES[name][np.rint(levels * 255).astype(np.uint8)]
 
 

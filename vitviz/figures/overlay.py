@@ -1,7 +1,8 @@
 """A map of patches laid over its picture, as an array: what the page draws, for a notebook.
 
-Two forms: a heat map, and the paper's own (figure 6), where map / max, enlarged smoothly, is the brightness of the
-picture. The map covers the crop that the model saw; the rest of the picture fades into the page (heat) or the dark (paper).
+Two forms: a heat map, and the paper's own (figure 6), where map / max, enlarged smoothly, is the brightness
+of the picture. The map covers the crop that the model saw; the rest of the picture fades into the page (heat)
+or the dark (paper).
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from PIL import Image
 from vitviz.figures.colormaps import coloured
 
 _PAPER = 255.0  # what lies under the heat map's form: the light page
-_FADED = {"heat": 0.62, "paper": 0.85}  # how far what the model did not see has gone into it, or into the dark
+_FADED = {
+    "heat": 0.62,
+    "paper": 0.85,
+}  # how far what the model did not see has gone into it, or into the dark
 
 
 def overlay(
@@ -28,10 +32,11 @@ def overlay(
     smooth: bool = True,
     low: float = 0.0,
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """The picture with the map (row x col) over `box` (left, top, right, bottom in pixels; the whole picture where None).
+    """The picture with the map (row x col) over `box` (left, top, right, bottom in pixels; the whole picture
+    where None).
 
-    `form` is "heat" or "paper". Colours run from `low` to the map's maximum. `opacity`, `colours` and `low` belong to the heat map
-    alone; the paper's form is map / max.
+    `form` is "heat" or "paper". Colours run from `low` to the map's maximum. `opacity`, `colours` and `low`
+    belong to the heat map alone; the paper's form is map / max.
 
     >>> grey = np.full((4, 4, 3), 200, np.uint8)
     >>> overlay(grey, np.array([[0.0, 1.0]]), form="paper", smooth=False)[0, :, 0].tolist()
@@ -39,13 +44,15 @@ def overlay(
     """
     picture, map = np.asarray(picture), np.asarray(map)
     if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
-        raise ValueError(f"A picture is height x width x 3 of uint8; given were shape {picture.shape} and {picture.dtype}.")
+        raise ValueError(
+            f"A picture is height x width x 3 of uint8; given were shape {picture.shape} and {picture.dtype}."
+        )
     if form not in ("heat", "paper"):
         raise ValueError(f"form={form!r} is neither 'heat' nor 'paper'.")
     if not 0.0 <= opacity <= 1.0:
         raise ValueError(f"opacity={opacity!r} does not lie between 0 and 1.")
     height, width = picture.shape[:2]
-    left, top, right, bottom = (round(side) for side in (box or (0, 0, width, height)))
+    left, top, right, bottom = (round(side) for side in box or (0, 0, width, height))
     if not (left < right and top < bottom and left < width and top < height and right > 0 and bottom > 0):
         raise ValueError(f"The box {box} does not lie on the picture of {width} x {height} pixels.")
     full = enlarged(map, (bottom - top, right - left), smooth)
@@ -63,7 +70,9 @@ def overlay(
     return result
 
 
-def enlarged(map: Float[np.ndarray, "row col"], size: tuple[int, int], smooth: bool = True) -> Float[np.ndarray, "height width"]:
+def enlarged(
+    map: Float[np.ndarray, "row col"], size: tuple[int, int], smooth: bool = True
+) -> Float[np.ndarray, "height width"]:
     """The map at `size` (height, width): bicubic and kept within its own bounds, or in squares."""
     values = np.ascontiguousarray(map, dtype=np.float32)
     how = cv2.INTER_CUBIC if smooth else cv2.INTER_NEAREST_EXACT

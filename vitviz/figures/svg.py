@@ -55,8 +55,7 @@ def line_by_layer(mean: np.ndarray, error: np.ndarray, up: str, first: int = 1) 
 
 
 def _frame(values: np.ndarray, layers: int, up: str, first: int):
-    """A function from (layer, value) to a place, and the axes; the scale holds zero, so that heights compare.
-    """
+    """A function from (layer, value) to a place, and the axes; the scale holds zero, so that heights compare."""
     finite = values[np.isfinite(values)]
     low, high = min(0.0, float(finite.min(initial=0.0))), max(0.0, float(finite.max(initial=0.0)))
     high = high + 0.06 * (high - low) if high > low else low + 1.0
@@ -69,7 +68,8 @@ def _frame(values: np.ndarray, layers: int, up: str, first: int):
     marks = [_rule(scale(0, at)[1], _number(at)) for at in _ticks(low, high)]
     for layer in range(0, layers, max(1, round(layers / 12))):
         marks.append(
-            f'<text x="{scale(layer, low)[0]:.1f}" y="{HEIGHT - BELOW + 18}" text-anchor="middle">{layer + first}</text>'
+            f'<text x="{scale(layer, low)[0]:.1f}" y="{HEIGHT - BELOW + 18}"'
+            f' text-anchor="middle">{layer + first}</text>'
         )
     marks.append(f'<text x="{LEFT + room / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">layer</text>')
     middle = ABOVE + tall / 2

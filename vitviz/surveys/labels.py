@@ -33,7 +33,8 @@ class Labels:
         for name, number in self._given.items():
             if number is None:
                 raise VitvizError(
-                    f"The class given for {name!r} is none of the checkpoint's {count}; expected a number from 0 or a label."
+                    f"The class given for {name!r} is none of the checkpoint's {count}; expected a number"
+                    " from 0 or a label."
                 )
 
     def number(self, label: str | int | None, picture: str = "A picture") -> int | None:
@@ -44,11 +45,14 @@ class Labels:
             said = (
                 "has no label"
                 if label is None
-                else f"has the label {str(label)[:60]!r}, which is none of the checkpoint's {self.count} classes"
+                else (
+                    f"has the label {str(label)[:60]!r}, which is none of the checkpoint's {self.count}"
+                    " classes"
+                )
             )
             raise VitvizError(
-                f"{picture} {said}; accuracy needs one for every picture. Say what the source's labels mean with classes "
-                "(the command line: --classes), or leave accuracy out."
+                f"{picture} {said}; accuracy needs one for every picture. Say what the source's labels mean"
+                " with classes (the command line: --classes), or leave accuracy out."
             )
         return found
 

@@ -45,8 +45,8 @@ class Moments:
     def __add__(self, other: Moments) -> Moments:
         if self.mean.shape != other.mean.shape:
             raise VitvizError(
-                f"Given averages of shapes {self.mean.shape} and {other.mean.shape}; expected those of one checkpoint at "
-                "one input size. Make a survey of its own for each."
+                f"Given averages of shapes {self.mean.shape} and {other.mean.shape}; expected those of one"
+                " checkpoint at one input size. Make a survey of its own for each."
             )
         count, apart = self.count + other.count, other.mean - self.mean
         m2 = self.m2 + other.m2 + np.square(apart) * (self.count * other.count / count)

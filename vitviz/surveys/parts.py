@@ -49,7 +49,8 @@ class Parts:
             _require_same(json.loads(known.read_text(encoding="utf-8")), settings)
         elif self.numbers():
             raise VitvizError(
-                f"In {folder.name} lie parts of a survey without its settings ({MANIFEST}); choose another folder for --out."
+                f"In {folder.name} lie parts of a survey without its settings ({MANIFEST}); choose another"
+                " folder for --out."
             )
         else:
             written(known, json.dumps(settings, indent=1, ensure_ascii=False).encode())
@@ -101,7 +102,8 @@ class Parts:
                         values[place][name] = value
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise VitvizError(
-                f"The part {path.name} cannot be read ({type(error).__name__}); delete it, and the survey makes it again."
+                f"The part {path.name} cannot be read ({type(error).__name__}); delete it, and the survey"
+                " makes it again."
             ) from None
         rows = [Row(**{**facts, "values": own}) for facts, own in zip(about["rows"], values, strict=True)]
         return Part(rows, [Skipped(**one) for one in about["skipped"]], sums)
@@ -133,7 +135,8 @@ def _require_same(before: dict[str, Any], now: dict[str, Any]) -> None:
             f"{name} was {str(before.get(name))[:80]!r} and is now {str(now[name])[:80]!r}" for name in other
         )
         raise VitvizError(
-            f"Another survey was begun in this folder: {told}. Choose another folder for --out, or ask as before."
+            f"Another survey was begun in this folder: {told}. Choose another folder for --out, or ask as"
+            " before."
         )
 
 

@@ -76,9 +76,9 @@ class Plan:
             "pictures_listed": self.described.count,
             "limit": self.limit,
             "seed": self.seed,
-            "classes_sha256": hashlib.sha256(json.dumps(meant, sort_keys=True).encode()).hexdigest()
-            if meant
-            else "",
+            "classes_sha256": (
+                hashlib.sha256(json.dumps(meant, sort_keys=True).encode()).hexdigest() if meant else ""
+            ),
             "batch": measuring.batch,
             "part": self.part,
             "vitviz": version_of("vitviz"),

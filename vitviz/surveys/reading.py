@@ -18,7 +18,8 @@ def ahead(things: Iterable[T], make: Callable[[T], U], depth: int, threads: int 
     >>> list(ahead([1, 2, 3], lambda number: number * 10, depth=2))
     [10, 20, 30]
     """
-    # Decoding leaves Python's lock, but every thread takes its time from the model: two are enough to stay ahead.
+    # Decoding leaves Python's lock, but every thread takes its time from the model: two are enough to stay
+    # ahead.
     pool = ThreadPoolExecutor(threads or min(2, os.cpu_count() or 1), thread_name_prefix="vitviz-reading")
     waiting: deque[Future[U]] = deque()
     try:

@@ -40,10 +40,15 @@ def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray | None], table: s
     one = "one picture" if survey.images == 1 else f"{survey.images} pictures"
     title = f"vitviz survey: {survey.checkpoint}, {one}"
     left_out = f"; {survey.left_out} could not be read and were left out" if survey.left_out else ""
-    files = f"A row a picture is in {table}, the averages are in averages.npz, what was left out is in skipped.csv."
+    files = (
+        f"A row a picture is in {table}, the averages are in averages.npz, what was left out is in"
+        " skipped.csv."
+    )
     body = [
-        f"<h1>{_text(title)}</h1><p>Means over {one}{left_out}, ± their standard errors. {files} "
-        "Layers and heads count from 1 here, from 0 in the files.</p>",
+        (
+            f"<h1>{_text(title)}</h1><p>Means over {one}{left_out}, ± their standard errors. {files} "
+            "Layers and heads count from 1 here, from 0 in the files.</p>"
+        ),
         *(
             _figure(name, what, survey.sums[name], quantiles.get(name))
             for name, what in survey.quantities.items()
@@ -53,13 +58,21 @@ def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray | None], table: s
         _skipped(survey),
         "<h2>How it was made</h2>",
         _table(("", ""), [(name, _said(value)) for name, value in survey.about.items()]),
-        "<p><small>source_sha256 is of names, labels and sizes in the source's order, not of the pixels; "
-        "checkpoint_sha256 is of the weights and their configuration.</small></p>",
+        (
+            "<p><small>source_sha256 is of names, labels and sizes in the source's order, not of the pixels; "
+            "checkpoint_sha256 is of the weights and their configuration.</small></p>"
+        ),
     ]
     csp = "default-src 'none'; style-src 'unsafe-inline'"
-    head = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{csp}"><title>{_text(title)}</title>'
+    head = (
+        '<meta charset="utf-8"><meta http-equiv="Content-Security-Policy"'
+        f' content="{csp}"><title>{_text(title)}</title>'
+    )
     view = '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    return f'<!doctype html><html lang="en"><head>{head}{view}<style>{STYLE}</style></head><body>{"".join(body)}</body></html>\n'
+    return (
+        "<!doctype html><html"
+        f' lang="en"><head>{head}{view}<style>{STYLE}</style></head><body>{"".join(body)}</body></html>\n'
+    )
 
 
 def _figure(name: str, what: Quantity, sums: Moments, quantiles: np.ndarray | None) -> str:
@@ -73,7 +86,10 @@ def _figure(name: str, what: Quantity, sums: Moments, quantiles: np.ndarray | No
     if quantiles is not None:
         middle = np.median(quantiles, axis=tuple(range(1, quantiles.ndim)))
         ranks = ", ".join(f"{rank:.0%}: {value:.4g}" for rank, value in zip(RANKS, middle, strict=True))
-        said += f"; quantiles over pictures, of a middling head or layer, {ranks} (rank error at most {RANK_ERROR:.2%})"
+        said += (
+            f"; quantiles over pictures, of a middling head or layer, {ranks} (rank error at most"
+            f" {RANK_ERROR:.2%})"
+        )
     return f"<figure><figcaption>{_text(what.title)}</figcaption>{drawn}<small>{said}</small></figure>"
 
 

@@ -79,8 +79,7 @@ def _stacked(name: str, values: list[np.ndarray]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Measuring:
-    """A checkpoint, the measures and how pictures go through; holds nothing that changes, and can be pickled.
-    """
+    """A checkpoint, the measures and how pictures go through; holds nothing that changes, and can be pickled."""
 
     inspector: Inspector
     measures: tuple[Measure, ...]
@@ -110,9 +109,11 @@ class Measuring:
                 return (
                     index,
                     item,
-                    str(error)
-                    if isinstance(error, ImageError)
-                    else f"It could not be read ({type(error).__name__}).",
+                    (
+                        str(error)
+                        if isinstance(error, ImageError)
+                        else f"It could not be read ({type(error).__name__})."
+                    ),
                 )
 
         return ahead(items, read, 2 * self.batch)

@@ -27,8 +27,14 @@ class Options:
 
 def parse(arguments: Sequence[str] | None = None, program: str = "python app.py") -> Options:
     """The options given; SystemExit with a usage line where they do not fit."""
-    parser = argparse.ArgumentParser(prog=program, description="vitviz shows what happens inside a Vision Transformer, in your browser.")
-    parser.add_argument("--host", default=os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1"), help="address to serve on; 0.0.0.0 for everyone in the network (default: %(default)s)")
+    parser = argparse.ArgumentParser(
+        prog=program, description="vitviz shows what happens inside a Vision Transformer, in your browser."
+    )
+    parser.add_argument(
+        "--host",
+        default=os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1"),
+        help="address to serve on; 0.0.0.0 for everyone in the network (default: %(default)s)",
+    )
     port = os.environ.get("GRADIO_SERVER_PORT", "7860")  # as text: argparse checks it like an option
     parser.add_argument("--port", type=_port, default=port, help="port to serve on (default: %(default)s)")
     parser.add_argument(
@@ -36,27 +42,64 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
         action="append",
         default=None,
         metavar="NAME",
-        help="name under which browsers reach the app through a proxy, such as vit.example.org or *.example.org; "
-        "may be repeated. Other names are refused; without it all but localhost where only this machine is "
-        "served, else none (default: VITVIZ_ALLOWED_HOSTS, separated by commas)",
+        help=(
+            "name under which browsers reach the app through a proxy, such as vit.example.org or"
+            " *.example.org; may be repeated. Other names are refused; without it all but localhost where"
+            " only this machine is served, else none (default: VITVIZ_ALLOWED_HOSTS, separated by commas)"
+        ),
     )
     parser.add_argument("--share", action="store_true", help="make a public link through Gradio")
-    # A Space with shared GPUs lends one only to functions that ask for it, and pretends to have one at all other times.
+    # A Space with shared GPUs lends one only to functions that ask for it, and pretends to have one at all
+    # other times.
     usual = "cpu" if zerogpu.here() else "auto"
-    parser.add_argument("--device", default=usual, help="auto, cpu, cuda, cuda:N or mps (default: %(default)s: CUDA, then Apple's, then the CPU)")
-    precision = "precision in which models compute; the page says how far bfloat16 is from float32 (default: %(default)s)"
+    parser.add_argument(
+        "--device",
+        default=usual,
+        help="auto, cpu, cuda, cuda:N or mps (default: %(default)s: CUDA, then Apple's, then the CPU)",
+    )
+    precision = (
+        "precision in which models compute; the page says how far bfloat16 is from float32 (default:"
+        " %(default)s)"
+    )
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help=precision)
-    parser.add_argument("--checkpoint", default="vitviz-tiny", help="the checkpoint shown first (default: %(default)s)")
-    parser.add_argument("--weights", type=Path, default=None, help="folder of your own checkpoints (default: weights/ beside the app)")
-    parser.add_argument("--model-cache", type=_megabytes, default=4_000 * MB, metavar="MB", help="memory for loaded checkpoints (default: 4000)")
-    parser.add_argument("--trace-cache", type=_megabytes, default=512 * MB, metavar="MB", help="memory for traces of pictures (default: 512)")
-    parser.add_argument("--picture-cache", type=_megabytes, default=256 * MB, metavar="MB", help="memory for uploads, and again for drawn data (default: 256)")
+    parser.add_argument(
+        "--checkpoint", default="vitviz-tiny", help="the checkpoint shown first (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--weights",
+        type=Path,
+        default=None,
+        help="folder of your own checkpoints (default: weights/ beside the app)",
+    )
+    parser.add_argument(
+        "--model-cache",
+        type=_megabytes,
+        default=4_000 * MB,
+        metavar="MB",
+        help="memory for loaded checkpoints (default: 4000)",
+    )
+    parser.add_argument(
+        "--trace-cache",
+        type=_megabytes,
+        default=512 * MB,
+        metavar="MB",
+        help="memory for traces of pictures (default: 512)",
+    )
+    parser.add_argument(
+        "--picture-cache",
+        type=_megabytes,
+        default=256 * MB,
+        metavar="MB",
+        help="memory for uploads, and again for drawn data (default: 256)",
+    )
     _add_limits(parser)
     quota = "disk for uploads; the oldest go first (default: 2000)"
     parser.add_argument("--upload-quota", type=_megabytes, default=2_000 * MB, metavar="MB", help=quota)
     given = parser.parse_args(arguments)
     hosts = given.allowed_host or os.environ.get("VITVIZ_ALLOWED_HOSTS", "").split(",")
-    allowed = tuple(name.strip() for name in os.environ.get("VITVIZ_CHECKPOINTS", "").split(",") if name.strip())
+    allowed = tuple(
+        name.strip() for name in os.environ.get("VITVIZ_CHECKPOINTS", "").split(",") if name.strip()
+    )
     settings = Settings(
         given.checkpoint, given.weights, given.device, given.model_cache, given.trace_cache, given.picture_cache, allowed,
         given.dtype, _limits(given),
@@ -69,13 +112,34 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     """What one visitor may ask for; smaller on a Space, which strangers share."""
     usual, shared = Limits(), Limits(tokens=2_500, seconds=60) if os.environ.get("SPACE_ID") else Limits()
     for option, default, kind, said in (
-        ("tokens", shared.tokens, _whole, f"tokens of an input, of which attention takes the square ({usual.tokens}; 2500 on a Space)"),
-        ("seconds", shared.seconds, _seconds, f"seconds of computing for one answer ({usual.seconds}; 60 on a Space)"),
-        ("passes", 8 if zerogpu.here() else usual.passes, _whole, f"cheap forward passes at once; a dear one runs beside them ({usual.passes})"),
+        (
+            "tokens",
+            shared.tokens,
+            _whole,
+            f"tokens of an input, of which attention takes the square ({usual.tokens}; 2500 on a Space)",
+        ),
+        (
+            "seconds",
+            shared.seconds,
+            _seconds,
+            f"seconds of computing for one answer ({usual.seconds}; 60 on a Space)",
+        ),
+        (
+            "passes",
+            8 if zerogpu.here() else usual.passes,
+            _whole,
+            f"cheap forward passes at once; a dear one runs beside them ({usual.passes})",
+        ),
     ):
         variable = f"VITVIZ_MAX_{option.upper()}"
         text = f"most {said}; or {variable}"
-        parser.add_argument(f"--max-{option}", type=kind, default=os.environ.get(variable) or str(default), metavar="N", help=text)
+        parser.add_argument(
+            f"--max-{option}",
+            type=kind,
+            default=os.environ.get(variable) or str(default),
+            metavar="N",
+            help=text,
+        )
 
 
 def _limits(given: argparse.Namespace) -> Limits:

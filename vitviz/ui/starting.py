@@ -31,8 +31,8 @@ class Begun:
 
 def begun(arguments: Sequence[str] | None = None, program: str = "python app.py") -> Begun:
     """Builds the page for some options, by default the command line's; SystemExit where they do not fit."""
-    # A folder of this app alone, before Gradio is imported: the usual one is shared, so that apps write over what
-    # others are sending, and empty it when they end; and whatever lies in it counts as uploaded here.
+    # A folder of this app alone, before Gradio is imported: the usual one is shared, so that apps write over
+    # what others are sending, and empty it when they end; and whatever lies in it counts as uploaded here.
     own = Folder(os.environ.get("GRADIO_TEMP_DIR"))
     os.environ["GRADIO_TEMP_DIR"] = str(own.uploads)
 

@@ -1,9 +1,9 @@
 """What a view is: it declares, and everything else about it is derived.
 
-A view says what it needs, which settings it has and which items of numbers; its folder holds its words in each
-language and, where the shared map is not enough, a script of its own. From that come the route and its checks, the
-cache's key, the link, the page's fields, the downloads, the zip, the endpoint with its documentation, and the tests.
-The texts are English and double as keys of their translations.
+A view says what it needs, which settings it has and which items of numbers; its folder holds its words in
+each language and, where the shared map is not enough, a script of its own. From that come the route and its
+checks, the cache's key, the link, the page's fields, the downloads, the zip, the endpoint with its
+documentation, and the tests. The texts are English and double as keys of their translations.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from vitviz.views.controls import About, Choice, Control, parsed
 from vitviz.views.subject import Subject
 
 LEFT_OUT = (
-    "{view} is not applicable here, because patches have been left out of the sequence. Put them back, or take them "
-    "away by painting over them."
+    "{view} is not applicable here, because patches have been left out of the sequence. Put them back, or"
+    " take them away by painting over them."
 )
 
 
@@ -41,9 +41,10 @@ class Needs(enum.Enum):
 class Item:
     """An array of numbers that a view can be asked for.
 
-    `axes` names its axes, such as "layer head" or "row col": what they are called on the page and in the endpoint, and
-    how long those are that the model decides. `depends` names the settings that change it: nothing else asks for it
-    anew. `says` tells what the numbers are, with their unit. An item that is not `taken` is for drawing alone.
+    `axes` names its axes, such as "layer head" or "row col": what they are called on the page and in the
+    endpoint, and how long those are that the model decides. `depends` names the settings that change it:
+    nothing else asks for it anew. `says` tells what the numbers are, with their unit. An item that is not
+    `taken` is for drawing alone.
     """
 
     name: str
@@ -54,14 +55,24 @@ class Item:
     taken: bool = True
 
     def checked(self, array: np.ndarray, about: About) -> np.ndarray:
-        """The array as it travels; RuntimeError where it is not what was declared, which is a bug of the view."""
+        """The array as it travels; RuntimeError where it is not what was declared, which is a bug of the
+        view.
+        """
         array = np.ascontiguousarray(array, dtype=self.dtype)
         grid, names = about.grid, self.axes.split()
-        known = {"layer": about.layers, "depth": about.layers + 1, "head": about.heads, "row": grid.rows, "col": grid.cols}
+        known = {
+            "layer": about.layers,
+            "depth": about.layers + 1,
+            "head": about.heads,
+            "row": grid.rows,
+            "col": grid.cols,
+        }
         known |= {"token": grid.tokens, "query": grid.tokens, "key": grid.tokens, "patch": grid.patches}
         sizes = [known.get(name, size) for name, size in zip(names, array.shape, strict=False)]
         if len(names) != array.ndim or sizes != list(array.shape):
-            raise RuntimeError(f"{self.name} is declared as {self.axes!r} ({sizes}); its shape is {array.shape}.")
+            raise RuntimeError(
+                f"{self.name} is declared as {self.axes!r} ({sizes}); its shape is {array.shape}."
+            )
         return array
 
 
@@ -88,8 +99,8 @@ class File:
 class View(ABC):
     """A view of the model. Subclasses are stateless; one instance each stands in `vitviz.views.VIEWS`.
 
-    A view without a script of its own is drawn as a map over the picture: its first item, whose last two axes are
-    row and col; every further axis that is also a control's name (layer, head) is chosen by that control.
+    A view without a script of its own is drawn as a map over the picture: its first item, whose last two axes
+    are row and col; every further axis that is also a control's name (layer, head) is chosen by that control.
     """
 
     slug: ClassVar[str]
@@ -100,8 +111,12 @@ class View(ABC):
     items: ClassVar[tuple[Item, ...]] = ()
     files: ClassVar[tuple[File, ...]] = ()
     endpoint: ClassVar[str | None] = None  # that programs call; None for one derived from settings and items
-    every_patch: ClassVar[bool] = False  # whether it needs all of them: not applicable where some were left out
-    averages: ClassVar[bool] = False  # whether it can also be drawn of a survey, the mean over a set of pictures
+    every_patch: ClassVar[bool] = (
+        False  # whether it needs all of them: not applicable where some were left out
+    )
+    averages: ClassVar[bool] = (
+        False  # whether it can also be drawn of a survey, the mean over a set of pictures
+    )
 
     @property
     def mapped(self) -> bool:
@@ -120,7 +135,9 @@ class View(ABC):
         return self.unsupported(subject)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
-        """The few values that the figure needs at once, as JSON; never a file name or label to be used as HTML."""
+        """The few values that the figure needs at once, as JSON; never a file name or label to be used as
+        HTML.
+        """
         return {}
 
     @abstractmethod

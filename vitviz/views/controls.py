@@ -1,8 +1,10 @@
-"""The settings of a view, declared once: from here come the page's fields, the links, the checks and the endpoints.
+"""The settings of a view, declared once: from here come the page's fields, the links, the checks and the
+endpoints.
 
 A bound may be a number or the name of something that the model at hand decides: "layers", "heads", "tokens",
-"patches"; a default may be "middle", the token in the picture's middle. Layers and heads count from 1, tokens and
-patches from 0. A control without a label has no field: the figure sets it by itself, as when a patch is clicked.
+"patches"; a default may be "middle", the token in the picture's middle. Layers and heads count from 1, tokens
+and patches from 0. A control without a label has no field: the figure sets it by itself, as when a patch is
+clicked.
 """
 
 from __future__ import annotations
@@ -33,7 +35,12 @@ class About:
         if not isinstance(bound, str):
             return bound
         grid = self.grid
-        known = {"layers": self.layers, "heads": self.heads, "tokens": grid.tokens - 1, "patches": grid.patches - 1}
+        known = {
+            "layers": self.layers,
+            "heads": self.heads,
+            "tokens": grid.tokens - 1,
+            "patches": grid.patches - 1,
+        }
         return {**known, "middle": grid.token(grid.rows // 2, grid.cols // 2)}[bound]
 
 
@@ -49,7 +56,9 @@ class Control:
     pattern: ClassVar[str] = "(?!)"  # what a link may hold, before `parse`
 
     def parse(self, text: str, about: About | None = None) -> Any:
-        """The value of a text out of an address; WrongSetting for what does not fit, in the model's own bounds if known."""
+        """The value of a text out of an address; WrongSetting for what does not fit, in the model's own
+        bounds if known.
+        """
         raise NotImplementedError
 
     def start(self, about: About | None = None) -> Any:
@@ -59,7 +68,10 @@ class Control:
     def described(self, about: About) -> dict[str, Any]:
         """As the page's script takes it, with the model's own bounds."""
         told = {**vars(self), "kind": self.kind, "default": self.start(about)}
-        return {name: about.number(value) if name in ("minimum", "maximum") else value for name, value in told.items()}
+        return {
+            name: about.number(value) if name in ("minimum", "maximum") else value
+            for name, value in told.items()
+        }
 
     def known(self) -> dict[str, Any]:
         """What a link may ask for, before a model is known."""
@@ -105,14 +117,18 @@ class Slider(Control):
             number = int(text) if whole else float(text)
         except (ValueError, OverflowError):
             number = float("nan")
-        high = about.number(self.maximum) if about else MOST if isinstance(self.maximum, str) else self.maximum
+        high = (
+            about.number(self.maximum) if about else MOST if isinstance(self.maximum, str) else self.maximum
+        )
         if not self.minimum <= number <= high:
             what = "a whole number" if whole else "a number"
             raise self._refuse(text, f"{what} from {self.minimum:g} to {high:g}")
         return number
 
     def start(self, about: About | None = None) -> float | str:
-        return self.default if not isinstance(self.default, str) else about.number(self.default) if about else ""
+        return (
+            self.default if not isinstance(self.default, str) else about.number(self.default) if about else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -135,7 +151,9 @@ class LayerRange(Control):
 
 @dataclass(frozen=True)
 class Query(Control):
-    """Which token asks: 'auto' (what the classifier reads), 'mean', a prefix token's name, or a patch's number."""
+    """Which token asks: 'auto' (what the classifier reads), 'mean', a prefix token's name, or a patch's
+    number.
+    """
 
     default: str = "auto"
     kind = "query"
@@ -149,7 +167,9 @@ class Query(Control):
             return int(text)
         names = ("auto", "mean", *about.grid.prefix_names) if about else ()
         if about and text not in names:
-            raise self._refuse(text, f"one of {', '.join(names)}, or a patch's number from 0 to {about.grid.patches - 1}")
+            raise self._refuse(
+                text, f"one of {', '.join(names)}, or a patch's number from 0 to {about.grid.patches - 1}"
+            )
         return text
 
 
@@ -165,13 +185,17 @@ class Whole(Control):
     pattern = r"\d{1,5}"
 
     def parse(self, text: str, about: About | None = None) -> int:
-        high = about.number(self.maximum) if about else MOST if isinstance(self.maximum, str) else self.maximum
+        high = (
+            about.number(self.maximum) if about else MOST if isinstance(self.maximum, str) else self.maximum
+        )
         if not (text.isascii() and text.isdecimal() and len(text) < 10 and self.minimum <= int(text) <= high):
             raise self._refuse(text, f"a whole number from {self.minimum} to {high}")
         return int(text)
 
     def start(self, about: About | None = None) -> int | str:
-        return self.default if not isinstance(self.default, str) else about.number(self.default) if about else ""
+        return (
+            self.default if not isinstance(self.default, str) else about.number(self.default) if about else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -188,7 +212,9 @@ class Wholes(Control):
     def parse(self, text: str, about: About | None = None) -> tuple[int, ...]:
         parts = text.split(".") if text else []
         high = about.number(self.maximum) if about else MOST
-        fits = all(part.isascii() and part.isdecimal() and len(part) < 10 and int(part) <= high for part in parts)
+        fits = all(
+            part.isascii() and part.isdecimal() and len(part) < 10 and int(part) <= high for part in parts
+        )
         if len(parts) > self.most or not fits:
             raise self._refuse(text, f"up to {self.most} whole numbers from 0 to {high}, joined by dots")
         return tuple(int(part) for part in parts)
@@ -209,13 +235,18 @@ class Text(Control):
         return text
 
 
-def parsed(controls: tuple[Control, ...], given: Mapping[str, str], about: About | None, title: str) -> dict[str, Any]:
+def parsed(
+    controls: tuple[Control, ...], given: Mapping[str, str], about: About | None, title: str
+) -> dict[str, Any]:
     """Every control's value, checked; the default where none is given. WrongSetting says what does not fit."""
     names = {control.name: control for control in controls}
     for name in given:
         if name not in names:
             raise WrongSetting(f"{title} has no setting {name[:60]!r}; it has {', '.join(names) or 'none'}.")
-    return {name: control.parse(given.get(name, str(control.start(about))), about) for name, control in names.items()}
+    return {
+        name: control.parse(given.get(name, str(control.start(about))), about)
+        for name, control in names.items()
+    }
 
 
 __all__ = ["About", "Choice", "Control", "LayerRange", "Query", "Slider", "Text", "Whole", "Wholes", "parsed"]

@@ -1,4 +1,6 @@
-"""What a view looks at: a checkpoint and, unless only its weights matter, one picture's trace, or a survey of many."""
+"""What a view looks at: a checkpoint and, unless only its weights matter, one picture's trace, or a survey of
+many.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ Once = Callable[[str, Callable[[], T]], T]
 class Subject:
     """A model is loaded only where a view asks for it: what the trace alone answers never brings it back.
 
-    `once(name, make)` makes what several items share a single time, however many ask at once; `once_of_weights` the
-    same for what depends on the checkpoint and the input size and on no picture.
+    `once(name, make)` makes what several items share a single time, however many ask at once;
+    `once_of_weights` the same for what depends on the checkpoint and the input size and on no picture.
     """
 
     def __init__(

@@ -104,7 +104,9 @@ def pixel_centres(size: int, patch: int, device: torch.device) -> Tensor:
     line = (torch.arange(size, device=device) * 2 + 1) / size - 1
     y, x = torch.meshgrid(line, line, indexing="ij")
     rows = size // patch
-    return rearrange(torch.stack([x, y], -1), "(row p) (col q) xy -> (row col) (p q) xy", row=rows, col=rows, p=patch)
+    return rearrange(
+        torch.stack([x, y], -1), "(row p) (col q) xy -> (row col) (p q) xy", row=rows, col=rows, p=patch
+    )
 
 
 def sampled_patches(x: Tensor, maps: Tensor, centres: Tensor, kept: Tensor | None) -> Tensor:

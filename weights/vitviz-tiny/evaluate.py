@@ -19,7 +19,9 @@ from torch import Tensor
 
 
 def position_figures(similarity: Tensor) -> dict[str, float]:
-    """How much more alike embeddings of one row or column, or of neighbours, are: similarity (row col row2 col2)."""
+    """How much more alike embeddings of one row or column, or of neighbours, are: similarity (row col row2
+    col2).
+    """
     rows, cols = similarity.shape[:2]
     row, col = torch.meshgrid(torch.arange(rows), torch.arange(cols), indexing="ij")
     row, col = row.flatten(), col.flatten()
@@ -58,7 +60,9 @@ def main() -> None:
 
     import vitviz
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--checkpoint", default=str(Path(__file__).parent))
     parser.add_argument("--pictures", type=int, default=100)
@@ -87,9 +91,15 @@ def main() -> None:
     print("attention distance relative to uniform attention, layer by layer, heads sorted:")
     for layer, heads in enumerate(relative, start=1):
         print(f"  layer {layer}: " + " ".join(f"{value:.2f}" for value in sorted(heads.tolist())))
-    print(f"first {third} layers {relative[:third].mean():.3f}, last {third} layers {relative[-third:].mean():.3f}")
+    print(
+        f"first {third} layers {relative[:third].mean():.3f}, last {third} layers"
+        f" {relative[-third:].mean():.3f}"
+    )
     early = relative[:2]
-    print(f"first two layers: most local head {early.min():.3f} (below 0.6), widest {early.max():.3f} (above 0.9)")
+    print(
+        f"first two layers: most local head {early.min():.3f} (below 0.6), widest {early.max():.3f} (above"
+        " 0.9)"
+    )
     print(f"rollout's peak inside the box: {hits} of {len(areas)}; share of the area: {np.mean(areas):.3f}")
 
 

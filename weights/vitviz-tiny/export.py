@@ -24,7 +24,9 @@ from settings import Settings
 FIGURES = ("val_loss", "val_top1", "val_top5")
 
 
-def config(s: Settings, wordnet_ids: list[str], names: list[str], figures: dict[str, float], pictures: int) -> dict:
+def config(
+    s: Settings, wordnet_ids: list[str], names: list[str], figures: dict[str, float], pictures: int
+) -> dict:
     """timm's config.json: with it, `timm.create_model("local-dir:…", pretrained=True)` needs nothing else.
 
     What stands under "vitviz" is for the page, which shows the note beside every prediction.
@@ -59,7 +61,10 @@ def config(s: Settings, wordnet_ids: list[str], names: list[str], figures: dict[
         "label_names": wordnet_ids,
         "label_descriptions": dict(zip(wordnet_ids, names, strict=True)),
         "vitviz": {
-            "note": f"Our own training: it names {first} of {pictures:,} validation pictures of Tiny-ImageNet rightly ({five} within five guesses).",
+            "note": (
+                f"Our own training: it names {first} of {pictures:,} validation pictures of Tiny-ImageNet"
+                f" rightly ({five} within five guesses)."
+            ),
             "trained_on": "Tiny-ImageNet-200 (64 px, 200 classes)",
             "licence": "ImageNet's terms: non-commercial research and education",
             "paper": "arXiv 2010.11929",
@@ -83,7 +88,9 @@ def average_of(work: Path, to: Path) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True, help="the folder that train.py was given")
     parser.add_argument("--to", type=Path, default=Path(__file__).parent)
@@ -107,7 +114,9 @@ def main() -> None:
             continue
         name = "model.safetensors" if last else f"snapshots/step-{step:05d}.safetensors"
         shutil.copyfile(args.work / "snapshots" / f"{row['snapshot']}.safetensors", args.to / name)
-        known = {name: float(row[name]) for name in FIGURES if row[name]}  # of an earlier part, exported before
+        known = {
+            name: float(row[name]) for name in FIGURES if row[name]
+        }  # of an earlier part, exported before
         figures = known if len(known) == len(FIGURES) else validated(args.to / name, s, pictures, labels)
         kept = {key: row[key] for key in ("weights", "step", "epoch", "seconds", "train_loss")}
         rows.append({"file": name, **kept, **figures})

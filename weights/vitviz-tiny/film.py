@@ -7,7 +7,18 @@ from pathlib import Path
 from safetensors.torch import save_file
 from torch import Tensor
 
-COLUMNS = ("snapshot", "weights", "step", "epoch", "seconds", "train_loss", "val_loss", "val_top1", "val_top5", "val_pictures")
+COLUMNS = (
+    "snapshot",
+    "weights",
+    "step",
+    "epoch",
+    "seconds",
+    "train_loss",
+    "val_loss",
+    "val_top1",
+    "val_top5",
+    "val_pictures",
+)
 
 
 class Film:
@@ -21,13 +32,17 @@ class Film:
         """Takes over the film of an exported training, once."""
         with (earlier / "film.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
-        self.before = {name: kind(rows[-1][name]) for name, kind in (("step", int), ("epoch", float), ("seconds", int))}
+        self.before = {
+            name: kind(rows[-1][name]) for name, kind in (("step", int), ("epoch", float), ("seconds", int))
+        }
         if (self.work / "film.csv").exists():
             return
         for row in rows:
             name = f"step-{int(row['step']):05d}"
             shutil.copyfile(earlier / row["file"], self.snapshot(name))
-            self.note({"snapshot": name, **{column: value for column, value in row.items() if column in COLUMNS}})
+            self.note(
+                {"snapshot": name, **{column: value for column, value in row.items() if column in COLUMNS}}
+            )
 
     def snapshot(self, name: str) -> Path:
         (self.work / "snapshots").mkdir(exist_ok=True)

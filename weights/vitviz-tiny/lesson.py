@@ -1,4 +1,6 @@
-"""What one step learns from: the student's forward pass on kept patches, mixing, losses; and how it is scored."""
+"""What one step learns from: the student's forward pass on kept patches, mixing, losses; and how it is
+scored.
+"""
 
 import math
 import random
@@ -16,7 +18,12 @@ from torch import Tensor, nn
 def new_model(s) -> VisionTransformer:
     """The architecture of config.json, with fresh random weights."""
     return VisionTransformer(
-        img_size=s.image, patch_size=s.patch, embed_dim=s.width, depth=s.depth, num_heads=s.heads, num_classes=s.classes
+        img_size=s.image,
+        patch_size=s.patch,
+        embed_dim=s.width,
+        depth=s.depth,
+        num_heads=s.heads,
+        num_classes=s.classes,
     )
 
 
@@ -30,7 +37,9 @@ def optimizer_for(model: nn.Module, bridge: nn.Module, s) -> torch.optim.Optimiz
     return torch.optim.AdamW(groups, lr=s.peak_lr, betas=(0.9, 0.99), fused=True)
 
 
-def scores(model: nn.Module, pictures: Tensor, labels: Tensor, size: int, workers: Executor) -> tuple[float, float, float]:
+def scores(
+    model: nn.Module, pictures: Tensor, labels: Tensor, size: int, workers: Executor
+) -> tuple[float, float, float]:
     """Loss, top-1 and top-5 on whole pictures."""
     model.eval()
     teaching.open_attention(model, pictures.device)
@@ -42,7 +51,11 @@ def scores(model: nn.Module, pictures: Tensor, labels: Tensor, size: int, worker
 
     answers = torch.cat(list(workers.map(logits, range(0, len(labels), 250))))
     right = answers.topk(5).indices == labels[:, None]
-    return F.cross_entropy(answers, labels).item(), right[:, 0].float().mean().item(), right.any(1).float().mean().item()
+    return (
+        F.cross_entropy(answers, labels).item(),
+        right[:, 0].float().mean().item(),
+        right.any(1).float().mean().item(),
+    )
 
 
 def embedded(model: VisionTransformer, patches: Tensor, kept: Tensor | None) -> Tensor:
@@ -119,11 +132,16 @@ class Lesson:
             return self.teacher.norm(self.teacher.blocks(tokens))[:, 0].float()
 
     def mixed(self, patches: Tensor, target: Tensor, token: Tensor | None, kept: Tensor | None) -> tuple:
-        """Mixup, or cutmix along patches, of each picture with its mirror in the batch; all targets mix alike."""
+        """Mixup, or cutmix along patches, of each picture with its mirror in the batch; all targets mix
+        alike.
+        """
         partner = patches.flip(0)
         share = torch.distributions.Beta(0.8, 0.8).sample().item()  # of the picture itself
         if random.random() < 0.5:
-            patches, own = torch.lerp(partner, patches, share), torch.full((len(patches), 1), share, device=self.device)
+            patches, own = (
+                torch.lerp(partner, patches, share),
+                torch.full((len(patches), 1), share, device=self.device),
+            )
         else:
             rows = self.s.image // self.s.patch
             box = round(rows * math.sqrt(1 - share))
@@ -174,11 +192,19 @@ class Lesson:
                 parts["attention"] = self.attention_loss(model, *batch.whole, batch.progress)
         return parts
 
-    def attention_loss(self, model: nn.Module, patches: Tensor, teacher_patches: Tensor, progress: float) -> Tensor:
+    def attention_loss(
+        self, model: nn.Module, patches: Tensor, teacher_patches: Tensor, progress: float
+    ) -> Tensor:
         """Divergence of early attention from the teacher's, averaged over pictures, heads and queries."""
         taught = [heads for start, heads in self.s.taught if progress >= start][-1]
         with torch.no_grad():
-            wanted = teaching.log_attentions(self.teacher, embedded(self.teacher, teacher_patches, None), {layer for _, _, layer, _ in taught})
-        found = teaching.log_attentions(model, embedded(model, patches, None), {layer for layer, *_ in taught})
+            wanted = teaching.log_attentions(
+                self.teacher,
+                embedded(self.teacher, teacher_patches, None),
+                {layer for _, _, layer, _ in taught},
+            )
+        found = teaching.log_attentions(
+            model, embedded(model, patches, None), {layer for layer, *_ in taught}
+        )
         pairs = [(wanted[theirs][:, other], found[layer][:, head]) for layer, head, theirs, other in taught]
         return sum((w.exp() * (w - f)).sum(dim=-1).mean() for w, f in pairs) / len(pairs)

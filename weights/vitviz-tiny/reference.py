@@ -1,4 +1,5 @@
-"""What the shipped model's heads and MLPs hand on as a rule: means over validation pictures, to put in the place of one.
+"""What the shipped model's heads and MLPs hand on as a rule: means over validation pictures, to put in the
+place of one.
 
     python reference.py --data <tiny-imagenet> [--pictures 500] [--seed 0]
 
@@ -25,13 +26,17 @@ SOURCE = "validation pictures of Tiny-ImageNet"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True, help="the Tiny-ImageNet folder")
     parser.add_argument("--pictures", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     planes, _ = data.load_split(asked.data, "val")
-    drawn = sorted(np.random.default_rng(asked.seed).choice(len(planes), asked.pictures, replace=False).tolist())
+    drawn = sorted(
+        np.random.default_rng(asked.seed).choice(len(planes), asked.pictures, replace=False).tolist()
+    )
     pictures = (Image.fromarray(planes[number].permute(1, 2, 0).numpy()) for number in drawn)
     inspector = vitviz.load("vitviz-tiny", device="cpu")
 

@@ -20,7 +20,9 @@ class Settings:
     ema: float = 0.999
     kept: tuple = ((0.0, 0.25), (0.65, 0.5), (0.92, 1.0))  # from this progress on, this share of patches
     smallest_crop: float = 0.45
-    mixed: float = 0.1  # share of batches that are mixed (mixup or cutmix); more would not pay in so few epochs
+    mixed: float = (
+        0.1  # share of batches that are mixed (mixup or cutmix); more would not pay in so few epochs
+    )
     unmixed_from: float = 0.85
     smoothing: float = 0.05
     soft_labels: float = 0.6  # weight of the teacher's labels beside the true one
@@ -30,19 +32,44 @@ class Settings:
     led_match: float = 0.0
     attention_pictures: int = 16
     attention_share: float = 0.5  # of the steps, since it costs a fifth of one
-    # From this progress on, these heads learn from these of the teacher: (layer, head, teacher's layer, its head).
-    # DeiT-Tiny's layer 2 (from 0) has its most local heads.
-    taught: tuple = ((0.0, ((0, 0, 0, 0), (0, 1, 0, 1), (0, 2, 0, 2), (1, 0, 2, 0), (1, 1, 2, 1), (1, 2, 2, 2))),)
+    # From this progress on, these heads learn from these of the teacher: (layer, head, teacher's layer, its
+    # head). DeiT-Tiny's layer 2 (from 0) has its most local heads.
+    taught: tuple = (
+        (0.0, ((0, 0, 0, 0), (0, 1, 0, 1), (0, 2, 0, 2), (1, 0, 2, 0), (1, 1, 2, 1), (1, 2, 2, 2))),
+    )
     checked: int = 500  # validation pictures at each snapshot; export.py asks about all
-    snapshots: tuple = (0, 3, 10, 30, 100, 200, 300, 600, 1000, 1500, 2000, 3000, 4000, 6000, 8000, 10000, 14000, 20000, 25000, 30000, 36000)
+    snapshots: tuple = (
+        0,
+        3,
+        10,
+        30,
+        100,
+        200,
+        300,
+        600,
+        1000,
+        1500,
+        2000,
+        3000,
+        4000,
+        6000,
+        8000,
+        10000,
+        14000,
+        20000,
+        25000,
+        30000,
+        36000,
+    )
 
 
 FIRST = Settings()
 
 # The second part starts from the first one's average (a warm restart: Loshchilov & Hutter 2017). By then the
-# model names 63 % of its training pictures but 46 % of others, so views and labels get harder to learn by heart;
-# and the teacher, whose widest early head reaches 0.81 of uniform attention, no longer holds back the widest two.
-# Left alone the wider of them came to 0.91 and sank to 0.88 again, so near the end the teacher's widest head leads it.
+# model names 63 % of its training pictures but 46 % of others, so views and labels get harder to learn by
+# heart; and the teacher, whose widest early head reaches 0.81 of uniform attention, no longer holds back the
+# widest two. Left alone the wider of them came to 0.91 and sank to 0.88 again, so near the end the teacher's
+# widest head leads it.
 _NARROW = ((0, 0, 0, 0), (0, 2, 0, 2), (1, 0, 2, 0), (1, 1, 2, 1))
 SECOND = replace(
     FIRST,

@@ -26,7 +26,9 @@ def load_teacher(path: Path, device: torch.device) -> nn.Module:
 
 
 def open_attention(model: nn.Module, device: torch.device) -> None:
-    """Compute attention in the open on a CPU: its fused kernel was 1.5 × slower forward and 2 × in a whole training step."""
+    """Compute attention in the open on a CPU: its fused kernel was 1.5 × slower forward and 2 × in a whole
+    training step.
+    """
     for block in model.blocks:
         block.attn.fused_attn = device.type != "cpu"
 
@@ -81,7 +83,9 @@ def log_attention(block: nn.Module, tokens: Tensor) -> Tensor:
     """log of a block's attention, (image, head, query, key), in float32."""
     attention = block.attn
     qkv = attention.qkv(block.norm1(tokens))
-    q, k, _ = rearrange(qkv, "image token (three head dim) -> three image head token dim", three=3, head=attention.num_heads)
+    q, k, _ = rearrange(
+        qkv, "image token (three head dim) -> three image head token dim", three=3, head=attention.num_heads
+    )
     return ((q * attention.scale) @ k.transpose(-2, -1)).float().log_softmax(dim=-1)
 
 

@@ -1,8 +1,9 @@
 """vitviz-tiny: a plain ViT trained from random weights, and the film of its training.
 
     python train.py --data <tiny-imagenet> --teacher <deit_tiny.safetensors> --work <folder> --minutes 120
-    python train.py … --work <another> --after <exported folder>  # the second part, from the first one's average
-    python export.py --data <tiny-imagenet> --work <folder>       # what is shipped, from what was trained
+    python train.py … --work <another> --after <exported folder>  # the second part, from the first one's
+    average python export.py --data <tiny-imagenet> --work <folder>       # what is shipped, from what was
+    trained
 
 Run the same command again after an interruption and it goes on where it stopped.
 Three things make two CPU cores enough: three quarters of the patches are dropped
@@ -42,7 +43,9 @@ class Training:
         random.seed(args.seed), np.random.seed(args.seed), torch.manual_seed(args.seed)
         self.model = new_model(s).to(self.device)
         teaching.open_attention(self.model, self.device)
-        self.bridge = nn.Linear(s.width, s.width).to(self.device)  # student's class token → teacher's; thrown away
+        self.bridge = nn.Linear(s.width, s.width).to(
+            self.device
+        )  # student's class token → teacher's; thrown away
         self.average = copy.deepcopy(self.model.state_dict())
         self.optimizer = optimizer_for(self.model, self.bridge, s)
         self.parameters = [*self.model.parameters(), *self.bridge.parameters()]
@@ -61,19 +64,25 @@ class Training:
 
     def go_on_after(self, earlier: Path) -> None:
         """Start from the weights of an exported training, whose film goes on here."""
-        self.model.load_state_dict({name: value.float() for name, value in load_file(earlier / "model.safetensors").items()})
+        self.model.load_state_dict(
+            {name: value.float() for name, value in load_file(earlier / "model.safetensors").items()}
+        )
         self.average = copy.deepcopy(self.model.state_dict())
         self.film.go_on_after(earlier)
 
     def load_data(self) -> None:
-        pictures, labels = (t.to(self.device) for t in data.load_split(self.args.data, "train", self.args.limit))
+        pictures, labels = (
+            t.to(self.device) for t in data.load_split(self.args.data, "train", self.args.limit)
+        )
         checks = data.load_split(self.args.data, "val", self.args.limit)
         every = max(1, len(checks[1]) // self.s.checked)
         self.val_pictures, self.val_labels = (t[::every].to(self.device) for t in checks)
         teacher = tokens = None
         if self.args.teacher is not None:
             teacher = teaching.load_teacher(self.args.teacher, self.device)
-            tokens = teaching.cached_class_tokens(teacher, pictures, self.workers, self.args.work / "teacher.pt")
+            tokens = teaching.cached_class_tokens(
+                teacher, pictures, self.workers, self.args.work / "teacher.pt"
+            )
         self.lesson = Lesson(self.s, pictures, labels, teacher, tokens)
 
     def progress(self) -> float:
@@ -89,7 +98,9 @@ class Training:
         return {"order": self.order, "position": self.position, "random": generators, "random_gpu": gpu}
 
     def draw(self, progress: float) -> Batch:
-        self.before = self.chances()  # a batch that was drawn but not used is drawn once more after an interruption
+        self.before = (
+            self.chances()
+        )  # a batch that was drawn but not used is drawn once more after an interruption
         return self.lesson.batch(self.next_pictures(), progress)
 
     def next_batch(self) -> Batch:
@@ -137,7 +148,9 @@ class Training:
         batch = self.next_batch()
         fading = s.led_match if progress >= s.led_from else s.attention_match * max(0.1, 1 - 1.8 * progress)
         weights = {"label": 1.0, "token": s.token_match, "attention": fading}
-        answers = list(self.workers.map(lambda part: self.gradients(part, weights), batch.split(self.worker_count)))
+        answers = list(
+            self.workers.map(lambda part: self.gradients(part, weights), batch.split(self.worker_count))
+        )
         self.set_gradients([slopes for _, slopes in answers])
         nn.utils.clip_grad_norm_(self.model.parameters(), s.clip)
         self.optimizer.step()
@@ -145,7 +158,9 @@ class Training:
         decay = min(s.ema, (self.done + 1) / (self.done + 10))
         with torch.no_grad():
             current = self.model.state_dict()
-            torch._foreach_lerp_(list(self.average.values()), [current[name] for name in self.average], 1 - decay)
+            torch._foreach_lerp_(
+                list(self.average.values()), [current[name] for name in self.average], 1 - decay
+            )
         for name in answers[0][0]:
             value = sum(parts[name] for parts, _ in answers) / len(answers)
             self.running[name] = 0.98 * self.running.get(name, value) + 0.02 * value
@@ -230,13 +245,23 @@ class Training:
 
 
 def arguments(line: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with train-*.npz, val.npz, classes.json")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with train-*.npz, val.npz, classes.json"
+    )
     parser.add_argument("--work", type=Path, required=True, help="folder for state, logs and snapshots")
     parser.add_argument("--teacher", type=Path, help="DeiT-Tiny's safetensors file; without it, labels alone")
-    parser.add_argument("--after", type=Path, help="folder of an exported training: the second part, from its weights")
-    parser.add_argument("--minutes", type=float, default=120, help="training time that the schedule is made for")
-    parser.add_argument("--steps", type=int, help="make the schedule for steps instead: then the result is exact")
+    parser.add_argument(
+        "--after", type=Path, help="folder of an exported training: the second part, from its weights"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=120, help="training time that the schedule is made for"
+    )
+    parser.add_argument(
+        "--steps", type=int, help="make the schedule for steps instead: then the result is exact"
+    )
     parser.add_argument("--stop-at", type=int, help="interrupt after this step, as a crash would, but saved")
     parser.add_argument("--limit", type=int, help="use only the first pictures of each split")
     parser.add_argument("--batch", type=int, help="pictures a step, instead of the settings'")

@@ -11,7 +11,12 @@ CONFIG = {
     "architecture": "vit_tiny_patch16_224",
     "num_classes": 3,
     "model_args": {"img_size": [32, 48], "patch_size": 8},
-    "pretrained_cfg": {"tag": "augreg_in21k_ft_in1k", "license": "mit", "paper_ids": ["arXiv:1", "arXiv:2"], "description": "Described."},
+    "pretrained_cfg": {
+        "tag": "augreg_in21k_ft_in1k",
+        "license": "mit",
+        "paper_ids": ["arXiv:1", "arXiv:2"],
+        "description": "Described.",
+    },
 }
 
 
@@ -30,7 +35,10 @@ def put(folder, config=None):
 def dropped(root):
     """Two folders, three files, and what is no checkpoint."""
     put(root / "mine", CONFIG)
-    put(root / "vitviz-tiny", CONFIG | {"vitviz": {"trained_on": "Pets", "licence": "MIT", "paper": "P", "note": "92 % of cats."}})
+    put(
+        root / "vitviz-tiny",
+        CONFIG | {"vitviz": {"trained_on": "Pets", "licence": "MIT", "paper": "P", "note": "92 % of cats."}},
+    )
     for name in ("plain.safetensors", "deit_tiny.pth", "b16.npz"):
         tensors(root / name)
     (root / "notes.txt").write_text("no checkpoint")

@@ -1,4 +1,6 @@
-"""Checkpoints that ask for too much, or for what weights do not need; each a small file, made by one function of a folder."""
+"""Checkpoints that ask for too much, or for what weights do not need; each a small file, made by one function
+of a folder.
+"""
 
 import io
 import json
@@ -15,13 +17,21 @@ CONFIG = {
     "architecture": "vit_tiny_patch16_224",
     "num_classes": 7,
     "model_args": ARGS,
-    "pretrained_cfg": {"mean": [0.5] * 3, "std": [0.5] * 3, "input_size": [3, 32, 32], "crop_pct": 1.0, "interpolation": "bicubic"},
+    "pretrained_cfg": {
+        "mean": [0.5] * 3,
+        "std": [0.5] * 3,
+        "input_size": [3, 32, 32],
+        "crop_pct": 1.0,
+        "interpolation": "bicubic",
+    },
 }
 
 
 def weights(seed=0):
     torch.manual_seed(seed)
-    model = timm.create_model(CONFIG["architecture"], pretrained=False, num_classes=CONFIG["num_classes"], **ARGS)
+    model = timm.create_model(
+        CONFIG["architecture"], pretrained=False, num_classes=CONFIG["num_classes"], **ARGS
+    )
     return {name: value + 0.1 * torch.randn_like(value) for name, value in model.state_dict().items()}
 
 
@@ -62,7 +72,9 @@ def unsized(side):
         save_file(state, path)
         args = {name: value for name, value in ARGS.items() if name != "img_size"}
         record = CONFIG["pretrained_cfg"] | {"input_size": [3, side, side], "fixed_input_size": False}
-        (folder / "config.json").write_text(json.dumps(CONFIG | {"model_args": args, "pretrained_cfg": record}))
+        (folder / "config.json").write_text(
+            json.dumps(CONFIG | {"model_args": args, "pretrained_cfg": record})
+        )
 
     return make
 
@@ -95,8 +107,13 @@ def instructions(text, zipped=True):
 def bomb(folder):
     path = valid(folder, "npz")
     path.unlink()
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive, archive.open("a.npy", "w", force_zip64=True) as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (10**8,)})
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("a.npy", "w", force_zip64=True) as file,
+    ):
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "<f4", "fortran_order": False, "shape": (10**8,)}
+        )
         for _ in range(100):
             file.write(bytes(4 * 10**6))
 
@@ -104,7 +121,9 @@ def bomb(folder):
 def boasting(folder):
     """An array whose header tells of 16 GB, in an archive of a few bytes."""
     path, array = valid(folder, "npz"), io.BytesIO()
-    np.lib.format.write_array_header_1_0(array, {"descr": "<f4", "fortran_order": False, "shape": (4 * 10**9,)})
+    np.lib.format.write_array_header_1_0(
+        array, {"descr": "<f4", "fortran_order": False, "shape": (4 * 10**9,)}
+    )
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.npy", array.getvalue() + bytes(64))
 
@@ -143,8 +162,14 @@ def quantised(state):
     return state | {"head.weight": torch.quantize_per_tensor(state["head.weight"], 0.1, 0, torch.qint8)}
 
 
-_MANY = b'{"x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},' + b" " * 20_000_000 + b'"y":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}'
-_LEGACY = b"".join(pickle.dumps(one, protocol=2) for one in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}))
+_MANY = (
+    b'{"x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},'
+    + b" " * 20_000_000
+    + b'"y":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}'
+)
+_LEGACY = b"".join(
+    pickle.dumps(one, protocol=2) for one in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})
+)
 _BYTES = b"\x80\x02}X\x01\x00\x00\x00ac__builtin__\nbytearray\n\x8a\x05\x00\xbc\xa0\x65\x01\x85Rs."
 
 # What it is called -> what makes it, and words of the refusal.
@@ -162,17 +187,29 @@ HOSTILE = {
     "depth as a text": (configured("model_args", depth="many"), "cannot be built"),
     "depth below zero": (configured("model_args", depth=-1, num_heads=0), "config.json"),
     "nested config": (lambda folder: valid(folder, config="[" * 100_000), "not valid JSON"),
-    "long config": (lambda folder: valid(folder, config="[" + "0," * 4_500_000 + "0]"), "more than 8,000,000 bytes"),
+    "long config": (
+        lambda folder: valid(folder, config="[" + "0," * 4_500_000 + "0]"),
+        "more than 8,000,000 bytes",
+    ),
     "bytearray": (instructions(_BYTES), "bytearray"),
     "bytearray in the old form": (instructions(_LEGACY + _BYTES, zipped=False), "bytearray"),
-    "a tensor by its size": (instructions(_BYTES.replace(b"__builtin__\nbytearray", b"torch\nFloatTensor")), "run code"),
+    "a tensor by its size": (
+        instructions(_BYTES.replace(b"__builtin__\nbytearray", b"torch\nFloatTensor")),
+        "run code",
+    ),
     "a pickle of millions": (instructions(b"\x80\x02]" + b"K\x01a" * 1_200_000 + b"."), "instructions"),
     "holds itself": (pickled(holding_itself), "holds itself"),
     "expanded": (pickled(lambda state: {"a.weight": torch.zeros(1).expand(10**6, 10**6)}), "expanded"),
-    "shared": (pickled(lambda state: {f"{i}": state["pos_embed"] for i in range(4_000)}), "share their numbers"),
+    "shared": (
+        pickled(lambda state: {f"{i}": state["pos_embed"] for i in range(4_000)}),
+        "share their numbers",
+    ),
     "many": (pickled(lambda state: {f"{i}": torch.zeros(1) for i in range(6_000)}), "6,000 tensors"),
     "integer keys": (pickled(lambda state: dict(enumerate(state.values()))), "key of type int"),
-    "tuples as keys": (pickled(lambda state: {(name, 0): value for name, value in state.items()}), "key of type tuple"),
+    "tuples as keys": (
+        pickled(lambda state: {(name, 0): value for name, value in state.items()}),
+        "key of type tuple",
+    ),
     "sparse": (pickled(sparse), "sparse"),
     "quantised": (pickled(quantised), "quantised"),
     "meta": (pickled(lambda state: {name: value.to("meta") for name, value in state.items()}), "meta"),
@@ -180,7 +217,10 @@ HOSTILE = {
     "an .npz that boasts": (boasting, "tells of 16,000,000,000 bytes and holds 64"),
     "a .pth that inflates": (deflated, "inflated to 0.4 GB"),
     "header of 20 MB": (header(_MANY), "header of 20,000,"),
-    "header that tells of more": (header(b'{"x":{"dtype":"F32","shape":[9],"data_offsets":[0,36]}}'), "tells of"),
+    "header that tells of more": (
+        header(b'{"x":{"dtype":"F32","shape":[9],"data_offsets":[0,36]}}'),
+        "tells of",
+    ),
     "header without end": (header(b"[" * 100_000), "damaged"),
 }
 

@@ -1,7 +1,7 @@
 """The hub, played by a small server of our own: good, slow, silent, refusing, gone, breaking off, lying.
 
-The library reads its endpoint and cache when it is imported, so each scene runs in a process of its own; hub.py is
-imported without its package there, which would import torch.
+The library reads its endpoint and cache when it is imported, so each scene runs in a process of its own;
+hub.py is imported without its package there, which would import torch.
 """
 
 import hashlib
@@ -49,7 +49,9 @@ def attempts(*calls):
 
 
 class Hub(BaseHTTPRequestHandler):
-    """What huggingface_hub asks of the real one: HEAD and GET of /repo/resolve/revision/file, and little else."""
+    """What huggingface_hub asks of the real one: HEAD and GET of /repo/resolve/revision/file, and little
+    else.
+    """
 
     protocol_version = "HTTP/1.1"
     asked: list[str] = []
@@ -147,7 +149,9 @@ def scene(code, endpoint, cache, prelude=PRELUDE, **environment):
     """Runs a scene in a fresh process and returns the JSON that it prints last."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
     clean |= {"HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "no_proxy": "127.0.0.1", **environment}
-    watch = "import faulthandler; faulthandler.dump_traceback_later(60, exit=True)\n"  # a scene that hangs says where
+    watch = (  # a scene that hangs says where
+        "import faulthandler; faulthandler.dump_traceback_later(60, exit=True)\n"
+    )
     program = [sys.executable, "-c", watch + prelude + textwrap.dedent(code)]
     done = subprocess.run(program, env=clean, capture_output=True, text=True, timeout=90)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -1,4 +1,6 @@
-"""Valid checkpoints of which a header, a config, a pickle or an archive is changed at random, the same for the same seed."""
+"""Valid checkpoints of which a header, a config, a pickle or an archive is changed at random, the same for
+the same seed.
+"""
 
 import json
 import random
@@ -22,7 +24,9 @@ def make(name, folder):
     """Writes the checkpoint of a seed."""
     rng = random.Random(name)
     kind = rng.choice(["config", "config", "header", "safetensors", "pth", "pickle", "npz", "archive"])
-    ending = {"pth": "pth", "pickle": "pth", "archive": rng.choice(["pth", "npz"]), "npz": "npz"}.get(kind, "safetensors")
+    ending = {"pth": "pth", "pickle": "pth", "archive": rng.choice(["pth", "npz"]), "npz": "npz"}.get(
+        kind, "safetensors"
+    )
     path = valid(folder, ending, config=_config(rng) if kind == "config" else CONFIG)
     if kind == "header":
         _header(path, rng)
@@ -35,7 +39,13 @@ def make(name, folder):
 def _config(rng):
     config = json.loads(json.dumps(CONFIG))
     for _ in range(rng.randint(1, 3)):
-        inner = rng.choice([one for one in (config, config.get("model_args"), config.get("pretrained_cfg")) if isinstance(one, dict)])
+        inner = rng.choice(
+            [
+                one
+                for one in (config, config.get("model_args"), config.get("pretrained_cfg"))
+                if isinstance(one, dict)
+            ]
+        )
         key = rng.choice([*inner, *_KEYS]) if rng.random() < 0.9 else rng.choice("abc")
         if rng.random() < 0.1:
             inner.pop(key, None)
@@ -54,9 +64,15 @@ def _header(path, rng):
         key = rng.choice(["dtype", "shape", "data_offsets"])
         types = ["F16", "BF16", "F64", "I8", "I64", "BOOL", "F8_E4M3", "C64", "U16", "x"]
         numbers = [0, 1, -1, 64, 10**6, 10**18, 2**63, 2**64, 1.5, None]
-        entry[key] = rng.choice(types) if key == "dtype" else [rng.choice(numbers) for _ in range(rng.randint(0, 3))]
+        entry[key] = (
+            rng.choice(types) if key == "dtype" else [rng.choice(numbers) for _ in range(rng.randint(0, 3))]
+        )
     text = json.dumps(header).encode()
-    path.write_bytes((len(text) if rng.random() < 0.9 else rng.getrandbits(64)).to_bytes(8, "little") + text + data[8 + length :])
+    path.write_bytes(
+        (len(text) if rng.random() < 0.9 else rng.getrandbits(64)).to_bytes(8, "little")
+        + text
+        + data[8 + length :]
+    )
 
 
 def _archive(path, rng, ending):
@@ -70,11 +86,16 @@ def _archive(path, rng, ending):
             if name != chosen:
                 new.writestr(name, data)
             elif change != "gone":
-                new.writestr(name if change == "bytes" else "x/" + name, _bytes(data, rng) if change == "bytes" else data)
+                new.writestr(
+                    name if change == "bytes" else "x/" + name,
+                    _bytes(data, rng) if change == "bytes" else data,
+                )
 
 
 def _bytes(data, rng):
-    """Some bytes changed, cut out, doubled, or the end cut off; mostly at the beginning, where sizes and names stand."""
+    """Some bytes changed, cut out, doubled, or the end cut off; mostly at the beginning, where sizes and
+    names stand.
+    """
     data = bytearray(data)
     for _ in range(rng.choice([1, 1, 2, 5])):
         reach = len(data) if rng.random() < 0.3 else min(len(data), 400)

@@ -1,7 +1,9 @@
-"""Runs checkpoints one after the other and prints for each how it ended, its seconds and the memory it took; a process of its own.
+"""Runs checkpoints one after the other and prints for each how it ended, its seconds and the memory it took;
+a process of its own.
 
-The process is ended where one takes longer than SECONDS, with a trace of where it stood. Memory is the peak of what the
-process has resident above what it had; addresses are bounded besides, so that a fault does not take the machine along.
+The process is ended where one takes longer than SECONDS, with a trace of where it stood. Memory is the peak
+of what the process has resident above what it had; addresses are bounded besides, so that a fault does not
+take the machine along.
 """
 
 import faulthandler
@@ -19,12 +21,22 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def probed(module: str, names: list[str], folder: Path) -> list[dict]:
-    """How the checkpoints ended that `module`'s function `make(name, folder)` writes, in order; the last may be the one that did not."""
+    """How the checkpoints ended that `module`'s function `make(name, folder)` writes, in order; the last may
+    be the one that did not.
+    """
     call = [sys.executable, "-m", "tests.engine.models.probe", module, str(folder)]
-    done = subprocess.run(call, input=json.dumps(names), cwd=ROOT, capture_output=True, text=True, timeout=60 + 8 * len(names))
+    done = subprocess.run(
+        call, input=json.dumps(names), cwd=ROOT, capture_output=True, text=True, timeout=60 + 8 * len(names)
+    )
     ended = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if len(ended) < len(names):
-        ended.append({"name": names[len(ended)], "end": f"the process ended with {done.returncode}", "text": done.stderr[-3000:]})
+        ended.append(
+            {
+                "name": names[len(ended)],
+                "end": f"the process ended with {done.returncode}",
+                "text": done.stderr[-3000:],
+            }
+        )
     return ended
 
 
@@ -35,7 +47,11 @@ def faults(ended: list[dict], folder: Path) -> list[str]:
         wrong = [one["end"]] if one["end"] not in ("trace", "refused") else []
         wrong += [f"{one['seconds']:.1f} s"] if one.get("seconds", 0) > SECONDS else []
         wrong += [f"{one['bytes'] / 1e6:.0f} MB"] if one.get("bytes", 0) > BYTES else []
-        wrong += [f"names a path or torch's allocator: {one['text']}"] if re.search(rf"{re.escape(str(folder))}|alloc", one["text"]) else []
+        wrong += (
+            [f"names a path or torch's allocator: {one['text']}"]
+            if re.search(rf"{re.escape(str(folder))}|alloc", one["text"])
+            else []
+        )
         if wrong:
             found.append(f"{one['name']}: {', '.join(wrong)}; {one['text']}")
     return found
@@ -69,7 +85,13 @@ def _ended(make: Callable, names: list[str], folder: Path) -> Iterator[dict]:
         except Exception as error:  # noqa: BLE001 - told to the test
             end, text = f"raised {type(error).__name__}", str(error)[:300]
         faulthandler.cancel_dump_traceback_later()
-        yield {"name": name, "end": end, "text": text, "seconds": time.monotonic() - start, "bytes": _resident("VmHWM") - before}
+        yield {
+            "name": name,
+            "end": end,
+            "text": text,
+            "seconds": time.monotonic() - start,
+            "bytes": _resident("VmHWM") - before,
+        }
 
 
 if __name__ == "__main__":

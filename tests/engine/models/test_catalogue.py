@@ -25,7 +25,12 @@ def test_folders_and_files_are_listed_and_the_rest_is_not(weights):
 
 def test_a_config_describes_its_checkpoint(weights):
     mine = local(weights)["mine"]
-    assert (mine.architecture, mine.source, mine.input_size, mine.parameters) == ("vit_tiny_patch16_224", "local", (3, 32, 48), 15)
+    assert (mine.architecture, mine.source, mine.input_size, mine.parameters) == (
+        "vit_tiny_patch16_224",
+        "local",
+        (3, 32, 48),
+        15,
+    )
     assert (mine.licence, mine.paper, mine.note) == ("mit", "arXiv:1, arXiv:2", "Described.")
     assert mine.trained_on == "ImageNet-21k, then ImageNet-1k" and mine.on_disk
 
@@ -72,17 +77,30 @@ def test_hub_lists_timms_plain_vits_with_tags_and_no_others(tmp_path):
         "vit_base_r50_s16_384.orig_in21k_ft_in1k",
         "vit_small_patch16_dinov3.lvd1689m",
     ):
-        assert listed[name].source == "hub" and listed[name].location == f"timm/{name}" and listed[name].licence
-    assert not [name for name in listed if name.startswith(("swin", "cait", "xcit", "samvit", "resnet", "vit_dwee", "vit_dlittle"))]
+        assert (
+            listed[name].source == "hub" and listed[name].location == f"timm/{name}" and listed[name].licence
+        )
+    assert not [
+        name
+        for name in listed
+        if name.startswith(("swin", "cait", "xcit", "samvit", "resnet", "vit_dwee", "vit_dlittle"))
+    ]
     assert set(listed) <= set(timm.list_pretrained())
     one = listed["vit_base_patch16_224.augreg_in21k"]
-    assert (one.architecture, one.input_size, one.trained_on, one.on_disk) == ("vit_base_patch16_224", (3, 224, 224), "ImageNet-21k", False)
+    assert (one.architecture, one.input_size, one.trained_on, one.on_disk) == (
+        "vit_base_patch16_224",
+        (3, 224, 224),
+        "ImageNet-21k",
+        False,
+    )
 
 
 def test_listing_builds_no_model_and_reads_no_weights(weights, monkeypatch):
     monkeypatch.setattr(timm, "create_model", lambda *_, **__: pytest.fail("a model was built"))
     monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("weights were read"))
-    monkeypatch.setattr("vitviz.engine.models.formats.weights.tensors_in", lambda *_, **__: pytest.fail("weights were read"))
+    monkeypatch.setattr(
+        "vitviz.engine.models.formats.weights.tensors_in", lambda *_, **__: pytest.fail("weights were read")
+    )
     assert local(weights)
 
 
@@ -94,14 +112,24 @@ def test_every_refused_family_of_the_table_is_one_of_timms():
 def test_snapshots_are_the_steps_in_order_and_have_names_of_their_own(weights):
     film = weights / "mine" / "snapshots"
     film.mkdir()
-    for name in ("step-000100.safetensors", "step-000000.safetensors", "step-2000.safetensors", "other.safetensors", "step-1.txt"):
+    for name in (
+        "step-000100.safetensors",
+        "step-000000.safetensors",
+        "step-2000.safetensors",
+        "other.safetensors",
+        "step-1.txt",
+    ):
         tensors(film / name)
     (film / "step-5.safetensors").symlink_to(weights / "plain.safetensors")
     mine = find("mine", weights)
     assert [step for step, _ in snapshots(mine)] == [0, 100, 2000]
     early = find("mine@100", weights, trusted=False)
     assert early == snapshot(mine, 100)
-    assert (early.name, early.location, early.architecture) == ("mine@100", str(film / "step-000100.safetensors"), "vit_tiny_patch16_224")
+    assert (early.name, early.location, early.architecture) == (
+        "mine@100",
+        str(film / "step-000100.safetensors"),
+        "vit_tiny_patch16_224",
+    )
     assert "100 steps" in early.note
     with pytest.raises(CheckpointError, match="kept are: 0, 100, 2000"):
         find("mine@7", weights)

@@ -29,7 +29,10 @@ def weights(tmp_path):
     (home / "snapshots").mkdir()
     finished = load_file(home / "model.safetensors")
     for step, change in ((300, lambda w: w / 2), (0, torch.zeros_like)):
-        save_file({name: change(weight) for name, weight in finished.items()}, home / "snapshots" / f"step-{step:05d}.safetensors")
+        save_file(
+            {name: change(weight) for name, weight in finished.items()},
+            home / "snapshots" / f"step-{step:05d}.safetensors",
+        )
     (home / "film.csv").write_text(TABLE)
     return tmp_path
 

@@ -42,8 +42,15 @@ def test_paths_and_other_repositories_are_found_for_a_friend(weights, tmp_path):
     assert find(f"local-dir:{elsewhere}", weights).architecture == "vit_tiny_patch16_224"
     assert find(str(elsewhere / "model.safetensors"), weights).input_size == (3, 32, 48)
     stranger = find("google/vit-base-patch16-224", weights)
-    assert (stranger.source, stranger.location, stranger.architecture) == ("hub", "google/vit-base-patch16-224", None)
-    assert find("timm/vit_base_patch16_224.newer_than_this_timm", weights).location == "timm/vit_base_patch16_224.newer_than_this_timm"
+    assert (stranger.source, stranger.location, stranger.architecture) == (
+        "hub",
+        "google/vit-base-patch16-224",
+        None,
+    )
+    assert (
+        find("timm/vit_base_patch16_224.newer_than_this_timm", weights).location
+        == "timm/vit_base_patch16_224.newer_than_this_timm"
+    )
 
 
 def test_a_strangers_name_cannot_leave_the_folder(weights, tmp_path, monkeypatch):
@@ -55,7 +62,17 @@ def test_a_strangers_name_cannot_leave_the_folder(weights, tmp_path, monkeypatch
     (weights / "inner" / "model.safetensors").symlink_to(outside / "model.safetensors")
     (put(weights / "beside", CONFIG) / "preprocessor_config.json").symlink_to(outside / "config.json")
     monkeypatch.chdir(weights)
-    names = ["link", "link.safetensors", "inner", "beside", str(outside), "../outside", "mine/../../outside", "./mine", str(weights / "mine")]
+    names = [
+        "link",
+        "link.safetensors",
+        "inner",
+        "beside",
+        str(outside),
+        "../outside",
+        "mine/../../outside",
+        "./mine",
+        str(weights / "mine"),
+    ]
     for name in [
         *names,
         "google/vit-base-patch16-224",
@@ -130,8 +147,14 @@ def test_a_home_that_nobody_has_is_told(weights):
 
 ODD = {
     "a link to itself": lambda root: (root / "odd.pth").symlink_to(root / "odd.pth"),
-    "no shape": lambda root: (root / "odd.safetensors").write_bytes(header('{"a": {"dtype": "F32", "shape": [null], "data_offsets": [0, 0]}}')),
-    "endless brackets in a header": lambda root: (root / "odd.safetensors").write_bytes(header("[" * 200_000)),
+    "no shape": (
+        lambda root: (root / "odd.safetensors").write_bytes(
+            header('{"a": {"dtype": "F32", "shape": [null], "data_offsets": [0, 0]}}')
+        )
+    ),
+    "endless brackets in a header": (
+        lambda root: (root / "odd.safetensors").write_bytes(header("[" * 200_000))
+    ),
     "endless brackets in a config": lambda root: folder_with(root, "[" * 200_000),
     "an architecture that is a list": lambda root: folder_with(root, '{"architecture": ["ViTModel"]}'),
     "somebody else's folder": lambda root: (root / "lost+found").mkdir(),
@@ -154,7 +177,15 @@ def test_one_odd_entry_does_not_hide_the_others(kind, weights, monkeypatch):
     ODD[kind](weights)
     if kind == "somebody else's folder":  # as for a user who is not root
         own = Path.iterdir
-        monkeypatch.setattr(Path, "iterdir", lambda path: own(path) if path.name != "lost+found" else (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+        monkeypatch.setattr(
+            Path,
+            "iterdir",
+            lambda path: (
+                own(path)
+                if path.name != "lost+found"
+                else (_ for _ in ()).throw(PermissionError(13, "Permission denied"))
+            ),
+        )
     assert before <= {checkpoint.name for checkpoint in checkpoints(weights)}
     if (weights / "odd").is_dir():
         with pytest.raises(VitvizError):

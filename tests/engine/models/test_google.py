@@ -27,7 +27,9 @@ def google_arrays(width=128, heads=2, depth=2, patch=8, grid=4, classes=7, big_v
         "embedding/kernel": some(patch, patch, 3, width),
         "embedding/bias": some(width),
         "cls": some(1, 1, width),
-        "pos_embedding" if big_vision else "Transformer/posembed_input/pos_embedding": some(1, grid * grid + 1, width),
+        "pos_embedding" if big_vision else "Transformer/posembed_input/pos_embedding": some(
+            1, grid * grid + 1, width
+        ),
         "Transformer/encoder_norm/scale": some(width),
         "Transformer/encoder_norm/bias": some(width),
         "head/kernel": some(width, classes),
@@ -42,9 +44,18 @@ def google_arrays(width=128, heads=2, depth=2, patch=8, grid=4, classes=7, big_v
                 f"{block}/{mha}/{role}/kernel": some(width, heads, width // heads),
                 f"{block}/{mha}/{role}/bias": some(heads, width // heads),
             }
-        arrays |= {f"{block}/{mha}/out/kernel": some(heads, width // heads, width), f"{block}/{mha}/out/bias": some(width)}
-        arrays |= {f"{block}/{mlp}/Dense_0/kernel": some(width, 4 * width), f"{block}/{mlp}/Dense_0/bias": some(4 * width)}
-        arrays |= {f"{block}/{mlp}/Dense_1/kernel": some(4 * width, width), f"{block}/{mlp}/Dense_1/bias": some(width)}
+        arrays |= {
+            f"{block}/{mha}/out/kernel": some(heads, width // heads, width),
+            f"{block}/{mha}/out/bias": some(width),
+        }
+        arrays |= {
+            f"{block}/{mlp}/Dense_0/kernel": some(width, 4 * width),
+            f"{block}/{mlp}/Dense_0/bias": some(4 * width),
+        }
+        arrays |= {
+            f"{block}/{mlp}/Dense_1/kernel": some(4 * width, width),
+            f"{block}/{mlp}/Dense_1/bias": some(width),
+        }
     return arrays
 
 
@@ -52,7 +63,12 @@ def stacked(arrays):
     """big_vision's scanned layers: one array for all blocks."""
     first = "Transformer/encoderblock_0/"
     names = [name.removeprefix(first) for name in arrays if name.startswith(first)]
-    layers = {f"Transformer/encoderblock/{n}": np.stack([arrays[f"Transformer/encoderblock_{i}/{n}"] for i in range(2)]) for n in names}
+    layers = {
+        f"Transformer/encoderblock/{n}": np.stack(
+            [arrays[f"Transformer/encoderblock_{i}/{n}"] for i in range(2)]
+        )
+        for n in names
+    }
     return {n: a for n, a in arrays.items() if "encoderblock" not in n} | layers
 
 
@@ -78,14 +94,21 @@ def test_google_archive_equals_timms_own_loader(kind, tmp_path):
 
 
 def test_google_classifier_behind_a_representation_layer_is_left_out_and_said(tmp_path):
-    arrays = google_arrays() | {"pre_logits/kernel": np.ones((128, 128), np.float32), "pre_logits/bias": np.ones(128, np.float32)}
+    arrays = google_arrays() | {
+        "pre_logits/kernel": np.ones((128, 128), np.float32),
+        "pre_logits/bias": np.ones(128, np.float32),
+    }
     np.savez(tmp_path / "a.npz", **arrays)
     loaded = load(find(str(tmp_path / "a.npz")))
     assert loaded.model.num_classes == 0 and "representation layer" in loaded.checkpoint.note
 
 
 def test_google_array_too_many_is_named(tmp_path):
-    np.savez(tmp_path / "a.npz", **google_arrays(), **{"Transformer/encoderblock_1/Gate_0/kernel": np.ones(3, np.float32)})
+    np.savez(
+        tmp_path / "a.npz",
+        **google_arrays(),
+        **{"Transformer/encoderblock_1/Gate_0/kernel": np.ones(3, np.float32)},
+    )
     with pytest.raises(CheckpointError, match="Gate_0"):
         load(find(str(tmp_path / "a.npz")))
 
@@ -101,12 +124,17 @@ def test_google_hybrid_stem_equals_timms_own_loader(tmp_path):
     model = hybrid()
     rng = np.random.default_rng(0)
     arrays = google_arrays(patch=1, grid=model.patch_embed.grid_size[0])
-    arrays["embedding/kernel"] = rng.standard_normal((1, 1, model.patch_embed.proj.in_channels, 128), dtype=np.float32)
+    arrays["embedding/kernel"] = rng.standard_normal(
+        (1, 1, model.patch_embed.proj.in_channels, 128), dtype=np.float32
+    )
     stem = model.patch_embed.backbone
 
     def norm(name, module):
         shape = (1, 1, 1, module.weight.shape[0])
-        return {f"{name}/scale": rng.standard_normal(shape, dtype=np.float32), f"{name}/bias": rng.standard_normal(shape, dtype=np.float32)}
+        return {
+            f"{name}/scale": rng.standard_normal(shape, dtype=np.float32),
+            f"{name}/bias": rng.standard_normal(shape, dtype=np.float32),
+        }
 
     def conv(name, module):
         o, i, h, w = module.weight.shape
@@ -116,8 +144,12 @@ def test_google_hybrid_stem_equals_timms_own_loader(tmp_path):
     for i, stage in enumerate(stem.stages):
         unit, block = f"block{i + 1}/unit1", stage.blocks[0]
         for r in (1, 2, 3):
-            arrays |= conv(f"{unit}/conv{r}", getattr(block, f"conv{r}")) | norm(f"{unit}/gn{r}", getattr(block, f"norm{r}"))
-        arrays |= conv(f"{unit}/conv_proj", block.downsample.conv) | norm(f"{unit}/gn_proj", block.downsample.norm)
+            arrays |= conv(f"{unit}/conv{r}", getattr(block, f"conv{r}")) | norm(
+                f"{unit}/gn{r}", getattr(block, f"norm{r}")
+            )
+        arrays |= conv(f"{unit}/conv_proj", block.downsample.conv) | norm(
+            f"{unit}/gn_proj", block.downsample.norm
+        )
     np.savez(tmp_path / "r.npz", **arrays)
     model.load_pretrained(str(tmp_path / "r.npz"))
     mine, _, _ = google.to_timm({name: torch.from_numpy(value) for name, value in arrays.items()}, "r.npz")
@@ -127,7 +159,9 @@ def test_google_hybrid_stem_equals_timms_own_loader(tmp_path):
 
 
 @pytest.mark.parametrize("key", sorted(google_arrays(depth=1)))
-@pytest.mark.parametrize("damage", [lambda a: a[..., :1], lambda a: a.ravel(), lambda a: a[None], lambda a: np.float32(0)])
+@pytest.mark.parametrize(
+    "damage", [lambda a: a[..., :1], lambda a: a.ravel(), lambda a: a[None], lambda a: np.float32(0)]
+)
 def test_arrays_of_other_shapes_are_told(key, damage, tmp_path):
     """Whatever is wrong with one array, the answer is a sentence, or a model that answers."""
     arrays = google_arrays(depth=1)

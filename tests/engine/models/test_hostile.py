@@ -1,4 +1,6 @@
-"""Small files that ask for gigabytes, never end, or hold what weights do not: each ends soon, in one sentence."""
+"""Small files that ask for gigabytes, never end, or hold what weights do not: each ends soon, in one
+sentence.
+"""
 
 import re
 import sys

@@ -1,4 +1,6 @@
-"""A hub that lies: about hashes and revisions, which become names of files, and about sizes; and one that never ends."""
+"""A hub that lies: about hashes and revisions, which become names of files, and about sizes; and one that
+never ends.
+"""
 
 import os
 
@@ -62,8 +64,13 @@ def test_nothing_is_written_outside_of_the_cache(results):
 
 def test_a_body_longer_than_announced_is_cut_off(results):
     found = results["some/longer"]
-    assert f"more than the {len(CONTENT) // 100:,} bytes that it announced" in found["error"] and not found["cached"]
+    assert (
+        f"more than the {len(CONTENT) // 100:,} bytes that it announced" in found["error"]
+        and not found["cached"]
+    )
 
 
 def test_a_download_that_begins_anew_for_ever_is_given_up(results):
-    assert "stood still for 3 seconds" in results["some/anew"]["error"] and results["some/anew"]["seconds"] < 8
+    assert (
+        "stood still for 3 seconds" in results["some/anew"]["error"] and results["some/anew"]["seconds"] < 8
+    )

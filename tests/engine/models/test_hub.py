@@ -17,7 +17,21 @@ def hub():
 def results(hub, tmp_path_factory):
     """All scenes that need nothing of their own, at the same time in one process."""
     cache = tmp_path_factory.mktemp("cache")
-    repos = ["good", "slow", "silent", "gated", "private", "forbidden", "unknown", "busy", "ill", "empty", "nohub", "breaking", "lying"]
+    repos = [
+        "good",
+        "slow",
+        "silent",
+        "gated",
+        "private",
+        "forbidden",
+        "unknown",
+        "busy",
+        "ill",
+        "empty",
+        "nohub",
+        "breaking",
+        "lying",
+    ]
     calls = [(f"some/{repo}", {}) for repo in repos] + [("some/stalling", {"stall": 1.5}), ("no such", {})]
     found = scene(f"print(json.dumps(attempts(*{calls!r})))", hub, cache)
     return {name.removeprefix("some/"): value for name, value in found.items()} | {"cache": cache}
@@ -36,7 +50,9 @@ def test_slow_download_tells_its_bytes_on_the_way(results):
 
 
 def test_silent_hub_is_told_within_five_seconds(results):
-    assert "did not answer within 4.5 seconds" in results["silent"]["error"] and results["silent"]["seconds"] < 5
+    assert (
+        "did not answer within 4.5 seconds" in results["silent"]["error"] and results["silent"]["seconds"] < 5
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,14 +92,21 @@ def test_wrong_hash_is_thrown_away(results):
 
 
 def test_what_is_cached_needs_no_network(results):
-    found = scene("print(json.dumps([attempt('some/good'), attempt('some/other')]))", "http://127.0.0.1:9", results["cache"])
+    found = scene(
+        "print(json.dumps([attempt('some/good'), attempt('some/other')]))",
+        "http://127.0.0.1:9",
+        results["cache"],
+    )
     assert found[0]["size"] == len(CONTENT)
     assert "cannot be reached" in found[1]["error"] and found[1]["seconds"] < 5
 
 
 def test_offline_switch_is_respected(results):
     found = scene(
-        "print(json.dumps([attempt('some/good'), attempt('some/other')]))", "http://127.0.0.1:9", results["cache"], HF_HUB_OFFLINE="1"
+        "print(json.dumps([attempt('some/good'), attempt('some/other')]))",
+        "http://127.0.0.1:9",
+        results["cache"],
+        HF_HUB_OFFLINE="1",
     )
     assert found[0]["size"] == len(CONTENT) and "HF_HUB_OFFLINE forbids" in found[1]["error"]
 
@@ -92,5 +115,7 @@ def test_socket_that_accepts_and_never_answers_is_told_within_five_seconds(tmp_p
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()
-        found = scene("print(json.dumps(attempt('some/good')))", f"http://127.0.0.1:{deaf.getsockname()[1]}", tmp_path)
+        found = scene(
+            "print(json.dumps(attempt('some/good')))", f"http://127.0.0.1:{deaf.getsockname()[1]}", tmp_path
+        )
     assert "did not answer" in found["error"] and found["seconds"] < 5

@@ -37,8 +37,16 @@ def test_a_timm_name_and_a_strangers_repository_load_from_the_hub(tmp_path):
 
     theirs = timm.create_model("test_vit", pretrained=False).eval()
     mine = timm.create_model("test_vit", pretrained=False, img_size=32, num_classes=3).eval()
-    config = {"architecture": "test_vit", "num_classes": 3, "model_args": {"img_size": 32}, "label_names": ["a", "b", "c"]}
-    weights = {model: save({name: value.contiguous() for name, value in model.state_dict().items()}) for model in (theirs, mine)}
+    config = {
+        "architecture": "test_vit",
+        "num_classes": 3,
+        "model_args": {"img_size": 32},
+        "label_names": ["a", "b", "c"],
+    }
+    weights = {
+        model: save({name: value.contiguous() for name, value in model.state_dict().items()})
+        for model in (theirs, mine)
+    }
 
     class TwoRepositories(Hub):
         def send(self, kind, body):
@@ -47,15 +55,29 @@ def test_a_timm_name_and_a_strangers_repository_load_from_the_hub(tmp_path):
             super().send(kind, body)
 
         def content(self):
-            return json.dumps(config).encode() if self.path.endswith(".json") else weights[mine if "mine" in self.path else theirs]
+            return (
+                json.dumps(config).encode()
+                if self.path.endswith(".json")
+                else weights[mine if "mine" in self.path else theirs]
+            )
 
     Hub.asked.clear()
     with served(TwoRepositories) as endpoint:
         found = scene(LOAD, endpoint, tmp_path, prelude=f"import sys; sys.path.insert(0, {str(ROOT)!r})\n")
     assert Hub.asked[-1] == "GET /asked-for-the-second-time"  # what was loaded once needs no hub any more
     with torch.no_grad():
-        assert found["logits"] == pytest.approx(theirs(torch.ones(1, 3, 160, 160)).flatten()[:4].tolist(), abs=1e-5)
+        assert found["logits"] == pytest.approx(
+            theirs(torch.ones(1, 3, 160, 160)).flatten()[:4].tolist(), abs=1e-5
+        )
         assert found["mine"] == pytest.approx(mine(torch.ones(1, 3, 32, 32)).flatten().tolist(), abs=1e-5)
-    assert found["labels"] == 1000 and found["mine_labels"] == ["a", "b", "c"] and found["seen"] == len(weights[theirs])
+    assert (
+        found["labels"] == 1000
+        and found["mine_labels"] == ["a", "b", "c"]
+        and found["seen"] == len(weights[theirs])
+    )
     assert "test_vit.r160_in1k" in found["on_disk"]
-    assert "no repository" in found["refused"] and "On this machine:" in found["refused"] and "test_vit.r160_in1k" in found["refused"]
+    assert (
+        "no repository" in found["refused"]
+        and "On this machine:" in found["refused"]
+        and "test_vit.r160_in1k" in found["refused"]
+    )

@@ -35,14 +35,18 @@ def shards(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shards")
     model = timm.create_model("test_vit", pretrained=False, img_size=32, num_classes=3).eval()
     save_torch_state_dict(model.state_dict(), folder, max_shard_size="500KB")
-    files = {path.name: path.read_bytes() for path in folder.iterdir()} | {"config.json": json.dumps(CONFIG).encode()}
+    files = {path.name: path.read_bytes() for path in folder.iterdir()} | {
+        "config.json": json.dumps(CONFIG).encode()
+    }
     assert len(files) > 4
     return model, files
 
 
 @pytest.fixture
 def hub(shards):
-    """someone/whole has all files, someone/lacking not the second shard, someone/leading an index that leads elsewhere."""
+    """someone/whole has all files, someone/lacking not the second shard, someone/leading an index that leads
+    elsewhere.
+    """
     files = shards[1]
     index = json.loads(files["model.safetensors.index.json"])
     index["weight_map"]["cls_token"] = "../../../config.json"
@@ -56,7 +60,11 @@ def hub(shards):
 
         def content(self):
             name = self.path.rpartition("/")[2]
-            return json.dumps(index).encode() if "leading" in self.path and name.endswith("index.json") else files[name]
+            return (
+                json.dumps(index).encode()
+                if "leading" in self.path and name.endswith("index.json")
+                else files[name]
+            )
 
     Hub.asked.clear()
     with served(Shards) as endpoint:
@@ -77,7 +85,9 @@ def test_all_shards_arrive_and_are_told_as_one_download(hub, shards, tmp_path):
         assert found["logits"] == pytest.approx(model(torch.ones(1, 3, 32, 32)).flatten().tolist(), abs=1e-5)
     whole = sum(len(content) for name, content in files.items() if "-of-" in name)
     done = [done for done, _ in found["seen"]]
-    assert done == sorted(done) and done[-1] == whole and all(size >= 0.9 * whole for _, size in found["seen"])
+    assert (
+        done == sorted(done) and done[-1] == whole and all(size >= 0.9 * whole for _, size in found["seen"])
+    )
     assert found["on_disk"]
 
 
@@ -89,7 +99,10 @@ def test_what_has_arrived_needs_no_hub(hub, tmp_path):
 
 def test_a_shard_that_the_hub_lacks_is_named_and_the_rest_is_not_taken_for_whole(hub, tmp_path):
     (found,) = load(hub, tmp_path, "someone/lacking")
-    assert "has no file model-00002-of-0000" in found["error"] and "the repository is not whole" in found["error"]
+    assert (
+        "has no file model-00002-of-0000" in found["error"]
+        and "the repository is not whole" in found["error"]
+    )
     assert not found["on_disk"]
 
 

@@ -17,12 +17,17 @@ SIZES = {"hidden_size": 48, "num_attention_heads": 4, "image_size": 28, "patch_s
 
 def transformers_models():
     common = {**SIZES, "num_hidden_layers": 2, "num_labels": 5}
-    labels = {"id2label": {i: f"thing {i}" for i in range(5)}, "label2id": {f"thing {i}": i for i in range(5)}}
+    labels = {
+        "id2label": {i: f"thing {i}" for i in range(5)},
+        "label2id": {f"thing {i}": i for i in range(5)},
+    }
     vit = {**common, "intermediate_size": 96, **labels}
     dino = {**common, "mlp_ratio": 2, **labels}
     return {
         "vit": lambda: hf.ViTForImageClassification(hf.ViTConfig(**vit)),
-        "vit without bias, tanh GELU": lambda: hf.ViTForImageClassification(hf.ViTConfig(**vit, qkv_bias=False, hidden_act="gelu_new")),
+        "vit without bias, tanh GELU": lambda: hf.ViTForImageClassification(
+            hf.ViTConfig(**vit, qkv_bias=False, hidden_act="gelu_new")
+        ),
         "deit": lambda: hf.DeiTForImageClassification(hf.DeiTConfig(**vit)),
         "deit with teacher": lambda: hf.DeiTForImageClassificationWithTeacher(hf.DeiTConfig(**vit)),
         "dinov2": lambda: hf.Dinov2ForImageClassification(hf.Dinov2Config(**dino)),
@@ -63,27 +68,45 @@ def test_transformers_pytorch_bin_under_its_new_names(kind, tmp_path):
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
     pixels = torch.randn(2, 3, 28, 28)
     with torch.no_grad():
-        torch.testing.assert_close(load(find(str(tmp_path))).model(pixels), model(pixel_values=pixels).logits, atol=1e-4, rtol=0)
+        torch.testing.assert_close(
+            load(find(str(tmp_path))).model(pixels), model(pixel_values=pixels).logits, atol=1e-4, rtol=0
+        )
 
 
 def test_transformers_features_without_a_classifier(tmp_path):
-    model = perturbed(hf.ViTModel(hf.ViTConfig(**SIZES, num_hidden_layers=1, intermediate_size=96, id2label={0: "cat", 1: "dog"})))
+    model = perturbed(
+        hf.ViTModel(
+            hf.ViTConfig(**SIZES, num_hidden_layers=1, intermediate_size=96, id2label={0: "cat", 1: "dog"})
+        )
+    )
     model.save_pretrained(tmp_path)
     loaded = load(find(str(tmp_path)))
     pixels = torch.randn(1, 3, 28, 28)
     with torch.no_grad():
-        torch.testing.assert_close(loaded.model.forward_features(pixels), model(pixels).last_hidden_state, atol=1e-4, rtol=0)
+        torch.testing.assert_close(
+            loaded.model.forward_features(pixels), model(pixels).last_hidden_state, atol=1e-4, rtol=0
+        )
     assert loaded.model.num_classes == 0 and loaded.labels == ()
 
 
 PROCESSORS = {  # preprocessor_config.json -> (crop_mode, crop_pct, interpolation)
     "vit": ({"size": {"height": 28, "width": 28}, "resample": 2}, ("squash", 1.0, "bilinear")),
     "deit": (
-        {"size": {"height": 32, "width": 32}, "do_center_crop": True, "crop_size": {"height": 28, "width": 28}, "resample": 3},
+        {
+            "size": {"height": 32, "width": 32},
+            "do_center_crop": True,
+            "crop_size": {"height": 28, "width": 28},
+            "resample": 3,
+        },
         ("squash", 28 / 32, "bicubic"),
     ),
     "dinov2": (
-        {"size": {"shortest_edge": 32}, "do_center_crop": True, "crop_size": {"height": 28, "width": 28}, "resample": 3},
+        {
+            "size": {"shortest_edge": 32},
+            "do_center_crop": True,
+            "crop_size": {"height": 28, "width": 28},
+            "resample": 3,
+        },
         ("center", 28 / 32, "bicubic"),
     ),
     "old": ({"size": 28, "resample": 2}, ("squash", 1.0, "bilinear")),
@@ -103,7 +126,8 @@ def test_transformers_preprocessing_is_read(kind, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "error", "reason"), [("swin", UnsupportedModel, "windows"), ("clip", CheckpointError, "dinov2_with_registers")]
+    ("kind", "error", "reason"),
+    [("swin", UnsupportedModel, "windows"), ("clip", CheckpointError, "dinov2_with_registers")],
 )
 def test_other_types_of_transformers_are_refused(kind, error, reason, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
@@ -114,7 +138,13 @@ def test_other_types_of_transformers_are_refused(kind, error, reason, tmp_path):
 
 def test_an_activation_that_timm_lacks_is_refused(tmp_path):
     config = hf.ViTConfig(
-        hidden_size=48, num_hidden_layers=1, num_attention_heads=4, intermediate_size=96, image_size=28, patch_size=7, hidden_act="relu2"
+        hidden_size=48,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        intermediate_size=96,
+        image_size=28,
+        patch_size=7,
+        hidden_act="relu2",
     )
     hf.ViTModel(config).save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match="relu2.*are read"):

@@ -12,9 +12,25 @@ from vitviz.errors import CheckpointError
 
 hf = pytest.importorskip("transformers", reason="transformers is the oracle for its own files")
 
-SIZES = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96, "image_size": 28, "patch_size": 7}
-DECODER = {"decoder_num_hidden_layers": 1, "decoder_hidden_size": 32, "decoder_num_attention_heads": 2, "decoder_intermediate_size": 32}
-BIASES = ("use_absolute_position_embeddings", "use_relative_position_bias", "use_shared_relative_position_bias")
+SIZES = {
+    "hidden_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 96,
+    "image_size": 28,
+    "patch_size": 7,
+}
+DECODER = {
+    "decoder_num_hidden_layers": 1,
+    "decoder_hidden_size": 32,
+    "decoder_num_attention_heads": 2,
+    "decoder_intermediate_size": 32,
+}
+BIASES = (
+    "use_absolute_position_embeddings",
+    "use_relative_position_bias",
+    "use_shared_relative_position_bias",
+)
 
 
 def mae(**changes):
@@ -35,28 +51,57 @@ def in_order(encoder, pixels):
 
 
 MODELS = {  # name -> (model, what it answers to pixels)
-    "mae with decoder": (lambda: hf.ViTMAEForPreTraining(mae()), lambda model, pixels: in_order(model.vit, pixels)),
+    "mae with decoder": (
+        lambda: hf.ViTMAEForPreTraining(mae()),
+        lambda model, pixels: in_order(model.vit, pixels),
+    ),
     "mae encoder": (lambda: hf.ViTMAEModel(mae(qkv_bias=False)), in_order),
     "beit, no positions": (lambda: hf.BeitForImageClassification(beit()), None),
-    "beit, absolute": (lambda: hf.BeitForImageClassification(beit(use_absolute_position_embeddings=True)), None),
+    "beit, absolute": (
+        lambda: hf.BeitForImageClassification(beit(use_absolute_position_embeddings=True)),
+        None,
+    ),
     "beit, relative": (lambda: hf.BeitForImageClassification(beit(use_relative_position_bias=True)), None),
-    "beit, shared": (lambda: hf.BeitForImageClassification(beit(use_shared_relative_position_bias=True)), None),
+    "beit, shared": (
+        lambda: hf.BeitForImageClassification(beit(use_shared_relative_position_bias=True)),
+        None,
+    ),
     "beit, all": (lambda: hf.BeitForImageClassification(beit(**dict.fromkeys(BIASES, True))), None),
     "beit, class token": (lambda: hf.BeitForImageClassification(beit(use_mean_pooling=False)), None),
     "beit, no scale": (lambda: hf.BeitForImageClassification(beit(layer_scale_init_value=0.0)), None),
     "beit, features": (lambda: hf.BeitModel(beit()), lambda model, pixels: model(pixels).last_hidden_state),
-    "beit, class features": (lambda: hf.BeitModel(beit(use_mean_pooling=False)), lambda model, pixels: model(pixels).last_hidden_state),
+    "beit, class features": (
+        lambda: hf.BeitModel(beit(use_mean_pooling=False)),
+        lambda model, pixels: model(pixels).last_hidden_state,
+    ),
     "beit, visual words": (
         lambda: hf.BeitForMaskedImageModeling(beit(use_shared_relative_position_bias=True)),
         lambda model, pixels: model.layernorm(model.beit(pixels).last_hidden_state),
     ),
-    "dinov3": (lambda: hf.DINOv3ViTModel(dinov3(num_register_tokens=3)), lambda model, pixels: model(pixels).last_hidden_state),
-    "dinov3, no registers": (lambda: hf.DINOv3ViTModel(dinov3(rope_theta=10.0)), lambda model, pixels: model(pixels).last_hidden_state),
-    "dinov3, gated, no bias": (
-        lambda: hf.DINOv3ViTModel(dinov3(use_gated_mlp=True, hidden_act="silu", query_bias=False, value_bias=False, num_register_tokens=1)),
+    "dinov3": (
+        lambda: hf.DINOv3ViTModel(dinov3(num_register_tokens=3)),
         lambda model, pixels: model(pixels).last_hidden_state,
     ),
-    "dinov3, wide": (lambda: hf.DINOv3ViTModel(dinov3(image_size=[28, 42])), lambda model, pixels: model(pixels).last_hidden_state),
+    "dinov3, no registers": (
+        lambda: hf.DINOv3ViTModel(dinov3(rope_theta=10.0)),
+        lambda model, pixels: model(pixels).last_hidden_state,
+    ),
+    "dinov3, gated, no bias": (
+        lambda: hf.DINOv3ViTModel(
+            dinov3(
+                use_gated_mlp=True,
+                hidden_act="silu",
+                query_bias=False,
+                value_bias=False,
+                num_register_tokens=1,
+            )
+        ),
+        lambda model, pixels: model(pixels).last_hidden_state,
+    ),
+    "dinov3, wide": (
+        lambda: hf.DINOv3ViTModel(dinov3(image_size=[28, 42])),
+        lambda model, pixels: model(pixels).last_hidden_state,
+    ),
 }
 
 
@@ -90,16 +135,23 @@ def test_the_new_names_of_the_library_are_read_too(kind, tmp_path):
 
 def test_they_can_be_looked_into(kind, tmp_path):
     perturbed(MODELS[kind][0]()).save_pretrained(tmp_path)
-    trace = Inspector(load(find(str(tmp_path))), "cpu").trace(noise())  # with the check that the attention is the model's own
+    trace = Inspector(load(find(str(tmp_path))), "cpu").trace(
+        noise()
+    )  # with the check that the attention is the model's own
     assert len(trace.layers) == 2 and trace.grid.rows == 4
     assert (trace.logits is not None) == (MODELS[kind][1] is None)
 
 
-@pytest.mark.parametrize(("kind", "left_out"), [("mae with decoder", "decoder"), ("beit, visual words", "lm_head")])
+@pytest.mark.parametrize(
+    ("kind", "left_out"), [("mae with decoder", "decoder"), ("beit, visual words", "lm_head")]
+)
 def test_what_only_training_needs_is_left_out_and_said(kind, left_out, tmp_path):
     perturbed(MODELS[kind][0]()).save_pretrained(tmp_path)
     loaded = load(find(str(tmp_path)))
-    assert f"only training needs were left out: {left_out}." in loaded.checkpoint.note and loaded.model.num_classes == 0
+    assert (
+        f"only training needs were left out: {left_out}." in loaded.checkpoint.note
+        and loaded.model.num_classes == 0
+    )
 
 
 def test_beit_features_are_pooled_as_transformers_pools_them(tmp_path):
@@ -108,7 +160,9 @@ def test_beit_features_are_pooled_as_transformers_pools_them(tmp_path):
         model.save_pretrained(tmp_path)
         pixels = torch.randn(2, 3, 28, 28)
         with torch.no_grad():
-            torch.testing.assert_close(load(find(str(tmp_path))).model(pixels), model(pixels).pooler_output, atol=1e-4, rtol=0)
+            torch.testing.assert_close(
+                load(find(str(tmp_path))).model(pixels), model(pixels).pooler_output, atol=1e-4, rtol=0
+            )
 
 
 def test_the_nearest_architecture_of_timm_is_named(tmp_path):
@@ -142,12 +196,24 @@ def test_without_a_preprocessor_the_usual_one_is_assumed_and_said(model, mean, i
     [
         (lambda: hf.BeitModel(beit(hidden_act="relu")), "'relu'; timm's BEiT has gelu"),
         (lambda: hf.BeitModel(beit(image_size=[28, 42])), "28 x 42 px; only square"),
-        (lambda: hf.BeitForMaskedImageModeling(beit(use_mean_pooling=False)), r"holds both .*layernorm\.(weight|bias) and .* norm\."),
+        (
+            lambda: hf.BeitForMaskedImageModeling(beit(use_mean_pooling=False)),
+            r"holds both .*layernorm\.(weight|bias) and .* norm\.",
+        ),
         (lambda: hf.DINOv3ViTModel(dinov3(key_bias=True)), "has key_bias True; timm's DINOv3"),
         (lambda: hf.DINOv3ViTModel(dinov3(value_bias=False)), "has value_bias False"),
-        (lambda: hf.DINOv3ViTModel(dinov3(proj_bias=False, mlp_bias=False)), "has proj_bias False, mlp_bias False"),
-        (lambda: hf.DINOv3ViTModel(dinov3(hidden_act="silu")), "'silu'; timm's DINOv3 has gelu in an ungated MLP"),
-        (lambda: hf.DINOv3ViTModel(dinov3(use_gated_mlp=True)), "'gelu'; timm's DINOv3 has silu in a gated MLP"),
+        (
+            lambda: hf.DINOv3ViTModel(dinov3(proj_bias=False, mlp_bias=False)),
+            "has proj_bias False, mlp_bias False",
+        ),
+        (
+            lambda: hf.DINOv3ViTModel(dinov3(hidden_act="silu")),
+            "'silu'; timm's DINOv3 has gelu in an ungated MLP",
+        ),
+        (
+            lambda: hf.DINOv3ViTModel(dinov3(use_gated_mlp=True)),
+            "'gelu'; timm's DINOv3 has silu in a gated MLP",
+        ),
     ],
 )
 def test_what_timm_does_not_compute_is_refused_with_the_reason(model, reason, tmp_path):
@@ -159,4 +225,8 @@ def test_what_timm_does_not_compute_is_refused_with_the_reason(model, reason, tm
 def test_a_layer_norm_of_its_own_depth_is_followed(tmp_path):
     for model in (hf.ViTMAEModel(mae(layer_norm_eps=0.1)), hf.DINOv3ViTModel(dinov3(layer_norm_eps=0.1))):
         perturbed(model).save_pretrained(tmp_path)
-        same(load(find(str(tmp_path))), model, MODELS["mae encoder"][1] if model.config.model_type == "vit_mae" else MODELS["dinov3"][1])
+        same(
+            load(find(str(tmp_path))),
+            model,
+            MODELS["mae encoder"][1] if model.config.model_type == "vit_mae" else MODELS["dinov3"][1],
+        )

@@ -38,7 +38,10 @@ def test_architecture_is_read_from_the_tensors(kind, tmp_path):
 
 
 def test_a_file_without_blocks_is_no_vit(tmp_path):
-    save_file({"patch_embed.proj.weight": torch.ones(64, 3, 8, 8), "pos_embed": torch.ones(1, 16, 64)}, tmp_path / "a.safetensors")
+    save_file(
+        {"patch_embed.proj.weight": torch.ones(64, 3, 8, 8), "pos_embed": torch.ones(1, 16, 64)},
+        tmp_path / "a.safetensors",
+    )
     with pytest.raises(CheckpointError, match="not a plain ViT"):
         load(find(str(tmp_path / "a.safetensors")))
 

@@ -28,7 +28,10 @@ def test_local_dir_folder_equals_timms_own_load(folder):
     loaded = load(find(str(folder)))
     same(loaded, timm.create_model(f"local-dir:{folder}", pretrained=True).eval(), tolerance=0)
     assert not loaded.model.training
-    assert all(not p.requires_grad and p.dtype == torch.float32 and p.device.type == "cpu" for p in loaded.model.parameters())
+    assert all(
+        not p.requires_grad and p.dtype == torch.float32 and p.device.type == "cpu"
+        for p in loaded.model.parameters()
+    )
     assert loaded.preprocessing.size == (32, 32) and loaded.checkpoint.input_size == (3, 32, 32)
     assert loaded.checkpoint.parameters == sum(p.numel() for p in loaded.model.parameters())
 
@@ -61,7 +64,9 @@ def test_config_may_not_make_timm_load_something_else(folder):
 
 def test_short_config_takes_the_architectures_preprocessing_and_says_so(folder):
     args = {k: v for k, v in SMALL.items() if k != "num_classes"}
-    (folder / "config.json").write_text(json.dumps({"architecture": "deit_tiny_patch16_224", "num_classes": 7, "model_args": args}))
+    (folder / "config.json").write_text(
+        json.dumps({"architecture": "deit_tiny_patch16_224", "num_classes": 7, "model_args": args})
+    )
     loaded = load(find(str(folder)))
     assert loaded.preprocessing.mean == (0.485, 0.456, 0.406) and "preprocessing" in loaded.checkpoint.note
 
@@ -96,8 +101,14 @@ def test_our_early_checkpoint_equals_timms_load_and_has_its_labels():
 def test_genuine_deit_tiny_has_its_own_normalisation_and_labels(architecture):
     path = shared("weights/deit_tiny_patch16_224.safetensors")
     loaded = load(find(str(path), architecture=architecture))
-    same(loaded, timm.create_model("deit_tiny_patch16_224", checkpoint_path=path).eval(), size=224, tolerance=0)
-    assert loaded.preprocessing.mean == (0.485, 0.456, 0.406) and loaded.preprocessing.std == (0.229, 0.224, 0.225)
+    same(
+        loaded, timm.create_model("deit_tiny_patch16_224", checkpoint_path=path).eval(), size=224, tolerance=0
+    )
+    assert loaded.preprocessing.mean == (0.485, 0.456, 0.406) and loaded.preprocessing.std == (
+        0.229,
+        0.224,
+        0.225,
+    )
     assert loaded.labels[285] == "Egyptian cat" and loaded.checkpoint.note == ""
 
 
@@ -105,7 +116,9 @@ def test_a_file_named_after_its_architecture_gets_that_architectures_preprocessi
     model = perturbed(timm.create_model("vit_tiny_patch16_224", depth=12, num_classes=7))
     loaded = load(find(str(saved(model, tmp_path / "vit_tiny_patch16_224_pets-1a2b.safetensors"))))
     assert loaded.preprocessing.mean == (0.5, 0.5, 0.5) and "assumed" not in loaded.checkpoint.note
-    other = load(find(str(saved(small(), tmp_path / "vit_tiny_patch16_224_pets.safetensors"))))  # a name that does not hold
+    other = load(
+        find(str(saved(small(), tmp_path / "vit_tiny_patch16_224_pets.safetensors")))
+    )  # a name that does not hold
     assert other.model.embed_dim == 128 and "assumed" in other.checkpoint.note
 
 
@@ -129,7 +142,10 @@ def test_misfits_name_the_first_three_with_both_shapes(tmp_path):
     with pytest.raises(CheckpointError) as error:
         load(find(str(path), architecture="deit_small_patch16_224"))
     text = str(error.value)
-    assert "cls_token is (1, 1, 128) in the file and (1, 1, 384) in the model" in text and text.count(" in the model") == 3
+    assert (
+        "cls_token is (1, 1, 128) in the file and (1, 1, 384) in the model" in text
+        and text.count(" in the model") == 3
+    )
     assert "more" in text and "architecture" in text
 
 
@@ -150,21 +166,31 @@ def test_a_tensor_too_many_is_named(folder):
 def test_position_embeddings_are_never_resampled_behind_the_users_back(folder):
     model = small(img_size=64)
     saved(model, folder / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"pos_embed is \(1, 65, 128\) in the file and \(1, 17, 128\) in the model"):
+    with pytest.raises(
+        CheckpointError, match=r"pos_embed is \(1, 65, 128\) in the file and \(1, 17, 128\) in the model"
+    ):
         load(find(str(folder)))
 
 
 def test_patch_embedding_is_never_resampled_behind_the_users_back(folder):
     saved(small(patch_size=16, img_size=64), folder / "model.safetensors")
     with pytest.raises(
-        CheckpointError, match=r"patch_embed\.proj\.weight is \(128, 3, 16, 16\) in the file and \(128, 3, 8, 8\) in the model"
+        CheckpointError,
+        match=(
+            r"patch_embed\.proj\.weight is \(128, 3, 16, 16\) in the file and \(128, 3, 8, 8\) in the model"
+        ),
     ):
         load(find(str(folder)))
 
 
 def test_patch_embedding_is_not_resampled_for_a_named_architecture_either(tmp_path):
-    path = saved(timm.create_model("deit_tiny_patch16_224", patch_size=8, img_size=112), tmp_path / "a.safetensors")
-    with pytest.raises(CheckpointError, match=r"patch_embed\.proj\.weight is \(192, 3, 8, 8\) in the file and \(192, 3, 16, 16\)"):
+    path = saved(
+        timm.create_model("deit_tiny_patch16_224", patch_size=8, img_size=112), tmp_path / "a.safetensors"
+    )
+    with pytest.raises(
+        CheckpointError,
+        match=r"patch_embed\.proj\.weight is \(192, 3, 8, 8\) in the file and \(192, 3, 16, 16\)",
+    ):
         load(find(str(path), architecture="deit_tiny_patch16_224"))
 
 
@@ -174,7 +200,11 @@ def test_fine_tuned_file_of_a_named_architecture_keeps_its_classes_and_size(tmp_
     loaded = load(find(str(path), architecture="deit_tiny_patch16_224"))
     same(loaded, model, size=64, tolerance=0)
     assert torch.equal(loaded.model.pos_embed, model.pos_embed) and loaded.preprocessing.size == (64, 64)
-    assert loaded.preprocessing.mean == (0.485, 0.456, 0.406) and "classes 10" in loaded.checkpoint.note and loaded.labels == ()
+    assert (
+        loaded.preprocessing.mean == (0.485, 0.456, 0.406)
+        and "classes 10" in loaded.checkpoint.note
+        and loaded.labels == ()
+    )
 
 
 def test_a_config_of_one_channel_is_refused(tmp_path):
@@ -184,7 +214,8 @@ def test_a_config_of_one_channel_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "architecture", ["swin_tiny_patch4_window7_224", "resnet50", "samvit_base_patch16", "vit_dwee_patch16_reg1_gap_256"]
+    "architecture",
+    ["swin_tiny_patch4_window7_224", "resnet50", "samvit_base_patch16", "vit_dwee_patch16_reg1_gap_256"],
 )
 def test_a_model_that_is_no_plain_vit_is_refused_before_anything_is_read(architecture, folder):
     (folder / "config.json").write_text(json.dumps({"architecture": architecture}))
@@ -213,12 +244,18 @@ def test_a_malformed_config_is_told(config, folder):
 def test_the_size_that_a_short_config_tells_is_the_models_own(trained_at, tmp_path):
     model = timm.create_model("vit_tiny_patch16_224", pretrained=False, num_classes=7, img_size=trained_at)
     saved(perturbed(model), tmp_path / "model.safetensors")
-    config = {"architecture": "vit_tiny_patch16_224", "num_classes": 7, "pretrained_cfg": {"input_size": [3, 96, 96]}}
+    config = {
+        "architecture": "vit_tiny_patch16_224",
+        "num_classes": 7,
+        "pretrained_cfg": {"input_size": [3, 96, 96]},
+    }
     (tmp_path / "config.json").write_text(json.dumps(config))
     if trained_at == 96:
         assert Inspector(load(find(str(tmp_path))), "cpu").trace(noise()).grid.patches == 36
     else:
-        with pytest.raises(CheckpointError, match=r"pos_embed is \(1, 197, 192\) in the file and \(1, 37, 192\) in the model"):
+        with pytest.raises(
+            CheckpointError, match=r"pos_embed is \(1, 197, 192\) in the file and \(1, 37, 192\) in the model"
+        ):
             load(find(str(tmp_path)))
 
 

@@ -16,8 +16,8 @@ from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
 from vitviz.errors import UnsupportedModel
 
-# Average with registers, aspect-preserving positions, positions by row and column, attention pooling, RADIO's class token;
-# and three options that a config may set though no registered model does.
+# Average with registers, aspect-preserving positions, positions by row and column, attention pooling, RADIO's
+# class token; and three options that a config may set though no registered model does.
 ARCHITECTURES = [
     ("naflexvit_base_patch16_gap", {}),
     ("naflexvit_base_patch16_gap", {"pool_include_prefix": True, "embed_proj_type": "conv"}),
@@ -41,7 +41,9 @@ def test_a_naflex_folder_answers_at_any_size_as_timm_does(name, options, tmp_pat
         preprocessing = loaded.preprocessing.with_size(size or loaded.preprocessing.size)
         pixels = prepare(open_image(noise()), preprocessing).tensor[None]
         with torch.no_grad():
-            torch.testing.assert_close(inspector._at(preprocessing.size)(pixels), theirs(pixels), atol=1e-4, rtol=0)
+            torch.testing.assert_close(
+                inspector._at(preprocessing.size)(pixels), theirs(pixels), atol=1e-4, rtol=0
+            )
             embedded = theirs.embeds(pixels)[0][0, theirs.num_prefix_tokens :]
         torch.testing.assert_close(trace.position_embedded, embedded, atol=1e-5, rtol=0)
         assert trace.grid.pixels == preprocessing.size and len(trace.layers) == 2
@@ -52,12 +54,16 @@ def test_the_variants_of_other_sizes_share_all_weights_but_the_table():
     inspector = inspect(at_one_size(model, (64, 64), "mine"))
     variant = inspector._at((32, 96))
     own = dict(inspector.model.named_parameters())
-    assert [name for name, parameter in variant.named_parameters() if parameter is not own[name]] == ["pos_embed"]
+    assert [name for name, parameter in variant.named_parameters() if parameter is not own[name]] == [
+        "pos_embed"
+    ]
     assert inspector.position_table((32, 96)).shape == (12, 768) and inspector.position_kind() == "learned"
 
 
 def test_a_table_in_half_precision_stays_so():
-    model = at_one_size(perturbed("naflexvit_base_patch16_gap", **SHALLOW), (64, 64), "mine").to(torch.bfloat16)
+    model = at_one_size(perturbed("naflexvit_base_patch16_gap", **SHALLOW), (64, 64), "mine").to(
+        torch.bfloat16
+    )
     model.set_input_size((32, 96))
     assert model.pos_embed.dtype == torch.bfloat16 and model.pos_embed.shape == (1, 12, 768)
 
@@ -65,7 +71,9 @@ def test_a_table_in_half_precision_stays_so():
 def test_a_file_of_a_named_naflex_architecture_is_read(tmp_path, monkeypatch):
     theirs = perturbed("naflexvit_base_patch16_gap", num_classes=4, **SHALLOW)
     path = saved(theirs, tmp_path / "weights.safetensors")
-    monkeypatch.setattr(timm, "create_model", partial(timm.create_model, **SHALLOW))  # the registered one has 12 blocks
+    monkeypatch.setattr(
+        timm, "create_model", partial(timm.create_model, **SHALLOW)
+    )  # the registered one has 12 blocks
     loaded = load(find(str(path), architecture="naflexvit_base_patch16_gap"))
     same(loaded, theirs, size=384, tolerance=1e-4)
     assert loaded.preprocessing.size == (384, 384) and "classes 4" in loaded.checkpoint.note

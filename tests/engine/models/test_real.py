@@ -13,18 +13,25 @@ from vitviz.errors import CheckpointError
 WEIGHTS = ["head.weight", "blocks.1.attn.qkv.weight", "pos_embed", "cls_token", "norm.bias"]
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int64, torch.bool, torch.complex64], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.int8, torch.uint8, torch.int64, torch.bool, torch.complex64], ids=str
+)
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_weights_that_are_not_real_are_refused(tmp_path, name, dtype):
     tensors = {key: value.contiguous() for key, value in small().state_dict().items()}
     tensors[name] = (tensors[name] * 50).to(dtype)
     save_file(tensors, tmp_path / "some.safetensors")
-    with pytest.raises(CheckpointError, match=rf"some\S* holds {name} as {str(dtype).removeprefix('torch.')} numbers.*floating point"):
+    with pytest.raises(
+        CheckpointError,
+        match=rf"some\S* holds {name} as {str(dtype).removeprefix('torch.')} numbers.*floating point",
+    ):
         load(find(str(tmp_path / "some.safetensors")))
 
 
 def test_all_of_them_are_counted(tmp_path):
-    torch.save({key: value.to(torch.int16) for key, value in small().state_dict().items()}, tmp_path / "some.pth")
+    torch.save(
+        {key: value.to(torch.int16) for key, value in small().state_dict().items()}, tmp_path / "some.pth"
+    )
     with pytest.raises(CheckpointError, match=r"\(and \d+ more\) as int16"):
         load(find(str(tmp_path / "some.pth")))
 

@@ -24,7 +24,9 @@ def folder(tmp_path):
 
 
 def put(folder, seed):
-    """Other weights in the place of the old ones, of the same size and with the same time, as a careless copy leaves them."""
+    """Other weights in the place of the old ones, of the same size and with the same time, as a careless copy
+    leaves them.
+    """
     path = folder / "mine" / "model.safetensors"
     before = path.stat()
     save_file(weights(seed), path)
@@ -95,7 +97,9 @@ def test_a_key_never_stands_for_old_and_new_weights(studio, folder, evicted):
 
 @pytest.mark.parametrize("ending", ["safetensors", "pth", "npz"])
 def test_a_file_overwritten_in_place_while_it_is_read_does_not_end_the_process(ending, tmp_path):
-    """By a process of its own: where a part of a file that is mapped into memory is gone, the operating system ends it."""
+    """By a process of its own: where a part of a file that is mapped into memory is gone, the operating
+    system ends it.
+    """
     path = valid(tmp_path / "mine", ending)
     code = f"""
     import os
@@ -115,8 +119,14 @@ def test_a_file_overwritten_in_place_while_it_is_read_does_not_end_the_process(e
     except VitvizError as error:
         print("refused", error)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout.startswith("loaded True"), (done.returncode, done.stdout, done.stderr[-500:])
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and done.stdout.startswith("loaded True"), (
+        done.returncode,
+        done.stdout,
+        done.stderr[-500:],
+    )
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(folder, monkeypatch):
@@ -130,7 +140,9 @@ def test_a_file_that_changes_while_it_is_read_is_refused(folder, monkeypatch):
         return found
 
     monkeypatch.setattr(loading, "read", read)
-    with pytest.raises(CheckpointError, match="mine was overwritten while it was read, and nothing was loaded. Wait"):
+    with pytest.raises(
+        CheckpointError, match="mine was overwritten while it was read, and nothing was loaded. Wait"
+    ):
         load(str(folder / "mine"), device="cpu")
 
 
@@ -157,7 +169,9 @@ def test_a_refusal_never_quotes_torchs_allocator(folder, monkeypatch):
     from vitviz.engine.models.formats import weights as reading
 
     def full(data):
-        raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory")
+        raise RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory"
+        )
 
     monkeypatch.setattr(reading, "tensors_in", full)
     with pytest.raises(OutOfMemory, match="model.safetensors asks for more memory than is free") as error:

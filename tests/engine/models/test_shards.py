@@ -18,7 +18,11 @@ from vitviz.engine.models.load import load
 from vitviz.errors import CheckpointError
 
 INDEX = {True: "model.safetensors.index.json", False: "pytorch_model.bin.index.json"}
-CONFIG = {"architecture": "vit_tiny_patch16_224", "num_classes": 7, "model_args": {"img_size": 32, "patch_size": 8, "embed_dim": 128}}
+CONFIG = {
+    "architecture": "vit_tiny_patch16_224",
+    "num_classes": 7,
+    "model_args": {"img_size": 32, "patch_size": 8, "embed_dim": 128},
+}
 CONFIG["model_args"] |= {"depth": 2, "num_heads": 2}
 
 
@@ -57,7 +61,14 @@ def test_shards_are_read_as_one_file(safe, asked, tmp_path):
 @pytest.mark.parametrize("safe", [True, False])
 def test_transformers_own_shards_give_transformers_logits(safe, tmp_path):
     hf = pytest.importorskip("transformers", reason="transformers is the oracle for its own files")
-    config = hf.ViTConfig(hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96, image_size=28, patch_size=7)
+    config = hf.ViTConfig(
+        hidden_size=48,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=96,
+        image_size=28,
+        patch_size=7,
+    )
     model = perturbed(hf.ViTForImageClassification(config))
     if safe:
         model.save_pretrained(tmp_path, max_shard_size="60KB")
@@ -73,7 +84,9 @@ def test_transformers_own_shards_give_transformers_logits(safe, tmp_path):
 
 def test_it_is_listed_once_with_its_parameters(folder):
     listed = [one for one in checkpoints(folder.parent) if one.source == "local"]
-    assert [(one.name, one.parameters) for one in listed] == [("mine", sum(value.numel() for value in small().state_dict().values()))]
+    assert [(one.name, one.parameters) for one in listed] == [
+        ("mine", sum(value.numel() for value in small().state_dict().values()))
+    ]
     assert find("mine", folder.parent, trusted=False) == listed[0]
 
 
@@ -96,7 +109,9 @@ def test_one_whole_file_comes_before_an_index(folder):
 def test_missing_shards_are_named(folder):
     first, second, *_ = sorted(path for path in folder.iterdir() if "-of-" in path.name)
     second.unlink()
-    with pytest.raises(CheckpointError, match=rf"{second.name} of \d shards is missing from mine/\. Download"):
+    with pytest.raises(
+        CheckpointError, match=rf"{second.name} of \d shards is missing from mine/\. Download"
+    ):
         load(find(str(folder)))
     first.unlink()
     with pytest.raises(CheckpointError, match=rf"{first.name} and 1 more of \d shards are missing"):
@@ -115,12 +130,21 @@ def test_a_shard_that_is_not_what_the_index_says_is_named(damage, folder):
         save_file({name: value for name, value in tensors.items() if name != gone}, shard)
     else:
         save_file(tensors | {"blocks.9.norm1.bias": torch.ones(3)}, shard)
-    reason = {"cut": "is damaged", "lacking": f"{gone} is missing from it", "too many": "blocks.9.norm1.bias is in it, but not in the"}
+    reason = {
+        "cut": "is damaged",
+        "lacking": f"{gone} is missing from it",
+        "too many": "blocks.9.norm1.bias is in it, but not in the",
+    }
     with pytest.raises(CheckpointError, match=rf"{shard.name} .*{reason[damage]}"):
         load(find(str(folder)))
 
 
-OUTSIDE = ["../outside.safetensors", "/etc/outside.safetensors", "deeper/../../outside.safetensors", "..\\outside.safetensors"]
+OUTSIDE = [
+    "../outside.safetensors",
+    "/etc/outside.safetensors",
+    "deeper/../../outside.safetensors",
+    "..\\outside.safetensors",
+]
 OUTSIDE += ["C:outside.safetensors", "..", ".", "", "outside\0.safetensors", "~/outside.safetensors", 3, None]
 
 
@@ -128,7 +152,10 @@ OUTSIDE += ["C:outside.safetensors", "..", ".", "", "outside\0.safetensors", "~/
 def test_an_index_cannot_lead_out_of_its_folder(name, folder):
     saved(small(), folder.parent / "outside.safetensors")
     rewrite(folder / INDEX[True], lambda places: places.update({"cls_token": name}))
-    with pytest.raises(CheckpointError, match="which was not opened: expected are names of .safetensors files in its own folder"):
+    with pytest.raises(
+        CheckpointError,
+        match="which was not opened: expected are names of .safetensors files in its own folder",
+    ):
         load(find(str(folder)))
 
 
@@ -143,7 +170,9 @@ def test_a_shard_that_is_a_link_out_of_the_folder_is_refused(folder):
     shard = next(path for path in sorted(folder.iterdir()) if "-of-" in path.name)
     elsewhere = shard.rename(folder.parent / "elsewhere.safetensors")
     shard.symlink_to(elsewhere)
-    with pytest.raises(CheckpointError, match=rf"mine/{shard.name} was not opened: it is a link out of its folder"):
+    with pytest.raises(
+        CheckpointError, match=rf"mine/{shard.name} was not opened: it is a link out of its folder"
+    ):
         load(find(str(folder)))
 
 
@@ -167,16 +196,22 @@ def test_a_shard_that_wants_to_run_code_is_refused_and_nothing_runs(tmp_path):
     marker = tmp_path / "it-ran"
     shard = sharded(tmp_path / "mine", small(), safe=False)[1]
     torch.save(torch.load(shard, weights_only=True) | {"more": Hostile(marker)}, shard)
-    with pytest.raises(CheckpointError, match=rf"{shard.name} was not opened: it is a pickle that asks to run code"):
+    with pytest.raises(
+        CheckpointError, match=rf"{shard.name} was not opened: it is a pickle that asks to run code"
+    ):
         load(find(str(tmp_path / "mine")))
     assert not marker.exists()
     pickle.loads(pickle.dumps(Hostile(marker)))  # the payload works: elsewhere it would have run
     assert marker.exists()
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"weight_map": {}}', '{"weight_map": ["model-00001-of-00002.safetensors"]}'])
+@pytest.mark.parametrize(
+    "content", ["{", "[]", "{}", '{"weight_map": {}}', '{"weight_map": ["model-00001-of-00002.safetensors"]}']
+)
 def test_an_index_that_cannot_be_read_is_told_and_does_not_break_the_list(content, folder):
     (folder / INDEX[True]).write_text(content)
-    with pytest.raises(CheckpointError, match="mine/model.safetensors.index.json (is not|holds a|has no weight_map)"):
+    with pytest.raises(
+        CheckpointError, match="mine/model.safetensors.index.json (is not|holds a|has no weight_map)"
+    ):
         load(find(str(folder)))
     assert "mine" in [one.name for one in checkpoints(folder.parent)]

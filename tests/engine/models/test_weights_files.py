@@ -21,14 +21,22 @@ WRAPPED = {
     "bare": lambda s: s,
     "state_dict and module.": lambda s: {"epoch": 3, "state_dict": {f"module.{k}": v for k, v in s.items()}},
     "model and Namespace": lambda s: {"model": s, "args": argparse.Namespace(lr=0.1)},
-    "Lightning": lambda s: {"state_dict": {f"model.{k}": v for k, v in s.items()}, "pytorch-lightning_version": "2.5"},
+    "Lightning": lambda s: {
+        "state_dict": {f"model.{k}": v for k, v in s.items()},
+        "pytorch-lightning_version": "2.5",
+    },
     "compiled": lambda s: {"model": {f"_orig_mod.module.{k}": v for k, v in s.items()}},
     "EMA first": lambda s: {"model": {k: v + 1 for k, v in s.items()}, "model_ema": s},
     "state_dict_ema": lambda s: {"state_dict": {k: v + 1 for k, v in s.items()}, "state_dict_ema": s},
     "DINO teacher": lambda s: {
-        "teacher": {**{f"module.backbone.{k}": v for k, v in s.items()}, "module.head.mlp.0.weight": torch.ones(2, 2)}
+        "teacher": {
+            **{f"module.backbone.{k}": v for k, v in s.items()},
+            "module.head.mlp.0.weight": torch.ones(2, 2),
+        }
     },
-    "MAE decoder": lambda s: {"model": {**s, "mask_token": torch.zeros(1, 1, 64), "decoder_embed.weight": torch.ones(2, 2)}},
+    "MAE decoder": lambda s: {
+        "model": {**s, "mask_token": torch.zeros(1, 1, 64), "decoder_embed.weight": torch.ones(2, 2)}
+    },
 }
 
 
@@ -38,9 +46,9 @@ def test_wrappers_and_prefixes_are_taken_off(kind, tmp_path):
     torch.save(WRAPPED[kind](model.state_dict()), tmp_path / "weights.pth")
     loaded = load(find(str(tmp_path / "weights.pth")))
     same(loaded, model)
-    assert ("EMA" in loaded.checkpoint.note) == ("ema" in kind.lower()) and ("training" in loaded.checkpoint.note) == (
-        kind in ("DINO teacher", "MAE decoder")
-    )
+    assert ("EMA" in loaded.checkpoint.note) == ("ema" in kind.lower()) and (
+        "training" in loaded.checkpoint.note
+    ) == (kind in ("DINO teacher", "MAE decoder"))
 
 
 class Hostile:
@@ -64,7 +72,8 @@ def hostile_arrays(path, payload):
 
 
 @pytest.mark.parametrize(
-    ("write", "name"), [(hostile_zip, "a.pth"), (hostile_plain, "a.pt"), (hostile_zip, "a.bin"), (hostile_arrays, "a.npz")]
+    ("write", "name"),
+    [(hostile_zip, "a.pth"), (hostile_plain, "a.pt"), (hostile_zip, "a.bin"), (hostile_arrays, "a.npz")],
 )
 def test_a_pickle_that_wants_to_run_code_is_refused_and_nothing_runs(write, name, tmp_path):
     marker = tmp_path / "it-ran"
@@ -78,7 +87,9 @@ def test_a_pickle_that_wants_to_run_code_is_refused_and_nothing_runs(write, name
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_numbers_become_float32_and_integers_stay(dtype, tmp_path):
-    save_file({"a": torch.ones(2, dtype=dtype), "i": torch.ones(2, dtype=torch.int64)}, tmp_path / "a.safetensors")
+    save_file(
+        {"a": torch.ones(2, dtype=dtype), "i": torch.ones(2, dtype=torch.int64)}, tmp_path / "a.safetensors"
+    )
     tensors, _ = read(tmp_path / "a.safetensors")
     assert (tensors["a"].dtype, tensors["i"].dtype) == (torch.float32, torch.int64)
 
@@ -105,7 +116,11 @@ def test_damaged_files_are_named(name, content, tmp_path):
         np.savez(whole, a=np.ones(1000))
     else:
         torch.save(small().state_dict(), whole)
-    data = {"empty": b"", "noise": bytes(range(256)) * 9, "half": whole.getvalue()[: len(whole.getvalue()) // 2]}[content]
+    data = {
+        "empty": b"",
+        "noise": bytes(range(256)) * 9,
+        "half": whole.getvalue()[: len(whole.getvalue()) // 2],
+    }[content]
     (tmp_path / name).write_bytes(data)
     with pytest.raises(CheckpointError, match=name):
         load(find(str(tmp_path / name)))

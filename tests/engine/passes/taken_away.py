@@ -1,4 +1,6 @@
-"""The same as an edited pass by another way: torch's attention itself is exchanged while timm's own model runs."""
+"""The same as an edited pass by another way: torch's attention itself is exchanged while timm's own model
+runs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from tests.engine.looking import inspect, noise
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
 
-FAMILIES = [  # class token, registers, averages, rotary, relative bias, parallel, sub-norms, gates, attention pooling
+# class token, registers, averages, rotary, relative bias, parallel, sub-norms, gates, attention pooling
+FAMILIES = [
     "class", "registers", "distilled", "average, then norm", "norm, then average", "norm before the projection, averaged",
     "parallel", "parallel, averaged", "gated", "gated, averaged", "EVA-02", "BEiT-3 like", "attention pooling", "BEiT",
     "relative positions", "relative positions, norm behind", "RoPE, averaged", "class and mean",
@@ -53,7 +56,9 @@ def hidden(model, pixels, places) -> torch.Tensor:
     unseen[places] = 0
 
     def change(layer, query, key, value, mask, attend):
-        return attend(query, key, value, unseen.expand(query.shape[-2], -1) if mask is None else mask + unseen)
+        return attend(
+            query, key, value, unseen.expand(query.shape[-2], -1) if mask is None else mask + unseen
+        )
 
     with attending(len(model.blocks), change):
         tokens = model.forward_features(pixels)
@@ -69,7 +74,10 @@ def handed(model, pixels) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         heads.append(attend(query, key, value, mask)[0])
         return heads[-1][None]
 
-    hooks = [mlp(block).register_forward_hook(lambda _, args, output: mlps.append(output[0])) for block in model.blocks]
+    hooks = [
+        mlp(block).register_forward_hook(lambda _, args, output: mlps.append(output[0]))
+        for block in model.blocks
+    ]
     with attending(len(model.blocks), change):
         model(pixels)
     [hook.remove() for hook in hooks]
@@ -89,7 +97,9 @@ def put(model, pixels, heads: dict, mlps: dict) -> torch.Tensor:
     def put_in(instead):
         return lambda module, args, output: instead(output).expand_as(output)
 
-    hooks = [mlp(model.blocks[layer]).register_forward_hook(put_in(instead)) for layer, instead in mlps.items()]
+    hooks = [
+        mlp(model.blocks[layer]).register_forward_hook(put_in(instead)) for layer, instead in mlps.items()
+    ]
     with attending(len(model.blocks), change):
         answer = model(pixels)[0]
     [hook.remove() for hook in hooks]

@@ -16,8 +16,9 @@ from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import Preprocessing, prepare
 from vitviz.errors import UnsupportedModel
 
-# One of each kind: plain, distilled, LayerScale, registers, no class token, CLIP's norm before the blocks, relative
-# bias per layer and shared, rotary embedding, rotary with registers, query-key norm, pooling, hybrid stem.
+# One of each kind: plain, distilled, LayerScale, registers, no class token, CLIP's norm before the blocks,
+# relative bias per layer and shared, rotary embedding, rotary with registers, query-key norm, pooling, hybrid
+# stem.
 ARCHITECTURES = [
     "vit_tiny_patch16_224",
     "deit_tiny_distilled_patch16_224",
@@ -41,7 +42,9 @@ def unfused(model: torch.nn.Module, pixels: torch.Tensor) -> list[torch.Tensor]:
     seen, handles = [], []
     for block in model.blocks:
         block.attn.fused_attn = False
-        handles.append(block.attn.attn_drop.register_forward_pre_hook(lambda module, args: seen.append(args[0][0])))
+        handles.append(
+            block.attn.attn_drop.register_forward_pre_hook(lambda module, args: seen.append(args[0][0]))
+        )
     with torch.no_grad():
         model(pixels)
     for handle, block in zip(handles, model.blocks, strict=True):
@@ -79,7 +82,9 @@ def test_the_residual_stream_and_both_embeddings_are_the_models_own():
 def test_a_norm_between_embedding_and_blocks_does_not_spoil_the_norms_of_the_embedding():
     model = perturbed("vit_base_patch32_clip_224", depth=1)
     trace = inspect(model).trace(noise())
-    torch.testing.assert_close(trace.position_embedded - trace.patch_embedding, model.pos_embed[0, 1:].detach(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        trace.position_embedded - trace.patch_embedding, model.pos_embed[0, 1:].detach(), atol=1e-5, rtol=1e-5
+    )
     assert not torch.allclose(trace.position_embedded, trace.tokens[0][1:])
 
 
@@ -88,7 +93,12 @@ def test_features_and_clips_projection_are_no_classes():
     assert inspect(features).trace(noise()).logits is None
     clip = perturbed("vit_base_patch32_clip_224", depth=1, num_classes=512)
     assert inspect(clip, "my own clip_ fine-tuned").trace(noise()).logits.shape == (512,)
-    for name, expected in [("vit_base_patch32_clip_224.openai", False), ("vit_base_patch32_clip_224.laion2b_ft_in1k", True), ("vit_pe_core_base_patch16_224.fb", False), ("vit_base_mci_224.apple_mclip", False)]:
+    for name, expected in [
+        ("vit_base_patch32_clip_224.openai", False),
+        ("vit_base_patch32_clip_224.laion2b_ft_in1k", True),
+        ("vit_pe_core_base_patch16_224.fb", False),
+        ("vit_base_mci_224.apple_mclip", False),
+    ]:
         assert record.classifies(clip, Checkpoint(name, None, "hub", "")) is expected
 
 
@@ -131,7 +141,12 @@ def test_what_is_no_plain_vit_is_refused_with_the_reason(name, options, reason):
     with pytest.raises(UnsupportedModel, match=reason):
         model = timm.create_model(name, pretrained=False, **options).eval()
         inspector = Inspector(
-            Loaded(Checkpoint(name, name, "local", ""), model, Preprocessing(model.pretrained_cfg["input_size"][1:], (0.5,) * 3, (0.5,) * 3)), "cpu"
+            Loaded(
+                Checkpoint(name, name, "local", ""),
+                model,
+                Preprocessing(model.pretrained_cfg["input_size"][1:], (0.5,) * 3, (0.5,) * 3),
+            ),
+            "cpu",
         )
         inspector.trace(noise())
 
@@ -142,9 +157,13 @@ def test_the_truth_check_sees_what_happens_after_the_call():
 
     def lying(x, *args, **kwargs):
         """What timm's attention does, but for one per cent between the fused call and the projection."""
-        q, k, v = rearrange(attention.qkv(x), "batch token (three head dim) -> three batch head token dim", three=3, head=3)
+        q, k, v = rearrange(
+            attention.qkv(x), "batch token (three head dim) -> three batch head token dim", three=3, head=3
+        )
         seen = F.scaled_dot_product_attention(q, k, v) * 1.01
-        return attention.proj(attention.norm(rearrange(seen, "batch head token dim -> batch token (head dim)")))
+        return attention.proj(
+            attention.norm(rearrange(seen, "batch head token dim -> batch token (head dim)"))
+        )
 
     attention.forward = lying
     with pytest.raises(UnsupportedModel, match="block 2 .*1e-04 is expected"):
@@ -158,7 +177,10 @@ def test_a_model_without_blocks_is_refused_at_once():
 
 @pytest.mark.parametrize(
     "name, options",
-    [("vit_so150m_patch16_reg4_map_256", {}), ("vit_base_patch16_siglip_224", {"class_token": True, "global_pool": "map"})],
+    [
+        ("vit_so150m_patch16_reg4_map_256", {}),
+        ("vit_base_patch16_siglip_224", {"class_token": True, "global_pool": "map"}),
+    ],
 )
 def test_attention_pooling_may_leave_the_prefix_out(name, options):
     model = perturbed(name, img_size=64, embed_dim=48, depth=2, num_heads=3, num_classes=5, **options)
@@ -171,6 +193,11 @@ def test_attention_pooling_may_leave_the_prefix_out(name, options):
 @pytest.mark.parametrize("name", ["eva02_tiny_patch14_224", "vit_tiny_patch16_224"])
 def test_a_trace_holds_no_more_memory_than_it_says(name):
     trace = inspect(perturbed(name, depth=2)).trace(noise())
-    tensors = [*trace.tokens, trace.patch_embedding, trace.position_embedded, *(t for layer in trace.layers for t in (layer.q, layer.k, layer.v))]
+    tensors = [
+        *trace.tokens,
+        trace.patch_embedding,
+        trace.position_embedded,
+        *(t for layer in trace.layers for t in (layer.q, layer.k, layer.v)),
+    ]
     held = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors if t is not None}
     assert sum(held.values()) + trace.view.picture.nbytes <= 1.02 * trace.nbytes

@@ -1,4 +1,6 @@
-"""Shuffled patches and zeroed positions: what must agree agrees, what must differ differs, and nothing is changed."""
+"""Shuffled patches and zeroed positions: what must agree agrees, what must differ differs, and nothing is
+changed.
+"""
 
 import numpy as np
 import pytest
@@ -25,14 +27,20 @@ def test_without_positions_the_order_of_the_patches_leaves_the_answer_as_it_is(n
     inspector = inspect(small(name, **changes))
     original, shuffled = inspector.trace(noise()), inspector.experiment(noise(), shuffle=3)
     assert (original.logits - shuffled.logits).abs().max() > 1e-2, "with positions the order has to matter"
-    zeroed, both = inspector.experiment(noise(), positions=False), inspector.experiment(noise(), shuffle=3, positions=False)
+    zeroed, both = (
+        inspector.experiment(noise(), positions=False),
+        inspector.experiment(noise(), shuffle=3, positions=False),
+    )
     torch.testing.assert_close(zeroed.logits, both.logits, atol=1e-4, rtol=0)
     assert (original.logits - zeroed.logits).abs().max() > 1e-2, "the positions are part of the answer"
 
 
 def test_without_positions_the_patch_tokens_are_permuted_with_the_patches():
     inspector = inspect(small())
-    zeroed, both = inspector.experiment(noise(), positions=False), inspector.experiment(noise(), shuffle=3, positions=False)
+    zeroed, both = (
+        inspector.experiment(noise(), positions=False),
+        inspector.experiment(noise(), shuffle=3, positions=False),
+    )
     order = experiments.permutation(zeroed.grid.patches, 3)
     assert sorted(order) == list(range(16)) and list(order) != sorted(order)
     torch.testing.assert_close(both.tokens[-1][1:], zeroed.tokens[-1][1:][order], atol=1e-4, rtol=1e-4)
@@ -45,7 +53,10 @@ def test_the_shuffled_picture_is_the_one_the_model_read():
     order = experiments.permutation(16, 3)
     for place, patch in enumerate(order):
         (row, col), (row2, col2) = divmod(place, 4), divmod(int(patch), 4)
-        there, here = (picture[8 * r : 8 * r + 8, 8 * c : 8 * c + 8] for picture, r, c in ((shuffled.view.picture, row, col), (original.view.picture, row2, col2)))
+        there, here = (
+            picture[8 * r : 8 * r + 8, 8 * c : 8 * c + 8]
+            for picture, r, c in ((shuffled.view.picture, row, col), (original.view.picture, row2, col2))
+        )
         np.testing.assert_array_equal(there, here)
     torch.testing.assert_close(shuffled.patch_embedding, original.patch_embedding[order])
 
@@ -67,7 +78,9 @@ def test_the_variant_shares_every_weight_but_the_table():
     model = small()
     variant = experiments.without_positions(model, "small")
     own = dict(model.named_parameters())
-    assert [name for name, parameter in variant.named_parameters() if parameter is not own[name]] == ["pos_embed"]
+    assert [name for name, parameter in variant.named_parameters() if parameter is not own[name]] == [
+        "pos_embed"
+    ]
     assert not variant.pos_embed.any()
 
 
@@ -75,7 +88,9 @@ def test_a_view_is_taken_as_it_is():
     inspector = inspect(small())
     trace = inspector.trace(noise())
     prepared = prepare(open_image(noise()), inspector.preprocessing)
-    torch.testing.assert_close(experiments.as_seen(trace.view, inspector.preprocessing).tensor, prepared.tensor, atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        experiments.as_seen(trace.view, inspector.preprocessing).tensor, prepared.tensor, atol=1e-6, rtol=0
+    )
     torch.testing.assert_close(inspector.experiment(trace.view).logits, trace.logits, atol=1e-5, rtol=0)
     wide = inspector.trace(noise(), size=(32, 64))
     assert inspector.experiment(wide.view, shuffle=1).grid.cols == 8
@@ -111,7 +126,11 @@ def test_readout_and_parts_are_the_models_own(name, changes):
     if "distilled" in name:  # two heads, each with a row of its own
         assert y.shape == (128,) and parts.prefix.shape == (2, 128)
     else:
-        torch.testing.assert_close(parts.classifier.weight @ y + parts.classifier.bias, trace.logits, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            parts.classifier.weight @ y + parts.classifier.bias, trace.logits, atol=1e-4, rtol=1e-4
+        )
     patch = prepare(open_image(noise()), inspector.preprocessing).tensor[:, :8, :8].permute(1, 2, 0).flatten()
-    torch.testing.assert_close(parts.embedding.weight @ patch + parts.embedding.bias, trace.patch_embedding[0], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        parts.embedding.weight @ patch + parts.embedding.bias, trace.patch_embedding[0], atol=1e-4, rtol=1e-4
+    )
     assert len(parts.prefix) == trace.grid.prefix and parts.classes == 7 and not parts.stem

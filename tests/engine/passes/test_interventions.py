@@ -1,4 +1,6 @@
-"""Heads, MLPs, patches and whole layers taken away: against timm's own model run in another way, and against identities."""
+"""Heads, MLPs, patches and whole layers taken away: against timm's own model run in another way, and against
+identities.
+"""
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +29,9 @@ def inspector():
 
 def same(one, two) -> bool:
     pairs = [*zip(one.tokens, two.tokens, strict=True), (one.logits, two.logits)]
-    pairs += [(getattr(a, n), getattr(b, n)) for a, b in zip(one.layers, two.layers, strict=True) for n in "qkv"]
+    pairs += [
+        (getattr(a, n), getattr(b, n)) for a, b in zip(one.layers, two.layers, strict=True) for n in "qkv"
+    ]
     return all(torch.equal(a, b) for a, b in pairs)
 
 
@@ -49,16 +53,34 @@ def test_heads_and_mlps_give_what_is_put_in_their_place(family, how):
     inspector = inspector_of(family)
     model = inspector.model
     other = None if how != "other" else "one"
-    trace = inspector.trace(noise(), without=Without(heads=HEADS, mlps=MLPS, heads_as=how, other=other), other=noise(5))
-    pictures = [vitviz.sample_image(name) for name in ("chelsea", "coffee", "astronaut", "rocket")] if how == "mean" else [noise(5)]
+    trace = inspector.trace(
+        noise(), without=Without(heads=HEADS, mlps=MLPS, heads_as=how, other=other), other=noise(5)
+    )
+    pictures = (
+        [vitviz.sample_image(name) for name in ("chelsea", "coffee", "astronaut", "rocket")]
+        if how == "mean"
+        else [noise(5)]
+    )
     seen = [handed(model, pixels_of(inspector, picture)) for picture in pictures]
-    heads, mlps = ([sum(each) / len(seen) for each in zip(*(one[kind] for one in seen), strict=True)] for kind in (0, 1))
+    heads, mlps = (
+        [sum(each) / len(seen) for each in zip(*(one[kind] for one in seen), strict=True)] for kind in (0, 1)
+    )
     known = {
-        "tokens": (lambda layer, head: lambda given: given.mean(dim=-2, keepdim=True), lambda given: given.mean(dim=-2, keepdim=True)),
+        "tokens": (
+            lambda layer, head: lambda given: given.mean(dim=-2, keepdim=True),
+            lambda given: given.mean(dim=-2, keepdim=True),
+        ),
         "zero": (lambda layer, head: torch.zeros_like, torch.zeros_like),
     }
-    head_gives, mlp_gives = known.get(how, (lambda layer, head: lambda given: heads[layer][head], lambda given: mlps[1]))
-    expected = put(model, pixels_of(inspector), {(one, head): head_gives(one, head) for one, head in HEADS}, {1: mlp_gives})
+    head_gives, mlp_gives = known.get(
+        how, (lambda layer, head: lambda given: heads[layer][head], lambda given: mlps[1])
+    )
+    expected = put(
+        model,
+        pixels_of(inspector),
+        {(one, head): head_gives(one, head) for one, head in HEADS},
+        {1: mlp_gives},
+    )
     assert_close(trace.logits, expected, **near)
 
 
@@ -105,7 +127,10 @@ def test_nothing_changes_where_nothing_is_replaced_and_all_where_all_is(family):
     plain, other = inspector.trace(noise()), inspector.trace(noise(5))
     assert same(inspector.trace(noise(), without=Without()), plain)
     every = {"heads": [(layer, head) for layer in range(3) for head in range(3)], "mlps": range(3)}
-    assert same(inspector.trace(noise(), without=Without(**every, heads_as="other", other="itself"), other=noise()), plain)
+    assert same(
+        inspector.trace(noise(), without=Without(**every, heads_as="other", other="itself"), other=noise()),
+        plain,
+    )
     for layer in range(3):
         assert same(inspector.trace(noise(), without=Without(at=layer, other="itself"), other=noise()), plain)
         patched = inspector.trace(noise(), without=Without(at=layer, other="one"), other=noise(5))
@@ -123,15 +148,27 @@ def test_patches_are_painted_over_in_what_is_shown_and_in_what_the_model_gets(in
     for how in ("black", "mean", "blur"):
         trace = inspector.trace(noise(), without=Without(patches=[0, 7], patches_as=how))
         seen = trace.view.picture
-        assert trace.kept is None and (seen[~area] == picture[~area]).all() and (seen[area] != picture[area]).any()
+        assert (
+            trace.kept is None
+            and (seen[~area] == picture[~area]).all()
+            and (seen[area] != picture[area]).any()
+        )
         assert_close(trace.logits, inspector.trace(seen).logits, **near)
-    assert (inspector.trace(noise(), without=Without(patches=[0, 7], patches_as="black")).view.picture[area] == 0).all()
+    assert (
+        inspector.trace(noise(), without=Without(patches=[0, 7], patches_as="black")).view.picture[area] == 0
+    ).all()
     grey = inspector.trace(noise(), without=Without(patches=[0, 7], patches_as="mean")).view.picture[area]
     assert abs(grey - picture.reshape(-1, 3).mean(axis=0)).max() <= 0.5
 
 
 def test_edits_are_seen_by_nobody_else_and_leave_the_model_as_it_was(inspector):
-    asked = [None, Without(heads=HEADS), Without(patches=GONE), Without(mlps=[0], heads_as="zero"), Without(at=1, other="coffee")]
+    asked = [
+        None,
+        Without(heads=HEADS),
+        Without(patches=GONE),
+        Without(mlps=[0], heads_as="zero"),
+        Without(at=1, other="coffee"),
+    ]
     before = {name: value.clone() for name, value in inspector.model.state_dict().items()}
 
     def looked(number: int):
@@ -143,7 +180,11 @@ def test_edits_are_seen_by_nobody_else_and_leave_the_model_as_it_was(inspector):
     with pytest.raises(ZeroDivisionError), inspector.hook("blocks.1.attn", lambda tensor: 1 / 0):
         inspector.trace(noise(), without=asked[2])
     gone = []
-    with pytest.raises(Stopped), stopping.when(lambda: bool(gone)), inspector.hook("blocks.0.attn", lambda tensor: gone.append(1)):
+    with (
+        pytest.raises(Stopped),
+        stopping.when(lambda: bool(gone)),
+        inspector.hook("blocks.0.attn", lambda tensor: gone.append(1)),
+    ):
         inspector.trace(noise(), without=asked[2])
     assert all(map(same, map(looked, range(15)), alone))
     assert all(torch.equal(value, before[name]) for name, value in inspector.model.state_dict().items())
@@ -161,7 +202,12 @@ def test_means_are_by_place_at_the_own_size_and_even_elsewhere(inspector):
     own, small = inspector.reference(), inspector.reference((8, 16))
     assert own.by_place and not small.by_place and own.pictures == 4 and "photographs" in own.sentence
     assert own.heads[0].shape == (3, 13, 8) and small.heads[0].shape == (3, 2, 8)
-    heads = torch.stack([handed(inspector.model, pixels_of(inspector, vitviz.sample_image(one.name)))[0][2] for one in vitviz.samples.samples()])
+    heads = torch.stack(
+        [
+            handed(inspector.model, pixels_of(inspector, vitviz.sample_image(one.name)))[0][2]
+            for one in vitviz.samples.samples()
+        ]
+    )
     assert_close(own.heads[2], heads.mean(dim=0), **near)
     dropped = own.parts(8, dropped=True).heads[2]
     assert_close(dropped[0, :, 3], heads.mean(dim=0)[:, 1:].mean(dim=1), **near)

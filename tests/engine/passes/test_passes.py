@@ -1,4 +1,6 @@
-"""Passes beside each other on one model: each has its own record, its own hooks, and an end when nobody waits."""
+"""Passes beside each other on one model: each has its own record, its own hooks, and an end when nobody
+waits.
+"""
 
 import pickle
 import threading
@@ -22,7 +24,9 @@ def inspector():
 def same(one, two) -> bool:
     """To the bit, in everything a pass leaves."""
     pairs = list(zip(one.tokens, two.tokens, strict=True)) + [(one.logits, two.logits)]
-    pairs += [(getattr(a, n), getattr(b, n)) for a, b in zip(one.layers, two.layers, strict=True) for n in "qkv"]
+    pairs += [
+        (getattr(a, n), getattr(b, n)) for a, b in zip(one.layers, two.layers, strict=True) for n in "qkv"
+    ]
     pairs += [(one.patch_embedding, two.patch_embedding), (one.position_embedded, two.position_embedded)]
     return all(torch.equal(a, b) for a, b in pairs)
 
@@ -31,11 +35,17 @@ def test_two_passes_meet_in_the_middle_of_one_model(inspector):
     """Each waits in the second block for the other: with turns they would wait for ever."""
     alone = [inspector.trace(noise(seed), size) for seed, size in ((0, None), (1, 96))]
     meeting = threading.Barrier(2, timeout=20)
-    with inspector.hook("blocks.1.input", lambda tensor: meeting.wait() and None or None), ThreadPoolExecutor(2) as threads:
+    with (
+        inspector.hook("blocks.1.input", lambda tensor: meeting.wait() and None or None),
+        ThreadPoolExecutor(2) as threads,
+    ):
         together = list(threads.map(inspector.trace, map(noise, (0, 1)), (None, 96)))
     assert all(map(same, together, alone))
     meeting.reset()
-    with inspector.hook("blocks.1.input", lambda tensor: meeting.wait() and None or None), ThreadPoolExecutor(2) as threads:
+    with (
+        inspector.hook("blocks.1.input", lambda tensor: meeting.wait() and None or None),
+        ThreadPoolExecutor(2) as threads,
+    ):
         together = list(threads.map(inspector.trace, map(noise, (0, 2))))  # of one size, so of one module
     assert same(together[0], alone[0]) and same(together[1], inspector.trace(noise(2)))
 
@@ -53,7 +63,10 @@ def test_many_threads_with_pictures_sizes_hooks_and_variants_of_their_own_get_th
             assert all(map(same, threads.map(asked, range(24)), alone))
         gone = list(inspector.model.modules())
         assert not any(module._forward_hooks or module._forward_pre_hooks for module in gone)
-    with inspector.hook("blocks.1.mlp", torch.zeros_like), inspector.hook("blocks.2.input", lambda tensor: tensor * 2):
+    with (
+        inspector.hook("blocks.1.mlp", torch.zeros_like),
+        inspector.hook("blocks.2.input", lambda tensor: tensor * 2),
+    ):
         hooked = [asked(number) for number in range(24)]
         assert not any(map(same, hooked, alone))
         with ThreadPoolExecutor(8) as threads:
@@ -64,7 +77,10 @@ def test_many_threads_with_pictures_sizes_hooks_and_variants_of_their_own_get_th
 
 def test_a_hook_holds_for_passes_that_begin_while_it_does(inspector):
     clean, begun, go = inspector.trace(noise()), threading.Event(), threading.Event()
-    with inspector.hook("blocks.0.input", lambda tensor: begun.set() or (go.wait(20) and None)), ThreadPoolExecutor(1) as one:
+    with (
+        inspector.hook("blocks.0.input", lambda tensor: begun.set() or (go.wait(20) and None)),
+        ThreadPoolExecutor(1) as one,
+    ):
         earlier = one.submit(inspector.trace, noise())
         assert begun.wait(20)
         with inspector.hook("blocks.2.mlp", torch.zeros_like):
@@ -75,21 +91,37 @@ def test_a_hook_holds_for_passes_that_begin_while_it_does(inspector):
 
 
 def test_the_model_itself_can_be_run_and_copied_by_others_in_the_middle_of_a_pass(inspector):
-    alone, pixels = inspector.trace(noise()), torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(1))
+    alone, pixels = (
+        inspector.trace(noise()),
+        torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(1)),
+    )
     with torch.no_grad():
         expected = inspector.model(pixels)
     begun, go = threading.Event(), threading.Event()
-    with inspector.hook("blocks.1.input", lambda tensor: begun.set() or (go.wait(20) and None)), ThreadPoolExecutor(1) as one:
+    with (
+        inspector.hook("blocks.1.input", lambda tensor: begun.set() or (go.wait(20) and None)),
+        ThreadPoolExecutor(1) as one,
+    ):
         running = one.submit(inspector.trace, noise())
         assert begun.wait(20) and any(module._forward_hooks for module in inspector.model.modules())
         with torch.no_grad():
             assert torch.equal(inspector.model(pixels), expected)
-        made = [pickle.loads(pickle.dumps(inspector)).model, copies.sized(inspector.model, (96, 96)), inspector.on("cpu").model]
+        made = [
+            pickle.loads(pickle.dumps(inspector)).model,
+            copies.sized(inspector.model, (96, 96)),
+            inspector.on("cpu").model,
+        ]
         go.set()
         assert same(running.result(), alone)
     for model in made:
-        assert not any(module._forward_pre_hooks_with_kwargs for module in model.modules())  # a later hook may get that number
-        assert not any(isinstance(hook, Tap) for m in model.modules() for hook in (*m._forward_hooks.values(), *m._forward_pre_hooks.values()))
+        assert not any(
+            module._forward_pre_hooks_with_kwargs for module in model.modules()
+        )  # a later hook may get that number
+        assert not any(
+            isinstance(hook, Tap)
+            for m in model.modules()
+            for hook in (*m._forward_hooks.values(), *m._forward_pre_hooks.values())
+        )
 
 
 def test_a_hook_may_look_at_another_picture(inspector):
@@ -119,7 +151,11 @@ def test_a_pass_ends_within_a_layer_after_nobody_waits_and_the_next_is_whole(ins
     def watch(number):
         return lambda tensor: reached.append(number) or (gone.append(1) if number == layer else None)
 
-    with inspector.hook("blocks.0.attn", watch(0)), inspector.hook("blocks.1.attn", watch(1)), inspector.hook("blocks.2.attn", watch(2)):
+    with (
+        inspector.hook("blocks.0.attn", watch(0)),
+        inspector.hook("blocks.1.attn", watch(1)),
+        inspector.hook("blocks.2.attn", watch(2)),
+    ):
         with stopping.when(lambda: bool(gone)):
             if layer == 2:  # its end is the pass's
                 inspector.trace(noise())

@@ -1,4 +1,6 @@
-"""bfloat16 is what the user asks for, is said wherever a result is, and its distance from float32 is the true one."""
+"""bfloat16 is what the user asks for, is said wherever a result is, and its distance from float32 is the true
+one.
+"""
 
 import pickle
 
@@ -40,14 +42,18 @@ def test_the_model_computes_in_what_was_asked_for_and_the_record_is_float32(both
     assert set(kinds) == {HALF} and {parameter.dtype for parameter in inspector.model.parameters()} == {HALF}
     assert (exact.dtype, rough.dtype) == ("float32", "bfloat16")
     layer = rough.layers[0]
-    assert {tensor.dtype for tensor in (*rough.tokens, rough.logits, layer.q, layer.k, layer.v)} == {torch.float32}
+    assert {tensor.dtype for tensor in (*rough.tokens, rough.logits, layer.q, layer.k, layer.v)} == {
+        torch.float32
+    }
     sums = rough.attention(3).sum(-1)  # a softmax in bfloat16 would miss 1 by up to 2^-9
     torch.testing.assert_close(sums, torch.ones_like(sums), atol=1e-5, rtol=0)
 
 
 def test_the_distance_from_float32_is_the_largest_difference(both):
     exact, rough, _ = both
-    attention = max((exact.attention(i) - rough.attention(i)).abs().max().item() for i in range(len(exact.layers)))
+    attention = max(
+        (exact.attention(i) - rough.attention(i)).abs().max().item() for i in range(len(exact.layers))
+    )
     classes = (torch.softmax(exact.logits, -1) - torch.softmax(rough.logits, -1)).abs().max().item()
     assert rough.deviation.attention == pytest.approx(attention, rel=1e-4) and attention > 1e-4
     assert rough.deviation.classes == pytest.approx(classes, rel=1e-3) and classes > 1e-5
@@ -81,7 +87,9 @@ def test_every_kind_is_read_truthfully_in_bfloat16(name):
     model = perturbed(name, **({} if "r_s16" in name else {"depth": 2}))
     inspector = inspect(model, "bfloat16")
     trace = inspector.trace(noise())  # the truth check would refuse
-    assert trace.deviation.attention < 0.01 and {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert trace.deviation.attention < 0.01 and {parameter.dtype for parameter in model.parameters()} == {
+        torch.float32
+    }
     if hasattr(model, "set_input_size") and "r_s16" not in name:
         assert inspector.trace(noise(), size=[2 * side for side in trace.grid.patch]).grid.patches == 4
 
@@ -138,12 +146,18 @@ def test_an_inspector_travels_with_its_precision(both):
     _, rough, inspector = both
     travelled = pickle.loads(pickle.dumps(inspector))
     fresh = pickle.loads(pickle.dumps(vitviz.load("vitviz-tiny", device="cpu", dtype="bfloat16")))
-    assert fresh._exact is None, "the float32 weights stay behind: they are not needed where the passes are made"
-    assert travelled.dtype == "bfloat16" and torch.equal(travelled.trace(sample_image("chelsea")).logits, rough.logits)
+    assert fresh._exact is None, (
+        "the float32 weights stay behind: they are not needed where the passes are made"
+    )
+    assert travelled.dtype == "bfloat16" and torch.equal(
+        travelled.trace(sample_image("chelsea")).logits, rough.logits
+    )
 
 
 def test_float32_on_cuda_is_not_shortened_by_its_convolutions(monkeypatch):
-    """Without a GPU: the setting stands during a pass of an inspector that believes to be on one, and only then."""
+    """Without a GPU: the setting stands during a pass of an inspector that believes to be on one, and only
+    then.
+    """
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     seen = []
     monkeypatch.setattr("vitviz.engine.inspector.exactly", lambda device: exactly(torch.device("cuda")))
@@ -158,5 +172,7 @@ def test_the_first_picture_may_have_another_size_with_the_same_grid():
     """Where the patch does not divide the input, two sizes share a grid; only one of them is the model's own."""
     model = perturbed("vit_tiny_patch16_224", depth=1, img_size=28, patch_size=8)
     preprocessing = Preprocessing((28, 28), (0.5,) * 3, (0.5,) * 3)
-    inspector = Inspector(Loaded(Checkpoint("random", None, "local", ""), model, preprocessing), "cpu", "bfloat16")
+    inspector = Inspector(
+        Loaded(Checkpoint("random", None, "local", ""), model, preprocessing), "cpu", "bfloat16"
+    )
     assert inspector.trace(noise(), size=24).deviation.attention > 0

@@ -1,4 +1,6 @@
-"""All heads and MLPs in turn: as one at a time, with progress and an end; and beside the ledger's direct shares."""
+"""All heads and MLPs in turn: as one at a time, with progress and an end; and beside the ledger's direct
+shares.
+"""
 
 import pytest
 import torch
@@ -13,7 +15,9 @@ from vitviz.errors import Stopped, VitvizError
 
 
 @pytest.mark.parametrize("how", ["mean", "tokens", "zero", "other"])
-@pytest.mark.parametrize("family", ["class", "EVA-02", "BEiT", "relative positions", "parallel, averaged", "attention pooling"])
+@pytest.mark.parametrize(
+    "family", ["class", "EVA-02", "BEiT", "relative positions", "parallel, averaged", "attention pooling"]
+)
 def test_all_in_turn_are_as_one_at_a_time(family, how):
     inspector, other = inspector_of(family), "one" if how == "other" else None
     plain = inspector.trace(noise()).logits
@@ -21,7 +25,9 @@ def test_all_in_turn_are_as_one_at_a_time(family, how):
     assert found.logit == pytest.approx((plain[2] - plain[4]).item(), abs=1e-5)
 
     def alone(**lost):
-        logits = inspector.trace(noise(), without=Without(**lost, heads_as=how, other=other), other=noise(5)).logits
+        logits = inspector.trace(
+            noise(), without=Without(**lost, heads_as=how, other=other), other=noise(5)
+        ).logits
         return found.logit - (logits[2] - logits[4]).item()
 
     heads = torch.tensor([[alone(heads=[(layer, head)]) for head in range(3)] for layer in range(3)])
@@ -35,7 +41,11 @@ def test_progress_is_told_and_ends_the_sweep():
     whole = inspector.effects(noise(), 1, progress=lambda done, of: told.append((done, of)))
     assert told == [(4, 12), (8, 12), (12, 12)] and whole.heads.isfinite().all()
     part = inspector.effects(noise(), 1, progress=lambda done, of: False)
-    assert part.heads[2].isfinite().all() and part.heads[:2].isnan().all() and torch.equal(part.heads[2], whole.heads[2])
+    assert (
+        part.heads[2].isfinite().all()
+        and part.heads[:2].isnan().all()
+        and torch.equal(part.heads[2], whole.heads[2])
+    )
     gone = []
     with pytest.raises(Stopped), stopping.when(lambda: bool(gone)):
         inspector.effects(noise(), 1, progress=lambda done, of: gone.append(1))
@@ -51,16 +61,29 @@ def test_hooks_of_the_user_do_not_hold_in_a_sweep():
 
 def test_what_cannot_be_asked_is_refused():
     inspector = inspector_of("class")
-    for asked in ({"target": 6}, {"target": (1, 2, 3)}, {"target": 1, "batch": 0}, {"target": 1, "heads_as": "noise"}, {"target": 1, "heads_as": "other"}):
+    for asked in (
+        {"target": 6},
+        {"target": (1, 2, 3)},
+        {"target": 1, "batch": 0},
+        {"target": 1, "heads_as": "noise"},
+        {"target": 1, "heads_as": "other"},
+    ):
         with pytest.raises(VitvizError):
             inspector.effects(noise(), **asked)
 
 
 @pytest.mark.slow
 def test_direct_shares_and_total_effects_of_deit_tiny():
-    inspector = vitviz.load(str(shared("weights/deit_tiny_patch16_224.safetensors")), architecture="deit_tiny_patch16_224", device="cpu")
+    inspector = vitviz.load(
+        str(shared("weights/deit_tiny_patch16_224.safetensors")),
+        architecture="deit_tiny_patch16_224",
+        device="cpu",
+    )
     picture = str(shared("data/both.png"))
-    effects, account = inspector.effects(picture, 243), vitviz.evidence(inspector, inspector.trace(picture), 243)
+    effects, account = (
+        inspector.effects(picture, 243),
+        vitviz.evidence(inspector, inspector.trace(picture), 243),
+    )
     agreement = analyses.agreement(effects, account)
     print(agreement)
     assert effects.logit == pytest.approx(8.1673, abs=1e-3) and 0 < agreement.heads < 1

@@ -43,7 +43,9 @@ def a_key_hidden(attention, layer):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("wrong", [scaled, heads_moved, queries_moved, a_seventh_of_the_queries_in_one_layer, a_key_hidden])
+@pytest.mark.parametrize(
+    "wrong", [scaled, heads_moved, queries_moved, a_seventh_of_the_queries_in_one_layer, a_key_hidden]
+)
 def test_a_wrong_record_is_refused(name, wrong, monkeypatch):
     layers = iter(range(100))
 

@@ -35,7 +35,12 @@ def png_header(width: int, height: int) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(bytes(100)))
+        + chunk(b"IEND", b"")
+    )
 
 
 def refusal(source) -> str:
@@ -55,7 +60,10 @@ def refusal(source) -> str:
         (b"\x00\x00\x00\x18ftypmif1\x00\x00\x00\x00mif1heic", ["HEIC"]),
         (b"\x89PNG\r\n\x1a\n", ["whole PNG", "damaged"]),
         (b"\xff\xd8\xff\xe0", ["whole JPEG", "damaged"]),
-        (png_header(20_000, 20_000), ["20000 x 20000", "400 million", "at most 80 million", "Make it smaller"]),
+        (
+            png_header(20_000, 20_000),
+            ["20000 x 20000", "400 million", "at most 80 million", "Make it smaller"],
+        ),
         (png_header(9_000, 9_000), ["9000 x 9000", "81 million"]),
         (png_header(3, 4_000), ["3 x 4000", "1333 times", "at most 20 times", "Crop it"]),
         (png_header(2_001, 100), ["2001 x 100", "20.01 times"]),
@@ -76,7 +84,9 @@ def test_the_pixel_limit_is_our_own(limit, monkeypatch):
 
 def test_eps_is_never_handed_to_ghostscript(monkeypatch):
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *args: pytest.fail("started"))
-    assert "not a picture" in refusal(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n")
+    assert "not a picture" in refusal(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n"
+    )
 
 
 def test_large_files_are_refused_unread(tmp_path):
@@ -108,7 +118,18 @@ def test_every_kind_of_source_gives_the_same_picture(tmp_path):
     written = io.BytesIO()
     written.write(data)  # left at its end
     with path.open("rb") as file:
-        sources = [path, str(path), data, bytearray(data), memoryview(data), written, file, picture, Image.open(path), np.asarray(picture)]
+        sources = [
+            path,
+            str(path),
+            data,
+            bytearray(data),
+            memoryview(data),
+            written,
+            file,
+            picture,
+            Image.open(path),
+            np.asarray(picture),
+        ]
         for source in sources:
             assert np.array_equal(np.asarray(open_image(source)), np.asarray(picture)), type(source)
 
@@ -147,7 +168,11 @@ def test_hostile_names_are_plain_text_in_the_sentence(tmp_path):
     path = tmp_path / ("<img src=x onerror=alert('1')>`[a](b)\u202e\n" + "y" * 90)
     path.write_bytes(b"no picture")
     sentence = refusal(path)
-    assert "img src_x onerror_alert" in sentence and not set("<>='`[]\u202e\n") & set(sentence) and "y" * 60 not in sentence
+    assert (
+        "img src_x onerror_alert" in sentence
+        and not set("<>='`[]\u202e\n") & set(sentence)
+        and "y" * 60 not in sentence
+    )
 
 
 @pytest.mark.parametrize("form, options", [("JPEG", {}), ("JPEG", {"progressive": True}), ("PNG", {})])
@@ -166,13 +191,18 @@ def test_truncated_pictures_are_refused_however_they_come(form, options, kept, t
 def test_damaged_files_raise_nothing_but_image_errors(form):
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = 6
-    data, dice = encoded(noise(24, 16), form, **({} if form in ("GIF", "BMP") else {"exif": exif})), random.Random(0)
+    data, dice = (
+        encoded(noise(24, 16), form, **({} if form in ("GIF", "BMP") else {"exif": exif})),
+        random.Random(0),
+    )
     state = Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES
     refused = 0
     for attempt in range(250):
         damaged = bytearray(data[: dice.randrange(len(data))] if attempt % 3 == 0 else data)
         for _ in range(dice.choice([1, 1, 3, 20])):
-            damaged[dice.randrange(len(damaged)) if damaged else slice(0)] = dice.randrange(256) if damaged else b""
+            damaged[dice.randrange(len(damaged)) if damaged else slice(0)] = (
+                dice.randrange(256) if damaged else b""
+            )
         try:
             assert open_image(bytes(damaged)).mode == "RGB"
         except ImageError:

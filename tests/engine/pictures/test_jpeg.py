@@ -1,4 +1,6 @@
-"""A JPEG that goes over its picture thousands of times is refused before a pixel is decoded; real ones are not."""
+"""A JPEG that goes over its picture thousands of times is refused before a pixel is decoded; real ones are
+not.
+"""
 
 import io
 import struct

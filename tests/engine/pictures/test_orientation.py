@@ -40,11 +40,16 @@ def stored(upright: np.ndarray, orientation: int) -> np.ndarray:
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_pictures_come_upright(form, orientation):
-    blocks = np.array([[[200, 30, 30], [30, 200, 30], [30, 30, 200]], [[220, 220, 40], [40, 40, 40], [240, 240, 240]]], dtype=np.uint8)
+    blocks = np.array(
+        [[[200, 30, 30], [30, 200, 30], [30, 30, 200]], [[220, 220, 40], [40, 40, 40], [240, 240, 240]]],
+        dtype=np.uint8,
+    )
     upright = blocks.repeat(32, 0).repeat(32, 1)
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = orientation
-    data = encoded(Image.fromarray(np.ascontiguousarray(stored(upright, orientation))), form, exif=exif, quality=95)
+    data = encoded(
+        Image.fromarray(np.ascontiguousarray(stored(upright, orientation))), form, exif=exif, quality=95
+    )
     for source in (data, Image.open(io.BytesIO(data))):
         picture = open_image(source)
         assert picture.size == (96, 64)
@@ -54,7 +59,12 @@ def test_pictures_come_upright(form, orientation):
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF")
 @pytest.mark.parametrize(
-    "tag", [b"no TIFF header at all", b"II*\0\xff\xff\xff\x7f", b"II*\0\x08\0\0\0\x01\0\x12\x01\x02\0\x03\0\0\0up\0\0\0\0\0\0"]
+    "tag",
+    [
+        b"no TIFF header at all",
+        b"II*\0\xff\xff\xff\x7f",
+        b"II*\0\x08\0\0\0\x01\0\x12\x01\x02\0\x03\0\0\0up\0\0\0\0\0\0",
+    ],
 )
 def test_a_damaged_orientation_is_no_reason_to_refuse(tag):
     data = encoded(Image.new("RGB", (120, 90)), "JPEG", exif=b"Exif\0\0" + tag)

@@ -21,7 +21,9 @@ def row(picture: Image.Image) -> list[tuple[int, ...]]:
     return [picture.getpixel((x, 0)) for x in range(picture.width)]
 
 
-GREY16 = np.array([[0, 128, 129, 257, 32768, 65535]], dtype=np.uint16)  # / 257: 0, 0.498, 0.502, 1, 127.5, 255
+GREY16 = np.array(
+    [[0, 128, 129, 257, 32768, 65535]], dtype=np.uint16
+)  # / 257: 0, 0.498, 0.502, 1, 127.5, 255
 GREY8 = [(0,) * 3, (0,) * 3, (1,) * 3, (1,) * 3, (128,) * 3, (255,) * 3]
 
 
@@ -45,13 +47,32 @@ def test_32_bit_grey_beyond_16_bits_is_refused(value):
         open_image(Image.fromarray(np.array([[0, value]], dtype=np.int32)))
 
 
-def tiff(numbers: bytes, width: int, bits: int, photometric: int, sample_format: int, order: str = "<") -> bytes:
+def tiff(
+    numbers: bytes, width: int, bits: int, photometric: int, sample_format: int, order: str = "<"
+) -> bytes:
     """A grey TIFF of one row, written by hand from the specification (TIFF 6.0, sections 2 and 19)."""
     # width, height, bits, no compression, photometric, strip at, samples, rows, strip's bytes, sample format
     at = 8 + 2 + 12 * 10 + 4
-    given = {256: width, 257: 1, 258: bits, 259: 1, 262: photometric, 273: at, 277: 1, 278: 1, 279: len(numbers), 339: sample_format}
+    given = {
+        256: width,
+        257: 1,
+        258: bits,
+        259: 1,
+        262: photometric,
+        273: at,
+        277: 1,
+        278: 1,
+        279: len(numbers),
+        339: sample_format,
+    }
     entries = b"".join(struct.pack(order + "HHII", tag, 4, 1, value) for tag, value in given.items())
-    return (b"II" if order == "<" else b"MM") + struct.pack(order + "HIH", 42, 8, len(given)) + entries + bytes(4) + numbers
+    return (
+        (b"II" if order == "<" else b"MM")
+        + struct.pack(order + "HIH", 42, 8, len(given))
+        + entries
+        + bytes(4)
+        + numbers
+    )
 
 
 def test_white_is_zero_is_no_negative():
@@ -79,7 +100,11 @@ def test_signed_16_bits_are_scaled_from_their_own_range(order):
 
 
 def test_grey_bits_and_palette():
-    assert row(reopened(Image.fromarray(np.array([[0, 100, 255]], dtype=np.uint8)), "PNG")) == [(0,) * 3, (100,) * 3, (255,) * 3]
+    assert row(reopened(Image.fromarray(np.array([[0, 100, 255]], dtype=np.uint8)), "PNG")) == [
+        (0,) * 3,
+        (100,) * 3,
+        (255,) * 3,
+    ]
     assert row(reopened(Image.fromarray(np.array([[True, False]])), "PNG")) == [(255,) * 3, (0,) * 3]
     palette = Image.fromarray(np.array([[0, 1, 2]], dtype=np.uint8)).convert("P")
     palette.putpalette([255, 0, 0, 0, 255, 0, 0, 0, 255])
@@ -87,7 +112,11 @@ def test_grey_bits_and_palette():
         assert row(reopened(palette, form)) == [(255, 0, 0), (0, 255, 0), (0, 0, 255)], form
     assert row(reopened(palette, "PNG", transparency=1)) == [(255, 0, 0), (255, 255, 255), (0, 0, 255)]
     assert row(reopened(palette, "GIF", transparency=1)) == [(255, 0, 0), (255, 255, 255), (0, 0, 255)]
-    assert row(reopened(palette, "PNG", transparency=bytes([0, 255, 128]))) == [(255, 255, 255), (0, 255, 0), (127, 127, 255)]
+    assert row(reopened(palette, "PNG", transparency=bytes([0, 255, 128]))) == [
+        (255, 255, 255),
+        (0, 255, 0),
+        (127, 127, 255),
+    ]
 
 
 def test_transparency_is_laid_on_white():
@@ -102,7 +131,10 @@ def test_transparency_is_laid_on_white():
 
 
 def test_one_transparent_colour_is_white():
-    assert row(reopened(Image.fromarray(np.array([[7, 8]], dtype=np.uint8)), "PNG", transparency=7)) == [(255,) * 3, (8,) * 3]
+    assert row(reopened(Image.fromarray(np.array([[7, 8]], dtype=np.uint8)), "PNG", transparency=7)) == [
+        (255,) * 3,
+        (8,) * 3,
+    ]
     assert row(reopened(Image.fromarray(GREY16), "PNG", transparency=32768)) == GREY8[:4] + [(255,) * 3] * 2
     rgb = Image.fromarray(np.array([[[1, 2, 3], [1, 2, 4]]], dtype=np.uint8))
     assert row(reopened(rgb, "PNG", transparency=(1, 2, 3))) == [(255, 255, 255), (1, 2, 4)]
@@ -136,8 +168,15 @@ def test_the_first_frame_counts(form):
 def test_floating_point_goes_from_0_to_1(dtype):
     ramp = np.array([[0, 0.4, 1]], dtype=dtype)
     expected = [(0,) * 3, (102,) * 3, (255,) * 3]
-    assert row(open_image(ramp)) == row(open_image(ramp[..., None])) == row(open_image(np.stack([ramp] * 3, -1))) == expected
-    assert row(open_image(ramp - dtype(9e-4))) == row(open_image(ramp + dtype(9e-4))) == expected, "resampling overshoots"
+    assert (
+        row(open_image(ramp))
+        == row(open_image(ramp[..., None]))
+        == row(open_image(np.stack([ramp] * 3, -1)))
+        == expected
+    )
+    assert row(open_image(ramp - dtype(9e-4))) == row(open_image(ramp + dtype(9e-4))) == expected, (
+        "resampling overshoots"
+    )
     assert row(open_image(Image.fromarray(ramp.astype(np.float32)))) == expected
 
 

@@ -1,4 +1,6 @@
-"""The model's input against timm's own transform, bit by bit, and the geometry against pictures of known ramps."""
+"""The model's input against timm's own transform, bit by bit, and the geometry against pictures of known
+ramps.
+"""
 
 import itertools
 
@@ -23,7 +25,12 @@ def noise(width: int, height: int) -> Image.Image:
 
 
 def config(size: tuple[int, int], **changes) -> dict:
-    return {"input_size": (3, *size), "mean": (0.48, 0.45, 0.40), "std": (0.26, 0.25, 0.24), "interpolation": "bicubic"} | changes
+    return {
+        "input_size": (3, *size),
+        "mean": (0.48, 0.45, 0.40),
+        "std": (0.26, 0.25, 0.24),
+        "interpolation": "bicubic",
+    } | changes
 
 
 @pytest.mark.parametrize("crop_mode", ["center", "squash", "border"])
@@ -31,19 +38,27 @@ def config(size: tuple[int, int], **changes) -> dict:
 def test_the_input_is_timms_to_the_last_bit(crop_mode, crop_pct):
     for size, upload in itertools.product(SIZES, UPLOADS):
         values = config(size, crop_mode=crop_mode, crop_pct=crop_pct)
-        ours, theirs = prepare(noise(*upload), Preprocessing.from_config(values)), create_transform(**values)(noise(*upload))
+        ours, theirs = (
+            prepare(noise(*upload), Preprocessing.from_config(values)),
+            create_transform(**values)(noise(*upload)),
+        )
         assert ours.tensor.shape == (3, *size) and ours.tensor.dtype == torch.float32
         assert torch.equal(ours.tensor, theirs), (size, upload)
         assert ours.view.upload == upload and ours.view.picture.dtype == np.uint8
         pixels = torch.from_numpy(ours.view.picture).permute(2, 0, 1) / 255
-        again = (pixels - torch.tensor(values["mean"])[:, None, None]) / torch.tensor(values["std"])[:, None, None]
+        again = (pixels - torch.tensor(values["mean"])[:, None, None]) / torch.tensor(values["std"])[
+            :, None, None
+        ]
         assert torch.equal(ours.tensor, again), "the picture is not what was normalised"
 
 
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear", "bicubic", "box", "hamming", "lanczos"])
 def test_every_interpolation_is_timms(interpolation):
     values = config((48, 64), interpolation=interpolation, crop_pct=0.9)
-    assert torch.equal(prepare(noise(90, 70), Preprocessing.from_config(values)).tensor, create_transform(**values)(noise(90, 70)))
+    assert torch.equal(
+        prepare(noise(90, 70), Preprocessing.from_config(values)).tensor,
+        create_transform(**values)(noise(90, 70)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,27 +73,41 @@ def test_every_interpolation_is_timms(interpolation):
 def test_published_configs_are_followed_as_timm_follows_them(name):
     published = timm.get_pretrained_cfg(name).to_dict()
     theirs = create_transform(**resolve_data_config(pretrained_cfg=published))
-    assert torch.equal(prepare(noise(120, 200), Preprocessing.from_config(published)).tensor, theirs(noise(120, 200)))
+    assert torch.equal(
+        prepare(noise(120, 200), Preprocessing.from_config(published)).tensor, theirs(noise(120, 200))
+    )
 
 
 def test_a_model_gets_what_timm_would_give_it():
     model = timm.create_model("vit_tiny_patch16_384", pretrained=False)
     theirs = create_transform(**resolve_model_data_config(model))(noise(500, 410))
-    assert torch.equal(prepare(noise(500, 410), Preprocessing.from_config(model.pretrained_cfg)).tensor, theirs)
+    assert torch.equal(
+        prepare(noise(500, 410), Preprocessing.from_config(model.pretrained_cfg)).tensor, theirs
+    )
 
 
 @pytest.mark.parametrize("crop_mode", ["center", "squash", "border"])
 @pytest.mark.parametrize("crop_pct", [0.875, 1.0, 1.15])
 def test_the_box_is_where_the_input_lies_on_the_upload(crop_mode, crop_pct):
-    """On a linear ramp, which resizing keeps, the value at the centre of each column tells where on the upload it is."""
+    """On a linear ramp, which resizing keeps, the value at the centre of each column tells where on the
+    upload it is.
+    """
     for size, (width, height) in itertools.product(SIZES, [(451, 300), (300, 451), (40, 31), (97, 30)]):
         ramps = np.zeros((height, width, 3), dtype=np.uint8)
         ramps[..., 0] = np.rint((np.arange(width) + 0.5) * 255 / width)
         ramps[..., 1] = np.rint((np.arange(height)[:, None] + 0.5) * 255 / height)
-        view = prepare(Image.fromarray(ramps), Preprocessing.from_config(config(size, crop_mode=crop_mode, crop_pct=crop_pct))).view
+        view = prepare(
+            Image.fromarray(ramps),
+            Preprocessing.from_config(config(size, crop_mode=crop_mode, crop_pct=crop_pct)),
+        ).view
         left, top, right, bottom = view.box
-        middle = view.picture[view.picture.shape[0] // 2, :, 0], view.picture[:, view.picture.shape[1] // 2, 1]
-        for values, (start, end), length in zip(middle, ((left, right), (top, bottom)), (width, height), strict=True):
+        middle = (
+            view.picture[view.picture.shape[0] // 2, :, 0],
+            view.picture[:, view.picture.shape[1] // 2, 1],
+        )
+        for values, (start, end), length in zip(
+            middle, ((left, right), (top, bottom)), (width, height), strict=True
+        ):
             pixel = (end - start) / len(values)
             # Where the ramp is whole: not in the padding, not in the rim that the filter mirrors.
             at = start + (np.arange(len(values)) + 0.5) * pixel
@@ -92,22 +121,38 @@ def test_the_box_is_where_the_input_lies_on_the_upload(crop_mode, crop_pct):
 @pytest.mark.parametrize(
     "upload, size, crop_mode, crop_pct, box",
     [
-        ((451, 300), (224, 224), "center", 0.9, (74 * 451 / 372, 12 * 300 / 248, 298 * 451 / 372, 236 * 300 / 248)),  # 372 x 248
+        (
+            (451, 300),
+            (224, 224),
+            "center",
+            0.9,
+            (74 * 451 / 372, 12 * 300 / 248, 298 * 451 / 372, 236 * 300 / 248),
+        ),  # 372 x 248
         ((300, 300), (224, 224), "center", 1.0, (0, 0, 300, 300)),
         ((1, 1), (224, 224), "center", 1.0, (0, 0, 1, 1)),
         ((400, 100), (200, 200), "squash", 1.0, (0, 0, 400, 100)),
         ((400, 100), (200, 200), "border", 1.0, (0, -150, 400, 250)),  # 200 x 50 in the middle of 200 x 200
-        ((200, 200), (115, 115), "center", 1.15, (-14, -14, 216, 216)),  # 100 x 100, 7 black pixels before and 8 after
+        (
+            (200, 200),
+            (115, 115),
+            "center",
+            1.15,
+            (-14, -14, 216, 216),
+        ),  # 100 x 100, 7 black pixels before and 8 after
     ],
 )
 def test_boxes_by_hand(upload, size, crop_mode, crop_pct, box):
-    view = prepare(noise(*upload), Preprocessing.from_config(config(size, crop_mode=crop_mode, crop_pct=crop_pct))).view
+    view = prepare(
+        noise(*upload), Preprocessing.from_config(config(size, crop_mode=crop_mode, crop_pct=crop_pct))
+    ).view
     assert view.box == pytest.approx(box, abs=1e-9)
 
 
 def test_padding_has_the_mean_colour_in_border_mode_and_is_black_otherwise():
     white = Image.new("RGB", (400, 100), "white")
-    border = prepare(white, Preprocessing.from_config(config((64, 64), crop_mode="border", crop_pct=1.0))).view.picture
+    border = prepare(
+        white, Preprocessing.from_config(config((64, 64), crop_mode="border", crop_pct=1.0))
+    ).view.picture
     assert border[0, 0].tolist() == [122, 115, 102] and border[32, 32].tolist() == [255] * 3
     beyond = prepare(white, Preprocessing.from_config(config((64, 64), crop_pct=1.15))).view.picture
     assert beyond[0, 0].tolist() == [0] * 3 and beyond[32, 32].tolist() == [255] * 3
@@ -115,9 +160,15 @@ def test_padding_has_the_mean_colour_in_border_mode_and_is_black_otherwise():
 
 def test_configs_fall_back_to_timms_defaults():
     plain = Preprocessing.from_config({})
-    assert plain == Preprocessing((224, 224), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bicubic", 0.875, "center")
+    assert plain == Preprocessing(
+        (224, 224), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bicubic", 0.875, "center"
+    )
     assert Preprocessing.from_config({"interpolation": "random"}).interpolation == "bilinear"
-    assert Preprocessing.from_config({"mean": [0.5] * 3, "input_size": [3, 8, 16]}).mean == (0.5, 0.5, 0.5), "JSON has no tuples"
+    assert Preprocessing.from_config({"mean": [0.5] * 3, "input_size": [3, 8, 16]}).mean == (
+        0.5,
+        0.5,
+        0.5,
+    ), "JSON has no tuples"
     assert plain.with_size((64, 32)) == Preprocessing.from_config({"input_size": (3, 64, 32)})
 
 
@@ -153,16 +204,24 @@ def test_only_rgb_is_prepared():
     patch=st.sampled_from([(16, 16), (14, 14), (8, 32)]),
 )
 def test_fitted_sizes_spend_what_they_may_and_bend_as_little_as_they_can(width, height, tokens, patch):
-    rows, cols = (length / side for length, side in zip(fitted_size((width, height), tokens, patch), patch, strict=True))
+    rows, cols = (
+        length / side for length, side in zip(fitted_size((width, height), tokens, patch), patch, strict=True)
+    )
     assert rows == int(rows) >= 1 and cols == int(cols) >= 1 and rows * cols <= tokens
-    wanted = np.sqrt(tokens * height / width * patch[1] / patch[0]), np.sqrt(tokens * width / height * patch[0] / patch[1])  # rows, cols
+    wanted = (
+        np.sqrt(tokens * height / width * patch[1] / patch[0]),
+        np.sqrt(tokens * width / height * patch[0] / patch[1]),
+    )  # rows, cols
     if min(wanted) > 1 and tokens > 16:
         assert abs(rows - wanted[0]) <= 1 and abs(cols - wanted[1]) <= 1
 
 
 def test_fitted_sizes_by_hand():
     assert fitted_size((300, 300), 196, (16, 16)) == (224, 224)
-    assert fitted_size((451, 300), 196, (16, 16)) == (11 * 16, 17 * 16)  # 1.503: 17 / 11 = 1.545 is the nearest with rows 11, 12
+    assert fitted_size((451, 300), 196, (16, 16)) == (
+        11 * 16,
+        17 * 16,
+    )  # 1.503: 17 / 11 = 1.545 is the nearest with rows 11, 12
     assert fitted_size((1010, 1000), 196, (16, 16)) == fitted_size((1000, 1010), 196, (16, 16)) == (224, 224)
     assert fitted_size((300, 451), 196, (16, 16)) == (17 * 16, 11 * 16)
     assert fitted_size((4000, 200), 196, (16, 16)) == (3 * 16, 62 * 16)
@@ -183,5 +242,10 @@ def test_values_beyond_reason_are_refused(config):
 
 
 def test_values_that_occur_are_followed():
-    for config in ({"crop_pct": 0.875}, {"crop_pct": 1.14}, {"std": (1 / 255,) * 3}, {"std": (1.0,) * 3, "mean": (0.0,) * 3}):
+    for config in (
+        {"crop_pct": 0.875},
+        {"crop_pct": 1.14},
+        {"std": (1 / 255,) * 3},
+        {"std": (1.0,) * 3, "mean": (0.0,) * 3},
+    ):
         Preprocessing.from_config({"input_size": (3, 224, 224), **config})

@@ -1,8 +1,10 @@
-"""A stand-in for the package that Spaces with shared GPUs preinstall; only as much of it as vitviz has to do with.
+"""A stand-in for the package that Spaces with shared GPUs preinstall; only as much of it as vitviz has to do
+with.
 
-As there: it has to be imported first; the main process seems to have CUDA and must not use it; a decorated function runs
-in a forked process, to which arguments and results are pickled; a fork that is still alive is used again; errors of
-schedule and quota are Gradio's, and of an error in the fork only the class's name comes back. There is no GPU in it.
+As there: it has to be imported first; the main process seems to have CUDA and must not use it; a decorated
+function runs in a forked process, to which arguments and results are pickled; a fork that is still alive is
+used again; errors of schedule and quota are Gradio's, and of an error in the fork only the class's name comes
+back. There is no GPU in it.
 """
 
 import functools
@@ -77,7 +79,13 @@ def GPU(task=None, *, duration=None, size=None):
         wanted = duration(*args, **kwargs) if callable(duration) else duration
         if not _workers or not _workers[0].process.is_alive():
             _workers[:] = [_Worker(task)]
-        calls.append({"seconds": wanted, "pid": _workers[0].process.pid, "bytes": [len(arg) for arg in args if isinstance(arg, bytes)]})
+        calls.append(
+            {
+                "seconds": wanted,
+                "pid": _workers[0].process.pid,
+                "bytes": [len(arg) for arg in args if isinstance(arg, bytes)],
+            }
+        )
         if "SIMULATED_CALLS" in os.environ:
             with open(os.environ["SIMULATED_CALLS"], "a") as file:
                 file.write(f"{task.__name__}\n")

@@ -1,8 +1,9 @@
 # ruff: noqa: F401 (names for whoever imports this room)
-"""Every kind of map that says which patch an answer is made of, in one frame: a function of `Passes`, a `Relevance` out.
+"""Every kind of map that says which patch an answer is made of, in one frame: a function of `Passes`, a
+`Relevance` out.
 
-`METHODS` are all of them by name, the controls last. Each says in its docstring its formula, whose it is, and what it does
-not show. LRP's rules with halved gradients (AttnLRP) are left out: patents are claimed on them.
+`METHODS` are all of them by name, the controls last. Each says in its docstring its formula, whose it is, and
+what it does not show. LRP's rules with halved gradients (AttnLRP) are left out: patents are claimed on them.
 """
 
 from __future__ import annotations
@@ -40,10 +41,11 @@ DEPTHS = ("frozen", "input_gradient")  # those that can be read at several place
 
 
 def relevance_of(passes: Passes, method: str = "frozen", at: str | int | None = None) -> Relevance:
-    """One method's map; `at` for those in `DEPTHS`: 'tokens', 'pixels' or a layer (None for the method's own choice).
+    """One method's map; `at` for those in `DEPTHS`: 'tokens', 'pixels' or a layer (None for the method's own
+    choice).
 
-    Raises VitvizError for a method or place that does not exist, UnsupportedModel, with the reason, where it is not
-    applicable or does not balance.
+    Raises VitvizError for a method or place that does not exist, UnsupportedModel, with the reason, where it
+    is not applicable or does not balance.
     """
     function = METHODS.get(method) if isinstance(method, str) else None
     if function is None:
@@ -51,5 +53,8 @@ def relevance_of(passes: Passes, method: str = "frozen", at: str | int | None = 
     if method in DEPTHS:
         return function(passes) if at is None else function(passes, at)
     if at not in (None, "tokens"):
-        raise VitvizError(f"Given at={at!r} for {method}, which is read at one place only; expected it for {' or '.join(DEPTHS)}.")
+        raise VitvizError(
+            f"Given at={at!r} for {method}, which is read at one place only; expected it for"
+            f" {' or '.join(DEPTHS)}."
+        )
     return function(passes)

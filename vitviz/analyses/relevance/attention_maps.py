@@ -1,12 +1,15 @@
-"""Maps made of attention: rollout and last attention, which know no class, and those that weigh it by a gradient.
+"""Maps made of attention: rollout and last attention, which know no class, and those that weigh it by a
+gradient.
 
-A_l is layer l's attention (after the softmax, by head), G_l = ds/dA_l the gradient of the answer s, both of the SAME layer:
-backward hooks run from the last layer to the first, and vit-explain pairs layer l's attention with layer L + 1 - l's
-gradient. All start at the row with which the classifier reads the tokens (`query_weights`), so that averaged, distilled
-and attention-pooled models are read as they read; and all carry that row from the last layer to the first, O(N^2) a layer.
+A_l is layer l's attention (after the softmax, by head), G_l = ds/dA_l the gradient of the answer s, both of
+the SAME layer: backward hooks run from the last layer to the first, and vit-explain pairs layer l's attention
+with layer L + 1 - l's gradient. All start at the row with which the classifier reads the tokens
+(`query_weights`), so that averaged, distilled and attention-pooled models are read as they read; and all
+carry that row from the last layer to the first, O(N^2) a layer.
 
-None of these adds up to the answer. Those with a gradient add the identity, which has no unit, to something in units of
-the logit: multiply the logit by a number and the map changes. What the values carry and what MLPs do is not in them.
+None of these adds up to the answer. Those with a gradient add the identity, which has no unit, to something
+in units of the logit: multiply the logit by a number and the map changes. What the values carry and what MLPs
+do is not in them.
 """
 
 from __future__ import annotations
@@ -34,16 +37,19 @@ def rollout(passes: Passes) -> Relevance:
 
 
 def last_attention(passes: Passes) -> Relevance:
-    """The last layer's attention, mean over its heads. The same for every class, and blind to all layers before."""
+    """The last layer's attention, mean over its heads. The same for every class, and blind to all layers
+    before.
+    """
     return _found("last_attention", passes, mean_attention(passes.trace)[-1], "the last layer", signed=False)
 
 
 def gradient_rollout(passes: Passes) -> Relevance:
-    """F_l = max(0, mean_h A_l G_l), M_l = (I + F_l) / 2 with each row divided by its sum, map = row M_L ... M_1.
+    """F_l = max(0, mean_h A_l G_l), M_l = (I + F_l) / 2 with each row divided by its sum, map = row M_L ...
+    M_1.
 
-    jacobgil/vit-explain's formula, put right: rows (not columns) sum to 1, gradients in the order of the layers, nothing
-    kept between pictures, nothing discarded, no division by the maximum. The clamp comes after the mean over heads, so
-    that a head's evidence against the class is lost where others outweigh it.
+    jacobgil/vit-explain's formula, put right: rows (not columns) sum to 1, gradients in the order of the
+    layers, nothing kept between pictures, nothing discarded, no division by the maximum. The clamp comes
+    after the mean over heads, so that a head's evidence against the class is lost where others outweigh it.
     """
     return _carried("gradient_rollout", passes, [_rolled(one) for one in _layers(passes)])
 
@@ -51,24 +57,28 @@ def gradient_rollout(passes: Passes) -> Relevance:
 def chefer(passes: Passes) -> Relevance:
     """C_l = mean_h max(0, A_l G_l), R = (I + C_L) ... (I + C_1), map = row R - row.
 
-    Chefer et al., ICCV 2021 (arXiv 2103.15679), from all layers; attention pooling by its rule for two modalities, the
-    pooling's own C as the row. Clamped before the mean over heads, so evidence against the class is never seen.
+    Chefer et al., ICCV 2021 (arXiv 2103.15679), from all layers; attention pooling by its rule for two
+    modalities, the pooling's own C as the row. Clamped before the mean over heads, so evidence against the
+    class is never seen.
     """
     layers = [(1.0, 1.0, one.product.clamp(min=0).mean(dim=0)) for one in _layers(passes)]
     return _carried("chefer", passes, layers, pooled=True)
 
 
 def attention_gradient(passes: Passes) -> Relevance:
-    """Attention times gradient in the last layer, sum_h sum_i A_hij G_hij: how far key j's attention moves the answer.
+    """Attention times gradient in the last layer, sum_h sum_i A_hij G_hij: how far key j's attention moves
+    the answer.
 
-    Signed; attention only as far as its last use. With one linear layer behind it, the sum is what the heads gave.
+    Signed; attention only as far as its last use. With one linear layer behind it, the sum is what the heads
+    gave.
     """
     values = _layers(passes)[-1].product.sum(dim=(0, 1))
     return _found("attention_gradient", passes, _on_grid(values, passes.trace.grid), "the last layer")
 
 
 def attention_grad_cam(passes: Passes) -> Relevance:
-    """max(0, mean_h A_h[row] mean_j G_h[row, j]) in the last layer: what Chefer et al.'s tables call "GradCAM".
+    """max(0, mean_h A_h[row] mean_j G_h[row, j]) in the last layer: what Chefer et al.'s tables call
+    "GradCAM".
 
     Another thing than Grad-CAM on tokens (`grad_cam`). Often all zero, and then said to be.
     """
@@ -77,7 +87,9 @@ def attention_grad_cam(passes: Passes) -> Relevance:
     weights = torch.einsum("i,hij->hj", row, last.gradient)[:, passes.trace.grid.prefix :].mean(dim=-1)
     rows = torch.einsum("i,hij->hj", row, last.attention)
     found = (rows * weights[:, None]).mean(dim=0).clamp(min=0)
-    return _found("attention_grad_cam", passes, _on_grid(found, passes.trace.grid), "the last layer", signed=False)
+    return _found(
+        "attention_grad_cam", passes, _on_grid(found, passes.trace.grid), "the last layer", signed=False
+    )
 
 
 # ----- how it is done
@@ -102,7 +114,9 @@ def _carried(method: str, passes: Passes, layers: list[Step], pooled: bool = Fal
     start = query_weights(passes.trace)
     pooling = passes.gradients().pooling
     if pooled and pooling is not None:
-        own = pooling.product.clamp(min=0).mean(dim=0).sum(dim=0)  # of queries that are not read the gradient is 0
+        own = (
+            pooling.product.clamp(min=0).mean(dim=0).sum(dim=0)
+        )  # of queries that are not read the gradient is 0
         start = torch.zeros_like(start)
         start[-len(own) :] = own.to(start)
     row = carried_row(start, layers, normed=method == "gradient_rollout")
@@ -114,7 +128,9 @@ def _carried(method: str, passes: Passes, layers: list[Step], pooled: bool = Fal
 def _layers(passes: Passes) -> tuple[Weighed, ...]:
     attentions = passes.gradients().attentions
     if not attentions:
-        raise UnsupportedModel(f"{passes.trace.checkpoint}: not applicable, because no attention has a gradient.")
+        raise UnsupportedModel(
+            f"{passes.trace.checkpoint}: not applicable, because no attention has a gradient."
+        )
     return attentions
 
 

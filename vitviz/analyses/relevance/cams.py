@@ -1,9 +1,11 @@
-"""Class activation maps on tokens: a vector a_i of each patch at one place, and the gradient g_i of the answer there.
+"""Class activation maps on tokens: a vector a_i of each patch at one place, and the gradient g_i of the
+answer there.
 
-The place follows what the classifier reads. For a class token it is the output of the norm before the last block's
-attention: behind that attention the patches of a class-token model have no gradient at all, and the map would be blank. For
-an average it is the last block's output, for attention pooling the tokens that it reads. Prefix tokens are cut off first.
-Neither sees the class token's own way past the last attention, and only the last block's part of the network is in them.
+The place follows what the classifier reads. For a class token it is the output of the norm before the last
+block's attention: behind that attention the patches of a class-token model have no gradient at all, and the
+map would be blank. For an average it is the last block's output, for attention pooling the tokens that it
+reads. Prefix tokens are cut off first. Neither sees the class token's own way past the last attention, and
+only the last block's part of the network is in them.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from vitviz.errors import UnsupportedModel
 def grad_cam(passes: Passes) -> Relevance:
     """max(0, <mean_j g_j, a_i>): pytorch-grad-cam's, before its scaling to 0..1 and enlargement.
 
-    Selvaraju et al. 2017. The mean over patches means something only where the gradient varies little over them, which a
-    Transformer does not promise; its sum is in no unit.
+    Selvaraju et al. 2017. The mean over patches means something only where the gradient varies little over
+    them, which a Transformer does not promise; its sum is in no unit.
     """
     activations, slopes, place = _read(passes)
     found = (activations @ slopes.mean(dim=0)).clamp(min=0)
@@ -30,7 +32,8 @@ def grad_cam(passes: Passes) -> Relevance:
 def hires_cam(passes: Passes) -> Relevance:
     """<g_i, a_i>, signed: every patch by its own gradient.
 
-    Draelos and Carin 2020 (arXiv 2011.08891). Where all that follows is linear the sum is the answer but for constants.
+    Draelos and Carin 2020 (arXiv 2011.08891). Where all that follows is linear the sum is the answer but for
+    constants.
     """
     activations, slopes, place = _read(passes)
     return _found("hires_cam", passes, (activations * slopes).sum(dim=-1), place)
@@ -39,7 +42,9 @@ def hires_cam(passes: Passes) -> Relevance:
 def _read(passes: Passes) -> tuple[Tensor, Tensor, str]:
     place, found = passes.cam_place(), passes.gradients()
     if found.activations is None or found.slopes is None:
-        raise UnsupportedModel(f"{passes.trace.checkpoint}: not applicable, because nothing was seen at {place}.")
+        raise UnsupportedModel(
+            f"{passes.trace.checkpoint}: not applicable, because nothing was seen at {place}."
+        )
     return found.activations.double(), found.slopes.double(), place
 
 

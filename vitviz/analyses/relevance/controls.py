@@ -11,7 +11,9 @@ from vitviz.analyses.relevance.passes import Passes
 def random(passes: Passes, seed: int = 0) -> Relevance:
     """Numbers from a seed. Whatever a test says of this map, it says of chance."""
     grid = passes.trace.grid
-    numbers = torch.rand(grid.rows, grid.cols, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    numbers = torch.rand(
+        grid.rows, grid.cols, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
     return Relevance("random", numbers, passes.answer, "nowhere", signed=False)
 
 

@@ -12,9 +12,10 @@ from torch import Tensor
 class Relevance:
     """A map, before any scaling for display.
 
-    `explained` = map + prefix tokens' share + constants, in units of the answer (the logit); None where the method's
-    numbers are in no units that add up to it. `unexplained` = answer - explained. `prefix` is the prefix tokens' sum
-    (None where the method gives them none), `constants` what biases and other parts that are no patch give, by kind.
+    `explained` = map + prefix tokens' share + constants, in units of the answer (the logit); None where the
+    method's numbers are in no units that add up to it. `unexplained` = answer - explained. `prefix` is the
+    prefix tokens' sum (None where the method gives them none), `constants` what biases and other parts that
+    are no patch give, by kind.
     """
 
     method: str
@@ -38,7 +39,9 @@ class Relevance:
 
     @property
     def prefix_share(self) -> float | None:
-        """The prefix tokens' part of the sum of all tokens' magnitudes that is not drawn; None where they have none."""
+        """The prefix tokens' part of the sum of all tokens' magnitudes that is not drawn; None where they
+        have none.
+        """
         if self.prefix is None:
             return None
         whole = abs(self.prefix) + self.map.double().abs().sum().item()
@@ -46,5 +49,7 @@ class Relevance:
 
     @property
     def nothing_positive(self) -> bool:
-        """Whether no patch speaks for the answer, or none more than another: to be said in a sentence, not drawn blank."""
+        """Whether no patch speaks for the answer, or none more than another: to be said in a sentence, not
+        drawn blank.
+        """
         return not bool((self.map > max(0.0, self.map.min().item())).any())

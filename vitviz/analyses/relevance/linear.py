@@ -1,10 +1,13 @@
-"""Value times gradient: of the frozen linear map, of the model as it is, and along a straight line from an empty picture.
+"""Value times gradient: of the frozen linear map, of the model as it is, and along a straight line from an
+empty picture.
 
-    map_i = <t_i, ds/dt_i>     with t_i the token at patch i after the position embedding, entering a layer, or its pixels
+    map_i = <t_i, ds/dt_i>     with t_i the token at patch i after the position embedding, entering a layer,
+    or its pixels
 
-What biases, positions and prefix tokens give is value times gradient, too, and stands beside the map by kind. In the frozen
-map all of it adds up to the answer, because the map is affine; in the model as it is, nothing promises that, and what is
-missing is said. What is read at a depth is that depth's token, which is mixed already but for the first.
+What biases, positions and prefix tokens give is value times gradient, too, and stands beside the map by kind.
+In the frozen map all of it adds up to the answer, because the map is affine; in the model as it is, nothing
+promises that, and what is missing is said. What is read at a depth is that depth's token, which is mixed
+already but for the first.
 """
 
 from __future__ import annotations
@@ -23,44 +26,53 @@ Place = str | int
 
 
 def frozen(passes: Passes, at: Place = "tokens") -> Relevance:
-    """The linear map of this picture: attention, norms' deviations and gates held, then value times gradient; it adds up.
+    """The linear map of this picture: attention, norms' deviations and gates held, then value times gradient;
+    it adds up.
 
-    Named elsewhere: LibraGrad's core for a Vision Transformer (Mehri et al. 2024, arXiv 2411.16760), CP-LRP with the gate
-    held too (Ali et al. 2022, arXiv 2202.07304). How the held numbers themselves came about is not in it: why a head looks
-    where it looks speaks nowhere. Refused where it does not balance, as something between is then not understood.
+    Named elsewhere: LibraGrad's core for a Vision Transformer (Mehri et al. 2024, arXiv 2411.16760), CP-LRP
+    with the gate held too (Ali et al. 2022, arXiv 2202.07304). How the held numbers themselves came about is
+    not in it: why a head looks where it looks speaks nowhere. Refused where it does not balance, as something
+    between is then not understood.
     """
     found = _read("frozen", passes, passes.held(), at)
     largest = 0.0 if passes.trace.logits is None else passes.trace.logits.abs().max().item()
     scale = max(abs(found.answer), largest)
     if not abs(found.unexplained) <= TOLERANCE * scale:
         raise UnsupportedModel(
-            f"There is no linear map of {passes.trace.checkpoint}'s answer at {found.at}: with attention, norms and gates held, "
-            f"its parts add up to {found.explained:.4f} where the answer is {found.answer:.4f}, so something between is not "
-            "understood. vitviz shows no map rather than a wrong one."
+            f"There is no linear map of {passes.trace.checkpoint}'s answer at {found.at}: with attention,"
+            f" norms and gates held, its parts add up to {found.explained:.4f} where the answer is"
+            f" {found.answer:.4f}, so something between is not understood. vitviz shows no map rather than a"
+            " wrong one."
         )
     return found
 
 
 def input_gradient(passes: Passes, at: Place = "pixels") -> Relevance:
-    """Input times gradient of the model as it is: ordinary gradients, times pixels in the model's units (or tokens).
+    """Input times gradient of the model as it is: ordinary gradients, times pixels in the model's units (or
+    tokens).
 
-    Shrikumar et al. 2016 (arXiv 1605.01713). A gradient says what a small change would do; nothing makes it add up.
+    Shrikumar et al. 2016 (arXiv 1605.01713). A gradient says what a small change would do; nothing makes it
+    add up.
     """
     return _read("input_gradient", passes, passes.gradients(), at)
 
 
 def integrated_gradients(passes: Passes, steps: int = STEPS) -> Relevance:
-    """(x - x0) mean_k ds/dx at x0 + (k + 1/2) (x - x0) / K: from the mean colour x0 = 0, midpoint rule of K steps.
+    """(x - x0) mean_k ds/dx at x0 + (k + 1/2) (x - x0) / K: from the mean colour x0 = 0, midpoint rule of K
+    steps.
 
-    Sundararajan et al. 2017 (arXiv 1703.01365). With infinitely many steps the sum is s(x) - s(x0); with K there is a gap,
-    which is said. Which empty picture it starts at is a choice, and pixels of the mean colour get nothing.
+    Sundararajan et al. 2017 (arXiv 1703.01365). With infinitely many steps the sum is s(x) - s(x0); with K
+    there is a gap, which is said. Which empty picture it starts at is a choice, and pixels of the mean colour
+    get nothing.
     """
     if isinstance(steps, bool) or not hasattr(steps, "__index__") or steps < 1:
         raise VitvizError(f"Given {steps!r} steps; expected a whole number from 1.")
     _require_pixels(passes, passes.gradients().pixels)
     path = passes.path(operator.index(steps))
     constants = {"the empty picture": path.start}
-    return Relevance("integrated_gradients", path.pixels, passes.answer, "pixels", None, constants, adds_up=True)
+    return Relevance(
+        "integrated_gradients", path.pixels, passes.answer, "pixels", None, constants, adds_up=True
+    )
 
 
 def _read(method: str, passes: Passes, found: Gradients, at: Place) -> Relevance:
@@ -83,14 +95,14 @@ def _depth(at: Place, depths: int) -> int:
     except TypeError:
         pass
     raise VitvizError(
-        f"Given at={at!r}; expected 'tokens' (after the position embedding), 'pixels', or a layer that the tokens enter, from 0 "
-        f"to {depths - 1} (behind the last)."
+        f"Given at={at!r}; expected 'tokens' (after the position embedding), 'pixels', or a layer that the"
+        f" tokens enter, from 0 to {depths - 1} (behind the last)."
     )
 
 
 def _require_pixels(passes: Passes, pixels) -> None:
     if pixels is None:
         raise UnsupportedModel(
-            f"{passes.trace.checkpoint}: not applicable at pixels, because its patches are cut from the features of a stem. "
-            "Read the map at tokens."
+            f"{passes.trace.checkpoint}: not applicable at pixels, because its patches are cut from the"
+            " features of a stem. Read the map at tokens."
         )

@@ -1,7 +1,8 @@
 """What a method may ask for: values that an engine computes, and the interface through which they are asked.
 
-No method knows a model. What it needs beyond the trace (gradients, answers to the picture without some patches) it gets
-from an object of this shape, which computes each thing once and when it is first wanted; tests hand in closed forms.
+No method knows a model. What it needs beyond the trace (gradients, answers to the picture without some
+patches) it gets from an object of this shape, which computes each thing once and when it is first wanted;
+tests hand in closed forms.
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ class Weighed:
 class Gradients:
     """One pass's values times gradients, in units of the answer s; layers count from 0.
 
-    `tokens` has a row for what entered each block and one for what the last gave. `constants` has for each kind the
-    biases (and other constants) of each block, times their gradients: in the first place those before the first block, in
-    the last those behind the last. `attentions` are there for the model's own gradients alone, not where it was held.
+    `tokens` has a row for what entered each block and one for what the last gave. `constants` has for each
+    kind the biases (and other constants) of each block, times their gradients: in the first place those
+    before the first block, in the last those behind the last. `attentions` are there for the model's own
+    gradients alone, not where it was held.
     """
 
     answer: float
@@ -57,7 +59,9 @@ class Gradients:
 
 @dataclass(frozen=True)
 class Path:
-    """Gradients along the straight line from an empty picture to the given one, times the way: integrated gradients."""
+    """Gradients along the straight line from an empty picture to the given one, times the way: integrated
+    gradients.
+    """
 
     pixels: Float[Tensor, "row col"]
     start: float  # the answer to the empty picture
@@ -70,7 +74,8 @@ class Passes(Protocol):
 
     trace: Trace
     target: Asked
-    answer: float  # what is explained, as the model gave it: a logit, the difference of two, or a value along a direction
+    # what is explained, as the model gave it: a logit, the difference of two, or a value along a direction
+    answer: float
 
     def tail(self) -> Tail:
         """The readout; UnsupportedModel, with the reason, where it is not understood."""

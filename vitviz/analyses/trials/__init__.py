@@ -1,1 +1,3 @@
-"""Maps on trial: whether taking away what a map calls relevant moves the answer more than taking away the rest."""
+"""Maps on trial: whether taking away what a map calls relevant moves the answer more than taking away the
+rest.
+"""

@@ -18,7 +18,9 @@ _SETS = 64  # in one request
 
 
 class Asked:
-    """Sets of patches to be asked about, and their logits once `ask` has been called; the order within a set is nothing."""
+    """Sets of patches to be asked about, and their logits once `ask` has been called; the order within a set
+    is nothing.
+    """
 
     def __init__(self) -> None:
         self._logits: dict[tuple[int, ...], Tensor | None] = {}
@@ -53,8 +55,11 @@ class Asked:
         return torch.stack([self._logits[key] for key in keys])
 
 
-def scored(logits: Float[Tensor, "set class"], classes: tuple[int, ...], answer: int) -> dict[str, Float[Tensor, " set"]]:
-    """Three scores: whether the answer is still the model's own, and the explained class's probability and logit.
+def scored(
+    logits: Float[Tensor, "set class"], classes: tuple[int, ...], answer: int
+) -> dict[str, Float[Tensor, " set"]]:
+    """Three scores: whether the answer is still the model's own, and the explained class's probability and
+    logit.
 
     For a rather than b the logit is the difference, and the probability that of a among the two.
 
@@ -66,4 +71,8 @@ def scored(logits: Float[Tensor, "set class"], classes: tuple[int, ...], answer:
     if len(classes) == 2:
         logit = logits[:, classes[0]] - logits[:, classes[1]]
         return {"kept": kept, "probability": torch.sigmoid(logit), "logit": logit}
-    return {"kept": kept, "probability": torch.softmax(logits, dim=-1)[:, classes[0]], "logit": logits[:, classes[0]]}
+    return {
+        "kept": kept,
+        "probability": torch.softmax(logits, dim=-1)[:, classes[0]],
+        "logit": logits[:, classes[0]],
+    }

@@ -3,10 +3,10 @@
     area = trapezoid of a score over the share removed, 0 to 100 %
     SaCo = sum_{i<j} +-(s_i - s_j) / sum_{i<j} |s_i - s_j|,   + where D_i >= D_j
 
-with groups from the most relevant to the least, s_i a group's summed value and D_i the drop of the score when that group
-alone is removed (Wu et al., CVPR 2024, arXiv 2404.01415). SaCo lies in -1 to 1 and is 0 where the map tells no group from
-another. Magnitudes enter it: scaling a map changes nothing, clamping does. Neither shows that a map is right where a
-model gets its answer from several places at once.
+with groups from the most relevant to the least, s_i a group's summed value and D_i the drop of the score when
+that group alone is removed (Wu et al., CVPR 2024, arXiv 2404.01415). SaCo lies in -1 to 1 and is 0 where the
+map tells no group from another. Magnitudes enter it: scaling a map changes nothing, clamping does. Neither
+shows that a map is right where a model gets its answer from several places at once.
 """
 
 from __future__ import annotations

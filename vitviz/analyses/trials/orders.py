@@ -1,7 +1,8 @@
-"""In which order patches are taken away: by a map's values, the largest first, equal ones in a random order of their own.
+"""In which order patches are taken away: by a map's values, the largest first, equal ones in a random order
+of their own.
 
-Patches are ranked, never pixels of an enlarged map: there ties would decide. What is removed least relevant first leaves
-the same sets that inserting most relevant first passes through, in reverse.
+Patches are ranked, never pixels of an enlarged map: there ties would decide. What is removed least relevant
+first leaves the same sets that inserting most relevant first passes through, in reverse.
 """
 
 from __future__ import annotations

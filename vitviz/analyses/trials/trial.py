@@ -1,9 +1,11 @@
-"""The trial of maps on one picture: patches are taken away, most and least relevant first, and the answer is watched.
+"""The trial of maps on one picture: patches are taken away, most and least relevant first, and the answer is
+watched.
 
-Samek et al. 2017 and RISE (Petsiuk et al. 2018) on patches, as Chefer et al. 2021 compare maps: a map that knows what the
-answer is made of loses it soon when its best patches go first, and late when they go last. Every way to remove is another
-question (`patches_as`); random maps are on trial with the others, because what tells a map from them is all that counts.
-On one picture a difference smaller than chance's own spread says nothing, and none says how another picture would go.
+Samek et al. 2017 and RISE (Petsiuk et al. 2018) on patches, as Chefer et al. 2021 compare maps: a map that
+knows what the answer is made of loses it soon when its best patches go first, and late when they go last.
+Every way to remove is another question (`patches_as`); random maps are on trial with the others, because what
+tells a map from them is all that counts. On one picture a difference smaller than chance's own spread says
+nothing, and none says how another picture would go.
 """
 
 from __future__ import annotations
@@ -103,7 +105,9 @@ class Trial:
         try:
             import pandas
         except ImportError as error:
-            raise VitvizError("A frame is pandas', which is not installed here: pip install pandas, or use .rows().") from error
+            raise VitvizError(
+                "A frame is pandas', which is not installed here: pip install pandas, or use .rows()."
+            ) from error
         return pandas.DataFrame(self.rows())
 
 
@@ -118,8 +122,8 @@ def trial_of(
 ) -> Trial:
     """Every method's map (all of them by default, chance always), its curves, areas and SaCo.
 
-    `passes` removes as `patches_as` says. Raises VitvizError for a method or share that cannot be, and for a target that is
-    no class; Stopped, between two requests, where nobody waits.
+    `passes` removes as `patches_as` says. Raises VitvizError for a method or share that cannot be, and for a
+    target that is no class; Stopped, between two requests, where nobody waits.
     """
     classes, answer = _classes(passes)
     names, shares = _names(methods), _shares(shares)
@@ -144,17 +148,27 @@ def _maps(passes: Passes, names: list[str], tell: Progress) -> tuple[dict[str, R
 
 
 def _all_curves(
-    maps: Mapping[str, Relevance], answers: Answers, classes, answer: int, shares, seed: int, draws: int, tell: Progress
+    maps: Mapping[str, Relevance],
+    answers: Answers,
+    classes,
+    answer: int,
+    shares,
+    seed: int,
+    draws: int,
+    tell: Progress,
 ) -> tuple[dict[str, Curves], tuple[Curves, ...], int]:
     """Of all maps and of random ones, with every set of patches asked about once."""
     chance = [_random_like(maps["random"], 1000 * seed + draw) for draw in range(draws)]
     asked, plans = Asked(), {}
     for name, found in [*maps.items(), *enumerate(chance)]:
         if name != "random":
-            plans[name] = [_plan(asked, found.map, order, shares) for order in orders_of(found.map, seed, draws)]
+            plans[name] = [
+                _plan(asked, found.map, order, shares) for order in orders_of(found.map, seed, draws)
+            ]
     sets = asked.ask(answers, lambda done, total: tell(0.5 + 0.5 * done / total, "removal"))
     everything = {
-        name: _mean([_curves(asked, plan, classes, answer) for plan in several]) for name, several in plans.items()
+        name: _mean([_curves(asked, plan, classes, answer) for plan in several])
+        for name, several in plans.items()
     }
     single = tuple(everything.pop(draw) for draw in range(draws))
     return {**everything, "random": _mean(single)}, single, sets
@@ -171,7 +185,9 @@ class _Plan:
 def _plan(asked: Asked, values: Tensor, order: Tensor, shares: Sequence[float]) -> _Plan:
     counts, values = [round(share * len(order)) for share in shares], values.flatten()
     groups = groups_of(order, GROUPS)
-    others = [torch.cat([one for j, one in enumerate(groups) if j != i] or [order[:0]]) for i in range(len(groups))]
+    others = [
+        torch.cat([one for j, one in enumerate(groups) if j != i] or [order[:0]]) for i in range(len(groups))
+    ]
     return _Plan(
         most=asked.add(kept_sets(order, counts, most=True)),
         least=asked.add(kept_sets(order, counts, most=False)),
@@ -188,7 +204,9 @@ def _curves(asked: Asked, plan: _Plan, classes: tuple[int, ...], answer: int) ->
 
 def _mean(several: Sequence[Curves]) -> Curves:
     def mean(side: str) -> dict[str, Tensor]:
-        return {score: torch.stack([getattr(one, side)[score] for one in several]).mean(dim=0) for score in SCORES}
+        return {
+            score: torch.stack([getattr(one, side)[score] for one in several]).mean(dim=0) for score in SCORES
+        }
 
     return Curves(mean("most"), mean("least"), sum(one.saco for one in several) / len(several))
 
@@ -200,7 +218,10 @@ def _random_like(found: Relevance, seed: int) -> Relevance:
 
 def _classes(passes: Passes) -> tuple[tuple[int, ...], int]:
     if isinstance(passes.target, Tensor) or passes.trace.logits is None:
-        raise VitvizError("A trial asks about classes, whose probability it watches; hand in a class, or (a, b) for a rather than b.")
+        raise VitvizError(
+            "A trial asks about classes, whose probability it watches; hand in a class, or (a, b) for a"
+            " rather than b."
+        )
     pair = passes.target if isinstance(passes.target, tuple) else (passes.target,)
     return tuple(class_index(passes.trace, one) for one in pair), int(passes.trace.logits.argmax())
 
@@ -215,6 +236,11 @@ def _names(methods: Sequence[str] | None) -> list[str]:
 
 def _shares(shares: Sequence[float]) -> tuple[float, ...]:
     found = tuple(float(share) for share in shares)
-    if len(found) < 2 or found[0] != 0 or found[-1] != 1 or any(a >= b for a, b in zip(found, found[1:], strict=False)):
+    if (
+        len(found) < 2
+        or found[0] != 0
+        or found[-1] != 1
+        or any(a >= b for a, b in zip(found, found[1:], strict=False))
+    ):
         raise VitvizError(f"Given shares={shares!r}; expected them growing from 0 to 1, both included.")
     return found

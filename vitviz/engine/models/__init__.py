@@ -1,1 +1,3 @@
-"""From a name to a model with its weights: which checkpoints there are, where their files lie, and how they are read."""
+"""From a name to a model with its weights: which checkpoints there are, where their files lie, and how they
+are read.
+"""

@@ -1,7 +1,8 @@
 """Which checkpoints there are, and which one a name means.
 
-First the folder `weights/`: what vitviz ships and what the user dropped in. Then timm's pretrained plain ViTs, which
-the hub delivers. Listing reads folders, small JSON files and timm's registry; it builds no model and asks no network.
+First the folder `weights/`: what vitviz ships and what the user dropped in. Then timm's pretrained plain
+ViTs, which the hub delivers. Listing reads folders, small JSON files and timm's registry; it builds no model
+and asks no network.
 """
 
 from __future__ import annotations
@@ -30,13 +31,17 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 
 
 def checkpoints(folder: str | PathLike | None = None) -> list[Checkpoint]:
-    """Everything that can be picked: shipped, dropped into `folder` (default: see `weights_folder`), then the hub's.
+    """Everything that can be picked: shipped, dropped into `folder` (default: see `weights_folder`), then the
+    hub's.
 
     >>> "vitviz-tiny" in [c.name for c in checkpoints() if c.source == "shipped"]
     True
     """
     cached = hub.cached_repositories()
-    return [*in_folder(weights_folder(folder)), *(replace(c, on_disk=c.location in cached and hub.is_cached(c)) for c in _on_hub())]
+    return [
+        *in_folder(weights_folder(folder)),
+        *(replace(c, on_disk=c.location in cached and hub.is_cached(c)) for c in _on_hub()),
+    ]
 
 
 def names_on_disk(folder: str | PathLike | None = None) -> list[str]:
@@ -44,14 +49,18 @@ def names_on_disk(folder: str | PathLike | None = None) -> list[str]:
     return [checkpoint.name for checkpoint in checkpoints(folder) if checkpoint.on_disk]
 
 
-def find(name: str, folder: str | PathLike | None = None, architecture: str | None = None, trusted: bool = True) -> Checkpoint:
+def find(
+    name: str, folder: str | PathLike | None = None, architecture: str | None = None, trusted: bool = True
+) -> Checkpoint:
     """The checkpoint that a name means.
 
     A name is one of `checkpoints(folder)`, a timm name with or without its tag, a step of a training film
-    ("vitviz-tiny@3000"), a hub id ("timm/…", "hf-hub:…", "organisation/name@revision"), or the path of a folder or
-    file; what ends like a file or holds a separator and is there is that path. A name from a stranger is not `trusted`: it can only be one that is listed, never a path or another
-    repository. `architecture` (timm's name) takes precedence over what the checkpoint says of itself. Raises
-    CheckpointError for an unknown name, with those that are close; UnsupportedModel for one that is no plain ViT.
+    ("vitviz-tiny@3000"), a hub id ("timm/…", "hf-hub:…", "organisation/name@revision"), or the path of a
+    folder or file; what ends like a file or holds a separator and is there is that path. A name from a
+    stranger is not `trusted`: it can only be one that is listed, never a path or another repository.
+    `architecture` (timm's name) takes precedence over what the checkpoint says of itself. Raises
+    CheckpointError for an unknown name, with those that are close; UnsupportedModel for one that is no plain
+    ViT.
 
     >>> find("vit_base_patch16_224.augreg_in21k").trained_on
     'ImageNet-21k'
@@ -59,13 +68,19 @@ def find(name: str, folder: str | PathLike | None = None, architecture: str | No
     if architecture:
         require_plain(architecture)
     local = list(in_folder(weights_folder(folder)))
-    found = named(name, local) or (_elsewhere(name) if trusted and _is_path(name) else None) or _registered(name, trusted)
+    found = (
+        named(name, local)
+        or (_elsewhere(name) if trusted and _is_path(name) else None)
+        or _registered(name, trusted)
+    )
     if found is None and trusted:
         found = _elsewhere(name)
     if found is None:
         names = [checkpoint.name for checkpoint in local] + list(_on_hub_by_name()) + architectures()
         close = get_close_matches(name, names, n=4, cutoff=0.5)
-        here = ", ".join([checkpoint.name for checkpoint in local] + ["timm's names such as vit_base_patch16_224"])
+        here = ", ".join(
+            [checkpoint.name for checkpoint in local] + ["timm's names such as vit_base_patch16_224"]
+        )
         instead = f"Close to it: {', '.join(close)}." if close else f"There are {here}."
         raise CheckpointError(f"There is no checkpoint {name!r}. {instead}")
     return replace(found, architecture=architecture) if architecture else found
@@ -73,7 +88,9 @@ def find(name: str, folder: str | PathLike | None = None, architecture: str | No
 
 @lru_cache(maxsize=1)
 def _on_hub() -> tuple[Checkpoint, ...]:
-    """timm's pretrained plain ViTs, family by family. A few have weights elsewhere than on the hub; they are left out."""
+    """timm's pretrained plain ViTs, family by family. A few have weights elsewhere than on the hub; they are
+    left out.
+    """
     names = [name for one in architectures() for name in timm.list_models(one, pretrained=True)]
     records = ((name, get_pretrained_cfg(name)) for name in names)
     return tuple(_from_record(name, record) for name, record in records if record and record.hf_hub_id)
@@ -102,12 +119,16 @@ def _from_record(name: str, record: PretrainedCfg) -> Checkpoint:
 
 @lru_cache(maxsize=1)
 def _parameters() -> dict[str, int]:
-    """How many parameters each of timm's architectures has; counted beforehand, since counting means building it."""
+    """How many parameters each of timm's architectures has; counted beforehand, since counting means building
+    it.
+    """
     return json.loads(Path(__file__).with_name("parameters.json").read_text(encoding="utf-8"))
 
 
 def _registered(name: str, trusted: bool) -> Checkpoint | None:
-    """A timm name, with or without its tag, or the hub id of one. Raises for a name of timm's that is not to be had."""
+    """A timm name, with or without its tag, or the hub id of one. Raises for a name of timm's that is not to
+    be had.
+    """
     plain = re.sub(r"^(hf[-_]hub:)?(timm/)?", "", name)
     plain = get_deprecated_models().get(plain) or plain
     architecture, _, tag = plain.partition(".")
@@ -123,11 +144,16 @@ def _registered(name: str, trusted: bool) -> Checkpoint | None:
     if trusted and name != plain and "/" in name:  # a repository of timm's that is newer than this timm
         return None
     tags = [one for one in known if one.partition(".")[0] == architecture]
-    raise CheckpointError(f"timm has no trained weights {plain!r} on the hub. Of {architecture} there are: {', '.join(tags) or 'none'}.")
+    raise CheckpointError(
+        f"timm has no trained weights {plain!r} on the hub. Of {architecture} there are:"
+        f" {', '.join(tags) or 'none'}."
+    )
 
 
 def _is_path(name: str) -> bool:
-    """Whether it looks like a path and something is there; timm's tags look like endings, and its names like folders."""
+    """Whether it looks like a path and something is there; timm's tags look like endings, and its names like
+    folders.
+    """
     looks = name.endswith((*SUFFIXES, os.sep))
     try:
         return looks and Path(name).exists()

@@ -21,7 +21,9 @@ Wanted = tuple[str, str | None, str]  # repository, revision, file
 
 # The library hands bytes on in chunks of 10 MiB, between which a slow line looks like a dead one.
 constants.DOWNLOAD_CHUNK_SIZE = 256 * 1024
-_STEP = 64 * 1024  # bytes that must be new within the time that a download may stand still, all retries together
+_STEP = (
+    64 * 1024
+)  # bytes that must be new within the time that a download may stand still, all retries together
 _UNANNOUNCED = 20_000_000  # bytes of a file whose size the hub does not tell
 
 
@@ -50,18 +52,23 @@ _jobs: dict[Wanted, _Job] = {}
 _lock = threading.Lock()
 
 
-def download(wanted: Wanted, total: int, etag: str, progress: Progress | None, token: str | None, stall: float) -> Path:
-    """Where the file lies once it is there and its hash is right; joins a download of it that is on its way already.
+def download(
+    wanted: Wanted, total: int, etag: str, progress: Progress | None, token: str | None, stall: float
+) -> Path:
+    """Where the file lies once it is there and its hash is right; joins a download of it that is on its way
+    already.
 
-    `total` in bytes and `etag` are what the hub announced. Raises HubError where it breaks off, is damaged, or brings
-    no byte for `stall` seconds; what `progress` raises goes through.
+    `total` in bytes and `etag` are what the hub announced. Raises HubError where it breaks off, is damaged,
+    or brings no byte for `stall` seconds; what `progress` raises goes through.
     """
     repo, _, filename = wanted
     with _lock:
         job = _jobs.get(wanted)
         if job is None:
             job = _jobs[wanted] = _Job(total, etag)
-            threading.Thread(target=_run, args=(wanted, job, token), daemon=True, name=f"download {repo}").start()
+            threading.Thread(
+                target=_run, args=(wanted, job, token), daemon=True, name=f"download {repo}"
+            ).start()
         job.waiting += 1
         job.moved = time.monotonic()
     try:
@@ -89,7 +96,9 @@ def _run(wanted: Wanted, job: _Job, token: str | None) -> None:
     repo, revision, filename = wanted
     try:
         with checked_answers():
-            job.path = hf_hub_download(repo, filename, revision=revision, token=token, tqdm_class=_counter(job))
+            job.path = hf_hub_download(
+                repo, filename, revision=revision, token=token, tqdm_class=_counter(job)
+            )
         _verify(Path(job.path), job, f"{filename} of {repo}")
     except Exception as error:  # noqa: BLE001 - handed over to whoever waits
         job.error = error
@@ -112,9 +121,11 @@ def _counter(job: _Job) -> type:
             job.done += int(count or 0)
             if job.done > (job.total or _UNANNOUNCED):
                 raise HubError(
-                    f"The hub sends more than the {job.total or _UNANNOUNCED:,} bytes that it announced; the download was cut off."
+                    f"The hub sends more than the {job.total or _UNANNOUNCED:,} bytes that it announced; the"
+                    " download was cut off."
                 )
-            # A line that trickles, or begins anew for ever, gets no farther: only new bytes count, and not each one.
+            # A line that trickles, or begins anew for ever, gets no farther: only new bytes count, and not
+            # each one.
             if job.done >= min(job.farthest + _STEP, job.total or _STEP):
                 job.farthest, job.moved = job.done, time.monotonic()
 
@@ -134,7 +145,9 @@ def _counter(job: _Job) -> type:
 
 
 def _verify(path: Path, job: _Job, what: str) -> None:
-    """Compares a file with the hash that the hub announced: SHA-256 for large files, git's SHA-1 for small ones."""
+    """Compares a file with the hash that the hub announced: SHA-256 for large files, git's SHA-1 for small
+    ones.
+    """
     git = b"blob %d\0" % path.stat().st_size
     digest = hashlib.sha256() if len(job.etag) == 64 else hashlib.sha1(git, usedforsecurity=False)
     with path.open("rb") as file:
@@ -145,4 +158,7 @@ def _verify(path: Path, job: _Job, what: str) -> None:
         blob = path.resolve()
         path.unlink(missing_ok=True)
         blob.unlink(missing_ok=True)
-        raise HubError(f"{what} arrived damaged: its hash is not the one that the hub announced. It was thrown away; try again.")
+        raise HubError(
+            f"{what} arrived damaged: its hash is not the one that the hub announced. It was thrown away; try"
+            " again."
+        )

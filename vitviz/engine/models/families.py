@@ -1,7 +1,8 @@
 """Which of timm's architectures are plain Vision Transformers, and why the others are not.
 
-Plain means: every block makes one global attention call over all tokens. What is known not to do so is refused here by
-name, before anything is downloaded or built; the last word on what passes has the truth check at capture.
+Plain means: every block makes one global attention call over all tokens. What is known not to do so is
+refused here by name, before anything is downloaded or built; the last word on what passes has the truth check
+at capture.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ _REASONS = {
     "qwen3_vit": _TOWER,
     "deepseek_vit": _TOWER,
 }
-# Differential attention subtracts two softmax maps, so a block has no one map (vit_dwee, vit_dpwee, vit_dlittle).
+# Differential attention subtracts two softmax maps, so a block has no one map (vit_dwee, vit_dpwee,
+# vit_dlittle).
 _DIFFERENTIAL = re.compile(r"vit_d(p?wee|little)_")
 # Transformers' own names for what is refused above, so that a folder of theirs gets the same answer.
 _TRANSFORMERS = {
@@ -71,7 +73,8 @@ _TRANSFORMERS = {
 
 
 def refusal(architecture: str) -> str | None:
-    """Why a registered architecture is not shown, as the end of a sentence that begins with its name; None if it is.
+    """Why a registered architecture is not shown, as the end of a sentence that begins with its name; None if
+    it is.
 
     >>> refusal("vit_base_patch16_224") is None, refusal("xcit_nano_12_p16_224")
     (True, 'attends between channels, not between patches')
@@ -85,7 +88,8 @@ def refusal(architecture: str) -> str | None:
 
 
 def require_plain(architecture: str) -> None:
-    """Raises CheckpointError for a name that timm does not know, UnsupportedModel for one that is no plain ViT.
+    """Raises CheckpointError for a name that timm does not know, UnsupportedModel for one that is no plain
+    ViT.
 
     >>> require_plain("resnet50")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -98,7 +102,9 @@ def require_plain(architecture: str) -> None:
         raise CheckpointError(f"timm has no architecture {architecture!r}.{instead}")
     reason = refusal(architecture)
     if reason:
-        raise UnsupportedModel(f"{architecture} {reason}. Choose a plain Vision Transformer such as vit_base_patch16_224.")
+        raise UnsupportedModel(
+            f"{architecture} {reason}. Choose a plain Vision Transformer such as vit_base_patch16_224."
+        )
 
 
 def transformers_refusal(model_type: str) -> str | None:
@@ -108,7 +114,12 @@ def transformers_refusal(model_type: str) -> str | None:
 
 def architectures() -> list[str]:
     """timm's plain architectures, by family and name, without tags."""
-    return [name for module in FAMILIES for name in timm.list_models(module=module) if not _DIFFERENTIAL.match(name)]
+    return [
+        name
+        for module in FAMILIES
+        for name in timm.list_models(module=module)
+        if not _DIFFERENTIAL.match(name)
+    ]
 
 
 def timm_module(architecture: str) -> str:

@@ -13,13 +13,22 @@ from timm.models import PretrainedCfg, get_pretrained_cfg
 
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.models import hub
-from vitviz.engine.models.formats.folder import HUB_FILES, SUFFIXES, config_beside, permitted, read_json, weights_file
+from vitviz.engine.models.formats.folder import (
+    HUB_FILES,
+    SUFFIXES,
+    config_beside,
+    permitted,
+    read_json,
+    weights_file,
+)
 from vitviz.errors import CheckpointError
 
 
 @dataclass(frozen=True)
 class Files:
-    """A weights file, the config.json that belongs to it ({} for none), and transformers' preprocessor_config.json."""
+    """A weights file, the config.json that belongs to it ({} for none), and transformers'
+    preprocessor_config.json.
+    """
 
     weights: Path
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -27,7 +36,9 @@ class Files:
 
 
 def files_of(checkpoint: Checkpoint, progress: hub.Progress | None = None, token: str | None = None) -> Files:
-    """Raises CheckpointError where there are no weights (any more), HubError where the hub does not deliver them."""
+    """Raises CheckpointError where there are no weights (any more), HubError where the hub does not deliver
+    them.
+    """
     if checkpoint.source == "hub":
         return _from_hub(checkpoint, progress, token)
     path = Path(checkpoint.location)
@@ -36,8 +47,8 @@ def files_of(checkpoint: Checkpoint, progress: hub.Progress | None = None, token
         there = weights is not None and weights.is_file()
     if weights is None or not there:
         raise CheckpointError(
-            f"{checkpoint.name} has no weights (any more): expected {path.name} to be or to hold a file ending in {', '.join(SUFFIXES)}. "
-            "Put it back, or choose another checkpoint."
+            f"{checkpoint.name} has no weights (any more): expected {path.name} to be or to hold a file"
+            f" ending in {', '.join(SUFFIXES)}. Put it back, or choose another checkpoint."
         )
     beside = weights.parent / "preprocessor_config.json"
     with permitted(checkpoint.name):
@@ -45,12 +56,17 @@ def files_of(checkpoint: Checkpoint, progress: hub.Progress | None = None, token
 
 
 def registered(checkpoint: Checkpoint) -> PretrainedCfg | None:
-    """timm's own record of a hub checkpoint, where it is one of timm's and no other architecture was asked for.
+    """timm's own record of a hub checkpoint, where it is one of timm's and no other architecture was asked
+    for.
 
     Its repository's config.json is then not needed.
     """
     architecture = checkpoint.name.partition(".")[0]
-    if checkpoint.source != "hub" or checkpoint.architecture != architecture or not timm.is_model(architecture):
+    if (
+        checkpoint.source != "hub"
+        or checkpoint.architecture != architecture
+        or not timm.is_model(architecture)
+    ):
         return None
     config = get_pretrained_cfg(checkpoint.name)
     return config if config and config.hf_hub_id == checkpoint.location else None
@@ -75,7 +91,9 @@ def _from_hub(checkpoint: Checkpoint, progress: hub.Progress | None, token: str 
 
 
 def _small(fetch: Callable[[str], Path], name: str, needed: bool) -> dict[str, Any] | None:
-    """A small file of a repository; where it is not `needed`, a hub that cannot be reached is as good as none."""
+    """A small file of a repository; where it is not `needed`, a hub that cannot be reached is as good as
+    none.
+    """
     try:
         path = _if_there(partial(fetch, name))
     except hub.HubError:

@@ -21,9 +21,10 @@ _STEP = re.compile(r"step-(\d{1,12})\.safetensors")
 class Frame:
     """One moment of a training; None where film.csv does not tell.
 
-    `name` is what `vitviz.load` takes, "vitviz-tiny@300" or, of the last one, the finished model "vitviz-tiny".
-    Losses are cross-entropies in nats, `top1` the share of validation pictures named rightly. `averaged` tells an average of
-    the weights on the way from the weights of the step themselves; before the last frame, a part of the training ended there.
+    `name` is what `vitviz.load` takes, "vitviz-tiny@300" or, of the last one, the finished model
+    "vitviz-tiny". Losses are cross-entropies in nats, `top1` the share of validation pictures named rightly.
+    `averaged` tells an average of the weights on the way from the weights of the step themselves; before the
+    last frame, a part of the training ended there.
     """
 
     name: str
@@ -36,7 +37,8 @@ class Frame:
 
 
 def frames(checkpoint: Checkpoint) -> list[Frame]:
-    """The frames of a checkpoint's training, first step first and the finished model last; empty where none was kept.
+    """The frames of a checkpoint's training, first step first and the finished model last; empty where none
+    was kept.
 
     `checkpoint` may be one of its snapshots as well.
     """
@@ -48,21 +50,32 @@ def frames(checkpoint: Checkpoint) -> list[Frame]:
     last = rows.get("model.safetensors", {})
     step_of = _number(last.get("step"))
     finished = _frame(name, None if step_of is None else int(step_of), last)
-    return [*(_frame(f"{name}@{step}", step, rows.get(f"snapshots/{path.name}", {})) for step, path in kept), finished]
+    return [
+        *(_frame(f"{name}@{step}", step, rows.get(f"snapshots/{path.name}", {})) for step, path in kept),
+        finished,
+    ]
 
 
 def snapshots(checkpoint: Checkpoint) -> list[tuple[int, Path]]:
-    """The steps of a checkpoint's training film with their files, first step first; empty where there is none."""
+    """The steps of a checkpoint's training film with their files, first step first; empty where there is
+    none.
+    """
     root = _root(checkpoint)
     if checkpoint.source == "hub" or not (root / "snapshots").is_dir():
         return []
     files = (root / "snapshots").iterdir()
     # A link may point anywhere on the machine; what the page offers stays inside of the folder.
-    return sorted((int(step[1]), path) for path in files if (step := _STEP.fullmatch(path.name)) and path.resolve().is_relative_to(root.resolve()))
+    return sorted(
+        (int(step[1]), path)
+        for path in files
+        if (step := _STEP.fullmatch(path.name)) and path.resolve().is_relative_to(root.resolve())
+    )
 
 
 def snapshot(checkpoint: Checkpoint, step: int) -> Checkpoint:
-    """One step of a training film as a checkpoint of its own. Raises CheckpointError for a step that was not kept."""
+    """One step of a training film as a checkpoint of its own. Raises CheckpointError for a step that was not
+    kept.
+    """
     kept = dict(snapshots(checkpoint))
     if step not in kept:
         steps = ", ".join(map(str, kept)) or "none"

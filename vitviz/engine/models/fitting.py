@@ -1,7 +1,8 @@
 """Filling a model with the tensors of a file, every one of them, or saying which do not fit.
 
-Nothing is left at its random start and nothing is stretched on the way: where timm would resample position embeddings
-or drop a classifier in silence, a file of the user's is refused, or the model is built to the file's own size.
+Nothing is left at its random start and nothing is stretched on the way: where timm would resample position
+embeddings or drop a classifier in silence, a file of the user's is refused, or the model is built to the
+file's own size.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _RESIZED = ("pos_embed", "patch_embed.proj.weight", "relative_position_bias_tabl
 
 
 class _Counted(TorchFunctionMode):
-    """Ends the building of a model that makes more tensors than its file could fill, long before 20,000 blocks are there."""
+    """Ends the building of a model that makes more tensors than its file could fill, long before 20,000
+    blocks are there.
+    """
 
     _MAKING = {"empty", "zeros", "ones", "full", "rand", "randn", "tensor", "arange", "linspace"}
 
@@ -52,11 +55,14 @@ class _TooMany(ValueError):
     pass
 
 
-def empty(build: Callable[..., nn.Module], name: str, tensors: Mapping[str, Tensor], **changes: Any) -> nn.Module:
-    """A new model of shapes alone, on torch's meta device: it takes no memory, whatever it asks for, until it is filled.
+def empty(
+    build: Callable[..., nn.Module], name: str, tensors: Mapping[str, Tensor], **changes: Any
+) -> nn.Module:
+    """A new model of shapes alone, on torch's meta device: it takes no memory, whatever it asks for, until it
+    is filled.
 
-    `tensors` are those that are to fill it. Raises CheckpointError where it cannot be built with these arguments, or
-    would have far more numbers than these.
+    `tensors` are those that are to fill it. Raises CheckpointError where it cannot be built with these
+    arguments, or would have far more numbers than these.
     """
     limits.require_depth(changes.get("depth"), tensors, name)
     try:
@@ -64,21 +70,27 @@ def empty(build: Callable[..., nn.Module], name: str, tensors: Mapping[str, Tens
             model = build(**changes).float()  # whatever torch's default is
     except _TooMany as error:
         raise CheckpointError(
-            f"{name} describes a model that its file cannot fill: {error}, and the file {len(tensors):,}{_asked(changes)}. "
-            "Correct its config.json or architecture."
+            f"{name} describes a model that its file cannot fill: {error}, and the file"
+            f" {len(tensors):,}{_asked(changes)}. Correct its config.json or architecture."
         ) from error
     except _UNBUILT as error:
         raise CheckpointError(
-            f"{name} describes a model that cannot be built: {said(error)}. Check its config.json or architecture."
+            f"{name} describes a model that cannot be built: {said(error)}. Check its config.json or"
+            " architecture."
         ) from error
-    wanted, given = (sum(tensor.numel() for tensor in those.values()) for those in (model.state_dict(), tensors))
+    wanted, given = (
+        sum(tensor.numel() for tensor in those.values()) for those in (model.state_dict(), tensors)
+    )
     if wanted > 2 * given + _RESAMPLED_BY_TIMM:
         raise CheckpointError(
-            f"{name} does not fit its config.json or architecture: {_first(_misfits(model.state_dict(), tensors))}. "
-            f"That asks for {wanted:,} parameters{_asked(changes)}, and the file has {given:,}. "
-            "Name the architecture that it was trained with."
+            f"{name} does not fit its config.json or architecture:"
+            f" {_first(_misfits(model.state_dict(), tensors))}. That asks for {wanted:,}"
+            f" parameters{_asked(changes)}, and the file has {given:,}. Name the architecture that it was"
+            " trained with."
         )
-    if not use_fused_attn():  # switched off in this environment, for exports; capturing and speed both rest on it
+    if (
+        not use_fused_attn()
+    ):  # switched off in this environment, for exports; capturing and speed both rest on it
         for module in model.modules():
             if hasattr(module, "fused_attn"):
                 module.fused_attn = True
@@ -88,46 +100,69 @@ def empty(build: Callable[..., nn.Module], name: str, tensors: Mapping[str, Tens
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) -> None:
     """Gives an `empty` model memory and loads tensors in timm's layout strictly, in place.
 
-    Raises CheckpointError, before it takes any memory, that names the first three keys that are missing, left over, or of
-    another shape.
+    Raises CheckpointError, before it takes any memory, that names the first three keys that are missing, left
+    over, or of another shape.
     """
     misfits = _misfits(model.state_dict(), tensors)
     if misfits:
         raise CheckpointError(
-            f"{name} does not fit {what}: {_first(misfits)}. "
-            "Name the architecture that it was trained with, or leave it out so that it is read from the tensors."
+            f"{name} does not fit {what}: {_first(misfits)}. Name the architecture that it was trained with,"
+            " or leave it out so that it is read from the tensors."
         )
     tables = sum(buffer.numel() * buffer.element_size() for buffer in model.buffers())
-    memory.require(tables, torch.device("cpu"), f"What {name} looks up about its positions", "Choose a smaller input in its config.json.")
+    memory.require(
+        tables,
+        torch.device("cpu"),
+        f"What {name} looks up about its positions",
+        "Choose a smaller input in its config.json.",
+    )
     model.to_empty(device="cpu")
     for module in model.modules():
-        if hasattr(module, "init_non_persistent_buffers"):  # timm's name for it: tables that are computed, not trained
+        if hasattr(
+            module, "init_non_persistent_buffers"
+        ):  # timm's name for it: tables that are computed, not trained
             module.init_non_persistent_buffers()
     model.load_state_dict(dict(tensors), strict=True)
 
 
 def _asked(changes: Mapping[str, Any]) -> str:
     """The numbers among a model's arguments, in brackets."""
-    given = [f"{key} {value}" for key, value in changes.items() if isinstance(value, int | float | list | tuple) and key != "pretrained_cfg"]
+    given = [
+        f"{key} {value}"
+        for key, value in changes.items()
+        if isinstance(value, int | float | list | tuple) and key != "pretrained_cfg"
+    ]
     return f" ({', '.join(given)[:200]})" if given else ""
 
 
-def converted(tensors: Mapping[str, Tensor], model: nn.Module, architecture: str) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors after timm's own renaming for a family (CLIP's, DINOv2's, EVA's files, …), and what it resampled."""
+def converted(
+    tensors: Mapping[str, Tensor], model: nn.Module, architecture: str
+) -> tuple[dict[str, Tensor], list[str]]:
+    """The tensors after timm's own renaming for a family (CLIP's, DINOv2's, EVA's files, …), and what it
+    resampled.
+    """
     module = sys.modules[timm.models.model_entrypoint(architecture.partition(".")[0]).__module__]
-    options = {"adapt_layer_scale": True} if timm_module(architecture) in ("vision_transformer", "deit") else {}
+    options = (
+        {"adapt_layer_scale": True} if timm_module(architecture) in ("vision_transformer", "deit") else {}
+    )
     before = {tensor.untyped_storage().data_ptr() for tensor in tensors.values()}
     try:
         after = module.checkpoint_filter_fn(dict(tensors), model, **options)
     except (AttributeError, RuntimeError, KeyError, IndexError, ValueError, ZeroDivisionError):
         return dict(tensors), []  # a file of another family; the strict check will name its keys
-    # A tensor that was only renamed or transposed still lies in the memory of the file's; a resampled one does not.
-    resampled = [key for key, tensor in after.items() if key.endswith(_RESIZED) and tensor.untyped_storage().data_ptr() not in before]
+    # A tensor that was only renamed or transposed still lies in the memory of the file's; a resampled one
+    # does not.
+    resampled = [
+        key
+        for key, tensor in after.items()
+        if key.endswith(_RESIZED) and tensor.untyped_storage().data_ptr() not in before
+    ]
     return after, resampled
 
 
 def own_size(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """How a model must be built differently to take a file of the same architecture: classes, image size, pooling.
+    """How a model must be built differently to take a file of the same architecture: classes, image size,
+    pooling.
 
     Fine-tuning changes these three and nothing else. Empty where the model fits as it is.
     """
@@ -156,7 +191,9 @@ def _misfits(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> lis
         elif given[name].shape != tensor.shape:
             found.append(f"{name} is {_shape(given[name])} in the file and {_shape(tensor)} in the model")
     return found + [
-        f"{name} {_shape(tensor)} of the file is not part of the model" for name, tensor in given.items() if name not in expected
+        f"{name} {_shape(tensor)} of the file is not part of the model"
+        for name, tensor in given.items()
+        if name not in expected
     ]
 
 

@@ -1,9 +1,10 @@
 """Downloads from the model hub that end: with a file, or with a sentence within seconds.
 
-huggingface_hub does the work (its cache, its endpoint and its token are respected); what is added here is a clock. A
-socket that accepts and never answers can hold the library for minutes, so the first answer has a deadline of its own,
-and a download that stands still is given up. Both run in threads, because nothing else bounds DNS, TLS and trickling
-servers alike. A file is checked against the hub's hash before it is handed out, which plain HTTP downloads are not.
+huggingface_hub does the work (its cache, its endpoint and its token are respected); what is added here is a
+clock. A socket that accepts and never answers can hold the library for minutes, so the first answer has a
+deadline of its own, and a download that stands still is given up. Both run in threads, because nothing else
+bounds DNS, TLS and trickling servers alike. A file is checked against the hub's hash before it is handed out,
+which plain HTTP downloads are not.
 
 This module imports neither torch nor timm.
 """
@@ -31,12 +32,20 @@ ANSWER_SECONDS = 4.5  # the page promises a sentence within 5
 STALL_SECONDS = 20.0  # no byte for so long: given up
 
 
-def fetch(location: str, filename: str, progress: Progress | None = None, token: str | None = None, stall: float = STALL_SECONDS) -> Path:
-    """One file of a repository ("organisation/name" or "organisation/name@revision"), from the cache or the hub.
+def fetch(
+    location: str,
+    filename: str,
+    progress: Progress | None = None,
+    token: str | None = None,
+    stall: float = STALL_SECONDS,
+) -> Path:
+    """One file of a repository ("organisation/name" or "organisation/name@revision"), from the cache or the
+    hub.
 
-    Already cached: no network. `progress(done, total)` is called a few times a second with bytes; what it raises ends
-    the waiting. Raises HubError within 5 s where the hub does not answer, later where it refuses, breaks off, stands
-    still for `stall` seconds or sends something else than it announced; NoSuchFile where the file does not exist.
+    Already cached: no network. `progress(done, total)` is called a few times a second with bytes; what it
+    raises ends the waiting. Raises HubError within 5 s where the hub does not answer, later where it refuses,
+    breaks off, stands still for `stall` seconds or sends something else than it announced; NoSuchFile where
+    the file does not exist.
 
     >>> fetch("timm/vit_tiny_patch16_224.augreg_in21k", "model.safetensors")  # doctest: +SKIP
     PosixPath('…/model.safetensors')
@@ -46,10 +55,14 @@ def fetch(location: str, filename: str, progress: Progress | None = None, token:
         return found
     repo, revision = _split(location)
     metadata = _answer(repo, revision, filename, token)
-    return download((repo, revision, filename), metadata.size or 0, require_hash(metadata.etag), progress, token, stall)
+    return download(
+        (repo, revision, filename), metadata.size or 0, require_hash(metadata.etag), progress, token, stall
+    )
 
 
-def fetch_weights(location: str, filename: str, progress: Progress | None = None, token: str | None = None) -> Path:
+def fetch_weights(
+    location: str, filename: str, progress: Progress | None = None, token: str | None = None
+) -> Path:
     """A weights file like `fetch`; an index with all its shards, whose bytes are told as those of one file.
 
     Raises NoSuchFile only where `filename` itself does not exist, and HubError for a shard that does not.
@@ -67,7 +80,9 @@ def fetch_weights(location: str, filename: str, progress: Progress | None = None
         try:
             done += fetch(location, name, onward, token).stat().st_size
         except NoSuchFile as error:
-            raise HubError(f"{error} Its {filename} names it, so the repository is not whole. Choose another.") from error
+            raise HubError(
+                f"{error} Its {filename} names it, so the repository is not whole. Choose another."
+            ) from error
     return index
 
 
@@ -83,12 +98,18 @@ def cached(location: str, filename: str) -> Path | None:
 
 def cached_weights(location: str) -> Path | None:
     """The same for whichever weights file of a repository lies in the cache; an index with all its shards."""
-    return next((found for name in HUB_FILES if (found := cached(location, name)) and _whole(location, found)), None)
+    return next(
+        (found for name in HUB_FILES if (found := cached(location, name)) and _whole(location, found)), None
+    )
 
 
 def is_cached(checkpoint: Checkpoint) -> bool:
     """Whether a checkpoint can be loaded without any network."""
-    return cached_weights(checkpoint.location) is not None if checkpoint.source == "hub" else Path(checkpoint.location).exists()
+    return (
+        cached_weights(checkpoint.location) is not None
+        if checkpoint.source == "hub"
+        else Path(checkpoint.location).exists()
+    )
 
 
 def cached_repositories() -> set[str]:
@@ -97,7 +118,9 @@ def cached_repositories() -> set[str]:
         folders = [entry.name for entry in Path(constants.HF_HUB_CACHE).iterdir()]
     except OSError:
         return set()
-    return {name.removeprefix("models--").replace("--", "/") for name in folders if name.startswith("models--")}
+    return {
+        name.removeprefix("models--").replace("--", "/") for name in folders if name.startswith("models--")
+    }
 
 
 def _answer(repo: str, revision: str | None, filename: str, token: str | None) -> Any:
@@ -107,7 +130,11 @@ def _answer(repo: str, revision: str | None, filename: str, token: str | None) -
     def ask() -> None:
         try:
             with checked_answers():
-                result.append(get_hf_file_metadata(hf_hub_url(repo, filename, revision=revision), token=token, timeout=ANSWER_SECONDS))
+                result.append(
+                    get_hf_file_metadata(
+                        hf_hub_url(repo, filename, revision=revision), token=token, timeout=ANSWER_SECONDS
+                    )
+                )
         except Exception as error:  # noqa: BLE001 - handed over to the waiting thread
             result.append(error)
 
@@ -140,4 +167,13 @@ def _split(location: str) -> tuple[str, str | None]:
     return repo, revision or None
 
 
-__all__ = ["NoSuchFile", "Progress", "cached", "cached_repositories", "cached_weights", "fetch", "fetch_weights", "is_cached"]
+__all__ = [
+    "NoSuchFile",
+    "Progress",
+    "cached",
+    "cached_repositories",
+    "cached_weights",
+    "fetch",
+    "fetch_weights",
+    "is_cached",
+]

@@ -49,26 +49,40 @@ def in_words(error: Exception, repo: str, filename: str) -> HubError:
     if isinstance(error, HFValidationError):
         return HubError(f"{repo!r} cannot be a repository's name; expected is organisation/name.")
     if isinstance(error, FileMetadataError):
-        return HubError(f"{constants.ENDPOINT} answered, but not as a model hub does. Check HF_ENDPOINT and the proxy settings.")
+        return HubError(
+            f"{constants.ENDPOINT} answered, but not as a model hub does. Check HF_ENDPOINT and the proxy"
+            " settings."
+        )
     if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
         return in_words(error.__cause__, repo, filename)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return HubError(f"The disk is full: {filename} of {repo} could not be stored in the hub's cache. Make room on the server.")
+        return HubError(
+            f"The disk is full: {filename} of {repo} could not be stored in the hub's cache. Make room on the"
+            " server."
+        )
     return HubError(_connection(error, repo, filename))
 
 
 def _status(status: int, repo: str) -> str:
     if status in (401, 403):
-        return f"The hub refuses access to {repo} ({status}). Log in with `hf auth login`, or set HF_TOKEN to a token that may read it."
+        return (
+            f"The hub refuses access to {repo} ({status}). Log in with `hf auth login`, or set HF_TOKEN to a"
+            " token that may read it."
+        )
     if status == 404:
         return f"The hub has no repository {repo}. Check its name."
     if status == 429:
-        return f"The hub has had too many requests from here (429). Wait a few minutes before asking for {repo} again."
+        return (
+            f"The hub has had too many requests from here (429). Wait a few minutes before asking for {repo}"
+            " again."
+        )
     return f"The hub answered {status} when asked for {repo}. Try again later."
 
 
 def _connection(error: Exception, repo: str, filename: str) -> str:
-    kinds = {kind.__name__ for kind in type(error).__mro__}  # httpx's, whose module's name changes with the library
+    kinds = {
+        kind.__name__ for kind in type(error).__mro__
+    }  # httpx's, whose module's name changes with the library
     if kinds & {"ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol"}:
         return f"The hub ({constants.ENDPOINT}) cannot be reached from here ({said(error)})."
     if "TimeoutException" in kinds:

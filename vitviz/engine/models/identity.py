@@ -1,4 +1,6 @@
-"""Which weights a checkpoint's name stood for when it was loaded: the files may be replaced while a server runs."""
+"""Which weights a checkpoint's name stood for when it was loaded: the files may be replaced while a server
+runs.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from vitviz.errors import CheckpointError
 
 
 class _Stamp(NamedTuple):
-    """What tells cheaply that a file is still the one it was; a change's own time cannot be set back by anybody."""
+    """What tells cheaply that a file is still the one it was; a change's own time cannot be set back by
+    anybody.
+    """
 
     path: str
     size: int
@@ -27,13 +31,16 @@ class _Stamp(NamedTuple):
 
 
 def identity_of(checkpoint: Checkpoint) -> Identity:
-    """The present identity of a checkpoint's files. Raises CheckpointError or OSError where they are not there."""
+    """The present identity of a checkpoint's files. Raises CheckpointError or OSError where they are not
+    there.
+    """
     stamps = _stamps(checkpoint)
     return Identity(_digest(stamps), stamps)
 
 
 def unchanged(checkpoint: Checkpoint) -> bool:
-    """Whether a loaded checkpoint's files hold what they held when it was loaded; also where they have been taken away since.
+    """Whether a loaded checkpoint's files hold what they held when it was loaded; also where they have been
+    taken away since.
 
     One look at each file's size and times as a rule; only where these differ is a file read, once.
     """

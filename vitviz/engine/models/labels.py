@@ -10,10 +10,11 @@ from timm.data import ImageNetInfo, infer_imagenet_subset
 
 
 def labels_of(config: Mapping[str, Any], classes: int, tag: str = "") -> tuple[str, ...]:
-    """The labels that a timm config carries, else ImageNet's where the number of classes (or the tag) tells which.
+    """The labels that a timm config carries, else ImageNet's where the number of classes (or the tag) tells
+    which.
 
-    Descriptions ("goldfish") come before names ("n01443537"). Empty where nothing is known, or where the count does
-    not fit: a wrong name is worse than a number.
+    Descriptions ("goldfish") come before names ("n01443537"). Empty where nothing is known, or where the
+    count does not fit: a wrong name is worse than a number.
 
     >>> labels_of({}, 1000)[285]
     'Egyptian cat'
@@ -35,7 +36,9 @@ def labels_of(config: Mapping[str, Any], classes: int, tag: str = "") -> tuple[s
 
 
 def named_or_numbered(names: Iterable[object]) -> tuple[str, ...]:
-    """The names as text; for null, which some files hold for a class without one, its number, as where nothing is known."""
+    """The names as text; for null, which some files hold for a class without one, its number, as where
+    nothing is known.
+    """
     return tuple(f"class {i}" if name is None else str(name) for i, name in enumerate(names))
 
 

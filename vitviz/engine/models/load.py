@@ -1,7 +1,8 @@
 """From a checkpoint to a model that carries its trained weights, or a sentence that says why not.
 
-timm's own loading is not used, because it forgives: without `pretrained=True` it returns random weights, with another
-number of classes it drops the classifier, and at another size it stretches the position embeddings, all in silence.
+timm's own loading is not used, because it forgives: without `pretrained=True` it returns random weights, with
+another number of classes it drops the classifier, and at another size it stretches the position embeddings,
+all in silence.
 """
 
 from __future__ import annotations
@@ -26,7 +27,15 @@ from vitviz.engine.models import fitting
 from vitviz.engine.models.catalogue import names_on_disk
 from vitviz.engine.models.families import architectures, require_plain
 from vitviz.engine.models.files import Files, files_of, registered
-from vitviz.engine.models.formats import google, huggingface, inferred, limits, naflex, preprocessor, timm_config
+from vitviz.engine.models.formats import (
+    google,
+    huggingface,
+    inferred,
+    limits,
+    naflex,
+    preprocessor,
+    timm_config,
+)
 from vitviz.engine.models.formats.folder import SUFFIXES, understood
 from vitviz.engine.models.formats.weights import bytes_held, read, shapes
 from vitviz.engine.models.hub import Progress
@@ -65,10 +74,11 @@ def load(
     """A checkpoint's model with its trained weights (float32, evaluation mode, on the CPU, no gradients).
 
     A hub checkpoint is downloaded first; `progress(done, total)` is told its bytes, and a HubError names what
-    `folder` (default: weights/) and the hub's cache offer instead. `device` and `dtype` are where and in what the
-    model is going to be, for its memory. Raises CheckpointError where a file is missing, damaged, unsafe or does not
-    fit, UnsupportedModel where the architecture is no plain Vision Transformer, HubError where the hub does not
-    deliver, and OutOfMemory, before anything is downloaded or built, where the memory does not suffice.
+    `folder` (default: weights/) and the hub's cache offer instead. `device` and `dtype` are where and in what
+    the model is going to be, for its memory. Raises CheckpointError where a file is missing, damaged, unsafe
+    or does not fit, UnsupportedModel where the architecture is no plain Vision Transformer, HubError where
+    the hub does not deliver, and OutOfMemory, before anything is downloaded or built, where the memory does
+    not suffice.
 
     >>> from vitviz.engine.models.catalogue import find
     >>> load(find("vitviz-tiny")).model.training
@@ -85,12 +95,17 @@ def load(
         files = files_of(checkpoint, _weighed(progress, fits), token)
     except HubError as error:
         names = names_on_disk(folder)
-        raise HubError(f"{error} On this machine: {', '.join(names[:8]) or 'nothing yet'}{', …' if len(names) > 8 else ''}.") from error
+        raise HubError(
+            f"{error} On this machine:"
+            f" {', '.join(names[:8]) or 'nothing yet'}{', …' if len(names) > 8 else ''}."
+        ) from error
     fits(_parameters_in(files.weights))
     identity, files = _at_rest(checkpoint, files)
     tensors, notes = read(files.weights)
     if not unchanged(replace(checkpoint, identity=identity)):
-        raise CheckpointError(f"{checkpoint.name} was overwritten while it was read, and nothing was loaded. {_AGAIN}")
+        raise CheckpointError(
+            f"{checkpoint.name} was overwritten while it was read, and nothing was loaded. {_AGAIN}"
+        )
     require_real(tensors, checkpoint.name)
     filled = _filled(checkpoint, files, tensors)
     channels, height, width = filled.data["input_size"]
@@ -109,7 +124,11 @@ def load(
     classes = model.num_classes
     with understood(checkpoint.name):
         theirs = huggingface.is_transformers(files.config)
-        named = huggingface.labels(files.config, classes) if theirs else labels_of(files.config, classes, filled.tag)
+        named = (
+            huggingface.labels(files.config, classes)
+            if theirs
+            else labels_of(files.config, classes, filled.tag)
+        )
     return Loaded(known, model, preprocessing, named)
 
 
@@ -127,19 +146,22 @@ def _require_reasonable(filled: _Filled, name: str) -> None:
     size = tuple(filled.data["input_size"][-2:])
     if not all(isinstance(side, int) and 0 < side <= limits.SIDE for side in size):
         raise CheckpointError(
-            f"{name}: its config.json asks for an input of {size[0]} x {size[1]} pixels; expected is up to {limits.SIDE:,} a side. Correct it."
+            f"{name}: its config.json asks for an input of {size[0]} x {size[1]} pixels; expected is up to"
+            f" {limits.SIDE:,} a side. Correct it."
         )
     embedding = getattr(filled.model, "patch_embed", None)
     own = getattr(embedding, "img_size", None)
     if own is not None and getattr(embedding, "strict_img_size", False) and tuple(own) != size:
         raise CheckpointError(
-            f"{name}: its config.json asks for an input of {size[0]} x {size[1]} pixels, and its model was made for {own[0]} x {own[1]}. "
-            "Correct its input_size or img_size."
+            f"{name}: its config.json asks for an input of {size[0]} x {size[1]} pixels, and its model was"
+            f" made for {own[0]} x {own[1]}. Correct its input_size or img_size."
         )
 
 
 def _weighed(progress: Progress | None, fits: Callable[[int], None]) -> Progress:
-    """Ends a download at its first bytes where the file that the hub announces would not fit; of many nothing is known before."""
+    """Ends a download at its first bytes where the file that the hub announces would not fit; of many nothing
+    is known before.
+    """
 
     def weighed(done: int, total: int) -> None:
         fits(total // 4)
@@ -150,12 +172,16 @@ def _weighed(progress: Progress | None, fits: Callable[[int], None]) -> Progress
 
 
 def _parameters_in(weights: Path) -> int:
-    """How many numbers a file holds: told by a safetensors header, else by its bytes, once inflated, as float32."""
+    """How many numbers a file holds: told by a safetensors header, else by its bytes, once inflated, as
+    float32.
+    """
     return sum(map(prod, shapes(weights).values())) or bytes_held(weights) // 4
 
 
 def _filled(checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor]) -> _Filled:
-    """Whoever knows the architecture best builds the model: the user, timm's registry, a config, the name, the tensors."""
+    """Whoever knows the architecture best builds the model: the user, timm's registry, a config, the name,
+    the tensors.
+    """
     config, name = files.config, checkpoint.name
     asked = checkpoint.architecture if checkpoint.architecture != config.get("architecture") else None
     if record := registered(checkpoint):
@@ -178,17 +204,26 @@ def _filled(checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor]) ->
 
 @contextmanager
 def _shaped(name: str) -> Iterator[None]:
-    """Turns what a tensor with another number of axes makes fail into a CheckpointError; only for code that reads shapes."""
+    """Turns what a tensor with another number of axes makes fail into a CheckpointError; only for code that
+    reads shapes.
+    """
     try:
         yield
     except VitvizError:
         raise
     except (IndexError, TypeError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{name}: its tensors are named like a Vision Transformer's but shaped otherwise ({said(error)}). Save them again.") from error
+        raise CheckpointError(
+            f"{name}: its tensors are named like a Vision Transformer's but shaped otherwise ({said(error)})."
+            " Save them again."
+        ) from error
 
 
-def _by_name(architecture: str, record: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, own: bool = True) -> _Filled:
-    """A registered architecture; a file of the user's `own` may have other classes and another size, and is never stretched."""
+def _by_name(
+    architecture: str, record: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, own: bool = True
+) -> _Filled:
+    """A registered architecture; a file of the user's `own` may have other classes and another size, and is
+    never stretched.
+    """
     build = partial(timm.create_model, architecture, pretrained=False)
     model = fitting.empty(build, name, tensors)
     with _shaped(name):
@@ -200,7 +235,8 @@ def _by_name(architecture: str, record: Mapping[str, Any], tensors: Mapping[str,
         state |= {key: tensors[key] for key in resampled if key in tensors}  # their own shapes, for the error
         if not any(key in tensors for key in resampled):
             raise CheckpointError(
-                f"{name} was trained at another size than {architecture}: {', '.join(resampled)} would have to be resampled."
+                f"{name} was trained at another size than {architecture}: {', '.join(resampled)} would have"
+                " to be resampled."
             )
     fitting.fill(model, state, name, architecture)
     notes = [f"timm resampled {', '.join(resampled)} to the size of {architecture}."] if resampled else []
@@ -219,9 +255,19 @@ def _by_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: s
     require_plain(architecture)
     with understood(name):
         args, record, notes = timm_config.described(config, name)
-    model = fitting.empty(partial(timm.create_model, architecture, pretrained=False, pretrained_cfg=record), name, tensors, **args)
+    model = fitting.empty(
+        partial(timm.create_model, architecture, pretrained=False, pretrained_cfg=record),
+        name,
+        tensors,
+        **args,
+    )
     state, resampled = fitting.converted(tensors, model, architecture)
-    fitting.fill(model, state | {key: tensors[key] for key in resampled if key in tensors}, name, f"its config.json ({architecture})")
+    fitting.fill(
+        model,
+        state | {key: tensors[key] for key in resampled if key in tensors},
+        name,
+        f"its config.json ({architecture})",
+    )
     model = naflex.at_one_size(model, tuple(record["input_size"][-2:]), name)
     return _Filled(model, architecture, record, str(record.get("tag") or ""), tuple(notes))
 
@@ -236,9 +282,13 @@ def _by_transformers(files: Files, tensors: Mapping[str, Tensor], name: str) -> 
 
 
 def _by_file_name(weights: Path, tensors: Mapping[str, Tensor], name: str) -> _Filled | None:
-    """The architecture that a file is named after, such as deit_tiny_patch16_224-a1311bcf.pth, if its tensors agree."""
+    """The architecture that a file is named after, such as deit_tiny_patch16_224-a1311bcf.pth, if its tensors
+    agree.
+    """
     stem = next(weights.name.removesuffix(suffix) for suffix in SUFFIXES if weights.name.endswith(suffix))
-    parts = [one for one in architectures() if stem == one or stem.startswith(one) and not stem[len(one)].isalnum()]
+    parts = [
+        one for one in architectures() if stem == one or stem.startswith(one) and not stem[len(one)].isalnum()
+    ]
     if not parts:
         return None
     architecture = stem if timm.models.is_model_pretrained(stem) else max(parts, key=len)
@@ -249,7 +299,9 @@ def _by_file_name(weights: Path, tensors: Mapping[str, Tensor], name: str) -> _F
 
 
 def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None) -> _Filled:
-    """A bare file: its shapes tell the model, and Google's files (where `heads` is known) tell their normalisation."""
+    """A bare file: its shapes tell the model, and Google's files (where `heads` is known) tell their
+    normalisation.
+    """
     with _shaped(name):
         architecture, args, notes = inferred.architecture_of(tensors, name, heads)
     model = fitting.empty(partial(timm.create_model, architecture, pretrained=False), name, tensors, **args)

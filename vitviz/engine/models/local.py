@@ -21,15 +21,22 @@ BESIDE = ("config.json", "preprocessor_config.json")  # what is read with a weig
 
 
 def weights_folder(folder: str | PathLike | None = None) -> Path:
-    """Where checkpoints are dropped: `folder`, else $VITVIZ_WEIGHTS, else weights/ beside the package or (installed) in it."""
+    """Where checkpoints are dropped: `folder`, else $VITVIZ_WEIGHTS, else weights/ beside the package or
+    (installed) in it.
+    """
     if folder or os.environ.get("VITVIZ_WEIGHTS"):
         return Path(folder or os.environ["VITVIZ_WEIGHTS"]).expanduser()
     package = Path(__file__).resolve().parents[2]
-    return next((found for found in (package.parent / "weights", package / "weights") if found.is_dir()), Path("weights"))
+    return next(
+        (found for found in (package.parent / "weights", package / "weights") if found.is_dir()),
+        Path("weights"),
+    )
 
 
 def in_folder(root: Path) -> Iterator[Checkpoint]:
-    """The folders and files of a folder that hold weights, by name; without those that cannot be read, and links that lead out of it."""
+    """The folders and files of a folder that hold weights, by name; without those that cannot be read, and
+    links that lead out of it.
+    """
     try:
         entries = sorted(root.iterdir())
     except OSError:
@@ -38,11 +45,26 @@ def in_folder(root: Path) -> Iterator[Checkpoint]:
         if entry.name.startswith("."):
             continue
         try:
-            weights = weights_file(entry) if entry.is_dir() else entry if entry.name.endswith(SUFFIXES) and entry.is_file() else None
+            weights = (
+                weights_file(entry)
+                if entry.is_dir()
+                else entry
+                if entry.name.endswith(SUFFIXES) and entry.is_file()
+                else None
+            )
             # A link may point anywhere on the machine; what the page offers stays inside of the folder.
-            if weights is not None and all(_inside(path, root) for path in (weights, *map(weights.with_name, BESIDE))):
-                yield described(entry, weights, "shipped" if entry.is_dir() and entry.name.startswith("vitviz-") else "local")
-        except (OSError, RuntimeError):  # a folder of somebody else's, a link to itself: no reason to hide the others
+            if weights is not None and all(
+                _inside(path, root) for path in (weights, *map(weights.with_name, BESIDE))
+            ):
+                yield described(
+                    entry,
+                    weights,
+                    "shipped" if entry.is_dir() and entry.name.startswith("vitviz-") else "local",
+                )
+        except (
+            OSError,
+            RuntimeError,
+        ):  # a folder of somebody else's, a link to itself: no reason to hide the others
             continue
 
 
@@ -75,7 +97,9 @@ def described(path: Path, weights: Path, source: Any) -> Checkpoint:
 
 
 def _input_size(config: dict[str, Any]) -> tuple[int, int, int] | None:
-    """Channels, height, width as a config tells them: timm's model_args before its pretrained_cfg, or transformers' keys."""
+    """Channels, height, width as a config tells them: timm's model_args before its pretrained_cfg, or
+    transformers' keys.
+    """
     args, nested = config.get("model_args") or {}, config.get("pretrained_cfg") or {}
     channels, *size = nested.get("input_size") or config.get("input_size") or (3,)
     given = args.get("img_size") or config.get("image_size") or size
@@ -91,7 +115,9 @@ def named(name: str, local: list[Checkpoint]) -> Checkpoint | None:
     by_name = {checkpoint.name: checkpoint for checkpoint in local}
     found = by_name.get(name) or (by_name.get(base) if step.isdecimal() and len(step) <= 12 else None)
     if found is None:  # a file without its ending, where that is not ambiguous
-        alike = [checkpoint for checkpoint in local if any(checkpoint.name == name + suffix for suffix in SUFFIXES)]
+        alike = [
+            checkpoint for checkpoint in local if any(checkpoint.name == name + suffix for suffix in SUFFIXES)
+        ]
         return alike[0] if len(alike) == 1 else None
     return snapshot(found, int(step)) if found.name != name else found
 

@@ -1,9 +1,9 @@
 """What is added to the tokens that the classifier reads, recorded by hooks of its own.
 
-Attention's and MLP's results are taken where they are added, behind LayerScale or the norm that a family puts there, and
-not as differences of the residual stream, which would hide every error in a head. Of a class token's readout only its
-row is kept. An average needs all tokens, but only until the pass has ended: then the final norm's deviations are known
-and every layer becomes one sum (`written`).
+Attention's and MLP's results are taken where they are added, behind LayerScale or the norm that a family puts
+there, and not as differences of the residual stream, which would hide every error in a head. Of a class
+token's readout only its row is kept. An average needs all tokens, but only until the pass has ended: then the
+final norm's deviations are known and every layer becomes one sum (`written`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from vitviz.analyses.tail import Norm, Pooling
 from vitviz.engine.tails import PARALLEL, POST_NORM, at_least_float32, norm_of, pooling_or_none, scale_of
 from vitviz.trace import Attention, Written
 
-BRANCHES = ("added attention", "added mlp", "inner norm", "post norm", "gate", "pool mlp")  # where a pass listens
+BRANCHES = (
+    "added attention",
+    "added mlp",
+    "inner norm",
+    "post norm",
+    "gate",
+    "pool mlp",
+)  # where a pass listens
 _known: WeakKeyDictionary[nn.Module, tuple[Pooling | None]] = WeakKeyDictionary()
 
 
@@ -98,21 +105,30 @@ def points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[nn.Modul
 
 
 def _pooling(model: nn.Module) -> Pooling | None:
-    """How the classifier reads the tokens, found out once a model: on a GPU its weights would be copied for every pass."""
+    """How the classifier reads the tokens, found out once a model: on a GPU its weights would be copied for
+    every pass.
+    """
     if model not in _known:
         _known[model] = (pooling_or_none(model),)
     return _known[model][0]
 
 
 def written(branches: Branches | None, image: int, last: Tensor, pooling: Attention | None) -> Written | None:
-    """One picture's record, summed over the tokens that are read; `last` are its tokens behind the last block, in float32."""
+    """One picture's record, summed over the tokens that are read; `last` are its tokens behind the last
+    block, in float32.
+    """
     if branches is None or (branches.pooling.kind == "attention" and pooling is None):
         return None
     weights = branches.pooling.weights(last, pooling)
 
     def summed(layers: list[Tensor]) -> Tensor:
         sums = [weights.mT @ layer[image].to(last) for layer in layers]
-        return torch.stack([one if scale is None else one * scale.to(last) for one, scale in zip(sums, branches.scales, strict=True)])
+        return torch.stack(
+            [
+                one if scale is None else one * scale.to(last)
+                for one, scale in zip(sums, branches.scales, strict=True)
+            ]
+        )
 
     def stacked(layers: list[Tensor]) -> Tensor | None:
         return torch.stack([layer[image].to(last) for layer in layers]) if layers else None

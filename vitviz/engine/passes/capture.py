@@ -1,13 +1,13 @@
 """The one seam through which every attention is seen.
 
-timm's attention calls torch's `scaled_dot_product_attention`. A torch-function mode around the forward pass sees each
-call's queries, keys, values, mask and scale as the model uses them (after query-key norm, rotary embedding and
-relative bias) while the fused kernel runs at full speed; hooks on each block say which layer is speaking and record
-the residual stream. The mode belongs to a thread, and the hooks speak to the pass of the thread they are called in
-(`wiring`): passes on one model need not wait for each other.
+timm's attention calls torch's `scaled_dot_product_attention`. A torch-function mode around the forward pass
+sees each call's queries, keys, values, mask and scale as the model uses them (after query-key norm, rotary
+embedding and relative bias) while the fused kernel runs at full speed; hooks on each block say which layer is
+speaking and record the residual stream. The mode belongs to a thread, and the hooks speak to the pass of the
+thread they are called in (`wiring`): passes on one model need not wait for each other.
 
-It does not see attention that is computed in any other way. That is why `truth` exists: it compares what was seen with
-what the model went on with, and a model for which they differ is refused rather than drawn wrongly.
+It does not see attention that is computed in any other way. That is why `truth` exists: it compares what was
+seen with what the model went on with, and a model for which they differ is refused rather than drawn wrongly.
 """
 
 from __future__ import annotations
@@ -31,9 +31,20 @@ from vitviz.errors import UnsupportedModel
 if TYPE_CHECKING:
     from vitviz.engine.passes.interventions import Edit
 
-__all__ = ["TOLERANCE", "Call", "Pass", "Recording", "check_plain", "check_truth", "recorded", "transformer_blocks"]
+__all__ = [
+    "TOLERANCE",
+    "Call",
+    "Pass",
+    "Recording",
+    "check_plain",
+    "check_truth",
+    "recorded",
+    "transformer_blocks",
+]
 
-Change = Callable[[Tensor], "Tensor | None"]  # what stands at a place in a pass: reads a tensor, or gives another
+Change = Callable[
+    [Tensor], "Tensor | None"
+]  # what stands at a place in a pass: reads a tensor, or gives another
 
 
 @dataclass
@@ -58,24 +69,33 @@ class Recording:
     patch_embedding: Tensor | None = None
     position_embedded: Tensor | None = None
     outside: list[Call] = field(default_factory=list)  # calls after the last block: attention pooling
-    entered: list[Entered | None] = field(default_factory=list)  # by layer, for the truth check: what followed the call
+    entered: list[Entered | None] = field(
+        default_factory=list
+    )  # by layer, for the truth check: what followed the call
     branches: Branches | None = None  # what is added to the tokens that are read
 
 
 class Pass:
     """One forward pass: what it records, what is changed in it, and whether anybody still waits for it.
 
-    It belongs to the thread that makes it and is used once. `changes` are functions by place, ("mlp", 3) for what the
-    MLP of the fourth block gives, ("heads", 3) for what its attention call does; they are called in their order before
-    the place is recorded. An `edit` has changes of its own, which come first, and may leave patches out.
+    It belongs to the thread that makes it and is used once. `changes` are functions by place, ("mlp", 3) for
+    what the MLP of the fourth block gives, ("heads", 3) for what its attention call does; they are called in
+    their order before the place is recorded. An `edit` has changes of its own, which come first, and may
+    leave patches out.
     """
 
     def __init__(
-        self, layers: int, check: bool, changes: Mapping[tuple[str, int], Sequence[Change]], edit: Edit | None = None
+        self,
+        layers: int,
+        check: bool,
+        changes: Mapping[tuple[str, int], Sequence[Change]],
+        edit: Edit | None = None,
     ):
         self.recording = Recording(calls=[[] for _ in range(layers)], tokens=[], entered=[None] * layers)
         self._layer: int | None = None
-        self._awaited: tuple[int, int] | None = None  # layer and tokens of a call whose output has entered no module yet
+        self._awaited: tuple[int, int] | None = (
+            None  # layer and tokens of a call whose output has entered no module yet
+        )
         self._check, self._changes, self._edit = check, changes, edit
 
     def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
@@ -84,7 +104,9 @@ class Pass:
             return self.recording.branches and self.recording.branches.hear(moment, args, output)
         return getattr(self, f"_{moment}")(layer, args, output)
 
-    def note(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **others) -> None:
+    def note(
+        self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **others
+    ) -> None:
         """An attention call that is about to be made."""
         if is_causal or others.get("enable_gqa"):
             raise UnsupportedModel(
@@ -98,7 +120,9 @@ class Pass:
             self.recording.calls[self._layer].append(call)
             self._awaited = (self._layer, query.shape[-2]) if self._check else None
 
-    def attend(self, kernel: Callable[..., Tensor], query, key, value, attn_mask=None, *others, **named) -> Tensor:
+    def attend(
+        self, kernel: Callable[..., Tensor], query, key, value, attn_mask=None, *others, **named
+    ) -> Tensor:
         """Makes an attention call, and gives what the model goes on with."""
         layer, edit = self._layer, self._edit
         if edit is not None and layer is not None:
@@ -117,7 +141,9 @@ class Pass:
 
     def _patches(self, layer: int, args: tuple, output: Any) -> None:
         embedded = output[0] if isinstance(output, tuple) else output
-        if embedded.ndim == 4:  # a model of dynamic size keeps rows and columns apart until positions are added
+        if (
+            embedded.ndim == 4
+        ):  # a model of dynamic size keeps rows and columns apart until positions are added
             embedded = rearrange(embedded, "batch row col width -> batch (row col) width")
         self.recording.patch_embedding = embedded
 
@@ -172,7 +198,8 @@ class Seam(TorchFunctionMode):
         self._owner = owner
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        # A pass that a user's hook makes in the middle of this one has a seam of its own, within which this one stands.
+        # A pass that a user's hook makes in the middle of this one has a seam of its own, within which this
+        # one stands.
         if func is F.scaled_dot_product_attention and wiring.innermost() is self._owner:
             return self._owner.attend(func, *args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
@@ -186,11 +213,12 @@ def recorded(
     changes: Mapping[tuple[str, int], Sequence[Change]] | None = None,
     edit: Edit | None = None,
 ) -> Iterator[Recording]:
-    """Records a forward pass that this thread makes inside the `with`; leaves no hook and no mode behind, whatever happens.
+    """Records a forward pass that this thread makes inside the `with`; leaves no hook and no mode behind,
+    whatever happens.
 
-    With `check`, also what entered the module after each attention call, for `check_truth`. Several threads may be
-    inside with one model. Raises UnsupportedModel where the model has no blocks, or attends in a way that is not plain,
-    and in the middle of the pass Stopped, where nobody waits for it (`vitviz.stopping`).
+    With `check`, also what entered the module after each attention call, for `check_truth`. Several threads
+    may be inside with one model. Raises UnsupportedModel where the model has no blocks, or attends in a way
+    that is not plain, and in the middle of the pass Stopped, where nobody waits for it (`vitviz.stopping`).
     """
     blocks = transformer_blocks(model)
     one = Pass(len(blocks), check, changes or {}, edit)
@@ -204,8 +232,8 @@ def transformer_blocks(model: nn.Module) -> list[nn.Module]:
     blocks = getattr(model, "blocks", None)
     if not isinstance(blocks, (nn.Sequential, nn.ModuleList)) or len(blocks) == 0:
         raise UnsupportedModel(
-            f"{type(model).__name__} is no plain Vision Transformer: it has no single stack of transformer blocks. "
-            "Choose a ViT, DeiT, BEiT, DINO, CLIP, EVA or SigLIP model."
+            f"{type(model).__name__} is no plain Vision Transformer: it has no single stack of transformer"
+            " blocks. Choose a ViT, DeiT, BEiT, DINO, CLIP, EVA or SigLIP model."
         )
     return list(blocks)
 
@@ -215,12 +243,13 @@ def check_plain(recording: Recording, tokens: int, name: str) -> None:
     for layer, calls in enumerate(recording.calls):
         if len(calls) != 1:
             raise UnsupportedModel(
-                f"{name} is no plain Vision Transformer: block {layer + 1} makes {len(calls)} attention calls where "
-                "exactly one is expected, so there is no single attention map to show."
+                f"{name} is no plain Vision Transformer: block {layer + 1} makes {len(calls)} attention calls"
+                " where exactly one is expected, so there is no single attention map to show."
             )
         call = calls[0]
         if call.q.ndim != 4 or call.q.shape[2] != tokens or call.k.shape[2] != tokens:
             raise UnsupportedModel(
-                f"{name} is no plain Vision Transformer: block {layer + 1} attends within {tuple(call.q.shape)} "
-                f"(batch, heads, tokens, dim) where all {tokens} tokens are expected to see each other."
+                f"{name} is no plain Vision Transformer: block {layer + 1} attends within"
+                f" {tuple(call.q.shape)} (batch, heads, tokens, dim) where all {tokens} tokens are expected"
+                " to see each other."
             )

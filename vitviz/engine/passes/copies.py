@@ -1,4 +1,6 @@
-"""Copies of a model: at another input size, or on another device and in another precision. The given one stays as it is."""
+"""Copies of a model: at another input size, or on another device and in another precision. The given one
+stays as it is.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +15,34 @@ from vitviz.engine.passes import wiring
 
 @in_float32()
 def sized(model: nn.Module, size: tuple[int, int]) -> nn.Module:
-    """The model at another input size (height, width); it shares every weight but the interpolated position embedding."""
+    """The model at another input size (height, width); it shares every weight but the interpolated position
+    embedding.
+    """
     variant = lending(model)
     variant.set_input_size(img_size=size)
     return variant.to(next(model.parameters()).device).eval()  # tables were computed anew
 
 
 def lending(model: nn.Module) -> nn.Module:
-    """A copy that shares every weight, but no module: parts of it can be exchanged. Passes on the model may run meanwhile."""
+    """A copy that shares every weight, but no module: parts of it can be exchanged. Passes on the model may
+    run meanwhile.
+    """
     with wiring.still():
         copied = copy.deepcopy(model, {id(parameter): parameter for parameter in model.parameters()})
     return wiring.without_taps(copied)
 
 
 def placed(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
-    """The model on a device in a precision, weights and tables alike: a family that mixes its tables with tokens fails otherwise.
+    """The model on a device in a precision, weights and tables alike: a family that mixes its tables with
+    tokens fails otherwise.
 
-    The parameters are moved one at a time, so that the copy needs no room beside the given model for more than itself.
+    The parameters are moved one at a time, so that the copy needs no room beside the given model for more
+    than itself.
     """
-    moved = {id(one): nn.Parameter(one.detach().to(device, dtype), requires_grad=False) for one in model.parameters()}
+    moved = {
+        id(one): nn.Parameter(one.detach().to(device, dtype), requires_grad=False)
+        for one in model.parameters()
+    }
     with wiring.still():
         twin = copy.deepcopy(model, moved)
     return wiring.without_taps(twin).to(device, dtype).eval()

@@ -1,11 +1,14 @@
-"""A pass with gradients through the capture seam: attention in the open, biases as leaves, the model left as it is.
+"""A pass with gradients through the capture seam: attention in the open, biases as leaves, the model left as
+it is.
 
 The same torch-function mode as `capture`'s, in explicit form. Within one pass of one thread it
-- computes softmax(q k^T scale + mask) in the open, so that every attention A has a gradient; in a held pass A is a
-  constant, the fused kernel may run on queries and keys that are held, and no N x N is kept;
-- hands every parameter to torch detached, so that nothing is remembered for weights and no `requires_grad` is changed;
-- hands every bias, prefix token and position table over as a leaf of its own: what each gives to the score is value
-  times gradient, and with the tokens' own value times gradient these are all the terms that an affine map has.
+- computes softmax(q k^T scale + mask) in the open, so that every attention A has a gradient; in a held pass A
+  is a constant, the fused kernel may run on queries and keys that are held, and no N x N is kept;
+- hands every parameter to torch detached, so that nothing is remembered for weights and no `requires_grad` is
+  changed;
+- hands every bias, prefix token and position table over as a leaf of its own: what each gives to the score is
+  value times gradient, and with the tokens' own value times gradient these are all the terms that an affine
+  map has.
 
 Hooks are `wiring`'s, which passes of several threads share. Memory is asked for beforehand (`require_room`).
 """
@@ -38,7 +41,9 @@ _NORMED = (F.layer_norm, F.rms_norm)
 
 @dataclass(frozen=True)
 class Line:
-    """A constant of the network: what it is, and in which block it stands (-1 before the first, L behind the last)."""
+    """A constant of the network: what it is, and in which block it stands (-1 before the first, L behind the
+    last).
+    """
 
     kind: str
     depth: int
@@ -46,18 +51,24 @@ class Line:
 
 
 class Opened:
-    """One pass: hears the hooks and replaces calls. Everything recorded stands in the graph, with its batch axis."""
+    """One pass: hears the hooks and replaces calls. Everything recorded stands in the graph, with its batch
+    axis.
+    """
 
     def __init__(self, model: nn.Module, blocks: list[nn.Module], held: bool, lines: bool, weigh: bool):
         self.tokens: list[Tensor] = []  # entering each block, then what the last one gave
-        self.attentions: list[list[Tensor]] = [[] for _ in blocks]  # batch x head x query x key; none in a held pass
+        self.attentions: list[list[Tensor]] = [
+            [] for _ in blocks
+        ]  # batch x head x query x key; none in a held pass
         self.pooling: list[Tensor] = []  # the same of attention pooling
         self.lines: list[Line] = []
         self.normed: dict[int, Tensor] = {}  # the first norm's output in each block; in L, behind the last
         self._depth, self._last = -1, len(blocks) - 1
         self._held, self._keep_lines, self._weigh = Held() if held else None, lines, weigh
         self._added = {
-            id(one): ADDED[last] for name, one in model.named_parameters() if (last := name.split(".")[-1]) in ADDED
+            id(one): ADDED[last]
+            for name, one in model.named_parameters()
+            if (last := name.split(".")[-1]) in ADDED
         }
         self._leaves: dict[int, Tensor] = {}
 
@@ -123,9 +134,13 @@ class Opened:
         self.lines.append(Line(kind, self._depth, leaf))
         return leaf
 
-    def _attend(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **others):
+    def _attend(
+        self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **others
+    ):
         if is_causal or others.get("enable_gqa"):
-            raise UnsupportedModel("This model's attention is causal or shares keys between heads, so there is no map of it.")
+            raise UnsupportedModel(
+                "This model's attention is causal or shares keys between heads, so there is no map of it."
+            )
         mask = None if attn_mask is None else attn_mask.detach() if self._held is not None else attn_mask
         if self._held is not None:
             query, key = query.detach(), key.detach()
@@ -154,11 +169,15 @@ class _Seam(TorchFunctionMode):
 
 
 @contextmanager
-def opened(model: nn.Module, blocks: list[nn.Module], *, held: bool, lines: bool = True, weigh: bool = True) -> Iterator[Opened]:
-    """The pass that this thread makes on the model inside the `with`, gradients enabled; nothing stays on the model.
+def opened(
+    model: nn.Module, blocks: list[nn.Module], *, held: bool, lines: bool = True, weigh: bool = True
+) -> Iterator[Opened]:
+    """The pass that this thread makes on the model inside the `with`, gradients enabled; nothing stays on the
+    model.
 
-    With `held`, the frozen linear map; else the model's own gradients, with every attention. `lines`: biases and other
-    constants are leaves. Without `weigh` no attention is kept in the open, and the fused kernel runs. Stopped, before a block, where nobody waits (`vitviz.stopping`).
+    With `held`, the frozen linear map; else the model's own gradients, with every attention. `lines`: biases
+    and other constants are leaves. Without `weigh` no attention is kept in the open, and the fused kernel
+    runs. Stopped, before a block, where nobody waits (`vitviz.stopping`).
     """
     one = Opened(model, blocks, held, lines, weigh)
     weights = next(model.parameters())
@@ -172,12 +191,15 @@ def opened(model: nn.Module, blocks: list[nn.Module], *, held: bool, lines: bool
         yield one
 
 
-def bytes_of_gradients(layers: int, heads: int, tokens: int, width: int, attentions: bool, batch: int = 1) -> int:
-    """About what a pass with gradients takes at its peak: attentions and their gradients where wanted, and activations.
+def bytes_of_gradients(
+    layers: int, heads: int, tokens: int, width: int, attentions: bool, batch: int = 1
+) -> int:
+    """About what a pass with gradients takes at its peak: attentions and their gradients where wanted, and
+    activations.
 
-    A layer keeps about 32 numbers a token and channel: two norms, queries, keys, values, the heads' result, two branches,
-    and the MLP's four widths before, behind and at its gate. Softmax keeps A, and A has a gradient: L H N^2 twice, and
-    once more for the layer that is being worked on.
+    A layer keeps about 32 numbers a token and channel: two norms, queries, keys, values, the heads' result,
+    two branches, and the MLP's four widths before, behind and at its gate. Softmax keeps A, and A has a
+    gradient: L H N^2 twice, and once more for the layer that is being worked on.
 
     >>> bytes_of_gradients(12, 12, 197, 768, attentions=True) // 10**6
     278

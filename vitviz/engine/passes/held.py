@@ -1,13 +1,15 @@
-"""What the frozen linear map holds: norms' deviations and gates, at the values that they have in this very pass.
+"""What the frozen linear map holds: norms' deviations and gates, at the values that they have in this very
+pass.
 
-    norm(x) = (x - mean x) / stop(deviation) * weight + bias        the mean is linear and stays
-    f(x)    = x * stop(f(x) / x)      GELU (gate Phi), SiLU and QuickGELU (gate sigmoid), ReLU
-    f(a) b  = stop(f(a)) * b          gated MLPs (SwiGLU, GluMlp): the gate is held, and b carries the relevance
+    norm(x) = (x - mean x) / stop(deviation) * weight + bias        the mean is linear and stays f(x)    = x *
+    stop(f(x) / x)      GELU (gate Phi), SiLU and QuickGELU (gate sigmoid), ReLU f(a) b  = stop(f(a)) * b
+    gated MLPs (SwiGLU, GluMlp): the gate is held, and b carries the relevance
 
-where stop(.) lets no gradient through. Every value is the model's own, and only gradients change: those of an affine map
-of the tokens. These are replacements of torch's functions by name, for one pass of one thread (`gradients`); no module and
-no class is touched. A norm or gate that a model works out by hand is met where it calls rsqrt, sigmoid or softmax. What is
-computed in any other way is not held, and the map then does not balance, which is found out and refused.
+where stop(.) lets no gradient through. Every value is the model's own, and only gradients change: those of an
+affine map of the tokens. These are replacements of torch's functions by name, for one pass of one thread
+(`gradients`); no module and no class is touched. A norm or gate that a model works out by hand is met where
+it calls rsqrt, sigmoid or softmax. What is computed in any other way is not held, and the map then does not
+balance, which is found out and refused.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ PRODUCTS = {torch.mul, Tensor.mul, Tensor.mul_, Tensor.__mul__, Tensor.__rmul__}
 
 
 class Held:
-    """The replacements of one pass; it remembers which tensor an activation gave last, to know a gate from what it gates."""
+    """The replacements of one pass; it remembers which tensor an activation gave last, to know a gate from
+    what it gates.
+    """
 
     def __init__(self) -> None:
         self._gate: Tensor | None = None
@@ -56,7 +60,9 @@ class Held:
         return func(one, other, **kwargs)
 
 
-def layer_norm(x: Tensor, shape, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+def layer_norm(
+    x: Tensor, shape, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
     """LayerNorm with its deviation held."""
     axes = tuple(range(-len(shape), 0))
     centred = x - x.mean(dim=axes, keepdim=True)

@@ -1,4 +1,5 @@
-"""The user's own hooks on a model's layers: asked for at a point by name, and in force only in passes of ours.
+"""The user's own hooks on a model's layers: asked for at a point by name, and in force only in passes of
+ours.
 
 A model is copied for other sizes and devices; hooks that stayed on it would be copied too, and never end.
 """
@@ -35,11 +36,14 @@ class Hooks:
         return Hooks, ()  # a hook belongs to the process that asked for it
 
     def asked(self, model: nn.Module, point: str, fn: Hook, name: str) -> AbstractContextManager[None]:
-        """Holds for the passes that begin inside the `with`; VitvizError, at once, for a point that the model does not have."""
+        """Holds for the passes that begin inside the `with`; VitvizError, at once, for a point that the model
+        does not have.
+        """
         require_point(model, point, name)
         if not callable(fn):
             raise VitvizError(
-                f"Given {fn!r} for {point}; expected a function that takes a tensor and returns one, or None to leave it."
+                f"Given {fn!r} for {point}; expected a function that takes a tensor and returns one, or None"
+                " to leave it."
             )
         return self._held((point, fn))
 
@@ -69,9 +73,12 @@ def require_point(model: nn.Module, point: str, name: str) -> None:
     if not known or int(parts[1]) >= len(blocks):
         expected = f"blocks.N.{{{'|'.join(MOMENTS)}}} with N from 0 to {len(blocks) - 1}"
         raise VitvizError(f"There is no hook point {point!r}: expected {expected}.")
-    if parts[2] in ("attn", "mlp") and not isinstance(getattr(blocks[int(parts[1])], parts[2], None), nn.Module):
+    if parts[2] in ("attn", "mlp") and not isinstance(
+        getattr(blocks[int(parts[1])], parts[2], None), nn.Module
+    ):
         raise VitvizError(
-            f"The blocks of {name} have no part {parts[2]!r} of its own; hook blocks.{parts[1]}.input or .output."
+            f"The blocks of {name} have no part {parts[2]!r} of its own; hook blocks.{parts[1]}.input or"
+            " .output."
         )
 
 
@@ -79,7 +86,9 @@ def _checked(point: str, fn: Hook) -> Change:
     def change(tensor: Tensor) -> Tensor | None:
         given = fn(tensor)
         if given is not None and not (isinstance(given, Tensor) and given.shape == tensor.shape):
-            what = f"a tensor of shape {tuple(given.shape)}" if isinstance(given, Tensor) else repr(given)[:80]
+            what = (
+                f"a tensor of shape {tuple(given.shape)}" if isinstance(given, Tensor) else repr(given)[:80]
+            )
             raise VitvizError(
                 f"The hook at {point} returned {what}; expected a tensor of shape {tuple(tensor.shape)}, "
                 "or None to leave it as it is."

@@ -29,7 +29,9 @@ from vitviz.runs import Without
 
 @dataclass(frozen=True)
 class Parts:
-    """What heads and MLPs hand on, by layer, and what entered the blocks: of one picture, or a mean over several."""
+    """What heads and MLPs hand on, by layer, and what entered the blocks: of one picture, or a mean over
+    several.
+    """
 
     heads: Mapping[int, Tensor] = field(
         default_factory=dict
@@ -71,7 +73,9 @@ class Edit:
         return mask
 
     def named(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """A block's named arguments: rotary tables, which have a row for every patch, for the patches that are there."""
+        """A block's named arguments: rotary tables, which have a row for every patch, for the patches that
+        are there.
+        """
         rope = arguments.get("rope")
         if (
             self.places is None
@@ -158,7 +162,8 @@ def require_parts(model: nn.Module, without: Without, grid: Grid, name: str) -> 
     for layer, head in without.heads:
         if layer >= layers or head >= heads:
             raise VitvizError(
-                f"Given head {(layer, head)}; {name} has layers 0 to {layers - 1} and heads 0 to {heads - 1}, counted from 0."
+                f"Given head {(layer, head)}; {name} has layers 0 to {layers - 1} and heads 0 to {heads - 1},"
+                " counted from 0."
             )
     for kind, given in (
         ("the MLP of layer", without.mlps),
@@ -171,15 +176,18 @@ def require_parts(model: nn.Module, without: Without, grid: Grid, name: str) -> 
                 )
     if without.mlps and not isinstance(mlp_of(blocks[0]), nn.Module):
         raise VitvizError(
-            f"The blocks of {name} have no MLP of their own whose result could be replaced. Choose heads or patches."
+            f"The blocks of {name} have no MLP of their own whose result could be replaced. Choose heads or"
+            " patches."
         )
     if without.patches and without.patches[-1] >= grid.patches:
         raise VitvizError(
-            f"Given patch {without.patches[-1]}; the picture has patches 0 to {grid.patches - 1} at this size."
+            f"Given patch {without.patches[-1]}; the picture has patches 0 to {grid.patches - 1} at this"
+            " size."
         )
     if len(without.patches) == grid.patches and without.patches_as == "dropped":
         raise VitvizError(
-            "Given all patches to be left out; at least one has to stay. Leave one, or paint them (patches_as='mean')."
+            "Given all patches to be left out; at least one has to stay. Leave one, or paint them"
+            " (patches_as='mean')."
         )
 
 

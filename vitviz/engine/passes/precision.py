@@ -1,9 +1,10 @@
 """How far a model in bfloat16 is from the same one in float32, found out on a picture.
 
-bfloat16 keeps 8 bits of a number's significand where float32 keeps 24: a value is off by up to 2^-9 of itself at every
-step, and the differences grow through the layers. By how much depends on the weights, so it is measured: the picture
-goes through the float32 model too, on the CPU, and all attention and all class probabilities are compared. Both are
-computed from the two records in float32. It shows the distance on one picture, which is no bound for others.
+bfloat16 keeps 8 bits of a number's significand where float32 keeps 24: a value is off by up to 2^-9 of itself
+at every step, and the differences grow through the layers. By how much depends on the weights, so it is
+measured: the picture goes through the float32 model too, on the CPU, and all attention and all class
+probabilities are compared. Both are computed from the two records in float32. It shows the distance on one
+picture, which is no bound for others.
 """
 
 from __future__ import annotations
@@ -47,14 +48,28 @@ def _twin(trace: Trace, exact: nn.Module, pixels: Tensor) -> Trace:
     read, queries = readouts.read(exact, trace.readout, recording.tokens[-1]), readouts.queries_read(exact)
     classifies = trace.logits is not None
     frame = record.Frame(
-        trace.checkpoint, trace.grid, trace.readout, read, queries, classifies, trace.labels, 0.0, "cpu", "float32"
+        trace.checkpoint,
+        trace.grid,
+        trace.readout,
+        read,
+        queries,
+        classifies,
+        trace.labels,
+        0.0,
+        "cpu",
+        "float32",
     )
     return record.trace_of(recording, logits, frame, trace.view, 0, torch.device("cpu"))
 
 
 def _gap(twin: Trace, exact: nn.Module) -> float | None:
-    """How far the float32 model's account fails to add up, of its largest logit; None where it has no account."""
+    """How far the float32 model's account fails to add up, of its largest logit; None where it has no
+    account.
+    """
     try:
-        return max(largest_gap(ledger_of(twin, tail_of(exact, twin.checkpoint)))) / twin.logits.abs().max().item()
+        return (
+            max(largest_gap(ledger_of(twin, tail_of(exact, twin.checkpoint))))
+            / twin.logits.abs().max().item()
+        )
     except UnsupportedModel:
         return None

@@ -40,7 +40,9 @@ class Frame:
     without: Without = Without()
 
 
-def trace_of(recording: Recording, logits: Tensor, frame: Frame, view: View, image: int, device: torch.device) -> Trace:
+def trace_of(
+    recording: Recording, logits: Tensor, frame: Frame, view: View, image: int, device: torch.device
+) -> Trace:
     """The trace of one picture of the batch."""
 
     def kept(tensor: Tensor) -> Tensor:
@@ -75,7 +77,9 @@ def trace_of(recording: Recording, logits: Tensor, frame: Frame, view: View, ima
     )
 
 
-def _written(recording: Recording, image: int, last: Tensor, pooling: Attention | None, began: int) -> Written | None:
+def _written(
+    recording: Recording, image: int, last: Tensor, pooling: Attention | None, began: int
+) -> Written | None:
     """What was added; what layers added whose tokens were thrown away is nothing."""
     found = branches.written(recording.branches, image, last, pooling)
     if found is not None:
@@ -83,7 +87,9 @@ def _written(recording: Recording, image: int, last: Tensor, pooling: Attention 
     return found
 
 
-def attention_of(call: Call, image: int, grid: Grid, device: torch.device, biases: dict[int, Bias | None] | None = None) -> Attention:
+def attention_of(
+    call: Call, image: int, grid: Grid, device: torch.device, biases: dict[int, Bias | None] | None = None
+) -> Attention:
     """One attention call for one picture of the batch."""
 
     def kept(tensor: Tensor) -> Tensor:
@@ -93,10 +99,15 @@ def attention_of(call: Call, image: int, grid: Grid, device: torch.device, biase
     if call.mask is not None and id(call.mask) not in biases:
         biases[id(call.mask)] = _bias(call.mask.detach(), image, grid, device)
     q, k, v = kept(call.q), kept(call.k), kept(call.v)
-    if v.untyped_storage().nbytes() > v.nbytes and v.untyped_storage().data_ptr() != q.untyped_storage().data_ptr():
+    if (
+        v.untyped_storage().nbytes() > v.nbytes
+        and v.untyped_storage().data_ptr() != q.untyped_storage().data_ptr()
+    ):
         v = v.clone()  # rotary models make q and k anew; a view of v would keep the buffer of all three
     bias = None if call.mask is None else biases[id(call.mask)]
-    return Attention(q, k, v, call.scale, bias, call.replaced, None if call.given is None else kept(call.given))
+    return Attention(
+        q, k, v, call.scale, bias, call.replaced, None if call.given is None else kept(call.given)
+    )
 
 
 def _asked(pooling: Attention, queries: int | None) -> Attention:
@@ -105,7 +116,9 @@ def _asked(pooling: Attention, queries: int | None) -> Attention:
 
 
 def covered(view: View, grid: Grid) -> View:
-    """The part of the input that patches are cut from: where the patch does not divide the input, a rim on the right and below is unseen."""
+    """The part of the input that patches are cut from: where the patch does not divide the input, a rim on
+    the right and below is unseen.
+    """
     (height, width), (rows, cols) = view.picture.shape[:2], grid.pixels
     if (height, width) == (rows, cols):
         return view
@@ -119,7 +132,10 @@ def grid_of(model: nn.Module) -> Grid:
     embed = getattr(model, "patch_embed", None)
     size = getattr(embed, "grid_size", None)
     if size is None:
-        raise UnsupportedModel(f"{type(model).__name__} does not cut its input into a fixed grid of patches; choose a plain Vision Transformer.")
+        raise UnsupportedModel(
+            f"{type(model).__name__} does not cut its input into a fixed grid of patches; choose a plain"
+            " Vision Transformer."
+        )
     names = []
     for parameter, name in (("cls_token", "class"), ("dist_token", "distillation")):
         if getattr(model, parameter, None) is not None:
@@ -128,12 +144,17 @@ def grid_of(model: nn.Module) -> Grid:
     if registers is not None:
         names += [f"register {i + 1}" for i in range(registers.shape[1])]
     if len(names) != getattr(model, "num_prefix_tokens", len(names)):
-        raise UnsupportedModel(f"{type(model).__name__} has {model.num_prefix_tokens} prefix tokens, of which only {', '.join(names) or 'none'} are understood.")
+        raise UnsupportedModel(
+            f"{type(model).__name__} has {model.num_prefix_tokens} prefix tokens, of which only"
+            f" {', '.join(names) or 'none'} are understood."
+        )
     return Grid(int(size[0]), int(size[1]), patch_size(embed), tuple(names))
 
 
 def patch_size(embed: nn.Module) -> tuple[int, int]:
-    """Height and width of a patch in pixels of the input; behind a hybrid's stem, as many pixels as a token stands for."""
+    """Height and width of a patch in pixels of the input; behind a hybrid's stem, as many pixels as a token
+    stands for.
+    """
     if getattr(embed, "backbone", None) is None:
         rows, cols = embed.patch_size  # not size // grid, which a rim that no patch is cut from would add to
     else:
@@ -142,13 +163,18 @@ def patch_size(embed: nn.Module) -> tuple[int, int]:
 
 
 def classifies(model: nn.Module, checkpoint: Checkpoint) -> bool:
-    """Whether the model's output are scores of classes: not features, and not a projection into a space shared with texts.
+    """Whether the model's output are scores of classes: not features, and not a projection into a space
+    shared with texts.
 
     Such a head have CLIP, the Perception Encoder and MobileCLIP, unless they were fine-tuned on ImageNet.
     """
     if not getattr(model, "num_classes", 0):
         return False
-    projects = checkpoint.source == "hub" and re.search(r"_clip_|_pe_core_|_mci_", checkpoint.name) and not re.search(r"_in1k|_in12k|_in21k|_in22k", checkpoint.name)
+    projects = (
+        checkpoint.source == "hub"
+        and re.search(r"_clip_|_pe_core_|_mci_", checkpoint.name)
+        and not re.search(r"_in1k|_in12k|_in21k|_in22k", checkpoint.name)
+    )
     return not projects
 
 
@@ -160,7 +186,11 @@ def copied(weight: Tensor) -> Tensor:
 def patch_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width2"] | None:
     """The patch projection's weights, if it reads pixels."""
     projection = getattr(model.patch_embed, "proj", None)
-    if getattr(model.patch_embed, "backbone", None) is not None or not isinstance(projection, nn.Conv2d) or projection.in_channels != 3:
+    if (
+        getattr(model.patch_embed, "backbone", None) is not None
+        or not isinstance(projection, nn.Conv2d)
+        or projection.in_channels != 3
+    ):
         return None
     return copied(projection.weight)
 
@@ -189,7 +219,9 @@ def position_kind(model: nn.Module) -> str:
         kinds.append("learned")
     if getattr(model, "rope", None) is not None:
         kinds.append("rotary")
-    relative = any("relative_position_bias_table" in name or "rel_pos" in name for name, _ in model.named_parameters())
+    relative = any(
+        "relative_position_bias_table" in name or "rel_pos" in name for name, _ in model.named_parameters()
+    )
     return " + ".join(kinds + ["relative"] * relative) or "none"
 
 
@@ -213,11 +245,13 @@ def _bias(mask: Tensor, image: int, grid: Grid, device: torch.device) -> Bias:
 def _relative_index(grid: Grid) -> tuple[Tensor, Tensor]:
     """(query, key) -> entry of a relative-position table, and one (flattened) pair for each entry.
 
-    Patch pairs share an entry where row and column differences agree; a prefix token has one entry towards all
-    patches, one from all patches, and one for each prefix token, as in BEiT.
+    Patch pairs share an entry where row and column differences agree; a prefix token has one entry towards
+    all patches, one from all patches, and one for each prefix token, as in BEiT.
     """
     row, col = torch.arange(grid.patches) // grid.cols, torch.arange(grid.patches) % grid.cols
-    delta = (row[:, None] - row[None] + grid.rows - 1) * (2 * grid.cols - 1) + (col[:, None] - col[None] + grid.cols - 1)
+    delta = (row[:, None] - row[None] + grid.rows - 1) * (2 * grid.cols - 1) + (
+        col[:, None] - col[None] + grid.cols - 1
+    )
     pairs = (2 * grid.rows - 1) * (2 * grid.cols - 1)
     prefix = torch.arange(grid.prefix)
     index = torch.empty(grid.tokens, grid.tokens, dtype=torch.long)

@@ -1,12 +1,14 @@
 """The answers to one picture without some of its patches, many sets at once.
 
-`dropped` leaves their tokens out after the position embedding, so that the model computes on the rest alone: with k patches
-kept a pass costs k / N. Where positions are rotary, blocks are handed a table for all tokens; there the same is done by
-masking the keys of what is removed in every block and dropping it before anything is read: equal up to rounding. Other
-ways to remove paint over the pixels: `mean` (0 in the model's units), `blur` (a Gaussian a patch wide) or `black`.
+`dropped` leaves their tokens out after the position embedding, so that the model computes on the rest alone:
+with k patches kept a pass costs k / N. Where positions are rotary, blocks are handed a table for all tokens;
+there the same is done by masking the keys of what is removed in every block and dropping it before anything
+is read: equal up to rounding. Other ways to remove paint over the pixels: `mean` (0 in the model's units),
+`blur` (a Gaussian a patch wide) or `black`.
 
-All tokens removed from an average leave nothing to read, so the answer to an empty set is then that to a picture of the
-mean colour. This file stands in for an interventions' `Without`; `Removal.answers` is the one place where it is used.
+All tokens removed from an average leave nothing to read, so the answer to an empty set is then that to a
+picture of the mean colour. This file stands in for an interventions' `Without`; `Removal.answers` is the one
+place where it is used.
 """
 
 from __future__ import annotations
@@ -34,25 +36,47 @@ _TOKENS = 32 * 197  # how many go through the model at once
 
 
 class Removal:
-    """One picture; raises VitvizError for an unknown way to remove, UnsupportedModel where tokens cannot be dropped."""
+    """One picture; raises VitvizError for an unknown way to remove, UnsupportedModel where tokens cannot be
+    dropped.
+    """
 
-    def __init__(self, model: nn.Module, pixels: Tensor, grid: Grid, pool: str, patches_as: str, preprocessing: Preprocessing):
+    def __init__(
+        self,
+        model: nn.Module,
+        pixels: Tensor,
+        grid: Grid,
+        pool: str,
+        patches_as: str,
+        preprocessing: Preprocessing,
+    ):
         if patches_as not in PATCHES_AS:
             raise VitvizError(f"Given patches_as={patches_as!r}; expected one of {', '.join(PATCHES_AS)}.")
         self._model, self._pixels, self._grid, self._as = model, pixels, grid, patches_as
         self._blocks = capture.transformer_blocks(model)
         self._needs_patches = not pool.startswith("class") or pool == "class and average" or grid.prefix == 0
-        if patches_as == "dropped" and getattr(getattr(model, "attn_pool", None), "pos_embed", None) is not None:
-            raise UnsupportedModel("Its attention pooling adds positions of all patches, so none can be dropped; paint over them.")
+        if (
+            patches_as == "dropped"
+            and getattr(getattr(model, "attn_pool", None), "pos_embed", None) is not None
+        ):
+            raise UnsupportedModel(
+                "Its attention pooling adds positions of all patches, so none can be dropped; paint over"
+                " them."
+            )
         self._masked = getattr(model, "rope", None) is not None
         self._painted = None if patches_as == "dropped" else self._other(preprocessing)
 
     @in_float32()
     def answers(self, kept: Tensor) -> Tensor:
         """Logits (batch, class) of the picture with the patches `kept` (batch, k) alone, by number from 0."""
-        tokens = self._grid.prefix + (kept.shape[1] if self._painted is None and not self._masked else self._grid.patches)
+        tokens = self._grid.prefix + (
+            kept.shape[1] if self._painted is None and not self._masked else self._grid.patches
+        )
         found = []
-        with torch.no_grad(), torch.autocast(self._pixels.device.type, enabled=False), exactly(self._pixels.device):
+        with (
+            torch.no_grad(),
+            torch.autocast(self._pixels.device.type, enabled=False),
+            exactly(self._pixels.device),
+        ):
             for some in kept.to(self._pixels.device).split(max(1, _TOKENS // tokens)):
                 stopping.check()
                 found.append(self._batch(some))
@@ -67,14 +91,22 @@ class Removal:
         if kept.shape[1] == 0 and self._needs_patches:
             return self._model(torch.zeros_like(self._pixels)).expand(count, -1)
         prefix = torch.arange(self._grid.prefix, device=kept.device).expand(count, -1)
-        with _without(self._model, self._blocks, torch.cat([prefix, kept + self._grid.prefix], dim=1), self._grid, self._masked):
+        with _without(
+            self._model,
+            self._blocks,
+            torch.cat([prefix, kept + self._grid.prefix], dim=1),
+            self._grid,
+            self._masked,
+        ):
             return self._model(self._pixels.expand(count, -1, -1, -1))
 
     # ----- painted over
 
     def _paint(self, kept: Tensor) -> Tensor:
         grid, (height, width) = self._grid, self._grid.patch
-        stays = torch.zeros(len(kept), grid.patches, dtype=torch.bool, device=kept.device).scatter_(1, kept, True)
+        stays = torch.zeros(len(kept), grid.patches, dtype=torch.bool, device=kept.device).scatter_(
+            1, kept, True
+        )
         cells = rearrange(stays, "batch (row col) -> batch row col", row=grid.rows)
         seen = cells.repeat_interleave(height, dim=1).repeat_interleave(width, dim=2)[:, None]
         rows, cols = grid.pixels
@@ -87,7 +119,10 @@ class Removal:
         if self._as == "mean":
             return torch.zeros_like(self._pixels)
         if self._as == "black":
-            mean, std = (self._pixels.new_tensor(values)[None, :, None, None] for values in (preprocessing.mean, preprocessing.std))
+            mean, std = (
+                self._pixels.new_tensor(values)[None, :, None, None]
+                for values in (preprocessing.mean, preprocessing.std)
+            )
             return (-mean / std).expand_as(self._pixels)
         return blurred(self._pixels, max(self._grid.patch))
 
@@ -127,10 +162,16 @@ class _Removing:
         return tokens.gather(1, self.kept[..., None].expand(-1, -1, tokens.shape[-1]))
 
     def mask(self, mask: Tensor | None, queries: Tensor) -> Tensor | None:
-        """What a call's mask becomes: rows and columns of those that stay, or with the keys of the others shut."""
+        """What a call's mask becomes: rows and columns of those that stay, or with the keys of the others
+        shut.
+        """
         if self.masked:
-            shut = torch.ones(len(self.kept), self.grid.tokens, dtype=torch.bool, device=queries.device).scatter_(1, self.kept, False)
-            closed = torch.zeros(shut.shape, dtype=queries.dtype, device=queries.device).masked_fill_(shut, float("-inf"))
+            shut = torch.ones(
+                len(self.kept), self.grid.tokens, dtype=torch.bool, device=queries.device
+            ).scatter_(1, self.kept, False)
+            closed = torch.zeros(shut.shape, dtype=queries.dtype, device=queries.device).masked_fill_(
+                shut, float("-inf")
+            )
             return closed[:, None, None] if mask is None else _additive(mask, queries) + closed[:, None, None]
         if mask is None or mask.shape[-1] != self.grid.tokens:
             return mask
@@ -157,15 +198,24 @@ class _Seam(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func is F.scaled_dot_product_attention and self._owner.inside and wiring.innermost() is self._owner:
+        if (
+            func is F.scaled_dot_product_attention
+            and self._owner.inside
+            and wiring.innermost() is self._owner
+        ):
             mask = args[3] if len(args) > 3 else kwargs.get("attn_mask")
             mask = self._owner.mask(mask, args[0])
-            args, kwargs = (*args[:3], mask, *args[4:]), {name: value for name, value in kwargs.items() if name != "attn_mask"}
+            args, kwargs = (
+                (*args[:3], mask, *args[4:]),
+                {name: value for name, value in kwargs.items() if name != "attn_mask"},
+            )
         return func(*args, **kwargs)
 
 
 @contextmanager
-def _without(model: nn.Module, blocks: list[nn.Module], kept: Tensor, grid: Grid, masked: bool) -> Iterator[None]:
+def _without(
+    model: nn.Module, blocks: list[nn.Module], kept: Tensor, grid: Grid, masked: bool
+) -> Iterator[None]:
     one = _Removing(kept, grid, masked, len(blocks) - 1)
     with wiring.wired(model, blocks, one, check=False), _Seam(one):
         yield

@@ -45,7 +45,9 @@ class Asking:
 
 
 class _Quiet:
-    """A pass through some of the blocks in which picture i of the batch loses part i, and nothing is recorded."""
+    """A pass through some of the blocks in which picture i of the batch loses part i, and nothing is
+    recorded.
+    """
 
     def __init__(self, change: Callable[[str, Tensor], Tensor], at: int):
         self._change, self._at, self._layer = change, at, None

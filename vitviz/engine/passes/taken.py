@@ -120,4 +120,7 @@ def _require_leaving(inspector: Inspector, prepared: Prepared, size: tuple[int, 
 
 
 def _refusal(name: str, reason: str) -> str:
-    return f"{name}: leaving patches out is not applicable, because {reason}. Paint them over instead (patches_as='mean', 'blur' or 'black')."
+    return (
+        f"{name}: leaving patches out is not applicable, because {reason}. Paint them over instead"
+        " (patches_as='mean', 'blur' or 'black')."
+    )

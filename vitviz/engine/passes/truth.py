@@ -1,10 +1,11 @@
-"""The truth check: softmax(q k^T scale + mask) v, computed from the record, must be what the model goes on with.
+"""The truth check: softmax(q k^T scale + mask) v, computed from the record, must be what the model goes on
+with.
 
-It is made of the pass that is shown, once for each input size, and of some queries of every layer: the first eight
-(class, distillation and register tokens), the last, and one out of each 32nd part of the sequence, drawn anew for each
-layer by a fixed seed. What is wrong in capturing attention (scale, mask, layer, order of heads, something between the
-call and the projection) is wrong for most queries or for a stretch of them. A fault in a few single queries of a few
-layers can escape; all of them would cost more than two passes.
+It is made of the pass that is shown, once for each input size, and of some queries of every layer: the first
+eight (class, distillation and register tokens), the last, and one out of each 32nd part of the sequence,
+drawn anew for each layer by a fixed seed. What is wrong in capturing attention (scale, mask, layer, order of
+heads, something between the call and the projection) is wrong for most queries or for a stretch of them. A
+fault in a few single queries of a few layers can escape; all of them would cost more than two passes.
 
 Comparing with the fused call's own output would be blind to what happens between that and the projection.
 """
@@ -23,10 +24,11 @@ from torch import Tensor
 from vitviz.errors import UnsupportedModel
 from vitviz.trace import Attention
 
-# How well softmax(q k^T scale + mask) v has to explain what a model goes on with: max|difference| / max|output|. In
-# float32, 33 architectures differ by 1.3e-6 at most. In bfloat16 the fused kernel rounds its weights and its output to
-# 8 bits, each by up to u = 2^-9; measured are 1.4 u to 2.1 u (16 families with random weights, three genuine
-# checkpoints, on the CPU). 4 u leaves twice that, and still notices a change of 1 %.
+# How well softmax(q k^T scale + mask) v has to explain what a model goes on with: max|difference| /
+# max|output|. In float32, 33 architectures differ by 1.3e-6 at most. In bfloat16 the fused kernel rounds its
+# weights and its output to 8 bits, each by up to u = 2^-9; measured are 1.4 u to 2.1 u (16 families with
+# random weights, three genuine checkpoints, on the CPU). 4 u leaves twice that, and still notices a change of
+# 1 %.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 4 * 2**-9}
 FIRST, PARTS = 8, 32
 
@@ -67,22 +69,26 @@ def check_truth(
     name: str,
     tolerance: float = TOLERANCE[torch.float32],
 ) -> None:
-    """Raises UnsupportedModel, with the figure, where max|difference| / max|output| of a layer exceeds the tolerance."""
+    """Raises UnsupportedModel, with the figure, where max|difference| / max|output| of a layer exceeds the
+    tolerance.
+    """
     for layer, (attention, given) in enumerate(zip(layers, entered, strict=True)):
         heads, tokens, dim = attention.heads, attention.q.shape[1], attention.v.shape[-1]
         if given is None or given.values is None or given.shape != (tokens, heads * dim):
             found = "nothing" if given is None else f"a tensor of shape {given.shape}"
             raise UnsupportedModel(
-                f"The attention of {name} cannot be read truthfully: after the attention call of block {layer + 1} "
-                f"the model goes on with {found} where {(tokens, heads * dim)} is expected."
+                f"The attention of {name} cannot be read truthfully: after the attention call of block"
+                f" {layer + 1} the model goes on with {found} where {(tokens, heads * dim)} is expected."
             )
         queries = given.queries.to(attention.q.device)
-        expected = rearrange(attention.weights(queries) @ attention.v, "head query dim -> query (head dim)").cpu()
+        expected = rearrange(
+            attention.weights(queries) @ attention.v, "head query dim -> query (head dim)"
+        ).cpu()
         values = given.values.float().cpu()
         error = ((values - expected).abs().max() / values.abs().max().clamp_min(1e-30)).item()
         if not error <= tolerance:
             raise UnsupportedModel(
-                f"The attention of {name} cannot be read truthfully: in block {layer + 1} the recorded attention "
-                f"explains the model's own values only to {error:.1e} where {tolerance:.0e} is expected. "
-                "vitviz shows no map rather than a wrong one."
+                f"The attention of {name} cannot be read truthfully: in block {layer + 1} the recorded"
+                f" attention explains the model's own values only to {error:.1e} where {tolerance:.0e} is"
+                " expected. vitviz shows no map rather than a wrong one."
             )

@@ -1,8 +1,9 @@
-"""Hooks that all passes on a model share: there while one runs, and each speaks to the pass of the thread it is called in.
+"""Hooks that all passes on a model share: there while one runs, and each speaks to the pass of the thread it
+is called in.
 
-Forward hooks belong to a model, so a pass that set its own would hear every other one. These are set with the first of
-several passes at once and taken away with the last; a thread that runs no pass of ours on the model hears nothing of
-them. What a pass does with what it hears is its own affair (`capture.Pass`).
+Forward hooks belong to a model, so a pass that set its own would hear every other one. These are set with the
+first of several passes at once and taken away with the last; a thread that runs no pass of ours on the model
+hears nothing of them. What a pass does with what it hears is its own affair (`capture.Pass`).
 """
 
 from __future__ import annotations
@@ -24,13 +25,17 @@ MOMENTS = ("input", "attn", "mlp", "output")  # of a block, in the order of the 
 
 
 class Listener(Protocol):
-    """A pass: called at each moment with the layer and what the hook was given; what it returns takes the tensor's place."""
+    """A pass: called at each moment with the layer and what the hook was given; what it returns takes the
+    tensor's place.
+    """
 
     def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any: ...
 
 
 class _Running(threading.local):
-    """The passes of a thread, the innermost last: a user's hook may look at another picture in the middle of one."""
+    """The passes of a thread, the innermost last: a user's hook may look at another picture in the middle of
+    one.
+    """
 
     def __init__(self) -> None:
         self.passes: list[tuple[_Wires, Listener]] = []
@@ -88,7 +93,9 @@ _setting = _Setting()
 
 @contextmanager
 def wired(model: nn.Module, blocks: list[nn.Module], listener: Listener, check: bool) -> Iterator[None]:
-    """`listener` hears the passes that this thread makes on the model inside the `with`; with `check`, all modules too."""
+    """`listener` hears the passes that this thread makes on the model inside the `with`; with `check`, all
+    modules too.
+    """
     kinds = (False, True) if check else (False,)
     with _setting.alone():
         wires = _wires.setdefault(model, _Wires())
@@ -117,7 +124,9 @@ def still() -> Iterator[None]:
 
 
 def without_taps(copied: nn.Module) -> nn.Module:
-    """The copy of a model, made while passes ran on that, without what stood there for them; others' hooks stay."""
+    """The copy of a model, made while passes ran on that, without what stood there for them; others' hooks
+    stay.
+    """
     for module in copied.modules():
         for hooks in (module._forward_hooks, module._forward_pre_hooks):
             for number in [number for number, hook in hooks.items() if isinstance(hook, Tap)]:
@@ -127,7 +136,9 @@ def without_taps(copied: nn.Module) -> nn.Module:
 
 
 def mlp_of(block: nn.Module) -> nn.Module | None:
-    """What gives the result of a block's MLP; of a block that computes both branches in parallel, its projection."""
+    """What gives the result of a block's MLP; of a block that computes both branches in parallel, its
+    projection.
+    """
     return getattr(block, "mlp", None) or getattr(block, "mlp_out_proj", None)
 
 
@@ -141,7 +152,9 @@ def _tapped(model: nn.Module, blocks: list[nn.Module], wires: _Wires) -> list[Re
         handles.append(block.register_forward_hook(Tap(wires, "output", layer)))
     if isinstance(getattr(model, "patch_embed", None), nn.Module):
         handles.append(model.patch_embed.register_forward_hook(Tap(wires, "patches")))
-    if getattr(model, "pos_embed", None) is not None and isinstance(getattr(model, "pos_drop", None), nn.Module):
+    if getattr(model, "pos_embed", None) is not None and isinstance(
+        getattr(model, "pos_drop", None), nn.Module
+    ):
         handles.append(model.pos_drop.register_forward_pre_hook(Tap(wires, "positions")))
     for module, entering, moment in points(model, blocks):
         hook = module.register_forward_pre_hook if entering else module.register_forward_hook
@@ -152,6 +165,8 @@ def _tapped(model: nn.Module, blocks: list[nn.Module], wires: _Wires) -> list[Re
 def _watched(model: nn.Module, blocks: list[nn.Module], wires: _Wires) -> list[RemovableHandle]:
     watch = []
     for layer, block in enumerate(blocks):
-        parallel = getattr(block, "attn_out_proj", None)  # an MLP's part comes between the call and its projection
+        parallel = getattr(
+            block, "attn_out_proj", None
+        )  # an MLP's part comes between the call and its projection
         watch += [(layer, module) for module in (block.modules() if parallel is None else [parallel])]
     return [module.register_forward_pre_hook(Tap(wires, "entering", layer)) for layer, module in watch]

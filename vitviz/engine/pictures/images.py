@@ -1,8 +1,9 @@
 """From whatever a person hands over to an upright RGB picture, or to a sentence that says why not.
 
-What can be refused is refused from the header, before a pixel is decoded: the file's size, its format, how many
-pixels it declares, how elongated it is. A picture is decoded once, at full resolution, because overlays are drawn on
-the upload itself. Colour profiles are not applied: the models were trained on pictures read without them.
+What can be refused is refused from the header, before a pixel is decoded: the file's size, its format, how
+many pixels it declares, how elongated it is. A picture is decoded once, at full resolution, because overlays
+are drawn on the upload itself. Colour profiles are not applied: the models were trained on pictures read
+without them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,15 @@ MAX_PIXELS = 80_000_000  # phones deliver 50 million; decoded, a pixel takes 4 b
 MAX_ELONGATION = 20  # longer side to shorter; beyond, the model would see next to nothing of the picture
 
 # Pillow's names and the usual ones. No formats beyond these: reading EPS, for one, starts a program.
-FORMATS = {"JPEG": "JPEG", "PNG": "PNG", "WEBP": "WebP", "GIF": "GIF", "TIFF": "TIFF", "BMP": "BMP", "AVIF": "AVIF"}
+FORMATS = {
+    "JPEG": "JPEG",
+    "PNG": "PNG",
+    "WEBP": "WebP",
+    "GIF": "GIF",
+    "TIFF": "TIFF",
+    "BMP": "BMP",
+    "AVIF": "AVIF",
+}
 READABLE = "JPEG, PNG, WebP, GIF, TIFF, BMP or AVIF"
 HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis")  # what iPhones write; Pillow cannot read it
 
@@ -50,11 +59,12 @@ class Readable(Protocol):
 def open_image(source: Any) -> Image.Image:
     """An upright RGB picture from a path, bytes, an open binary file, a PIL image, or an array.
 
-    Arrays are height x width, alone or with 1, 3 or 4 channels last: uint8, uint16 (0 to 65535), bool, or floating
-    point from 0 to 1. Transparency is laid on white; of animations and multi-page files the first frame is taken;
-    16-bit grey is scaled from 0..65535. A PIL image that is upright RGB already is handed back itself, not a copy.
-    Raises ImageError, with a sentence for the page, for what is no picture, is damaged, has more than 20 MB or 80
-    million pixels, is more than 20 times longer than wide, or is anything else altogether.
+    Arrays are height x width, alone or with 1, 3 or 4 channels last: uint8, uint16 (0 to 65535), bool, or
+    floating point from 0 to 1. Transparency is laid on white; of animations and multi-page files the first
+    frame is taken; 16-bit grey is scaled from 0..65535. A PIL image that is upright RGB already is handed
+    back itself, not a copy. Raises ImageError, with a sentence for the page, for what is no picture, is
+    damaged, has more than 20 MB or 80 million pixels, is more than 20 times longer than wide, or is anything
+    else altogether.
 
     >>> open_image(np.full((2, 3), 65535, dtype=np.uint16)).getpixel((0, 0))
     (255, 255, 255)
@@ -96,7 +106,8 @@ def _read(source: object) -> tuple[str, bytes]:
         raise
     except (OSError, ValueError, TypeError) as error:
         raise ImageError(
-            f"{name} could not be read ({type(error).__name__}): expected a readable picture file. Check the path and its permissions."
+            f"{name} could not be read ({type(error).__name__}): expected a readable picture file. Check the"
+            " path and its permissions."
         ) from error
     if not isinstance(data, bytes):
         raise ImageError(
@@ -104,14 +115,19 @@ def _read(source: object) -> tuple[str, bytes]:
             f"but was given {type(source).__name__}. Convert it to one of these."
         )
     if len(data) > MAX_BYTES:
-        raise ImageError(f"{name} is larger than {MAX_BYTES // 2**20} MB, the most that is accepted. Save it smaller and try again.")
+        raise ImageError(
+            f"{name} is larger than {MAX_BYTES // 2**20} MB, the most that is accepted. Save it smaller and"
+            " try again."
+        )
     return name, data
 
 
 def _file_bytes(path: Path, name: str) -> bytes:
     """A file's bytes, at most one more than is accepted."""
     if not path.is_file():  # nothing there, a folder, or a pipe that would never end
-        raise ImageError(f"There is no file {name}: expected the path of a picture on this machine. Check the path.")
+        raise ImageError(
+            f"There is no file {name}: expected the path of a picture on this machine. Check the path."
+        )
     with path.open("rb") as file:
         return file.read(MAX_BYTES + 1)
 
@@ -119,9 +135,12 @@ def _file_bytes(path: Path, name: str) -> bytes:
 def _identified(name: str, data: bytes) -> Image.Image:
     """The picture with its header read and nothing decoded."""
     if data[4:8] == b"ftyp" and any(brand in data[8:40] for brand in HEIC_BRANDS):
-        raise ImageError(f"{name} is a HEIC photograph, which cannot be read here: expected {READABLE}. Export it as JPEG and try again.")
-    # Pillow's own table of readers rather than Image.open, which raises or warns about size by a global limit before
-    # the size is known, and cannot tell a damaged picture from what is none.
+        raise ImageError(
+            f"{name} is a HEIC photograph, which cannot be read here: expected {READABLE}. Export it as JPEG"
+            " and try again."
+        )
+    # Pillow's own table of readers rather than Image.open, which raises or warns about size by a global limit
+    # before the size is known, and cannot tell a damaged picture from what is none.
     Image.init()
     for key, title in FORMATS.items():
         reader, accepts = Image.OPEN.get(key, (None, None))
@@ -132,14 +151,19 @@ def _identified(name: str, data: bytes) -> Image.Image:
         except Exception as error:  # readers raise nearly anything on broken headers
             raise _undecodable(name, title) from error
     what = "is not a picture that can be read" if data else "is empty"
-    raise ImageError(f"{name} {what}: expected a {READABLE} file. Choose another file, or save the picture as one of these.")
+    raise ImageError(
+        f"{name} {what}: expected a {READABLE} file. Choose another file, or save the picture as one of"
+        " these."
+    )
 
 
 def _check_size(name: str, size: tuple[int, int]) -> None:
     """Raises ImageError where a picture (width, height) is empty, too large, or too elongated."""
     width, height = size
     if min(size) < 1:
-        raise ImageError(f"{name} is {width} x {height} pixels: expected at least 1 x 1. Choose another picture.")
+        raise ImageError(
+            f"{name} is {width} x {height} pixels: expected at least 1 x 1. Choose another picture."
+        )
     if width * height > MAX_PIXELS:
         raise ImageError(
             f"{name} is {width} x {height} pixels, {width * height / 1e6:.4g} million: "
@@ -147,8 +171,9 @@ def _check_size(name: str, size: tuple[int, int]) -> None:
         )
     if max(size) > MAX_ELONGATION * min(size):
         raise ImageError(
-            f"{name} is {width} x {height} pixels, its longer side {max(size) / min(size):.4g} times the shorter: "
-            f"at most {MAX_ELONGATION} times is accepted. Crop it to a less elongated part and try again."
+            f"{name} is {width} x {height} pixels, its longer side {max(size) / min(size):.4g} times the"
+            f" shorter: at most {MAX_ELONGATION} times is accepted. Crop it to a less elongated part and try"
+            " again."
         )
 
 
@@ -156,7 +181,9 @@ def _upright_rgb(name: str, image: Image.Image) -> Image.Image:
     """The picture decoded, in RGB and turned as its EXIF tag asks."""
     try:
         image.load()
-        turn = TURNS.get(_orientation(image))  # after decoding: Pillow turns TIFF itself, and takes the tag away
+        turn = TURNS.get(
+            _orientation(image)
+        )  # after decoding: Pillow turns TIFF itself, and takes the tag away
         rgb = rgb_of(image)
         if turn is None:
             return rgb
@@ -165,7 +192,8 @@ def _upright_rgb(name: str, image: Image.Image) -> Image.Image:
         raise
     except Exception as error:  # decoders raise nearly anything on broken pixels
         raise _undecodable(name, FORMATS.get(image.format or "", "picture")) from error
-    turned.info.clear()  # the tag is still in there, and would turn the picture again when it is handed in again
+    # the tag is still in there, and would turn the picture again when it is handed in again
+    turned.info.clear()
     return turned
 
 
@@ -179,8 +207,8 @@ def _orientation(image: Image.Image) -> int:
 
 def _undecodable(name: str, title: str) -> ImageError:
     return ImageError(
-        f"{name} could not be decoded: expected a whole {title} file, but it is damaged, breaks off, or is of a rare kind. "
-        "Download or export it again, best as JPEG or PNG."
+        f"{name} could not be decoded: expected a whole {title} file, but it is damaged, breaks off, or is of"
+        " a rare kind. Download or export it again, best as JPEG or PNG."
     )
 
 

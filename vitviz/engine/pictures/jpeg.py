@@ -1,7 +1,8 @@
-"""How often a JPEG file goes over its picture: a progressive one does so in scans, and each costs the whole picture.
+"""How often a JPEG file goes over its picture: a progressive one does so in scans, and each costs the whole
+picture.
 
-A file of 2.6 MB can ask for 20,000 of them, which keeps a core busy for an hour. Progressive files have about ten (10
-for colour and 6 for grey by libjpeg's own script, 9 to 12 by mozjpeg's), baseline ones one to four.
+A file of 2.6 MB can ask for 20,000 of them, which keeps a core busy for an hour. Progressive files have about
+ten (10 for colour and 6 for grey by libjpeg's own script, 9 to 12 by mozjpeg's), baseline ones one to four.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _SCAN, _END, _ALONE = 0xDA, 0xD9, {0x01, *range(0xD0, 0xD9)}  # T.81, table B.1:
 
 
 def scans(data: bytes, most: int = MAX_SCANS) -> int:
-    """How many scans the first picture in a JPEG file has, by its markers (T.81, annex B), up to one more than `most`.
+    """How many scans the first picture in a JPEG file has, by its markers (T.81, annex B), up to one more
+    than `most`.
 
     >>> scans(bytes.fromhex("ffd8 ffda0002 00ff00 ffd0 12 ffda0002 34 ffd9 ffda0002"))
     2
@@ -43,6 +45,7 @@ def require_few_scans(name: str, data: bytes, size: tuple[int, int]) -> None:
     if found > MAX_SCANS or found * pixels > MAX_WORK:
         count = f"more than {MAX_SCANS}" if found > MAX_SCANS else str(found)
         raise ImageError(
-            f"{name} is a JPEG in {count} scans of {pixels / 1e6:.3g} million pixels: at most {MAX_SCANS} scans, and "
-            f"{MAX_WORK // 10**6} million pixels in all of them, are decoded. Save it again, as a baseline JPEG or PNG."
+            f"{name} is a JPEG in {count} scans of {pixels / 1e6:.3g} million pixels: at most {MAX_SCANS}"
+            f" scans, and {MAX_WORK // 10**6} million pixels in all of them, are decoded. Save it again, as a"
+            " baseline JPEG or PNG."
         )

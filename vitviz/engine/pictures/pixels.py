@@ -1,7 +1,7 @@
 """From any kind of pixel to 8-bit RGB: arrays, 16-bit and floating-point grey, palettes, CMYK, transparency.
 
-A value is always scaled from the range of its type, never from the darkest and brightest pixel found, so that a dark
-picture stays dark; where a type has no range of its own (floating point), 0 to 1 is expected.
+A value is always scaled from the range of its type, never from the darkest and brightest pixel found, so that
+a dark picture stays dark; where a type has no range of its own (floating point), 0 to 1 is expected.
 """
 
 from __future__ import annotations
@@ -12,12 +12,17 @@ from PIL import Image
 
 from vitviz.errors import ImageError
 
-BITS, PHOTOMETRIC, SAMPLE_FORMAT = 258, 262, 339  # TIFF 6.0, BitsPerSample, PhotometricInterpretation, SampleFormat
+BITS, PHOTOMETRIC, SAMPLE_FORMAT = (
+    258,
+    262,
+    339,
+)  # TIFF 6.0, BitsPerSample, PhotometricInterpretation, SampleFormat
 OVERSHOOT = 1e-3  # resampling leaves floating-point pictures this little outside of 0 to 1
 
 
 def rgb_of(image: Image.Image) -> Image.Image:
-    """A decoded picture in RGB, with what is transparent laid on white; RGB itself is handed back, not copied.
+    """A decoded picture in RGB, with what is transparent laid on white; RGB itself is handed back, not
+    copied.
 
     Raises ImageError where grey values lie outside of their range.
 
@@ -70,12 +75,14 @@ def _eight_bit(array: np.ndarray) -> UInt8[np.ndarray, "height width *channel"]:
         return ((array.astype(np.uint32) + 128) // 257).astype(np.uint8)  # 65535 / 255 is 257; to the nearest
     if kind != "f":
         raise ImageError(
-            f"The array holds {array.dtype}: expected uint8, uint16, bool, or floating point from 0 to 1. Convert it with astype('uint8')."
+            f"The array holds {array.dtype}: expected uint8, uint16, bool, or floating point from 0 to 1."
+            " Convert it with astype('uint8')."
         )
     low, high = float(array.min()), float(array.max())
     if not (low >= -OVERSHOOT and high <= 1 + OVERSHOOT):  # said this way round, NaN is refused too
         raise ImageError(
-            f"The floating-point picture has values from {low:.4g} to {high:.4g}: expected 0 to 1. Scale it, or convert it to uint8."
+            f"The floating-point picture has values from {low:.4g} to {high:.4g}: expected 0 to 1. Scale it,"
+            " or convert it to uint8."
         )
     return np.rint(np.clip(array.astype(np.float32), 0, 1) * 255).astype(np.uint8)
 
@@ -88,16 +95,24 @@ def _grey_values(image: Image.Image) -> Num[np.ndarray, "height width"]:
     bits, white_is_zero = (tags.get(BITS) or (16,))[0], tags.get(PHOTOMETRIC) == 0
     if values.dtype.kind == "f":
         return 1 - values if white_is_zero else values
-    highest = 32767 if bits == 16 and (tags.get(SAMPLE_FORMAT) or (1,))[0] == 2 else 4095 if bits == 12 else 65535
+    highest = (
+        32767 if bits == 16 and (tags.get(SAMPLE_FORMAT) or (1,))[0] == 2 else 4095 if bits == 12 else 65535
+    )
     if highest != 65535:  # 12 bits in 16, or signed numbers, whose lower half is darker than black
         if values.min() < 0:
-            raise ImageError(f"The picture has grey values from {values.min()}: expected 0 to {highest}. Save it with 8 or 16 bits.")
+            raise ImageError(
+                f"The picture has grey values from {values.min()}: expected 0 to {highest}. Save it with 8 or"
+                " 16 bits."
+            )
         values = (values.astype(np.int64) * 65535 + highest // 2) // highest
     if white_is_zero and values.max() <= 65535:
         values = 65535 - values.astype(np.int64)
     if values.min() < 0 or values.max() > 65535:
         raise ImageError(
-            f"The picture has grey values from {values.min()} to {values.max()}: expected 0 to 65535. Save it with 8 or 16 bits."
+            f"The picture has grey values from {values.min()} to {values.max()}: expected 0 to 65535. Save it"
+            " with 8 or 16 bits."
         )
     transparent = image.info.get("transparency")
-    return (values if transparent is None else np.where(values == transparent, 65535, values)).astype(np.uint16)
+    return (values if transparent is None else np.where(values == transparent, 65535, values)).astype(
+        np.uint16
+    )

@@ -1,8 +1,8 @@
 """How a picture reaches a model, and where the model's input lies in the picture.
 
-Resize, crop and normalisation are timm's own evaluation transform, run step by step, so that every number is the one
-the checkpoint was evaluated with. What is added is the geometry: the resized picture's size and timm's centre crop
-give the box of the upload that the model sees. Not shown: what the resize blurs away.
+Resize, crop and normalisation are timm's own evaluation transform, run step by step, so that every number is
+the one the checkpoint was evaluated with. What is added is the geometry: the resized picture's size and
+timm's centre crop give the box of the upload that the model sees. Not shown: what the resize blurs away.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from vitviz.errors import CheckpointError, ImageError
 from vitviz.trace import View
 
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
-MIN_CROP, MAX_CROP = 0.1, 10  # the picture is scaled to size / crop_pct: ten times the input, or a tenth of it
+MIN_CROP, MAX_CROP = (
+    0.1,
+    10,
+)  # the picture is scaled to size / crop_pct: ten times the input, or a tenth of it
 MIN_STD, LARGEST = 1e-4, 1e4  # 1/255 occurs, in models that read values up to 255
 CROP_MODES = ("center", "squash", "border")
 
@@ -32,9 +35,10 @@ CROP_MODES = ("center", "squash", "border")
 class Preprocessing:
     """What a checkpoint expects of its input; timm's names, with `size` as (height, width) in pixels.
 
-    The picture is scaled to size / crop_pct and the middle cut out of it. `crop_mode` says how it is scaled: center
-    keeps its shape and cuts off what is too long, squash bends it to the input's shape, border keeps its shape and
-    fills what is missing with the mean colour. Mean and standard deviation are of values from 0 to 1.
+    The picture is scaled to size / crop_pct and the middle cut out of it. `crop_mode` says how it is scaled:
+    center keeps its shape and cuts off what is too long, squash bends it to the input's shape, border keeps
+    its shape and fills what is missing with the mean colour. Mean and standard deviation are of values from 0
+    to 1.
 
     >>> from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
     >>> Preprocessing((224, 224), IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD, crop_pct=0.9).with_size((384, 256)).size
@@ -50,10 +54,11 @@ class Preprocessing:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Preprocessing:
-        """From a timm data config or a `pretrained_cfg`; what it leaves out is timm's default (crop_pct 0.875).
+        """From a timm data config or a `pretrained_cfg`; what it leaves out is timm's default (crop_pct
+        0.875).
 
-        "random" interpolation, a training option that some configs carry, becomes bilinear. Raises CheckpointError
-        where the config cannot be followed.
+        "random" interpolation, a training option that some configs carry, becomes bilinear. Raises
+        CheckpointError where the config cannot be followed.
 
         >>> Preprocessing.from_config({"input_size": (3, 384, 384), "crop_pct": 1.0}).size
         (384, 384)
@@ -69,7 +74,8 @@ class Preprocessing:
             crop_pct = float(values["crop_pct"])
         except (TypeError, ValueError, AssertionError) as error:
             raise CheckpointError(
-                f"The checkpoint's preprocessing cannot be understood ({error}). Check its config.json against timm's."
+                f"The checkpoint's preprocessing cannot be understood ({error}). Check its config.json"
+                " against timm's."
             ) from error
         interpolation = "bilinear" if values["interpolation"] == "random" else values["interpolation"]
         _check((channels, height, width), mean, std, crop_pct, interpolation, values["crop_mode"])
@@ -90,11 +96,12 @@ class Prepared:
 
 @in_float32()  # torchvision makes tensors of the default dtype
 def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
-    """The model's input from an upright RGB picture, as timm's evaluation transform makes it, to the last bit.
+    """The model's input from an upright RGB picture, as timm's evaluation transform makes it, to the last
+    bit.
 
-    `view.picture` holds exactly the pixels that are normalised; the edges of `view.box` are where its edges lie on
-    the upload. The box reaches beyond the upload where the input was padded: with the mean colour in border mode,
-    with black where crop_pct is above 1. Raises ImageError where the picture is not RGB.
+    `view.picture` holds exactly the pixels that are normalised; the edges of `view.box` are where its edges
+    lie on the upload. The box reaches beyond the upload where the input was padded: with the mean colour in
+    border mode, with black where crop_pct is above 1. Raises ImageError where the picture is not RGB.
 
     >>> picture = Image.new("RGB", (400, 200), "red")
     >>> prepared = prepare(picture, Preprocessing((224, 224), (0.5, 0.5, 0.5), (0.5, 0.5, 0.5), crop_pct=0.875))
@@ -104,7 +111,9 @@ def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
     from timm.data import create_transform
 
     if image.mode != "RGB":
-        raise ImageError(f"Expected an RGB picture, but was given one in mode {image.mode}; open it with open_image.")
+        raise ImageError(
+            f"Expected an RGB picture, but was given one in mode {image.mode}; open it with open_image."
+        )
     steps = create_transform(
         input_size=(3, *preprocessing.size),
         mean=preprocessing.mean,
@@ -123,12 +132,13 @@ def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
 
 
 def fitted_size(upload: tuple[int, int], tokens: int, patch: tuple[int, int]) -> tuple[int, int]:
-    """The input size (height, width) that shows a whole picture in its own shape, as nearly as whole patches allow.
+    """The input size (height, width) that shows a whole picture in its own shape, as nearly as whole patches
+    allow.
 
-    `upload` is the picture's (width, height) in pixels, `patch` is (height, width); at most `tokens` patches are
-    spent, so that a picture costs no more than the square input with as many. Of the grids around the exact one it
-    is the one with the least distortion. With a crop_pct below 1 the rim is still cut off. Raises ValueError
-    where `tokens` is below 1.
+    `upload` is the picture's (width, height) in pixels, `patch` is (height, width); at most `tokens` patches
+    are spent, so that a picture costs no more than the square input with as many. Of the grids around the
+    exact one it is the one with the least distortion. With a crop_pct below 1 the rim is still cut off.
+    Raises ValueError where `tokens` is below 1.
 
     >>> fitted_size((600, 400), tokens=196, patch=(16, 16)), fitted_size((500, 500), tokens=196, patch=(16, 16))
     ((176, 272), (224, 224))
@@ -141,7 +151,9 @@ def fitted_size(upload: tuple[int, int], tokens: int, patch: tuple[int, int]) ->
     def distortion(grid: tuple[int, int]) -> float:
         return abs(log(grid[1] / grid[0] / wanted))
 
-    around = product((ceil(rows), floor(rows)), (ceil(cols), floor(cols)))  # larger first: min takes the first of equals
+    around = product(
+        (ceil(rows), floor(rows)), (ceil(cols), floor(cols))
+    )  # larger first: min takes the first of equals
     inside = [(max(1, min(r, tokens)), max(1, min(c, tokens))) for r, c in around]
     best = min((grid for grid in inside if grid[0] * grid[1] <= tokens), key=distortion)
     return best[0] * patch[0], best[1] * patch[1]
@@ -156,22 +168,33 @@ def _edges(upload: int, resized: int, kept: int) -> tuple[float, float]:
     return start * upload / resized, (start + kept) * upload / resized
 
 
-def _check(size: tuple[int, int, int], mean: tuple, std: tuple, crop_pct: float, interpolation: str, crop_mode: str) -> None:
+def _check(
+    size: tuple[int, int, int], mean: tuple, std: tuple, crop_pct: float, interpolation: str, crop_mode: str
+) -> None:
     """Raises CheckpointError where a config asks for what timm or a photograph cannot give."""
     wrong = None
     if size[0] != 3 or len(mean) != 3 or len(std) != 3:
-        wrong = f"it takes {size[0]} channels with {len(mean)} means and {len(std)} deviations, and a photograph has 3 channels"
+        wrong = (
+            f"it takes {size[0]} channels with {len(mean)} means and {len(std)} deviations, and a photograph"
+            " has 3 channels"
+        )
     elif min(size) < 1 or crop_pct <= 0 or min(std) <= 0:
         wrong = f"input size {size}, crop_pct {crop_pct} and std {std} have to be above 0"
     elif not MIN_CROP <= crop_pct <= MAX_CROP:
         wrong = f"crop_pct is {crop_pct:g}, and from {MIN_CROP} to {MAX_CROP} was expected"
-    elif not (all(MIN_STD <= value <= LARGEST for value in std) and all(abs(value) <= LARGEST for value in mean)):
-        wrong = f"mean {mean} and std {std} are of values from 0 to 1: each std has to be from {MIN_STD:g} to {LARGEST:g}"
+    elif not (
+        all(MIN_STD <= value <= LARGEST for value in std) and all(abs(value) <= LARGEST for value in mean)
+    ):
+        wrong = (
+            f"mean {mean} and std {std} are of values from 0 to 1: each std has to be from {MIN_STD:g} to"
+            f" {LARGEST:g}"
+        )
     elif interpolation not in INTERPOLATIONS:
         wrong = f"its interpolation is {interpolation!r}, and one of {', '.join(INTERPOLATIONS)} was expected"
     elif crop_mode not in CROP_MODES:
         wrong = f"its crop mode is {crop_mode!r}, and one of {', '.join(CROP_MODES)} was expected"
     if wrong:
         raise CheckpointError(
-            f"The checkpoint's preprocessing cannot be followed: {wrong}. Choose another checkpoint, or mend its config.json."
+            f"The checkpoint's preprocessing cannot be followed: {wrong}. Choose another checkpoint, or mend"
+            " its config.json."
         )

@@ -18,8 +18,8 @@ from vitviz.surveys.sources.table import Table
 from vitviz.surveys.sources.tar import Shards
 
 EXPECTED = (
-    "a folder of pictures or of one folder a class, a list in .csv or .parquet, a .tar in webdataset's form or a folder of "
-    "them, hf:NAME for a data set of the hub, or in Python several pictures"
+    "a folder of pictures or of one folder a class, a list in .csv or .parquet, a .tar in webdataset's form"
+    " or a folder of them, hf:NAME for a data set of the hub, or in Python several pictures"
 )
 
 
@@ -60,7 +60,8 @@ def _on_disk(path: Path) -> Source:
         return Table(str(path))
     if name.endswith(SUFFIXES):
         raise VitvizError(
-            f"Given the single picture {path.name} for a set of pictures; expected {EXPECTED}, such as [picture]."
+            f"Given the single picture {path.name} for a set of pictures; expected {EXPECTED}, such as"
+            " [picture]."
         )
     raise VitvizError(f"{path.name} is no source of pictures; expected {EXPECTED}.")
 

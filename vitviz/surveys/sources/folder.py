@@ -29,7 +29,8 @@ class Folder:
         for name in _walk(str(path), ""):
             return cls(str(path), classes="/" in name)  # a folder's own pictures come before those below it
         raise VitvizError(
-            f"There is no picture in the folder {os.path.basename(path)}: expected files ending in {', '.join(SUFFIXES)}."
+            f"There is no picture in the folder {os.path.basename(path)}: expected files ending in"
+            f" {', '.join(SUFFIXES)}."
         )
 
     @property

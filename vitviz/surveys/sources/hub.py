@@ -69,6 +69,7 @@ class OnHub:
             rows = datasets.load_dataset(self.name, split=self.split, streaming=True)
         except Exception as error:  # the library raises nearly anything
             raise VitvizError(
-                f"The data set {self.name} ({self.split}) is not to be had: {str(error).splitlines()[0][:200]}"
+                f"The data set {self.name} ({self.split}) is not to be had:"
+                f" {str(error).splitlines()[0][:200]}"
             ) from None
         return rows if rows.features else rows._resolve_features()

@@ -64,7 +64,8 @@ def _columns(names, path: str) -> tuple[str, str | None]:
     found = next((by_lower[name] for name in PATHS if name in by_lower), None)
     if found is None:
         raise VitvizError(
-            f"{Path(path).name} has the columns {', '.join(map(str, names)) or 'none'}; expected the pictures' paths in one "
-            f"called {', '.join(PATHS[:-1])} or {PATHS[-1]}, and labels, if there are any, in {' or '.join(LABELS)}."
+            f"{Path(path).name} has the columns {', '.join(map(str, names)) or 'none'}; expected the"
+            f" pictures' paths in one called {', '.join(PATHS[:-1])} or {PATHS[-1]}, and labels, if there are"
+            f" any, in {' or '.join(LABELS)}."
         )
     return found, next((by_lower[name] for name in LABELS if name in by_lower), None)

@@ -70,8 +70,8 @@ def _samples(path: str) -> Iterator[_Sample]:
                 _take(sample, member.name, ending, Slice(path, member.offset_data, member.size))
     except tarfile.TarError as error:
         raise VitvizError(
-            f"{Path(path).name} cannot be read as a tar file ({error}); expected one that is whole and not compressed. "
-            "Unpack a .tar.gz to a .tar, or download it again."
+            f"{Path(path).name} cannot be read as a tar file ({error}); expected one that is whole and not"
+            " compressed. Unpack a .tar.gz to a .tar, or download it again."
         ) from None
     if sample is not None:
         yield sample

@@ -45,7 +45,9 @@ def build(studio: Studio) -> gr.Blocks:
     with gr.Blocks(title="vitviz", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
         session = gr.State({})
         with gr.Row(elem_id="vitviz-header"):
-            gr.Markdown(say("# vitviz\nSee what happens inside a Vision Transformer."), elem_id="vitviz-title")
+            gr.Markdown(
+                say("# vitviz\nSee what happens inside a Vision Transformer."), elem_id="vitviz-title"
+            )
             Part("language", elem_id="vitviz-language")
             Part("present", elem_id="vitviz-present")
             link = Part("links", elem_id="vitviz-links")
@@ -57,8 +59,17 @@ def build(studio: Studio) -> gr.Blocks:
                     views = [tabs.tab(view, studio, session) for view in VIEWS]
                 left.edits.render()
                 left.film.render()  # a timeline below the views
-        # Before the listeners proper: the page takes those of an event one after the other, each when the last is done.
-        for change in (left.upload.input, left.gallery.select, left.picker.input, left.second.input, left.pairs.input, left.size.input, left.film.frame):
+        # Before the listeners proper: the page takes those of an event one after the other, each when the
+        # last is done.
+        for change in (
+            left.upload.input,
+            left.gallery.select,
+            left.picker.input,
+            left.second.input,
+            left.pairs.input,
+            left.size.input,
+            left.film.frame,
+        ):
             change(None, None, None, cancels=[view.running for view in views if view.running])
         _connect(demo, left, session, right, Handlers(studio, session, left, link, views))
         endpoints.publish(studio)
@@ -106,13 +117,24 @@ def _left(studio: Studio) -> Left:
         elem_id="vitviz-samples",
     )
     picker = gr.Dropdown(
-        [studio.settings.checkpoint], value=studio.settings.checkpoint, label=say("Checkpoint"), allow_custom_value=True, elem_id="vitviz-picker"
+        [studio.settings.checkpoint],
+        value=studio.settings.checkpoint,
+        label=say("Checkpoint"),
+        allow_custom_value=True,
+        elem_id="vitviz-picker",
     )
     notice = Part("notice", elem_id="vitviz-notice")
     film = Part("film", ("frame",), elem_id="vitviz-film", render=False)
     edits = Part("edits", ("without",), elem_id="vitviz-edits", render=False)  # above the film
     with gr.Accordion(say("Compare, and input size"), open=False, elem_id="vitviz-more"):
-        second = gr.Dropdown([], value=None, label=say("Beside it"), info=say("A second checkpoint on the same picture"), allow_custom_value=True, elem_id="vitviz-second")
+        second = gr.Dropdown(
+            [],
+            value=None,
+            label=say("Beside it"),
+            info=say("A second checkpoint on the same picture"),
+            allow_custom_value=True,
+            elem_id="vitviz-second",
+        )
         pairs = gr.Dropdown(
             [(say(text), value) for text, value in PAIRS],
             value=None,
@@ -125,7 +147,8 @@ def _left(studio: Studio) -> Left:
             value=sizes.OWN,
             label=say("Input size"),
             info=say(
-                "Pixels of the model's input: one number, or height × width; whole patches, at most {count} tokens",
+                "Pixels of the model's input: one number, or height × width; whole patches, at most {count}"
+                " tokens",
                 count=str(studio.settings.limits.tokens),
             ),
             allow_custom_value=True,
@@ -144,9 +167,17 @@ def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do:
     left.pairs.input(do.pair, [session, left.pairs], do.outputs, **hidden)
     left.size.input(do.resize, [session, left.size], do.outputs, **hidden)
     left.edits.without(do.take_away, [session], do.outputs, trigger_mode="always_last", **hidden)
-    left.film.frame(do.frame, [session], do.outputs, trigger_mode="multiple", api_visibility="private", show_progress="hidden")
+    left.film.frame(
+        do.frame,
+        [session],
+        do.outputs,
+        trigger_mode="multiple",
+        api_visibility="private",
+        show_progress="hidden",
+    )
     opened = demo.load(do.first, [session], [*do.outputs, left.picker, left.second, right], **hidden)
-    # A page that comes when the queue is full has nothing to show; Gradio's own sentence is gone after ten seconds.
+    # A page that comes when the queue is full has nothing to show; Gradio's own sentence is gone after ten
+    # seconds.
     opened.failure(None, None, left.notice, js=f"() => ({{ text: {json.dumps(NOT_OPENED)} }})")
 
 

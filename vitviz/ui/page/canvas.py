@@ -1,7 +1,7 @@
 """What the page draws itself: HTML components whose whole state is their `value`.
 
-The templates are static and never filled in, because Gradio evaluates what stands in a template; all text reaches the
-page through `textContent` in modules that the component's own script loads.
+The templates are static and never filled in, because Gradio evaluates what stands in a template; all text
+reaches the page through `textContent` in modules that the component's own script loads.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ class Canvas(_Static):
 
     def __init__(self, view: str, **options):
         path = "canvas/stage.js" if view == "stage" else modules.script_of(view)
-        mounted = f"([{{ mount }}, {{ default: spec }}]) => mount(element, props, watch, trigger, spec('{view}'))"
+        mounted = (
+            f"([{{ mount }}, {{ default: spec }}]) => mount(element, props, watch, trigger, spec('{view}'))"
+        )
         script = modules.loading("canvas/mount.js", path, then=mounted)
         super().__init__(f'<div class="vv" data-view="{view}"></div>', script, **options)
 
 
 class Part(_Static):
-    """A part of the page beside the views: its module is the file of that name, such as `notice` (a sentence).
+    """A part of the page beside the views: its module is the file of that name, such as `notice` (a
+    sentence).
 
     `events` are those that its script triggers; Gradio knows an event by its name in quotes.
     """

@@ -25,7 +25,10 @@ def answer(subject: Subject) -> dict[str, Any]:
     prefix = " + ".join(grid.prefix_names) or "none"
     shapes = [
         [told("Input"), f"{height} × {width} × 3"],
-        [told("Patches"), Sentence(PATCHES, rows=grid.rows, cols=grid.cols, tall=grid.patch[0], wide=grid.patch[1])],
+        [
+            told("Patches"),
+            Sentence(PATCHES, rows=grid.rows, cols=grid.cols, tall=grid.patch[0], wide=grid.patch[1]),
+        ],
         [told("Tokens"), Sentence(TOKENS, tokens=grid.tokens, patches=grid.patches, prefix=prefix)],
         [told("Width"), str(trace.tokens[0].shape[-1])],
         [told("Layers × heads"), f"{len(trace.layers)} × {attention.heads}"],
@@ -50,14 +53,30 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
     """What a reader of the prediction has to know, as sentences with the values to be filled in."""
     notes = [travelling(checkpoint.note)] if checkpoint.note else []
     if checkpoint.replaced:
-        notes.append(travelling(told("Its files were replaced while this site was running: these are the new weights.")))
+        notes.append(
+            travelling(
+                told("Its files were replaced while this site was running: these are the new weights.")
+            )
+        )
     if trace.logits is not None and 0 < len(trace.labels) < 1000:
-        text = told("It can only answer with one of its {count} classes, even where none of them fits the picture.")
+        text = told(
+            "It can only answer with one of its {count} classes, even where none of them fits the picture."
+        )
         notes.append({"text": text, "values": {"count": len(trace.labels)}})
     if trace.deviation is not None:
-        text = told("Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention}.")
+        text = told(
+            "Computed in {dtype}: on its first picture no attention weight is farther from float32 than"
+            " {attention}."
+        )
         if trace.deviation.classes is not None:
-            text = told("Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention}, no class probability than {classes}.")
-        distance = {name: f"{value:.2g}" for name, value in vars(trace.deviation).items() if name in ("attention", "classes") and value is not None}
+            text = told(
+                "Computed in {dtype}: on its first picture no attention weight is farther from float32 than"
+                " {attention}, no class probability than {classes}."
+            )
+        distance = {
+            name: f"{value:.2g}"
+            for name, value in vars(trace.deviation).items()
+            if name in ("attention", "classes") and value is not None
+        }
         notes.append({"text": text, "values": {"dtype": trace.dtype, **distance}})
     return notes

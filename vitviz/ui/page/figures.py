@@ -13,7 +13,9 @@ from vitviz.views import View
 
 
 def figures_of(view: View, studio: Studio, state: dict) -> list:
-    """The figure of the first checkpoint, and of the one beside it if there is one; that follows the first one's settings."""
+    """The figure of the first checkpoint, and of the one beside it if there is one; that follows the first
+    one's settings.
+    """
     survey = state.get("surveys", {}).get(view.slug)
     key = survey if studio.survey(survey) is not None else state["key"]
     first, second = value(studio, key, view), state.get("second_key")
@@ -50,13 +52,20 @@ def framed(studio: Studio, key: str, slug: str) -> dict[str, Any]:
     """What every figure is told of the model and the picture."""
     subject = studio.subject(key)
     grid, about, view = subject.grid, subject.about, subject.trace and subject.trace.view
-    picture = {"upload": list(view.upload), "box": list(view.box), "input": list(grid.pixels)} if view else None
+    picture = (
+        {"upload": list(view.upload), "box": list(view.box), "input": list(grid.pixels)} if view else None
+    )
     return {
         "key": key,
         "view": slug,
         "scene": studio.scene(key),
         "checkpoint": subject.checkpoint,
-        "grid": {"rows": grid.rows, "cols": grid.cols, "patch": list(grid.patch), "prefix": list(grid.prefix_names)},
+        "grid": {
+            "rows": grid.rows,
+            "cols": grid.cols,
+            "patch": list(grid.patch),
+            "prefix": list(grid.prefix_names),
+        },
         "layers": about.layers,
         "heads": about.heads,
         "picture": picture,

@@ -1,4 +1,6 @@
-"""What happens when something is done on the page: every answer is a list of values for `outputs`, in their order."""
+"""What happens when something is done on the page: every answer is a list of values for `outputs`, in their
+order.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ FIRST_SAMPLE = "coffee"  # one of the classes that the shipped checkpoint knows
 
 PAIRS = (  # what one can learn from two checkpoints on the same picture
     ("Before and after training (on disk)", "vitviz-tiny@0|vitviz-tiny"),
-    ("Trained on 1,000 or on 21,000 classes", "vit_base_patch16_224.augreg_in1k|vit_base_patch16_224.augreg_in21k"),
+    (
+        "Trained on 1,000 or on 21,000 classes",
+        "vit_base_patch16_224.augreg_in1k|vit_base_patch16_224.augreg_in21k",
+    ),
     ("With labels or without (DINO)", "vit_base_patch16_224.augreg_in1k|vit_base_patch16_224.dino"),
     ("Without and with registers", "vit_base_patch14_dinov2.lvd142m|vit_base_patch14_reg4_dinov2.lvd142m"),
 )
@@ -50,13 +55,26 @@ class Left:
 
 
 class Handlers:
-    """The page's own listeners over one studio. A session is a small dict: keys, names and the chart's settings."""
+    """The page's own listeners over one studio. A session is a small dict: keys, names and the chart's
+    settings.
+    """
 
     def __init__(self, studio: Studio, session: gr.State, left: Left, link: Part, views: list[Tab]):
         self._studio, self._left, self._views = studio, left, views
         drawn = [component for view in views for component in view.drawn]
         picked = [left.picker, left.second, left.size]
-        self.outputs = [session, *picked, left.notice, left.film, link, left.stage, left.facts, left.second_facts, left.edits, *drawn]
+        self.outputs = [
+            session,
+            *picked,
+            left.notice,
+            left.film,
+            link,
+            left.stage,
+            left.facts,
+            left.second_facts,
+            left.edits,
+            *drawn,
+        ]
 
     def first(self, state: dict, request: gr.Request, progress=gr.Progress()) -> list:  # noqa: B008, how Gradio wants it
         """What the address asks for; where its checkpoint cannot be had, the first one, and the reason.
@@ -65,9 +83,23 @@ class Handlers:
         """
         asked = links.read(request.query_params)
         plain = {**self._studio.sessions.begun(state), "language": wanted(request)}
-        state = {**plain, "second": asked.second or "", "size": asked.size or sizes.OWN, "without": asked.without or ""}
-        sample, default, notice = asked.sample or FIRST_SAMPLE, self._studio.settings.checkpoint, self.outputs.index(self._left.notice)
-        page = self._attempt(state, lambda state: self._sample(state, sample, asked.checkpoint or default, _report(progress, asked.checkpoint, plain)))
+        state = {
+            **plain,
+            "second": asked.second or "",
+            "size": asked.size or sizes.OWN,
+            "without": asked.without or "",
+        }
+        sample, default, notice = (
+            asked.sample or FIRST_SAMPLE,
+            self._studio.settings.checkpoint,
+            self.outputs.index(self._left.notice),
+        )
+        page = self._attempt(
+            state,
+            lambda state: self._sample(
+                state, sample, asked.checkpoint or default, _report(progress, asked.checkpoint, plain)
+            ),
+        )
         refused = page[notice]
         if refused["text"]:
             page = self._attempt(plain, lambda state: self._sample(state, sample, default))
@@ -81,7 +113,15 @@ class Handlers:
         """One's own picture. Besides `outputs`: the upload, emptied for the next."""
         if path is None:
             return [gr.skip()] * (len(self.outputs) + 1)
-        return [*self._attempt(state, lambda state: self._show({**state, "sample": None}, self._studio.keep_picture(path), self._checkpoint(state))), None]
+        return [
+            *self._attempt(
+                state,
+                lambda state: self._show(
+                    {**state, "sample": None}, self._studio.keep_picture(path), self._checkpoint(state)
+                ),
+            ),
+            None,
+        ]
 
     def sample(self, state: dict, event: gr.SelectData) -> list:
         """A sample out of the gallery."""
@@ -100,13 +140,22 @@ class Handlers:
         return self._attempt(state, lambda state: self._show(state, state["picture"], name, report))
 
     def frame(self, state: dict, event: gr.EventData) -> list:
-        """Another moment of the training that the checkpoint comes from; the answer carries the question's ticket."""
+        """Another moment of the training that the checkpoint comes from; the answer carries the question's
+        ticket.
+        """
         data = event._data if isinstance(event._data, dict) else {}  # out of the page, so perhaps anything
         name, ticket = (data.get(key) for key in ("name", "ticket"))
 
         def seen(state: dict) -> list:
-            if not state.get("key") or not isinstance(name, str) or name.partition("@")[0] != self._checkpoint(state).partition("@")[0]:
-                return [state, *[gr.skip()] * (len(self.outputs) - 1)]  # of a film that is not, or no longer, in view
+            if (
+                not state.get("key")
+                or not isinstance(name, str)
+                or name.partition("@")[0] != self._checkpoint(state).partition("@")[0]
+            ):
+                return [
+                    state,
+                    *[gr.skip()] * (len(self.outputs) - 1),
+                ]  # of a film that is not, or no longer, in view
             return self._show(state, state["picture"], name)
 
         page, film = self._attempt(state, seen), self.outputs.index(self._left.film)
@@ -125,7 +174,12 @@ class Handlers:
         state = self._studio.sessions.newest(state)
         if not second or not state.get("picture"):
             return [gr.skip()] * len(self.outputs)
-        return self._attempt(state, lambda state: self._show({**state, "second": second}, state["picture"], first, _report(progress, first, state)))
+        return self._attempt(
+            state,
+            lambda state: self._show(
+                {**state, "second": second}, state["picture"], first, _report(progress, first, state)
+            ),
+        )
 
     def take_away(self, state: dict, event: gr.EventData) -> list:
         """Heads, MLPs or patches taken away, or put back: every view shows what the model then does."""
@@ -141,7 +195,10 @@ class Handlers:
         state = self._studio.sessions.newest(state)
         if not state.get("picture"):
             return [gr.skip()] * len(self.outputs)
-        return self._attempt(state, lambda state: self._show({**state, **change}, state["picture"], self._checkpoint(state), report))
+        return self._attempt(
+            state,
+            lambda state: self._show({**state, **change}, state["picture"], self._checkpoint(state), report),
+        )
 
     def _checkpoint(self, state: dict) -> str:
         return state.get("checkpoint", self._studio.settings.checkpoint)
@@ -166,7 +223,20 @@ class Handlers:
         if without:
             answer["before"] = facts.answer(studio.subject(untouched))["top"]
         answers = [value for view in self._views for value in view.draw(state)]
-        return [state, checkpoint, second or None, size, {"text": ""}, studio.film(checkpoint), links.shown(state), stage, answer, beside, edits.shown(without, subject), *answers]
+        return [
+            state,
+            checkpoint,
+            second or None,
+            size,
+            {"text": ""},
+            studio.film(checkpoint),
+            links.shown(state),
+            stage,
+            answer,
+            beside,
+            edits.shown(without, subject),
+            *answers,
+        ]
 
     def _look(self, state: dict, picture: str, checkpoint: str, progress=None, **changes) -> str:
         """The key of a picture seen by a checkpoint at the size that the session asks for."""
@@ -179,13 +249,21 @@ class Handlers:
         return self._show({**state, "sample": name}, self._studio.keep_sample(name), checkpoint, progress)
 
     def _attempt(self, state: dict, make: Callable[[dict], list]) -> list:
-        """What `make` gives of the newest state; when it cannot, a sentence where the action was, and everything else as it was."""
+        """What `make` gives of the newest state; when it cannot, a sentence where the action was, and
+        everything else as it was.
+        """
         try:
             return self._studio.sessions.settled(state, make)
         except Exception as error:
             state = self._studio.sessions.newest(state)
             kept = [self._checkpoint(state), state.get("second") or None, state.get("size", sizes.OWN)]
-            return [gr.skip(), *kept, told_of(error), self._film(state), *[gr.skip()] * (len(self.outputs) - 6)]
+            return [
+                gr.skip(),
+                *kept,
+                told_of(error),
+                self._film(state),
+                *[gr.skip()] * (len(self.outputs) - 6),
+            ]
 
     def _film(self, state: dict) -> dict:
         """The slider where it was, for a frame that could not be had."""
@@ -196,7 +274,9 @@ class Handlers:
 
 
 def _report(progress: gr.Progress, checkpoint: str | None, state: dict) -> Callable[[int, int], None]:
-    """Tells the page how much of a checkpoint has been downloaded; ends the download, by raising, when nobody waits for it."""
+    """Tells the page how much of a checkpoint has been downloaded; ends the download, by raising, when nobody
+    waits for it.
+    """
     told = translated("Downloading {checkpoint}", _language(state), checkpoint=checkpoint or "")
 
     def report(done: int, total: int) -> None:

@@ -1,4 +1,6 @@
-"""The fold below a view that can be averaged: a set of pictures, a start, a stop, and the way back to one picture."""
+"""The fold below a view that can be averaged: a set of pictures, a start, a stop, and the way back to one
+picture.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ NONE = "Choose one or more pictures first; the paper averages over 128."
 
 
 class OverASet:
-    """What the fold does. A survey that runs ends when anything else is chosen: it would lay its beginning over that."""
+    """What the fold does. A survey that runs ends when anything else is chosen: it would lay its beginning
+    over that.
+    """
 
     def __init__(self, view: View, studio: Studio, drawn: list[gr.components.Component]):
         self._view, self._studio, self._drawn = view, studio, drawn
@@ -41,7 +45,8 @@ class OverASet:
             own = [uploads.uploaded(path) for path in paths]
             for key, measured in self._studio.surveying(state["key"], own):
                 progress((measured.images, len(paths)), unit=translated("pictures", language))
-                # Not settled: every other choice ends the survey, and what it had yet to say must count for nothing.
+                # Not settled: every other choice ends the survey, and what it had yet to say must count for
+                # nothing.
                 now = {**state, "surveys": {**state.get("surveys", {}), self._view.slug: key}}
                 yield [now, *self.draw(now), travelling(" ".join(map(str, measured.skipped)))]
         except VitvizError as error:

@@ -1,4 +1,6 @@
-"""The size of the model's input, as the page asks for it: as trained, in the picture's own shape, or in pixels."""
+"""The size of the model's input, as the page asks for it: as trained, in the picture's own shape, or in
+pixels.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from vitviz.ui.words import translated
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
 
-NO_SIZE = "{size} is no input size: expected a number of pixels such as 224, or height x width such as 224 x 320."
+NO_SIZE = (
+    "{size} is no input size: expected a number of pixels such as 224, or height x width such as 224 x 320."
+)
 OWN, SHAPE = "own", "shape"
 _PIXELS = re.compile(r"\s*(\d{1,5})(?:\s*[x×*,]\s*(\d{1,5}))?\s*(?:px)?\s*", re.IGNORECASE)
 
@@ -20,15 +24,23 @@ _PIXELS = re.compile(r"\s*(\d{1,5})(?:\s*[x×*,]\s*(\d{1,5}))?\s*(?:px)?\s*", re
 def choices(inspector: Inspector, language: str = "en", tokens: int = 10**9) -> list[tuple[str, str]]:
     """What the page offers for a checkpoint, of up to so many tokens; anything else can be typed."""
     (height, width), patch = inspector.preprocessing.size, inspector.grid().patch
-    scaled = [tuple(max(p, round(side * factor / p) * p) for side, p in zip((height, width), patch, strict=True)) for factor in (0.5, 1.5, 2)]
+    scaled = [
+        tuple(max(p, round(side * factor / p) * p) for side, p in zip((height, width), patch, strict=True))
+        for factor in (0.5, 1.5, 2)
+    ]
     scaled = [size for size in scaled if inspector.demand(size).tokens <= tokens]
-    return [(translated("As trained", language), OWN), (translated("The picture's own shape", language), SHAPE), *((f"{h} × {w} px", f"{h}x{w}") for h, w in scaled)]
+    return [
+        (translated("As trained", language), OWN),
+        (translated("The picture's own shape", language), SHAPE),
+        *((f"{h} × {w} px", f"{h}x{w}") for h, w in scaled),
+    ]
 
 
 def pixels(asked: str, inspector: Inspector, upload: tuple[int, int]) -> tuple[int, int] | None:
     """Height and width in pixels; None for the checkpoint's own. VitvizError for what is no size.
 
-    `upload` is the picture's width and height. Whether the patch divides the size is checked by the inspector.
+    `upload` is the picture's width and height. Whether the patch divides the size is checked by the
+    inspector.
     """
     if asked in ("", OWN):
         return None

@@ -20,11 +20,15 @@ FORMULAS = {"latex_delimiters": LATEX, "elem_classes": "vitviz-formulas"}
 
 @dataclass(frozen=True)
 class Tab:
-    """The components of a view that change with picture or checkpoint, and their values for a session's state."""
+    """The components of a view that change with picture or checkpoint, and their values for a session's
+    state.
+    """
 
     drawn: list[gr.components.Component]
     draw: Callable[[dict], list]
-    running: gr.events.Dependency | None = None  # what goes on for a while, and ends when something else is looked at
+    running: gr.events.Dependency | None = (
+        None  # what goes on for a while, and ends when something else is looked at
+    )
 
 
 def tab(view: View, studio: Studio, session: gr.State) -> Tab:
@@ -42,7 +46,12 @@ def tab(view: View, studio: Studio, session: gr.State) -> Tab:
         with gr.Row(equal_height=False, elem_classes="vitviz-figures"):
             figures = [
                 Canvas(view.slug, elem_id=f"vitviz-{view.slug}", elem_classes="vitviz-first"),
-                Canvas(view.slug, elem_id=f"vitviz-second-{view.slug}", elem_classes="vitviz-second", visible=False),
+                Canvas(
+                    view.slug,
+                    elem_id=f"vitviz-second-{view.slug}",
+                    elem_classes="vitviz-second",
+                    visible=False,
+                ),
             ]
         running = over_a_set(view, studio, session, figures) if view.averages else None
     return Tab(figures, lambda state: figures_of(view, studio, state), running)

@@ -6,7 +6,9 @@ import gradio as gr
 
 
 def theme() -> gr.themes.Base:
-    """A calm theme with system fonts, in which all texts stand out from what is behind them by 4.5 : 1 (WCAG AA)."""
+    """A calm theme with system fonts, in which all texts stand out from what is behind them by 4.5 : 1 (WCAG
+    AA).
+    """
     base = gr.themes.Default(
         primary_hue="teal",
         neutral_hue="slate",

@@ -8,13 +8,15 @@ import gradio as gr
 class Upload(gr.Image):
     """An image input that hands on the file as it came.
 
-    Gradio's own flattens transparency onto black, clips 16-bit pictures and fails on a bad file with an error that
-    says nothing; our loader opens the file and speaks. The path is a stranger's: only `vitviz.ui.serving.uploads` may
-    open it.
+    Gradio's own flattens transparency onto black, clips 16-bit pictures and fails on a bad file with an error
+    that says nothing; our loader opens the file and speaks. The path is a stranger's: only
+    `vitviz.ui.serving.uploads` may open it.
     """
 
     def __init__(self, **options):
-        super().__init__(type="filepath", image_mode=None, sources=["upload", "webcam", "clipboard"], **options)
+        super().__init__(
+            type="filepath", image_mode=None, sources=["upload", "webcam", "clipboard"], **options
+        )
 
     def preprocess(self, payload):
         return None if payload is None else payload.path
@@ -23,7 +25,9 @@ class Upload(gr.Image):
         return "image"
 
     def get_config(self, cls=None) -> dict:
-        return super().get_config(gr.Image)  # the page reads Image's own parameters, which are not in our signature
+        return super().get_config(
+            gr.Image
+        )  # the page reads Image's own parameters, which are not in our signature
 
 
 class Pictures(gr.File):

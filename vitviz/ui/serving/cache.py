@@ -13,7 +13,8 @@ T = TypeVar("T")
 
 
 class Cache(Generic[T]):
-    """Puts the least used entries out when their sizes add up to more than `limit` bytes; the newest always stays.
+    """Puts the least used entries out when their sizes add up to more than `limit` bytes; the newest always
+    stays.
 
     >>> cache = Cache(limit=10, size=len)
     >>> cache.get("a", lambda: b"12345"), cache.get("a", lambda: b"never made")
@@ -42,7 +43,9 @@ class Cache(Generic[T]):
             return self._entries[key][0]
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The entry, made by the first who asks; the others wait for it. If making fails, the next one tries again."""
+        """The entry, made by the first who asks; the others wait for it. If making fails, the next one tries
+        again.
+        """
         while True:
             with self._lock:
                 if key in self._entries:

@@ -1,4 +1,5 @@
-"""An endpoint for every view that does not bring one of its own: parameters from its settings, answers from its items.
+"""An endpoint for every view that does not bring one of its own: parameters from its settings, answers from
+its items.
 
 Gradio reads type hints, defaults and the docstring of a function, so these are made for each view.
 """
@@ -16,7 +17,9 @@ Picture = gr.FileData | str
 
 
 def answering() -> tuple[View, ...]:
-    """The views that programs ask through a derived endpoint: those with numbers to take and no endpoint of their own."""
+    """The views that programs ask through a derived endpoint: those with numbers to take and no endpoint of
+    their own.
+    """
     return tuple(view for view in VIEWS if view.endpoint is None and any(item.taken for item in view.items))
 
 
@@ -32,11 +35,15 @@ def endpoint(view: View, subject_of: Callable) -> Callable:
         values = values.arguments
         subject = subject_of(values.get("image"), values["checkpoint"], values.get("without", ""))
         chosen = {control.name: values[control.name] for control in controls}
-        settings = view.settings({name: str(one) for name, one in chosen.items() if one is not None}, subject.about)
+        settings = view.settings(
+            {name: str(one) for name, one in chosen.items() if one is not None}, subject.about
+        )
         reason = view.refused(subject)
         if reason:
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
-        found = {item.name: item.checked(view.item(subject, item.name, settings), subject.about) for item in taken}
+        found = {
+            item.name: item.checked(view.item(subject, item.name, settings), subject.about) for item in taken
+        }
         numbers = {name: plain(array) for name, array in found.items()}
         precision = {} if subject.trace is None else {"dtype": subject.trace.dtype}
         return {"checkpoint": subject.checkpoint, **precision, **numbers, "grid": cells(subject.grid)}
@@ -59,7 +66,9 @@ def _of(control: Control) -> inspect.Parameter:
     if isinstance(control, Slider | Whole):
         default = control.start()
         number = int if isinstance(control, Whole) or float(control.step).is_integer() else float
-        return _parameter(control.name, number | None if default == "" else number, None if default == "" else default)
+        return _parameter(
+            control.name, number | None if default == "" else number, None if default == "" else default
+        )
     return _parameter(control.name, str, control.start())
 
 
@@ -71,7 +80,9 @@ def _documented(view: View, parameters: list, controls: list[Control], taken: li
     told = {
         "image": 'a file (handle_file), or the name of a sample such as "chelsea"',
         "checkpoint": "a name that `checkpoints` lists; empty for the first one",
-        "without": "what is taken away, such as heads=8.2 patches=0.17 (layers and heads from 1); empty for nothing",
+        "without": (
+            "what is taken away, such as heads=8.2 patches=0.17 (layers and heads from 1); empty for nothing"
+        ),
         **{control.name: control.info or control.label or control.name for control in controls},
     }
     lines = [f"    {one.name}: {told[one.name]}" for one in parameters]

@@ -1,8 +1,9 @@
 """Endpoints for programs: what the page shows, as JSON, for `gradio_client` and any other HTTP client.
 
-Names, parameters and shapes are a promise (docs/api.md has an example of each); the page's own listeners are private.
-Type hints and docstrings become Gradio's documentation, so they are real objects here and not strings: this file does
-without `from __future__ import annotations`. Layers and heads count from 1, as on the page; patches from 0, row by row.
+Names, parameters and shapes are a promise (docs/api.md has an example of each); the page's own listeners are
+private. Type hints and docstrings become Gradio's documentation, so they are real objects here and not
+strings: this file does without `from __future__ import annotations`. Layers and heads count from 1, as on the
+page; patches from 0, row by row.
 """
 
 import logging
@@ -47,10 +48,14 @@ class Endpoints:
             count: how many classes, from 1
 
         Returns:
-            {checkpoint, dtype, top: [{label, probability}], input: [height, width] px, grid: {rows, cols, patch, prefix}}
+            {checkpoint, dtype, top: [{label, probability}], input: [height, width] px, grid: {rows, cols,
+            patch, prefix}}
         """
         trace = self._subject(image, checkpoint).trace
-        top = [{"label": label, "probability": plain(probability)} for label, probability in trace.top(whole(count, "count", 1, 100_000))]
+        top = [
+            {"label": label, "probability": plain(probability)}
+            for label, probability in trace.top(whole(count, "count", 1, 100_000))
+        ]
         return {**_of(trace), "top": top, "input": list(trace.grid.pixels), "grid": cells(trace.grid)}
 
     def rollout(
@@ -66,16 +71,15 @@ class Endpoints:
         """Attention rollout: how much of each patch has reached the query through all layers.
 
         Args:
-            image: a file (handle_file), or the name of a sample
-            checkpoint: a name that `checkpoints` lists; empty for the first one
-            query: auto (what the classifier reads), mean, a prefix token's name such as class, or a patch's number from 0
-            fusion: how the heads are fused: mean, max or min
-            discard: share of the smallest attention that is set to zero, from 0 to 0.99
-            residual: weight of the skip connection, from 0 to 1
-            layers: first and last layer counted from 1, such as "1-6"; empty for all
+            image: a file (handle_file), or the name of a sample checkpoint: a name that `checkpoints` lists;
+            empty for the first one query: auto (what the classifier reads), mean, a prefix token's name such
+            as class, or a patch's number from 0 fusion: how the heads are fused: mean, max or min discard:
+            share of the smallest attention that is set to zero, from 0 to 0.99 residual: weight of the skip
+            connection, from 0 to 1 layers: first and last layer counted from 1, such as "1-6"; empty for all
 
         Returns:
-            {checkpoint, dtype, map: rows x cols, box: where the map lies on the upload (left, top, right, bottom px), grid}
+            {checkpoint, dtype, map: rows x cols, box: where the map lies on the upload (left, top, right,
+            bottom px), grid}
         """
         given = {"query": query, "fusion": fusion, "discard": discard, "residual": residual, "layers": layers}
         view, subject = self._studio.view("rollout"), self._subject(image, checkpoint)
@@ -94,7 +98,8 @@ class Endpoints:
             renormalise: divide each row by its attention on patches; the paper does not
 
         Returns:
-            {checkpoint, dtype, distance: layers x heads px, prefix_mass: layers x heads, from 0 to 1, uniform: px of attention spread evenly, grid}
+            {checkpoint, dtype, distance: layers x heads px, prefix_mass: layers x heads, from 0 to 1,
+            uniform: px of attention spread evenly, grid}
         """
         renormalise = truth(renormalise, "renormalise")
         subject = self._subject(image, checkpoint)
@@ -121,12 +126,10 @@ class Endpoints:
         """The attention of one token in one head: what it attends to, or who attends to it.
 
         Args:
-            image: a file (handle_file), or the name of a sample
-            checkpoint: a name that `checkpoints` lists; empty for the first one
-            layer: from 1
-            head: from 1
-            query: a patch's number from 0, row by row, or a prefix token's name such as class
-            direction: "attends to" is a row of the attention and sums to 1 with the prefix; "attended by" a column
+            image: a file (handle_file), or the name of a sample checkpoint: a name that `checkpoints` lists;
+            empty for the first one layer: from 1 head: from 1 query: a patch's number from 0, row by row, or
+            a prefix token's name such as class direction: "attends to" is a row of the attention and sums to
+            1 with the prefix; "attended by" a column
 
         Returns:
             {checkpoint, dtype, patches: rows x cols, prefix: {name: weight}, grid}
@@ -137,7 +140,9 @@ class Endpoints:
         layer = whole(layer, "layer", 1, len(trace.layers))
         head = whole(head, "head", 1, trace.layers[layer - 1].heads)
         asked = int(query) if str(query).isdecimal() else query
-        weights = (analyses.attends_to if direction == "attends to" else analyses.attended_by)(trace, layer - 1, asked)[head - 1].numpy()
+        weights = (analyses.attends_to if direction == "attends to" else analyses.attended_by)(
+            trace, layer - 1, asked
+        )[head - 1].numpy()
         grid = trace.grid
         prefix = dict(zip(grid.prefix_names, plain(weights[: grid.prefix]), strict=True))
         return {
@@ -155,18 +160,23 @@ class Endpoints:
             count: how many components, from 1
 
         Returns:
-            {checkpoint, pictures: count x P x P x 3 of unit norm, not scaled for display, variance: count shares of the whole}
+            {checkpoint, pictures: count x P x P x 3 of unit norm, not scaled for display, variance: count
+            shares of the whole}
         """
         inspector = self._inspector(checkpoint)
         found = models.embedding_filters(inspector, whole(count, "count", 1, 100_000))
-        return {"checkpoint": inspector.checkpoint.name, "pictures": plain(found.pictures), "variance": plain(found.variance)}
+        return {
+            "checkpoint": inspector.checkpoint.name,
+            "pictures": plain(found.pictures),
+            "variance": plain(found.variance),
+        }
 
     def position_similarity(self, checkpoint: str = "", patch: int | None = None) -> dict:
         """The cosine of the position embeddings of the patches, at the checkpoint's own input size.
 
         Args:
-            checkpoint: a name that `checkpoints` lists; empty for the first one
-            patch: a patch's number from 0, row by row, for its similarities alone; none for those of all patches
+            checkpoint: a name that `checkpoints` lists; empty for the first one patch: a patch's number from
+            0, row by row, for its similarities alone; none for those of all patches
 
         Returns:
             {checkpoint, similarity: rows x cols x rows x cols, or rows x cols of the one patch, from -1 to 1}
@@ -182,10 +192,9 @@ class Endpoints:
         """The answer before and after heads, MLPs or patches are taken away.
 
         Args:
-            image: a file (handle_file), or the name of a sample
-            without: such as "heads=8.2_1.1 mlps=3 patches=0.17 heads_as=zero patches_as=blur"; layers and heads from 1
-            checkpoint: a name that `checkpoints` lists; empty for the first one
-            count: how many classes, from 1
+            image: a file (handle_file), or the name of a sample without: such as "heads=8.2_1.1 mlps=3
+            patches=0.17 heads_as=zero patches_as=blur"; layers and heads from 1 checkpoint: a name that
+            `checkpoints` lists; empty for the first one count: how many classes, from 1
 
         Returns:
             {checkpoint, dtype, without, before: [{label, probability}], after: [{label, probability}]}
@@ -194,11 +203,17 @@ class Endpoints:
         name = self._name(checkpoint)
         before, after = self._subject(image, name).trace, self._subject(image, name, without=asked).trace
         told = {"before": before, "after": after}
-        top = {name: [{"label": one, "probability": plain(p)} for one, p in trace.top(count)] for name, trace in told.items()}
+        top = {
+            name: [{"label": one, "probability": plain(p)} for one, p in trace.top(count)]
+            for name, trace in told.items()
+        }
         return {**_of(after), "without": asked.text(), **top}
 
-    def lens(self, image: Picture, checkpoint: str = "", target: int = -1, form: Literal["now", "share"] = "now") -> dict:
-        """The answer forming: what the tokens of every depth give for a class, from what enters block 1 to the logit.
+    def lens(
+        self, image: Picture, checkpoint: str = "", target: int = -1, form: Literal["now", "share"] = "now"
+    ) -> dict:
+        """The answer forming: what the tokens of every depth give for a class, from what enters block 1 to
+        the logit.
 
         Args:
             image: a file (handle_file), or the name of a sample
@@ -223,13 +238,30 @@ class Endpoints:
         """The checkpoints that can be asked for, those on this server first.
 
         Returns:
-            a list of {name, architecture, source, input_size: [channels, height, width], trained_on, licence, paper, note, on_disk}
+            a list of {name, architecture, source, input_size: [channels, height, width], trained_on, licence,
+            paper, note, on_disk}
         """
         from vitviz import engine
 
-        known = {checkpoint.name: checkpoint for checkpoint in engine.checkpoints(self._studio.settings.weights)}
-        fields = ("name", "architecture", "source", "input_size", "trained_on", "licence", "paper", "note", "on_disk")  # not where it lies
-        return [{field: getattr(known[name], field) for field in fields} for name in self._studio.names() if name in known]
+        known = {
+            checkpoint.name: checkpoint for checkpoint in engine.checkpoints(self._studio.settings.weights)
+        }
+        fields = (
+            "name",
+            "architecture",
+            "source",
+            "input_size",
+            "trained_on",
+            "licence",
+            "paper",
+            "note",
+            "on_disk",
+        )  # not where it lies
+        return [
+            {field: getattr(known[name], field) for field in fields}
+            for name in self._studio.names()
+            if name in known
+        ]
 
     def subject_of(self, image: Any, checkpoint: str, without: str = "") -> Subject:
         """What a view looks at; of a checkpoint alone where no picture is given."""
@@ -244,17 +276,31 @@ class Endpoints:
         return str(checkpoint).strip() or self._studio.settings.checkpoint
 
     def _subject(self, image: Any, checkpoint: str, **changes) -> Subject:
-        return self._studio.subject(self._studio.look(self._picture(image), self._name(checkpoint), **changes))
+        return self._studio.subject(
+            self._studio.look(self._picture(image), self._name(checkpoint), **changes)
+        )
 
     def _picture(self, image: Any) -> str:
-        """The picture's key: of a sample by its name, or of an upload. A bare path would be one on this server."""
+        """The picture's key: of a sample by its name, or of an upload. A bare path would be one on this
+        server.
+        """
         if isinstance(image, str):
             return self._studio.keep_sample(image)
         path = image.get("path") if isinstance(image, dict) else getattr(image, "path", None)
         return self._studio.keep_picture(path)
 
 
-PUBLIC = ("predict", "rollout", "attention_distance", "patch_attention", "filters", "position_similarity", "without", "lens", "checkpoints")
+PUBLIC = (
+    "predict",
+    "rollout",
+    "attention_distance",
+    "patch_attention",
+    "filters",
+    "position_similarity",
+    "without",
+    "lens",
+    "checkpoints",
+)
 
 
 def publish(studio: Studio) -> None:

@@ -1,7 +1,7 @@
 """Everything on the page as one zip: the numbers are those on the screen.
 
-Each view's numbers come from the same call as its own download, with the settings that stand in the page; what a view
-cannot show for this model is left out, and settings.json says why.
+Each view's numbers come from the same call as its own download, with the settings that stand in the page;
+what a view cannot show for this model is left out, and settings.json says why.
 """
 
 from __future__ import annotations
@@ -36,13 +36,17 @@ Boxes are left, top, right, bottom in pixels of the upload.
 def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
     """The zip for one run.
 
-    `given` holds the page's settings as "view.setting"; "survey.view", the key of an average over a set of pictures,
-    where a view shows one; and "second", the key of the checkpoint beside, with its settings as "second.view.setting":
-    its files lie in second/. VitvizError for what is not known or does not fit.
+    `given` holds the page's settings as "view.setting"; "survey.view", the key of an average over a set of
+    pictures, where a view shows one; and "second", the key of the checkpoint beside, with its settings as
+    "second.view.setting": its files lie in second/. VitvizError for what is not known or does not fit.
     """
-    surveys = {name.removeprefix("survey."): value for name, value in given.items() if name.startswith("survey.")}
+    surveys = {
+        name.removeprefix("survey."): value for name, value in given.items() if name.startswith("survey.")
+    }
     given = {name: value for name, value in given.items() if not name.startswith("survey.")}
-    beside = {name.removeprefix("second."): value for name, value in given.items() if name.startswith("second.")}
+    beside = {
+        name.removeprefix("second."): value for name, value in given.items() if name.startswith("second.")
+    }
     given = {name: value for name, value in given.items() if not name.startswith("second.")}
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -62,7 +66,12 @@ def file_name(checkpoint: str, ending: str) -> str:
 
 
 def _write(
-    archive: zipfile.ZipFile, folder: str, studio: Studio, key: str, given: Mapping[str, str], surveys: Mapping[str, str]
+    archive: zipfile.ZipFile,
+    folder: str,
+    studio: Studio,
+    key: str,
+    given: Mapping[str, str],
+    surveys: Mapping[str, str],
 ) -> dict[str, str]:
     """One checkpoint's files, into a folder; returns the views that are left out, with the reasons."""
     subject, asked = studio.subject(key), _by_view(given)
@@ -117,10 +126,19 @@ def _about(
             "device": trace.device,
             "from_float32": vars(trace.deviation) if trace.deviation else None,
         },
-        "grid": {"rows": grid.rows, "cols": grid.cols, "patch": list(grid.patch), "prefix": list(grid.prefix_names)},
+        "grid": {
+            "rows": grid.rows,
+            "cols": grid.cols,
+            "patch": list(grid.patch),
+            "prefix": list(grid.prefix_names),
+        },
         "without": without,  # what was taken away, heads and layers counted from 1
         "prediction": [{"label": label, "probability": probability} for label, probability in trace.top(5)],
-        "averages_are_of": {view.slug: "a set of pictures" if view.slug in surveys else "this picture" for view in VIEWS if view.averages},
+        "averages_are_of": {
+            view.slug: "a set of pictures" if view.slug in surveys else "this picture"
+            for view in VIEWS
+            if view.averages
+        },
         "views": {slug: values for slug, values in settings.items() if slug not in left_out},
         "left_out": dict(left_out),
     }

@@ -13,7 +13,9 @@ from vitviz.sentence import Sentence
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
 
-DEAR = 100e9  # multiplications of a pass: a second or two on two cores; ViT-B/16 has 18e9 at 224 px, 55e9 at 384
+DEAR = (
+    100e9  # multiplications of a pass: a second or two on two cores; ViT-B/16 has 18e9 at 224 px, 55e9 at 384
+)
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,9 @@ class Limits:
     passes: int = 2  # cheap ones at once; a dear one computes beside them
 
     def require(self, inspector: Inspector, size: tuple[int, int] | None) -> None:
-        """TooMuch where an input of this size has more tokens than this server computes, with the largest that has not."""
+        """TooMuch where an input of this size has more tokens than this server computes, with the largest
+        that has not.
+        """
         tokens = inspector.demand(size).tokens
         if size is None or tokens <= self.tokens:  # its own size is what the checkpoint was chosen for
             return
@@ -51,8 +55,8 @@ class Limits:
         def over() -> bool:
             if time.monotonic() > end:
                 said = Sentence(
-                    "This took longer than the {seconds} seconds that this server gives to one answer. Choose a smaller "
-                    "input size or a smaller checkpoint.",
+                    "This took longer than the {seconds} seconds that this server gives to one answer. Choose"
+                    " a smaller input size or a smaller checkpoint.",
                     seconds=f"{self.seconds:g}",
                 )
                 raise TooMuch(said)

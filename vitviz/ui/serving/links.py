@@ -1,9 +1,10 @@
-"""A link that says what is seen: checkpoint, sample, tab and the settings of that tab, as the query of the address.
+"""A link that says what is seen: checkpoint, sample, tab and the settings of that tab, as the query of the
+address.
 
-`?checkpoint=vitviz-tiny&sample=coffee&tab=rollout&fusion=max`: a name that nobody knows and a value that does not fit
-are passed over, because a link comes from a stranger. The page's scripts read the settings out of the same address and
-check them against the model's own bounds; links.js keeps the address current and copies it. An upload of one's own has
-no link: pictures stay where they are.
+`?checkpoint=vitviz-tiny&sample=coffee&tab=rollout&fusion=max`: a name that nobody knows and a value that does
+not fit are passed over, because a link comes from a stranger. The page's scripts read the settings out of the
+same address and check them against the model's own bounds; links.js keeps the address current and copies it.
+An upload of one's own has no link: pictures stay where they are.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from vitviz.errors import VitvizError, WrongSetting
 from vitviz.runs import Without
 from vitviz.views import VIEWS, View
 
-RESERVED = ("checkpoint", "second", "size", "sample", "tab", "without")  # no setting of a view may have one of these names
+RESERVED = (
+    "checkpoint",
+    "second",
+    "size",
+    "sample",
+    "tab",
+    "without",
+)  # no setting of a view may have one of these names
 LONGEST = 200  # characters of a checkpoint's name; timm's longest has 70
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:\d+)?")
 
@@ -68,7 +76,13 @@ def _name(text: str) -> str | None:
 def shown(state: Mapping[str, Any]) -> dict[str, Any]:
     """What the page's script has to know of a session to write its link."""
     seen = {name: state.get(name, "") for name in ("second", "second_key", "size", "without")}
-    return {"key": state["key"], "checkpoint": state["checkpoint"], **seen, "sample": state.get("sample"), "base": base()}
+    return {
+        "key": state["key"],
+        "checkpoint": state["checkpoint"],
+        **seen,
+        "sample": state.get("sample"),
+        "base": base(),
+    }
 
 
 def base() -> str:

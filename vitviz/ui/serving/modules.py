@@ -1,7 +1,8 @@
 """The browser's scripts: ES modules that import each other by the paths that they have in the package.
 
-Served under an address that holds a hash of all of them, so that a browser keeps them for ever and never mixes two
-versions. Two kinds are made here: colour maps, which are computed, and the words of a language, gathered from all rooms.
+Served under an address that holds a hash of all of them, so that a browser keeps them for ever and never
+mixes two versions. Two kinds are made here: colour maps, which are computed, and the words of a language,
+gathered from all rooms.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def _sources() -> dict[str, str]:
     files = sorted(path for room in _ROOMS for path in (_PACKAGE / room).rglob("*.js"))
     found = {file.relative_to(_PACKAGE).as_posix(): file.read_text(encoding="utf-8") for file in files}
     for tag in words.NAMES:
-        found[f"ui/words/{tag}.js"] = f"export default {json.dumps(dict(words.texts(tag)), ensure_ascii=False)};\n"
+        found[f"ui/words/{tag}.js"] = (
+            f"export default {json.dumps(dict(words.texts(tag)), ensure_ascii=False)};\n"
+        )
     found["canvas/colormaps.js"] = f"export default {json.dumps(_colours())};\n"
     found["canvas/views.js"] = f"export default {json.dumps([view.slug for view in VIEWS])};\n"
     return found

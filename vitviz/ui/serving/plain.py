@@ -9,7 +9,9 @@ import numpy as np
 
 from vitviz.errors import WrongSetting
 
-DIGITS = 6  # significant digits of every number; traces are float32, which has seven, even of a model in bfloat16
+DIGITS = (
+    6  # significant digits of every number; traces are float32, which has seven, even of a model in bfloat16
+)
 
 
 def plain(values: Any) -> Any:
@@ -20,15 +22,24 @@ def plain(values: Any) -> Any:
     """
     array = np.asarray(values, dtype=np.float64)
     finite = np.isfinite(array)
-    usual = finite & (np.abs(array) > 1e-290)  # beyond, a power of ten overflows, and there is nothing to tell from 0
+    usual = finite & (
+        np.abs(array) > 1e-290
+    )  # beyond, a power of ten overflows, and there is nothing to tell from 0
     places = 10.0 ** (DIGITS - 1 - np.floor(np.log10(np.abs(array), where=usual, out=np.zeros_like(array))))
     rounded = np.where(usual, np.round(np.where(usual, array, 0.0) * places) / places, 0.0)
     return rounded.tolist() if finite.all() else np.where(finite, rounded, None).tolist()
 
 
 def cells(grid) -> dict[str, Any]:
-    """A patch grid: rows, cols, patch (height and width in pixels), and the prefix tokens' names in sequence order."""
-    return {"rows": grid.rows, "cols": grid.cols, "patch": list(grid.patch), "prefix": list(grid.prefix_names)}
+    """A patch grid: rows, cols, patch (height and width in pixels), and the prefix tokens' names in sequence
+    order.
+    """
+    return {
+        "rows": grid.rows,
+        "cols": grid.cols,
+        "patch": list(grid.patch),
+        "prefix": list(grid.prefix_names),
+    }
 
 
 def whole(value: Any, name: str, least: int, most: int) -> int:
@@ -44,7 +55,9 @@ def whole(value: Any, name: str, least: int, most: int) -> int:
 
 
 def truth(value: object, name: str) -> bool:
-    """True or false as a client may send it, the words too: any text counts as true in Python. ValueError for anything else."""
+    """True or false as a client may send it, the words too: any text counts as true in Python. ValueError for
+    anything else.
+    """
     words = {"true": True, "false": False}
     found = value if isinstance(value, bool) else words.get(value.lower()) if isinstance(value, str) else None
     if found is None:

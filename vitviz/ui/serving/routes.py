@@ -1,8 +1,8 @@
 """The binary routes: bulk data of figures, which would be slow as JSON, and the browser's modules.
 
-They lie under /gradio_api because elsewhere server-side rendering would answer with the page. They bypass a login of
-Gradio's, so the only way in is a key that cannot be guessed. What a visitor did wrong is a sentence; anything else is
-a bug of ours: logged with its traceback, and told as such.
+They lie under /gradio_api because elsewhere server-side rendering would answer with the page. They bypass a
+login of Gradio's, so the only way in is a key that cannot be guessed. What a visitor did wrong is a sentence;
+anything else is a bug of ours: logged with its traceback, and told as such.
 """
 
 from __future__ import annotations
@@ -45,12 +45,16 @@ def routes(studio: Studio) -> list[APIRoute]:
                 return download(studio.file(key, view, name, given), f"vitviz-{view}-{name}")
             array = studio.item(key, view, name, given)
             described = {"X-Shape": ",".join(map(str, array.shape)), "X-Dtype": str(array.dtype)}
-            return Response(array.tobytes(), media_type="application/octet-stream", headers={**KEPT, **described})
+            return Response(
+                array.tobytes(), media_type="application/octet-stream", headers={**KEPT, **described}
+            )
 
         return answered(answer, request)
 
     def module(version: str, path: str, request: Request) -> Response:
-        return answered(lambda: Response(modules.source(path), media_type="text/javascript", headers=KEPT), request)
+        return answered(
+            lambda: Response(modules.source(path), media_type="text/javascript", headers=KEPT), request
+        )
 
     base = "/gradio_api/vitviz"
     made = {

@@ -1,9 +1,10 @@
 """Several actions of one visitor at once: each changes what it is about, and none undoes another.
 
-A listener gets the session as it was when it began. One that waits for a download ends long after others that began
-later; its answer, made from what it began with, would take theirs back. So an answer counts only if nothing was
-answered in between; otherwise it is made once more from the newest state, which is quick, because what took long is
-kept by now. It does not order two choices of the same thing: of these the last to end stays.
+A listener gets the session as it was when it began. One that waits for a download ends long after others that
+began later; its answer, made from what it began with, would take theirs back. So an answer counts only if
+nothing was answered in between; otherwise it is made once more from the newest state, which is quick, because
+what took long is kept by now. It does not order two choices of the same thing: of these the last to end
+stays.
 
 Gradio keeps a page's state too, with a copy of every component (up to a megabyte a page), and so only for the
 last pages. A page that it has forgotten comes with an empty state, and is known here by Gradio's name for it.
@@ -34,13 +35,16 @@ class Sessions:
         return {**state, "session": visitor.page() or secrets.token_hex(8), "version": 0}
 
     def newest(self, state: State) -> State:
-        """What the visitor's last settled answer left; what is given where it comes from there, or nothing is known."""
+        """What the visitor's last settled answer left; what is given where it comes from there, or nothing is
+        known.
+        """
         with self._lock:
             newest = self._newest.get(state.get("session") or visitor.page() or "", state)
         return state if state.get("version") == newest.get("version") else newest
 
     def settled(self, state: State, make: Callable[[State], list]) -> list:
-        """`make(state)`, whose first value is the state that it leaves, from a state that nobody has changed meanwhile.
+        """`make(state)`, whose first value is the state that it leaves, from a state that nobody has changed
+        meanwhile.
 
         A listener that can be cancelled does not settle: nobody would hear of what it leaves.
         """

@@ -29,7 +29,9 @@ def without_paths(sentence: str) -> str:
 
 
 def told_of(error: BaseException, place: str = "the page") -> dict:
-    """An error for the page, as a sentence with its values; a mistake of ours is logged, with where, and told as such."""
+    """An error for the page, as a sentence with its values; a mistake of ours is logged, with where, and told
+    as such.
+    """
     if not isinstance(error, VitvizError):
         log.error("%s failed by a mistake of ours", place, exc_info=error)
         return travelling(UNEXPECTED)

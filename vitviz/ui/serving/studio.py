@@ -1,8 +1,8 @@
 """What the server remembers: pictures, loaded checkpoints, traces and drawn data, each bounded in bytes.
 
-A browser holds only a key. It stands for a run (a picture, and what it is looked at with) or a survey; it is a salted
-hash, so that it cannot be guessed, and the same question computes once. What has been put out of a cache is made again
-from its run.
+A browser holds only a key. It stands for a run (a picture, and what it is looked at with) or a survey; it is
+a salted hash, so that it cannot be guessed, and the same question computes once. What has been put out of a
+cache is made again from its run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ from vitviz.views import VIEWS, About, Needs, Subject, View
 MB = 1_000_000
 BATCH = 8  # pictures of a survey that go through the model at once
 T = TypeVar("T")
-GONE = "The server no longer knows this picture; it may have been started anew. Drop the picture in once more."
+GONE = (
+    "The server no longer knows this picture; it may have been started anew. Drop the picture in once more."
+)
 PUT_AWAY = "The server has put this picture away to make room for others. Drop it in once more."
 
 
@@ -85,11 +87,15 @@ class Studio:
         return [(line_of(checkpoint), checkpoint.name) for checkpoint in found if checkpoint.name in allowed]
 
     def film(self, checkpoint: str) -> dict[str, Any]:
-        """The training film that a loaded checkpoint belongs to, and which of its frames it is; {} where there is none."""
+        """The training film that a loaded checkpoint belongs to, and which of its frames it is; {} where
+        there is none.
+        """
         from vitviz.engine.models.film import frames
 
         found = [vars(frame) for frame in frames(self.inspector(checkpoint).checkpoint)]
-        return {"at": checkpoint, "frames": found} if any(frame["name"] == checkpoint for frame in found) else {}
+        return (
+            {"at": checkpoint, "frames": found} if any(frame["name"] == checkpoint for frame in found) else {}
+        )
 
     def keep_picture(self, path: str | os.PathLike) -> str:
         """Remembers an upload and returns its key; ImageError for what is no picture or no upload."""
@@ -105,7 +111,9 @@ class Studio:
     def keep_sample(self, name: str) -> str:
         """The same for a sample picture."""
         key = self._key(b"sample", name.encode())
-        self._pictures.get(key, lambda: encoded(np.asarray(samples.sample_image(name).convert("RGB")), ".png"))
+        self._pictures.get(
+            key, lambda: encoded(np.asarray(samples.sample_image(name).convert("RGB")), ".png")
+        )
         return key
 
     def inspector(self, name: str, progress: Callable[[int, int], None] | None = None):
@@ -118,7 +126,11 @@ class Studio:
         allowed = self.settings.allowed
         if allowed and name.partition("@")[0] not in allowed:  # a step of an allowed film is allowed
             raise CheckpointError(f"This site offers only {', '.join(allowed)}; {name!r} was asked for.")
-        asked = {"device": self.settings.device, "dtype": self.settings.dtype, "folder": self.settings.weights}
+        asked = {
+            "device": self.settings.device,
+            "dtype": self.settings.dtype,
+            "folder": self.settings.weights,
+        }
 
         def load():
             return zerogpu.lent(engine.load(name, **asked, trusted=False, progress=progress))
@@ -134,8 +146,11 @@ class Studio:
         self._inspectors.drop(name, found)
         return self._inspectors.get(name, load_again)
 
-    def look(self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, progress=None, **changes) -> str:
-        """Traces a picture with a checkpoint and returns the key under which everything about it is to be had.
+    def look(
+        self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, progress=None, **changes
+    ) -> str:
+        """Traces a picture with a checkpoint and returns the key under which everything about it is to be
+        had.
 
         `changes` are further fields of the run, such as `without`.
         """
@@ -155,7 +170,9 @@ class Studio:
         return run
 
     def scene(self, key: str) -> str:
-        """What stays the same when only the checkpoint changes: a name of the picture and the size, or of the set."""
+        """What stays the same when only the checkpoint changes: a name of the picture and the size, or of the
+        set.
+        """
         if self.survey(key) is not None:
             return key
         run = self.run(key)
@@ -164,7 +181,8 @@ class Studio:
     def subject(self, key: str) -> Subject:
         """What the views look at for a key: a run's trace, made again if it was put out, or a survey.
 
-        The model is loaded only where a view asks for it: a trace that is still there outlives its checkpoint.
+        The model is loaded only where a view asks for it: a trace that is still there outlives its
+        checkpoint.
         """
         survey = self.survey(key)
         if survey is not None:
@@ -184,10 +202,11 @@ class Studio:
     def computing(
         self, inspector, size: tuple[int, int] | None, pictures: int = 1, patient: bool = False
     ) -> Iterator[None]:
-        """Around a pass: waits for a turn, then ends with its visitor or its time; Stopped or TooMuch say why it did.
+        """Around a pass: waits for a turn, then ends with its visitor or its time; Stopped or TooMuch say why
+        it did.
 
-        A full line refuses whoever is not `patient`. Not to be held while a cache is asked for what somebody else may
-        be making.
+        A full line refuses whoever is not `patient`. Not to be held while a cache is asked for what somebody
+        else may be making.
         """
         dear = self.settings.limits.dear(pictures * inspector.demand(size).operations)
         with self._turn(dear, patient):
@@ -197,7 +216,9 @@ class Studio:
     def reading(self, subject: Subject) -> Iterator[None]:
         """The same around what reads a trace's attention: what is cheap waits for no turn, or hovering would."""
         trace = subject.trace
-        operations = 0 if trace is None else len(trace.layers) * trace.grid.tokens**2 * trace.tokens[0].shape[-1]
+        operations = (
+            0 if trace is None else len(trace.layers) * trace.grid.tokens**2 * trace.tokens[0].shape[-1]
+        )
         if self.settings.limits.dear(2 * operations):
             with self._turn(True, False):
                 yield
@@ -229,8 +250,9 @@ class Studio:
     def item(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> np.ndarray:
         """An item of a view; VitvizError for what does not exist or fit.
 
-        It is kept under what it depends on and nothing else: an item of the weights alone is the same for all pictures.
-        What has been drawn is handed out even if its checkpoint has been put out since, or is gone from the disk.
+        It is kept under what it depends on and nothing else: an item of the weights alone is the same for all
+        pictures. What has been drawn is handed out even if its checkpoint has been put out since, or is gone
+        from the disk.
         """
         view, about = self.view(slug), self._abouts.get(key, lambda: self.subject(key).about)
         declared, settings = view.declared(name), view.settings(given, about)
@@ -267,7 +289,8 @@ class Studio:
         return self._once((key, view.slug, "summary"), make)
 
     def surveying(self, key: str, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
-        """The running mean of the attention distance over a set of pictures, each with the key it is kept under.
+        """The running mean of the attention distance over a set of pictures, each with the key it is kept
+        under.
 
         By the checkpoint and at the input size that `key` stands for; Unknown for an unknown key.
         """
@@ -297,10 +320,14 @@ class Studio:
         """The upload (JPEG) or the model's input (PNG, lossless)."""
         run = self.run(key)
         if which == "input":
-            return self._drawn.get((key, which), lambda: encoded(self.subject(key).trace.view.picture, ".png"))
+            return self._drawn.get(
+                (key, which), lambda: encoded(self.subject(key).trace.view.picture, ".png")
+            )
         if which != "upload":
             raise Unknown(f"There is no picture {which[:60]!r}; there are upload and input.")
-        return self._drawn.get((run.picture, which), lambda: encoded(np.asarray(self.picture(run.picture)), ".jpg"))
+        return self._drawn.get(
+            (run.picture, which), lambda: encoded(np.asarray(self.picture(run.picture)), ".jpg")
+        )
 
     def _traced(self, run: Run):
         inspector, picture = self._looked_with(run), self.picture(run.picture)
@@ -312,8 +339,8 @@ class Studio:
         inspector = self.inspector(run.checkpoint)
         if _weights_of(inspector) != run.weights:
             raise CheckpointError(
-                f"The weights of {run.checkpoint} have been replaced on the server since this picture was looked at. "
-                "Look at it again."
+                f"The weights of {run.checkpoint} have been replaced on the server since this picture was"
+                " looked at. Look at it again."
             )
         return inspector
 
@@ -357,14 +384,24 @@ class _Kept:
 
 
 def _bytes_of(value: Any) -> int:
-    """What a value holds, at least a thousand bytes: of tensors and arrays their size, of records those of their fields."""
+    """What a value holds, at least a thousand bytes: of tensors and arrays their size, of records those of
+    their fields.
+    """
     if isinstance(value, bytes):
         return len(value)
     size = getattr(value, "nbytes", None)
     if isinstance(size, int):
         return size
-    parts = value if isinstance(value, tuple | list) else vars(value).values() if hasattr(value, "__dict__") else ()
-    return 1_000 + sum(_bytes_of(part) for part in parts if not isinstance(part, str | int | float | bool | None))
+    parts = (
+        value
+        if isinstance(value, tuple | list)
+        else vars(value).values()
+        if hasattr(value, "__dict__")
+        else ()
+    )
+    return 1_000 + sum(
+        _bytes_of(part) for part in parts if not isinstance(part, str | int | float | bool | None)
+    )
 
 
 def _bytes_of_model(inspector) -> int:

@@ -1,8 +1,10 @@
-"""Who computes when: what is cheap goes beside what is dear and never waits for it, and nobody waits for one visitor.
+"""Who computes when: what is cheap goes beside what is dear and never waits for it, and nobody waits for one
+visitor.
 
-Two lines: a few cheap ones compute at once, and beside them one dear one. In each line those go first whose visitor has
-had the fewest turns while waiting, so that a hundred wishes of one visitor are no hundred turns that another waits for. The line of
-the dear is short: whoever finds it full is told so at once. It does not bound what a turn takes; `limits` does.
+Two lines: a few cheap ones compute at once, and beside them one dear one. In each line those go first whose
+visitor has had the fewest turns while waiting, so that a hundred wishes of one visitor are no hundred turns
+that another waits for. The line of the dear is short: whoever finds it full is told so at once. It does not
+bound what a turn takes; `limits` does.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ class Turns:
     def turn(self, dear: bool, visitor: str, patient: bool = False) -> Iterator[None]:
         """Waits for a turn and holds it; one inside another is the same turn.
 
-        Raises TooMuch where too many dear ones wait already, unless `patient`, and Stopped while nobody waits for the answer any longer.
+        Raises TooMuch where too many dear ones wait already, unless `patient`, and Stopped while nobody waits
+        for the answer any longer.
         """
         if getattr(self._mine, "held", False):
             yield

@@ -1,4 +1,6 @@
-"""Whether anybody still waits for an answer: a page may be closed in the middle of a long download or forward pass."""
+"""Whether anybody still waits for an answer: a page may be closed in the middle of a long download or forward
+pass.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ class Gone(Stopped):
 def gone() -> bool:
     """Whether whoever the running listener or route works for has left; False outside of both."""
     blocks, number = LocalContext.blocks.get(None), LocalContext.event_id.get(None)
-    # Gradio gives up what waits in its queue and generators between two steps, but tells no function that runs.
+    # Gradio gives up what waits in its queue and generators between two steps, but tells no function that
+    # runs.
     event = blocks._queue.event_ids_to_events.get(number) if blocks and number else None
     if event is not None:
         return not event.alive
@@ -45,11 +48,17 @@ def page() -> str | None:
 
 
 def name() -> str:
-    """Whose turn it is: the same for everything that one page asks for through listeners, as far as that is known."""
+    """Whose turn it is: the same for everything that one page asks for through listeners, as far as that is
+    known.
+    """
     request = LocalContext.request.get(None)
     if request is None:
         return ""
-    return getattr(request, "session_hash", None) or getattr(getattr(request, "client", None), "host", None) or ""
+    return (
+        getattr(request, "session_hash", None)
+        or getattr(getattr(request, "client", None), "host", None)
+        or ""
+    )
 
 
 @contextmanager

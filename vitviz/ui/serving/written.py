@@ -4,13 +4,19 @@ from __future__ import annotations
 
 
 def line_of(checkpoint) -> str:
-    """A checkpoint in a line: name, parameters, and for those of the hub data, licence and whether it is on disk.
+    """A checkpoint in a line: name, parameters, and for those of the hub data, licence and whether it is on
+    disk.
 
-    Of those in the weights folder name and size are enough: they stand in the narrow picker, and the facts say the rest.
+    Of those in the weights folder name and size are enough: they stand in the narrow picker, and the facts
+    say the rest.
     """
     hub = checkpoint.source == "hub"
     size = f"{'≈ ' if hub else ''}{millions(checkpoint.parameters)}{' parameters' if hub else ''}"
-    more = (checkpoint.trained_on, checkpoint.licence, "on disk" if checkpoint.on_disk else "to be downloaded")
+    more = (
+        checkpoint.trained_on,
+        checkpoint.licence,
+        "on disk" if checkpoint.on_disk else "to be downloaded",
+    )
     parts = (checkpoint.name, size if checkpoint.parameters else "", *(more if hub else ()))
     return " · ".join(part for part in parts if part)
 

@@ -1,13 +1,14 @@
 """A Space with shared GPUs (ZeroGPU) lends one for seconds, to one function, in a process forked for it.
 
-Its rules: `import spaces` before anything that touches CUDA; the function is decorated before the page is launched; what
-goes in and comes out is pickled; whatever the function keeps, it keeps in the fork. So checkpoints are loaded, pictures
-prepared and traces cached in the main process, on the CPU, and only forward passes travel. A fork inherits the models
-that were loaded before it; one that is reused and misses a model is sent it once. What is not asked for by a visitor's
-action (the warm-up, a figure's data, the tour's experiments) runs on the CPU: hovering must not spend anybody's quota.
+Its rules: `import spaces` before anything that touches CUDA; the function is decorated before the page is
+launched; what goes in and comes out is pickled; whatever the function keeps, it keeps in the fork. So
+checkpoints are loaded, pictures prepared and traces cached in the main process, on the CPU, and only forward
+passes travel. A fork inherits the models that were loaded before it; one that is reused and misses a model is
+sent it once. What is not asked for by a visitor's action (the warm-up, a figure's data, the tour's
+experiments) runs on the CPU: hovering must not spend anybody's quota.
 
-Tensors are pickled by value. By the library's own way each would travel as a file descriptor of shared memory, held for
-as long as the trace is cached, and a process has about a thousand of them.
+Tensors are pickled by value. By the library's own way each would travel as a file descriptor of shared
+memory, held for as long as the trace is cached, and a process has about a thousand of them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def here() -> bool:
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 
-if here():  # before Gradio and torch; a fork in the middle of an import could never finish it, so the engine comes at once
+# before Gradio and torch; a fork in the middle of an import could never finish it, so the engine comes at
+# once
+if here():
     import spaces
 
     import vitviz.engine.inspector  # noqa: F401
@@ -41,7 +44,10 @@ if TYPE_CHECKING:
     from vitviz.engine.pictures.preprocess import Prepared
     from vitviz.trace import Trace
 
-START, EACH = 20, 2  # seconds asked for: waking the GPU and moving a model there, and each picture; estimates, not measured
+START, EACH = (
+    20,
+    2,
+)  # seconds asked for: waking the GPU and moving a model there, and each picture; estimates, not measured
 KEPT = 2  # models that a fork keeps on the GPU
 
 _MAIN = os.getpid()
@@ -54,7 +60,9 @@ class Unavailable(VitvizError):
 
 
 def lent(inspector: Inspector) -> Inspector:
-    """The inspector, whose forward passes run on the Space's GPU where visitors ask for them; elsewhere as it was."""
+    """The inspector, whose forward passes run on the Space's GPU where visitors ask for them; elsewhere as it
+    was.
+    """
     if here():
         name = uuid.uuid4().hex
         _lent[name] = inspector
@@ -63,12 +71,15 @@ def lent(inspector: Inspector) -> Inspector:
 
 
 def seconds(name: str, work: bytes, pictures: int, model: bytes | None = None) -> int:
-    """How long the GPU is wanted for `passes`; who asks for less waits less, and a visitor's quota lasts longer."""
+    """How long the GPU is wanted for `passes`; who asks for less waits less, and a visitor's quota lasts
+    longer.
+    """
     return START + EACH * pictures
 
 
 def passes(name: str, work: bytes, pictures: int, model: bytes | None = None) -> tuple[str, Any]:
-    """In the fork, with a GPU: ("traces", pickled), ("refused", the VitvizError), or ("unknown", None) for a model not yet known here.
+    """In the fork, with a GPU: ("traces", pickled), ("refused", the VitvizError), or ("unknown", None) for a
+    model not yet known here.
 
     `work` is (prepared pictures, size) and `model` an inspector, both pickled.
     """
@@ -102,7 +113,9 @@ def _on_gpu(name: str, model: bytes | None) -> Inspector | None:
     return _moved[name]
 
 
-def _traces(name: str, inspector: Inspector, prepared: list[Prepared], size: tuple[int, int]) -> list[Trace] | None:
+def _traces(
+    name: str, inspector: Inspector, prepared: list[Prepared], size: tuple[int, int]
+) -> list[Trace] | None:
     """Traces from the GPU; None where no visitor's action asks for them."""
     if LocalContext.request.get(None) is None:
         return None
@@ -111,7 +124,11 @@ def _traces(name: str, inspector: Inspector, prepared: list[Prepared], size: tup
         kind, answer = passes(name, work, len(prepared))
         if kind == "unknown":
             kind, answer = passes(name, work, len(prepared), pickle.dumps(inspector))
-    except (gr.Error, RuntimeError, httpx.HTTPError) as error:  # so the package reports quota, duration, queue, a fork that died
+    except (
+        gr.Error,
+        RuntimeError,
+        httpx.HTTPError,
+    ) as error:  # so the package reports quota, duration, queue, a fork that died
         raise Unavailable(_in_words(error)) from error
     if kind == "refused":
         raise answer

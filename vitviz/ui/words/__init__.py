@@ -1,11 +1,13 @@
 """The languages of the page: English, Simplified Chinese and Korean.
 
-An English text is the key of its translations, languages/*.json. Gradio's components and what our scripts draw are
-translated by the browser: the first through `gr.I18n` (say), the second through `window.vitviz.texts` (head). Only what
-Python writes for one visitor, such as the chart, is translated here, in the language that the request asks for.
+An English text is the key of its translations, languages/*.json. Gradio's components and what our scripts
+draw are translated by the browser: the first through `gr.I18n` (say), the second through
+`window.vitviz.texts` (head). Only what Python writes for one visitor, such as the chart, is translated here,
+in the language that the request asks for.
 
-The browser chooses (language.first.js): `?lang=` in the address, else the first of its languages that we speak.
-Gradio reads `navigator.language` alone, so the script puts the chosen one there, and stands before Gradio's own.
+The browser chooses (language.first.js): `?lang=` in the address, else the first of its languages that we
+speak. Gradio reads `navigator.language` alone, so the script puts the chosen one there, and stands before
+Gradio's own.
 """
 
 from __future__ import annotations
@@ -25,13 +27,17 @@ from vitviz.views import VIEWS
 NAMES = {"en": "English", "zh-CN": "中文", "ko": "한국어"}
 _HERE = Path(__file__).parent
 
-_said: dict[str, tuple[str, dict[str, str]]] = {}  # key → what `say` was asked for, until the page is launched
+_said: dict[
+    str, tuple[str, dict[str, str]]
+] = {}  # key → what `say` was asked for, until the page is launched
 
 
 def say(text: str, **parts: str) -> gr.i18n.I18nData:
-    """A text for one of Gradio's components, in the visitor's language; `parts` are texts that fill its braces.
+    """A text for one of Gradio's components, in the visitor's language; `parts` are texts that fill its
+    braces.
 
-    The key is a short hash, because Gradio puts it into JSON inside a string and stops reading at the first brace.
+    The key is a short hash, because Gradio puts it into JSON inside a string and stops reading at the first
+    brace.
     """
     key = "t" + hashlib.blake2b(repr((text, parts)).encode(), digest_size=8).hexdigest()
     _said[key] = (text, parts)
@@ -40,7 +46,12 @@ def say(text: str, **parts: str) -> gr.i18n.I18nData:
 
 def i18n() -> gr.I18n:
     """Everything that was said, for `launch()`."""
-    return gr.I18n(**{tag: {key: translated(text, tag, **parts) for key, (text, parts) in _said.items()} for tag in NAMES})
+    return gr.I18n(
+        **{
+            tag: {key: translated(text, tag, **parts) for key, (text, parts) in _said.items()}
+            for tag in NAMES
+        }
+    )
 
 
 def translated(text: str, tag: str, **parts: str) -> str:
@@ -50,7 +61,9 @@ def translated(text: str, tag: str, **parts: str) -> str:
     ('Reset', 'Look. Point.')
     """
     pattern, values = getattr(text, "pattern", text), {**getattr(text, "values", {}), **parts}
-    said = {name: translated(value, tag) if isinstance(value, str) else value for name, value in values.items()}
+    said = {
+        name: translated(value, tag) if isinstance(value, str) else value for name, value in values.items()
+    }
     return filled(texts(tag).get(pattern, pattern), said)
 
 
@@ -61,7 +74,11 @@ def told(text: str) -> str:
 
 def wanted(request: gr.Request | None) -> str:
     """The language of a visitor: the address's, else the first of the browser's that we speak, else English."""
-    asked = [request.query_params.get("lang", ""), *_preferred(request.headers.get("accept-language", ""))] if request else []
+    asked = (
+        [request.query_params.get("lang", ""), *_preferred(request.headers.get("accept-language", ""))]
+        if request
+        else []
+    )
     return next((tag for tag in map(ours, asked) if tag), "en")
 
 
@@ -81,7 +98,11 @@ def texts(tag: str) -> Mapping[str, str]:
         return {}
     files = [_HERE / f"{tag}.json", _HERE.parents[1] / "canvas" / f"{tag}.json"]
     files += [_HERE.parents[1] / "views" / view.slug / f"{tag}.json" for view in VIEWS]
-    return {english: said for file in files for english, said in json.loads(file.read_text(encoding="utf-8")).items()}
+    return {
+        english: said
+        for file in files
+        for english, said in json.loads(file.read_text(encoding="utf-8")).items()
+    }
 
 
 @cache
@@ -96,5 +117,14 @@ def _preferred(header: str) -> list[str]:
     >>> _preferred("de;q=0.5, ko-KR,ko;q=0.9")
     ['ko-KR', 'ko', 'de']
     """
-    weighed = [(re.search(r";\s*q=([\d.]+)", part), part.partition(";")[0].strip()) for part in header.split(",") if part.strip()]
-    return [tag for _, tag in sorted(((-float(found[1]) if found else -1.0, tag) for found, tag in weighed), key=lambda pair: pair[0])]
+    weighed = [
+        (re.search(r";\s*q=([\d.]+)", part), part.partition(";")[0].strip())
+        for part in header.split(",")
+        if part.strip()
+    ]
+    return [
+        tag
+        for _, tag in sorted(
+            ((-float(found[1]) if found else -1.0, tag) for found, tag in weighed), key=lambda pair: pair[0]
+        )
+    ]

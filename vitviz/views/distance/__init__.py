@@ -25,22 +25,37 @@ class Distance(View):
     endpoint = "attention_distance"
     averages = True
     words = Words(
-        what="Some heads look only at their neighbourhood, like a convolution; others look across the whole picture "
-        "already in the first layer, which a convolution cannot.",
-        how="Each dot is one head: the higher it stands, the farther it looks; heads on the dashed line look as far as "
-        "if they attended everywhere alike.",
-        definition="$D(l,h) = \\frac{1}{N_p} \\sum_i \\sum_j A^{l,h}_{ij} d_{ij}$ over patch queries $i$ and patch keys "
-        "$j$, where $d_{ij}$ is the distance of the patches in pixels of the model's input and $A$ the attention after "
-        "the softmax. Rows and columns of the class token and other prefix tokens are dropped. As in the authors' code "
-        "the rest is *not* renormalised; *renormalised* divides each row by its mass on patches. The dashed line "
-        "follows the same convention.",
-        source="Section 4.5, figure 7 (right) and appendix D.7, figure 11; the paper averages over 128 pictures",
-        caveat="A small distance can also mean that a head puts most of its mass on the class token: see the mass in "
-        "the hover text. One picture is one sample; use a set of pictures for a statement about the model.",
+        what=(
+            "Some heads look only at their neighbourhood, like a convolution; others look across the whole"
+            " picture already in the first layer, which a convolution cannot."
+        ),
+        how=(
+            "Each dot is one head: the higher it stands, the farther it looks; heads on the dashed line look"
+            " as far as if they attended everywhere alike."
+        ),
+        definition=(
+            "$D(l,h) = \\frac{1}{N_p} \\sum_i \\sum_j A^{l,h}_{ij} d_{ij}$ over patch queries $i$ and patch"
+            " keys $j$, where $d_{ij}$ is the distance of the patches in pixels of the model's input and $A$"
+            " the attention after the softmax. Rows and columns of the class token and other prefix tokens"
+            " are dropped. As in the authors' code the rest is *not* renormalised; *renormalised* divides"
+            " each row by its mass on patches. The dashed line follows the same convention."
+        ),
+        source=(
+            "Section 4.5, figure 7 (right) and appendix D.7, figure 11; the paper averages over 128 pictures"
+        ),
+        caveat=(
+            "A small distance can also mean that a head puts most of its mass on the class token: see the"
+            " mass in the hover text. One picture is one sample; use a set of pictures for a statement about"
+            " the model."
+        ),
     )
     controls = (
         Choice("form", "Heads", options=(("depth", "By layer"), ("sorted", "Sorted within the layer"))),
-        Choice("rows", "Rows", options=(("plain", "As in the paper"), ("renormalised", "Renormalised over patches"))),
+        Choice(
+            "rows",
+            "Rows",
+            options=(("plain", "As in the paper"), ("renormalised", "Renormalised over patches")),
+        ),
     )
     items = (
         Item("distance", "layer head", "mean attention distance, px of the model's input", depends=("rows",)),
@@ -86,19 +101,39 @@ def _page(subject: Subject, settings: Mapping[str, Any], numbers: Mapping[str, n
         numbers["distance"],
         float(numbers["uniform"]),
         numbers["prefix_mass"],
-        subtitle=f"{subject.checkpoint}, {'one picture' if pictures == 1 else f'mean of {pictures} pictures'}",
+        subtitle=(
+            f"{subject.checkpoint}, {'one picture' if pictures == 1 else f'mean of {pictures} pictures'}"
+        ),
         sorted_heads=settings["form"] == "sorted",
     )
-    return figure.to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False, "responsive": True})
+    return figure.to_html(
+        include_plotlyjs=True, full_html=True, config={"displaylogo": False, "responsive": True}
+    )
 
 
 def _table(subject: Subject, settings: Mapping[str, Any], numbers: Mapping[str, np.ndarray]) -> str:
     """A line for each head, layers and heads counted from 1; settings stand in every line."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["checkpoint", "pictures", "rows", "layer", "head", "distance_px", "prefix_mass", "uniform_px", "dtype"])
+    writer.writerow(
+        [
+            "checkpoint",
+            "pictures",
+            "rows",
+            "layer",
+            "head",
+            "distance_px",
+            "prefix_mass",
+            "uniform_px",
+            "dtype",
+        ]
+    )
     name, source = subject.checkpoint, subject.trace or subject.survey
-    same = ["'" + name if name[:1] in "=+-@\t\r" else name, numbers.get("pictures", 1), settings["rows"]]  # no formula
+    same = [
+        "'" + name if name[:1] in "=+-@\t\r" else name,
+        numbers.get("pictures", 1),
+        settings["rows"],
+    ]  # no formula
     for (layer, head), distance in np.ndenumerate(numbers["distance"]):
         mass = numbers["prefix_mass"][layer, head]
         writer.writerow([*same, layer + 1, head + 1, distance, mass, numbers["uniform"], source.dtype])

@@ -17,7 +17,10 @@ from vitviz.views.subject import Subject
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be accounted for."
 _NO_ACCOUNT = "There is no account of this answer: {reason}"
 SHOWN = 5  # likeliest classes that the picker offers at once
-_EDITED = "Maps by gradients are not made of a model from which something was taken away. Put it back, or read the account."
+_EDITED = (
+    "Maps by gradients are not made of a model from which something was taken away. Put it back, or read the"
+    " account."
+)
 _ASKED = ("target", "relative")
 MAPS = (  # those that a visitor need not wait for; `vitviz.METHODS` has them all
     ("ledger", "The account"),
@@ -37,31 +40,50 @@ class Evidence(View):
     slug = "evidence"
     title = "Evidence"
     words = Words(
-        what="The answer is a sum: every head of every layer, every MLP and every bias has added its share to it, for "
-        "or against.",
-        how="Orange patches spoke for the class and blue ones against it; click a head to see its own patches, or take "
-        "it away and watch the answer move.",
-        definition="With the deviation $\\sigma$ of the final norm held, $u = (w_c \\circ \\gamma)/\\sigma$ and "
-        "$\\bar u = u - \\mathrm{mean}(u)$, the logit is $\\langle \\bar u, x^0 \\rangle + \\sum_{l,h,j} A^{l,h}_{0j} "
-        "\\langle v_j^{l,h}, W_O^{l,h\\top} \\bar u \\rangle + \\sum_l \\langle \\bar u, b_O^l + m^l \\rangle + "
-        "\\langle w_c, \\beta \\rangle + b_c$: the start, each head's share by source token, biases and MLPs. Where an "
-        "average is read, the sums run over all patches too. The map sums the heads' shares by source patch.",
-        source="The final layer of equation 4; Elhage et al. 2021 and Gandelsman et al. 2024 (arXiv 2310.05916), with "
-        "the norm's mean moved onto the direction; the answer forming: Vilas et al. 2023 (arXiv 2310.18969)",
-        caveat="These are direct effects only: what an early head does through later layers stands in their lines. The "
-        "token at a place in a late layer is mixed already. The start is the same for every picture.",
+        what=(
+            "The answer is a sum: every head of every layer, every MLP and every bias has added its share to"
+            " it, for or against."
+        ),
+        how=(
+            "Orange patches spoke for the class and blue ones against it; click a head to see its own"
+            " patches, or take it away and watch the answer move."
+        ),
+        definition=(
+            "With the deviation $\\sigma$ of the final norm held, $u = (w_c \\circ \\gamma)/\\sigma$ and"
+            " $\\bar u = u - \\mathrm{mean}(u)$, the logit is $\\langle \\bar u, x^0 \\rangle + \\sum_{l,h,j}"
+            " A^{l,h}_{0j} \\langle v_j^{l,h}, W_O^{l,h\\top} \\bar u \\rangle + \\sum_l \\langle \\bar u,"
+            " b_O^l + m^l \\rangle + \\langle w_c, \\beta \\rangle + b_c$: the start, each head's share by"
+            " source token, biases and MLPs. Where an average is read, the sums run over all patches too. The"
+            " map sums the heads' shares by source patch."
+        ),
+        source=(
+            "The final layer of equation 4; Elhage et al. 2021 and Gandelsman et al. 2024 (arXiv 2310.05916),"
+            " with the norm's mean moved onto the direction; the answer forming: Vilas et al. 2023 (arXiv"
+            " 2310.18969)"
+        ),
+        caveat=(
+            "These are direct effects only: what an early head does through later layers stands in their"
+            " lines. The token at a place in a late layer is mixed already. The start is the same for every"
+            " picture."
+        ),
     )
     controls = (
         Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
         Choice("relative", "Logit", options=(("no", "As it is"), ("yes", "Against the mean class"))),
         Choice("method", "Map by", options=MAPS),
-        Choice("show", "Beside the map", options=(("account", "The account"), ("forming", "The answer forming"))),
+        Choice(
+            "show", "Beside the map", options=(("account", "The account"), ("forming", "The answer forming"))
+        ),
         Text("chosen", fits=r"|\d{1,3}(\.\d{1,3})?"),  # a layer's heads, or one head, both from 1
         Wholes("patches", maximum="patches", most=400),  # whose share in every head is in view
     )
     items = (
-        Item("map", "row col", "heads' shares by source patch, logits", depends=(*_ASKED, "method", "chosen")),
-        Item("explained", "line", "what the map explains, and leaves unexplained", depends=("target", "method")),
+        Item(
+            "map", "row col", "heads' shares by source patch, logits", depends=(*_ASKED, "method", "chosen")
+        ),
+        Item(
+            "explained", "line", "what the map explains, and leaves unexplained", depends=("target", "method")
+        ),
         Item("heads", "layer head", "each head's share, logits", depends=(*_ASKED, "patches")),
         Item("mlps", "layer", "each MLP's share, logits", depends=_ASKED),
         Item("biases", "layer", "each projection bias, logits", depends=_ASKED),
@@ -97,13 +119,17 @@ class Evidence(View):
             return now.double().softmax(dim=-1)[:, self.summary(subject)["top"]].numpy()
         if name == "share":
             shares = subject.once("shares", lambda: models.lens(subject.inspector, trace, form="share"))
-            return _of(shares.double(), self._target(subject, settings), settings["relative"] == "yes").numpy()
+            return _of(
+                shares.double(), self._target(subject, settings), settings["relative"] == "yes"
+            ).numpy()
         account = self._account(subject, settings)
         if name == "explained":
             if settings["method"] == "ledger":
                 return np.asarray([account.total, account.gap])
             found = self._relevance(subject, settings)
-            return np.asarray([np.nan if one is None else one for one in (found.explained, found.unexplained)])
+            return np.asarray(
+                [np.nan if one is None else one for one in (found.explained, found.unexplained)]
+            )
         if name == "map":
             if settings["method"] != "ledger":
                 return self._relevance(subject, settings).map.numpy()
@@ -162,7 +188,9 @@ class Evidence(View):
             return int(subject.trace.logits.argmax())
         classes = [int(part) for part in asked.split("-")]
         if max(classes) >= count or len(set(classes)) < len(classes):
-            raise WrongSetting(f"Given target={asked}; expected a class from 0 to {count - 1}, or two different ones.")
+            raise WrongSetting(
+                f"Given target={asked}; expected a class from 0 to {count - 1}, or two different ones."
+            )
         return classes[0] if len(classes) == 1 else (classes[0], classes[1])
 
     def _map(self, account, chosen: str, subject: Subject) -> np.ndarray:
@@ -181,7 +209,12 @@ class Evidence(View):
         shares = trace.logits.double().softmax(dim=-1)
         named = len(trace.labels) == trace.logits.numel()
         return [
-            {"class": i, "name": trace.labels[i] if named else f"class {i}", "logit": v, "probability": shares[i].item()}
+            {
+                "class": i,
+                "name": trace.labels[i] if named else f"class {i}",
+                "logit": v,
+                "probability": shares[i].item(),
+            }
             for i, v in zip(top.indices.tolist(), top.values.tolist(), strict=True)
         ]
 

@@ -22,8 +22,8 @@ def require_whole(trace) -> None:
     """TooMuch where a layer's attention, tokens x tokens in each head, is too much to be sent at once."""
     if trace.grid.tokens > WHOLE:
         raise TooMuch(
-            f"A whole layer is sent for inputs of up to {WHOLE} tokens, and this one has {trace.grid.tokens}. "
-            "Ask for the line of a token, with head and token. vitviz in Python gives the whole layer."
+            f"A whole layer is sent for inputs of up to {WHOLE} tokens, and this one has {trace.grid.tokens}."
+            " Ask for the line of a token, with head and token. vitviz in Python gives the whole layer."
         )
 
 
@@ -33,17 +33,26 @@ class Explorer(View):
     every_patch = True
     endpoint = "patch_attention"
     words = Words(
-        what="In each layer, every head lets each token look at all others and decide how much of each to take over.",
-        how="Move over the picture to see where that patch looks, and click to hold it; the wall below shows the same "
-        "patch in all heads at once.",
-        definition="$A^{l,h} = \\mathrm{softmax}(q k^\\top / \\sqrt{d})$, after query-key norm, rotary embedding and "
-        "relative bias where the model has them. *Attends to* is a row of $A$: what the token takes from each other, in "
-        "shares that sum to 1. *Attended by* is a column: how much each token takes from this one; a column has no "
-        "fixed sum. Prefix tokens stand beside the picture, and their weights are numbers, because a map of patches "
-        "alone hides them.",
+        what=(
+            "In each layer, every head lets each token look at all others and decide how much of each to take"
+            " over."
+        ),
+        how=(
+            "Move over the picture to see where that patch looks, and click to hold it; the wall below shows"
+            " the same patch in all heads at once."
+        ),
+        definition=(
+            "$A^{l,h} = \\mathrm{softmax}(q k^\\top / \\sqrt{d})$, after query-key norm, rotary embedding and"
+            " relative bias where the model has them. *Attends to* is a row of $A$: what the token takes from"
+            " each other, in shares that sum to 1. *Attended by* is a column: how much each token takes from"
+            " this one; a column has no fixed sum. Prefix tokens stand beside the picture, and their weights"
+            " are numbers, because a map of patches alone hides them."
+        ),
         source="Section 3.1, equation 2 and appendix A",
-        caveat="A large weight means that a token's value is taken over, not that it matters for the answer: values "
-        "differ in length, and later layers may discard them.",
+        caveat=(
+            "A large weight means that a token's value is taken over, not that it matters for the answer:"
+            " values differ in length, and later layers may discard them."
+        ),
     )
     controls = (
         Slider("layer", "Layer", minimum=1, maximum="layers", default=1),
@@ -63,7 +72,9 @@ class Explorer(View):
         Item("layer", "head query key", "attention of a whole layer", "float16", ("layer",), taken=False),
         Item("line", "token", "attention of the token, or to it", depends=(*_LINE, "token"), taken=False),
         Item("pinned", "pin token", "the same of pinned tokens", depends=(*_LINE, "pins"), taken=False),
-        Item("wall", "layer head patch", "each map / its maximum", "uint8", ("token", "direction"), taken=False),
+        Item(
+            "wall", "layer head patch", "each map / its maximum", "uint8", ("token", "direction"), taken=False
+        ),
         Item("wallmax", "layer head", "those maxima", depends=("token", "direction"), taken=False),
         Item("distances", "layer head", "attention distance, px of the model's input", taken=False),
         Item("entropy", "head", "mean entropy of a head's rows, nats", depends=("layer",), taken=False),
@@ -74,13 +85,22 @@ class Explorer(View):
         return {"whole": subject.grid.tokens <= WHOLE}
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
-        trace, layer, token, way = subject.trace, settings["layer"] - 1, settings["token"], settings["direction"]
+        trace, layer, token, way = (
+            subject.trace,
+            settings["layer"] - 1,
+            settings["token"],
+            settings["direction"],
+        )
         if name == "layer":
             require_whole(trace)
             return trace.attention(layer).numpy()
         if name in ("line", "pinned"):
-            lines = [self._line(trace, settings, one) for one in ([token] if name == "line" else settings["pins"])]
-            return lines[0] if name == "line" else np.stack(lines) if lines else np.zeros((0, trace.grid.tokens))
+            lines = [
+                self._line(trace, settings, one) for one in ([token] if name == "line" else settings["pins"])
+            ]
+            return (
+                lines[0] if name == "line" else np.stack(lines) if lines else np.zeros((0, trace.grid.tokens))
+            )
         if name == "distances":
             return sweep_of(subject).distances.distance.numpy()
         if name == "entropy":
@@ -97,11 +117,17 @@ class Explorer(View):
         queries = [_query(trace, token) for token in picked]
         rollout = {}
         if settings["show"] == "rollout":  # query row col
-            rollout = {"rollout": np.stack([analyses.rollout(trace, query=query).numpy() for query in queries])}
+            rollout = {
+                "rollout": np.stack([analyses.rollout(trace, query=query).numpy() for query in queries])
+            }
         return {
             **rollout,
-            "queries": np.asarray([str(query) for query in queries]),  # a prefix token's name, or a patch from 0
-            "attention": np.stack([_lines(trace, layer, token, settings["direction"]).numpy() for token in picked]),
+            "queries": np.asarray(
+                [str(query) for query in queries]
+            ),  # a prefix token's name, or a patch from 0
+            "attention": np.stack(
+                [_lines(trace, layer, token, settings["direction"]).numpy() for token in picked]
+            ),
             "attention_distance": sweep_of(subject).distances.distance.numpy(),
             "prefix_tokens": np.asarray(trace.grid.prefix_names, dtype=str),
             "grid": np.asarray([trace.grid.rows, trace.grid.cols]),
@@ -115,7 +141,9 @@ class Explorer(View):
     def _wall(self, trace, token: int, way: str) -> np.ndarray:
         """Layer x head x patch: one token's weights over the patches everywhere."""
         layers = range(len(trace.layers))
-        return np.stack([_lines(trace, layer, token, way).numpy()[:, trace.grid.prefix :] for layer in layers])
+        return np.stack(
+            [_lines(trace, layer, token, way).numpy()[:, trace.grid.prefix :] for layer in layers]
+        )
 
 
 def _lines(trace, layer: int, token: int, way: str):

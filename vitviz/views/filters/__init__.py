@@ -14,12 +14,12 @@ from vitviz.views.controls import Choice
 from vitviz.views.subject import Subject
 
 _NONE = (
-    "{checkpoint} does not project pixels linearly and has no first convolution over pixels either, so there are no "
-    "filters that could be shown as pictures."
+    "{checkpoint} does not project pixels linearly and has no first convolution over pixels either, so there"
+    " are no filters that could be shown as pictures."
 )
 _HYBRID = (
-    "This is a hybrid: its patches are cut from the features of a convolutional stem, so the linear embedding has no "
-    "RGB filters. Shown instead: the stem's first convolution."
+    "This is a hybrid: its patches are cut from the features of a convolutional stem, so the linear embedding"
+    " has no RGB filters. Shown instead: the stem's first convolution."
 )
 
 
@@ -29,19 +29,27 @@ class Filters(View):
     endpoint = "filters"
     needs = Needs.WEIGHTS
     words = Words(
-        what="Before any attention, each patch is compared with the same set of learned patterns; together they work "
-        "like the first layer of a classic image filter bank.",
-        how="The principal components show the patterns that matter most: smooth colours first, then edges and waves "
-        "of growing fineness.",
-        definition="The patch projection $E \\in \\mathbb{R}^{D \\times (P^2 C)}$ holds $D$ filters. Centred over the "
-        "filters, its singular value decomposition gives the components; the first 28 are drawn as "
-        "$P \\times P \\times 3$ pictures, with their share of the variance. The paper fixes neither sign nor scale: "
-        "here the entry of largest magnitude is positive, and each picture is scaled alone to [0, 1]. The raw filters "
-        "are sorted by their norm.",
+        what=(
+            "Before any attention, each patch is compared with the same set of learned patterns; together"
+            " they work like the first layer of a classic image filter bank."
+        ),
+        how=(
+            "The principal components show the patterns that matter most: smooth colours first, then edges"
+            " and waves of growing fineness."
+        ),
+        definition=(
+            "The patch projection $E \\in \\mathbb{R}^{D \\times (P^2 C)}$ holds $D$ filters. Centred over"
+            " the filters, its singular value decomposition gives the components; the first 28 are drawn as"
+            " $P \\times P \\times 3$ pictures, with their share of the variance. The paper fixes neither"
+            " sign nor scale: here the entry of largest magnitude is positive, and each picture is scaled"
+            " alone to [0, 1]. The raw filters are sorted by their norm."
+        ),
         source="Section 4.5 and figure 7 (left)",
-        caveat="Filters act on normalised pixels, and colours are only relative: every tile is scaled by itself, so "
-        "that zero has another grey in each. Only the subspace of components with equal variance has a meaning, not "
-        "the single picture.",
+        caveat=(
+            "Filters act on normalised pixels, and colours are only relative: every tile is scaled by itself,"
+            " so that zero has another grey in each. Only the subspace of components with equal variance has"
+            " a meaning, not the single picture."
+        ),
     )
     controls = (
         Choice("kind", "Show", options=(("components", "Principal components"), ("raw", "Raw filters"))),
@@ -63,7 +71,9 @@ class Filters(View):
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         if name in ("raw", "norms"):  # sorting is quick; only the decomposition is worth waiting for
-            raw, norms = subject.once_of_weights("raw filters", lambda: analyses.raw_filters(self._weight(subject)))
+            raw, norms = subject.once_of_weights(
+                "raw filters", lambda: analyses.raw_filters(self._weight(subject))
+            )
             return (raw if name == "raw" else norms).numpy()
         made = subject.once_of_weights("principal", lambda: analyses.principal_filters(self._weight(subject)))
         return (made.pictures if name == "components" else made.variance).numpy()

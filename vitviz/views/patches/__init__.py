@@ -17,18 +17,26 @@ class Patches(View):
     title = "Patches"
     every_patch = True
     words = Words(
-        what="A Vision Transformer reads a picture as a sentence: it cuts the picture into equal squares and treats "
-        "each square as one word.",
-        how="Point at a square to see its place in the sequence, and click it to see the numbers that the model reads "
-        "there.",
-        definition="The input of $H \\times W$ pixels becomes $N = HW/P^2$ patches of $P \\times P$ pixels in row-major "
-        "order, each flattened to $P \\cdot P \\cdot 3$ numbers: $x \\in \\mathbb{R}^{H \\times W \\times C} \\to "
-        "x_p \\in \\mathbb{R}^{N \\times (P^2 C)}$. The linear embedding $E$ turns each into a vector of $D$ numbers, "
-        "and the position embedding $E_{pos}$ is added. The norm is the Euclidean length of that vector before and "
-        "after the addition.",
+        what=(
+            "A Vision Transformer reads a picture as a sentence: it cuts the picture into equal squares and"
+            " treats each square as one word."
+        ),
+        how=(
+            "Point at a square to see its place in the sequence, and click it to see the numbers that the"
+            " model reads there."
+        ),
+        definition=(
+            "The input of $H \\times W$ pixels becomes $N = HW/P^2$ patches of $P \\times P$ pixels in"
+            " row-major order, each flattened to $P \\cdot P \\cdot 3$ numbers: $x \\in \\mathbb{R}^{H"
+            " \\times W \\times C} \\to x_p \\in \\mathbb{R}^{N \\times (P^2 C)}$. The linear embedding $E$"
+            " turns each into a vector of $D$ numbers, and the position embedding $E_{pos}$ is added. The"
+            " norm is the Euclidean length of that vector before and after the addition."
+        ),
         source="Section 3.1, equation 1 and figure 1",
-        caveat="The picture is the one after resizing and cropping: the model never sees the rest of the upload. Norms "
-        "are those of the embedding, before any normalisation layer.",
+        caveat=(
+            "The picture is the one after resizing and cropping: the model never sees the rest of the upload."
+            " Norms are those of the embedding, before any normalisation layer."
+        ),
     )
     controls = (
         Choice("form", "Layout", options=(("picture", "Picture"), ("sequence", "Sequence"))),
@@ -52,7 +60,9 @@ class Patches(View):
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         before, after = self._norms(subject)
         trace = subject.trace
-        embedded = {} if trace.position_embedded is None else {"position_embedded": trace.position_embedded.numpy()}
+        embedded = (
+            {} if trace.position_embedded is None else {"position_embedded": trace.position_embedded.numpy()}
+        )
         return {
             "input_pixels": trace.view.picture,
             "crop_box": np.asarray(trace.view.box),

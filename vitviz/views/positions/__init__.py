@@ -14,13 +14,15 @@ from vitviz.views.controls import Choice
 from vitviz.views.subject import Subject
 
 _NONE = (
-    "{checkpoint} has no learned table of absolute position embeddings: {how}. So there is no similarity of position "
-    "embeddings to draw."
+    "{checkpoint} has no learned table of absolute position embeddings: {how}. So there is no similarity of"
+    " position embeddings to draw."
 )
 _INSTEAD = {
     "rotary": "it turns queries and keys by an angle that grows with row and column (rotary embedding)",
-    "relative": "it adds a learned bias to the attention scores that depends on the distance between two patches "
-    "(relative position bias)",
+    "relative": (
+        "it adds a learned bias to the attention scores that depends on the distance between two patches "
+        "(relative position bias)"
+    ),
     "none": "it has no position information besides what its stem provides",
 }
 _OTHER = "it uses {kind} positions"
@@ -32,16 +34,24 @@ class Positions(View):
     endpoint = "position_similarity"
     needs = Needs.WEIGHTS
     words = Words(
-        what="Nobody tells the model which patches are neighbours: it learns one vector for each place, and the "
-        "two-dimensional order of the picture has to emerge in them.",
-        how="Each tile stands for one patch and shows how similar its position embedding is to that of every other; a "
-        "bright spot with a bright row and column means that the order was learned.",
-        definition="$S_{rc,r'c'} = \\cos(E_{rc}, E_{r'c'})$ over the position embeddings of the patches; the rows of "
-        "the class token and other prefix tokens are left out. Drawn as a grid of tiles, one for each patch, or as one "
-        "$N \\times N$ matrix in sequence order.",
+        what=(
+            "Nobody tells the model which patches are neighbours: it learns one vector for each place, and"
+            " the two-dimensional order of the picture has to emerge in them."
+        ),
+        how=(
+            "Each tile stands for one patch and shows how similar its position embedding is to that of every"
+            " other; a bright spot with a bright row and column means that the order was learned."
+        ),
+        definition=(
+            "$S_{rc,r'c'} = \\cos(E_{rc}, E_{r'c'})$ over the position embeddings of the patches; the rows of"
+            " the class token and other prefix tokens are left out. Drawn as a grid of tiles, one for each"
+            " patch, or as one $N \\times N$ matrix in sequence order."
+        ),
         source="Section 4.5, figure 7 (centre) and appendix D.4, figure 10",
-        caveat="Similar position embeddings do not mean that the patches attend to each other. At another input size "
-        "the embeddings are interpolated as in section 3.2, and the interpolated ones are shown.",
+        caveat=(
+            "Similar position embeddings do not mean that the patches attend to each other. At another input"
+            " size the embeddings are interpolated as in section 3.2, and the interpolated ones are shown."
+        ),
     )
     controls = (
         Choice("form", "Show", options=(("tiles", "Tiles"), ("matrix", "Matrix"))),

@@ -33,24 +33,47 @@ class Rollout(View):
     title = "Rollout"
     endpoint = "rollout"
     words = Words(
-        what="Attention mixes the patches again in every layer; rollout multiplies the layers together to ask how much "
-        "of each patch has reached the answer.",
-        how="Bright regions are those whose content reached what the classifier reads; click a patch to ask instead "
-        "what that patch has collected.",
-        definition="Heads are fused to $\\bar A_l$ (mean, max or min), optionally the smallest entries in patch columns "
-        "are discarded, the skip connection is added as $\\tilde A_l = r I + (1-r) \\bar A_l$ with each row divided by "
-        "its sum, and $R = \\tilde A_L \\cdots \\tilde A_1$. The map is the row of the query over the patches. *Auto* "
-        "asks what the classifier reads: the class token, the mean over patches, both side by side, the patches with "
-        "the largest numbers, or the pooling's own weights.",
+        what=(
+            "Attention mixes the patches again in every layer; rollout multiplies the layers together to ask"
+            " how much of each patch has reached the answer."
+        ),
+        how=(
+            "Bright regions are those whose content reached what the classifier reads; click a patch to ask"
+            " instead what that patch has collected."
+        ),
+        definition=(
+            "Heads are fused to $\\bar A_l$ (mean, max or min), optionally the smallest entries in patch"
+            " columns are discarded, the skip connection is added as $\\tilde A_l = r I + (1-r) \\bar A_l$"
+            " with each row divided by its sum, and $R = \\tilde A_L \\cdots \\tilde A_1$. The map is the row"
+            " of the query over the patches. *Auto* asks what the classifier reads: the class token, the mean"
+            " over patches, both side by side, the patches with the largest numbers, or the pooling's own"
+            " weights."
+        ),
         source="Section 4.5, figure 6 and appendix D.8, figure 14; Abnar & Zuidema 2020",
-        caveat="Rollout follows attention weights alone: it ignores values, MLPs and the class in question, so it shows "
-        "where information may have flowed and not why the model decided.",
+        caveat=(
+            "Rollout follows attention weights alone: it ignores values, MLPs and the class in question, so"
+            " it shows where information may have flowed and not why the model decided."
+        ),
     )
     controls = (
         Query("query", "Query"),
-        Choice("fusion", "Heads fused by", options=(("mean", "Mean"), ("max", "Maximum"), ("min", "Minimum"))),
-        Slider("discard", "Discard", "share of the smallest attention that is set to zero", maximum=0.99, step=0.01),
-        Slider("residual", "Residual weight", "how much of each layer is its skip connection", step=0.05, default=0.5),
+        Choice(
+            "fusion", "Heads fused by", options=(("mean", "Mean"), ("max", "Maximum"), ("min", "Minimum"))
+        ),
+        Slider(
+            "discard",
+            "Discard",
+            "share of the smallest attention that is set to zero",
+            maximum=0.99,
+            step=0.01,
+        ),
+        Slider(
+            "residual",
+            "Residual weight",
+            "how much of each layer is its skip connection",
+            step=0.05,
+            default=0.5,
+        ),
         LayerRange("layers", "Layers"),
         Choice("overlay", "Overlay", options=(("heat", "Heat map"), ("paper", "As in the paper"))),
         Slider("opacity", "Opacity", step=0.05, default=0.65),
@@ -61,7 +84,13 @@ class Rollout(View):
     )
     items = (
         Item("map", "row col", "share of attention over all layers", depends=_ASKED, taken=False),
-        Item("layers", "layer row col", "mean attention of the query, by layer", depends=("query",), taken=False),
+        Item(
+            "layers",
+            "layer row col",
+            "mean attention of the query, by layer",
+            depends=("query",),
+            taken=False,
+        ),
     )
     files = (File("overlay.png", "Overlay, full size (PNG)", "image/png"),)
 
@@ -99,7 +128,11 @@ class Rollout(View):
         from vitviz.figures.overlay import overlay
 
         alone = settings["alone"]
-        laid = self.item(subject, "layers", settings)[alone - 1] if alone else self.item(subject, "map", settings)
+        laid = (
+            self.item(subject, "layers", settings)[alone - 1]
+            if alone
+            else self.item(subject, "map", settings)
+        )
         picture = overlay(
             upload,
             laid,

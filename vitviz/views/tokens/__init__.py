@@ -1,4 +1,6 @@
-"""What patches become: likeness, principal components and lengths of tokens at any depth, and what heads have in common."""
+"""What patches become: likeness, principal components and lengths of tokens at any depth, and what heads have
+in common.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from vitviz.views.controls import Choice, Slider, Whole, Wholes
 from vitviz.views.subject import Subject
 from vitviz.views.tokens import made
 
-WHOLE = 1025  # up to so many tokens the cosines of all pairs are handed out, so that hovering asks for nothing
+WHOLE = (
+    1025  # up to so many tokens the cosines of all pairs are handed out, so that hovering asks for nothing
+)
 _TOKENS = ("depth", "norm", "mean")
 _BASIS = ("norm", "basis")
 
@@ -22,23 +26,33 @@ class Tokens(View):
     slug = "tokens"
     title = "Tokens"
     words = Words(
-        what="Every layer rewrites each patch's vector, so that patches which mean the same come to lie close together, and "
-        "a few may grow far longer than the rest.",
-        how="Move over the picture to see which patches the model represents alike, click to hold one, and step through the "
-        "depths to watch parts of the picture fall into groups.",
-        definition="Depth 0 is what enters block 1, depth $l$ the raw output of block $l$; *through the final norm* applies the "
-        "model's own last LayerNorm to each token. *Similarity* is $\\cos(t_i, t_p)$, without the mean patch of $t - \\bar t$. "
-        "*Components* are the principal components of the centred patches, prefix tokens left out, each with the sign that "
-        "makes its largest loading positive; shares are of the whole variance. Colours are $\\sigma(2 z)$ of three scores "
-        "whitened for the colours alone; unless they stand for the components one by one, the three are turned together to "
-        "look like the depth before, and depth 0 like the picture's own colours. *Norms* are $\\|t_i\\|_2$ before the final "
-        "norm; the limit is median + $k$ · MAD over the patches of the depth. *Heads*: entropy "
-        "$-\\sum_j A_{ij} \\ln A_{ij}$, mean over the patches as queries, and $e^H$, the tokens looked at; likeness of two heads "
-        "by the cosine of their attention, or by Jensen-Shannon divergence.",
+        what=(
+            "Every layer rewrites each patch's vector, so that patches which mean the same come to lie close"
+            " together, and a few may grow far longer than the rest."
+        ),
+        how=(
+            "Move over the picture to see which patches the model represents alike, click to hold one, and"
+            " step through the depths to watch parts of the picture fall into groups."
+        ),
+        definition=(
+            "Depth 0 is what enters block 1, depth $l$ the raw output of block $l$; *through the final norm*"
+            " applies the model's own last LayerNorm to each token. *Similarity* is $\\cos(t_i, t_p)$,"
+            " without the mean patch of $t - \\bar t$. *Components* are the principal components of the"
+            " centred patches, prefix tokens left out, each with the sign that makes its largest loading"
+            " positive; shares are of the whole variance. Colours are $\\sigma(2 z)$ of three scores whitened"
+            " for the colours alone; unless they stand for the components one by one, the three are turned"
+            " together to look like the depth before, and depth 0 like the picture's own colours. *Norms* are"
+            " $\\|t_i\\|_2$ before the final norm; the limit is median + $k$ · MAD over the patches of the"
+            " depth. *Heads*: entropy $-\\sum_j A_{ij} \\ln A_{ij}$, mean over the patches as queries, and"
+            " $e^H$, the tokens looked at; likeness of two heads by the cosine of their attention, or by"
+            " Jensen-Shannon divergence."
+        ),
         source="Caron et al. 2021; Oquab et al. 2023; Darcet et al. 2024; Sun et al. 2024; not in the paper",
-        caveat="Likeness of vectors does not say that the model uses it, and no colour means foreground. Clean maps of models "
-        "with registers need not reflect how well local information is integrated, and heads that attend alike may still do "
-        "different things with what they read.",
+        caveat=(
+            "Likeness of vectors does not say that the model uses it, and no colour means foreground. Clean"
+            " maps of models with registers need not reflect how well local information is integrated, and"
+            " heads that attend alike may still do different things with what they read."
+        ),
     )
     controls = (
         Choice(
@@ -51,29 +65,55 @@ class Tokens(View):
                 ("heads", "Heads"),
             ),
         ),
-        Slider("depth", "Depth", "0 is what enters block 1, 1 the output of block 1", maximum="layers", default="layers"),
+        Slider(
+            "depth",
+            "Depth",
+            "0 is what enters block 1, 1 the output of block 1",
+            maximum="layers",
+            default="layers",
+        ),
         Choice("norm", "Tokens", options=(("raw", "Raw"), ("final", "Through the final norm"))),
         Choice("mean", "Mean patch", options=(("out", "Taken out"), ("in", "Left in"))),
         Choice("basis", "Basis", options=(("own", "Of this depth"), ("all", "Of all depths"))),
         Choice(
             "tint",
             "Colours",
-            options=(("steady", "Steady from depth to depth"), ("plain", "Components 1, 2, 3 as red, green, blue")),
+            options=(
+                ("steady", "Steady from depth to depth"),
+                ("plain", "Components 1, 2, 3 as red, green, blue"),
+            ),
         ),
         Slider("k", "Limit: median + k · MAD", maximum=30, step=0.5, default=5),
         Choice("mark", "Patches above the limit", options=(("off", "Not marked"), ("on", "Marked"))),
         Choice("measure", "Heads by", options=(("looked", "Tokens looked at"), ("nats", "Entropy in nats"))),
-        Choice("alike", "Likeness of heads", options=(("cosine", "Cosine"), ("divergence", "Jensen-Shannon"))),
+        Choice(
+            "alike", "Likeness of heads", options=(("cosine", "Cosine"), ("divergence", "Jensen-Shannon"))
+        ),
         Slider("opacity", "Opacity", step=0.05, default=0.8),
         Whole("token", maximum="tokens", default="middle", tokens=True),
         Wholes("pins", maximum="tokens", tokens=True),
     )
     items = (
         Item("cosines", "query key", "cosine of every two tokens", "float16", _TOKENS, taken=False),
-        Item("line", "token", "cosine of each token with the chosen one", depends=(*_TOKENS, "token"), taken=False),
+        Item(
+            "line",
+            "token",
+            "cosine of each token with the chosen one",
+            depends=(*_TOKENS, "token"),
+            taken=False,
+        ),
         Item("pinned", "pin token", "the same of pinned tokens", depends=(*_TOKENS, "pins"), taken=False),
-        Item("by_depth", "depth row col", "the same at every depth", "float16", ("norm", "mean", "token"), taken=False),
-        Item("similarity", "row col", "cosine of each patch with the chosen token", depends=(*_TOKENS, "token")),
+        Item(
+            "by_depth",
+            "depth row col",
+            "the same at every depth",
+            "float16",
+            ("norm", "mean", "token"),
+            taken=False,
+        ),
+        Item(
+            "similarity", "row col", "cosine of each patch with the chosen token", depends=(*_TOKENS, "token")
+        ),
         Item("tints", "depth row col rgb", "colours", "uint8", (*_BASIS, "tint"), taken=False),
         Item("components", "row col component", "scores, first component first", depends=("depth", *_BASIS)),
         Item("shares", "depth component", "of the variance of what the basis was fitted to", depends=_BASIS),

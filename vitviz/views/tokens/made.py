@@ -1,4 +1,6 @@
-"""The numbers of the view: analyses of a trace as arrays over the whole grid, not-a-number where a patch was withheld."""
+"""The numbers of the view: analyses of a trace as arrays over the whole grid, not-a-number where a patch was
+withheld.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def cosines(subject: Subject, settings: Settings) -> np.ndarray:
     return subject.once(f"cosines {settings['depth']} {settings['norm']} {centred}", made)
 
 
-def lines(subject: Subject, settings: Settings, tokens: Sequence[int], depth: int | None = None) -> np.ndarray:
+def lines(
+    subject: Subject, settings: Settings, tokens: Sequence[int], depth: int | None = None
+) -> np.ndarray:
     """Some tokens with every other, by their places in the whole sequence."""
     trace, depth = subject.trace, settings["depth"] if depth is None else depth
     if not tokens:
@@ -44,7 +48,9 @@ def lines(subject: Subject, settings: Settings, tokens: Sequence[int], depth: in
 def by_depth(subject: Subject, settings: Settings) -> np.ndarray:
     """The chosen token with every patch at every depth."""
     grid = subject.grid
-    found = [lines(subject, settings, [settings["token"]], depth)[0] for depth in range(len(subject.trace.tokens))]
+    found = [
+        lines(subject, settings, [settings["token"]], depth)[0] for depth in range(len(subject.trace.tokens))
+    ]
     return np.stack(found)[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
 
 
@@ -118,7 +124,9 @@ def of_block(subject: Subject, name: str, block: int) -> np.ndarray:
     """Of one block's attention, counted from 0."""
     if name == "received":
         return analyses.over_sequence(subject.trace, _received(subject)[block]).numpy()
-    return getattr(subject.once(f"redundancy {block}", lambda: analyses.head_redundancy(subject.trace, block)), name).numpy()
+    return getattr(
+        subject.once(f"redundancy {block}", lambda: analyses.head_redundancy(subject.trace, block)), name
+    ).numpy()
 
 
 def sinks(subject: Subject) -> np.ndarray:
@@ -130,13 +138,17 @@ def sinks(subject: Subject) -> np.ndarray:
 def entropies(subject: Subject, name: str) -> np.ndarray:
     """Of every block's heads: the mean of the patches, or each prefix token's own."""
     trace = subject.trace
-    found = subject.once("entropies", lambda: [analyses.head_entropy(trace, block) for block in range(len(trace.layers))])
+    found = subject.once(
+        "entropies", lambda: [analyses.head_entropy(trace, block) for block in range(len(trace.layers))]
+    )
     return np.stack([(one.patches if name == "entropy" else one.prefix).numpy() for one in found])
 
 
 def _received(subject: Subject) -> list:
     trace = subject.trace
-    return subject.once("received", lambda: [analyses.attention_received(trace, block) for block in range(len(trace.layers))])
+    return subject.once(
+        "received", lambda: [analyses.attention_received(trace, block) for block in range(len(trace.layers))]
+    )
 
 
 def _bases(subject: Subject, settings: Settings) -> list[analyses.Basis]:

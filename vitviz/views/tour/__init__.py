@@ -1,4 +1,6 @@
-"""A guided walk from the picture to the answer, along figure 1 and equations 1 to 4, in the numbers of this picture."""
+"""A guided walk from the picture to the answer, along figure 1 and equations 1 to 4, in the numbers of this
+picture.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,27 @@ class Tour(View):
     title = "Tour"
     every_patch = True
     words = Words(
-        what="Ten steps lead from the photograph to the answer, along figure 1 of the paper and its four equations.",
-        how="Every number is this picture’s own: pick a patch, take it along, and recompute one of its attention weights by hand.",
+        what=(
+            "Ten steps lead from the photograph to the answer, along figure 1 of the paper and its four"
+            " equations."
+        ),
+        how=(
+            "Every number is this picture’s own: pick a patch, take it along, and recompute one of its"
+            " attention weights by hand."
+        ),
         definition=(
-            "(1) $z_0 = [x_{class}; x_p^1 E; \\ldots; x_p^N E] + E_{pos}$ · (2) $z'_l = \\mathrm{MSA}(\\mathrm{LN}(z_{l-1})) + z_{l-1}$ · "
-            "(3) $z_l = \\mathrm{MLP}(\\mathrm{LN}(z'_l)) + z'_l$ · (4) $y = \\mathrm{LN}(z_L^0)$. The numbers come from the trace of the forward pass; "
-            "the weights shown beside them (E, the class token, the head) are the checkpoint's. The experiments run the model again: on the picture with its patches in "
-            "another order, and with a table of zeros in the place of $E_{pos}$."
+            "(1) $z_0 = [x_{class}; x_p^1 E; \\ldots; x_p^N E] + E_{pos}$ · (2) $z'_l ="
+            " \\mathrm{MSA}(\\mathrm{LN}(z_{l-1})) + z_{l-1}$ · (3) $z_l = \\mathrm{MLP}(\\mathrm{LN}(z'_l))"
+            " + z'_l$ · (4) $y = \\mathrm{LN}(z_L^0)$. The numbers come from the trace of the forward pass;"
+            " the weights shown beside them (E, the class token, the head) are the checkpoint's. The"
+            " experiments run the model again: on the picture with its patches in another order, and with a"
+            " table of zeros in the place of $E_{pos}$."
         ),
         source="Section 3.1, equations 1 to 4 and figure 1; appendix A for the attention",
-        caveat="The tour follows one patch, one head and one class at a time. It shows how each number is made, and not what the model has learned to use it for.",
+        caveat=(
+            "The tour follows one patch, one head and one class at a time. It shows how each number is made,"
+            " and not what the model has learned to use it for."
+        ),
     )
     controls = (
         Whole("step", minimum=1, maximum=10, default=1),
@@ -51,8 +64,21 @@ class Tour(View):
         Item("front", "prefix width", "the tokens that stand before the patches", taken=False),
         Item("filter", "entry", "a row of E, then its bias", depends=("number",), taken=False),
         Item("keys", "token dim", "keys of a head", depends=("layer", "head"), taken=False),
-        Item("worked", "byte", "one row of attention, as JSON", "uint8", ("layer", "head", "token"), taken=False),
-        Item("heads", "head token", "attention of the token in every head", depends=("layer", "token"), taken=False),
+        Item(
+            "worked",
+            "byte",
+            "one row of attention, as JSON",
+            "uint8",
+            ("layer", "head", "token"),
+            taken=False,
+        ),
+        Item(
+            "heads",
+            "head token",
+            "attention of the token in every head",
+            depends=("layer", "token"),
+            taken=False,
+        ),
         Item("answer", "byte", "from the last layer to the probabilities, as JSON", "uint8", taken=False),
         Item("experiment", "byte", "answers to shuffled patches, as JSON", "uint8", ("seed",), taken=False),
     )
@@ -126,7 +152,9 @@ class Tour(View):
         return arrays
 
     def _row(self, trace: Trace, settings: Mapping[str, Any]) -> WorkedRow:
-        return analyses.worked_row(trace, settings["layer"] - 1, settings["head"] - 1, _query(trace, settings))
+        return analyses.worked_row(
+            trace, settings["layer"] - 1, settings["head"] - 1, _query(trace, settings)
+        )
 
 
 def facts_of(subject: Subject, parts: Parts) -> Facts:
@@ -152,8 +180,14 @@ def facts_of(subject: Subject, parts: Parts) -> Facts:
         stem=parts.stem,
         plain_blocks=parts.plain_blocks,
         layer_scale=parts.layer_scale,
-        norm_before_blocks=(trace.on_tokens(trace.tokens[0].mT).mT[grid.prefix :] - before).abs().nan_to_num().max().item() > 1e-4 * scale,
-        prefix_read=trace.readout is not None and any(one.start == 0 and one.stop > 1 for one in trace.readout.summaries),
+        norm_before_blocks=(trace.on_tokens(trace.tokens[0].mT).mT[grid.prefix :] - before)
+        .abs()
+        .nan_to_num()
+        .max()
+        .item()
+        > 1e-4 * scale,
+        prefix_read=trace.readout is not None
+        and any(one.start == 0 and one.stop > 1 for one in trace.readout.summaries),
         root_scale=abs(attention.scale * attention.q.shape[2] ** 0.5 - 1) < 1e-4,
     )
 

@@ -1,8 +1,8 @@
 """What the words of the guided tour depend on, and what one of its steps consists of.
 
-A text is English with names in braces, the key of its translation, and the values that the page fills in. What a model
-does not have is said, with the reason, and not skipped: a step is as much about why something is there. Formulas are
-plain text in which _{} and ^{} mark indices; the page builds them from elements.
+A text is English with names in braces, the key of its translation, and the values that the page fills in.
+What a model does not have is said, with the reason, and not skipped: a step is as much about why something is
+there. Formulas are plain text in which _{} and ^{} mark indices; the page builds them from elements.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class Facts:
     plain_blocks: bool
     layer_scale: bool
     norm_before_blocks: bool
-    prefix_read: bool = False  # attention pooling asks the prefix tokens too; for other pools the name says it
+    prefix_read: bool = (
+        False  # attention pooling asks the prefix tokens too; for other pools the name says it
+    )
     root_scale: bool = True  # scores are divided by the root of d
 
     @property
@@ -45,7 +47,9 @@ class Facts:
         """The prefix tokens as symbols."""
         registers = [name for name in self.prefix if name.startswith("register")]
         symbols = {"class": "x_{class}", "distillation": "x_{dist}"}
-        return [symbols[name] for name in self.prefix if name in symbols] + ["x_{reg}^{1}", "…"] * bool(registers)
+        return [symbols[name] for name in self.prefix if name in symbols] + ["x_{reg}^{1}", "…"] * bool(
+            registers
+        )
 
     @property
     def patches(self) -> int:
@@ -74,4 +78,12 @@ class Step:
 
     def told(self) -> dict[str, Any]:
         """As JSON for the page; every text goes with the same values."""
-        return {"name": self.name, "title": self.title, "said": list(self.said), "attempt": self.attempt, "formulas": list(self.formulas), "shapes": list(self.shapes), "values": self.values}
+        return {
+            "name": self.name,
+            "title": self.title,
+            "said": list(self.said),
+            "attempt": self.attempt,
+            "formulas": list(self.formulas),
+            "shapes": list(self.shapes),
+            "values": self.values,
+        }

@@ -20,11 +20,15 @@ SHOWN = 5  # classes worked out
 
 
 def embedding_explained(trace: Trace, parts: Parts, preprocessing) -> bool:
-    """Whether E x_p + bias is what the model made of its first patch, so that a filter and its sum can be shown."""
+    """Whether E x_p + bias is what the model made of its first patch, so that a filter and its sum can be
+    shown.
+    """
     tall, wide = trace.grid.patch
     if parts.embedding is None or parts.embedding.weight.shape[1] != tall * wide * 3:
         return False
-    pixels = (trace.view.picture[:tall, :wide].astype(np.float64) / 255 - preprocessing.mean) / preprocessing.std
+    pixels = (
+        trace.view.picture[:tall, :wide].astype(np.float64) / 255 - preprocessing.mean
+    ) / preprocessing.std
     made = parts.embedding.weight.numpy() @ pixels.flatten() + parts.embedding.bias.numpy()
     real = trace.patch_embedding[0].numpy()
     return bool(np.abs(made - real).max() <= 1e-3 * max(np.abs(real).max(), 1e-30))
@@ -39,28 +43,48 @@ def one_filter(subject: Subject, number: int) -> np.ndarray:
     """One row of E, then its bias."""
     embedding = subject.inspector.parts(subject.trace.grid.pixels).embedding
     if embedding is None:
-        raise Unknown("This model's patches are not embedded by one matrix over pixels, so it has no filters to show.")
+        raise Unknown(
+            "This model's patches are not embedded by one matrix over pixels, so it has no filters to show."
+        )
     if number >= len(embedding.weight):
-        raise WrongSetting(f"Given number={number}; expected a whole number from 0 to {len(embedding.weight) - 1}.")
+        raise WrongSetting(
+            f"Given number={number}; expected a whole number from 0 to {len(embedding.weight) - 1}."
+        )
     return np.append(embedding.weight[number].numpy(), embedding.bias[number].numpy())
 
 
 def embedded(trace: Trace) -> np.ndarray:
     """E x_p without and with E_pos: (1 or 2) x patch x width."""
-    return np.stack([tokens.numpy() for tokens in (trace.patch_embedding, trace.position_embedded) if tokens is not None])
+    return np.stack(
+        [tokens.numpy() for tokens in (trace.patch_embedding, trace.position_embedded) if tokens is not None]
+    )
 
 
 def norms(trace: Trace) -> dict[str, list[float]]:
-    """The Euclidean length of the tokens in the stream, z_0 to z_L: each prefix token's, and the patches' mean."""
+    """The Euclidean length of the tokens in the stream, z_0 to z_L: each prefix token's, and the patches'
+    mean.
+    """
     lengths = [tokens.norm(dim=-1).double() for tokens in trace.tokens]
-    named = {name: [short(length[i].item()) for length in lengths] for i, name in enumerate(trace.grid.prefix_names)}
+    named = {
+        name: [short(length[i].item()) for length in lengths]
+        for i, name in enumerate(trace.grid.prefix_names)
+    }
     return {**named, "patches": [short(length[trace.grid.prefix :].mean().item()) for length in lengths]}
 
 
 def worked(row: WorkedRow) -> dict[str, Any]:
     """One row of attention, step by step."""
-    vectors = {name: listed(getattr(row, name)) for name in ("q", "products", "scores", "powers", "weights", "output")}
-    return {**vectors, "scale": row.scale, "shift": row.shift, "total": row.total, "bias": None if row.bias is None else listed(row.bias)}
+    vectors = {
+        name: listed(getattr(row, name))
+        for name in ("q", "products", "scores", "powers", "weights", "output")
+    }
+    return {
+        **vectors,
+        "scale": row.scale,
+        "shift": row.shift,
+        "total": row.total,
+        "bias": None if row.bias is None else listed(row.bias),
+    }
 
 
 def answer(subject: Subject) -> dict[str, Any]:
@@ -77,10 +101,20 @@ def answer(subject: Subject) -> dict[str, Any]:
     likeliest = np.argsort(-logits, kind="stable")[:SHOWN]
     names = [trace.labels[c] if len(trace.labels) == len(logits) else f"class {c}" for c in likeliest]
     head = parts.classifier
-    if head is not None and (head.weight.shape != (len(logits), len(y)) or abs(head.weight.numpy() @ y + head.bias.numpy() - logits).max() > 1e-3 * max(abs(logits).max(), 1.0)):
-        head = None  # two heads, or something between y and the head: the logits are shown, not how they are made
+    if head is not None and (
+        head.weight.shape != (len(logits), len(y))
+        or abs(head.weight.numpy() @ y + head.bias.numpy() - logits).max()
+        > 1e-3 * max(abs(logits).max(), 1.0)
+    ):
+        # two heads, or something between y and the head: the logits are shown, not how they are made
+        head = None
     rows = [
-        {"name": name, "logit": short(logits[c]), "power": short(powers[c]), "probability": short(powers[c] / powers.sum())}
+        {
+            "name": name,
+            "logit": short(logits[c]),
+            "power": short(powers[c]),
+            "probability": short(powers[c] / powers.sum()),
+        }
         | ({} if head is None else {"weights": listed(head.weight[c]), "bias": short(head.bias[c].item())})
         for c, name in zip(likeliest.tolist(), names, strict=True)
     ]
@@ -100,7 +134,10 @@ def experiment(subject: Subject, seed: int) -> dict[str, Any]:
         traces["zeroed"] = inspector.experiment(trace.view, positions=False)
         traces["both"] = inspector.experiment(trace.view, shuffle=seed, positions=False)
     ys = {name: inspector.readout(one).numpy().astype(np.float64) for name, one in traces.items()}
-    outputs = {name: ys[name] if one.logits is None else one.logits.numpy().astype(np.float64) for name, one in traces.items()}
+    outputs = {
+        name: ys[name] if one.logits is None else one.logits.numpy().astype(np.float64)
+        for name, one in traces.items()
+    }
 
     def difference(one: str, two: str) -> dict[str, float] | None:
         if one not in outputs or two not in outputs:
@@ -109,11 +146,19 @@ def experiment(subject: Subject, seed: int) -> dict[str, Any]:
         return {"largest": largest, "relative": largest / max(float(abs(outputs[one]).max()), 1e-30)}
 
     answers = {
-        name: {"top": [[label, short(p)] for label, p in one.top(3)], "likeness": short(_cosine(ys["original"], ys[name]))}
+        name: {
+            "top": [[label, short(p)] for label, p in one.top(3)],
+            "likeness": short(_cosine(ys["original"], ys[name])),
+        }
         for name, one in traces.items()
     }
     order = permutation(trace.grid.patches, seed).tolist()
-    return {"order": order, "answers": answers, "with": difference("original", "shuffled"), "without": difference("zeroed", "both")}
+    return {
+        "order": order,
+        "answers": answers,
+        "with": difference("original", "shuffled"),
+        "without": difference("zeroed", "both"),
+    }
 
 
 def _cosine(one: np.ndarray, two: np.ndarray) -> float:

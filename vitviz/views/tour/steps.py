@@ -10,7 +10,14 @@ from vitviz.views.tour.facts import Facts, Step
 
 def steps(facts: Facts) -> list[Step]:
     """The ten steps for one model."""
-    start = (tour_input.picture, tour_input.patches, tour_input.flatten, tour_input.embedding, tour_input.class_token, tour_input.positions)
+    start = (
+        tour_input.picture,
+        tour_input.patches,
+        tour_input.flatten,
+        tour_input.embedding,
+        tour_input.class_token,
+        tour_input.positions,
+    )
     return [make(facts) for make in (*start, _attention, _layers, _readout, _probabilities)]
 
 
@@ -18,18 +25,40 @@ def texts() -> list[str]:
     """Every English text that a step can say, whatever the model: the keys that a translation needs."""
     from vitviz.readout import NAMES  # with torch, which the page is built without
 
-    plain = Facts((2, 2), (8, 8), ("class",), 4, 1, 1, 4, 16, 10, True, "class", "learned", 5, False, True, False, False)
+    plain = Facts(
+        (2, 2), (8, 8), ("class",), 4, 1, 1, 4, 16, 10, True, "class", "learned", 5, False, True, False, False
+    )
     prefixes = ((), ("class",), ("class", "distillation"), ("class", "register 1"))
-    changes = [{"prefix": prefix, "pool": pool, "prefix_read": read, "position_rows": rows} for prefix in prefixes for pool in NAMES for read in (False, True) for rows in (4, 5)]
-    changes += [{"positions": positions} for positions in ("rotary", "relative", "none", "learned + rotary", "learned + relative")]
-    changes += [{"stem": True}, {"plain_blocks": False}, {"layer_scale": True}, {"norm_before_blocks": True}, {"classes": 0}, {"named": False}, {"mlp": None}]
+    changes = [
+        {"prefix": prefix, "pool": pool, "prefix_read": read, "position_rows": rows}
+        for prefix in prefixes
+        for pool in NAMES
+        for read in (False, True)
+        for rows in (4, 5)
+    ]
+    changes += [
+        {"positions": positions}
+        for positions in ("rotary", "relative", "none", "learned + rotary", "learned + relative")
+    ]
+    changes += [
+        {"stem": True},
+        {"plain_blocks": False},
+        {"layer_scale": True},
+        {"norm_before_blocks": True},
+        {"classes": 0},
+        {"named": False},
+        {"mlp": None},
+    ]
     found = [step for change in changes for step in steps(replace(plain, **change))]
     return sorted({text for step in found for text in (step.title, *step.said, step.attempt, *step.shapes)})
 
 
 def _attention(f: Facts) -> Step:
     said = (
-        "In each head every token asks with a query q and is found by a key k; how much one takes from another is the softmax over their dot products.",
+        (
+            "In each head every token asks with a query q and is found by a key k; how much one takes from"
+            " another is the softmax over their dot products."
+        ),
         "Below, this is worked out for one query, in numbers that can be followed with a pocket calculator.",
     )
     if "rotary" in f.positions:
@@ -40,8 +69,14 @@ def _attention(f: Facts) -> Step:
         "attention",
         "One row of attention, by hand",
         said,
-        "Choose a key in the picture of weights and recompute its weight: product × scale, the exponential, divided by the sum.",
-        (f"A_{{ij}} = exp( q_{{i}}·k_{{j}}{scale}{bias} ) / Σ_{{n}} exp( q_{{i}}·k_{{n}}{scale}{bias.replace('j', 'n')} ),  d = {f.dim}",),
+        "Choose a key in the picture of weights and recompute its weight: product × scale, the exponential,"
+        " divided by the sum.",
+        (
+            (
+                f"A_{{ij}} = exp( q_{{i}}·k_{{j}}{scale}{bias} ) / Σ_{{n}} exp("
+                f" q_{{i}}·k_{{n}}{scale}{bias.replace('j', 'n')} ),  d = {f.dim}"
+            ),
+        ),
         ("q, k, v: {tokens} × {dim} in each of {heads} heads", "A: {tokens} × {tokens} in each head"),
         {"tokens": f.tokens, "dim": f.dim, "heads": f.heads},
     )
@@ -49,24 +84,44 @@ def _attention(f: Facts) -> Step:
 
 def _layers(f: Facts) -> Step:
     said = (
-        "{heads} heads do this side by side, each with its own q, k and v (MSA); what they collect is added to each token, and an MLP that sees one token at a time adds its share.",
-        "That is one layer; there are {layers}, and the tokens run through them as a stream that is only ever added to.",
+        (
+            "{heads} heads do this side by side, each with its own q, k and v (MSA); what they collect is"
+            " added to each token, and an MLP that sees one token at a time adds its share."
+        ),
+        (
+            "That is one layer; there are {layers}, and the tokens run through them as a stream that is only"
+            " ever added to."
+        ),
     )
     if not f.plain_blocks:
         said = (said[0], "That is one layer; there are {layers}, one behind the other.")
-        said += ("The blocks of this model are put together differently in detail than in equations 2 and 3.",)
+        said += (
+            "The blocks of this model are put together differently in detail than in equations 2 and 3.",
+        )
     elif f.layer_scale:
         said += ("In this model each share is first multiplied by learned numbers (LayerScale).",)
-    formulas = (f"(2)  z′_{{l}} = MSA(LN(z_{{l−1}})) + z_{{l−1}},  l = 1 … {f.layers}", "(3)  z_{l} = MLP(LN(z′_{l})) + z′_{l}")
+    formulas = (
+        f"(2)  z′_{{l}} = MSA(LN(z_{{l−1}})) + z_{{l−1}},  l = 1 … {f.layers}",
+        "(3)  z_{l} = MLP(LN(z′_{l})) + z′_{l}",
+    )
     shapes = ("Stream: {tokens} × {width} after every layer", "Heads: {heads} × {dim} = {together}")
     return Step(
         "layers",
         "Heads, layers, and the stream between them",
         said,
-        "Move through the layers with the same query: which heads look near, which look far, and where does that change?",
+        "Move through the layers with the same query: which heads look near, which look far, and where does"
+        " that change?",
         formulas if f.plain_blocks else (),
         (*shapes, "MLP: {width} → {mlp} → {width}") if f.mlp else shapes,
-        {"tokens": f.tokens, "width": f.width, "heads": f.heads, "layers": f.layers, "dim": f.dim, "together": f.heads * f.dim, "mlp": f.mlp},
+        {
+            "tokens": f.tokens,
+            "width": f.width,
+            "heads": f.heads,
+            "layers": f.layers,
+            "dim": f.dim,
+            "together": f.heads * f.dim,
+            "mlp": f.mlp,
+        },
     )
 
 
@@ -74,22 +129,33 @@ _LAST = {
     "class": "After the last layer only one row is read, that of the class token; a LayerNorm makes it y.",
     "average": "After the last layer the patch tokens are averaged, with a LayerNorm, into one vector y.",
     "average of all": "After the last layer all tokens are averaged, with a LayerNorm, into one vector y.",
-    "max": "After the last layer, with a LayerNorm, each number of y is the largest that any patch token has in that place.",
-    "max of all": "After the last layer, with a LayerNorm, each number of y is the largest that any token has in that place.",
+    "max": (
+        "After the last layer, with a LayerNorm, each number of y is the largest that any patch token has in"
+        " that place."
+    ),
+    "max of all": (
+        "After the last layer, with a LayerNorm, each number of y is the largest that any token has in that"
+        " place."
+    ),
     "average and max": (
-        "After the last layer, with a LayerNorm, y is half the mean of the patch tokens and half the largest of each of their numbers."
+        "After the last layer, with a LayerNorm, y is half the mean of the patch tokens and half the largest"
+        " of each of their numbers."
     ),
     "average and max of all": (
-        "After the last layer, with a LayerNorm, y is half the mean of all tokens and half the largest of each of their numbers."
+        "After the last layer, with a LayerNorm, y is half the mean of all tokens and half the largest of"
+        " each of their numbers."
     ),
     "class and average": (
-        "After the last layer and a LayerNorm two vectors stand side by side in y: the class token, and the mean over the patch tokens."
+        "After the last layer and a LayerNorm two vectors stand side by side in y: the class token, and the"
+        " mean over the patch tokens."
     ),
     "class and distillation": (
-        "After the last layer and a LayerNorm two rows are read, those of the class token and the distillation token, "
-        "each by a head of its own; their logits are averaged."
+        "After the last layer and a LayerNorm two rows are read, those of the class token and the"
+        " distillation token, each by a head of its own; their logits are averaged."
     ),
-    "attention": "After the last layer a LayerNorm and the attention pooling make one vector y of all patch tokens.",
+    "attention": (
+        "After the last layer a LayerNorm and the attention pooling make one vector y of all patch tokens."
+    ),
 }
 
 
@@ -98,18 +164,33 @@ def _readout(f: Facts) -> Step:
     head = "The head, one more matrix, turns it into {classes} numbers, one for each class: the logits."
     attempt = "Add up the products: with the bias they make the logit of the first answer."
     if not f.classes:
-        head, attempt = "This checkpoint has no classifier: y is its description of the picture, for others to use.", "Choose another picture at the left, and see how y changes."
+        head, attempt = (
+            "This checkpoint has no classifier: y is its description of the picture, for others to use.",
+            "Choose another picture at the left, and see how y changes.",
+        )
     elif not f.named:
-        head = "The head, one more matrix, turns it into {classes} numbers; the checkpoint carries no names for them."
+        head = (
+            "The head, one more matrix, turns it into {classes} numbers; the checkpoint carries no names for"
+            " them."
+        )
     formula = {"class": f"(4)  y = LN(z_{{{f.layers}}}^{{0}})"}.get(f.pool)
-    distilled, width = f.pool == "class and distillation", f.width * (2 if f.pool == "class and average" else 1)
+    distilled, width = (
+        f.pool == "class and distillation",
+        f.width * (2 if f.pool == "class and average" else 1),
+    )
     return Step(
         "readout",
         "What the classifier reads",
         (last, head),
         attempt,
         (formula,) if formula and not distilled else (),
-        ("y: {width}", "Head: {width} × {classes}") if f.classes and not distilled else ("y: {width}",) if not distilled else ("Two heads: {width} × {classes}",),
+        (
+            ("y: {width}", "Head: {width} × {classes}")
+            if f.classes and not distilled
+            else ("y: {width}",)
+            if not distilled
+            else ("Two heads: {width} × {classes}",)
+        ),
         {"width": width, "classes": f.classes},
     )
 
@@ -117,12 +198,36 @@ def _readout(f: Facts) -> Step:
 def _probabilities(f: Facts) -> Step:
     values = {"classes": f.classes}
     if not f.classes:
-        said = ("Not applicable to this model, because this checkpoint has no classifier and so no probabilities.", "Its vector y is compared with other pictures’ instead, or a classifier is trained on it.")
-        return Step("probabilities", "Probabilities", said, "Pick a checkpoint with a classifier, and come back to this step.", values=values)
-    said = ("Softmax makes shares of the logits: each one’s exponential, divided by the sum over all {classes}.",)
-    said += ("The largest is the model’s answer, and a share of 0.9 is no promise that it is right nine times out of ten.",)
+        said = (
+            (
+                "Not applicable to this model, because this checkpoint has no classifier and so no"
+                " probabilities."
+            ),
+            "Its vector y is compared with other pictures’ instead, or a classifier is trained on it.",
+        )
+        return Step(
+            "probabilities",
+            "Probabilities",
+            said,
+            "Pick a checkpoint with a classifier, and come back to this step.",
+            values=values,
+        )
+    said = (
+        "Softmax makes shares of the logits: each one’s exponential, divided by the sum over all {classes}.",
+    )
+    said += (
+        (
+            "The largest is the model’s answer, and a share of 0.9 is no promise that it is right nine times"
+            " out of ten."
+        ),
+    )
     if not f.named:
-        said += ("The checkpoint carries no names for its numbers; some heads make a description for comparison and were never meant for a softmax.",)
+        said += (
+            (
+                "The checkpoint carries no names for its numbers; some heads make a description for"
+                " comparison and were never meant for a softmax."
+            ),
+        )
     return Step(
         "probabilities",
         "Probabilities",

@@ -18,9 +18,14 @@ class Norms(View):
     words = Words(
         what="Each patch travels through the layers as a vector, and some of these vectors grow much longer.",
         how="Move through the depths and look for patches that stand out from their neighbours.",
-        definition="$\\|z_l^p\\|_2$ of the token of each patch after $l$ layers; depth 1 is the input of the first.",
+        definition=(
+            "$\\|z_l^p\\|_2$ of the token of each patch after $l$ layers; depth 1 is the input of the first."
+        ),
         source="Darcet et al. 2024, figure 2",
-        caveat="A long vector is not an important one: LayerNorm makes all of them equally long before they are read.",
+        caveat=(
+            "A long vector is not an important one: LayerNorm makes all of them equally long before they are"
+            " read."
+        ),
     )
     controls = (Slider("depth", "Depth", minimum=1, maximum="layers", default=1),)
     items = (Item("norms", "depth row col", "Euclidean norm of the token"),)

@@ -14,12 +14,19 @@ from vitviz.errors import CheckpointError, VitvizError, said
 INDICES = (".safetensors.index.json", ".bin.index.json")  # of weights in several files
 SUFFIXES = (".safetensors", ".pth", ".pth.tar", ".pt", ".bin", ".npz", *INDICES)
 # In the order in which timm and transformers prefer them.
-HUB_FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+HUB_FILES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
 _PREFERRED = (*HUB_FILES, "pytorch_model.pth", "model.pth")
 
 
 def weights_file(folder: Path) -> Path | None:
-    """The weights in a folder: by their usual names, else the only file with a fitting ending; None where there is none."""
+    """The weights in a folder: by their usual names, else the only file with a fitting ending; None where
+    there is none.
+    """
     for name in _PREFERRED:
         if (folder / name).is_file():
             return folder / name
@@ -28,7 +35,9 @@ def weights_file(folder: Path) -> Path | None:
 
 
 def config_beside(weights: Path) -> dict[str, Any]:
-    """The config.json that belongs to a weights file: next to it, or above the snapshots/ of a training film; else {}."""
+    """The config.json that belongs to a weights file: next to it, or above the snapshots/ of a training film;
+    else {}.
+    """
     folder = weights.parent.parent if weights.parent.name == "snapshots" else weights.parent
     path = folder / "config.json"
     return read_json(path) if path.is_file() else {}
@@ -43,9 +52,14 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"{path.name} cannot be read: {said(error)}.") from error
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path.parent.name}/{path.name} is not valid JSON ({error}). Write it again.") from error
+        raise CheckpointError(
+            f"{path.parent.name}/{path.name} is not valid JSON ({error}). Write it again."
+        ) from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path.parent.name}/{path.name} holds a {type(content).__name__} where a JSON object was expected.")
+        raise CheckpointError(
+            f"{path.parent.name}/{path.name} holds a {type(content).__name__} where a JSON object was"
+            " expected."
+        )
     return content
 
 
@@ -56,17 +70,30 @@ def understood(name: str) -> Iterator[None]:
         yield
     except VitvizError:
         raise
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+    except (
+        AttributeError,
+        IndexError,
+        KeyError,
+        TypeError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         what = f"{type(error).__name__}: {said(error)}"
-        raise CheckpointError(f"{name}: its config.json cannot be understood ({what}). Correct it.") from error
+        raise CheckpointError(
+            f"{name}: its config.json cannot be understood ({what}). Correct it."
+        ) from error
 
 
 @contextmanager
 def permitted(name: str) -> Iterator[None]:
-    """Turns a file or folder that may not be read into a CheckpointError; it is there, so it is not to be searched for."""
+    """Turns a file or folder that may not be read into a CheckpointError; it is there, so it is not to be
+    searched for.
+    """
     try:
         yield
     except PermissionError as error:
         raise CheckpointError(
-            f"{name} may not be read: this program has no permission. Give it the right to read the file and its folder."
+            f"{name} may not be read: this program has no permission. Give it the right to read the file and"
+            " its folder."
         ) from error

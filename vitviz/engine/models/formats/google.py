@@ -1,7 +1,9 @@
-"""Google's own checkpoints: NumPy archives of the JAX implementation (google-research/vision_transformer, big_vision).
+"""Google's own checkpoints: NumPy archives of the JAX implementation (google-research/vision_transformer,
+big_vision).
 
-Arrays are renamed and transposed into timm's layout, so that the same strict check applies to them as to every other
-file. What is not read: the attention pooling of SigLIP's archives (their timm conversions are on the hub).
+Arrays are renamed and transposed into timm's layout, so that the same strict check applies to them as to
+every other file. What is not read: the attention pooling of SigLIP's archives (their timm conversions are on
+the hub).
 """
 
 from __future__ import annotations
@@ -37,15 +39,18 @@ def is_google(tensors: Mapping[str, Tensor]) -> bool:
 def to_timm(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tensor], int, list[str]]:
     """The tensors in timm's layout, the number of heads, and sentences on what was left out.
 
-    A representation layer (`pre_logits`) and the classifier that reads it are left out together, because timm has no
-    such layer and the classifier alone would answer nonsense. Raises CheckpointError for another archive, and for one whose
-    arrays are not shaped like Google's.
+    A representation layer (`pre_logits`) and the classifier that reads it are left out together, because timm
+    has no such layer and the classifier alone would answer nonsense. Raises CheckpointError for another
+    archive, and for one whose arrays are not shaped like Google's.
     """
     try:
         return _converted(arrays, name)
     except (KeyError, ValueError, IndexError, RuntimeError) as error:  # einops' error is a RuntimeError
         said = str(error).strip().partition("\n")[0]
-        raise CheckpointError(f"{name} is named like one of Google's ViT archives, but its arrays are shaped otherwise ({said}). Download it again.") from error
+        raise CheckpointError(
+            f"{name} is named like one of Google's ViT archives, but its arrays are shaped otherwise"
+            f" ({said}). Download it again."
+        ) from error
 
 
 def _converted(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tensor], int, list[str]]:
@@ -75,7 +80,9 @@ def _converted(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tenso
                 blocks.setdefault(str(layer), {})[block[2]] = one
     for layer, parts in blocks.items():
         tensors |= {f"blocks.{layer}.{part}": value for part, value in _block(parts).items()}
-        heads = next((value.shape[1] for part, value in parts.items() if part.endswith("/query/kernel")), heads)
+        heads = next(
+            (value.shape[1] for part, value in parts.items() if part.endswith("/query/kernel")), heads
+        )
     return tensors, heads, notes
 
 
@@ -111,19 +118,25 @@ def _block(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """One encoder block: queries, keys and values joined, heads flattened, kernels transposed."""
     joined: dict[str, dict[str, Tensor]] = {"weight": {}, "bias": {}}
     block: dict[str, Tensor] = {}
-    # The first norm is LayerNorm_0; the second is LayerNorm_2 in the paper's code and LayerNorm_1 in big_vision.
+    # The first norm is LayerNorm_0; the second is LayerNorm_2 in the paper's code and LayerNorm_1 in
+    # big_vision.
     norms = sorted({part.partition("/")[0] for part in parts if part.startswith("LayerNorm_")})
     for part, value in parts.items():
         if found := _ATTENTION.match(part):
             role, kind = found[1], _KIND[found[2]]
             if role == "out":
-                block[f"attn.proj.{kind}"] = rearrange(value, "head dim width -> width (head dim)") if kind == "weight" else value
+                block[f"attn.proj.{kind}"] = (
+                    rearrange(value, "head dim width -> width (head dim)") if kind == "weight" else value
+                )
             else:
                 joined[kind][role] = rearrange(
-                    value, "width head dim -> (head dim) width" if kind == "weight" else "head dim -> (head dim)"
+                    value,
+                    "width head dim -> (head dim) width" if kind == "weight" else "head dim -> (head dim)",
                 )
         elif found := _MLP.match(part):
-            block[f"mlp.fc{int(found[1]) + 1}.{_KIND[found[2]]}"] = value.mT if found[2] == "kernel" else value
+            block[f"mlp.fc{int(found[1]) + 1}.{_KIND[found[2]]}"] = (
+                value.mT if found[2] == "kernel" else value
+            )
         elif part.startswith("LayerNorm_"):
             module, kind = part.split("/")
             block[f"norm{norms.index(module) + 1}.{_KIND[kind]}"] = value

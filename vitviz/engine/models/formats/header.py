@@ -1,7 +1,8 @@
 """The header of a safetensors file: the names, types and shapes of its tensors, and where they lie.
 
-The library that reads the tensors checks it, too; what it does not do is to refuse one that is unreasonably large before it
-is parsed, or a file whose size is not the one that its header tells, before all of it is read.
+The library that reads the tensors checks it, too; what it does not do is to refuse one that is unreasonably
+large before it is parsed, or a file whose size is not the one that its header tells, before all of it is
+read.
 """
 
 from __future__ import annotations
@@ -16,18 +17,27 @@ from vitviz.errors import CheckpointError
 
 
 def require_whole(path: Path) -> None:
-    """CheckpointError for a safetensors file that is larger or smaller than its header says, or whose header is no such thing."""
+    """CheckpointError for a safetensors file that is larger or smaller than its header says, or whose header
+    is no such thing.
+    """
     size = path.stat().st_size
     content, begin = _parsed(path)
     try:
-        ends = [operator.index(entry["data_offsets"][1]) for name, entry in content.items() if name != "__metadata__"]
+        ends = [
+            operator.index(entry["data_offsets"][1])
+            for name, entry in content.items()
+            if name != "__metadata__"
+        ]
     except (KeyError, TypeError, IndexError) as error:
-        raise CheckpointError(f"{path.name} is damaged: its header is none of safetensors. Download or save it again.") from error
+        raise CheckpointError(
+            f"{path.name} is damaged: its header is none of safetensors. Download or save it again."
+        ) from error
     limits.require_few(ends, path)
     expected = begin + max(ends, default=0)
     if expected != size:
         raise CheckpointError(
-            f"{path.name} is damaged: its header tells of {expected:,} bytes, and it has {size:,}. Download or save it again."
+            f"{path.name} is damaged: its header tells of {expected:,} bytes, and it has {size:,}. Download"
+            " or save it again."
         )
 
 
@@ -35,7 +45,11 @@ def shapes_in(path: Path) -> dict[str, tuple[int, ...]]:
     """Names and shapes; empty for a file that is damaged."""
     try:
         content, _ = _parsed(path)
-        return {name: tuple(map(operator.index, entry["shape"])) for name, entry in content.items() if name != "__metadata__"}
+        return {
+            name: tuple(map(operator.index, entry["shape"]))
+            for name, entry in content.items()
+            if name != "__metadata__"
+        }
     except (CheckpointError, OSError, KeyError, TypeError, AttributeError):
         return {}
 
@@ -45,16 +59,23 @@ def _parsed(path: Path) -> tuple[dict[str, Any], int]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if length > path.stat().st_size:
-            raise CheckpointError(f"{path.name} is damaged or not a .safetensors file. Download or save it again.")
+            raise CheckpointError(
+                f"{path.name} is damaged or not a .safetensors file. Download or save it again."
+            )
         if length > limits.HEADER:
             raise CheckpointError(
-                f"{path.name} has a header of {length:,} bytes; expected are at most {limits.HEADER:,}. Save the weights again, without the rest."
+                f"{path.name} has a header of {length:,} bytes; expected are at most {limits.HEADER:,}. Save"
+                " the weights again, without the rest."
             )
         text = file.read(length)
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path.name} is damaged or not a .safetensors file. Download or save it again.") from error
+        raise CheckpointError(
+            f"{path.name} is damaged or not a .safetensors file. Download or save it again."
+        ) from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path.name} is damaged: its header is none of safetensors. Download or save it again.")
+        raise CheckpointError(
+            f"{path.name} is damaged: its header is none of safetensors. Download or save it again."
+        )
     return content, 8 + length

@@ -1,7 +1,7 @@
 """Folders of Hugging Face transformers: ViT, DeiT, MAE, BEiT, DINOv2 (with and without registers) and DINOv3.
 
-The same networks as timm's under other names, with queries, keys and values apart. What timm cannot compute exactly as
-transformers does is refused, never loaded nearly. The oracle of the tests is transformers itself.
+The same networks as timm's under other names, with queries, keys and values apart. What timm cannot compute
+exactly as transformers does is refused, never loaded nearly. The oracle of the tests is transformers itself.
 """
 
 from __future__ import annotations
@@ -47,11 +47,13 @@ def is_transformers(config: Mapping[str, Any]) -> bool:
     return "model_type" in config and "architecture" not in config
 
 
-def builder(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str) -> tuple[Callable[[], nn.Module], str]:
+def builder(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str
+) -> tuple[Callable[[], nn.Module], str]:
     """What builds the empty model, and timm's name for the architecture nearest to it.
 
-    `tensors` are those of `to_timm`. Raises UnsupportedModel or CheckpointError for another type or activation, and
-    for a config that asks for what timm's model of this type does not do.
+    `tensors` are those of `to_timm`. Raises UnsupportedModel or CheckpointError for another type or
+    activation, and for a config that asks for what timm's model of this type does not do.
     """
     kind = str(config["model_type"])
     if kind not in _BUILDERS:
@@ -59,14 +61,20 @@ def builder(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str)
         if reason:
             raise UnsupportedModel(f"{name}: {kind} {reason}. Choose a plain Vision Transformer.")
         raise CheckpointError(
-            f"{name} is of transformers' type {kind!r}; {', '.join(_BUILDERS)} are read. Convert it to timm's layout, or choose another."
+            f"{name} is of transformers' type {kind!r}; {', '.join(_BUILDERS)} are read. Convert it to timm's"
+            " layout, or choose another."
         )
     activation = str(config.get("hidden_act", "gelu"))
     if activation not in _ACTIVATIONS:
-        raise CheckpointError(f"{name} uses the activation {activation!r}; {', '.join(_ACTIVATIONS)} are read.")
+        raise CheckpointError(
+            f"{name} uses the activation {activation!r}; {', '.join(_ACTIVATIONS)} are read."
+        )
     hidden = tensors.get("blocks.0.mlp.fc1.weight")
     if hidden is None:
-        raise CheckpointError(f"{name} does not hold the weights of a {kind} model: its file begins with {', '.join(list(tensors)[:3])}.")
+        raise CheckpointError(
+            f"{name} does not hold the weights of a {kind} model: its file begins with"
+            f" {', '.join(list(tensors)[:3])}."
+        )
     limits.require_depth(config["num_hidden_layers"], tensors, name)
     width = config["hidden_size"]
     patch = pair(config.get("patch_size", 16))

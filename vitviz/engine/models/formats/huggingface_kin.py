@@ -1,8 +1,10 @@
-"""The types of transformers that are read, one function each: from shared arguments to timm's model, or a refusal.
+"""The types of transformers that are read, one function each: from shared arguments to timm's model, or a
+refusal.
 
-Two read-outs that timm does not have are built here: DINOv2's classifier sees the class token and the mean of the
-patches side by side, and a DeiT classifier without a teacher ignores the distillation token. BEiT and DINOv3 are built
-by timm from code that fixes what a config of transformers may choose; the choices that it lacks are refused.
+Two read-outs that timm does not have are built here: DINOv2's classifier sees the class token and the mean of
+the patches side by side, and a DeiT classifier without a teacher ignores the distillation token. BEiT and
+DINOv3 are built by timm from code that fixes what a config of transformers may choose; the choices that it
+lacks are refused.
 """
 
 from __future__ import annotations
@@ -29,7 +31,13 @@ Config = Mapping[str, Any]
 Tensors = Mapping[str, Tensor]
 
 # Width and depth of DINOv3's published models (its table 2) -> their names in timm.
-_DINOV3 = {(384, 12): "small", (768, 12): "base", (1024, 24): "large", (1280, 32): "huge_plus", (4096, 40): "7b"}
+_DINOV3 = {
+    (384, 12): "small",
+    (768, 12): "base",
+    (1024, 24): "large",
+    (1280, 32): "huge_plus",
+    (4096, 40): "7b",
+}
 
 
 class ClassAndMeanReadout(VisionTransformer):
@@ -87,10 +95,15 @@ def dinov2(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
 def beit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
     """The norm stands behind the mean of the patches, or before all tokens of which the class token is read."""
     if args.pop("act_layer") != "gelu":
-        raise CheckpointError(f"{name} uses the activation {config['hidden_act']!r}; timm's BEiT has gelu alone.")
+        raise CheckpointError(
+            f"{name} uses the activation {config['hidden_act']!r}; timm's BEiT has gelu alone."
+        )
     if args["img_size"][0] != args["img_size"][1]:
         # transformers stretches the position tables of such a model each time, even at its own size.
-        raise CheckpointError(f"{name} has an input of {args['img_size'][0]} x {args['img_size'][1]} px; only square BEiT models are read.")
+        raise CheckpointError(
+            f"{name} has an input of {args['img_size'][0]} x {args['img_size'][1]} px; only square BEiT"
+            " models are read."
+        )
     averaged = "fc_norm.weight" in tensors
     args |= {
         "qkv_bias": True,  # but none for the keys
@@ -101,7 +114,9 @@ def beit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
         "use_rel_pos_bias": bool(config.get("use_relative_position_bias")),
         "use_shared_rel_pos_bias": bool(config.get("use_shared_relative_position_bias")),
     }
-    entry = f"beit_{'large' if args['depth'] >= 24 else 'base'}_patch{args['patch_size']}_{args['img_size'][0]}"
+    entry = (
+        f"beit_{'large' if args['depth'] >= 24 else 'base'}_patch{args['patch_size']}_{args['img_size'][0]}"
+    )
     return partial(Beit, **args), entry if timm.is_model(entry) else "beit_base_patch16_224"
 
 
@@ -117,10 +132,14 @@ def dinov3(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
     needed = "silu" if gated else "gelu"
     if args.pop("act_layer") != needed:
         which = "a gated" if gated else "an ungated"
-        raise CheckpointError(f"{name} uses the activation {config['hidden_act']!r}; timm's DINOv3 has {needed} in {which} MLP.")
+        raise CheckpointError(
+            f"{name} uses the activation {config['hidden_act']!r}; timm's DINOv3 has {needed} in {which} MLP."
+        )
     args |= {
         "qkv_bias": biased,
-        "mlp_ratio": args["mlp_ratio"] / 2 if gated else args["mlp_ratio"],  # gate and value lie in one matrix
+        "mlp_ratio": (
+            args["mlp_ratio"] / 2 if gated else args["mlp_ratio"]
+        ),  # gate and value lie in one matrix
         "swiglu_mlp": gated,
         "global_pool": "token",
         "use_fc_norm": False,
@@ -134,9 +153,13 @@ def dinov3(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
         "num_classes": 0,  # transformers has no classifier for it whose read-out could be known
     }
     size = _DINOV3.get((args["embed_dim"], args["depth"]), "small")
-    entry = f"vit_{size}{'_plus' if gated and size == 'small' else ''}_patch16_dinov3{'_qkvb' if biased else ''}"
+    entry = (
+        f"vit_{size}{'_plus' if gated and size == 'small' else ''}_patch16_dinov3{'_qkvb' if biased else ''}"
+    )
     return partial(Eva, **args), entry if timm.is_model(entry) else "vit_small_patch16_dinov3"
 
 
 def _plain_entry(args: Args) -> str:
-    return entry_name(args["embed_dim"], args["depth"], args["num_heads"], args["patch_size"], args["img_size"][0])
+    return entry_name(
+        args["embed_dim"], args["depth"], args["num_heads"], args["patch_size"], args["img_size"][0]
+    )

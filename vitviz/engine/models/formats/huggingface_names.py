@@ -1,4 +1,6 @@
-"""transformers' names of tensors as timm's: other words for the same layers, and queries, keys and values apart."""
+"""transformers' names of tensors as timm's: other words for the same layers, and queries, keys and values
+apart.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +40,17 @@ _RENAMED = [
     (r"^distillation_classifier\.", "head_dist."),
 ]
 _JOINED = {"attn.qkv": ("attn.q", "attn.k", "attn.v"), "mlp.fc1": ("mlp.gate_proj", "mlp.up_proj")}
-# What then still stands alone: biases of a layer whose keys have none, and the one projection of an MLP without a gate.
+# What then still stands alone: biases of a layer whose keys have none, and the one projection of an MLP
+# without a gate.
 _ALONE = [(r"\.attn\.([qv])\.bias$", r".attn.\1_bias"), (r"\.mlp\.up_proj\.", ".mlp.fc1.")]
-# The pooler's layer is one that no classifier here reads; the mask token is for training; the index can be computed.
+# The pooler's layer is one that no classifier here reads; the mask token is for training; the index can be
+# computed.
 _LEFT_OUT = re.compile(r"^(\w+\.)?(pooler\.dense\.|embeddings\.mask_token$)|relative_position_index$")
 
 
 def to_timm(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
-    """The tensors in timm's layout; a name that is not known stays as it is, and the strict check will tell it.
+    """The tensors in timm's layout; a name that is not known stays as it is, and the strict check will tell
+    it.
 
     `kind` is transformers' model type. Raises CheckpointError where two tensors would be one of timm's.
     """
@@ -57,17 +62,22 @@ def to_timm(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
         new = _renamed(name, _RENAMED)
         if new in renamed:
             raise CheckpointError(
-                f"Its file holds both {theirs[new]} and {name}, where a {kind} model of timm's has one {new}. Choose another checkpoint."
+                f"Its file holds both {theirs[new]} and {name}, where a {kind} model of timm's has one {new}."
+                " Choose another checkpoint."
             )
         renamed[new], theirs[new] = value, name
     for joined, parts in _JOINED.items():
         for name in [name for name in renamed if f".{parts[0]}." in name]:
             names = [name.replace(f".{parts[0]}.", f".{part}.") for part in parts]
             if all(part in renamed for part in names):
-                renamed[name.replace(f".{parts[0]}.", f".{joined}.")] = torch.cat([renamed.pop(part) for part in names])
+                renamed[name.replace(f".{parts[0]}.", f".{joined}.")] = torch.cat(
+                    [renamed.pop(part) for part in names]
+                )
     renamed = {_renamed(name, _ALONE): value for name, value in renamed.items()}
     if kind == "dinov3_vit":  # timm builds it from EVA, where LayerScale has BEiT's name
-        renamed = {re.sub(r"\.ls([12])\.gamma$", r".gamma_\1", name): value for name, value in renamed.items()}
+        renamed = {
+            re.sub(r"\.ls([12])\.gamma$", r".gamma_\1", name): value for name, value in renamed.items()
+        }
     if "reg_token" in renamed and "cls_token" in renamed and "pos_embed" in renamed:
         # Registers have no position; timm keeps the class token's position inside of the token itself.
         renamed["cls_token"] = renamed["cls_token"] + renamed["pos_embed"][:, :1]

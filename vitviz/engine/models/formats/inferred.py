@@ -1,8 +1,9 @@
 """What the tensors of a plain ViT tell about its architecture: all of it, but for the number of heads.
 
-Width, depth, patch, image size, classes, pooling and the optional parts are shapes and names. The number of heads is
-not: queries, keys and values of all heads lie in one matrix. It is known from a query-key norm or a Google file; else
-it is that of the published ViT of this width, else 64 dimensions a head as in the paper's table 1, and a note says so.
+Width, depth, patch, image size, classes, pooling and the optional parts are shapes and names. The number of
+heads is not: queries, keys and values of all heads lie in one matrix. It is known from a query-key norm or a
+Google file; else it is that of the published ViT of this width, else 64 dimensions a head as in the paper's
+table 1, and a note says so.
 """
 
 from __future__ import annotations
@@ -17,22 +18,39 @@ from torch import Tensor
 
 from vitviz.errors import CheckpointError
 
-# Width -> heads where a published ViT does not have 64 dimensions a head: so400m (SigLIP), H (paper, table 1), g and G
-# (Zhai et al. 2021, table 2).
+# Width -> heads where a published ViT does not have 64 dimensions a head: so400m (SigLIP), H (paper, table
+# 1), g and G (Zhai et al. 2021, table 2).
 _HEADS = {1152: 16, 1280: 16, 1408: 16, 1664: 16}
-_SIZES = {(192, 12, 3): "tiny", (384, 12, 6): "small", (768, 12, 12): "base", (1024, 24, 16): "large", (1280, 32, 16): "huge"}
-_HOW_TO_TELL = "Name the architecture (architecture='vit_…'), or put the file into a folder with timm's config.json."
+_SIZES = {
+    (192, 12, 3): "tiny",
+    (384, 12, 6): "small",
+    (768, 12, 12): "base",
+    (1024, 24, 16): "large",
+    (1280, 32, 16): "huge",
+}
+_HOW_TO_TELL = (
+    "Name the architecture (architecture='vit_…'), or put the file into a folder with timm's config.json."
+)
 
 
-def architecture_of(tensors: Mapping[str, Tensor], name: str, heads: int | None = None) -> tuple[str, dict[str, Any], list[str]]:
+def architecture_of(
+    tensors: Mapping[str, Tensor], name: str, heads: int | None = None
+) -> tuple[str, dict[str, Any], list[str]]:
     """timm's entry point, the arguments to call it with, and sentences on what had to be assumed.
 
-    `heads` where the file's format tells them. Raises CheckpointError where the tensors are no plain ViT in timm's
-    layout, or do not tell enough.
+    `heads` where the file's format tells them. Raises CheckpointError where the tensors are no plain ViT in
+    timm's layout, or do not tell enough.
     """
     patch_embedding = tensors.get("patch_embed.proj.weight")
-    depth = 1 + max((int(found[1]) for key in tensors if (found := re.match(r"blocks\.(\d+)\.", key))), default=-1)
-    if patch_embedding is None or patch_embedding.ndim != 4 or not depth or "blocks.0.attn.qkv.weight" not in tensors:
+    depth = 1 + max(
+        (int(found[1]) for key in tensors if (found := re.match(r"blocks\.(\d+)\.", key))), default=-1
+    )
+    if (
+        patch_embedding is None
+        or patch_embedding.ndim != 4
+        or not depth
+        or "blocks.0.attn.qkv.weight" not in tensors
+    ):
         first = ", ".join(list(tensors)[:3])
         raise CheckpointError(
             f"{name} does not tell which architecture it belongs to: it is not a plain ViT in timm's layout "
@@ -54,11 +72,17 @@ def architecture_of(tensors: Mapping[str, Tensor], name: str, heads: int | None 
         **_pooling(tensors),
     }
     if args["pre_norm"]:
-        notes.append("The file does not tell its activation; GELU was assumed (OpenAI's CLIP uses QuickGELU).")
+        notes.append(
+            "The file does not tell its activation; GELU was assumed (OpenAI's CLIP uses QuickGELU)."
+        )
     entry = entry_name(width, depth, heads, patch[0], rows * patch[0])
     if "dist_token" in tensors:
         entry = "deit_tiny_distilled_patch16_224"
-        args = {key: value for key, value in args.items() if key not in ("class_token", "global_pool", "fc_norm", "final_norm")}
+        args = {
+            key: value
+            for key, value in args.items()
+            if key not in ("class_token", "global_pool", "fc_norm", "final_norm")
+        }
     return entry, args, notes
 
 
@@ -73,7 +97,8 @@ def entry_name(width: int, depth: int, heads: int, patch: int, size: int) -> str
 
 
 def grid_side(tokens: int, prefix: int) -> int | None:
-    """Rows of a square grid whose position table has that many entries, prefix included; None where it is not square.
+    """Rows of a square grid whose position table has that many entries, prefix included; None where it is not
+    square.
 
     >>> grid_side(197, 1), grid_side(196, 0), grid_side(196, 1)
     (14, 14, None)
@@ -88,25 +113,33 @@ def _heads(tensors: Mapping[str, Tensor], width: int, name: str) -> tuple[int, l
         return width // len(norm), []
     if width not in _HEADS and width % 64:
         raise CheckpointError(
-            f"{name} has a width of {width}, and its number of heads is not in the file. Put it into a folder with a config.json "
-            'such as {"architecture": "vit_tiny_patch16_224", "num_classes": 10, "model_args": '
-            '{"img_size": 32, "patch_size": 4, "embed_dim": 96, "depth": 4, "num_heads": 3}}.'
+            f"{name} has a width of {width}, and its number of heads is not in the file. Put it into a folder"
+            ' with a config.json such as {"architecture": "vit_tiny_patch16_224", "num_classes": 10,'
+            ' "model_args": {"img_size": 32, "patch_size": 4, "embed_dim": 96, "depth": 4, "num_heads":'
+            " 3}}."
         )
     heads = _HEADS.get(width, width // 64)
-    return heads, [f"The file does not tell its number of heads; {heads} of {width // heads} dimensions were assumed."]
+    return heads, [
+        f"The file does not tell its number of heads; {heads} of {width // heads} dimensions were assumed."
+    ]
 
 
 def _grid(tensors: Mapping[str, Tensor], name: str) -> tuple[int, bool]:
     """Rows of the (square) grid, and whether the prefix tokens have no position of their own."""
     table = tensors.get("pos_embed")
     if table is None or table.ndim != 3:
-        raise CheckpointError(f"{name} has no table of absolute positions, so its image size cannot be told. {_HOW_TO_TELL}")
+        raise CheckpointError(
+            f"{name} has no table of absolute positions, so its image size cannot be told. {_HOW_TO_TELL}"
+        )
     prefix = sum(tensors[key].shape[1] for key in ("cls_token", "dist_token", "reg_token") if key in tensors)
     for counted, no_embed_class in ((prefix, False), (0, True)):
         rows = grid_side(table.shape[1], counted)
         if rows:
             return rows, no_embed_class and prefix > 0
-    raise CheckpointError(f"{name} has {table.shape[1]} positions, {prefix} of them for prefix tokens: no square grid. {_HOW_TO_TELL}")
+    raise CheckpointError(
+        f"{name} has {table.shape[1]} positions, {prefix} of them for prefix tokens: no square grid."
+        f" {_HOW_TO_TELL}"
+    )
 
 
 def _parts(tensors: Mapping[str, Tensor], width: int) -> dict[str, Any]:
@@ -128,11 +161,18 @@ def _parts(tensors: Mapping[str, Tensor], width: int) -> dict[str, Any]:
 
 
 def _pooling(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """What the classifier reads: attention pooling, the average (a norm after it, or no class token), or the class token."""
+    """What the classifier reads: attention pooling, the average (a norm after it, or no class token), or the
+    class token.
+    """
     has_class = "cls_token" in tensors
     if "attn_pool.latent" in tensors:
         return {"class_token": has_class, "global_pool": "map"}
     final_norm = "norm.weight" in tensors or "fc_norm.weight" in tensors
     if "fc_norm.weight" in tensors or not has_class:
-        return {"class_token": has_class, "global_pool": "avg", "fc_norm": "fc_norm.weight" in tensors, "final_norm": final_norm}
+        return {
+            "class_token": has_class,
+            "global_pool": "avg",
+            "fc_norm": "fc_norm.weight" in tensors,
+            "final_norm": final_norm,
+        }
     return {"class_token": True, "global_pool": "token", "final_norm": final_norm}

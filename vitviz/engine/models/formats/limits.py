@@ -1,7 +1,7 @@
 """How much a file may ask for: what it says of itself is counted before anything of it is built or inflated.
 
-A small file can ask for gigabytes, or for work without end, in a few bytes. The limits lie far above every published
-Vision Transformer (its largest, of 22 billion parameters, has 48 blocks of some 15 tensors each).
+A small file can ask for gigabytes, or for work without end, in a few bytes. The limits lie far above every
+published Vision Transformer (its largest, of 22 billion parameters, has 48 blocks of some 15 tensors each).
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ def require_few(names: Iterable[object], path: Path) -> None:
     count = sum(1 for _ in names)
     if count > TENSORS:
         raise CheckpointError(
-            f"{path.name} names {count:,} tensors; expected are at most {TENSORS:,}, and a Vision Transformer has some hundred. "
-            "Save the model's weights alone."
+            f"{path.name} names {count:,} tensors; expected are at most {TENSORS:,}, and a Vision Transformer"
+            " has some hundred. Save the model's weights alone."
         )
 
 
 def require_depth(depth: object, tensors: Sized, name: str) -> None:
-    """CheckpointError for a config with more blocks than its file has tensors: to build them takes time, if no memory."""
+    """CheckpointError for a config with more blocks than its file has tensors: to build them takes time, if
+    no memory.
+    """
     if isinstance(depth, int) and depth > len(tensors):
         raise CheckpointError(
-            f"{name} describes a model that its file cannot fill: its config.json asks for a depth of {depth:,}, "
-            f"and the file has {len(tensors):,} tensors. Correct it."
+            f"{name} describes a model that its file cannot fill: its config.json asks for a depth of"
+            f" {depth:,}, and the file has {len(tensors):,} tensors. Correct it."
         )
 
 
@@ -44,17 +46,19 @@ def require_inflatable(path: Path, archive: zipfile.ZipFile) -> None:
     total, own = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
     if total > max(_INFLATED, _RATIO * own):
         raise CheckpointError(
-            f"{path.name} has {size(own)} and would be inflated to {size(total)}, which trained weights never are; "
-            f"at most {_RATIO} times its own size is read. Save the weights again, without compression."
+            f"{path.name} has {size(own)} and would be inflated to {size(total)}, which trained weights never"
+            f" are; at most {_RATIO} times its own size is read. Save the weights again, without compression."
         )
 
 
 def require_held(asked: int, path: Path, own: int) -> None:
-    """CheckpointError where tensors have many more bytes than their file: expanded ones, and many that share their numbers."""
+    """CheckpointError where tensors have many more bytes than their file: expanded ones, and many that share
+    their numbers.
+    """
     if asked > _OVERLAP * own:
         raise CheckpointError(
-            f"{path.name} has {size(own)}, but its tensors ask for {size(asked)}: they are expanded, or share their numbers. "
-            "Save them with .contiguous().clone()."
+            f"{path.name} has {size(own)}, but its tensors ask for {size(asked)}: they are expanded, or share"
+            " their numbers. Save them with .contiguous().clone()."
         )
 
 

@@ -1,9 +1,10 @@
 """NaFlex models of timm (NaViT and FlexiViT in one) as plain Vision Transformers of one input size at a time.
 
-Such a model is made for batches of pictures, each cut into its own number of patches. For one picture at one size it
-is a plain ViT: its linear map of flattened patches is a convolution, and its position table, interpolated to the grid
-by the model's own rule, is a table of that grid. Another size is interpolated anew from the model's own table, so each
-is exact. Not read: rotary positions and norms around the patch embedding, which none of timm's trained ones have.
+Such a model is made for batches of pictures, each cut into its own number of patches. For one picture at one
+size it is a plain ViT: its linear map of flattened patches is a convolution, and its position table,
+interpolated to the grid by the model's own rule, is a table of that grid. Another size is interpolated anew
+from the model's own table, so each is exact. Not read: rotary positions and norms around the patch embedding,
+which none of timm's trained ones have.
 """
 
 from __future__ import annotations
@@ -16,7 +17,19 @@ from torch import Tensor, nn
 
 from vitviz.errors import UnsupportedModel
 
-_SAME = ("blocks", "norm_pre", "norm", "attn_pool", "fc_norm", "head_drop", "head", "global_pool", "num_classes", "pool_include_prefix")
+_SAME = (
+    "blocks",
+    "norm_pre",
+    "norm",
+    "attn_pool",
+    "fc_norm",
+    "head_drop",
+    "head",
+    "global_pool",
+    "num_classes",
+    "pool_include_prefix",
+)
+
 
 class NaFlexAtOneSize(VisionTransformer):
     """The same weights and answers as a NaFlex model's for pictures of this size (height, width)."""
@@ -46,7 +59,9 @@ class NaFlexAtOneSize(VisionTransformer):
         embeds.cls_token = embeds.reg_token = None
         self._interpolate()
 
-    def set_input_size(self, img_size: tuple[int, int] | None = None, patch_size: tuple[int, int] | None = None) -> None:
+    def set_input_size(
+        self, img_size: tuple[int, int] | None = None, patch_size: tuple[int, int] | None = None
+    ) -> None:
         self.patch_embed.set_input_size(img_size=img_size, patch_size=patch_size)
         self._interpolate()
 
@@ -55,7 +70,11 @@ class NaFlexAtOneSize(VisionTransformer):
         if self.pos_embed is None:
             return
         kind = self.tables.pos_embed_type
-        add = self.tables._apply_factorized_pos_embed if kind == "factorized" else self.tables._apply_learned_pos_embed
+        add = (
+            self.tables._apply_factorized_pos_embed
+            if kind == "factorized"
+            else self.tables._apply_learned_pos_embed
+        )
         table = self.patch_embed.proj.weight.new_zeros(1, self.patch_embed.num_patches, self.embed_dim)
         with torch.no_grad():
             add(table, grid_size=list(self.patch_embed.grid_size))
@@ -63,7 +82,8 @@ class NaFlexAtOneSize(VisionTransformer):
 
 
 def at_one_size(model: nn.Module, size: tuple[int, int], name: str) -> nn.Module:
-    """A filled NaFlex model as a plain one of this size (height, width), sharing its weights; any other model as it is.
+    """A filled NaFlex model as a plain one of this size (height, width), sharing its weights; any other model
+    as it is.
 
     Raises UnsupportedModel for one with parts that a plain ViT does not have.
     """
@@ -72,7 +92,8 @@ def at_one_size(model: nn.Module, size: tuple[int, int], name: str) -> nn.Module
     embeds = model.embeds
     if model.rope is not None or embeds.norm_input is not None or not isinstance(embeds.norm, nn.Identity):
         raise UnsupportedModel(
-            f"{name} is a NaFlex model with rotary positions or a norm in its patch embedding, which is not read. Choose a registered one."
+            f"{name} is a NaFlex model with rotary positions or a norm in its patch embedding, which is not"
+            " read. Choose a registered one."
         )
     return NaFlexAtOneSize(model, size)
 
@@ -85,7 +106,9 @@ def _convolution(embeds: NaFlexEmbeds) -> nn.Conv2d:
     flat = "out (row col channel)" if embeds.channels_last else "out (channel row col)"
     weight: Tensor = rearrange(embeds.proj.weight, f"{flat} -> out channel row col", row=rows, col=cols)
     bias = embeds.proj.bias
-    convolution = nn.Conv2d(embeds.in_chans, embeds.embed_dim, (rows, cols), (rows, cols), bias=bias is not None)
+    convolution = nn.Conv2d(
+        embeds.in_chans, embeds.embed_dim, (rows, cols), (rows, cols), bias=bias is not None
+    )
     convolution.weight = nn.Parameter(weight.detach().contiguous(), requires_grad=False)
     if bias is not None:
         convolution.bias = bias

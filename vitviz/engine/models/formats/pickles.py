@@ -1,9 +1,9 @@
 """Pickles of tensors, read without ever running what is in them.
 
-torch's restricted reader knows tensors and plain containers, and argparse.Namespace is let in, because the files of DeiT
-and MAE carry their training options as one; it holds data only. Before it begins, the pickle's instructions are read as
-text: what they import must be among what weights need. torch's own list has more, such as `bytearray`, which a pickle of
-forty bytes asks for gigabytes with.
+torch's restricted reader knows tensors and plain containers, and argparse.Namespace is let in, because the
+files of DeiT and MAE carry their training options as one; it holds data only. Before it begins, the pickle's
+instructions are read as text: what they import must be among what weights need. torch's own list has more,
+such as `bytearray`, which a pickle of forty bytes asks for gigabytes with.
 """
 
 from __future__ import annotations
@@ -37,7 +37,11 @@ _NEEDED = re.compile(
 )
 # What torch would let in, and weights that can be drawn do not need.
 _OTHER_KINDS = {
-    **{f"torch.per_{part}_{kind}": "quantised tensors" for part in ("tensor", "channel") for kind in ("affine", "symmetric")},
+    **{
+        f"torch.per_{part}_{kind}": "quantised tensors"
+        for part in ("tensor", "channel")
+        for kind in ("affine", "symmetric")
+    },
     "torch.per_channel_affine_float_qparams": "quantised tensors",
     "torch._utils._rebuild_sparse_tensor": "sparse tensors",
     "torch._utils._rebuild_sparse_csr_tensor": "sparse tensors",
@@ -53,11 +57,14 @@ _OTHER_KINDS = {
 
 
 def unpickled(path: Path) -> Any:
-    """What is in a .pth, .pt or .bin file. CheckpointError for a pickle that asks for more than weights; nothing has then been run."""
+    """What is in a .pth, .pt or .bin file. CheckpointError for a pickle that asks for more than weights;
+    nothing has then been run.
+    """
     _require_harmless(path)
     try:
         with _UNPICKLING, torch.serialization.safe_globals([argparse.Namespace]):
-            # Never mapped into memory: where such a file is overwritten, the operating system ends the whole process.
+            # Never mapped into memory: where such a file is overwritten, the operating system ends the whole
+            # process.
             return torch.load(path, map_location="cpu", weights_only=True, mmap=False)
     except pickle.UnpicklingError as error:
         if not re.search(r"Unsupported (global|class|operand)|GLOBAL", str(error)):
@@ -91,7 +98,9 @@ def _require_harmless(path: Path) -> None:
 
 
 def _imports_of_streams(file: IO[bytes], path: Path) -> set[str]:
-    """Those of the pickles with which a file of torch's older form begins; what no longer is one is left to torch to tell."""
+    """Those of the pickles with which a file of torch's older form begins; what no longer is one is left to
+    torch to tell.
+    """
     wanted: set[str] = set()
     for stream in range(_STREAMS):
         try:
@@ -117,14 +126,15 @@ def _imports(file: IO[bytes], path: Path) -> Iterator[str]:
 
 def _too_long(path: Path) -> CheckpointError:
     return CheckpointError(
-        f"{path.name} was not opened: its pickle has more than {limits.HEADER:,} bytes or {_INSTRUCTIONS:,} instructions, which weights never have. "
-        "Save the weights alone, best as .safetensors: save_file(model.state_dict(), path)."
+        f"{path.name} was not opened: its pickle has more than {limits.HEADER:,} bytes or {_INSTRUCTIONS:,}"
+        " instructions, which weights never have. Save the weights alone, best as .safetensors:"
+        " save_file(model.state_dict(), path)."
     )
 
 
 def _code(path: Path, wanted: list[str]) -> CheckpointError:
     return CheckpointError(
-        f"{path.name} was not opened: it is a pickle that asks to run code ({', '.join(wanted[:3]) or 'of its own'}), "
-        "and nothing of it has been run. "
-        "Where you trust its author, save its weights alone, best as .safetensors: save_file(model.state_dict(), path)."
+        f"{path.name} was not opened: it is a pickle that asks to run code"
+        f" ({', '.join(wanted[:3]) or 'of its own'}), and nothing of it has been run. Where you trust its"
+        " author, save its weights alone, best as .safetensors: save_file(model.state_dict(), path)."
     )

@@ -1,8 +1,9 @@
 """Reading tensors from a file without ever running what is in it.
 
-Safetensors and NumPy archives hold only numbers; a .pth file is a pickle, which can run any program when it is opened, and
-is read by torch's restricted reader. No file is mapped into memory: one that somebody overwrites meanwhile would end the
-whole process by a bus error. What a file asks for is counted before anything is made of it.
+Safetensors and NumPy archives hold only numbers; a .pth file is a pickle, which can run any program when it
+is opened, and is read by torch's restricted reader. No file is mapped into memory: one that somebody
+overwrites meanwhile would end the whole process by a bus error. What a file asks for is counted before
+anything is made of it.
 """
 
 from __future__ import annotations
@@ -27,16 +28,18 @@ from vitviz.errors import CheckpointError, OutOfMemory, said
 _WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model", "teacher")
 _NESTED = 8  # wrappers around wrappers
 _COMPILED = re.compile(r"^((_orig_mod|module)\.)+")
-# Parts that only training needs: MAE's decoder, BEiT's guess at visual words, and the projection heads of DINO and iBOT.
+# Parts that only training needs: MAE's decoder, BEiT's guess at visual words, and the projection heads of
+# DINO and iBOT.
 _TRAINING_ONLY = re.compile(r"^(decoder(_\w+)?(?=\.|$)|lm_head(?=\.)|(dino_|ibot_)?head\.(mlp|last_layer)\b)")
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], list[str]]:
-    """The named tensors of a file, or of all shards of an index, as float32 (integers as they are), and sentences on what was left out.
+    """The named tensors of a file, or of all shards of an index, as float32 (integers as they are), and
+    sentences on what was left out.
 
-    Wrappers (`state_dict`, `model`, `model_ema`, `teacher`) and prefixes (`module.`, `backbone.`, `model.`) are taken off; names
-    are otherwise those of the file. Raises CheckpointError for a file that is damaged, holds no tensors, or is a
-    pickle that asks for more than tensors; nothing in it has then been run.
+    Wrappers (`state_dict`, `model`, `model_ema`, `teacher`) and prefixes (`module.`, `backbone.`, `model.`)
+    are taken off; names are otherwise those of the file. Raises CheckpointError for a file that is damaged,
+    holds no tensors, or is a pickle that asks for more than tensors; nothing in it has then been run.
     """
     notes: list[str] = []
     return _plain(_joined(path, notes) if is_index(path) else _content(path, notes), path, notes), notes
@@ -58,7 +61,8 @@ def _content(path: Path, notes: list[str]) -> Any:
     except Exception as error:  # a damaged archive can fail in nearly any way inside of its reader
         if is_shortage(error):
             raise OutOfMemory(
-                f"{path.name} asks for more memory than is free. Nothing was loaded. Choose a smaller checkpoint, or save this one again."
+                f"{path.name} asks for more memory than is free. Nothing was loaded. Choose a smaller"
+                " checkpoint, or save this one again."
             ) from error
         raise CheckpointError(
             f"{path.name} is damaged or not a {path.suffix} file: {said(error)}. Download or save it again."
@@ -66,7 +70,9 @@ def _content(path: Path, notes: list[str]) -> Any:
 
 
 def _joined(index: Path, notes: list[str]) -> dict[str, Any]:
-    """What is in all shards of an index; each must hold what the index says and no more, or shards of two savings were mixed."""
+    """What is in all shards of an index; each must hold what the index says and no more, or shards of two
+    savings were mixed.
+    """
     joined: dict[str, Any] = {}
     for shard, names in shards(index).items():
         found = _content(shard, notes)
@@ -74,14 +80,17 @@ def _joined(index: Path, notes: list[str]) -> dict[str, Any]:
         if differing:
             how = "is missing from it" if differing[0] in names else "is in it, but not in the index"
             raise CheckpointError(
-                f"{shard.name} does not hold what {index.name} says: {differing[0]} {how}. Download or save the whole checkpoint again."
+                f"{shard.name} does not hold what {index.name} says: {differing[0]} {how}. Download or save"
+                " the whole checkpoint again."
             )
         joined |= found
     return joined
 
 
 def shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of a safetensors file or of all its shards, from headers alone; empty for other files and damaged ones."""
+    """Names and shapes of a safetensors file or of all its shards, from headers alone; empty for other files
+    and damaged ones.
+    """
     if is_index(path):
         try:
             return {name: shape for shard in shards(path) for name, shape in shapes(shard).items()}
@@ -108,7 +117,8 @@ def _unwrapped(found: Any, notes: list[str], path: Path) -> Any:
             notes.append("The teacher's weights of the file are shown.")
         found = found[wrapper]
     raise CheckpointError(
-        f"{path.name} wraps its weights more than {_NESTED} times, or holds itself. Save model.state_dict(), best as .safetensors."
+        f"{path.name} wraps its weights more than {_NESTED} times, or holds itself. Save model.state_dict(),"
+        " best as .safetensors."
     )
 
 
@@ -118,8 +128,8 @@ def _require_plain(tensors: Mapping[Any, Any], path: Path) -> None:
     strange = next((key for key in tensors if not isinstance(key, str)), None)
     if strange is not None:
         raise CheckpointError(
-            f"{path.name} has a key of type {type(strange).__name__} where the names of tensors were expected. "
-            "Save model.state_dict(), best as .safetensors."
+            f"{path.name} has a key of type {type(strange).__name__} where the names of tensors were"
+            " expected. Save model.state_dict(), best as .safetensors."
         )
     for name, tensor in tensors.items():
         kind = _kind(tensor)
@@ -128,7 +138,9 @@ def _require_plain(tensors: Mapping[Any, Any], path: Path) -> None:
                 f"{path.name} holds {name} as a {kind} tensor where a dense one was expected. "
                 "Save tensor.to_dense() or tensor.dequantize(), best as .safetensors."
             )
-    limits.require_held(sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()), path, bytes_held(path))
+    limits.require_held(
+        sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()), path, bytes_held(path)
+    )
 
 
 def _kind(tensor: Tensor) -> str:
@@ -140,9 +152,14 @@ def _kind(tensor: Tensor) -> str:
 
 def _plain(found: Any, path: Path, notes: list[str]) -> dict[str, Tensor]:
     """Tensors only, without prefixes and training-only parts, in float32."""
-    if not isinstance(found, Mapping) or not found or not all(isinstance(value, Tensor) for value in found.values()):
+    if (
+        not isinstance(found, Mapping)
+        or not found
+        or not all(isinstance(value, Tensor) for value in found.values())
+    ):
         raise CheckpointError(
-            f"{path.name} holds no named tensors where weights were expected. Save model.state_dict(), best as .safetensors."
+            f"{path.name} holds no named tensors where weights were expected. Save model.state_dict(), best"
+            " as .safetensors."
         )
     _require_plain(found, path)
     named = {_COMPILED.sub("", name): value for name, value in found.items()}
@@ -155,4 +172,3 @@ def _plain(found: Any, path: Path, notes: list[str]) -> dict[str, Tensor]:
         notes.append(f"Parts that only training needs were left out: {', '.join(left_out)}.")
         named = {name: value for name, value in named.items() if not _TRAINING_ONLY.match(name)}
     return {name: value.float() if value.is_floating_point() else value for name, value in named.items()}
-
