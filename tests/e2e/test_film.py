@@ -87,6 +87,7 @@ def test_every_view_the_answer_and_the_curve_follow_the_slider(open_page):
             " old).startsWith(old)",
             arg=[view.slug, before],
         )
+    film.get_by_role("button", name="Curve").click()
     dots = film.locator("circle")
     assert dots.count() == 2
     x, thumb = dots.first.bounding_box(), slider.bounding_box()
@@ -126,6 +127,7 @@ def test_a_narrow_page_in_the_dark_shows_the_film_whole(open_page):
     page = open_page(width=390, height=844, dark=True)
     film = page.locator("#vitviz-film .vv-film")
     film.scroll_into_view_if_needed()
+    film.get_by_role("button", name="Curve").click()
     box, plot = film.bounding_box(), page.locator("#vitviz-film svg").bounding_box()
     assert 0 <= plot["x"] and plot["x"] + plot["width"] <= 390 and box["width"] <= 390
 

@@ -6,7 +6,7 @@ import { t } from '../../canvas/words.js';
 
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-film');
-  const SVG = 'http://www.w3.org/2000/svg', EDGE = { left: 40, right: 40, top: 8, bottom: 22 }, TALL = 110;
+  const SVG = 'http://www.w3.org/2000/svg', EDGE = { left: 40, right: 40, top: 8, bottom: 22 }, TALL = 110, THUMB = 16;
   let frames = [], wanted = -1, sent = null, ticket = 0, playing = false, timer = 0, patience = 0, speed = 1, loop = false;
 
   function svg(tag, attributes, text) {
@@ -103,10 +103,20 @@ export default function part(element, props, watch, trigger) {
     play.title = play.getAttribute('aria-label');
   }
 
+  /** Each snapshot's place on the curve stands over its place on the slider, where that is wide enough for a curve. */
+  function align() {
+    const track = slider.getBoundingClientRect(), left = root.getBoundingClientRect().left, rim = 15; // padding and border
+    const roomy = track.width >= 240 && Math.min(track.left, innerWidth - track.right) > EDGE.left + rim; // beside it, too
+    curve.style.left = roomy ? `${track.left - left + THUMB / 2 - EDGE.left - rim}px` : '';
+    curve.style.width = roomy ? `${track.width - THUMB + EDGE.left + EDGE.right + 2 * rim}px` : '';
+  }
+
   /** Accuracy and loss over the snapshots, which stand at equal distances as on the slider; the scales are at the sides. */
   function draw(at) {
+    if (curve.hidden) return;
+    align();
     const wide = plot.parentNode.clientWidth - 28;
-    if (curve.hidden || wide <= 0) return;
+    if (wide <= 0) return;
     const right = wide - EDGE.right, low = TALL - EDGE.bottom, x = (index) => EDGE.left + (index * (right - EDGE.left)) / Math.max(1, frames.length - 1);
     const known = (key) => frames.map((frame) => frame[key]).filter((value) => value !== null);
     const most = Math.max(0.1, Math.ceil(Math.max(0, ...known('top1')) * 10) / 10), worst = Math.max(1, Math.ceil(Math.max(0, ...known('val_loss'))));
