@@ -32,6 +32,11 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def heeding_ctrl_c() -> None:
+    """As from a terminal; what a shell starts in the background ignores SIGINT, and so do its children."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Server:
     """A running app, of this checkout or of a copy of it."""
 
@@ -52,6 +57,7 @@ class Server:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            preexec_fn=heeding_ctrl_c,
         )
         for _ in range(300):
             try:

@@ -7,6 +7,7 @@ import time
 import pytest
 from playwright.sync_api import expect
 
+import vitviz
 from tests.e2e.conftest import Server, open_tab, pick, ready, sample, shipped
 from vitviz.views import VIEWS
 
@@ -149,14 +150,19 @@ def test_two_checkpoints_side_by_side_share_one_set_of_controls(open_page):
     expect(page.locator("#vitviz-second-positions .vv-note")).to_contain_text("rotary")
 
 
-def test_two_charts_side_by_side_have_one_scale(open_page):
+def test_two_charts_side_by_side_have_one_scale(open_page, weights):
     page = open_page("?second=rotary&tab=distance&size=64", wait=False)
     ready(page, "distance")
     ready(page, "second-distance")
     charts = "[...window.vitviz.views].filter((view) => view.name === 'distance' && view.root.isConnected)"
     page.wait_for_function(f"() => {{ const [one, two] = {charts}; return one.scale === two.scale; }}")
-    scale, most = page.evaluate(f"[{charts}[0].scale, {charts}.map((view) => view.most)]")
-    assert most[0] != most[1] and scale == pytest.approx(1.08 * max(most))
+    highest = []
+    for name in ("vitviz-tiny", "rotary"):
+        trace = vitviz.load(weights / name, device="cpu").trace(vitviz.sample_image("coffee"), size=64)
+        measured = vitviz.analyses.distances(trace)
+        highest.append(max(float(measured.distance.max()), vitviz.analyses.uniform_distance(trace.grid)))
+    assert abs(highest[0] - highest[1]) > 1, "two charts that differ"
+    assert page.evaluate(f"{charts}[0].scale") == pytest.approx(1.08 * max(highest), rel=1e-4)
     ticks = [
         page.locator(f"#vitviz-{name} svg.vv-chart text[text-anchor=end]").all_inner_texts()
         for name in ("distance", "second-distance")

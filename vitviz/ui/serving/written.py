@@ -11,13 +11,14 @@ def line_of(checkpoint) -> str:
     say the rest.
     """
     hub = checkpoint.source == "hub"
-    size = f"{'≈ ' if hub else ''}{millions(checkpoint.parameters)}{' parameters' if hub else ''}"
+    count = millions(checkpoint.parameters) if checkpoint.parameters else ""  # a damaged file's is not known
+    size = f"≈ {count} parameters" if count and hub else count
     more = (
         checkpoint.trained_on,
         checkpoint.licence,
         "on disk" if checkpoint.on_disk else "to be downloaded",
     )
-    parts = (checkpoint.name, size if checkpoint.parameters else "", *(more if hub else ()))
+    parts = (checkpoint.name, size, *(more if hub else ()))
     return " · ".join(part for part in parts if part)
 
 
