@@ -50,10 +50,7 @@ def target_of(trace: Trace, readout: Tail, target: Asked, relative: bool = False
             f"{trace.checkpoint} has no classifier, so no class can be asked about; hand in a direction"
             f" instead: a tensor of {readout.features} numbers."
         )
-    pair = target if isinstance(target, tuple) else (target,)
-    if len(pair) not in (1, 2):
-        raise VitvizError(f"Given {target!r}; expected one class, or (a, b) for a rather than b.")
-    classes = [class_index(trace, one) for one in pair]
+    classes = classes_of(trace, target)
 
     def difference(rows: Tensor) -> Tensor:
         found = rows[classes[0]]
@@ -67,6 +64,14 @@ def target_of(trace: Trace, readout: Tail, target: Asked, relative: bool = False
         difference(head.bias.double()).item(),
         difference(trace.logits.double()).item(),
     )
+
+
+def classes_of(trace: Trace, target: Asked) -> list[int]:
+    """The one class that is asked about, or both of (a, b); VitvizError for any other number of them."""
+    asked = target if isinstance(target, tuple) else (target,)
+    if len(asked) not in (1, 2):
+        raise VitvizError(f"Given {target!r}; expected one class, or (a, b) for a rather than b.")
+    return [class_index(trace, one) for one in asked]
 
 
 def class_index(trace: Trace, name: Any) -> int:

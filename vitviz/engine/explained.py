@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from vitviz.analyses.ledger import Ledger
 from vitviz.analyses.relevance.passes import KINDS, Gradients, Path, Weighed
 from vitviz.analyses.tail import Tail
-from vitviz.analyses.target import Asked, class_index
+from vitviz.analyses.target import Asked, classes_of
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard
 from vitviz.engine.inspector import Inspector
@@ -24,6 +24,7 @@ from vitviz.engine.passes import capture, experiments, gradients
 from vitviz.engine.passes.removal import Removal
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
+from vitviz.engine.scores import scored
 from vitviz.engine.tails import PARALLEL, PRE_NORM
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.trace import Trace
@@ -68,7 +69,7 @@ class Explained:
         self.model = inspector._at(self.trace.grid.pixels if isinstance(image, Trace) else preprocessing.size)
         self.pixels = prepared.tensor[None].to(inspector.device, next(self.model.parameters()).dtype)
         self.blocks = capture.transformer_blocks(self.model)
-        self._score = self._scorer()
+        self._score = scored(self.model, self.trace, target)
         self.answer = self._plain()
 
     def tail(self) -> Tail:
@@ -196,10 +197,9 @@ class Explained:
         if place == "the last block's output":
             return one.tokens[-1]
         if place == "the tokens that attention pooling reads":
-            identity = isinstance(
-                getattr(self.model, "norm", None), nn.Identity
-            )  # a norm behind the pooling is none of it
-            return one.tokens[-1] if identity else one.normed.get(len(self.blocks), one.tokens[-1])
+            if isinstance(getattr(self.model, "norm", None), nn.Identity):
+                return one.tokens[-1]  # a norm behind the pooling is none of it
+            return one.normed.get(len(self.blocks), one.tokens[-1])
         return one.normed.get(len(self.blocks) - 1)
 
     def _check(self, one: gradients.Opened, answer: Tensor, held: bool) -> None:
@@ -221,8 +221,8 @@ class Explained:
     def _plain(self) -> float:
         """The answer as the model gave it, without a gradient."""
         if not isinstance(self.target, Tensor):
-            pair = self.target if isinstance(self.target, tuple) else (self.target,)
-            first, *second = (self.trace.logits[class_index(self.trace, one)].double().item() for one in pair)
+            classes = classes_of(self.trace, self.target)
+            first, *second = self.trace.logits[classes].double().tolist()
             return first - sum(second)
         with (
             torch.no_grad(),
@@ -230,29 +230,6 @@ class Explained:
             exactly(self.inspector.device),
         ):
             return self._score(self.pixels).item()
-
-    def _scorer(self) -> Callable[[Tensor], Tensor]:
-        """What is explained, of a batch of pixels: one number a picture."""
-        target, trace, model = self.target, self.trace, self.model
-        if isinstance(target, Tensor):
-            return lambda pixels: _features(model, pixels, target, trace.checkpoint)
-        if trace.logits is None:
-            raise VitvizError(
-                f"{trace.checkpoint} has no classifier, so no class can be asked about; hand in a direction"
-                " of what is read instead."
-            )
-        pair = target if isinstance(target, tuple) else (target,)
-        if len(pair) not in (1, 2):
-            raise VitvizError(f"Given {target!r}; expected one class, or (a, b) for a rather than b.")
-        classes = [class_index(trace, one) for one in pair]
-
-        def score(pixels: Tensor) -> Tensor:
-            logits = model(pixels)
-            return (
-                logits[:, classes[0]] - logits[:, classes[1]] if len(classes) == 2 else logits[:, classes[0]]
-            )
-
-        return score
 
     def _by_patch(self, pixels: Tensor) -> Tensor:
         """Numbers of pixels summed within each patch; a rim that no patch is cut from adds nothing."""
@@ -266,17 +243,6 @@ class Explained:
         layers, heads = len(self.trace.layers), self.trace.layers[0].heads
         needed = gradients.bytes_of_gradients(layers, heads, tokens, width, attentions, batch)
         gradients.require_room(needed, self.inspector.device, self.trace.checkpoint, tokens)
-
-
-def _features(model: nn.Module, pixels: Tensor, direction: Tensor, name: str) -> Tensor:
-    """What the classifier is given, along a direction."""
-    read = model.forward_head(model.forward_features(pixels), pre_logits=True)
-    if direction.shape != read.shape[1:] or not direction.is_floating_point():
-        raise VitvizError(
-            f"Given a direction of shape {tuple(direction.shape)} for {name}; expected {read.shape[1]} real"
-            " numbers."
-        )
-    return read @ direction.to(read)
 
 
 def _product(value: Tensor, slope: Tensor | None) -> Tensor:

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch.nn.functional as F
 from einops import rearrange
@@ -24,12 +23,12 @@ from torch.overrides import TorchFunctionMode
 
 from vitviz import stopping
 from vitviz.engine.passes import wiring
-from vitviz.engine.passes.branches import BRANCHES, Branches, branches_of
+from vitviz.engine.passes.branches import BRANCHES, branches_of
+from vitviz.engine.passes.interventions import Edit
+from vitviz.engine.passes.plain import check_plain, transformer_blocks
+from vitviz.engine.passes.recording import Call, Change, Recording
 from vitviz.engine.passes.truth import TOLERANCE, Entered, check_truth
 from vitviz.errors import UnsupportedModel
-
-if TYPE_CHECKING:
-    from vitviz.engine.passes.interventions import Edit
 
 __all__ = [
     "TOLERANCE",
@@ -41,38 +40,6 @@ __all__ = [
     "recorded",
     "transformer_blocks",
 ]
-
-Change = Callable[
-    [Tensor], "Tensor | None"
-]  # what stands at a place in a pass: reads a tensor, or gives another
-
-
-@dataclass
-class Call:
-    """One attention call, with the batch axis: batch x head x token x dim."""
-
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    mask: Tensor | None
-    scale: float
-    replaced: tuple[int, ...] = ()  # heads whose output the model did not go on with
-    given: Tensor | None = None  # batch x replaced x token x dim: what it went on with instead
-
-
-@dataclass
-class Recording:
-    """What one forward pass left behind, still on the device and with its batch axis."""
-
-    calls: list[list[Call]]  # by layer; a plain Vision Transformer makes one a block
-    tokens: list[Tensor]  # input of the first block, output of every block
-    patch_embedding: Tensor | None = None
-    position_embedded: Tensor | None = None
-    outside: list[Call] = field(default_factory=list)  # calls after the last block: attention pooling
-    entered: list[Entered | None] = field(
-        default_factory=list
-    )  # by layer, for the truth check: what followed the call
-    branches: Branches | None = None  # what is added to the tokens that are read
 
 
 class Pass:
@@ -93,9 +60,8 @@ class Pass:
     ):
         self.recording = Recording(calls=[[] for _ in range(layers)], tokens=[], entered=[None] * layers)
         self._layer: int | None = None
-        self._awaited: tuple[int, int] | None = (
-            None  # layer and tokens of a call whose output has entered no module yet
-        )
+        # Layer and tokens of a call whose output has entered no module yet.
+        self._awaited: tuple[int, int] | None = None
         self._check, self._changes, self._edit = check, changes, edit
 
     def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
@@ -141,9 +107,8 @@ class Pass:
 
     def _patches(self, layer: int, args: tuple, output: Any) -> None:
         embedded = output[0] if isinstance(output, tuple) else output
-        if (
-            embedded.ndim == 4
-        ):  # a model of dynamic size keeps rows and columns apart until positions are added
+        # A model of dynamic size keeps rows and columns apart until positions are added.
+        if embedded.ndim == 4:
             embedded = rearrange(embedded, "batch row col width -> batch (row col) width")
         self.recording.patch_embedding = embedded
 
@@ -225,31 +190,3 @@ def recorded(
     one.recording.branches = branches_of(model, blocks)
     with wiring.wired(model, blocks, one, check), Seam(one):
         yield one.recording
-
-
-def transformer_blocks(model: nn.Module) -> list[nn.Module]:
-    """The blocks in order of depth; UnsupportedModel where there are none."""
-    blocks = getattr(model, "blocks", None)
-    if not isinstance(blocks, (nn.Sequential, nn.ModuleList)) or len(blocks) == 0:
-        raise UnsupportedModel(
-            f"{type(model).__name__} is no plain Vision Transformer: it has no single stack of transformer"
-            " blocks. Choose a ViT, DeiT, BEiT, DINO, CLIP, EVA or SigLIP model."
-        )
-    return list(blocks)
-
-
-def check_plain(recording: Recording, tokens: int, name: str) -> None:
-    """Raises UnsupportedModel unless every block made exactly one attention call over all tokens."""
-    for layer, calls in enumerate(recording.calls):
-        if len(calls) != 1:
-            raise UnsupportedModel(
-                f"{name} is no plain Vision Transformer: block {layer + 1} makes {len(calls)} attention calls"
-                " where exactly one is expected, so there is no single attention map to show."
-            )
-        call = calls[0]
-        if call.q.ndim != 4 or call.q.shape[2] != tokens or call.k.shape[2] != tokens:
-            raise UnsupportedModel(
-                f"{name} is no plain Vision Transformer: block {layer + 1} attends within"
-                f" {tuple(call.q.shape)} (batch, heads, tokens, dim) where all {tokens} tokens are expected"
-                " to see each other."
-            )

@@ -20,7 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitviz.engine.passes.capture import Change, transformer_blocks
+from vitviz.engine.passes.plain import transformer_blocks
+from vitviz.engine.passes.recording import Change
 from vitviz.engine.passes.wiring import mlp_of
 from vitviz.errors import VitvizError
 from vitviz.grid import Grid

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import torch
-from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.passes import branches
+from vitviz.engine.passes.biases import bias_of
 from vitviz.engine.passes.capture import Call, Recording
 from vitviz.errors import UnsupportedModel
 from vitviz.grid import Grid
@@ -97,7 +96,7 @@ def attention_of(
 
     biases = {} if biases is None else biases
     if call.mask is not None and id(call.mask) not in biases:
-        biases[id(call.mask)] = _bias(call.mask.detach(), image, grid, device)
+        biases[id(call.mask)] = bias_of(call.mask.detach(), image, grid, device)
     q, k, v = kept(call.q), kept(call.k), kept(call.v)
     if (
         v.untyped_storage().nbytes() > v.nbytes
@@ -223,42 +222,3 @@ def position_kind(model: nn.Module) -> str:
         "relative_position_bias_table" in name or "rel_pos" in name for name, _ in model.named_parameters()
     )
     return " + ".join(kinds + ["relative"] * relative) or "none"
-
-
-def _bias(mask: Tensor, image: int, grid: Grid, device: torch.device) -> Bias:
-    """A mask as a table over relative positions where it is one, else as it was given."""
-    if mask.dtype == torch.bool:
-        mask = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, float("-inf"))
-    while mask.ndim < 4:
-        mask = mask.unsqueeze(0)
-    dense = mask[image if mask.shape[0] > 1 else 0].to(device=device, dtype=torch.float32)
-    if dense.shape[1:] == (grid.tokens, grid.tokens):
-        index, first = _relative_index(grid)
-        table = rearrange(dense, "head query key -> head (query key)")[:, first.to(device)]
-        index = index.to(device)
-        if torch.equal(table[:, index], dense):
-            return Bias(table=table, index=index)
-    return Bias(dense=dense.clone())
-
-
-@lru_cache(maxsize=8)
-def _relative_index(grid: Grid) -> tuple[Tensor, Tensor]:
-    """(query, key) -> entry of a relative-position table, and one (flattened) pair for each entry.
-
-    Patch pairs share an entry where row and column differences agree; a prefix token has one entry towards
-    all patches, one from all patches, and one for each prefix token, as in BEiT.
-    """
-    row, col = torch.arange(grid.patches) // grid.cols, torch.arange(grid.patches) % grid.cols
-    delta = (row[:, None] - row[None] + grid.rows - 1) * (2 * grid.cols - 1) + (
-        col[:, None] - col[None] + grid.cols - 1
-    )
-    pairs = (2 * grid.rows - 1) * (2 * grid.cols - 1)
-    prefix = torch.arange(grid.prefix)
-    index = torch.empty(grid.tokens, grid.tokens, dtype=torch.long)
-    index[grid.prefix :, grid.prefix :] = delta
-    index[: grid.prefix, grid.prefix :] = (pairs + prefix)[:, None]
-    index[grid.prefix :, : grid.prefix] = pairs + grid.prefix + prefix
-    index[: grid.prefix, : grid.prefix] = pairs + 2 * grid.prefix + prefix[:, None] * grid.prefix + prefix
-    first = torch.empty(pairs + 2 * grid.prefix + grid.prefix**2, dtype=torch.long)
-    first[index.flatten()] = torch.arange(grid.tokens**2)
-    return index, first

@@ -29,7 +29,7 @@ from vitviz.engine.pictures.preprocess import Prepared, prepare
 from vitviz.samples import sample_image, samples
 
 if TYPE_CHECKING:
-    from vitviz.engine.inspector import Inspector
+    from vitviz.engine.forward import Forward
 
 FILE = "reference.safetensors"
 KEPT = 3  # input sizes whose means are kept; but for the own size's, they are one row for all patches
@@ -91,7 +91,7 @@ class References:
     def __reduce__(self) -> tuple:
         return References, ()
 
-    def of(self, inspector: Inspector, size: tuple[int, int]) -> Reference:
+    def of(self, inspector: Forward, size: tuple[int, int]) -> Reference:
         """The means at an input size. Whoever asks while they are made waits for them."""
         found = self._known.get(size)
         if found is None:
@@ -107,7 +107,7 @@ class References:
         """What is kept, in bytes."""
         return sum(one.nbytes for known in list(self._known.values()) for one in (*known.heads, *known.mlps))
 
-    def _made(self, inspector: Inspector, size: tuple[int, int]) -> Reference:
+    def _made(self, inspector: Forward, size: tuple[int, int]) -> Reference:
         own = size == inspector.preprocessing.size
         shipped = shipped_with(inspector.checkpoint)
         if shipped is None:
@@ -117,7 +117,7 @@ class References:
 
 
 def measured(
-    inspector: Inspector,
+    inspector: Forward,
     pictures: Iterable,
     size: tuple[int, int],
     source: str,

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from vitviz import stopping
 from vitviz.analyses.effects import Effects
-from vitviz.analyses.target import class_index
+from vitviz.analyses.target import classes_of
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard
 from vitviz.engine.passes import capture, taken, wiring
@@ -29,7 +29,7 @@ from vitviz.runs import Without
 from vitviz.trace import Trace
 
 if TYPE_CHECKING:
-    from vitviz.engine.inspector import Inspector
+    from vitviz.engine.forward import Forward
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,9 @@ class _Given:
 
 
 @in_float32()
-def swept(inspector: Inspector, prepared: Prepared, size: tuple[int, int], asked: Asking) -> Effects:
+def swept(
+    inspector: Forward, prepared: Prepared, size: tuple[int, int], asked: Asking, means: taken.Means
+) -> Effects:
     """The effects of all heads and MLPs on a target. Raises VitvizError for what cannot be asked, Stopped
     where nobody waits."""
     if isinstance(asked.batch, bool) or not isinstance(asked.batch, int) or asked.batch < 1:
@@ -100,7 +102,8 @@ def swept(inspector: Inspector, prepared: Prepared, size: tuple[int, int], asked
         heads_as=asked.heads_as,
         other=("" if asked.heads_as == "other" else None),
     )
-    instead = taken.put_instead(inspector, size, everything, asked.other, None)
+    instead = taken.put_instead(inspector, size, everything, asked.other, None, means)
+    stands = means(size).sentence if asked.heads_as == "mean" else ""
     score = _score(inspector.traces([prepared], size)[0], asked.target)
     with torch.no_grad(), torch.autocast(inspector.device.type, enabled=False), exactly(inspector.device):
         with memory_guard(inspector.device, f"Taking parts of {name} away"):
@@ -108,9 +111,7 @@ def swept(inspector: Inspector, prepared: Prepared, size: tuple[int, int], asked
             whole = score(_through(model, blocks, given, lambda: model(inspector._pixels([prepared]))))[0]
             found = torch.full((len(blocks), heads_of(blocks[0]) + 1), float("nan"), dtype=torch.float64)
             done, of = 0, sum(map(len, parts))
-            for layer in reversed(
-                range(len(blocks))
-            ):  # the cheapest first: progress is then at its worst to begin with
+            for layer in reversed(range(len(blocks))):  # the cheapest first: progress begins at its worst
                 for first in range(0, len(parts[layer]), asked.batch):
                     some = parts[layer][first : first + asked.batch]
                     logits = _without(
@@ -119,27 +120,21 @@ def swept(inspector: Inspector, prepared: Prepared, size: tuple[int, int], asked
                     found[layer, [-1 if part is None else part for part in some]] = whole - score(logits)
                     done += len(some)
                     if asked.progress is not None and asked.progress(done, of) is False:
-                        return _effects(inspector, size, whole, found, asked)
-    return _effects(inspector, size, whole, found, asked)
+                        return _effects(whole, found, asked, stands)
+    return _effects(whole, found, asked, stands)
 
 
-def _effects(
-    inspector: Inspector, size: tuple[int, int], whole: Tensor, found: Tensor, asked: Asking
-) -> Effects:
-    means = inspector.reference(size).sentence if asked.heads_as == "mean" else ""
+def _effects(whole: Tensor, found: Tensor, asked: Asking, means: str) -> Effects:
     return Effects(whole.item(), found[:, :-1].float(), found[:, -1].float(), asked.heads_as, means)
 
 
 def _score(trace: Trace, target: Any) -> Callable[[Tensor], Tensor]:
     """From logits, batch x class, to the target's."""
-    pair = target if isinstance(target, tuple) else (target,)
     if trace.logits is None:
         raise VitvizError(
             f"{trace.checkpoint} has no classifier, so there is no answer on which to see an effect."
         )
-    if len(pair) not in (1, 2):
-        raise VitvizError(f"Given {target!r}; expected one class, or (a, b) for a rather than b.")
-    classes = [class_index(trace, one) for one in pair]
+    classes = classes_of(trace, target)
 
     def score(logits: Tensor) -> Tensor:
         rows = logits.double().cpu()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from vitviz.engine.passes.interventions import (
     survivors,
     watching,
 )
+from vitviz.engine.passes.references import Reference
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.painted import painted
 from vitviz.engine.pictures.preprocess import Prepared, prepare
@@ -26,16 +28,20 @@ from vitviz.runs import Without
 from vitviz.samples import sample_image, samples
 
 if TYPE_CHECKING:
-    from vitviz.engine.inspector import Inspector
+    from vitviz.engine.forward import Forward
 
-_SAME = {
-    torch.float32: 1e-4,
-    torch.bfloat16: 0.05,
-}  # how near leaving out comes to hiding, of the largest number
+Means = Callable[[tuple[int, int]], Reference]  # by input size, made when they are first asked for
+# How near leaving out comes to hiding, of the largest number.
+_SAME = {torch.float32: 1e-4, torch.bfloat16: 0.05}
 
 
 def edited(
-    inspector: Inspector, prepared: Prepared, size: tuple[int, int], without: Without, other: Any
+    inspector: Forward,
+    prepared: Prepared,
+    size: tuple[int, int],
+    without: Without,
+    other: Any,
+    means: Means,
 ) -> tuple[Prepared, Edit]:
     """The picture and the pass that are asked for. Raises VitvizError for what the model does not have or
     cannot lose."""
@@ -44,7 +50,7 @@ def edited(
     kept = survivors(without, grid)
     if kept is not None:
         _require_leaving(inspector, prepared, size)
-    instead = put_instead(inspector, size, without, other, kept)
+    instead = put_instead(inspector, size, without, other, kept, means)
     if without.patches and kept is None:
         preprocessing = inspector.preprocessing.with_size(size)
         prepared = painted(prepared, preprocessing, grid, without.patches, without.patches_as)
@@ -52,14 +58,18 @@ def edited(
 
 
 def put_instead(
-    inspector: Inspector, size: tuple[int, int], without: Without, other: Any, kept: tuple[int, ...] | None
+    inspector: Forward,
+    size: tuple[int, int],
+    without: Without,
+    other: Any,
+    kept: tuple[int, ...] | None,
+    means: Means,
 ) -> Parts:
     """What is put in the place of heads, MLPs and tokens, as far as it is not made of the pass itself."""
     grid, entered = inspector.grid(size), {}
     replaced, instead = without.heads or without.mlps, Parts()
     if replaced and without.heads_as == "mean":
-        reference = inspector._references.of(inspector, size)
-        instead = reference.parts(
+        instead = means(size).parts(
             grid.prefix + (grid.patches if kept is None else len(kept)), dropped=kept is not None
         )
     if without.at is not None or (replaced and without.heads_as == "other"):
@@ -84,7 +94,7 @@ def _other(without: Without, other: Any) -> Any:
     )
 
 
-def _require_leaving(inspector: Inspector, prepared: Prepared, size: tuple[int, int]) -> None:
+def _require_leaving(inspector: Forward, prepared: Prepared, size: tuple[int, int]) -> None:
     """UnsupportedModel unless a model computes without some tokens what it computes where nobody sees
     them; proven once a size.
 
