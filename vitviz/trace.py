@@ -16,78 +16,13 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from vitviz.attention import Attention, Bias, owned
 from vitviz.errors import VitvizError
 from vitviz.grid import Grid
 from vitviz.readout import Readout
 from vitviz.runs import Without
 
-
-@dataclass(frozen=True)
-class Bias:
-    """What a model adds to the scores of one layer before the softmax.
-
-    A relative-position bias is kept as its small table and the index shared by all layers, and expanded on
-    demand; any other additive mask is kept as it was given.
-    """
-
-    table: Float[Tensor, "head entry"] | None = None
-    index: Tensor | None = None  # (query, key) -> entry
-    dense: Float[Tensor, "#head #query key"] | None = None
-
-    def rows(
-        self, rows: slice | Tensor = slice(None), heads: slice = slice(None)
-    ) -> Float[Tensor, "head query key"]:
-        """The part that belongs to some of the queries and heads; one row or head where all share it."""
-        if self.dense is None:
-            return self.table[heads][:, self.index[rows]]
-        shared_by_heads, shared_by_queries = (size == 1 for size in self.dense.shape[:2])
-        return self.dense[
-            slice(None) if shared_by_heads else heads, slice(None) if shared_by_queries else rows
-        ]
-
-
-@dataclass(frozen=True)
-class Attention:
-    """One attention call as the model made it: after query-key norm, rotary embedding and relative bias."""
-
-    q: Float[Tensor, "head query dim"]
-    k: Float[Tensor, "head key dim"]
-    v: Float[Tensor, "head key dim2"]
-    scale: float
-    bias: Bias | None = None
-    replaced: tuple[int, ...] = ()  # heads whose weighted values the model did not go on with
-    given: Float[Tensor, "replaced query dim2"] | None = None  # what it went on with instead
-
-    @property
-    def heads(self) -> int:
-        return self.q.shape[0]
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """All that it holds, without its bias."""
-        return [self.q, self.k, self.v, *([] if self.given is None else [self.given])]
-
-    def __getstate__(self) -> dict:
-        """Tensors in storage of their own: a view would be pickled with all of what it is a view of."""
-        given = None if self.given is None else _owned(self.given)
-        return {**vars(self), **{name: _owned(getattr(self, name)) for name in "qkv"}, "given": given}
-
-    def weights(
-        self, rows: slice | Tensor = slice(None), heads: slice = slice(None)
-    ) -> Float[Tensor, "head rows key"]:
-        """softmax(q k^T scale + bias) for some queries (a slice, or their numbers) and heads: rows sum to 1."""
-        with torch.autocast(self.q.device.type, enabled=False):
-            scores = torch.matmul(self.q[heads, rows] * self.scale, self.k[heads].mT)
-            if self.bias is not None:
-                scores = scores + self.bias.rows(rows, heads)
-            return torch.softmax(scores, dim=-1)
-
-    def output(self) -> Float[Tensor, "head query dim2"]:
-        """What the model goes on with: the weighted values, or what was put in their place."""
-        handed = self.weights() @ self.v
-        if self.replaced:
-            handed[list(self.replaced)] = self.given
-        return handed
+__all__ = ["Attention", "Bias", "Deviation", "Trace", "View", "Written"]
 
 
 @dataclass(frozen=True)
@@ -111,9 +46,8 @@ class Deviation:
     attention: float
     classes: float | None  # None for a model without a classifier
     logits: float | None = None  # the largest difference of any logit
-    gap: float | None = (
-        None  # how far the float32 model's account of its logits fails to add up, of the largest logit
-    )
+    # How far the float32 model's account of its logits fails to add up, of the largest logit.
+    gap: float | None = None
 
 
 @dataclass(frozen=True)
@@ -136,7 +70,7 @@ class Written:
 
     def __getstate__(self) -> dict:
         return {
-            name: _owned(value) if isinstance(value, Tensor) else value for name, value in vars(self).items()
+            name: owned(value) if isinstance(value, Tensor) else value for name, value in vars(self).items()
         }
 
 
@@ -157,13 +91,9 @@ class Trace:
     grid: Grid
     view: View
     layers: tuple[Attention, ...]
-    tokens: tuple[
-        Float[Tensor, "token width"], ...
-    ]  # input of the first block, then the output of every block
+    tokens: tuple[Float[Tensor, "token width"], ...]  # input of the first block, then every block's output
     patch_embedding: Float[Tensor, "patch width"]  # E x_p, before the position embedding
-    position_embedded: (
-        Float[Tensor, "patch width"] | None
-    )  # after it; None where no absolute embedding is added
+    position_embedded: Float[Tensor, "patch width"] | None  # after it; None where none is added
     logits: Float[Tensor, "class"] | None
     # what the classifier reads, the name of `readout`: "class", "average", "attention", …
     # (vitviz.readout.NAMES)
@@ -174,17 +104,13 @@ class Trace:
     first_pass: bool = False  # at this size, so that its time is not what a pass takes
     device: str = "cpu"
     readout: Readout | None = None  # the same in full; None in a trace that is not from a model
-    read: Float[Tensor, " token"] | None = (
-        None  # how much of y each token is, where that depends on the picture (a maximum)
-    )
+    # How much of y each token is, where that depends on the picture (a maximum).
+    read: Float[Tensor, " token"] | None = None
     dtype: str = "float32"  # in which the model computed
-    deviation: Deviation | None = (
-        None  # of that from float32, on the checkpoint's first picture; None in float32
-    )
+    # Of that from float32, on the checkpoint's first picture; None in float32.
+    deviation: Deviation | None = None
     written: Written | None = None  # None where the model's blocks or its readout are not understood
-    kept: tuple[int, ...] | None = (
-        None  # the patches that stayed, by number from 0; None where none was left out
-    )
+    kept: tuple[int, ...] | None = None  # patches that stayed, from 0; None where none was left out
     without: Without = Without()  # what was taken away from this pass
 
     @property
@@ -272,18 +198,12 @@ class Trace:
         tensors += [tensor for tensor in (self.position_embedded, self.read) if tensor is not None]
         if self.written is not None:
             tensors += [value for value in vars(self.written).values() if value is not None]
-        storages = {
-            tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors
-        }  # of views once, and whole
-        return sum(storages.values()) + self.view.picture.nbytes
+        whole = [tensor.untyped_storage() for tensor in tensors]  # of views once
+        return sum({one.data_ptr(): one.nbytes() for one in whole}.values()) + self.view.picture.nbytes
 
     def __getstate__(self) -> dict:
         """As for `Attention`: traces of one batch are views of what all of them share."""
         state = {
-            name: _owned(value) if isinstance(value, Tensor) else value for name, value in vars(self).items()
+            name: owned(value) if isinstance(value, Tensor) else value for name, value in vars(self).items()
         }
-        return {**state, "tokens": tuple(_owned(tokens) for tokens in self.tokens)}
-
-
-def _owned(tensor: Tensor) -> Tensor:
-    return tensor.clone() if tensor.untyped_storage().nbytes() > tensor.nbytes else tensor
+        return {**state, "tokens": tuple(owned(tokens) for tokens in self.tokens)}

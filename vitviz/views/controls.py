@@ -12,36 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from vitviz.errors import WrongSetting
-
-if TYPE_CHECKING:
-    from vitviz.grid import Grid
+from vitviz.views.about import About
 
 MOST = 99_999  # what a link may ask for before the model is known
-
-
-@dataclass(frozen=True)
-class About:
-    """What bounds and defaults may depend on."""
-
-    layers: int
-    heads: int
-    grid: Grid
-
-    def number(self, bound: float | str) -> float:
-        """The bound itself, or what it names."""
-        if not isinstance(bound, str):
-            return bound
-        grid = self.grid
-        known = {
-            "layers": self.layers,
-            "heads": self.heads,
-            "tokens": grid.tokens - 1,
-            "patches": grid.patches - 1,
-        }
-        return {**known, "middle": grid.token(grid.rows // 2, grid.cols // 2)}[bound]
 
 
 @dataclass(frozen=True)
@@ -117,18 +93,14 @@ class Slider(Control):
             number = int(text) if whole else float(text)
         except (ValueError, OverflowError):
             number = float("nan")
-        high = (
-            about.number(self.maximum) if about else MOST if isinstance(self.maximum, str) else self.maximum
-        )
+        high = _largest(self.maximum, about)
         if not self.minimum <= number <= high:
             what = "a whole number" if whole else "a number"
             raise self._refuse(text, f"{what} from {self.minimum:g} to {high:g}")
         return number
 
     def start(self, about: About | None = None) -> float | str:
-        return (
-            self.default if not isinstance(self.default, str) else about.number(self.default) if about else ""
-        )
+        return _first(self.default, about)
 
 
 @dataclass(frozen=True)
@@ -151,9 +123,7 @@ class LayerRange(Control):
 
 @dataclass(frozen=True)
 class Query(Control):
-    """Which token asks: 'auto' (what the classifier reads), 'mean', a prefix token's name, or a patch's
-    number.
-    """
+    """Which token asks: 'auto' (what the classifier reads), 'mean', a prefix token's name, a patch's number."""
 
     default: str = "auto"
     kind = "query"
@@ -185,17 +155,13 @@ class Whole(Control):
     pattern = r"\d{1,5}"
 
     def parse(self, text: str, about: About | None = None) -> int:
-        high = (
-            about.number(self.maximum) if about else MOST if isinstance(self.maximum, str) else self.maximum
-        )
+        high = _largest(self.maximum, about)
         if not (text.isascii() and text.isdecimal() and len(text) < 10 and self.minimum <= int(text) <= high):
             raise self._refuse(text, f"a whole number from {self.minimum} to {high}")
         return int(text)
 
     def start(self, about: About | None = None) -> int | str:
-        return (
-            self.default if not isinstance(self.default, str) else about.number(self.default) if about else ""
-        )
+        return _first(self.default, about)
 
 
 @dataclass(frozen=True)
@@ -233,6 +199,20 @@ class Text(Control):
         if not re.fullmatch(self.fits, text, re.ASCII):
             raise self._refuse(text, f"a text like {self.fits}")
         return text
+
+
+def _largest(maximum: float | str, about: About | None) -> float:
+    """A bound in the model at hand; where that is unknown, what a link may ask for."""
+    if about:
+        return about.number(maximum)
+    return MOST if isinstance(maximum, str) else maximum
+
+
+def _first(default: float | str, about: About | None) -> float | str:
+    """A default in the model at hand; empty where that is unknown and decides it."""
+    if not isinstance(default, str):
+        return default
+    return about.number(default) if about else ""
 
 
 def parsed(

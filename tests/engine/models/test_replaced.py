@@ -107,11 +107,11 @@ def test_a_file_overwritten_in_place_while_it_is_read_does_not_end_the_process(e
     from vitviz.engine.models import load
     from vitviz.engine.models.catalogue import find
     from vitviz.errors import VitvizError
-    own = load._filled
+    own = load.filled
     def cut(*given):
         os.truncate({str(path)!r}, 100)  # as `cp` does before it writes
         return own(*given)
-    load._filled = cut
+    load.filled = cut
     load.unchanged = lambda checkpoint: True  # it would refuse, and say why
     try:
         found = load.load(find({str(path.parent)!r}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vitviz.views.tour import input as tour_input
+from vitviz.views.tour import sequence
 from vitviz.views.tour.facts import Facts, Step
 
 
@@ -15,8 +16,8 @@ def steps(facts: Facts) -> list[Step]:
         tour_input.patches,
         tour_input.flatten,
         tour_input.embedding,
-        tour_input.class_token,
-        tour_input.positions,
+        sequence.class_token,
+        sequence.positions,
     )
     return [make(facts) for make in (*start, _attention, _layers, _readout, _probabilities)]
 

@@ -1,0 +1,157 @@
+"""The words of the tour's steps from the patches' vectors to z_0: class token and positions (equation 1)."""
+
+from __future__ import annotations
+
+from vitviz.views.tour.facts import Facts, Step
+
+# What a classifier reads by its pool, in a model that has no class token, and in one that has.
+_READS_INSTEAD = {
+    "average": (
+        "Its classifier reads the mean over the patch tokens; the paper tried that too, and found it as good"
+        " (appendix D.3)."
+    ),
+    "max": "Its classifier reads the largest of each number among the patch tokens.",
+    "average and max": (
+        "Its classifier reads the mean of the patch tokens and the largest of each of their numbers, half and"
+        " half."
+    ),
+    "attention": (
+        "At the end, a layer of its own asks all patches with one learned query instead: attention pooling."
+    ),
+    "none": "This checkpoint has no classifier, and says nothing of what one should read.",
+}
+_READS_OTHERS = {
+    "average": "This model’s classifier does not read it, though: it reads the mean over the patch tokens.",
+    "max": (
+        "This model’s classifier does not read it, though: it reads the largest of each number among the"
+        " patch tokens."
+    ),
+    "average and max": (
+        "This model’s classifier does not read it, though: it reads the mean of the patch tokens "
+        "and the largest of each of their numbers, half and half."
+    ),
+    "attention": (
+        "This model’s classifier does not read it, though: "
+        "at the end, a layer of its own asks the patches with one learned query (attention pooling)."
+    ),
+    "none": "This checkpoint has no classifier, and says nothing of what one should read.",
+}
+
+
+def class_token(f: Facts) -> Step:
+    others = [name for name in f.prefix if name.startswith("register")]
+    values = {
+        "patches": f.patches,
+        "prefix": len(f.prefix),
+        "tokens": f.tokens,
+        "width": f.width,
+        "registers": len(others),
+    }
+    if "class" not in f.prefix:
+        reads = _READS_INSTEAD.get(f.pool, "Its classifier reads all tokens together.")
+        said = ("Not applicable to this model, because it has no class token.", reads)
+        attempt = "Choose another picture at the left: every row changes, because no token is learned."
+    else:
+        reads = (
+            "Knowing nothing of this picture at first, it collects on its way through the layers what the"
+            " classifier will read."
+        )
+        if f.pool in _READS_OTHERS:
+            reads = _READS_OTHERS[f.pool]
+        if f.prefix_read or f.pool.endswith(" of all"):
+            reads = "This model’s classifier does not read it alone, though: it reads all tokens together."
+        said = (
+            (
+                "One learned vector, the class token, is put in front of the patches; it is the same for"
+                " every picture."
+            ),
+            reads,
+        )
+        attempt = "Choose another picture at the left: the rows in front stay as they are, the others change."
+    if others:
+        if f.prefix_read or f.pool.endswith(" of all"):
+            said += (
+                (
+                    "The {registers} register tokens are learned as well: spare room for the layers, and read"
+                    " at the end together with the others."
+                ),
+            )
+        else:
+            said += (
+                (
+                    "The {registers} register tokens are learned as well: spare room for the layers, and"
+                    " nobody reads them at the end."
+                ),
+            )
+    if "distillation" in f.prefix:
+        said += ("The distillation token beside it was trained to repeat the answer of a teacher network.",)
+    return Step(
+        "token",
+        "A token for the answer" if "class" in f.prefix else "No token for the answer",
+        said,
+        attempt,
+        (f"[ {f.sequence} ]",),
+        (
+            ("{prefix} + {patches} = {tokens} tokens of {width} numbers",)
+            if f.prefix
+            else ("{tokens} tokens of {width} numbers",)
+        ),
+        values,
+    )
+
+
+_POSITIONS = {
+    "rotary": (
+        "in every layer it turns queries and keys by angles that depend on where a patch lies (rotary"
+        " embedding)."
+    ),
+    "relative": (
+        "in every layer it adds to each score a learned number for the offset between two patches (relative"
+        " position bias)."
+    ),
+    "none": "it is told nothing about where a patch lies.",
+}
+
+
+def positions(f: Facts) -> Step:
+    values = {"tokens": f.tokens, "patches": f.patches, "width": f.width, "rows": f.position_rows}
+    added = (
+        "So far a patch’s place in the sequence has no effect at all. E_pos, one learned vector for each"
+        " place, is added, so that equal patches in different places are no longer equal."
+    )
+    shapes = ("Position embedding: {rows} × {width}",)
+    if f.positions == "learned":
+        after = (
+            "Without it the layers cannot tell one order of the patches from another: that can be tried"
+            " below."
+        )
+        said, attempt = (
+            (added, after),
+            "Shuffle the patches, and compare the answers with E_pos and without it.",
+        )
+        if f.norm_before_blocks:
+            said += ("In this model a LayerNorm follows before the first block.",)
+    elif "learned" in f.positions:
+        other = next(kind for kind in _POSITIONS if kind in f.positions)
+        said = (added, "That is not all this model knows about places: " + _POSITIONS[other])
+        attempt = "Shuffle the patches, and see what becomes of the answer."
+    else:
+        kind = next(kind for kind in _POSITIONS if kind in f.positions)
+        said = (
+            "Adding E_pos is not applicable to this model, because it has no such table: " + _POSITIONS[kind],
+        )
+        attempt, shapes = "Shuffle the patches, and see what becomes of the answer.", ()
+    formula = f"[ {f.sequence} ] + E_{{pos}}"
+    if f.position_rows == f.patches != f.tokens:
+        formula = f"[ {'; '.join(f.front)}; ( x_{{p}}^{{1}}E; …; x_{{p}}^{{N}}E ) + E_{{pos}} ]"
+        said += ("Here E_pos is added to the patches alone.",) if "learned" in f.positions else ()
+    formulas = (f"(1)  z_{{0}} = {formula} ∈ ℝ^{{{f.tokens}×{f.width}}}",) if "learned" in f.positions else ()
+    return Step(
+        "positions",
+        "Where each patch was",
+        said,
+        attempt,
+        formulas,
+        ("z₀: {tokens} × {width}", *shapes),
+        values,
+    )
