@@ -3,7 +3,7 @@
 import pytest
 
 from vitviz.ui.options import parse
-from vitviz.ui.serving.studio import MB
+from vitviz.ui.serving.settings import MB
 
 
 def test_without_options_it_serves_this_machine_alone(monkeypatch):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vitviz.ui.serving import zerogpu
 from vitviz.ui.serving.limits import Limits
-from vitviz.ui.serving.studio import MB, Settings
+from vitviz.ui.serving.settings import MB, Settings
 
 
 @dataclass(frozen=True)

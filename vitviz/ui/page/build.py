@@ -18,7 +18,8 @@ from vitviz.ui.options import Options
 from vitviz.ui.page import sizes, tabs
 from vitviz.ui.page.canvas import Canvas, Part
 from vitviz.ui.page.first_script import FirstScript
-from vitviz.ui.page.handlers import FIRST_SAMPLE, PAIRS, Handlers, Left
+from vitviz.ui.page.handlers import FIRST_SAMPLE, PAIRS, Handlers
+from vitviz.ui.page.shown import Left
 from vitviz.ui.page.theme import theme
 from vitviz.ui.page.widgets import Upload
 from vitviz.ui.serving import door, endpoints, modules

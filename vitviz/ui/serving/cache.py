@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from vitviz import stopping
 
@@ -79,3 +79,27 @@ class Cache(Generic[T]):
             while total > self.limit and len(self._entries) > 1:
                 _, (_, gone) = self._entries.popitem(last=False)
                 total -= gone
+
+
+class Kept:
+    """Any value in a cache that counts bytes."""
+
+    def __init__(self, value):
+        self.value, self.nbytes = value, bytes_of(value)
+
+
+def bytes_of(value: Any) -> int:
+    """What a value holds, at least a thousand bytes: of tensors and arrays their size, of records those of
+    their fields.
+    """
+    if isinstance(value, bytes):
+        return len(value)
+    size = getattr(value, "nbytes", None)
+    if isinstance(size, int):
+        return size
+    if isinstance(value, tuple | list):
+        parts = value
+    else:
+        parts = vars(value).values() if hasattr(value, "__dict__") else ()
+    held = [part for part in parts if not isinstance(part, str | int | float | bool | None)]
+    return 1_000 + sum(map(bytes_of, held))

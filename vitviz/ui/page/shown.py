@@ -1,0 +1,158 @@
+"""Everything on the page for one picture and checkpoint, as the values of `outputs` in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import gradio as gr
+
+from vitviz.runs import Without
+from vitviz.ui.page import edits, facts, sizes
+from vitviz.ui.page.canvas import Canvas, Part
+from vitviz.ui.page.figures import framed
+from vitviz.ui.page.tabs import Tab
+from vitviz.ui.page.widgets import Upload
+from vitviz.ui.serving import links
+from vitviz.ui.serving.spoken import told_of
+from vitviz.ui.serving.studio import Studio
+from vitviz.ui.serving.visitor import require_visitor
+from vitviz.ui.words import translated
+
+
+@dataclass
+class Left:
+    """The components beside the views."""
+
+    stage: Canvas
+    upload: Upload
+    gallery: gr.Gallery
+    picker: gr.Dropdown
+    second: gr.Dropdown
+    pairs: gr.Dropdown
+    size: gr.Dropdown
+    notice: Part
+    film: Part
+    facts: Part
+    second_facts: Part
+    edits: Part
+
+
+class Shown:
+    """What the page shows over one studio. A session is a small dict: keys, names and the chart's settings."""
+
+    def __init__(self, studio: Studio, session: gr.State, left: Left, link: Part, views: list[Tab]):
+        self._studio, self._left, self._views = studio, left, views
+        drawn = [component for view in views for component in view.drawn]
+        picked = [left.picker, left.second, left.size]
+        self.outputs = [
+            session,
+            *picked,
+            left.notice,
+            left.film,
+            link,
+            left.stage,
+            left.facts,
+            left.second_facts,
+            left.edits,
+            *drawn,
+        ]
+
+    def _again(self, state: dict, change: dict, report=None) -> list:
+        """The same picture and checkpoint with something else changed."""
+        state = self._studio.sessions.newest(state)
+        if not state.get("picture"):
+            return [gr.skip()] * len(self.outputs)
+        return self._attempt(
+            state,
+            lambda state: self._show({**state, **change}, state["picture"], self._checkpoint(state), report),
+        )
+
+    def _checkpoint(self, state: dict) -> str:
+        return state.get("checkpoint", self._studio.settings.checkpoint)
+
+    def _show(self, state: dict, picture: str, checkpoint: str, progress=None) -> list:
+        """Everything on the page for one picture and checkpoint, and the one beside it if there is one."""
+        studio, second = self._studio, state.get("second", "")
+        if checkpoint != state.get("checkpoint", checkpoint):  # another model has other heads
+            state = {**state, "without": ""}
+        without = Without.parse(state.get("without", ""))
+        untouched = self._look(state, picture, checkpoint, progress)
+        key = self._look(state, picture, checkpoint, progress, without=without) if without else untouched
+        second_key = self._look(state, picture, second, progress) if second else ""
+        subject = studio.subject(key)
+        state = {**state, "picture": picture, "checkpoint": checkpoint, "key": key, "second_key": second_key}
+        state["surveys"] = {}
+        stage = framed(studio, key, "picture")
+        offered = sizes.choices(subject.inspector, language_of(state), studio.settings.limits.tokens)
+        size = gr.update(choices=offered, value=state.get("size", sizes.OWN))
+        beside = facts.answer(studio.subject(second_key)) if second else {}
+        answer = facts.answer(subject)
+        if without:
+            answer["before"] = facts.answer(studio.subject(untouched))["top"]
+        answers = [value for view in self._views for value in view.draw(state)]
+        return [
+            state,
+            checkpoint,
+            second or None,
+            size,
+            {"text": ""},
+            studio.film(checkpoint),
+            links.shown(state),
+            stage,
+            answer,
+            beside,
+            edits.shown(without, subject),
+            *answers,
+        ]
+
+    def _look(self, state: dict, picture: str, checkpoint: str, progress=None, **changes) -> str:
+        """The key of a picture seen by a checkpoint at the size that the session asks for."""
+        asked = state.get("size", sizes.OWN)
+        inspector = self._studio.inspector(checkpoint, progress)
+        upload = self._studio.picture(picture).size if asked == sizes.SHAPE else (0, 0)
+        return self._studio.look(picture, checkpoint, sizes.pixels(asked, inspector, upload), **changes)
+
+    def _sample(self, state: dict, name: str, checkpoint: str, progress=None) -> list:
+        return self._show({**state, "sample": name}, self._studio.keep_sample(name), checkpoint, progress)
+
+    def _attempt(self, state: dict, make: Callable[[dict], list]) -> list:
+        """What `make` gives of the newest state; when it cannot, a sentence where the action was, and
+        everything else as it was.
+        """
+        try:
+            return self._studio.sessions.settled(state, make)
+        except Exception as error:
+            state = self._studio.sessions.newest(state)
+            kept = [self._checkpoint(state), state.get("second") or None, state.get("size", sizes.OWN)]
+            return [
+                gr.skip(),
+                *kept,
+                told_of(error),
+                self._film(state),
+                *[gr.skip()] * (len(self.outputs) - 6),
+            ]
+
+    def _film(self, state: dict) -> dict:
+        """The slider where it was, for a frame that could not be had."""
+        try:
+            return self._studio.film(self._checkpoint(state)) if state.get("key") else {}
+        except Exception:  # whatever it was, it has been told
+            return {}
+
+
+def reported(progress: gr.Progress, checkpoint: str | None, state: dict) -> Callable[[int, int], None]:
+    """Tells the page how much of a checkpoint has been downloaded; ends the download, by raising, when nobody
+    waits for it.
+    """
+    told = translated("Downloading {checkpoint}", language_of(state), checkpoint=checkpoint or "")
+
+    def report(done: int, total: int) -> None:
+        require_visitor()
+        progress((done, total), desc=told, unit="bytes")
+
+    return report
+
+
+def language_of(state: dict) -> str:
+    return state.get("language", "en")

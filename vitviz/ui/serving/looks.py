@@ -1,0 +1,180 @@
+"""What a key stands for: a run (a picture, and what it is looked at with) or a survey, and the trace made of it.
+
+What has been put out of a cache is made again from its run. What costs a pass waits for a turn, and ends where
+its visitor is gone.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from vitviz import stopping
+from vitviz.errors import CheckpointError, Unknown
+from vitviz.runs import Run
+from vitviz.ui.serving import visitor
+from vitviz.ui.serving.cache import Cache, Kept, bytes_of
+from vitviz.ui.serving.checkpoints import Checkpoints
+from vitviz.ui.serving.pictures import Pictures
+from vitviz.ui.serving.settings import Settings
+from vitviz.ui.serving.turns import Turns
+from vitviz.views import Subject
+
+BATCH = 8  # pictures of a survey that go through the model at once
+T = TypeVar("T")
+GONE = (
+    "The server no longer knows this picture; it may have been started anew. Drop the picture in once more."
+)
+
+
+class Looks(Checkpoints, Pictures):
+    """Runs, traces and surveys by key, and what was made of them once."""
+
+    def __init__(self, settings: Settings):
+        Checkpoints.__init__(self, settings)
+        Pictures.__init__(self, settings.picture_cache)
+        self._traces: Cache[Any] = Cache(settings.trace_cache, lambda trace: trace.nbytes)
+        self._drawn: Cache[Any] = Cache(settings.picture_cache, bytes_of)
+        self._runs: Cache[Run] = Cache(20_000, lambda run: 1)
+        self._surveys: Cache[Any] = Cache(2_000, lambda survey: 1)
+        self._turns = Turns(settings.limits.passes)
+
+    def look(
+        self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, progress=None, **changes
+    ) -> str:
+        """Traces a picture with a checkpoint and returns the key under which everything about it is to be
+        had.
+
+        `changes` are further fields of the run, such as `without`.
+        """
+        inspector = self.inspector(checkpoint, progress)
+        self.settings.limits.require(inspector, size)
+        run = Run(picture, checkpoint, size, weights=_weights_of(inspector), **changes)
+        key = self._key(repr(run).encode())
+        self._runs.get(key, lambda: run)
+        self.subject(key)
+        return key
+
+    def run(self, key: str) -> Run:
+        """What a key stands for; Unknown for an unknown key."""
+        run = self._runs.peek(key)
+        if run is None:
+            raise Unknown(GONE)
+        return run
+
+    def scene(self, key: str) -> str:
+        """What stays the same when only the checkpoint changes: a name of the picture and the size, or of the
+        set.
+        """
+        if self.survey(key) is not None:
+            return key
+        run = self.run(key)
+        return self._key(run.picture.encode(), repr(run.size).encode())
+
+    def subject(self, key: str) -> Subject:
+        """What the views look at for a key: a run's trace, made again if it was put out, or a survey.
+
+        The model is loaded only where a view asks for it: a trace that is still there outlives its
+        checkpoint.
+        """
+        survey = self.survey(key)
+        if survey is not None:
+            return Subject(lambda: self.inspector(survey.checkpoint), survey=survey)
+        run = self.run(key)
+        with stopping.when(_gone):
+            trace = self._traces.get(key, lambda: self._traced(run))
+        weights = (run.checkpoint, run.weights, trace.grid)
+        return Subject(
+            lambda: self._looked_with(run),
+            trace,
+            once=lambda name, make: self._once((key, name), make),
+            once_of_weights=lambda name, make: self._once((weights, name), make),
+        )
+
+    @contextmanager
+    def computing(
+        self, inspector, size: tuple[int, int] | None, pictures: int = 1, patient: bool = False
+    ) -> Iterator[None]:
+        """Around a pass: waits for a turn, then ends with its visitor or its time; Stopped or TooMuch say why
+        it did.
+
+        A full line refuses whoever is not `patient`. Not to be held while a cache is asked for what somebody
+        else may be making.
+        """
+        dear = self.settings.limits.dear(pictures * inspector.demand(size).operations)
+        with self._turn(dear, patient):
+            yield
+
+    @contextmanager
+    def reading(self, subject: Subject) -> Iterator[None]:
+        """The same around what reads a trace's attention: what is cheap waits for no turn, or hovering would."""
+        trace = subject.trace
+        operations = (
+            0 if trace is None else len(trace.layers) * trace.grid.tokens**2 * trace.tokens[0].shape[-1]
+        )
+        if self.settings.limits.dear(2 * operations):
+            with self._turn(True, False):
+                yield
+        else:
+            with stopping.when(_gone):
+                yield
+
+    @contextmanager
+    def _turn(self, dear: bool, patient: bool) -> Iterator[None]:
+        clock = self.settings.limits.clock
+        with stopping.when(_gone), self._turns.turn(dear, visitor.name(), patient), stopping.when(clock()):
+            yield
+
+    def surveying(self, key: str, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        """The running mean of the attention distance over a set of pictures, each with the key it is kept
+        under.
+
+        By the checkpoint and at the input size that `key` stands for; Unknown for an unknown key.
+        """
+        from vitviz.surveys import surveying
+
+        run = self.run(key)
+        inspector = self._looked_with(run)
+        surveys, survey = surveying(paths, inspector, batch=BATCH, size=run.size), None
+        while True:
+            begun = survey is not None
+            with self.computing(inspector, run.size, min(BATCH, len(paths)), begun):  # a turn for every batch
+                survey = next(surveys, None)
+            if survey is None:
+                return
+            key = self._key(b"survey", secrets.token_bytes(16))
+            yield key, self._surveys.get(key, lambda: survey)  # noqa: B023, made at once
+
+    def survey(self, key: str | None):
+        """A survey that was made; None where it has been put out, or was none."""
+        return self._surveys.peek(key) if key else None
+
+    def _traced(self, run: Run):
+        inspector, picture = self._looked_with(run), self.picture(run.picture)
+        with self.computing(inspector, run.size):
+            return inspector.trace(picture, run.size, **({"without": run.without} if run.without else {}))
+
+    def _looked_with(self, run: Run):
+        """The inspector of a run; CheckpointError where its name stands for other weights by now."""
+        inspector = self.inspector(run.checkpoint)
+        if _weights_of(inspector) != run.weights:
+            raise CheckpointError(
+                f"The weights of {run.checkpoint} have been replaced on the server since this picture was"
+                " looked at. Look at it again."
+            )
+        return inspector
+
+    def _once(self, key, make):
+        return self._drawn.get(("once", key), lambda: Kept(make())).value
+
+
+def _weights_of(inspector) -> str:
+    identity = inspector.checkpoint.identity
+    return identity.digest if identity else ""
+
+
+def _gone() -> bool:
+    visitor.require_visitor()
+    return False

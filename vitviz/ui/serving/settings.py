@@ -1,0 +1,25 @@
+"""What the command line decides, for whatever serves the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from vitviz.ui.serving.limits import Limits
+
+MB = 1_000_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line decides."""
+
+    checkpoint: str = "vitviz-tiny"
+    weights: Path | None = None
+    device: str = "auto"
+    model_cache: int = 4_000 * MB
+    trace_cache: int = 512 * MB
+    picture_cache: int = 256 * MB
+    allowed: tuple[str, ...] = ()  # on a public Space: the only checkpoints that can be picked
+    dtype: str = "float32"
+    limits: Limits = Limits()
