@@ -1,4 +1,4 @@
-"""Starts vitviz: `python app.py`, then open the address it prints. `python app.py --help` lists the options."""
+"""Starts vitviz: `python app.py`, then open the address it prints; `--help` lists the options."""
 
 import gc
 

@@ -3,7 +3,7 @@ docs/families.md.
 
     python -m tests.families                 # all of timm's plain architectures, some minutes
     python -m tests.families vit_base        # those whose name begins so, without writing the file
-    python -m tests.families --parameters    # only counts parameters, into vitviz/engine/models/parameters.json
+    python -m tests.families --parameters    # counts alone, into vitviz/engine/models/parameters.json
 
 Each architecture is built with perturbed random weights (a bias that is zero would hide faults), cut to two
 blocks where that can be set and at its full depth otherwise, traced with the truth check on, and every view
@@ -59,7 +59,8 @@ LARGEST = 4e9  # bytes of weights
 BEGIN, END = "<!-- families: written by python -m tests.families -->", "<!-- end of families -->"
 HEAD = """# Families and views
 
-Made by `python -m tests.families` from a real run of every architecture with perturbed random weights, cut to two
+Made by `python -m tests.families` from a real run of every architecture with perturbed random weights, \
+cut to two
 blocks where that can be set.
 """
 
@@ -104,7 +105,7 @@ def built(architecture: str, smaller: tuple[int, int] | None = None) -> torch.nn
 
 
 def looked_into(architecture: str, smaller: tuple[int, int] | None = None) -> dict[str, str]:
-    """View -> 'drawn', or why it is not applicable. Raises what a user would see for a model that is refused."""
+    """View -> 'drawn', or why it is not applicable. Raises what a user sees for a model that is refused."""
     model = built(architecture, smaller)
     size = tuple(model.patch_embed.img_size)
     inspector = Inspector(

@@ -62,7 +62,7 @@ class Attention:
     def weights(
         self, rows: slice | Tensor = slice(None), heads: slice = slice(None)
     ) -> Float[Tensor, "head rows key"]:
-        """softmax(q k^T scale + bias) for some queries (a slice, or their numbers) and heads: rows sum to 1."""
+        """softmax(q k^T scale + bias) for some queries (a slice, or numbers) and heads: rows sum to 1."""
         with torch.autocast(self.q.device.type, enabled=False):
             scores = torch.matmul(self.q[heads, rows] * self.scale, self.k[heads].mT)
             if self.bias is not None:

@@ -152,13 +152,13 @@ class Trace:
         return self.layers[layer]
 
     def attention(self, layer: int) -> Float[Tensor, "head query key"]:
-        """The attention of every head of one layer after the softmax (row = query, sums to 1 over the keys)."""
+        """The attention of every head of one layer after the softmax (row = query, sums to 1)."""
         return self.layer(layer).weights()
 
     def attention_rows(
         self, layer: int, block: int = 512
     ) -> Iterator[tuple[int, slice, Float[Tensor, "rows key"]]]:
-        """The same, head by head and in blocks of rows: (head, rows, weights), for what must not hold N x N."""
+        """The same in blocks of a head's rows: (head, rows, weights), for what must not hold N x N."""
         attention = self.layer(layer)
         for head in range(attention.heads):
             for start in range(0, self.length, block):

@@ -1,4 +1,4 @@
-"""Traces from which patches were left out: every map keeps its grid, with no number where there was no token."""
+"""Traces from which patches were left out: every map keeps its grid, and NaN stands where no token was."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The sums over a layer's attention: of any rows, in blocks of any size, by any processor, without an N x N."""
+"""The sums over a layer's attention: of any rows, in blocks of any size, by any processor, never an N x N."""
 
 from dataclasses import replace
 

@@ -91,7 +91,9 @@ import threading, torch
 from vitviz.analyses import workers
 torch.set_num_threads(2)
 workers.WORTHWHILE = 1
-sums, wait = lambda: workers.each(lambda rows: rows.stop - rows.start, slice(0, 8), width=1), threading.Barrier.wait
+wait = threading.Barrier.wait
+def sums():
+    return workers.each(lambda rows: rows.stop - rows.start, slice(0, 8), width=1)
 def interrupted(self, *given):
     if threading.current_thread() is threading.main_thread():
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""What is refused before Gradio sees it: other names, questions that make no sense, and too much of anything."""
+"""What is refused before Gradio sees it: other names, questions that make no sense, and too much."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the account of a logit costs beside the same model's plain fused forward, and what another class
 costs.
 
-    python tests/benchmarks/ledger.py             # ViT-B/16 with class token and with average pooling, median of 15
+    python tests/benchmarks/ledger.py             # ViT-B/16, class token and average pooling, median of 15
     python tests/benchmarks/ledger.py --smallest  # seconds; only to see that it works
 
 "account" is the whole ledger of a first class with every head's patch map, from a trace that is there;

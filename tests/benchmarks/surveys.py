@@ -1,6 +1,6 @@
 """What a survey costs: its throughput beside the same model's plain fused forward on tensors that are ready.
 
-    python tests/benchmarks/surveys.py             # ViT-B/16, 128 JPEGs of 500 x 375, attention distance; about 3 minutes
+    python tests/benchmarks/surveys.py             # ViT-B/16, 128 JPEGs, attention distance; about 3 minutes
     python tests/benchmarks/surveys.py --memory    # the most memory over 1,000 and over 10,000 small pictures
     python tests/benchmarks/surveys.py --smallest  # seconds; only to see that it works
 

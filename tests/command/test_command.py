@@ -27,7 +27,7 @@ def pictures(tmp_path):
 
 @pytest.fixture
 def said(monkeypatch, capsys):
-    """Runs the program as the installed script does: (exit status, what is printed, what is told beside it)."""
+    """Runs the program as the installed script does: (exit status, printed, told beside it)."""
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["vitviz", *map(str, arguments)])
@@ -109,9 +109,11 @@ def test_checkpoints_are_listed():
 
 def test_the_page_has_the_same_options_as_the_script():
     """In processes of their own: the page chooses Gradio's folder before Gradio is imported."""
-    run = lambda *asked: subprocess.run(
-        [sys.executable, *asked], cwd=ROOT, capture_output=True, text=True, check=True
-    )  # noqa: E731
+
+    def run(*asked):
+        line = [sys.executable, *asked]
+        return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
+
     script, told = run("app.py", "--help").stdout, run("-m", "vitviz.command", "app", "--help").stdout
     assert told.split()[:3] == ["usage:", "vitviz", "app"]
     assert told.split("options:")[1] == script.split("options:")[1]

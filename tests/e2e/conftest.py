@@ -1,4 +1,4 @@
-"""The app started as the README says, and a headless browser that notices errors and requests to other hosts."""
+"""The app started as the README says, and a browser that notices errors and requests to other hosts."""
 
 from __future__ import annotations
 

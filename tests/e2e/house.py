@@ -16,7 +16,7 @@ from vitviz.ui.serving.studio import Studio
 
 
 class House:
-    """A running app; `launch` hands it the page's own settings, of which only blocking the caller is changed."""
+    """A running app; `launch` hands it the page's own settings, but for blocking the caller."""
 
     def __init__(self, *arguments: str):
         options = parse(["--port", str(free_port()), "--device", "cpu", *arguments])

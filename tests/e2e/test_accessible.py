@@ -1,4 +1,4 @@
-"""What axe-core, the rules behind most accessibility checkers, finds in every view: contrast, names, roles."""
+"""What axe-core, which most accessibility checkers stand on, finds in every view: contrast, names, roles."""
 
 import pytest
 from playwright.sync_api import expect

@@ -31,7 +31,8 @@ def weights(tmp_path_factory):
             "average" if step == STEPS[-1] else "raw"
         )  # as if a second part of the training had begun there
         rows.append(
-            f"snapshots/step-{step:05d}.safetensors,{kind},{step},{step / 1000},{step},,{5 - step / 3000},{step / 10000}"
+            f"snapshots/step-{step:05d}.safetensors,{kind},{step},{step / 1000},{step},,"
+            f"{5 - step / 3000},{step / 10000}"
         )
     (home / "film.csv").write_text(
         "\n".join([*rows, "model.safetensors,average,9000,9,9000,,2.5,0.5"]) + "\n"

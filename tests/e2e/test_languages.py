@@ -1,4 +1,4 @@
-"""The page in three languages: chosen by the browser, switchable, and English where nothing else is spoken."""
+"""The page in three languages: chosen by the browser, switchable, and English otherwise."""
 
 import pytest
 from playwright.sync_api import expect

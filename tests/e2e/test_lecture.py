@@ -11,13 +11,15 @@ from vitviz.views import VIEWS
 ALIKE = "vitviz-tiny@0"
 
 SMALLEST = """() => {
-  const small = [], seen = (node) => node.getClientRects().length && getComputedStyle(node).visibility !== 'hidden';
+  const small = [];
+  const seen = (node) => node.getClientRects().length && getComputedStyle(node).visibility !== 'hidden';
   for (const node of document.querySelectorAll('#vitviz-right *')) {
     const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
     if (own && seen(node) && node.closest('.vv, #vitviz-film, [role=tablist]')) {
       const size = parseFloat(getComputedStyle(node).fontSize);
       const label = node.closest('.vv-bar, .vv-chart, figcaption, .vv-thumb, .vv-ends, .vv-weight, .vv-live');
-      if (size < (label ? 18 : 23.9)) small.push(`${node.className} ${size} ${node.textContent.slice(0, 30)}`);
+      if (size >= (label ? 18 : 23.9)) continue;
+      small.push(`${node.className} ${size} ${node.textContent.slice(0, 30)}`);
     }
   }
   return small;
@@ -160,10 +162,14 @@ def test_layers_mean_the_same_depth_of_a_deeper_model(open_page):
     page = open_page()
     told = page.evaluate("""async () => {
       const base = document.documentElement.innerHTML.match(/gradio_api\\/vitviz\\/modules\\/\\w+\\//)[0];
-      const { placesOf, tokensAt } = await import(new URL(base + 'canvas/settings.js', document.baseURI).href);
-      const to = (control, value, from, to) => tokensAt(control, placesOf(control, value, {}, { layers: from }), {}, { layers: to });
+      const settings = new URL(base + 'canvas/settings.js', document.baseURI).href;
+      const { placesOf, tokensAt } = await import(settings);
+      const to = (control, value, from, to) =>
+        tokensAt(control, placesOf(control, value, {}, { layers: from }), {}, { layers: to });
       const range = { kind: 'layers', name: 'layers' }, one = { kind: 'slider', name: 'layer' };
-      return [to(range, '3-8', 8, 12), to(range, '3-8', 8, 8), to(range, '1-4', 8, 12), to(range, '5-12', 12, 8), to(one, 8, 8, 12), to(one, 1, 8, 12), to(one, 5, 8, 8)];
+      const ranges = [['3-8', 8, 12], ['3-8', 8, 8], ['1-4', 8, 12], ['5-12', 12, 8]];
+      const ones = [[8, 8, 12], [1, 8, 12], [5, 8, 8]];
+      return [...ranges.map((given) => to(range, ...given)), ...ones.map((given) => to(one, ...given))];
     }""")
     assert told == ["4-12", "3-8", "1-6", "3-8", 12, 1, 5]
 

@@ -15,11 +15,13 @@ def painted(page, panel: str) -> bool:
     """
     return page.evaluate(
         """(id) => {
-        const all = [...document.querySelectorAll(`#vitviz-${id} canvas`)].sort((a, b) => b.width * b.height - a.width * a.height);
+        const area = (one) => one.width * one.height;
+        const all = [...document.querySelectorAll(`#vitviz-${id} canvas`)].sort((a, b) => area(b) - area(a));
         if (!all.length) return document.querySelectorAll(`#vitviz-${id} svg circle`).length >= 9;
         const { data } = all[0].getContext('2d').getImageData(0, 0, all[0].width, all[0].height);
         const colours = new Set();
-        for (let i = 0; i < data.length && colours.size < 9; i += 4 * 97) colours.add(`${data[i]},${data[i + 1]},${data[i + 2]},${data[i + 3]}`);
+        for (let i = 0; i < data.length && colours.size < 9; i += 4 * 97)
+          colours.add(data.slice(i, i + 4).join());
         return colours.size >= 9;
     }""",
         panel,

@@ -14,30 +14,46 @@ ALIKE = "vitviz-tiny@0"  # the same model before its training
 
 # The boxes of what has to be in view, and the area of the drawing's panels inside the window and their cells.
 MEASURE = """(slug) => {
-  const seen = (node) => node && node.getClientRects().length && getComputedStyle(node).visibility !== 'hidden';
+  const root = document.documentElement;
+  const shown = (node) => getComputedStyle(node).visibility !== 'hidden';
+  const seen = (node) => node && node.getClientRects().length && shown(node);
   const all = (css) => [...document.querySelectorAll(css)].filter(seen);
-  const box = (node) => { const r = node.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; };
-  const cut = (a, b) => [Math.max(a[0], b[0]), Math.max(a[1], b[1]), Math.min(a[2], b[2]), Math.min(a[3], b[3])];
+  const box = (node) => {
+    const r = node.getBoundingClientRect();
+    return [r.left, r.top, r.right, r.bottom];
+  };
+  const cut = (a, b) => a.map((edge, i) => (i < 2 ? Math.max(edge, b[i]) : Math.min(edge, b[i])));
   const inside = (node) => {
     let found = cut(box(node), [0, 0, innerWidth, innerHeight]);
-    for (let up = node.parentElement; up; up = up.parentElement)
-      if (getComputedStyle(up).display !== 'contents' && getComputedStyle(up).overflow !== 'visible') found = cut(found, box(up));
+    for (let up = node.parentElement; up; up = up.parentElement) {
+      const { display, overflow } = getComputedStyle(up);
+      if (display !== 'contents' && overflow !== 'visible') found = cut(found, box(up));
+    }
     return Math.max(0, found[2] - found[0]) * Math.max(0, found[3] - found[1]);
   };
   const views = [`#vitviz-${slug}`, `#vitviz-second-${slug}`].filter((id) => all(id + ' .vv-figure').length);
   const first = (css) => views.map((id) => all(`${id} ${css}`)[0]).filter(Boolean);
-  const main = first('.vv-figure .vv-plot'), panels = views.flatMap((id) => all(`${id} :is(.vv-figure, .vv-below) .vv-plot`));
-  const parts = [...main, ...first('.vv-figure .vv-h'), ...all('#vitviz-tabs [role=tablist] [role=tab]'), ...all('#vitviz-film .vv-film-play, #vitviz-film input[type=range], .vv-film-more'),
-    ...all('.vitviz-figures .vv-foot'), ...all('.vitviz-figures .vv-aside .vv-field').slice(0, 2), ...all('#vitviz-stage canvas')];
+  const main = first('.vv-figure .vv-plot');
+  const panels = views.flatMap((id) => all(`${id} :is(.vv-figure, .vv-below) .vv-plot`));
+  const parts = [
+    ...main,
+    ...first('.vv-figure .vv-h'),
+    ...all('#vitviz-tabs [role=tablist] [role=tab]'),
+    ...all('#vitviz-film .vv-film-play, #vitviz-film input[type=range], .vv-film-more'),
+    ...all('.vitviz-figures .vv-foot'),
+    ...all('.vitviz-figures .vv-aside .vv-field').slice(0, 2),
+    ...all('#vitviz-stage canvas'),
+  ];
   const area = (node) => { const [l, t, r, b] = box(node); return (r - l) * (b - t); };
   return {
     count: main.length,
     tabs: all('#vitviz-tabs [role=tablist] [role=tab]').length,
     film: all('#vitviz-film .vv-film-play').length,
-    hidden: parts.filter((node) => inside(node) < area(node) - 2 * (node.clientWidth + node.clientHeight || 100))
+    hidden: parts
+      .filter((node) => inside(node) < area(node) - 2 * (node.clientWidth + node.clientHeight || 100))
       .map((node) => `${node.className} ${node.textContent.slice(0, 40)} ${box(node).map(Math.round)}`),
     share: panels.reduce((sum, node) => sum + inside(node), 0) / (innerWidth * innerHeight),
-    scrolls: [document.documentElement.scrollHeight - innerHeight, document.documentElement.scrollWidth - innerWidth],
+    scrolls: [root.scrollHeight - innerHeight, root.scrollWidth - innerWidth],
   };
 }"""
 

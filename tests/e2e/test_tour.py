@@ -96,7 +96,7 @@ def test_arrow_keys_walk_where_nothing_else_needs_them(open_page):
     page.locator("#vitviz-tour .vv-tour-body canvas").first.focus()
     page.keyboard.press(
         "ArrowRight"
-    )  # in the picture it moves the patch; behind the class token, its number is that of the token on its left
+    )  # in the picture it moves the patch; its number is that of the token on its left, behind the class's
     expect(page.locator("#vitviz-tour [data-cur]")).to_have_attribute("data-cur", str(token))
     page.keyboard.press("Enter")
     page.wait_for_function(

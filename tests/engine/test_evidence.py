@@ -63,16 +63,21 @@ def test_a_line_is_what_the_held_model_loses_without_it(construction):
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    rows=st.integers(1, 4), cols=st.integers(1, 5), heads=st.integers(1, 4), depth=st.integers(1, 4), registers=st.integers(0, 3),
-    pool=st.sampled_from(["token", "avg", "map"]), class_token=st.booleans(), fc_norm=st.sampled_from([None, True, False]),
-    norm=st.sampled_from([LayerNorm, RmsNorm]), inner=st.booleans(), scale=st.sampled_from([None, 0.1, 1.0]), include=st.booleans(), seed=st.integers(0, 99),
+    rows=st.integers(1, 4), cols=st.integers(1, 5), heads=st.integers(1, 4), depth=st.integers(1, 4),
+    registers=st.integers(0, 3),
+    pool=st.sampled_from(["token", "avg", "map"]), class_token=st.booleans(),
+    fc_norm=st.sampled_from([None, True, False]),
+    norm=st.sampled_from([LayerNorm, RmsNorm]), inner=st.booleans(), scale=st.sampled_from([None, 0.1, 1.0]),
+    include=st.booleans(), seed=st.integers(0, 99),
 )  # fmt: skip
 def test_it_adds_up_for_any_grid_prefix_heads_depth_pool_and_norm(
     rows, cols, heads, depth, registers, pool, class_token, fc_norm, norm, inner, scale, include, seed
 ):
     model = small_model(
-        "class", img_size=(4 * rows, 4 * cols), embed_dim=8 * heads, num_heads=heads, depth=depth, reg_tokens=registers, global_pool=pool,
-        class_token=class_token or pool == "token", fc_norm=fc_norm, norm_layer=norm, scale_attn_norm=inner, init_values=scale, pool_include_prefix=include,
+        "class", img_size=(4 * rows, 4 * cols), embed_dim=8 * heads, num_heads=heads, depth=depth,
+        reg_tokens=registers, global_pool=pool,
+        class_token=class_token or pool == "token", fc_norm=fc_norm, norm_layer=norm, scale_attn_norm=inner,
+        init_values=scale, pool_include_prefix=include,
     )  # fmt: skip
     trace, readout = traced(model, pixels_for(model, seed))
     gap, within = largest_gap(analyses.ledger_of(trace, readout))

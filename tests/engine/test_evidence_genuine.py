@@ -102,7 +102,8 @@ def test_every_line_is_that_of_a_path_of_its_own(inspector, trace, target):
 def test_the_known_figures(inspector, trace):
     account = vitviz.evidence(inspector, trace, DOG)
     found = {
-        "logit": account.logit, "start": account.start, "heads": account.heads.sum(), "patches": account.patches.sum(),
+        "logit": account.logit, "start": account.start, "heads": account.heads.sum(),
+        "patches": account.patches.sum(),
         "class token": account.sources[:, :, 0].sum(), "projection biases": account.projection_biases.sum(),
         "mlps": account.mlps.sum(), "norm bias": account.norm_bias, "head bias": account.head_bias,
     }  # fmt: skip
@@ -150,7 +151,7 @@ def test_a_spoiled_projection_turns_the_truth_check_red(inspector, trace):
 
 
 def test_heads_that_swap_their_shares_are_noticed_though_the_sum_stays(inspector, trace):
-    """An attention that is wrong by what an MLP is wrong in the other direction adds up; its own hook tells."""
+    """An attention as wrong as an MLP is in the other direction adds up; its own hook tells."""
     written = trace.written
     moved = dataclasses.replace(written, attention=written.attention + 1, mlps=written.mlps)
     moved.attention[3, 0, 0] += 5
@@ -186,7 +187,8 @@ def test_the_last_reading_is_the_models_answer_to_the_bit(inspector, trace):
 
 def test_what_lens_and_account_are_asked_for_in_vain(inspector, trace):
     for asked, sentence in [
-        ({"form": "later"}, "Given the form 'later'"), ({"patches": True}, "hand in target="), ({"target": 3}, "has all classes"),
+        ({"form": "later"}, "Given the form 'later'"), ({"patches": True}, "hand in target="),
+        ({"target": 3}, "has all classes"),
     ]:  # fmt: skip
         with pytest.raises(vitviz.VitvizError, match=sentence):
             vitviz.lens(inspector, trace, **asked)

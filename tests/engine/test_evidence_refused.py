@@ -70,9 +70,12 @@ def test_weights_put_in_later_are_read_anew():
 @pytest.mark.parametrize(
     "target, sentence",
     [
-        (6, "Given the class 6; random has classes 0 to 5"), (-1, "Given the class -1"), (True, "Given the class True"), (1.5, "Given the class 1.5"),
-        ("dog", "none of its 6 classes bears that name"), ("crane", "several classes bear that name: 1, 2"), ((1, 2, 3), "expected one class, or"),
-        (torch.zeros(3), "expected 24 real numbers"), (torch.zeros(24, dtype=torch.long), "expected 24 real numbers"),
+        (6, "Given the class 6; random has classes 0 to 5"), (-1, "Given the class -1"),
+        (True, "Given the class True"), (1.5, "Given the class 1.5"),
+        ("dog", "none of its 6 classes bears that name"), ("crane", "several classes bear that name: 1, 2"),
+        ((1, 2, 3), "expected one class, or"),
+        (torch.zeros(3), "expected 24 real numbers"),
+        (torch.zeros(24, dtype=torch.long), "expected 24 real numbers"),
     ],
 )  # fmt: skip
 def test_a_target_that_does_not_exist_is_said(target, sentence):

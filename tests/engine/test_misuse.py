@@ -198,7 +198,10 @@ def test_hooks_of_many_threads_all_hold_and_all_end(inspector):
 
     def opens_and_closes():
         for _ in range(400):
-            mine = lambda tensor: None  # noqa: E731
+
+            def mine(tensor):
+                return None
+
             with hooks.asked(inspector.model, "blocks.1.mlp", mine, "some"):
                 if all(fn is not mine for _, fn in hooks._asked):
                     missed.append(mine)

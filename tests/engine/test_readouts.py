@@ -64,7 +64,7 @@ POOLED = {
 
 
 def gradient(model, trace):
-    """d logit / d token "token feature", behind the norm that stands before the pooling, by autograd alone."""
+    """d logit / d token "token feature", behind the norm before the pooling, by autograd alone."""
     with torch.no_grad():
         tokens = model.norm(trace.tokens[-1][None])
     tokens.requires_grad_(True)

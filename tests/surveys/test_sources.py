@@ -107,7 +107,10 @@ def test_the_hash_tells_another_set_from_this_one(places):
 
 def test_a_seed_draws_the_same_pictures_and_a_limit_the_first(places):
     source = source_of(places / "classes")
-    named = lambda **asked: [item.name for _, item in Plan(source, described(source), **asked).items()]  # noqa: E731
+
+    def named(**asked):
+        return [item.name for _, item in Plan(source, described(source), **asked).items()]
+
     assert named(limit=2) == ["a/0.png", "a/1.png"] and named(limit=99) == named() == list(PICTURES)
     drawn = {tuple(named(limit=3, seed=seed)) for seed in range(20)}
     assert len(drawn) > 3 and all(len(one) == 3 and list(one) == sorted(one) for one in drawn)

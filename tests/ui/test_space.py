@@ -115,10 +115,12 @@ values = {{view.slug: value(studio, key, view)["summary"] for view in VIEWS}}
 looked = len(spaces.calls)
 paths = [os.path.join({str(tmp_path)!r}, name) for name in ("a.png", "b.png", "c.png")]
 *_, (_, survey) = studio.surveying(key, paths)
-np.savez({str(found)!r}, logits=trace.logits, rollout=studio.item(key, "rollout", "map", {{}}), survey=survey.distances.distance,
+np.savez({str(found)!r}, logits=trace.logits, rollout=studio.item(key, "rollout", "map", {{}}),
+         survey=survey.distances.distance,
          **{{f"attention{{i}}": trace.attention(i) for i in range(len(trace.layers))}})
-print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid": os.getpid(), "values": values,
-                   "device": str(studio.inspector("vitviz-tiny").device), "seems": torch.cuda.is_available()}}))
+print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid": os.getpid(),
+                   "values": values, "device": str(studio.inspector("vitviz-tiny").device),
+                   "seems": torch.cuda.is_available()}}))
 """)
     assert said["seems"] and said["device"] == "cpu"
     assert (said["warm"], said["looked"], len(said["calls"])) == (0, 1, 2)
@@ -147,7 +149,8 @@ def test_a_fork_that_is_older_than_a_model_is_sent_it_once(on_a_space, tmp_path)
         """
 visitor()
 studio.look(chelsea, "mine")
-traces = [studio.subject(studio.look(studio.keep_sample(name), "other")).trace for name in ("chelsea", "coffee")]
+keys = [studio.look(studio.keep_sample(name), "other") for name in ("chelsea", "coffee")]
+traces = [studio.subject(key).trace for key in keys]
 print(json.dumps({"calls": spaces.calls, "logits": traces[0].logits.tolist()}))
 """,
         "--weights",
@@ -171,7 +174,8 @@ key = studio.look(chelsea, "vitviz-tiny")
 said = []
 quota = "You have exceeded your free ZeroGPU quota (22s requested vs. 5s left). Try again in 1:02:03. "
 for error in (gr.Error(quota, title="ZeroGPU quota exceeded"),
-              gr.Error("The requested GPU duration (22s) is larger than the maximum allowed", title="ZeroGPU illegal duration"),
+              gr.Error("The requested GPU duration (22s) is larger than the maximum allowed",
+                       title="ZeroGPU illegal duration"),
               RuntimeError("ZeroGPU API /schedule error: 500")):
     spaces.schedule_error = error
     try: studio.look(studio.keep_sample("coffee"), "vitviz-tiny")

@@ -1,4 +1,4 @@
-"""Cheap ones never wait for dear ones, one visitor's wishes not for another's, and who has left not at all."""
+"""Cheap ones never wait for dear ones, no visitor's for another's, and who has left not at all."""
 
 import threading
 import time

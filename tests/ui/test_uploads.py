@@ -200,7 +200,7 @@ def test_the_page_goes_on_after_hundreds_of_other_visitors():
         )
 
     def asked_for(name: str, data: list) -> dict:
-        """In a thread of its own: in this one, a browser that an earlier test left open has its loop running."""
+        """In a thread of its own: in this one, the loop of an earlier test's browser may be running."""
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, ask(name, data)).result()
 

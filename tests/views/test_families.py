@@ -29,8 +29,10 @@ POSITIONS_DRAWN = {
     "vit_wee_patch16_reg1_gap_256": True,
 }
 NO_CLASSIFIER = {
-    "vit_small_patch14_reg4_dinov2", "vit_small_patch16_dinov3", "eva02_tiny_patch14_224", "vit_base_patch16_siglip_224", "aimv2_large_patch14_224",
-    "vit_pe_spatial_tiny_patch16_512", "vit_base_patch14_reg1_tipsv2", "vit_base_patch16_radio_v3", "vit_base_patch16_sapiens2",
+    "vit_small_patch14_reg4_dinov2", "vit_small_patch16_dinov3", "eva02_tiny_patch14_224",
+    "vit_base_patch16_siglip_224", "aimv2_large_patch14_224",
+    "vit_pe_spatial_tiny_patch16_512", "vit_base_patch14_reg1_tipsv2", "vit_base_patch16_radio_v3",
+    "vit_base_patch16_sapiens2",
     "vit_small_patch16_lingbot", "vit_intern300m_patch14_448",
 }  # fmt: skip
 SMALLER = {"vit_base_patch16_sapiens2": (256, 192)}  # its own, 1024 x 768, takes a minute

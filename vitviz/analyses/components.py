@@ -88,7 +88,8 @@ def basis_of(tokens: Tensor | Sequence[Tensor], count: int = 3) -> Basis:
 
     Raises VitvizError for a count below 1, or above what there are of tokens or of numbers in one.
 
-    >>> basis_of(torch.tensor([[-1.0, 0.0], [1.0, 0.0], [0.0, 0.1], [0.0, -0.1]]), count=1).directions.tolist()
+    >>> tokens = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [0.0, 0.1], [0.0, -0.1]])
+    >>> basis_of(tokens, count=1).directions.tolist()
     [[1.0, 0.0]]
     """
     parts = [tokens] if isinstance(tokens, Tensor) else list(tokens)

@@ -33,7 +33,7 @@ class Effects:
 
 
 class Agreement(NamedTuple):
-    """Pearson's correlation of total effects and direct shares; NaN where there are none, or all are alike."""
+    """Pearson's correlation of total effects and direct shares; NaN where none are, or all are alike."""
 
     heads: float
     mlps: float

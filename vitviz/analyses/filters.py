@@ -94,7 +94,8 @@ def display_scaled(
 
     Source: the paper states no scale; this is the one that the panel names. Raises nothing.
 
-    >>> display_scaled(torch.tensor([[-1.0, 0.0, 3.0], [7.0, 7.0, 7.0]]).reshape(2, 1, 3, 1)).flatten().tolist()
+    >>> pictures = torch.tensor([[-1.0, 0.0, 3.0], [7.0, 7.0, 7.0]]).reshape(2, 1, 3, 1)
+    >>> display_scaled(pictures).flatten().tolist()
     [0.0, 0.25, 1.0, 0.5, 0.5, 0.5]
     """
     low = reduce(pictures, "count row col channel -> count 1 1 1", "min")

@@ -115,7 +115,7 @@ def carried_rows(
 
 
 def handed_values(attention: Attention) -> Float[Tensor, "head key dim"]:
-    """What each token hands to those who attend to it; of a replaced head, what each token was given itself."""
+    """What each token hands to those who attend to it; of a replaced head, what each was given itself."""
     if not attention.replaced:
         return attention.v
     values = attention.v.clone()

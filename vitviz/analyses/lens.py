@@ -87,7 +87,7 @@ def lens_patches(ledger: Ledger, target: Asked, form: str = "now") -> Float[Tens
     >>> from vitviz.grid import Grid
     >>> trace, readout = example_account(Grid(2, 3, (4, 4)), seed=1, pool="average")
     >>> answers = lens_patches(ledger_of(trace, readout), target=0)
-    >>> answers.shape, torch.allclose(answers[-1].mean(), trace.logits[0])  # a mean over patches is what it reads
+    >>> answers.shape, torch.allclose(answers[-1].mean(), trace.logits[0])  # a mean over patches
     (torch.Size([3, 2, 3]), True)
     """
     check_form(form)

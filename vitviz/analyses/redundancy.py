@@ -1,9 +1,9 @@
 """How far heads look around, and which do the same: entropy by query, cosine and Jensen-Shannon divergence
 between heads.
 
-    H(l, h) = - mean_i sum_j A_ij ln A_ij, over the patches i; prefix tokens' rows apart       exp H: tokens
-    looked at cosine  = <A^h, A^h'> / (|A^h| |A^h'|), all queries and keys in one vector JS      = mean_i H((a
-    + b) / 2) - (H(a) + H(b)) / 2 for row i of both heads, in nats, from 0 to ln 2
+    H(l, h) = - mean_i sum_j A_ij ln A_ij, over the patches i; prefix tokens' rows apart; exp H tokens
+    cosine  = <A^h, A^h'> / (|A^h| |A^h'|), all queries and keys in one vector
+    JS      = mean_i H((a + b) / 2) - (H(a) + H(b)) / 2 for row i of both heads, in nats, from 0 to ln 2
 
 Keys are all tokens; with `keys` "patches" the prefix columns are dropped and each row divided by what is
 left. Sources: Vig and Belinkov 2019; Lin 1991. It does not show that heads which look alike do the same,

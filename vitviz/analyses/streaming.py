@@ -110,6 +110,6 @@ def write_powers(
 
 
 def within_range(sums: Tensor) -> bool:
-    """Whether sums of rows show that no score was too large or too small to be taken to the power as it is."""
+    """Whether sums of rows show that no score was too large or small to be taken to the power as it is."""
     smallest, largest = sums.aminmax()
     return smallest.item() >= SMALLEST and largest.item() <= LARGEST  # NaN is not

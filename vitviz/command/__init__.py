@@ -1,4 +1,4 @@
-"""The command line `vitviz`. A subcommand imports what it needs when it runs: asking for help loads no model."""
+"""The command line `vitviz`. A subcommand imports what it needs when it runs: help loads no model."""
 
 from __future__ import annotations
 

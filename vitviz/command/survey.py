@@ -23,8 +23,8 @@ NAMES = (
 
 HELP = """Averages over pictures, with standard errors, a row a picture and a report.
 
-SOURCE is a folder of pictures, a folder with one folder a class, a list in .csv or .parquet (columns path and label), a
-webdataset .tar or a folder of them, or hf:NAME[:SPLIT] for a data set of the hub.
+SOURCE is a folder of pictures, a folder with one folder a class, a list in .csv or .parquet (columns path
+and label), a webdataset .tar or a folder of them, or hf:NAME[:SPLIT] for a data set of the hub.
 
 \b
 Examples:
@@ -32,7 +32,8 @@ Examples:
   vitviz survey imagenet/val --checkpoint vit_base_patch16_224 \\
       --measure distance --measure accuracy --limit 1000 --seed 0 --out report/
 
-Ended at any moment, the same command goes on where it was. Pictures that cannot be read are listed in skipped.csv.
+Ended at any moment, the same command goes on where it was. Pictures that cannot be read are listed in
+skipped.csv.
 
 \b
 Measures:

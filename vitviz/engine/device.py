@@ -108,7 +108,7 @@ _whole_convolutions = _WholeConvolutions()
 
 
 def compute_alone() -> None:
-    """One CPU thread from here on: a forked process has none of its parent's, and may wait for them for ever."""
+    """One CPU thread from here on: a forked process lacks its parent's, and may wait for them for ever."""
     torch.set_num_threads(1)
 
 

@@ -81,7 +81,8 @@ class Inspector(Forward):
 
     def effects(
         self, image, target: Asked, heads_as: str = "mean", size: int | tuple[int, int] | None = None, *,
-        mlps: bool = True, other=None, batch: int = 16, progress: Callable[[int, int], bool | None] | None = None,
+        mlps: bool = True, other=None, batch: int = 16,
+        progress: Callable[[int, int], bool | None] | None = None,
     ) -> Effects:  # fmt: skip
         """What happens to a target's logit when each head, and each layer's MLP, is taken away alone: with -
         without it.
@@ -208,7 +209,7 @@ class Inspector(Forward):
         """The model that made a trace; VitvizError where it was another checkpoint's."""
         if trace.checkpoint != self.checkpoint.name:
             raise VitvizError(
-                f"Given a trace of {trace.checkpoint}; expected one of {self.checkpoint.name}, whose {applied}"
-                " applied. Ask the inspector that made it."
+                f"Given a trace of {trace.checkpoint}; expected one of {self.checkpoint.name}, whose"
+                f" {applied} applied. Ask the inspector that made it."
             )
         return self._at(trace.grid.pixels)

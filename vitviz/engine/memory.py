@@ -136,7 +136,7 @@ def require_to_load(
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether an error tells that memory was refused; torch tells of the machine's own with a RuntimeError."""
+    """Whether an error tells that memory was refused; torch's for the machine's own is a RuntimeError."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return (

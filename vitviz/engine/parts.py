@@ -84,7 +84,7 @@ def parts_of(model: nn.Module) -> Parts:
 
 @in_float32()
 def readout(model: nn.Module, trace: Trace) -> Float[Tensor, " feature"]:
-    """What the classifier is given (y of equation 4), from the last block's output: final norm and pooling."""
+    """What the classifier is given (y of equation 4): the last block's output through norm and pooling."""
     weights = next(model.parameters())
     last = trace.tokens[-1].to(weights.device, weights.dtype)
     with torch.no_grad():

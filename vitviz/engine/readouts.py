@@ -113,5 +113,5 @@ def read(
 
 
 def queries_read(model: nn.Module) -> int | None:
-    """How many of attention pooling's queries, from the first, its answer is made of; None for all of them."""
+    """How many of attention pooling's queries, from the first, its answer is made of; None for all."""
     return 1 if getattr(getattr(model, "attn_pool", None), "pool", "") == "token" else None

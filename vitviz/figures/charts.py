@@ -76,9 +76,12 @@ def predictions(top: Sequence[tuple[str, float]]) -> go.Figure:
     shares = [100 * probability for _, probability in top]
     places = list(range(len(top)))
     bars = go.Bar(
-        x=shares, y=places, orientation="h", marker={"color": _BLUE, "cornerradius": 4, "line": {"width": 0}}, width=0.62,
-        text=[f"{share:.1f} %" for share in shares], textposition="outside", cliponaxis=False, textfont={"color": _TEXT, "size": 13},
-        customdata=[html.escape(label) for label, _ in top], hovertemplate="%{customdata}<br>%{x:.2f} %<extra></extra>",
+        x=shares, y=places, orientation="h", marker={"color": _BLUE, "cornerradius": 4, "line": {"width": 0}},
+        width=0.62,
+        text=[f"{share:.1f} %" for share in shares], textposition="outside", cliponaxis=False,
+        textfont={"color": _TEXT, "size": 13},
+        customdata=[html.escape(label) for label, _ in top],
+        hovertemplate="%{customdata}<br>%{x:.2f} %<extra></extra>",
     )  # fmt: skip
     figure = go.Figure(bars, _layout("", "", ""))
     figure.update_layout(height=46 + 34 * len(top), margin={"l": 8, "r": 56, "t": 4, "b": 32})
@@ -92,11 +95,13 @@ def _dots(distances: np.ndarray, mass: np.ndarray) -> list[go.Scatter]:
     layer, head = np.divmod(np.arange(distances.size), heads)
     dots = go.Scatter(
         x=layer + 1, y=distances.ravel(), mode="markers", name="one head",
-        marker={"size": 9, "color": _BLUE, "opacity": 0.75}, customdata=_details(layer, head, mass), hovertemplate=_hover(mass),
+        marker={"size": 9, "color": _BLUE, "opacity": 0.75}, customdata=_details(layer, head, mass),
+        hovertemplate=_hover(mass),
     )  # fmt: skip
     mean = go.Scatter(
         x=np.arange(1, layers + 1), y=distances.mean(axis=1), mode="lines", name="mean of the heads",
-        line={"color": _TEXT, "width": 1.5}, hovertemplate="layer %{x}, mean of the heads<br><b>%{y:.1f} px</b><extra></extra>",
+        line={"color": _TEXT, "width": 1.5},
+        hovertemplate="layer %{x}, mean of the heads<br><b>%{y:.1f} px</b><extra></extra>",
     )  # fmt: skip
     return [dots, mean]
 
@@ -148,14 +153,16 @@ def _layout(subtitle: str, across: str, up: str) -> go.Layout:
         "automargin": True,
     }
     said = html.escape(subtitle)
+    at_left = {"x": 0, "xanchor": "left", "yanchor": "top"}
     return go.Layout(
         autosize=True, height=440, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": _TEXT, "size": 13, "family": "system-ui, sans-serif"}, margin={"l": 8, "r": 12, "t": 40 if said else 16, "b": 8},
-        title={"text": said, "font": {"size": 15}, "x": 0, "xanchor": "left", "y": 0.98, "yanchor": "top", "pad": {"l": 12}} if said else None,
+        font={"color": _TEXT, "size": 13, "family": "system-ui, sans-serif"},
+        margin={"l": 8, "r": 12, "t": 40 if said else 16, "b": 8},
+        title={**at_left, "text": said, "font": {"size": 15}, "y": 0.98, "pad": {"l": 12}} if said else None,
         xaxis={**axis, "title": {**title, "text": across}}, yaxis={**axis, "title": {**title, "text": up}},
         # Below the axis: above the plot it runs into the title where the window is narrow and the entries
         # stack.
-        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": -0.18, "yanchor": "top", "font": {"size": 12}},
+        legend={**at_left, "orientation": "h", "y": -0.18, "font": {"size": 12}},
         hovermode="closest", dragmode=False, hoverlabel={"font": {"size": 13}},
         modebar={"bgcolor": "rgba(0,0,0,0)", "color": _TEXT, "activecolor": _BLUE},
     )  # fmt: skip

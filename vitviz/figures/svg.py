@@ -55,7 +55,7 @@ def line_by_layer(mean: np.ndarray, error: np.ndarray, up: str, first: int = 1) 
 
 
 def _frame(values: np.ndarray, layers: int, up: str, first: int):
-    """A function from (layer, value) to a place, and the axes; the scale holds zero, so that heights compare."""
+    """From (layer, value) to a place, and the axes; the scale holds zero, so that heights compare."""
     finite = values[np.isfinite(values)]
     low, high = min(0.0, float(finite.min(initial=0.0))), max(0.0, float(finite.max(initial=0.0)))
     high = high + 0.06 * (high - low) if high > low else low + 1.0

@@ -69,7 +69,10 @@ def summary_of(survey: Survey) -> dict[str, Any]:
     """What `--json` prints: counts, settings, and every average with its standard error (null for one
     picture).
     """
-    clean = lambda values: np.where(np.isfinite(values), values, None).tolist()  # noqa: E731 - JSON has no NaN
+
+    def clean(values: np.ndarray) -> list:  # JSON has no NaN
+        return np.where(np.isfinite(values), values, None).tolist()
+
     return {
         "checkpoint": survey.checkpoint,
         "pictures": survey.images,

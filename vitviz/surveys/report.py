@@ -23,13 +23,16 @@ CONFUSIONS = 20
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --line: #d8dde4; --blue: #1f6fb2; --paper: #fff }
-@media (prefers-color-scheme: dark) { :root { --ink: #e3e8ef; --line: #3a4350; --blue: #6db3ee; --paper: #14181e } }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e3e8ef; --line: #3a4350; --blue: #6db3ee; --paper: #14181e } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 46rem;
   margin: 2rem auto; padding: 0 1rem }
 svg { width: 100%; height: auto } svg text { font-size: 12px; fill: var(--ink) }
-svg circle { fill: var(--blue); fill-opacity: .75 } svg polyline { fill: none; stroke: var(--ink); stroke-width: 1.5 }
+svg circle { fill: var(--blue); fill-opacity: .75 }
+svg polyline { fill: none; stroke: var(--ink); stroke-width: 1.5 }
 svg .grid { stroke: var(--line) } svg .bar { stroke: var(--blue); stroke-width: 1.5 }
-table { border-collapse: collapse; width: 100%; font-size: 13px } td, th { text-align: left; padding: .2rem .6rem .2rem 0;
+table { border-collapse: collapse; width: 100%; font-size: 13px }
+td, th { text-align: left; padding: .2rem .6rem .2rem 0;
   border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere }
 figure { margin: 1.5rem 0 } figcaption { font-weight: 600 } small { opacity: .8 }
 """
@@ -106,13 +109,19 @@ def _mistakes(survey: Survey) -> str:
     found = survey.mistakes
     if found is None or not found.labelled:
         return ""
-    name = lambda number: survey.labels[number] if number < len(survey.labels) else f"class {number}"  # noqa: E731
+
+    def name(number: int) -> str:
+        return survey.labels[number] if number < len(survey.labels) else f"class {number}"
+
     common = [
         (name(true), name(answer), count)
         for (true, answer), count in found.confusions.most_common(CONFUSIONS)
     ]
     columns = ("picture", "true class", "answer", "probability", "of the true class")
-    list_of = lambda rows: _table(columns, [_mistake(row, name) for row in rows])  # noqa: E731
+
+    def list_of(rows) -> str:
+        return _table(columns, [_mistake(row, name) for row in rows])
+
     return (
         f"<h2>Mistakes</h2><p>{found.right} of {found.labelled} labelled pictures are answered rightly.</p>"
         + ("<h3>Confusions</h3>" + _table(("true class", "answer", "pictures"), common) if common else "")

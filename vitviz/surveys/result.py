@@ -26,7 +26,7 @@ LISTED = 1_000  # reasons kept in memory; the file beside the report has all
 
 @dataclass(frozen=True)
 class Survey:
-    """The averages over the pictures done so far. Names are "measure.quantity", such as "distance.distance"."""
+    """The averages over the pictures done so far. Names are such as "distance.distance"."""
 
     checkpoint: str
     grid: Grid  # that all pictures were cut into

@@ -79,7 +79,7 @@ def _stacked(name: str, values: list[np.ndarray]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Measuring:
-    """A checkpoint, the measures and how pictures go through; holds nothing that changes, and can be pickled."""
+    """A checkpoint, the measures and how pictures go through; it never changes, and can be pickled."""
 
     inspector: Inspector
     measures: tuple[Measure, ...]

@@ -121,7 +121,7 @@ def measuring_of(inspector: Inspector, measures, size, batch: int, classes: Clas
 def _through(
     plan: Plan, measuring: Measuring, begun: Survey, parts: Parts | None, progress: Progress | None
 ) -> tuple[Survey, bool]:
-    """All pictures that are not done yet; whether it came to the end. Without parts the same, kept nowhere."""
+    """All pictures not done yet; whether it came to the end. Without parts the same, kept nowhere."""
     done = set(parts.numbers()) if parts else set()
     result, mistakes, at = replace(begun, mistakes=Mistakes()), Mistakes(), 0
     for number in sorted(done):

@@ -101,7 +101,8 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
         name.strip() for name in os.environ.get("VITVIZ_CHECKPOINTS", "").split(",") if name.strip()
     )
     settings = Settings(
-        given.checkpoint, given.weights, given.device, given.model_cache, given.trace_cache, given.picture_cache, allowed,
+        given.checkpoint, given.weights, given.device, given.model_cache, given.trace_cache,
+        given.picture_cache, allowed,
         given.dtype, _limits(given),
     )  # fmt: skip
     allowed_hosts = tuple(name.strip() for name in hosts if name.strip())

@@ -1,4 +1,4 @@
-"""The views, in the order of figure 1 of the paper. A new one is a folder beside this and its name in VIEWS."""
+"""The views, in the order of the paper's figure 1. A new one is a folder beside this, named in VIEWS."""
 
 from vitviz.views.base import File, Item, Needs, View, Words
 from vitviz.views.controls import About, Choice, Control, LayerRange, Query, Slider, Text, Whole, Wholes
@@ -18,6 +18,7 @@ VIEWS: tuple[View, ...] = (
 )  # fmt: skip
 
 __all__ = [
-    "VIEWS", "About", "Choice", "Control", "File", "Item", "LayerRange", "Needs", "Query", "Slider", "Subject", "Text",
+    "VIEWS", "About", "Choice", "Control", "File", "Item", "LayerRange", "Needs", "Query", "Slider",
+    "Subject", "Text",
     "View", "Whole", "Wholes", "Words",
 ]  # fmt: skip

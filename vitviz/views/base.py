@@ -78,7 +78,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Words:
-    """What the page says about a view: `what` and `how` are the student's two sentences, the rest folds away."""
+    """What the page says about a view: `what` and `how` are two sentences, the rest folds away."""
 
     what: str
     how: str

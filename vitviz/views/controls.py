@@ -123,7 +123,7 @@ class LayerRange(Control):
 
 @dataclass(frozen=True)
 class Query(Control):
-    """Which token asks: 'auto' (what the classifier reads), 'mean', a prefix token's name, a patch's number."""
+    """Which token asks: 'auto' (what the classifier reads), 'mean', a prefix's name, a patch's number."""
 
     default: str = "auto"
     kind = "query"
@@ -218,7 +218,7 @@ def _first(default: float | str, about: About | None) -> float | str:
 def parsed(
     controls: tuple[Control, ...], given: Mapping[str, str], about: About | None, title: str
 ) -> dict[str, Any]:
-    """Every control's value, checked; the default where none is given. WrongSetting says what does not fit."""
+    """Every control's value, checked, or its default. WrongSetting says what does not fit."""
     names = {control.name: control for control in controls}
     for name in given:
         if name not in names:

@@ -87,7 +87,7 @@ def jittered(x: Tensor) -> Tensor:
 
 
 def random_crops(count: int, smallest: float, device: torch.device) -> Tensor:
-    """Affine maps (image, 2, 3) from view to picture: area `smallest` … 1, aspect 3:4 … 4:3, mirrored or not."""
+    """Affine maps (image, 2, 3), view to picture: area `smallest` … 1, aspect 3:4 … 4:3, mirrored or not."""
     side = torch.empty(count, device=device).uniform_(smallest, 1).sqrt()
     aspect = torch.empty(count, device=device).uniform_(-math.log(4 / 3), math.log(4 / 3)).exp().sqrt()
     width, height = (side * aspect).clamp(max=1), (side / aspect).clamp(max=1)
@@ -110,7 +110,7 @@ def pixel_centres(size: int, patch: int, device: torch.device) -> Tensor:
 
 
 def sampled_patches(x: Tensor, maps: Tensor, centres: Tensor, kept: Tensor | None) -> Tensor:
-    """Pixels of the kept patches of each view: (image, kept patch, rgb · pixel), in the projection's order."""
+    """Pixels of each view's kept patches: (image, kept patch, rgb · pixel), in the projection's order."""
     where = centres.expand(len(x), -1, -1, -1) if kept is None else centres[kept]
     scale = maps[:, None, None, [0, 1], [0, 1]]
     where = where * scale + maps[:, None, None, :, 2]

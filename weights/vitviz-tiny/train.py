@@ -1,9 +1,8 @@
 """vitviz-tiny: a plain ViT trained from random weights, and the film of its training.
 
     python train.py --data <tiny-imagenet> --teacher <deit_tiny.safetensors> --work <folder> --minutes 120
-    python train.py … --work <another> --after <exported folder>  # the second part, from the first one's
-    average python export.py --data <tiny-imagenet> --work <folder>       # what is shipped, from what was
-    trained
+    python train.py … --work <another> --after <exported folder>  # the second part, from the first's average
+    python export.py --data <tiny-imagenet> --work <folder>       # what is shipped, from what was trained
 
 Run the same command again after an interruption and it goes on where it stopped.
 Three things make two CPU cores enough: three quarters of the patches are dropped
@@ -214,7 +213,8 @@ class Training:
         epochs = self.done * self.batch / len(self.order)
         row = {
             "snapshot": name, "weights": kind, "step": self.step_number(),
-            "epoch": round(self.film.before["epoch"] + epochs, 3), "seconds": round(self.film.before["seconds"] + self.elapsed),
+            "epoch": round(self.film.before["epoch"] + epochs, 3),
+            "seconds": round(self.film.before["seconds"] + self.elapsed),
             "train_loss": round(self.running["label"], 4) if self.running else "",
             "val_loss": round(loss, 4), "val_top1": round(top1, 4), "val_pictures": len(self.val_labels),
         }  # fmt: skip

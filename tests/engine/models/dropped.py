@@ -1,4 +1,4 @@
-"""A weights/ folder with all kinds of things dropped into it; names and shapes are enough for the catalogue."""
+"""A weights/ folder with all kinds of things dropped into it: names and shapes, for the catalogue."""
 
 import json
 

@@ -36,7 +36,8 @@ def attempt(repo, filename="model.safetensors", **options):
         result = {{"size": path.stat().st_size}}
     except HubError as error:
         result = {{"error": str(error), "kind": type(error).__name__}}
-    return result | {{"seconds": time.monotonic() - start, "seen": seen, "repo": repo, "cached": hub.cached(repo, filename) is not None}}
+    cached = hub.cached(repo, filename) is not None
+    return result | {{"seconds": time.monotonic() - start, "seen": seen, "repo": repo, "cached": cached}}
 
 def attempts(*calls):
     results = {{}}

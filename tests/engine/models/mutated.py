@@ -9,13 +9,18 @@ import zipfile
 from tests.engine.models.hostile import CONFIG, valid
 
 _VALUES = [
-    None, True, -1, 0, 1, 2, 3, 7, 65, 1000, 10**5, 10**9, 10**30, 0.5, -0.001, 1e-9, 1e9, 1e300, float("nan"), float("inf"), "", "32", "gelu",
-    "vit_base_patch16_224", "beit_base_patch16_224", "../x", [], [32], [32, 48], [0, 0], [3, 32, 32], [1] * 50, {}, {"a": 1},
+    None, True, -1, 0, 1, 2, 3, 7, 65, 1000, 10**5, 10**9, 10**30, 0.5, -0.001, 1e-9, 1e9, 1e300,
+    float("nan"), float("inf"), "", "32", "gelu",
+    "vit_base_patch16_224", "beit_base_patch16_224", "../x", [], [32], [32, 48], [0, 0], [3, 32, 32],
+    [1] * 50, {}, {"a": 1},
 ]  # fmt: skip
 _KEYS = [
-    "img_size", "patch_size", "in_chans", "embed_dim", "depth", "num_heads", "mlp_ratio", "num_classes", "global_pool", "class_token", "reg_tokens",
-    "no_embed_class", "pos_embed", "init_values", "qkv_bias", "qk_norm", "pre_norm", "norm_layer", "act_layer", "mlp_layer", "block_fn", "dynamic_img_size",
-    "drop_path_rate", "fc_norm", "input_size", "mean", "std", "crop_pct", "crop_mode", "interpolation", "fixed_input_size", "tag", "label_names", "architecture",
+    "img_size", "patch_size", "in_chans", "embed_dim", "depth", "num_heads", "mlp_ratio", "num_classes",
+    "global_pool", "class_token", "reg_tokens",
+    "no_embed_class", "pos_embed", "init_values", "qkv_bias", "qk_norm", "pre_norm", "norm_layer",
+    "act_layer", "mlp_layer", "block_fn", "dynamic_img_size",
+    "drop_path_rate", "fc_norm", "input_size", "mean", "std", "crop_pct", "crop_mode", "interpolation",
+    "fixed_input_size", "tag", "label_names", "architecture",
     "pretrained_cfg", "model_args", "model_type", "image_size", "vitviz",
 ]  # fmt: skip
 

@@ -23,8 +23,10 @@ try:
 except OSError:
     load(find("someone/mine")), load(find("test_vit.r160_in1k"))
 print(json.dumps({
-    "logits": loaded.model(torch.ones(1, 3, 160, 160)).flatten()[:4].tolist(), "labels": len(loaded.labels), "seen": seen[-1],
-    "mine": mine.model(torch.ones(1, 3, 32, 32)).flatten().tolist(), "mine_labels": mine.labels, "refused": refused,
+    "logits": loaded.model(torch.ones(1, 3, 160, 160)).flatten()[:4].tolist(), "labels": len(loaded.labels),
+    "seen": seen[-1],
+    "mine": mine.model(torch.ones(1, 3, 32, 32)).flatten().tolist(), "mine_labels": mine.labels,
+    "refused": refused,
     "on_disk": [c.name for c in checkpoints() if c.on_disk and c.source == "hub"],
 }))
 """

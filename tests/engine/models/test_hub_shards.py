@@ -16,7 +16,8 @@ from vitviz.errors import VitvizError
 def attempt(name):
     seen = []
     try:
-        logits = load(find(name), progress=lambda *bytes_: seen.append(bytes_)).model(torch.ones(1, 3, 32, 32)).flatten().tolist()
+        model = load(find(name), progress=lambda *bytes_: seen.append(bytes_)).model
+        logits = model(torch.ones(1, 3, 32, 32)).flatten().tolist()
         return {"logits": logits, "seen": seen, "on_disk": find(name).on_disk}
     except VitvizError as error:
         return {"error": str(error), "on_disk": find(name).on_disk}

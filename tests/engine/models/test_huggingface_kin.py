@@ -1,4 +1,4 @@
-"""MAE, BEiT and DINOv3 as transformers saves them, against transformers itself; what timm lacks is refused."""
+"""MAE, BEiT and DINOv3 as transformers saves them, against transformers; what timm lacks is refused."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""timm's own form and named architectures against timm itself; what does not fit is named, never filled up."""
+"""timm's own form and named architectures against timm; what does not fit is named, never filled up."""
 
 import json
 

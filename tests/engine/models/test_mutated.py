@@ -1,4 +1,4 @@
-"""Property: however a valid checkpoint is damaged, it ends within 5 s and 1 GB in a trace or a VitvizError."""
+"""However a valid checkpoint is damaged, it ends within 5 s and 1 GB in a trace or a VitvizError."""
 
 import sys
 

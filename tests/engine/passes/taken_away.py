@@ -17,8 +17,10 @@ from vitviz.engine.pictures.preprocess import prepare
 
 # class token, registers, averages, rotary, relative bias, parallel, sub-norms, gates, attention pooling
 FAMILIES = [
-    "class", "registers", "distilled", "average, then norm", "norm, then average", "norm before the projection, averaged",
-    "parallel", "parallel, averaged", "gated", "gated, averaged", "EVA-02", "BEiT-3 like", "attention pooling", "BEiT",
+    "class", "registers", "distilled", "average, then norm", "norm, then average",
+    "norm before the projection, averaged",
+    "parallel", "parallel, averaged", "gated", "gated, averaged", "EVA-02", "BEiT-3 like",
+    "attention pooling", "BEiT",
     "relative positions", "relative positions, norm behind", "RoPE, averaged", "class and mean",
 ]  # fmt: skip
 _attend = F.scaled_dot_product_attention

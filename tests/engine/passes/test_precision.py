@@ -169,7 +169,7 @@ def test_float32_on_cuda_is_not_shortened_by_its_convolutions(monkeypatch):
 
 
 def test_the_first_picture_may_have_another_size_with_the_same_grid():
-    """Where the patch does not divide the input, two sizes share a grid; only one of them is the model's own."""
+    """Where the patch does not divide the input, two sizes share a grid; only one is the model's own."""
     model = perturbed("vit_tiny_patch16_224", depth=1, img_size=28, patch_size=8)
     preprocessing = Preprocessing((28, 28), (0.5,) * 3, (0.5,) * 3)
     inspector = Inspector(

@@ -232,10 +232,13 @@ def test_fitted_sizes_by_hand():
 
 @pytest.mark.parametrize(
     "config",
-    [{"crop_pct": 1e9}, {"crop_pct": 1e-9}, {"crop_pct": float("nan")}, {"std": (1e-300,) * 3}, {"std": (1e-38,) * 3}, {"std": (float("nan"),) * 3},
-     {"std": (float("inf"),) * 3}, {"mean": (float("inf"), 0, 0)}, {"mean": (1e300, 0, 0)}],
+    [
+        *({"crop_pct": value} for value in (1e9, 1e-9, float("nan"))),
+        *({"std": (value,) * 3} for value in (1e-300, 1e-38, float("nan"), float("inf"))),
+        *({"mean": (value, 0, 0)} for value in (float("inf"), 1e300)),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_values_beyond_reason_are_refused(config):
     with pytest.raises(CheckpointError, match="cannot be followed"):
         Preprocessing.from_config({"input_size": (3, 224, 224), **config})

@@ -31,8 +31,9 @@ METHODS: Mapping[str, Callable[..., Relevance]] = MappingProxyType(
     {
         function.__name__: function
         for function in (
-            ledger, frozen, gradient_rollout, chefer, grad_cam, hires_cam, attention_gradient, attention_grad_cam,
-            input_gradient, integrated_gradients, leave_one_out, rollout, last_attention, random, centre,
+            ledger, frozen, gradient_rollout, chefer, grad_cam, hires_cam, attention_gradient,
+            attention_grad_cam, input_gradient, integrated_gradients, leave_one_out, rollout,
+            last_attention, random, centre,
         )
     }
 )  # fmt: skip

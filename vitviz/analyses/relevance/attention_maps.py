@@ -102,7 +102,7 @@ def _rolled(one: Weighed) -> Step:
 
 
 def carried_row(row: Float[Tensor, " token"], layers: list[Step], normed: bool) -> Float[Tensor, " token"]:
-    """row M_L ... M_1 with M = a I + b C, rows divided by their sums where `normed`; R itself is never made."""
+    """row M_L ... M_1, M = a I + b C, rows divided by their sums where `normed`; R itself is never made."""
     for own, through, matrix in reversed(layers):
         matrix = matrix.to(row)
         spread = row / (own + through * matrix.sum(dim=-1)) if normed else row

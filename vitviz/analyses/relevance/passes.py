@@ -53,7 +53,7 @@ class Gradients:
     slopes: Float[Tensor, "patch width"] | None = None  # the gradient there
 
     def behind(self, depth: int) -> dict[str, float]:
-        """The constants that stand behind a depth, by kind: from block `depth` on; -1 for all, pixels' own."""
+        """The constants behind a depth, by kind: from block `depth` on; -1 for all, pixels' own."""
         return {kind: values[depth + 1 :].sum().item() for kind, values in self.constants.items()}
 
 

@@ -29,7 +29,7 @@ def orders_of(values: Float[Tensor, "*shape"], seed: int, draws: int) -> list[In
 
 
 def kept_sets(order: Int[Tensor, " patch"], counts: list[int], most: bool) -> list[Tensor]:
-    """What is left with so many taken away, from the front of the order (`most` relevant first) or its end."""
+    """What is left with so many taken away, from the order's front (`most` relevant first) or its end."""
     total = len(order)
     return [order[count:] if most else order[: total - count] for count in counts]
 

@@ -85,7 +85,7 @@ class Trial:
         return [name for name, gap in self.ranking(score) if gap > mean + 2 * deviation and name != "random"]
 
     def tied(self, one: str, other: str, score: str = "probability") -> bool:
-        """Whether two methods lie no further apart than two deviations of chance: then their order is none."""
+        """Whether two methods lie within two deviations of chance: then their order is none."""
         gaps = dict(self.ranking(score))
         return abs(gaps[one] - gaps[other]) <= 2 * self.chance(score)[1]
 

@@ -29,7 +29,7 @@ _UNANNOUNCED = 20_000_000  # bytes of a file whose size the hub does not tell
 
 @dataclass
 class _Job:
-    """A download on its way. Its thread cannot be killed: without anybody waiting it ends at its next byte."""
+    """A download on its way. Its thread cannot be killed: with nobody waiting it ends at its next byte."""
 
     total: int
     etag: str

@@ -27,7 +27,8 @@ from vitviz.errors import CheckpointError, said
 _BUILT = 3_000  # tensors that are made of any model before its file's count: none of timm's has 2,000
 _RESAMPLED_BY_TIMM = 16_000_000  # parameters, of position embeddings for larger pictures
 _UNBUILT = (
-    TypeError, ValueError, AssertionError, KeyError, IndexError, RuntimeError, AttributeError, ArithmeticError, RecursionError, NotImplementedError,
+    TypeError, ValueError, AssertionError, KeyError, IndexError, RuntimeError, AttributeError,
+    ArithmeticError, RecursionError, NotImplementedError,
 )  # fmt: skip
 _RESIZED = ("pos_embed", "patch_embed.proj.weight", "relative_position_bias_table")
 

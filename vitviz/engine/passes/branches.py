@@ -67,7 +67,7 @@ class Branches:
 
 
 def branches_of(model: nn.Module, blocks: list[nn.Module]) -> Branches | None:
-    """The empty record of one pass; None where blocks or readout are not understood, and nothing is recorded."""
+    """The empty record of one pass; None where blocks or readout are not understood: nothing is recorded."""
     pooling = _pooling(model)
     if pooling is None:
         return None

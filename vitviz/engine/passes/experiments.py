@@ -43,8 +43,10 @@ def permutation(patches: int, seed: int) -> Int[np.ndarray, " patch"]:
 
     VitvizError for what is no seed.
 
-    >>> permutation(5, seed=1).tolist() == permutation(5, seed=1).tolist(), sorted(permutation(5, seed=2).tolist())
-    (True, [0, 1, 2, 3, 4])
+    >>> permutation(5, seed=1).tolist() == permutation(5, seed=1).tolist()
+    True
+    >>> sorted(permutation(5, seed=2).tolist())
+    [0, 1, 2, 3, 4]
     """
     try:
         number = operator.index(seed)

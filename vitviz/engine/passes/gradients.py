@@ -32,7 +32,8 @@ from vitviz.engine.passes.held import Held
 from vitviz.errors import UnsupportedModel
 
 ADDED = {  # parameters that are added to tokens, stand among them, or are added behind a projection
-    "cls_token": "prefix tokens", "dist_token": "prefix tokens", "reg_token": "prefix tokens", "pos_embed": "positions",
+    "cls_token": "prefix tokens", "dist_token": "prefix tokens", "reg_token": "prefix tokens",
+    "pos_embed": "positions",
     "q_bias": "linear biases", "v_bias": "linear biases",
 }  # fmt: skip
 _BIASED = {F.linear: 2, F.conv2d: 2, F.layer_norm: 3}  # which argument is the bias

@@ -1,9 +1,9 @@
 """What the frozen linear map holds: norms' deviations and gates, at the values that they have in this very
 pass.
 
-    norm(x) = (x - mean x) / stop(deviation) * weight + bias        the mean is linear and stays f(x)    = x *
-    stop(f(x) / x)      GELU (gate Phi), SiLU and QuickGELU (gate sigmoid), ReLU f(a) b  = stop(f(a)) * b
-    gated MLPs (SwiGLU, GluMlp): the gate is held, and b carries the relevance
+    norm(x) = (x - mean x) / stop(deviation) * weight + bias        the mean is linear and stays
+    f(x)    = x * stop(f(x) / x)      GELU (gate Phi), SiLU and QuickGELU (gate sigmoid), ReLU
+    f(a) b  = stop(f(a)) * b          gated MLPs (SwiGLU, GluMlp): the gate is held, b carries the relevance
 
 where stop(.) lets no gradient through. Every value is the model's own, and only gradients change: those of an
 affine map of the tokens. These are replacements of torch's functions by name, for one pass of one thread
@@ -22,7 +22,8 @@ from torch import Tensor
 
 GATED = {F.gelu, F.silu, F.relu, F.mish, F.hardswish, torch.relu, Tensor.relu}  # each is x times something
 STOPPED = {
-    torch.sigmoid, Tensor.sigmoid, F.sigmoid, torch.softmax, Tensor.softmax, F.softmax, torch.rsqrt, Tensor.rsqrt,
+    torch.sigmoid, Tensor.sigmoid, F.sigmoid, torch.softmax, Tensor.softmax, F.softmax, torch.rsqrt,
+    Tensor.rsqrt,
 }  # fmt: skip
 PRODUCTS = {torch.mul, Tensor.mul, Tensor.mul_, Tensor.__mul__, Tensor.__rmul__}
 

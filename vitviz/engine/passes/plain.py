@@ -1,4 +1,4 @@
-"""What makes a model a plain Vision Transformer: one stack of blocks, each with one attention over all tokens."""
+"""What makes a plain Vision Transformer: one stack of blocks, each with one attention over all tokens."""
 
 from __future__ import annotations
 

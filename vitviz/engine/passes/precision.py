@@ -27,7 +27,7 @@ _ROWS = 512  # queries at a time: N x N for all heads need not stand in memory
 
 @in_float32()
 def deviation(trace: Trace, exact: nn.Module, pixels: Float[Tensor, "1 channel height width"]) -> Deviation:
-    """The distance of a trace from what the `exact` model, on the CPU in float32, does with the same pixels."""
+    """The distance of a trace from what the `exact` model (CPU, float32) does with the same pixels."""
     twin = _twin(trace, exact, pixels)
     largest = 0.0
     for mine, true in zip(trace.layers, twin.layers, strict=True):

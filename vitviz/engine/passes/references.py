@@ -67,7 +67,7 @@ class Reference:
         )
 
     def parts(self, tokens: int, dropped: bool = False) -> Parts:
-        """For a sequence of so many tokens: by place where it is the same one, else one row for all patches."""
+        """For a sequence of so many tokens: by place where it is the same, else one row for all patches."""
         if self.by_place and (dropped or self.mlps[0].shape[-2] != tokens):
             return self.even().parts(tokens)
 

@@ -77,8 +77,9 @@ def put_instead(
         seen = inspector._watched(prepare(open_image(_other(without, other)), preprocessing), size, kept)
         instead, entered = (seen if without.heads_as == "other" else instead), seen.entered
     layers = by_layer(without.heads)
-    return Parts({layer: instead.heads[layer] for layer in layers if layer in instead.heads},
-                 {layer: instead.mlps[layer] for layer in without.mlps if layer in instead.mlps}, entered)  # fmt: skip
+    heads = {layer: instead.heads[layer] for layer in layers if layer in instead.heads}
+    mlps = {layer: instead.mlps[layer] for layer in without.mlps if layer in instead.mlps}
+    return Parts(heads, mlps, entered)
 
 
 def _other(without: Without, other: Any) -> Any:

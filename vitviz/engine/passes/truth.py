@@ -35,7 +35,7 @@ FIRST, PARTS = 8, 32
 
 @dataclass(frozen=True)
 class Entered:
-    """What entered the module after an attention call, of the first picture of the batch and of some queries."""
+    """What entered the module after an attention call: the batch's first picture, and some queries."""
 
     shape: tuple[int, ...]  # of the whole, without the batch
     queries: Int[Tensor, " query"]

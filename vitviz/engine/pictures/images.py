@@ -70,7 +70,7 @@ def open_image(source: Any) -> Image.Image:
     (255, 255, 255)
     >>> open_image(b"Dear diary")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    vitviz.errors.ImageError: The upload is not a picture that can be read: expected a JPEG, PNG, WebP, GIF, ...
+    vitviz.errors.ImageError: The upload is not a picture that can be read: expected a JPEG, PNG, WebP, ...
     """
     if isinstance(source, np.ndarray):
         _check_size("The array", width_and_height(source))
@@ -213,5 +213,5 @@ def _undecodable(name: str, title: str) -> ImageError:
 
 
 def _plain_name(path: Path) -> str:
-    """A file's name as plain text for a sentence: names may be hostile, and some pages render what they show."""
+    """A file's name as plain text: names may be hostile, and some pages render what they show."""
     return re.sub(r"[^\w .+-]", "_", path.name)[:60] or "with an empty name"

@@ -54,7 +54,7 @@ def rgb_of_array(array: Shaped[np.ndarray, "height width *channel"]) -> Image.Im
 
 
 def width_and_height(array: np.ndarray) -> tuple[int, int]:
-    """The size of a picture given as an array; raises ImageError where its shape is not that of one picture."""
+    """The size of a picture given as an array; ImageError where its shape is not that of one picture."""
     if array.ndim == 2 or array.ndim == 3 and array.shape[2] in (1, 3, 4):
         return array.shape[1], array.shape[0]
     shape = " x ".join(map(str, array.shape)) or "a single number"

@@ -41,7 +41,8 @@ class Preprocessing:
     to 1.
 
     >>> from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
-    >>> Preprocessing((224, 224), IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD, crop_pct=0.9).with_size((384, 256)).size
+    >>> small = Preprocessing((224, 224), IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD, crop_pct=0.9)
+    >>> small.with_size((384, 256)).size
     (384, 256)
     """
 
@@ -104,7 +105,8 @@ def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
     border mode, with black where crop_pct is above 1. Raises ImageError where the picture is not RGB.
 
     >>> picture = Image.new("RGB", (400, 200), "red")
-    >>> prepared = prepare(picture, Preprocessing((224, 224), (0.5, 0.5, 0.5), (0.5, 0.5, 0.5), crop_pct=0.875))
+    >>> half = (0.5, 0.5, 0.5)
+    >>> prepared = prepare(picture, Preprocessing((224, 224), half, half, crop_pct=0.875))
     >>> prepared.tensor.shape, prepared.view.box, prepared.view.upload
     (torch.Size([3, 224, 224]), (112.5, 12.5, 287.5, 187.5), (400, 200))
     """
@@ -140,8 +142,10 @@ def fitted_size(upload: tuple[int, int], tokens: int, patch: tuple[int, int]) ->
     exact one it is the one with the least distortion. With a crop_pct below 1 the rim is still cut off.
     Raises ValueError where `tokens` is below 1.
 
-    >>> fitted_size((600, 400), tokens=196, patch=(16, 16)), fitted_size((500, 500), tokens=196, patch=(16, 16))
-    ((176, 272), (224, 224))
+    >>> fitted_size((600, 400), tokens=196, patch=(16, 16))
+    (176, 272)
+    >>> fitted_size((500, 500), tokens=196, patch=(16, 16))
+    (224, 224)
     """
     if tokens < 1:
         raise ValueError(f"A picture needs at least 1 patch, but {tokens} were given.")

@@ -40,7 +40,8 @@ class OnHub:
         revision.
         """
         rows = self._opened()
-        told = f"{self.name}:{self.split}:{rows.info.version}:{sorted((rows.info.download_checksums or {}).items())}"
+        checksums = sorted((rows.info.download_checksums or {}).items())
+        told = f"{self.name}:{self.split}:{rows.info.version}:{checksums}"
         counts = rows.info.splits or {}
         count = counts[self.split].num_examples if self.split in counts else 0
         return Described(count, hashlib.sha256(told.encode()).hexdigest())

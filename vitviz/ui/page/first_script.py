@@ -1,4 +1,4 @@
-"""A script in the page before Gradio's own: Gradio inserts its `head=` only after it has chosen its language."""
+"""A script before Gradio's own: Gradio inserts its `head=` only after it has chosen its language."""
 
 from __future__ import annotations
 

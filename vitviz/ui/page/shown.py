@@ -39,7 +39,7 @@ class Left:
 
 
 class Shown:
-    """What the page shows over one studio. A session is a small dict: keys, names and the chart's settings."""
+    """What the page shows over one studio. A session is a small dict: keys, names, the chart's settings."""
 
     def __init__(self, studio: Studio, session: gr.State, left: Left, link: Part, views: list[Tab]):
         self._studio, self._left, self._views = studio, left, views

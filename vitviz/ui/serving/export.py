@@ -20,16 +20,16 @@ from vitviz.views import VIEWS, Subject
 
 README = """vitviz: what {checkpoint} made of one picture
 
-settings.json      checkpoint, picture, grid, prediction, and every setting of every view; views left out, with the reason
+settings.json      checkpoint, picture, grid, prediction, every view's settings; views left out, and why
 upload.jpg         the picture, upright
 input.png          what the model saw: resized and cropped, lossless
 numbers/*.npz      each view's numbers by name, its settings (setting_...) and the checkpoint, for numpy.load
 second/            the same of the checkpoint beside, where there is one
 {files}
 {views}
-In arrays the first layer and the first head have index 0; settings, tables and texts count them from 1, as the page
-and the paper do. Patches count from 0, row by row, without prefix tokens. Distances are pixels of the model's input.
-Boxes are left, top, right, bottom in pixels of the upload.
+In arrays the first layer and the first head have index 0; settings, tables and texts count them from 1, as
+the page and the paper do. Patches count from 0, row by row, without prefix tokens. Distances are pixels of the
+model's input. Boxes are left, top, right, bottom in pixels of the upload.
 """
 
 

@@ -37,9 +37,10 @@ class Limits:
         shrunk = (max(self.tokens - inspector.grid().prefix, 1) / (tokens - inspector.grid().prefix)) ** 0.5
         near = (max(1, int(height * shrunk / rows)) * rows, max(1, int(width * shrunk / cols)) * cols)
         said = Sentence(
-            "An input of {height} x {width} pixels has {tokens} tokens for {name}, and this server computes at most "
-            "{most}. {tall} x {wide} pixels would do.",
-            height=height, width=width, tokens=tokens, name=inspector.checkpoint.name, most=self.tokens, tall=near[0],
+            "An input of {height} x {width} pixels has {tokens} tokens for {name}, and this server computes"
+            " at most {most}. {tall} x {wide} pixels would do.",
+            height=height, width=width, tokens=tokens, name=inspector.checkpoint.name, most=self.tokens,
+            tall=near[0],
             wide=near[1],
         )  # fmt: skip
         raise TooMuch(said)

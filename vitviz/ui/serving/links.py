@@ -52,8 +52,10 @@ class Link:
 def read(query: Mapping[str, str]) -> Link:
     """The link in the query of an address. Never raises: what does not fit is passed over.
 
-    >>> read({"sample": "coffee", "tab": "rollout", "fusion": "max", "residual": "1e9", "colour": "red"})
-    Link(checkpoint=None, sample='coffee', tab='rollout', second=None, size=None, without=None, settings={'fusion': 'max'})
+    >>> asked = {"sample": "coffee", "tab": "rollout", "fusion": "max", "residual": "1e9", "colour": "red"}
+    >>> read(asked)  # doctest: +NORMALIZE_WHITESPACE
+    Link(checkpoint=None, sample='coffee', tab='rollout', second=None, size=None, without=None,
+         settings={'fusion': 'max'})
     """
     sample = query.get("sample")
     view = {view.slug: view for view in VIEWS}.get(query.get("tab", ""))
@@ -86,7 +88,7 @@ def shown(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def base() -> str:
-    """Where a link has to lead: on a Space to its own address, since a page there lies in a frame; else ''."""
+    """Where a link has to lead: on a Space, whose page lies in a frame, to its own address; else ''."""
     host = os.environ.get("SPACE_HOST", "")
     return f"https://{host}/" if _HOST.fullmatch(host) else ""
 

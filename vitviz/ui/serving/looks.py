@@ -1,7 +1,7 @@
-"""What a key stands for: a run (a picture, and what it is looked at with) or a survey, and the trace made of it.
+"""What a key stands for: a survey, or a run (a picture, and what it is looked at with) and its trace.
 
-What has been put out of a cache is made again from its run. What costs a pass waits for a turn, and ends where
-its visitor is gone.
+What has been put out of a cache is made again from its run. What costs a pass waits for a turn, and ends
+where its visitor is gone.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Looks(Checkpoints, Pictures):
 
     @contextmanager
     def reading(self, subject: Subject) -> Iterator[None]:
-        """The same around what reads a trace's attention: what is cheap waits for no turn, or hovering would."""
+        """The same around what reads a trace's attention; the cheap waits for no turn, or hovering would."""
         trace = subject.trace
         operations = (
             0 if trace is None else len(trace.layers) * trace.grid.tokens**2 * trace.tokens[0].shape[-1]

@@ -43,7 +43,7 @@ def require_visitor() -> None:
 
 
 def page() -> str | None:
-    """Gradio's name for the page that the running listener works for; only that page knows it. None outside."""
+    """Gradio's name for the page that the running listener works for, known to it alone. None outside."""
     return getattr(LocalContext.request.get(None), "session_hash", None)
 
 

@@ -73,7 +73,7 @@ def told(text: str) -> str:
 
 
 def wanted(request: gr.Request | None) -> str:
-    """The language of a visitor: the address's, else the first of the browser's that we speak, else English."""
+    """A visitor's language: the address's, else the first of the browser's that we speak, else English."""
     asked = (
         [request.query_params.get("lang", ""), *_preferred(request.headers.get("accept-language", ""))]
         if request

@@ -168,8 +168,8 @@ class Evidence(View):
         from vitviz.analyses import account_of
 
         target, relative = self._target(subject, settings), settings["relative"] == "yes"
-        make = lambda: account_of(self._ledger(subject), target, relative)  # noqa: E731
-        return subject.once(f"account {target} {relative}", make)
+        name = f"account {target} {relative}"
+        return subject.once(name, lambda: account_of(self._ledger(subject), target, relative))
 
     def _relevance(self, subject: Subject, settings: Mapping[str, Any]):
         """Another method's map; each makes passes of its own, of the untouched model."""
@@ -178,8 +178,8 @@ class Evidence(View):
         if subject.trace.without:
             raise UnsupportedModel(_EDITED)
         method, target = settings["method"], self._target(subject, settings)
-        make = lambda: maps.relevance(subject.inspector, subject.trace, target, method)  # noqa: E731
-        return subject.once(f"relevance {method} {target}", make)
+        name = f"relevance {method} {target}"
+        return subject.once(name, lambda: maps.relevance(subject.inspector, subject.trace, target, method))
 
     def _target(self, subject: Subject, settings: Mapping[str, Any]) -> int | tuple[int, int]:
         """The class that is asked about, or (a, b): a rather than b."""

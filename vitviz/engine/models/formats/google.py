@@ -87,7 +87,7 @@ def _converted(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tenso
 
 
 def _top(key: str, stem_only: bool) -> str:
-    """timm's name of what is not part of a block; an unknown name stays, and the strict check will tell it."""
+    """timm's name of what is no part of a block; an unknown name stays, and the strict check tells it."""
     if key == "cls":
         return "cls_token"
     if key in ("Transformer/posembed_input/pos_embedding", "pos_embedding"):

@@ -93,7 +93,7 @@ def dinov2(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
 
 
 def beit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
-    """The norm stands behind the mean of the patches, or before all tokens of which the class token is read."""
+    """The norm stands behind the mean of the patches, or before all tokens, where the class's is read."""
     if args.pop("act_layer") != "gelu":
         raise CheckpointError(
             f"{name} uses the activation {config['hidden_act']!r}; timm's BEiT has gelu alone."

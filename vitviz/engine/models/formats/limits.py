@@ -42,7 +42,7 @@ def require_depth(depth: object, tensors: Sized, name: str) -> None:
 
 
 def require_inflatable(path: Path, archive: zipfile.ZipFile) -> None:
-    """CheckpointError for an archive that is a small file and would be a large one: numbers hardly compress."""
+    """CheckpointError for a small archive of something large: numbers hardly compress."""
     total, own = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
     if total > max(_INFLATED, _RATIO * own):
         raise CheckpointError(

@@ -113,7 +113,7 @@ def _imports_of_streams(file: IO[bytes], path: Path) -> set[str]:
 
 
 def _imports(file: IO[bytes], path: Path) -> Iterator[str]:
-    """What a pickle imports, read from its instructions without running one; ValueError where it is damaged."""
+    """What a pickle imports, read from its instructions and never run; ValueError where it is damaged."""
     counted = iter(pickletools.genops(file))
     for code, argument, _ in islice(counted, _INSTRUCTIONS):
         if code.name in ("GLOBAL", "INST"):

@@ -123,7 +123,7 @@ def _unwrapped(found: Any, notes: list[str], path: Path) -> Any:
 
 
 def _require_plain(tensors: Mapping[Any, Any], path: Path) -> None:
-    """CheckpointError for keys that are no names, and for tensors that are no numbers side by side in memory."""
+    """CheckpointError for keys that are no names, and tensors that are no numbers side by side in memory."""
     limits.require_few(tensors, path)
     strange = next((key for key in tensors if not isinstance(key, str)), None)
     if strange is not None:

@@ -2,8 +2,8 @@
 
 Names, parameters and shapes are a promise (docs/api.md has an example of each); the page's own listeners are
 private. Type hints and docstrings become Gradio's documentation, so they are real objects here and not
-strings: this folder does without `from __future__ import annotations`. Layers and heads count from 1, as on the
-page; patches from 0, row by row.
+strings: this folder does without `from __future__ import annotations`. Layers and heads count from 1, as on
+the page; patches from 0, row by row.
 """
 
 import logging

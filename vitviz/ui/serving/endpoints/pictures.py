@@ -112,7 +112,7 @@ class OfPictures(Asking):
             layer: from 1
             head: from 1
             query: a patch's number from 0, row by row, or a prefix token's name such as class
-            direction: "attends to" is a row of the attention, 1 in all with the prefix; "attended by" a column
+            direction: "attends to" is a row of the attention (1 in all); "attended by" a column
 
         Returns:
             {checkpoint, dtype, patches: rows x cols, prefix: {name: weight}, grid}
