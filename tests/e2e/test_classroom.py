@@ -1,6 +1,4 @@
-"""What goes wrong when many share a server: no room in the queue, pages closed or stopped in the middle,
-files taken away.
-"""
+"""What goes wrong when many share a server: a full queue, pages closed in the middle, files taken away."""
 
 import os
 import re
@@ -53,10 +51,8 @@ def notice(page):
 
 
 def redrawn(page, before: str):
-    page.wait_for_function(
-        "(key) => !document.querySelector('#vitviz-patches [data-ready]').dataset.ready.startsWith(key)",
-        arg=before,
-    )
+    ready = "document.querySelector('#vitviz-patches [data-ready]').dataset.ready"
+    page.wait_for_function(f"(key) => !{ready}.startsWith(key)", arg=before)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Links, downloads and what a stranger may write into an address."""
 
 import re
-import zipfile
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import numpy as np
@@ -133,57 +132,6 @@ def test_a_link_restores_the_chart_and_its_downloads_are_what_it_shows(open_page
     assert drawn(page, "distance")["rows"] == ["renormalised"], "a new picture keeps the settings"
 
 
-def test_the_downloaded_chart_opens_without_any_network(browser, server, open_page, tmp_path):
-    page = open_page("?tab=distance", wait=False)
-    ready(page, "distance")
-    with page.expect_download() as download:
-        page.locator("#vitviz-distance").get_by_text("Figure (HTML)").click()
-    download.value.save_as(path := tmp_path / "figure.html")
-    context = browser.new_context(offline=True)
-    try:
-        alone, elsewhere = context.new_page(), []
-        alone.on(
-            "request",
-            lambda request: (
-                None if request.url.startswith(("file:", "data:", "blob:")) else elsewhere.append(request.url)
-            ),
-        )
-        alone.goto(path.as_uri())
-        expect(alone.locator(".scatterlayer .point").first).to_be_visible()
-        assert elsewhere == []
-    finally:
-        context.close()
-
-
-def test_everything_in_one_zip_equals_the_trace(open_page, tmp_path):
-    page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
-    ready(page, "rollout")
-    page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
-    page.wait_for_function(
-        "() => /residual=0.8/.test(document.querySelector('#vitviz-rollout [data-ready]').dataset.ready)"
-    )
-    with page.expect_download() as download:
-        page.locator(".vv-everything").click()
-    assert download.value.suggested_filename == "vitviz-tiny.zip"
-    expect(page.locator(".vv-bubble")).to_contain_text("in your downloads")
-    trace = vitviz.load("vitviz-tiny").trace(vitviz.sample_image("rocket"))
-    with zipfile.ZipFile(download.value.path()) as archive:
-        assert archive.testzip() is None
-        rollout = np.load(archive.open("numbers/rollout.npz"))
-        assert np.allclose(
-            rollout["rollout"], vitviz.rollout(trace, fusion="max", residual=0.8).numpy(), rtol=1e-3
-        )
-        assert {
-            "numbers/patches.npz",
-            "distance-figure.html",
-            "upload.jpg",
-            "input.png",
-            "rollout-overlay.png",
-            "README.txt",
-            "settings.json",
-        } <= set(archive.namelist())
-
-
 def test_an_upload_has_no_link_and_the_page_says_so(open_page, tmp_path):
     page = open_page("?sample=rocket")
     page.set_input_files("#vitviz-upload input[type=file]", write_picture(tmp_path / "mine.png"))
@@ -283,29 +231,3 @@ def test_a_narrow_window_follows_too(open_page):
         "fusion=mean",
         other.locator("#vitviz-rollout [data-ready]").get_attribute("data-ready", timeout=30_000),
     )
-
-
-def test_an_average_is_what_the_downloads_and_the_zip_hold(open_page, tmp_path):
-    page = open_page("?tab=distance&form=sorted", wait=False)
-    one = ready(page, "distance")
-    page.get_by_text("Average over a set of pictures").click()
-    paths = []
-    for name in ("chelsea", "rocket"):
-        vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
-        paths.append(path)
-    page.set_input_files("#vitviz-distance-set-files input[type=file]", paths)
-    expect(page.locator("#vitviz-distance-set-files")).to_contain_text("rocket")
-    page.locator("#vitviz-distance-set-start").click()
-    expect(page.locator("#vitviz-distance .vv-h")).to_contain_text("mean of 2 pictures")
-    assert ready(page, "distance") != one
-    with page.expect_download() as download:
-        page.locator(".vv-everything").click()
-    inspector = vitviz.load("vitviz-tiny")
-    expected = np.mean([vitviz.attention_distance(inspector.trace(path)).numpy() for path in paths], axis=0)
-    with zipfile.ZipFile(download.value.path()) as archive:
-        assert np.allclose(np.load(archive.open("numbers/distance.npz"))["distance"], expected, atol=1e-3)
-    page.locator("#vitviz-distance .vv-reset").click()
-    expect(page.get_by_label("By layer")).to_be_checked()
-    page.locator("#vitviz-distance-set-single").click()
-    expect(page.locator("#vitviz-distance .vv-h")).to_contain_text("one picture")
-    assert ready(page, "distance") == one

@@ -14,7 +14,6 @@ from vitviz.errors import VitvizError
 from vitviz.ui.page import build
 from vitviz.ui.serving.derived import answering, endpoint
 from vitviz.ui.serving.endpoints import PUBLIC, Endpoints, _spoken
-from vitviz.ui.serving.plain import plain, whole
 from vitviz.ui.serving.studio import Settings, Studio
 from vitviz.views import VIEWS
 from vitviz.views.rollout import Rollout
@@ -205,19 +204,6 @@ def test_no_file_of_the_server_can_be_asked_for(endpoints, image):
 def test_a_refusal_is_a_sentence(endpoints, name, given, said):
     with pytest.raises(gr.Error, match=said):
         _spoken(getattr(endpoints, name))(**given)
-
-
-def test_numbers_keep_six_significant_digits():
-    assert plain([0.0, 1 / 3, 1234567.0, 1.23456789e-9, float("inf")]) == [
-        0.0,
-        0.333333,
-        1234570.0,
-        1.23457e-09,
-        None,
-    ]
-    assert plain(5e-324) == 0.0
-    with pytest.raises(ValueError, match="True"):
-        whole(True, "layer", 1, 3)
 
 
 def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):

@@ -1,15 +1,9 @@
-"""Nothing but pictures, numbers and Gradio's own files comes out of the server, whatever is asked for.
-
-Paths go over the wire as they are written, because an HTTP library would tidy them up first.
-"""
+"""Nothing but pictures, numbers and Gradio's own files comes out of the server, whatever is asked for."""
 
 import hashlib
-import http.client
 import json
-import shutil
 import uuid
 from pathlib import Path
-from urllib.parse import quote, urlparse
 
 import httpx
 import numpy as np
@@ -17,6 +11,7 @@ import pytest
 from gradio.utils import get_upload_folder
 
 from tests.e2e.house import House
+from tests.ui.wire import SECRET, linked, refused, wire
 from vitviz import samples
 from vitviz.errors import CheckpointError
 from vitviz.figures.encode import encoded
@@ -24,28 +19,13 @@ from vitviz.ui.serving import modules
 from vitviz.views import VIEWS
 
 ROOT = Path(__file__).parents[2]
-SECRET = "what lies beside the weights"
 HUGE = "9" * 30
 PICTURE = encoded(np.asarray(samples.sample_image("rocket").resize((30, 20))), ".png")
-WEIGHTS = ("config.json", "model.safetensors")
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """A weights folder with links that lead out of it, and what they lead to."""
-    weights, outside = tmp_path_factory.mktemp("weights"), tmp_path_factory.mktemp("outside")
-    for folder in (weights / "vitviz-tiny", weights / "half", weights / "other half", outside / "theirs"):
-        folder.mkdir()
-        for name in WEIGHTS:
-            shutil.copy(ROOT / "weights/vitviz-tiny" / name, folder)
-    (outside / "secret.txt").write_text(SECRET)
-    (weights / "whole").symlink_to(outside / "theirs")
-    (weights / "file.safetensors").symlink_to(outside / "theirs/model.safetensors")
-    for folder, name in (("half", "model.safetensors"), ("other half", "config.json")):
-        (weights / folder / name).unlink()
-        (weights / folder / name).symlink_to(outside / "theirs" / name)
-    (weights / "secret.txt").symlink_to(outside / "secret.txt")
-    return weights, outside
+    return linked(tmp_path_factory.mktemp("weights"), tmp_path_factory.mktemp("outside"))
 
 
 @pytest.fixture(scope="module")
@@ -62,23 +42,8 @@ def key(house):
 
 @pytest.fixture(scope="module")
 def get(house):
-    line = http.client.HTTPConnection(urlparse(house.url).netloc, timeout=30)
-
-    def get(path: str):
-        line.putrequest("GET", quote(path, safe="/%?=&.:;,+-_~"), skip_accept_encoding=True)
-        line.endheaders()
-        response = line.getresponse()
-        return response.status, response.getheader("content-type") or "", response.read()
-
-    yield get
-    line.close()
-
-
-def refused(answer, path: str) -> None:
-    status, kind, body = answer
-    assert 400 <= status < 500, f"{status} for {path[:120]}"
-    said = json.loads(body)["detail"] if "json" in kind else body.decode()
-    assert len(said) <= 500 and SECRET not in said and "root:" not in said, path
+    with wire(house.url) as get:
+        yield get
 
 
 def test_an_unknown_key_opens_nothing(get, key):

@@ -2,11 +2,7 @@
 the same numbers.
 """
 
-import ast
 import json
-import os
-import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +13,7 @@ import torch
 
 import vitviz
 from tests.engine.small import saved, small
+from tests.ui.fork import process
 from vitviz.errors import VitvizError
 from vitviz.samples import sample_image
 from vitviz.ui.page.figures import value
@@ -25,53 +22,14 @@ from vitviz.ui.serving.studio import Settings, Studio
 from vitviz.views import VIEWS
 
 ROOT = Path(__file__).parents[2]
-SPACE = {"SPACES_ZERO_GPU": "true", "SPACES_ZERO_DEVICE_API_URL": "http://127.0.0.1:9"}
-
-# One process imports everything once and forks for every program: an import takes longer than all that they
-# do.
-IMPORTS = """
-import vitviz.ui.serving.zerogpu
-import json, os, sys, traceback, gradio as gr, numpy as np, spaces, timm, torch
-from gradio.context import LocalContext
-from vitviz.views import VIEWS
-from vitviz.ui.options import parse
-from vitviz.ui.page.figures import value
-from vitviz.ui.serving.studio import Studio
-def visitor(): LocalContext.request.set(gr.Request())
-for line in sys.stdin:
-    code, out, arguments = json.loads(line)
-    if not os.fork():
-        os.dup2(os.open(out, os.O_CREAT | os.O_WRONLY), 1)
-        os.dup2(1, 2)
-        studio = Studio(parse(arguments).settings)
-        chelsea = studio.keep_sample("chelsea")
-        try: exec(code)
-        except BaseException: traceback.print_exc()
-        finally: sys.stdout.flush(), os._exit(0)
-    os.wait()
-    print("done", flush=True)
-"""
 
 
 @pytest.fixture(scope="module")
 def begun():
     """A process as on such a Space, for programs that are content with one thread."""
-    with _process("1") as process:
-        yield process
-        process.stdin.close()
-
-
-def _process(threads: str) -> subprocess.Popen:
-    path = os.pathsep.join([str(ROOT / "tests/ui/simulated"), str(ROOT)])
-    environment = {**os.environ, **SPACE, "PYTHONPATH": path, "OMP_NUM_THREADS": threads}
-    return subprocess.Popen(
-        [sys.executable, "-c", IMPORTS],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-        cwd=ROOT,
-    )
+    with process("1") as one:
+        yield one
+        one.stdin.close()
 
 
 @pytest.fixture
@@ -226,7 +184,7 @@ print(json.dumps({"said": said, "then": studio.subject(studio.look(chelsea, "vit
 
 
 def test_a_fork_does_not_wait_for_threads_that_it_does_not_have(on_a_space):
-    with _process("2") as process:
+    with process("2") as process:
         said = on_a_space(
             """
 torch.set_num_threads(2)
@@ -241,7 +199,7 @@ print(json.dumps(studio.subject(studio.look(chelsea, "vitviz-tiny")).trace.top(1
     assert said
 
 
-def test_bfloat16_travels_and_is_compared_in_the_main_process(on_a_space):
+def test_bfloat16_travels_and_is_compared_in_the_mainprocess(on_a_space):
     said = on_a_space(
         """
 visitor()
@@ -259,51 +217,3 @@ print(json.dumps({"dtype": trace.dtype, "attention": trace.deviation.attention, 
         and said["attention"] == pytest.approx(expected.attention, rel=0.01)
         and len(said["calls"]) == 1
     )
-
-
-def test_the_whole_app_starts_and_a_visitors_question_is_answered_from_a_fork(tmp_path):
-    from gradio_client import Client
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    path, calls = os.pathsep.join([str(ROOT / "tests/ui/simulated"), str(ROOT)]), tmp_path / "calls"
-    environment = {
-        **os.environ,
-        **SPACE,
-        "PYTHONPATH": path,
-        "OMP_NUM_THREADS": "1",
-        "SIMULATED_CALLS": str(calls),
-    }
-    server = subprocess.Popen(
-        [sys.executable, "app.py", "--port", str(port)],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        for line in server.stdout:
-            if "http" in line:
-                break
-        client = Client(f"http://127.0.0.1:{port}", verbose=False)
-        assert not calls.exists(), "the warm-up is nobody's question"
-        one, *_ = client.predict("chelsea", api_name="/predict")["top"]
-    finally:
-        server.terminate()
-        server.wait(30)
-    (label, probability), *_ = vitviz.load("vitviz-tiny", device="cpu").trace(sample_image("chelsea")).top(1)
-    assert one["label"] == label and one["probability"] == pytest.approx(probability, rel=1e-4)
-    assert calls.read_text().split() == ["passes"]
-
-
-def test_the_code_is_python_3_10():
-    """The oldest that such Spaces offer; 3.12 is the newest."""
-    files = [ROOT / "app.py", *(ROOT / "vitviz").rglob("*.py")]
-    for file in files:
-        ast.parse(file.read_text(encoding="utf-8"), str(file), feature_version=(3, 10))
-    assert len(files) > 60 and 'requires-python = ">=3.10"' in (ROOT / "pyproject.toml").read_text(
-        encoding="utf-8"
-    )
-    front = (ROOT / "README.md").read_text(encoding="utf-8").split("---")[1]
-    assert re.search(r'python_version: "3\.1[02]"', front), "ZeroGPU has Python 3.10 and 3.12"

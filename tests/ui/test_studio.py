@@ -8,7 +8,6 @@ import torch
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from vitviz.errors import CheckpointError, ImageError
 from vitviz.ui.page.figures import figures_of
 from vitviz.ui.serving.routes import routes
 from vitviz.ui.serving.spoken import UNEXPECTED
@@ -212,29 +211,6 @@ def test_what_the_weights_alone_decide_is_made_once_for_all_pictures(client, mon
     assert sorted(made) == ["position_similarity", "principal_filters"]
 
 
-def test_what_the_trace_alone_answers_never_brings_a_checkpoint_back(monkeypatch):
-    studio = Studio(Settings(device="cpu"))
-    key = studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
-    studio._inspectors._entries.clear()
-
-    def load(*given, **named):
-        raise AssertionError("the checkpoint was loaded again")
-
-    monkeypatch.setattr("vitviz.engine.load", load)
-    for slug, name in (
-        ("rollout", "map"),
-        ("explorer", "wall"),
-        ("distance", "distance"),
-        ("patches", "norms"),
-    ):
-        assert studio.item(key, slug, name, {}).size
-        assert studio.numbers(key, slug, {})
-    studio._traces._entries.clear()
-    assert studio.item(key, "rollout", "map", {}).size, (
-        "what has been drawn needs neither trace nor checkpoint"
-    )
-
-
 def test_pictures_come_at_the_uploads_own_and_at_the_models_size(studio, client, key):
     from PIL import Image
 
@@ -250,62 +226,6 @@ def test_a_trace_that_was_put_out_is_made_again(key, studio):
     small.look(small.keep_sample("coffee"), "vitviz-tiny")
     again = small.subject(first).trace
     torch.testing.assert_close(again.logits, studio.subject(key).trace.logits)
-
-
-def test_a_picture_that_was_put_out_is_asked_for_again():
-    small = Studio(Settings(device="cpu", trace_cache=1, picture_cache=1))
-    first = small.look(small.keep_sample("chelsea"), "vitviz-tiny")
-    small.look(small.keep_sample("coffee"), "vitviz-tiny")
-    with pytest.raises(ImageError, match="Drop it in once more"):
-        small.subject(first)
-
-
-def test_keys_differ_between_servers_and_cannot_be_computed_from_the_picture(studio):
-    assert Studio(Settings()).keep_sample("chelsea") != studio.keep_sample("chelsea")
-
-
-def test_a_checkpoint_is_loaded_once(studio):
-    assert studio.inspector("vitviz-tiny") is studio.inspector("vitviz-tiny")
-
-
-@pytest.mark.parametrize(
-    "name", ["../weights/vitviz-tiny", "/etc", "no-such-model", "weights/vitviz-tiny/model.safetensors", ""]
-)
-def test_only_listed_checkpoints_can_be_named_from_the_page(studio, name):
-    with pytest.raises(CheckpointError):
-        studio.inspector(name)
-
-
-def test_a_public_space_offers_only_what_it_is_told_to():
-    closed = Studio(Settings(device="cpu", allowed=("vitviz-tiny",)))
-    assert closed.names() == ["vitviz-tiny"]
-    with pytest.raises(CheckpointError, match="offers only vitviz-tiny"):
-        closed.inspector("vit_tiny_patch16_224.augreg_in21k")
-    assert closed.inspector("vitviz-tiny@0").checkpoint.name == "vitviz-tiny@0", (
-        "the film of what is allowed is allowed"
-    )
-    assert closed.film("vitviz-tiny@0")["frames"][-1]["name"] == "vitviz-tiny"
-    with pytest.raises(CheckpointError, match="no snapshot of step 7"):
-        closed.inspector("vitviz-tiny@7")
-
-
-def test_the_picker_says_of_each_checkpoint_what_one_has_to_know(studio):
-    lines = {name: line for line, name in studio.choices()}
-    assert lines["vitviz-tiny"] == "vitviz-tiny · 3.67 M"
-    assert (
-        lines["vit_base_patch16_224.augreg_in21k"]
-        == "vit_base_patch16_224.augreg_in21k · ≈ 86.6 M parameters · ImageNet-21k · apache-2.0 · to be"
-        " downloaded"
-    )
-    assert len(lines) > 400
-
-
-def test_the_pairs_that_teach_exist(studio):
-    from vitviz.ui.page.handlers import PAIRS
-
-    names = {name for _, pair in PAIRS for name in pair.split("|")}
-    assert {name for name in names if "@" not in name} <= set(studio.names())
-    assert all(studio.inspector(name) for name in names if "@" in name)
 
 
 def test_numbers_of_one_picture_are_not_handed_out_for_another(studio, key):

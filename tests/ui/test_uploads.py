@@ -15,7 +15,7 @@ import pytest
 from gradio.state_holder import StateHolder
 from gradio.utils import get_upload_folder
 
-from tests.e2e.conftest import ROOT, Server, free_port
+from tests.e2e.conftest import ROOT
 from vitviz.engine.pictures.images import MAX_BYTES
 from vitviz.errors import ImageError
 from vitviz.samples import sample_image
@@ -25,7 +25,6 @@ from vitviz.ui.page.widgets import Pictures, Upload
 from vitviz.ui.serving import folder, uploads, visitor
 from vitviz.ui.serving.endpoints import Endpoints, _spoken
 from vitviz.ui.serving.sessions import Sessions
-from vitviz.ui.serving.spoken import UNEXPECTED
 from vitviz.ui.serving.studio import Settings, Studio
 from vitviz.views import VIEWS
 
@@ -217,39 +216,6 @@ def test_an_endpoint_that_fails_by_our_mistake_says_so(studio, monkeypatch, capl
     with pytest.raises(gr.Error, match="log of the server"):
         _spoken(Endpoints(studio).predict)("coffee")
     assert "ZeroDivisionError" in caplog.text
-
-
-def test_a_link_to_a_checkpoint_that_breaks_opens_the_page_with_a_sentence(monkeypatch, caplog):
-    studio = Studio(Settings(device="cpu"))
-    real = studio.inspector
-
-    def inspector(name, progress=None):
-        if name == "broken":
-            raise KeyError(("a", 3))
-        return real(name, progress)
-
-    monkeypatch.setattr(studio, "inspector", inspector)
-    demo = build(studio)
-    (first,) = [fn.fn for fn in demo.fns.values() if fn.api_name == "first"]
-    page = first({}, gr.Request(query_params={"checkpoint": "broken"}, headers={}))
-    said = [one for one in page if isinstance(one, dict)]
-    assert any(one.get("text") == UNEXPECTED for one in said) and any(
-        one.get("view") == "picture" for one in said
-    )
-    assert "KeyError" in caplog.text
-
-
-def test_a_port_that_is_taken_is_a_sentence(tmp_path):
-    with Server() as running:
-        port = running.url.split(":")[2].strip("/")
-        for options, said in (
-            (["--port", port], "is taken by another program"),
-            (["--host", "192.0.2.1", "--port", str(free_port())], "not one of this"),
-        ):
-            second = subprocess.run(
-                [sys.executable, "app.py", *options], cwd=ROOT, capture_output=True, text=True, timeout=60
-            )
-            assert second.returncode == 1 and said in second.stderr and "Traceback" not in second.stderr
 
 
 def test_many_uploads_at_once_are_counted_together():

@@ -12,7 +12,6 @@ import json
 import re
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -20,7 +19,6 @@ import vitviz
 from vitviz.sentence import Sentence
 from vitviz.ui import words
 from vitviz.ui.page.handlers import PAIRS
-from vitviz.ui.serving import modules
 from vitviz.views import VIEWS
 from vitviz.views.tour.facts import Facts
 from vitviz.views.tour.steps import steps
@@ -230,36 +228,3 @@ def test_a_sentence_with_values_is_said_in_another_language(tag):
         words.translated(NOTE, tag) != NOTE and words.translated("nothing of ours", tag) == "nothing of ours"
     )
     assert words.translated(Sentence("register {number}", number=3), tag).endswith(" 3")
-
-
-@pytest.mark.parametrize("tag", LANGUAGES)
-def test_the_browsers_module_of_a_language_holds_all_rooms(tag):
-    module = modules.source(f"ui/words/{tag}.js")
-    assert json.loads(module.removeprefix("export default ").removesuffix(";\n")) == words.texts(tag)
-    assert all(set(kept(room, tag)) <= set(words.texts(tag)) for room in said_in())
-    assert modules.source("ui/words/en.js") == "export default {};\n"
-
-
-def test_the_address_decides_then_the_browser_then_english():
-    def asking(accept: str = "", **query: str):
-        return SimpleNamespace(query_params=query, headers={"accept-language": accept})
-
-    assert [
-        words.wanted(asking(accept)) for accept in ("zh-TW,zh;q=0.9", "de,ko-KR;q=0.8,en;q=0.5", "fr", "")
-    ] == ["zh-CN", "ko", "en", "en"]
-    assert (
-        words.wanted(asking("zh-CN", lang="ko")) == "ko"
-        and words.wanted(asking("zh-CN", lang="<script>")) == "zh-CN"
-    )
-    assert words.wanted(None) == "en"
-
-
-def test_said_texts_reach_gradio_in_every_language():
-    key = words.say("**Source.** {source}.", source="Section 4.5 and figure 7 (left)").key
-    said = words.i18n().translations_dict
-    assert re.fullmatch("t[0-9a-f]+", key)  # Gradio stops reading a key at its first brace
-    assert [said[tag][key] for tag in words.NAMES] == [
-        "**Source.** Section 4.5 and figure 7 (left).",
-        "**出处：** 第 4.5 节与图 7（左）。",
-        "**출처:** 4.5절과 그림 7(왼쪽).",
-    ]

@@ -1,5 +1,4 @@
-"""One picture and one target, with the passes that a method of relevance may ask for: made when first wanted,
-and kept.
+"""One picture and one target, with the passes that a method of relevance asks for: made once, when wanted.
 
 It stands for `analyses.relevance.passes.Passes`. Nothing of it stays on the model, and it belongs to whoever
 made it; two visitors have two of them, and their passes run beside each other.
@@ -36,10 +35,9 @@ TOLERANCE = 1e-4  # by how much of the largest logit a pass in the open may diff
 
 
 class Explained:
-    """A picture (path, PIL image, array, or its trace) and a target: a class, (a, b) for a rather than b, or
-    a direction.
+    """A picture (path, PIL image, array, or its trace) and a target.
 
-    Raises ImageError, VitvizError for a target that does not exist, UnsupportedModel where attention cannot
+    The target is a class, (a, b) for a rather than b, or a direction. Raises ImageError, VitvizError for a target that does not exist, UnsupportedModel where attention cannot
     be captured.
     """
 
@@ -53,10 +51,8 @@ class Explained:
         size=None,
     ):
         if inspector.dtype != "float32":
-            raise VitvizError(
-                f"Given {inspector.checkpoint.name} in {inspector.dtype}; maps are computed in float32. Load"
-                " it with dtype='float32'."
-            )
+            given = f"Given {inspector.checkpoint.name} in {inspector.dtype}"
+            raise VitvizError(f"{given}; maps are computed in float32. Load it with dtype='float32'.")
         self.inspector, self.target, self.patches_as, self._ledger = inspector, target, patches_as, ledger
         if isinstance(image, Trace):
             self.trace = image

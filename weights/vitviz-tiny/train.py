@@ -25,6 +25,7 @@ import data
 import numpy as np
 import teacher as teaching
 import torch
+from arguments import arguments
 from film import Film
 from lesson import Batch, Lesson, new_model, optimizer_for, scores
 from safetensors.torch import load_file
@@ -42,9 +43,8 @@ class Training:
         random.seed(args.seed), np.random.seed(args.seed), torch.manual_seed(args.seed)
         self.model = new_model(s).to(self.device)
         teaching.open_attention(self.model, self.device)
-        self.bridge = nn.Linear(s.width, s.width).to(
-            self.device
-        )  # student's class token → teacher's; thrown away
+        # Student's class token → teacher's; thrown away.
+        self.bridge = nn.Linear(s.width, s.width).to(self.device)
         self.average = copy.deepcopy(self.model.state_dict())
         self.optimizer = optimizer_for(self.model, self.bridge, s)
         self.parameters = [*self.model.parameters(), *self.bridge.parameters()]
@@ -97,9 +97,8 @@ class Training:
         return {"order": self.order, "position": self.position, "random": generators, "random_gpu": gpu}
 
     def draw(self, progress: float) -> Batch:
-        self.before = (
-            self.chances()
-        )  # a batch that was drawn but not used is drawn once more after an interruption
+        # A batch that was drawn but not used is drawn once more after an interruption.
+        self.before = self.chances()
         return self.lesson.batch(self.next_pictures(), progress)
 
     def next_batch(self) -> Batch:
@@ -244,35 +243,8 @@ class Training:
             self.shoot(self.average, "average")
 
 
-def arguments(line: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--data", type=Path, required=True, help="folder with train-*.npz, val.npz, classes.json"
-    )
-    parser.add_argument("--work", type=Path, required=True, help="folder for state, logs and snapshots")
-    parser.add_argument("--teacher", type=Path, help="DeiT-Tiny's safetensors file; without it, labels alone")
-    parser.add_argument(
-        "--after", type=Path, help="folder of an exported training: the second part, from its weights"
-    )
-    parser.add_argument(
-        "--minutes", type=float, default=120, help="training time that the schedule is made for"
-    )
-    parser.add_argument(
-        "--steps", type=int, help="make the schedule for steps instead: then the result is exact"
-    )
-    parser.add_argument("--stop-at", type=int, help="interrupt after this step, as a crash would, but saved")
-    parser.add_argument("--limit", type=int, help="use only the first pictures of each split")
-    parser.add_argument("--batch", type=int, help="pictures a step, instead of the settings'")
-    parser.add_argument("--save-minutes", type=float, default=3)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args(line)
-
-
 def main(line: list[str] | None = None) -> Training:
-    args = arguments(line)
+    args = arguments(line, __doc__)
     torch.set_num_threads(1)  # the workers are the threads
     args.work.mkdir(parents=True, exist_ok=True)
     training = Training(FIRST if args.after is None else SECOND, args)

@@ -59,13 +59,13 @@ def test_a_wrong_record_is_refused(name, wrong, monkeypatch):
 
 @pytest.mark.parametrize("mask", [None, "another head's"])
 def test_a_bias_that_is_left_out_or_mixed_up_is_refused(mask, monkeypatch):
-    true = record._bias
+    true = record.bias_of
 
     def bias(*given):
         found = true(*given)
         return replace(found, table=torch.zeros_like(found.table) if mask is None else found.table.roll(1, 0))
 
-    monkeypatch.setattr(record, "_bias", bias)
+    monkeypatch.setattr(record, "bias_of", bias)
     with pytest.raises(UnsupportedModel, match="cannot be read truthfully"):
         inspect(perturbed("vit_relpos_small_patch16_224", depth=2)).trace(noise())
 

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 import timm
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from PIL import Image
 from timm.data import create_transform, resolve_data_config, resolve_model_data_config
 
-from vitviz.engine.pictures.preprocess import Preprocessing, fitted_size, prepare
+from vitviz.engine.pictures.preprocess import Preprocessing, prepare
 from vitviz.errors import CheckpointError, ImageError
 
 UPLOADS = [(1, 1), (40, 30), (31, 97), (251, 200), (96, 96), (180, 10), (10, 199)]  # width, height
@@ -194,40 +192,6 @@ def test_configs_that_cannot_be_followed(changes, words):
 def test_only_rgb_is_prepared():
     with pytest.raises(ImageError, match="in mode L; open it with open_image"):
         prepare(Image.new("L", (9, 9)), Preprocessing.from_config({}))
-
-
-@settings(deadline=None)
-@given(
-    width=st.integers(1, 9000),
-    height=st.integers(1, 9000),
-    tokens=st.integers(1, 1500),
-    patch=st.sampled_from([(16, 16), (14, 14), (8, 32)]),
-)
-def test_fitted_sizes_spend_what_they_may_and_bend_as_little_as_they_can(width, height, tokens, patch):
-    rows, cols = (
-        length / side for length, side in zip(fitted_size((width, height), tokens, patch), patch, strict=True)
-    )
-    assert rows == int(rows) >= 1 and cols == int(cols) >= 1 and rows * cols <= tokens
-    wanted = (
-        np.sqrt(tokens * height / width * patch[1] / patch[0]),
-        np.sqrt(tokens * width / height * patch[0] / patch[1]),
-    )  # rows, cols
-    if min(wanted) > 1 and tokens > 16:
-        assert abs(rows - wanted[0]) <= 1 and abs(cols - wanted[1]) <= 1
-
-
-def test_fitted_sizes_by_hand():
-    assert fitted_size((300, 300), 196, (16, 16)) == (224, 224)
-    assert fitted_size((451, 300), 196, (16, 16)) == (
-        11 * 16,
-        17 * 16,
-    )  # 1.503: 17 / 11 = 1.545 is the nearest with rows 11, 12
-    assert fitted_size((1010, 1000), 196, (16, 16)) == fitted_size((1000, 1010), 196, (16, 16)) == (224, 224)
-    assert fitted_size((300, 451), 196, (16, 16)) == (17 * 16, 11 * 16)
-    assert fitted_size((4000, 200), 196, (16, 16)) == (3 * 16, 62 * 16)
-    assert fitted_size((300, 300), 64, (8, 32)) == (16 * 8, 4 * 32)
-    with pytest.raises(ValueError, match="at least 1 patch"):
-        fitted_size((3, 3), 0, (16, 16))
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,8 @@ second/            the same of the checkpoint beside, where there is one
 {files}
 {views}
 In arrays the first layer and the first head have index 0; settings, tables and texts count them from 1, as
-the page and the paper do. Patches count from 0, row by row, without prefix tokens. Distances are pixels of the
-model's input. Boxes are left, top, right, bottom in pixels of the upload.
+the page and the paper do. Patches count from 0, row by row, without prefix tokens. Distances are pixels of
+the model's input. Boxes are left, top, right, bottom in pixels of the upload.
 """
 
 

@@ -1,0 +1,52 @@
+"""Weights of another shape than the named architecture's: refused by name, or kept as they are."""
+
+import pytest
+import timm
+import torch
+
+from tests.engine.small import perturbed, same, saved, small
+from vitviz.engine.models.catalogue import find
+from vitviz.engine.models.load import load
+from vitviz.errors import CheckpointError
+
+
+def test_misfits_name_the_first_three_with_both_shapes(tmp_path):
+    path = saved(small(), tmp_path / "some.safetensors")
+    with pytest.raises(CheckpointError) as error:
+        load(find(str(path), architecture="deit_small_patch16_224"))
+    text = str(error.value)
+    assert (
+        "cls_token is (1, 1, 128) in the file and (1, 1, 384) in the model" in text
+        and text.count(" in the model") == 3
+    )
+    assert "more" in text and "architecture" in text
+
+
+def test_patch_embedding_is_not_resampled_for_a_named_architecture_either(tmp_path):
+    path = saved(
+        timm.create_model("deit_tiny_patch16_224", patch_size=8, img_size=112), tmp_path / "a.safetensors"
+    )
+    with pytest.raises(
+        CheckpointError,
+        match=r"patch_embed\.proj\.weight is \(192, 3, 8, 8\) in the file and \(192, 3, 16, 16\)",
+    ):
+        load(find(str(path), architecture="deit_tiny_patch16_224"))
+
+
+def test_fine_tuned_file_of_a_named_architecture_keeps_its_classes_and_size(tmp_path):
+    model = perturbed(timm.create_model("deit_tiny_patch16_224", num_classes=10, img_size=64))
+    path = saved(model, tmp_path / "pets.safetensors")
+    loaded = load(find(str(path), architecture="deit_tiny_patch16_224"))
+    same(loaded, model, size=64, tolerance=0)
+    assert torch.equal(loaded.model.pos_embed, model.pos_embed) and loaded.preprocessing.size == (64, 64)
+    assert (
+        loaded.preprocessing.mean == (0.485, 0.456, 0.406)
+        and "classes 10" in loaded.checkpoint.note
+        and loaded.labels == ()
+    )
+
+
+def test_a_config_of_one_channel_is_refused(tmp_path):
+    path = saved(small(in_chans=1), tmp_path / "digits.safetensors")
+    with pytest.raises(CheckpointError, match="1 channel"):
+        load(find(str(path)))

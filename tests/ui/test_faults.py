@@ -1,0 +1,44 @@
+"""What breaks behind the page is a sentence on it."""
+
+import subprocess
+import sys
+
+import gradio as gr
+
+from tests.e2e.conftest import ROOT, Server, free_port
+from vitviz.ui.page import build
+from vitviz.ui.serving.spoken import UNEXPECTED
+from vitviz.ui.serving.studio import Settings, Studio
+
+
+def test_a_link_to_a_checkpoint_that_breaks_opens_the_page_with_a_sentence(monkeypatch, caplog):
+    studio = Studio(Settings(device="cpu"))
+    real = studio.inspector
+
+    def inspector(name, progress=None):
+        if name == "broken":
+            raise KeyError(("a", 3))
+        return real(name, progress)
+
+    monkeypatch.setattr(studio, "inspector", inspector)
+    demo = build(studio)
+    (first,) = [fn.fn for fn in demo.fns.values() if fn.api_name == "first"]
+    page = first({}, gr.Request(query_params={"checkpoint": "broken"}, headers={}))
+    said = [one for one in page if isinstance(one, dict)]
+    assert any(one.get("text") == UNEXPECTED for one in said) and any(
+        one.get("view") == "picture" for one in said
+    )
+    assert "KeyError" in caplog.text
+
+
+def test_a_port_that_is_taken_is_a_sentence(tmp_path):
+    with Server() as running:
+        port = running.url.split(":")[2].strip("/")
+        for options, said in (
+            (["--port", port], "is taken by another program"),
+            (["--host", "192.0.2.1", "--port", str(free_port())], "not one of this"),
+        ):
+            second = subprocess.run(
+                [sys.executable, "app.py", *options], cwd=ROOT, capture_output=True, text=True, timeout=60
+            )
+            assert second.returncode == 1 and said in second.stderr and "Traceback" not in second.stderr
