@@ -58,8 +58,7 @@ def redrawn(page, before: str):
 @pytest.fixture(scope="module")
 def chart(browser, server, pictures):
     """A page at the distance chart with a set of pictures handed in; the test that closes it comes last."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    page = context.new_page()
+    page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
     page.goto(server.url)
     ready(page, "patches")
     open_tab(page, "Distance")
@@ -67,7 +66,7 @@ def chart(browser, server, pictures):
     page.set_input_files("#vitviz-distance-set-files input[type=file]", pictures)
     expect(page.locator("#vitviz-distance-set-files")).to_contain_text(pictures[-1].stem, timeout=15_000)
     yield page
-    context.close()
+    page.context.close()
 
 
 def start(page):
@@ -91,9 +90,8 @@ def test_a_full_queue_is_said_and_takes_nothing_away(open_page, server, monkeypa
     monkeypatch.setattr(server.demo._queue, "max_size", 1)
     with server.gate() as gate:
         for name in ("astronaut", "rocket"):  # the first is held in its forward pass, the second waits for it
-            httpx.post(
-                server.url + "gradio_api/call/predict", json={"data": [name, "", 5]}
-            ).raise_for_status()
+            asked = {"data": [name, "", 5]}
+            httpx.post(server.url + "gradio_api/call/predict", json=asked).raise_for_status()
         until(lambda: gate.came and len(server.demo._queue) == 1)
         sample(page, 0)
         expect(page.locator(".toast-body").first).to_contain_text("busy. Please try again")
@@ -185,10 +183,8 @@ def test_a_stopped_survey_keeps_its_mean_and_can_be_started_again(chart, server,
 def test_what_is_chosen_during_a_survey_is_what_the_page_shows(chart, server):
     chart.locator("#vitviz-distance-set-single").click()
     chart_says(chart, "one picture")
-    axis, sorted_heads = (
-        chart.locator("#vitviz-distance .vv-axis").first,
-        chart.get_by_label("Sorted within the layer"),
-    )
+    axis = chart.locator("#vitviz-distance .vv-axis").first
+    sorted_heads = chart.get_by_label("Sorted within the layer")
     with server.gate() as gate:
         start(chart)
         gate.let()

@@ -7,19 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.e2e.conftest import open_tab, ready
-
-STEPS = [
-    "picture",
-    "patches",
-    "flatten",
-    "embedding",
-    "token",
-    "positions",
-    "attention",
-    "layers",
-    "readout",
-    "probabilities",
-]
+from tests.views.test_tour import NAMES as STEPS
 
 
 def begin(page):

@@ -7,14 +7,9 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import vitviz
-
-
-@pytest.fixture(scope="module")
-def inspector():
-    return vitviz.load("vitviz-tiny", device="cpu")
+from tests.surveys.conftest import noise
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +20,7 @@ def classes(tmp_path_factory):
     for number, label in enumerate(("goldfish", "bullfrog", "trilobite")):
         (root / label).mkdir()
         for each in range(3):
-            Image.fromarray(random.integers(0, 255, (40 + number, 50, 3), dtype=np.uint8)).save(
-                root / label / f"{each}.png"
-            )
+            noise(random, 40 + number, 50).save(root / label / f"{each}.png")
     vitviz.sample_image("chelsea").save(root / "bullfrog" / "=<b>&.jpg")
     (root / "goldfish" / "damaged.jpg").write_bytes(b"\xff\xd8\xff nothing")
     return root

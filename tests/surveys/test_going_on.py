@@ -9,17 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import vitviz
+from tests.surveys.conftest import noise
 from vitviz.errors import VitvizError
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def inspector():
-    return vitviz.load("vitviz-tiny", device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +22,7 @@ def pictures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pictures")
     random = np.random.default_rng(0)
     for number in range(30):
-        Image.fromarray(random.integers(0, 255, (32, 32, 3), dtype=np.uint8)).save(
-            folder / f"{number:02d}.png"
-        )
+        noise(random, 32, 32).save(folder / f"{number:02d}.png")
     (folder / "07.png").write_bytes(b"damaged")
     return folder
 
@@ -74,6 +67,7 @@ def test_killed_by_the_system_at_any_moment_it_goes_on(pictures, inspector, tmp_
     out = tmp_path / "out"
     code = f"""
 import vitviz
+from tests.surveys.conftest import noise
 inspector = vitviz.load("vitviz-tiny", device="cpu")
 print("at work", flush=True)
 vitviz.survey({str(pictures)!r}, inspector, ["distance", "entropy"], out={str(out)!r}, part=4, batch=2,

@@ -12,11 +12,6 @@ SAMPLES = ("chelsea", "coffee", "astronaut", "rocket")
 
 
 @pytest.fixture(scope="module")
-def inspector():
-    return vitviz.load("vitviz-tiny", device="cpu")
-
-
-@pytest.fixture(scope="module")
 def pictures():
     return [vitviz.sample_image(name) for name in SAMPLES]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SPACE = {"SPACES_ZERO_GPU": "true", "SPACES_ZERO_DEVICE_API_URL": "http://127.0.0.1:9"}
 
-# One process imports everything once and forks for every program: an import takes longer than all that they do.
+# Everything is imported once, and a fork made for every program: an import takes longer than all they do.
 IMPORTS = """
 import vitviz.ui.serving.zerogpu
 import json, os, sys, traceback, gradio as gr, numpy as np, spaces, timm, torch

@@ -184,7 +184,7 @@ print(json.dumps({"said": said, "then": studio.subject(studio.look(chelsea, "vit
 
 
 def test_a_fork_does_not_wait_for_threads_that_it_does_not_have(on_a_space):
-    with process("2") as process:
+    with process("2") as one:
         said = on_a_space(
             """
 torch.set_num_threads(2)
@@ -193,13 +193,13 @@ studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
 visitor()
 print(json.dumps(studio.subject(studio.look(chelsea, "vitviz-tiny")).trace.top(1)))
 """,
-            process=process,
+            process=one,
         )
-        process.stdin.close()
+        one.stdin.close()
     assert said
 
 
-def test_bfloat16_travels_and_is_compared_in_the_mainprocess(on_a_space):
+def test_bfloat16_travels_and_is_compared_in_the_main_process(on_a_space):
     said = on_a_space(
         """
 visitor()

@@ -37,8 +37,8 @@ TOLERANCE = 1e-4  # by how much of the largest logit a pass in the open may diff
 class Explained:
     """A picture (path, PIL image, array, or its trace) and a target.
 
-    The target is a class, (a, b) for a rather than b, or a direction. Raises ImageError, VitvizError for a target that does not exist, UnsupportedModel where attention cannot
-    be captured.
+    The target is a class, (a, b) for a rather than b, or a direction. Raises ImageError, VitvizError for a
+    target that does not exist, UnsupportedModel where attention cannot be captured.
     """
 
     def __init__(

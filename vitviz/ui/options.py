@@ -71,30 +71,11 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
         default=None,
         help="folder of your own checkpoints (default: weights/ beside the app)",
     )
-    parser.add_argument(
-        "--model-cache",
-        type=_megabytes,
-        default=4_000 * MB,
-        metavar="MB",
-        help="memory for loaded checkpoints (default: 4000)",
-    )
-    parser.add_argument(
-        "--trace-cache",
-        type=_megabytes,
-        default=512 * MB,
-        metavar="MB",
-        help="memory for traces of pictures (default: 512)",
-    )
-    parser.add_argument(
-        "--picture-cache",
-        type=_megabytes,
-        default=256 * MB,
-        metavar="MB",
-        help="memory for uploads, and again for drawn data (default: 256)",
-    )
+    _add_room(parser, "--model-cache", 4_000, "memory for loaded checkpoints")
+    _add_room(parser, "--trace-cache", 512, "memory for traces of pictures")
+    _add_room(parser, "--picture-cache", 256, "memory for uploads, and again for drawn data")
     _add_limits(parser)
-    quota = "disk for uploads; the oldest go first (default: 2000)"
-    parser.add_argument("--upload-quota", type=_megabytes, default=2_000 * MB, metavar="MB", help=quota)
+    _add_room(parser, "--upload-quota", 2_000, "disk for uploads; the oldest go first")
     given = parser.parse_args(arguments)
     hosts = given.allowed_host or os.environ.get("VITVIZ_ALLOWED_HOSTS", "").split(",")
     allowed = tuple(
@@ -107,6 +88,12 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
     )  # fmt: skip
     allowed_hosts = tuple(name.strip() for name in hosts if name.strip())
     return Options(given.host, given.port, given.share, settings, allowed_hosts, given.upload_quota)
+
+
+def _add_room(parser: argparse.ArgumentParser, name: str, default: int, what: str) -> None:
+    """An option for how much room something may take, in megabytes."""
+    told = f"{what} (default: {default})"
+    parser.add_argument(name, type=_megabytes, default=default * MB, metavar="MB", help=told)
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:

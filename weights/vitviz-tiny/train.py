@@ -5,11 +5,10 @@
     python export.py --data <tiny-imagenet> --work <folder>       # what is shipped, from what was trained
 
 Run the same command again after an interruption and it goes on where it stopped.
-Three things make two CPU cores enough: three quarters of the patches are dropped
-for most of the training (FLIP, Li et al. 2023), a teacher's soft labels are computed
-once for all pictures (DeiT, Touvron et al. 2021), and the first two layers learn from
-the teacher's early attention, on a few whole pictures, what they would otherwise
-find only after hundreds of epochs: local heads, and so the 2-D order of the patches.
+Three things make two CPU cores enough: three quarters of the patches are dropped for most of the training
+(FLIP, Li et al. 2023), a teacher's soft labels are computed once for all pictures (DeiT, Touvron et al.
+2021), and the first two layers learn from the teacher's early attention, on a few whole pictures, what they
+would otherwise find only after hundreds of epochs: local heads, and so the 2-D order of the patches.
 """
 
 import argparse
@@ -43,8 +42,7 @@ class Training:
         random.seed(args.seed), np.random.seed(args.seed), torch.manual_seed(args.seed)
         self.model = new_model(s).to(self.device)
         teaching.open_attention(self.model, self.device)
-        # Student's class token → teacher's; thrown away.
-        self.bridge = nn.Linear(s.width, s.width).to(self.device)
+        self.bridge = nn.Linear(s.width, s.width).to(self.device)  # student's class token → teacher's
         self.average = copy.deepcopy(self.model.state_dict())
         self.optimizer = optimizer_for(self.model, self.bridge, s)
         self.parameters = [*self.model.parameters(), *self.bridge.parameters()]
@@ -63,25 +61,22 @@ class Training:
 
     def go_on_after(self, earlier: Path) -> None:
         """Start from the weights of an exported training, whose film goes on here."""
-        self.model.load_state_dict(
-            {name: value.float() for name, value in load_file(earlier / "model.safetensors").items()}
-        )
+        weights = load_file(earlier / "model.safetensors")
+        self.model.load_state_dict({name: value.float() for name, value in weights.items()})
         self.average = copy.deepcopy(self.model.state_dict())
         self.film.go_on_after(earlier)
 
     def load_data(self) -> None:
-        pictures, labels = (
-            t.to(self.device) for t in data.load_split(self.args.data, "train", self.args.limit)
-        )
+        split = data.load_split(self.args.data, "train", self.args.limit)
+        pictures, labels = (t.to(self.device) for t in split)
         checks = data.load_split(self.args.data, "val", self.args.limit)
         every = max(1, len(checks[1]) // self.s.checked)
         self.val_pictures, self.val_labels = (t[::every].to(self.device) for t in checks)
         teacher = tokens = None
         if self.args.teacher is not None:
             teacher = teaching.load_teacher(self.args.teacher, self.device)
-            tokens = teaching.cached_class_tokens(
-                teacher, pictures, self.workers, self.args.work / "teacher.pt"
-            )
+            file = self.args.work / "teacher.pt"
+            tokens = teaching.cached_class_tokens(teacher, pictures, self.workers, file)
         self.lesson = Lesson(self.s, pictures, labels, teacher, tokens)
 
     def progress(self) -> float:
@@ -146,9 +141,8 @@ class Training:
         batch = self.next_batch()
         fading = s.led_match if progress >= s.led_from else s.attention_match * max(0.1, 1 - 1.8 * progress)
         weights = {"label": 1.0, "token": s.token_match, "attention": fading}
-        answers = list(
-            self.workers.map(lambda part: self.gradients(part, weights), batch.split(self.worker_count))
-        )
+        parts = batch.split(self.worker_count)
+        answers = list(self.workers.map(lambda part: self.gradients(part, weights), parts))
         self.set_gradients([slopes for _, slopes in answers])
         nn.utils.clip_grad_norm_(self.model.parameters(), s.clip)
         self.optimizer.step()
@@ -156,9 +150,8 @@ class Training:
         decay = min(s.ema, (self.done + 1) / (self.done + 10))
         with torch.no_grad():
             current = self.model.state_dict()
-            torch._foreach_lerp_(
-                list(self.average.values()), [current[name] for name in self.average], 1 - decay
-            )
+            now = [current[name] for name in self.average]
+            torch._foreach_lerp_(list(self.average.values()), now, 1 - decay)
         for name in answers[0][0]:
             value = sum(parts[name] for parts, _ in answers) / len(answers)
             self.running[name] = 0.98 * self.running.get(name, value) + 0.02 * value
