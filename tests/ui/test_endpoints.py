@@ -52,6 +52,14 @@ def test_these_endpoints_are_public_and_no_others(studio):
         )
 
 
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_parameter_has_a_line_of_its_own(endpoints, name):
+    """Out of these lines Gradio makes what a program is told about a parameter."""
+    asked = inspect.signature(getattr(endpoints, name))
+    lines = inspect.getdoc(getattr(endpoints, name)).split("Returns:")[0].split("Args:\n")[1:]
+    assert re.findall(r"^ {4}(\w+): ", "".join(lines), re.MULTILINE) == list(asked.parameters)
+
+
 def test_the_numbers_are_the_traces(endpoints, trace):
     assert {name: endpoints.predict("coffee")[name] for name in ("checkpoint", "dtype")} == {
         "checkpoint": "vitviz-tiny",
