@@ -56,15 +56,15 @@ function steps(self, sums) {
 
 /** The waterfall and the wall. */
 export function drawAccount(self, made, sums) {
-  const some = self.settings.patches !== '', width = Math.max(260, self.below.clientWidth), room = self.below.clientHeight || 520;
-  const tall = Math.max(130, Math.min(260, room * 0.42)), context = fit(made.chart, width, tall, self.density), ink = self.colour('color');
+  const some = self.settings.patches !== '', size = self.zoom, width = Math.max(260, self.below.clientWidth), room = self.below.clientHeight || 520;
+  const tall = Math.max(130 * size, Math.min(260 * size, room * 0.42)), context = fit(made.chart, width, tall, self.density), ink = self.colour('color');
   made.title.textContent = t('The account, from the start to the logit');
-  const found = steps(self, sums), [left, right, top, bottom] = [44, 8, 8, 34];
+  const found = steps(self, sums), [left, right, top, bottom] = [44 * size, 8, 8 * size, 34 * size];
   let sum = 0;
   const bars = some ? [] : found.map((one) => ({ ...one, from: sum, to: (sum += one.value) }));
   const values = bars.flatMap((bar) => [bar.from, bar.to]), low = Math.min(0, ...values), high = Math.max(0, ...values) || 1;
   const y = (value) => top + (1 - (value - low) / (high - low)) * (tall - top - bottom), w = (width - left - right) / (found.length + 1);
-  context.font = `12px ${self.colour('font-family')}`;
+  context.font = `${12 * self.zoom}px ${self.colour('font-family')}`;
   context.fillStyle = ink;
   context.textAlign = 'right';
   context.textBaseline = 'middle';
@@ -86,45 +86,45 @@ export function drawAccount(self, made, sums) {
   context.fillRect(left + bars.length * w + 1, Math.min(y(0), y(sum)), Math.max(3, w - 2), some ? 0 : Math.max(1.5, Math.abs(y(sum) - y(0))));
   context.textAlign = 'center';
   context.textBaseline = 'top';
-  const every = Math.max(1, Math.ceil(15 / (2 * w)));
+  const every = Math.max(1, Math.ceil((15 * size) / (2 * w)));
   bars.forEach((bar, i) => {
     const numbered = /^\d+$/.test(bar.label), shown = bar.label && (!numbered || (Number(bar.label) - 1) % every === 0);
-    if (shown && numbered) context.fillText(bar.label, left + (i + 1) * w, tall - bottom + 4);
+    if (shown && numbered) context.fillText(bar.label, left + (i + 1) * w, tall - bottom + 4 * size);
   });
   context.textAlign = 'left';
   if (!some) {
-    context.fillText(t('start'), left, tall - 14);
+    context.fillText(t('start'), left, tall - 14 * size);
     context.textAlign = 'center';
-    context.fillText(t('layer: attention, MLP (pale)'), left + (width - left - right) / 2, tall - 14);
+    context.fillText(t('layer: attention, MLP (pale)'), left + (width - left - right) / 2, tall - 14 * size);
     context.textAlign = 'right';
-    context.fillText(t('logit'), width - right, tall - 14);
+    context.fillText(t('logit'), width - right, tall - 14 * size);
   }
   made.chart.parentElement.hidden = some;
   made.title.hidden = some;
   made.chart.setAttribute('aria-label', bars.map((bar) => `${bar.name} ${signed(bar.value)}`).join(', '));
   made.said.textContent = some ? '' : t('Attention that an early layer moved counts where it is read in the end: these are direct shares.');
   made.legend.replaceChildren();
-  drawWall(self, made, some, room - (some ? 0 : tall + 70), width);
+  drawWall(self, made, some, room - (some ? 0 : tall + 70 * size), width);
 }
 
 /** All heads as cells, coloured by their share. */
 function drawWall(self, made, some, room, width) {
-  const { layers, heads } = self.value, left = 64, top = 22, values = new Float32Array(layers * heads);
+  const { layers, heads } = self.value, size = self.zoom, left = 64 * size, top = 22 * size, values = new Float32Array(layers * heads);
   for (let l = 0; l < layers; l++) for (let h = 0; h < heads; h++) values[h * layers + l] = self.data.heads.values[l * heads + h];
   const most = values.reduce((found, value) => Math.max(found, Math.abs(value)), 0) || 1;
-  const pitch = Math.max(8, Math.min(54, (width - left) / layers)), down = Math.max(8, Math.min(pitch, 40, (room - 70) / heads));
+  const pitch = Math.max(8, Math.min(54 * size, (width - left) / layers)), down = Math.max(8, Math.min(pitch, 40 * size, (room - 70 * size) / heads));
   const context = fit(made.wall, left + layers * pitch, top + heads * down, self.density);
   const [layer, head] = self.settings.chosen ? self.settings.chosen.split('.').map(Number) : [];
   context.imageSmoothingEnabled = false;
   context.drawImage(tinted(values, heads, layers, 'balance', -most, most), left, top, layers * pitch, heads * down);
   context.fillStyle = self.colour('color');
-  context.font = `12px ${self.colour('font-family')}`;
+  context.font = `${12 * self.zoom}px ${self.colour('font-family')}`;
   context.textBaseline = 'middle';
   context.textAlign = 'center';
-  for (let l = 0; l < layers; l += Math.ceil(18 / pitch)) context.fillText(String(l + 1), left + (l + 0.5) * pitch, 11);
+  for (let l = 0; l < layers; l += Math.ceil((18 * size) / pitch)) context.fillText(String(l + 1), left + (l + 0.5) * pitch, top / 2);
   context.textAlign = 'right';
-  context.fillText(t('layer'), left - 8, 11);
-  for (let h = 0; h < heads; h += Math.ceil(14 / down)) context.fillText(h ? String(h + 1) : t('head {head}', { head: 1 }), left - 8, top + (h + 0.5) * down);
+  context.fillText(t('layer'), left - 8, top / 2);
+  for (let h = 0; h < heads; h += Math.ceil((14 * size) / down)) context.fillText(h ? String(h + 1) : t('head {head}', { head: 1 }), left - 8, top + (h + 0.5) * down);
   const box = (cell) => [left + (cell % layers) * pitch, top + Math.floor(cell / layers) * down, pitch, down];
   made.place = { rows: heads, cols: layers, x: left, y: top, width: layers * pitch, height: heads * down, box };
   made.plot.hidden = made.wallTitle.hidden = false;
@@ -134,12 +134,12 @@ function drawWall(self, made, some, room, width) {
 
 /** What the classifier would say if the model ended at a depth. */
 export function drawForming(self, made) {
-  const { forming } = self.data, [depths, count] = forming.shape, width = Math.max(260, self.below.clientWidth), room = self.below.clientHeight || 420;
-  const tall = Math.max(180, Math.min(380, room - 120)), context = fit(made.chart, width, tall, self.density), [left, right, top, bottom] = [44, 12, 10, 42];
+  const { forming } = self.data, [depths, count] = forming.shape, width = Math.max(260, self.below.clientWidth), room = self.below.clientHeight || 420, size = self.zoom;
+  const tall = Math.max(180 * size, Math.min(380 * size, room - 120 * size)), context = fit(made.chart, width, tall, self.density), [left, right, top, bottom] = [44 * size, 12, 10 * size, 42 * size];
   const x = (depth) => left + (depth / (depths - 1)) * (width - left - right), y = (share) => top + (1 - share) * (tall - top - bottom), ink = self.colour('color');
   made.chart.parentElement.hidden = made.title.hidden = false;
   made.title.textContent = t('The answer forming: probability if the model ended there');
-  context.font = `12px ${self.colour('font-family')}`;
+  context.font = `${12 * self.zoom}px ${self.colour('font-family')}`;
   context.fillStyle = ink;
   context.textBaseline = 'middle';
   context.textAlign = 'right';
@@ -159,9 +159,9 @@ export function drawForming(self, made) {
   }
   context.textAlign = 'center';
   context.textBaseline = 'top';
-  const every = Math.max(1, Math.ceil(22 / ((width - left - right) / (depths - 1))));
-  for (let depth = 0; depth < depths; depth += every) context.fillText(String(depth), x(depth), tall - bottom + 6);
-  context.fillText(t('after so many layers'), left + (width - left - right) / 2, tall - 16);
+  const every = Math.max(1, Math.ceil((22 * size) / ((width - left - right) / (depths - 1))));
+  for (let depth = 0; depth < depths; depth += every) context.fillText(String(depth), x(depth), tall - bottom + 6 * size);
+  context.fillText(t('after so many layers'), left + (width - left - right) / 2, tall - 16 * size);
   made.legend.replaceChildren(...self.ui.classes.map((one, i) => el('span', { class: 'vv-legend' }, el('span', { class: 'vv-dot-key', style: `background:${COLOURS[i]}` }), el('span', { text: one.name }))));
   made.chart.setAttribute('aria-label', made.title.textContent);
   made.said.textContent = t('The final norm is applied afresh at every depth; early layers were never trained to be read so.');

@@ -59,12 +59,12 @@ export function histogram(self) {
   function draw({ values, prefix, median, mad, limit, text, facts, width, height }) {
     const known = values.filter(Number.isFinite), [low, high] = bounds([...known, ...prefix.map((one) => one.value)]);
     const pad = (high - low) * 0.03 || 1, from = Math.max(0, low - pad), to = Math.max(high + pad, dragged && now ? now.to : 0);
-    const count = 36, bins = new Array(count).fill(0), left = 34, right = 8, bottom = 34, top = prefix.length ? 22 : 6, wide = width - left - right;
+    const size = self.zoom, count = 36, bins = new Array(count).fill(0), left = 34 * size, right = 8, bottom = 34 * size, top = prefix.length ? 22 * size : 6, wide = width - left - right;
     for (const value of known) bins[Math.min(count - 1, Math.floor(((value - from) / (to - from)) * count))] += 1;
     const most = Math.max(...bins, 1), x = (value) => left + ((value - from) / (to - from)) * wide, y = (n) => height - bottom - (n / most) * (height - bottom - top);
     const context = fit(canvas, width, height, self.density), ink = self.colour('color'), orange = self.colour('--vv-orange');
     now = { from, to, left, width: wide, median, mad };
-    context.font = `12px ${self.colour('font-family')}`;
+    context.font = `${12 * self.zoom}px ${self.colour('font-family')}`;
     bins.forEach((n, i) => {
       const begin = x(from + ((to - from) * i) / count), middle = from + ((to - from) * (i + 0.5)) / count;
       context.fillStyle = middle > limit ? orange : self.colour('--vv-blue');
@@ -75,8 +75,8 @@ export function histogram(self) {
     context.fillRect(left, height - bottom, wide, 1);
     context.textAlign = 'center';
     context.textBaseline = 'top';
-    for (const value of ticks(from, to, 6)) context.fillText(number(value), x(value), height - bottom + 4);
-    context.fillText(t('Norm of the token'), left + wide / 2, height - 14);
+    for (const value of ticks(from, to, 6)) context.fillText(number(value), x(value), height - bottom + 4 * size);
+    context.fillText(t('Norm of the token'), left + wide / 2, height - 14 * size);
     context.textAlign = 'right';
     context.textBaseline = 'middle';
     for (const n of new Set([0, most])) context.fillText(String(n), left - 6, y(n));
@@ -89,7 +89,7 @@ export function histogram(self) {
       context.fill();
       if (prefix.length > 2) return;
       context.textAlign = x(value) > left + wide * 0.75 ? 'right' : 'left';
-      context.fillText(name, x(value) + (context.textAlign === 'left' ? 8 : -8), top - 8);
+      context.fillText(name, x(value) + (context.textAlign === 'left' ? 8 : -8), top - 8 * size);
     });
     context.setLineDash([5, 4]);
     context.strokeStyle = orange;
@@ -127,7 +127,7 @@ export function matrix(self, { told, pick } = {}) {
   });
   function draw(figure) {
     now = figure;
-    const { rows, cols, width, height, most = 60 } = figure, left = 46, top = 8, bottom = 36;
+    const { rows, cols, width, height, most = 60 } = figure, size = self.zoom, left = 46 * size, top = 8, bottom = 36 * size;
     const side = [Math.min(most, (width - left) / cols), Math.min(most, (height - top - bottom) / rows)];
     const [w, h] = side.map((one) => Math.max(6, Math.min(one, 2.2 * Math.min(...side))));
     const context = fit(canvas, left + w * cols + 4, top + h * rows + bottom, self.density), [low, high] = figure.ends;
@@ -135,15 +135,15 @@ export function matrix(self, { told, pick } = {}) {
     context.drawImage(tinted(figure.values, rows, cols, figure.colours, low, high), left, top, w * cols, h * rows);
     context.fillStyle = self.colour('color');
     context.globalAlpha = 0.8;
-    context.font = `12px ${self.colour('font-family')}`;
+    context.font = `${12 * self.zoom}px ${self.colour('font-family')}`;
     context.textBaseline = 'middle';
     context.textAlign = 'right';
-    for (let r = 0; r < rows; r += Math.ceil(14 / h)) context.fillText(String(r + 1), left - 6, top + (r + 0.5) * h);
+    for (let r = 0; r < rows; r += Math.ceil((14 * size) / h)) context.fillText(String(r + 1), left - 6, top + (r + 0.5) * h);
     context.textAlign = 'center';
-    for (let c = 0; c < cols; c += Math.ceil(20 / w)) context.fillText(String(c + 1), left + (c + 0.5) * w, top + rows * h + 10);
-    context.fillText(figure.across, left + (w * cols) / 2, top + rows * h + 28);
+    for (let c = 0; c < cols; c += Math.ceil((20 * size) / w)) context.fillText(String(c + 1), left + (c + 0.5) * w, top + rows * h + 10 * size);
+    context.fillText(figure.across, left + (w * cols) / 2, top + rows * h + 28 * size);
     context.rotate(-Math.PI / 2);
-    context.fillText(figure.down, -(top + (h * rows) / 2), 10);
+    context.fillText(figure.down, -(top + (h * rows) / 2), 10 * size);
     place = { rows, cols, x: left, y: top, width: w * cols, height: h * rows };
     if (figure.col >= 0) chosen.put(left + figure.col * w, top, w, h * rows); else chosen.hide();
     title.textContent = figure.text;
