@@ -143,7 +143,7 @@ def test_no_item_of_any_view_is_made_of_a_number_that_nothing_has(get, key, view
 def test_only_scripts_of_the_browser_are_scripts(get):
     base = "/" + modules.base()
     outside = ("../pyproject.toml", "%2e%2e/app.py", "..%2f..%2fetc%2fpasswd", "/etc/passwd", "%00")
-    others = ("ui/page/build.py", "canvas/style.css", "views/rollout/ko.json", "canvas", "", "canvas/")
+    others = ("ui/page/build.py", "canvas/style/base.css", "views/rollout/ko.json", "canvas", "", "canvas/")
     for path in (*outside, *others, "canvas/mount.js/../../ui/page/build.py"):
         refused(get(base + path), path)
     status, kind, body = get(base + "canvas/mount.js")

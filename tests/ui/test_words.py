@@ -71,10 +71,11 @@ def written_in(folder: Path, pattern: str = "*.js") -> set[str]:
     found = set()
     for file in folder.glob(pattern):
         source = file.read_text(encoding="utf-8")
+        source = re.sub(r"' \+\s+'", "", source)  # a long literal stands in several lines
         literal = r"'((?:[^'\\]|\\.)+)'"
-        found |= set(re.findall(rf"\bt\({literal}", source))
+        found |= set(re.findall(rf"\bt\(\s*{literal}", source))
         for either in re.findall(
-            rf"\bt\([^'()]*(?:\?|\|\||===) {literal}(?: : {literal})?", source
+            rf"\bt\([^'()]*(?:\?|\|\||===)\s+{literal}(?:\s+: {literal})?", source
         ):  # one or the other
             found |= {text for text in either if text}
         found |= set(re.findall(r"^  title: '((?:[^'\\]|\\.)+)',$", source, re.M))

@@ -1,43 +1,63 @@
-// A chart with axes of its own: dots and lines over whole numbers, a level to compare with, under pointer, finger and keys.
+// A chart with axes of its own: dots and lines over whole numbers, a level to compare with, under pointer,
+// finger and keys.
 
-import { el } from './elements.js';
+import { el, svg } from './elements.js';
 import { number, ticks } from './numbers.js';
 import { still } from './still.js';
 import { tip } from './tip.js';
 import { t } from './words.js';
 
-const SVG = 'http://www.w3.org/2000/svg';
-const RAMP = [[59, 143, 208], [138, 124, 195], [214, 98, 140], [224, 130, 44]]; // first to last, told apart with any colour vision
-
-function svg(tag, attributes, text) {
-  const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) if (value !== undefined) node.setAttribute(name, value);
-  if (text !== undefined) node.textContent = text;
-  return node;
-}
+// first to last, told apart with any colour vision
+const RAMP = [
+  [59, 143, 208],
+  [138, 124, 195],
+  [214, 98, 140],
+  [224, 130, 44],
+];
 
 function shaded(share) {
-  const at = share * (RAMP.length - 1), low = Math.min(RAMP.length - 2, Math.floor(at));
-  return `rgb(${RAMP[low].map((value, i) => Math.round(value + (RAMP[low + 1][i] - value) * (at - low))).join(' ')})`;
+  const at = share * (RAMP.length - 1);
+  const low = Math.min(RAMP.length - 2, Math.floor(at));
+  const parts = RAMP[low].map((value, i) => Math.round(value + (RAMP[low + 1][i] - value) * (at - low)));
+  return `rgb(${parts.join(' ')})`;
 }
 
-/** A legend's entry: a line or a dot, and a name. */
+/**
+ * A legend's entry: a line or a dot, and a name.
+ * @param {{ name: string, colour: string, line?: any, dots?: any, dashed?: boolean }} series
+ */
 function entry({ name, line, dots, colour, dashed }) {
   const mark = svg('svg', { width: 22, height: 12, 'aria-hidden': 'true' });
-  if (line || dashed) mark.append(svg('line', { x1: 1, x2: 21, y1: 6, y2: 6, stroke: colour, 'stroke-width': 2, 'stroke-dasharray': dashed ? '4 3' : undefined }));
+  if (line || dashed)
+    mark.append(
+      svg('line', {
+        x1: 1,
+        x2: 21,
+        y1: 6,
+        y2: 6,
+        stroke: colour,
+        'stroke-width': 2,
+        'stroke-dasharray': dashed ? '4 3' : undefined,
+      }),
+    );
   if (dots) mark.append(svg('circle', { cx: 11, cy: 6, r: 4, fill: colour }));
   return el('span', { class: 'vv-legend' }, mark, el('span', { text: name }));
 }
 
 /**
- * Makes a chart. `draw({title, across, up, last, most, series, level})` draws it at the room there is: x runs over the
- * whole numbers 1 to `last`, y from 0 to a little more than `most`. A series has points {x, y, told(), pick()}.
- * Two charts of the same view that stand side by side get one scale: the larger `most` of both.
+ * Makes a chart. `draw({title, across, up, last, most, series, level})` draws it at the room there is: x runs
+ * over the whole numbers 1 to `last`, y from 0 to a little more than `most`. A series has points {x, y,
+ * told(), pick()}. Two charts of the same view that stand side by side get one scale: the larger `most` of
+ * both.
  */
 export function chart(self) {
-  const title = el('p', { class: 'vv-h' }), legend = el('p', { class: 'vv-legends' }), plot = svg('svg', { class: 'vv-chart', role: 'application', tabindex: 0 });
+  const title = el('p', { class: 'vv-h' });
+  const legend = el('p', { class: 'vv-legends' });
+  const plot = svg('svg', { class: 'vv-chart', role: 'application', tabindex: 0 });
   const node = el('div', { class: 'vv-stack' }, title, el('div', { class: 'vv-plot' }, plot), legend);
-  let points = [], current = -1, mark = null;
+  let points = [];
+  let current = -1;
+  let mark = null;
 
   const select = (index, event) => {
     current = index;
@@ -57,16 +77,25 @@ export function chart(self) {
     tip.hide();
   };
   const nearest = (event) => {
-    const box = plot.getBoundingClientRect(), [x, y] = [event.clientX - box.left, event.clientY - box.top];
-    let best = -1, least = 24 ** 2;
+    const box = plot.getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    let best = -1;
+    let least = 24 ** 2;
     points.forEach((point, i) => {
       const away = (point.left - x) ** 2 + (point.top - y) ** 2;
       if (away < least) [best, least] = [i, away];
     });
     return best;
   };
-  plot.addEventListener('pointermove', (event) => { const found = nearest(event); if (found < 0) leave(); else select(found, event); });
-  plot.addEventListener('pointerdown', (event) => { const found = nearest(event); if (found >= 0) select(found, event); });
+  plot.addEventListener('pointermove', (event) => {
+    const found = nearest(event);
+    if (found < 0) leave();
+    else select(found, event);
+  });
+  plot.addEventListener('pointerdown', (event) => {
+    const found = nearest(event);
+    if (found >= 0) select(found, event);
+  });
   plot.addEventListener('pointerleave', leave);
   plot.addEventListener('blur', leave);
   plot.addEventListener('click', (event) => points[nearest(event)]?.pick?.());
@@ -84,40 +113,100 @@ export function chart(self) {
   function draw(figure) {
     self.most = still(self, figure.across, 0, figure.most)[1];
     const most = Math.max(...self.beside().map((other) => other.most || 0), self.most) * 1.08 || 1;
-    for (const other of self.beside()) if (other.scale !== undefined && other.scale !== most) requestAnimationFrame(() => other.draw());
+    for (const other of self.beside())
+      if (other.scale !== undefined && other.scale !== most) requestAnimationFrame(() => other.draw());
     self.scale = most;
-    const size = self.zoom, EDGE = { left: 58 * size, right: 16 * size, top: 14 * size, bottom: 46 * size };
-    const width = Math.max(280, self.width), height = Math.round(self.tall);
-    const right = width - EDGE.right, low = height - EDGE.bottom;
-    const x = (value) => EDGE.left + ((value - 0.4) / (figure.last + 0.2)) * (right - EDGE.left), y = (value) => low - (value / most) * (low - EDGE.top);
-    const every = Math.max(1, Math.ceil((26 * size * figure.last) / (right - EDGE.left))), ink = 'currentColor';
-    const across = Array.from({ length: figure.last }, (_, i) => i + 1).filter((value) => (value - 1) % every === 0);
+    const size = self.zoom;
+    const EDGE = { left: 58 * size, right: 16 * size, top: 14 * size, bottom: 46 * size };
+    const width = Math.max(280, self.width);
+    const height = Math.round(self.tall);
+    const right = width - EDGE.right;
+    const low = height - EDGE.bottom;
+    const x = (value) => EDGE.left + ((value - 0.4) / (figure.last + 0.2)) * (right - EDGE.left);
+    const y = (value) => low - (value / most) * (low - EDGE.top);
+    const every = Math.max(1, Math.ceil((26 * size * figure.last) / (right - EDGE.left)));
+    const ink = 'currentColor';
+    const across = Array.from({ length: figure.last }, (_, i) => i + 1).filter(
+      (value) => (value - 1) % every === 0,
+    );
     const parts = [
       ...ticks(0, most, 5).flatMap((value) => [
         svg('line', { class: 'vv-grid', x1: EDGE.left, x2: right, y1: y(value), y2: y(value) }),
         svg('text', { x: EDGE.left - 8, y: y(value) + 4, 'text-anchor': 'end' }, number(value)),
       ]),
-      ...across.map((value) => svg('text', { x: x(value), y: low + 18 * size, 'text-anchor': 'middle' }, String(value))),
-      svg('text', { class: 'vv-axis', x: (EDGE.left + right) / 2, y: height - 6, 'text-anchor': 'middle' }, figure.across),
-      svg('text', { class: 'vv-axis', x: -(EDGE.top + low) / 2, y: 14 * size, 'text-anchor': 'middle', transform: 'rotate(-90)' }, figure.up),
+      ...across.map((value) =>
+        svg('text', { x: x(value), y: low + 18 * size, 'text-anchor': 'middle' }, String(value)),
+      ),
+      svg(
+        'text',
+        { class: 'vv-axis', x: (EDGE.left + right) / 2, y: height - 6, 'text-anchor': 'middle' },
+        figure.across,
+      ),
+      svg(
+        'text',
+        {
+          class: 'vv-axis',
+          x: -(EDGE.top + low) / 2,
+          y: 14 * size,
+          'text-anchor': 'middle',
+          transform: 'rotate(-90)',
+        },
+        figure.up,
+      ),
     ];
     points = [];
     for (const one of figure.series) {
-      const colour = one.shade === undefined ? (one.dots ? 'var(--vv-blue)' : ink) : shaded(one.shade), found = one.points.map((point) => ({ ...point, left: x(point.x), top: y(point.y) }));
-      if (one.line) parts.push(svg('polyline', { points: found.map((point) => `${point.left.toFixed(1)},${point.top.toFixed(1)}`).join(' '), stroke: colour, fill: 'none', 'stroke-width': 1.6 }));
-      if (one.dots) parts.push(...found.map((point) => svg('circle', { class: 'vv-dotted', cx: point.left.toFixed(1), cy: point.top.toFixed(1), r: one.line ? 3.2 : 4.5, fill: colour })));
+      const colour = one.shade === undefined ? (one.dots ? 'var(--vv-blue)' : ink) : shaded(one.shade);
+      const found = one.points.map((point) => ({ ...point, left: x(point.x), top: y(point.y) }));
+      if (one.line)
+        parts.push(
+          svg('polyline', {
+            points: found.map((point) => `${point.left.toFixed(1)},${point.top.toFixed(1)}`).join(' '),
+            stroke: colour,
+            fill: 'none',
+            'stroke-width': 1.6,
+          }),
+        );
+      if (one.dots)
+        parts.push(
+          ...found.map((point) =>
+            svg('circle', {
+              class: 'vv-dotted',
+              cx: point.left.toFixed(1),
+              cy: point.top.toFixed(1),
+              r: one.line ? 3.2 : 4.5,
+              fill: colour,
+            }),
+          ),
+        );
       one.colour = colour;
       if (one.dots) points.push(...found.filter((point) => point.told));
     }
-    if (figure.level) parts.push(svg('line', { class: 'vv-level', x1: EDGE.left, x2: right, y1: y(figure.level.value), y2: y(figure.level.value) }));
+    if (figure.level)
+      parts.push(
+        svg('line', {
+          class: 'vv-level',
+          x1: EDGE.left,
+          x2: right,
+          y1: y(figure.level.value),
+          y2: y(figure.level.value),
+        }),
+      );
     mark = svg('circle', { class: 'vv-mark-dot', r: 8, visibility: 'hidden' });
     plot.setAttribute('width', width);
     plot.setAttribute('height', height);
-    plot.setAttribute('aria-label', `${figure.title}. ${figure.up}, ${figure.across}. ${t('Arrow keys move, Enter picks.')}`);
+    plot.setAttribute(
+      'aria-label',
+      `${figure.title}. ${figure.up}, ${figure.across}. ${t('Arrow keys move, Enter picks.')}`,
+    );
     plot.replaceChildren(...parts, mark);
     title.textContent = figure.title;
-    const shown = figure.series.filter((one, i) => figure.series.length <= 12 || i === 0 || i === figure.series.length - 1 || (i + 1) % 4 === 0);
-    const level = figure.level ? [entry({ name: figure.level.name, colour: 'var(--vv-orange)', dashed: true })] : [];
+    const shown = figure.series.filter(
+      (_, i) => figure.series.length <= 12 || i === 0 || i === figure.series.length - 1 || (i + 1) % 4 === 0,
+    );
+    const level = figure.level
+      ? [entry({ name: figure.level.name, colour: 'var(--vv-orange)', dashed: true })]
+      : [];
     legend.replaceChildren(...shown.map(entry), ...level);
     current = -1;
   }

@@ -7,35 +7,54 @@ import { number, ticks } from './numbers.js';
 /** A numbered colour scale. `update(map, low, high, label)`, `mark(value)` points at one value. */
 export function colourbar(map = 'viridis') {
   const strip = el('canvas', { class: 'vv-bar-strip', width: 256, height: 1 });
-  const label = el('div', { class: 'vv-bar-label' }), marks = el('div', { class: 'vv-bar-ticks' }), caret = el('div', { class: 'vv-bar-caret', hidden: true });
-  const node = el('div', { class: 'vv-bar' }, label, el('div', { class: 'vv-bar-body' }, strip, caret), marks);
+  const label = el('div', { class: 'vv-bar-label' });
+  const marks = el('div', { class: 'vv-bar-ticks' });
+  const caret = el('div', { class: 'vv-bar-caret', hidden: true });
+  const node = el(
+    'div',
+    { class: 'vv-bar' },
+    label,
+    el('div', { class: 'vv-bar-body' }, strip, caret),
+    marks,
+  );
   const ramp = Float32Array.from({ length: 256 }, (_, i) => i);
-  let low = 0, high = 1, drawn = '';
+  let low = 0;
+  let high = 1;
+  let drawn = '';
   const update = (name, from, to, text) => {
     const state = [name, from, to, text].join('|');
     if (state === drawn) return;
     [drawn, low, high] = [state, from, to];
     label.textContent = text;
     tinted(ramp, 1, 256, name, 0, 255, 0, strip);
-    const share = (value) => (to > from ? ((value - from) / (to - from)) * 100 : 0), said = (value) => number(Math.abs(value) < (to - from) * 1e-9 ? 0 : value);
+    const share = (value) => (to > from ? ((value - from) / (to - from)) * 100 : 0);
+    const said = (value) => number(Math.abs(value) < (to - from) * 1e-9 ? 0 : value);
     const room = (value) => 2.7 * said(value).length; // per cent of a narrow bar
     let end = room(from) + 2;
     const inner = ticks(from, to, 4).filter((value) => {
-      const [left, right] = [share(value) - room(value) / 2, share(value) + room(value) / 2], fits = left > end && right < 98 - room(to);
+      const [left, right] = [share(value) - room(value) / 2, share(value) + room(value) / 2];
+      const fits = left > end && right < 98 - room(to);
       if (fits) end = right + 2;
       return fits;
     });
-    marks.replaceChildren(...[from, ...inner, ...(to > from ? [to] : [])].map((value) => {
-      const at = share(value);
-      return el('span', { style: `left:${at}%`, class: at === 0 ? 'vv-first' : at === 100 ? 'vv-last' : null, text: said(value) });
-    }));
+    marks.replaceChildren(
+      ...[from, ...inner, ...(to > from ? [to] : [])].map((value) => {
+        const at = share(value);
+        return el('span', {
+          style: `left:${at}%`,
+          class: at === 0 ? 'vv-first' : at === 100 ? 'vv-last' : null,
+          text: said(value),
+        });
+      }),
+    );
   };
   const mark = (value) => {
     const gone = value === null || !Number.isFinite(value);
     if (caret.hidden !== gone) caret.hidden = gone;
-    if (!gone) caret.style.left = Math.max(0, Math.min(100, high > low ? ((value - low) / (high - low)) * 100 : 50)) + '%';
+    if (gone) return;
+    const at = high > low ? ((value - low) / (high - low)) * 100 : 50;
+    caret.style.left = `${Math.max(0, Math.min(100, at))}%`;
   };
   update(map, 0, 1, '');
   return { node, update, mark };
 }
-

@@ -1,8 +1,8 @@
 // Numbers as colours, and small pictures made larger.
 
+import encoded from './colormaps.js';
 import { sheet } from './elements.js';
 import { bounds } from './numbers.js';
-import encoded from './colormaps.js';
 
 /** @type {Record<string, Uint32Array>} */
 export const tables = {}; // colour map -> 256 opaque pixels, as a little-endian 32-bit RGBA word
@@ -22,11 +22,14 @@ export function table(name) {
 
 /** Draws `rows` x `cols` numbers, one pixel each, into a small canvas (a new one, or the one given). */
 export function tinted(values, rows, cols, map, low, high, start = 0, canvas = null) {
-  const target = canvas || sheet(cols, rows), colours = table(map);
+  const target = canvas || sheet(cols, rows);
+  const colours = table(map);
   if (target.width !== cols) target.width = cols;
   if (target.height !== rows) target.height = rows;
-  const context = target.getContext('2d'), image = context.createImageData(cols, rows);
-  const words = new Uint32Array(image.data.buffer), factor = high > low ? 255 / (high - low) : 0;
+  const context = target.getContext('2d');
+  const image = context.createImageData(cols, rows);
+  const words = new Uint32Array(image.data.buffer);
+  const factor = high > low ? 255 / (high - low) : 0;
   for (let i = 0; i < words.length; i++) {
     const level = (values[start + i] - low) * factor;
     words[i] = Number.isNaN(level) ? 0 : colours[level <= 0 ? 0 : level >= 255 ? 255 : (level + 0.5) | 0];
@@ -35,11 +38,14 @@ export function tinted(values, rows, cols, map, low, high, start = 0, canvas = n
   return target;
 }
 
-/** Draws `rows` x `cols` colours, three bytes each, one pixel each; nothing where a patch's number is not one. */
+/**
+ * Draws `rows` x `cols` colours, three bytes each, one pixel each; nothing where a patch's number is not one.
+ */
 export function painted(bytes, values, rows, cols, canvas, start = 0) {
   if (canvas.width !== cols) canvas.width = cols;
   if (canvas.height !== rows) canvas.height = rows;
-  const context = canvas.getContext('2d'), image = context.createImageData(cols, rows);
+  const context = canvas.getContext('2d');
+  const image = context.createImageData(cols, rows);
   for (let i = 0; i < rows * cols; i++) {
     for (let c = 0; c < 3; c++) image.data[4 * i + c] = bytes[start + 3 * i + c];
     image.data[4 * i + 3] = Number.isNaN(values[i]) ? 0 : 255;
@@ -49,28 +55,44 @@ export function painted(bytes, values, rows, cols, canvas, start = 0) {
 }
 
 /**
- * Bicubic enlargement (a = -0.75, as in OpenCV), kept within the bounds of the numbers given. A patch without a number
- * stays without one, and its neighbours are enlarged as if it had their mean.
+ * Bicubic enlargement (a = -0.75, as in OpenCV), kept within the bounds of the numbers given. A patch without
+ * a number stays without one, and its neighbours are enlarged as if it had their mean.
  */
 export function enlarged(values, rows, cols, factor) {
-  const weights = (x) => [((-0.75 * x + 1.5) * x - 0.75) * x, (1.25 * x - 2.25) * x * x + 1, ((-1.25 * x + 1.5) * x + 0.75) * x, (0.75 * x - 0.75) * x * x];
-  const along = (source, lines, length, step, jump) => { // enlarges one axis; `step` between neighbours, `jump` between lines
+  const weights = (x) => [
+    ((-0.75 * x + 1.5) * x - 0.75) * x,
+    (1.25 * x - 2.25) * x * x + 1,
+    ((-1.25 * x + 1.5) * x + 0.75) * x,
+    (0.75 * x - 0.75) * x * x,
+  ];
+  const along = (source, lines, length, step, jump) => {
+    // enlarges one axis; `step` between neighbours, `jump` between lines
     const out = new Float32Array(lines * length * factor);
     for (let o = 0; o < length * factor; o++) {
-      const at = (o + 0.5) / factor - 0.5, base = Math.floor(at), w = weights(at - base);
+      const at = (o + 0.5) / factor - 0.5;
+      const base = Math.floor(at);
+      const w = weights(at - base);
       const from = [0, 1, 2, 3].map((k) => Math.min(length - 1, Math.max(0, base - 1 + k)) * step);
       for (let l = 0; l < lines; l++) {
-        const start = l * jump, to = step === 1 ? l * length * factor + o : o * lines + l;
-        out[to] = w[0] * source[start + from[0]] + w[1] * source[start + from[1]] + w[2] * source[start + from[2]] + w[3] * source[start + from[3]];
+        const start = l * jump;
+        const to = step === 1 ? l * length * factor + o : o * lines + l;
+        out[to] =
+          w[0] * source[start + from[0]] +
+          w[1] * source[start + from[1]] +
+          w[2] * source[start + from[2]] +
+          w[3] * source[start + from[3]];
       }
     }
     return out;
   };
-  const [low, high] = bounds(values), known = values.filter(Number.isFinite);
+  const [low, high] = bounds(values);
+  const known = values.filter(Number.isFinite);
   const mean = known.reduce((sum, value) => sum + value, 0) / (known.length || 1);
-  const whole = known.length === values.length ? values : values.map((value) => (Number.isFinite(value) ? value : mean));
-  const wide = along(whole, rows, cols, 1, cols), full = along(wide, cols * factor, rows, cols * factor, 1);
-  for (let i = 0; i < full.length; i++) full[i] = full[i] < low ? low : full[i] > high ? high : full[i];
+  const whole =
+    known.length === values.length ? values : values.map((value) => (Number.isFinite(value) ? value : mean));
+  const wide = along(whole, rows, cols, 1, cols);
+  const full = along(wide, cols * factor, rows, cols * factor, 1);
+  for (let i = 0; i < full.length; i++) full[i] = full[i] < low ? low : Math.min(full[i], high);
   if (whole !== values) {
     const across = cols * factor;
     for (let i = 0; i < full.length; i++) {
@@ -80,4 +102,3 @@ export function enlarged(values, rows, cols, factor) {
   }
   return { values: full, rows: rows * factor, cols: cols * factor };
 }
-

@@ -1,4 +1,5 @@
-// Arrays and pictures from the server: fetched once, kept within a byte budget, given up when nobody waits any more.
+// Arrays and pictures from the server: fetched once, kept within a byte budget, given up when nobody waits
+// any more.
 
 import { sheet } from './elements.js';
 import { t } from './words.js';
@@ -16,7 +17,7 @@ export class Refusal extends Error {
 }
 
 export function address(path) {
-  return new URL('gradio_api/vitviz/' + path, document.baseURI).href;
+  return new URL(`gradio_api/vitviz/${path}`, document.baseURI).href;
 }
 
 async function answer(url, signal) {
@@ -47,16 +48,18 @@ function get(path, signal, read) {
   } else {
     const controller = new AbortController();
     entry = { bytes: 0, waiting: 0, done: false, controller };
-    entry.promise = answer(url, controller.signal).then(read).then(({ value, bytes }) => {
-      entry.done = true;
-      entry.bytes = bytes;
-      held += bytes;
-      for (const [other, old] of kept) {
-        if (held <= budget) break;
-        if (old !== entry && old.done) drop(other, old);
-      }
-      return value;
-    });
+    entry.promise = answer(url, controller.signal)
+      .then(read)
+      .then(({ value, bytes }) => {
+        entry.done = true;
+        entry.bytes = bytes;
+        held += bytes;
+        for (const [other, old] of kept) {
+          if (held <= budget) break;
+          if (old !== entry && old.done) drop(other, old);
+        }
+        return value;
+      });
     entry.promise.catch(() => drop(url, entry));
   }
   kept.set(url, entry);
@@ -81,16 +84,28 @@ function get(path, signal, read) {
 
 let halves = null; // every float16 as a number, for browsers without Float16Array
 
-function fromHalf(buffer) {
+/** Float16 numbers as float32, exactly. */
+export function fromHalf(buffer) {
   if (typeof Float16Array === 'function') return new Float32Array(new Float16Array(buffer));
   if (!halves) {
     halves = new Float32Array(65536);
     for (let i = 0; i < 65536; i++) {
-      const sign = i & 0x8000 ? -1 : 1, power = (i >> 10) & 31, rest = i & 1023;
-      halves[i] = sign * (power === 0 ? rest * 2 ** -24 : power === 31 ? (rest ? NaN : Infinity) : (1 + rest / 1024) * 2 ** (power - 15));
+      const sign = i & 0x8000 ? -1 : 1;
+      const power = (i >> 10) & 31;
+      const rest = i & 1023;
+      halves[i] =
+        sign *
+        (power === 0
+          ? rest * 2 ** -24
+          : power === 31
+            ? rest
+              ? NaN
+              : Infinity
+            : (1 + rest / 1024) * 2 ** (power - 15));
     }
   }
-  const words = new Uint16Array(buffer), out = new Float32Array(words.length);
+  const words = new Uint16Array(buffer);
+  const out = new Float32Array(words.length);
   for (let i = 0; i < words.length; i++) out[i] = halves[words[i]];
   return out;
 }
@@ -115,7 +130,10 @@ export function array(path, signal) {
 /** A picture as an ImageBitmap, its pixel values untouched. */
 export function picture(path, signal) {
   return get(path, signal, async (response) => {
-    const value = await createImageBitmap(await response.blob(), { premultiplyAlpha: 'none', colorSpaceConversion: 'none' });
+    const value = await createImageBitmap(await response.blob(), {
+      premultiplyAlpha: 'none',
+      colorSpaceConversion: 'none',
+    });
     return { value, bytes: value.width * value.height * 4 };
   });
 }

@@ -1,5 +1,9 @@
 // Elements, and canvases sharp on any screen.
 
+/**
+ * An element: `text` is its text, `on…` are listeners, anything else attributes; what is undefined, null or
+ * false is left out.
+ */
 export function el(tag, attributes, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
@@ -12,6 +16,23 @@ export function el(tag, attributes, ...children) {
   return node;
 }
 
+/** An element of a drawing in SVG. */
+export function svg(tag, attributes, text) {
+  const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  for (const [name, value] of Object.entries(attributes))
+    if (value !== undefined) node.setAttribute(name, value);
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+
+/**
+ * The element that an event began at. The document and texts are among them, so methods are asked for by
+ * `?.`.
+ * @param {Event} event
+ * @returns {any}
+ */
+export const origin = (event) => event.target;
+
 /** An off-screen canvas. */
 export function sheet(width, height) {
   const canvas = document.createElement('canvas');
@@ -22,15 +43,15 @@ export function sheet(width, height) {
 
 /** Sizes a canvas for `width` x `height` CSS pixels and gives its cleared context, scaled to CSS pixels. */
 export function fit(canvas, width, height, ratio) {
-  const w = Math.max(1, Math.round(width * ratio)), h = Math.max(1, Math.round(height * ratio));
+  const w = Math.max(1, Math.round(width * ratio));
+  const h = Math.max(1, Math.round(height * ratio));
   if (canvas.width !== w) canvas.width = w;
   if (canvas.height !== h) canvas.height = h;
-  canvas.style.width = width + 'px';
-  canvas.style.height = height + 'px';
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
   const context = canvas.getContext('2d');
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.globalAlpha = 1; // a canvas that keeps its size keeps what the last drawing set
   context.clearRect(0, 0, width, height);
   return context;
 }
-

@@ -1,4 +1,5 @@
-// What is on the screen as a PNG at twice its size: canvases, text, borders, with a title and the settings below.
+// What is on the screen as a PNG at twice its size: canvases, text, borders, with a title and the settings
+// below.
 
 import { el, sheet } from './elements.js';
 
@@ -12,7 +13,8 @@ function paintText(context, node, style, origin) {
   context.fillStyle = style.color;
   context.textBaseline = 'middle';
   context.textAlign = 'left';
-  for (const match of node.data.matchAll(/\S+/g)) { // word by word, wherever each one was wrapped to
+  for (const match of node.data.matchAll(/\S+/g)) {
+    // word by word, wherever each one was wrapped to
     size.setStart(node, match.index);
     size.setEnd(node, match.index + match[0].length);
     const box = size.getBoundingClientRect();
@@ -36,20 +38,34 @@ function paint(context, node, origin) {
     return;
   }
   if (node.nodeType !== Node.ELEMENT_NODE || node.hidden || node.dataset.export === 'no') return;
-  const style = getComputedStyle(node), box = node.getBoundingClientRect();
+  const style = getComputedStyle(node);
+  const box = node.getBoundingClientRect();
   if (style.display === 'none' || style.visibility === 'hidden' || Number(style.opacity) === 0) return;
-  const x = box.left - origin.left, y = box.top - origin.top;
+  const x = box.left - origin.left;
+  const y = box.top - origin.top;
   context.save();
   context.globalAlpha *= Number(style.opacity);
   if (opaque(style.backgroundColor)) {
     context.fillStyle = style.backgroundColor;
     context.beginPath();
-    context.roundRect(x, y, box.width, box.height, Math.min(parseFloat(style.borderTopLeftRadius) || 0, box.height / 2));
+    context.roundRect(
+      x,
+      y,
+      box.width,
+      box.height,
+      Math.min(parseFloat(style.borderTopLeftRadius) || 0, box.height / 2),
+    );
     context.fill();
   }
   const edge = parseFloat(style.borderTopWidth) || 0;
-  if (edge && parseFloat(style.borderLeftWidth) && style.borderTopStyle !== 'none' && opaque(style.borderTopColor)) {
-    if (node.classList.contains('vv-outline')) { // its dark ring, so that it shows on any picture
+  if (
+    edge &&
+    parseFloat(style.borderLeftWidth) &&
+    style.borderTopStyle !== 'none' &&
+    opaque(style.borderTopColor)
+  ) {
+    if (node.classList.contains('vv-outline')) {
+      // its dark ring, so that it shows on any picture
       context.strokeStyle = 'rgb(0 0 0 / .75)';
       context.lineWidth = 1.5;
       context.strokeRect(x - 0.75, y - 0.75, box.width + 1.5, box.height + 1.5);
@@ -57,7 +73,13 @@ function paint(context, node, origin) {
     context.strokeStyle = style.borderTopColor;
     context.lineWidth = edge;
     context.beginPath();
-    context.roundRect(x + edge / 2, y + edge / 2, box.width - edge, box.height - edge, parseFloat(style.borderTopLeftRadius) || 0);
+    context.roundRect(
+      x + edge / 2,
+      y + edge / 2,
+      box.width - edge,
+      box.height - edge,
+      parseFloat(style.borderTopLeftRadius) || 0,
+    );
     context.stroke();
   }
   if (node.tagName === 'CANVAS') {
@@ -74,25 +96,43 @@ function paint(context, node, origin) {
 function lines(context, text, width) {
   const out = [''];
   for (const word of text.split(' ')) {
-    const longer = out[out.length - 1] ? out[out.length - 1] + ' ' + word : word;
+    const longer = out[out.length - 1] ? `${out[out.length - 1]} ${word}` : word;
     if (context.measureText(longer).width <= width) out[out.length - 1] = longer;
     else out.push(word);
   }
   return out;
 }
 
-/** The figure of a view as a PNG blob, drawn anew at twice the screen's size; `said` are its settings, one a line. */
+/**
+ * The figure of a view as a PNG blob, drawn anew at twice the screen's size; `said` are its settings, one a
+ * line.
+ */
 export async function portrait(self, title, said) {
-  const parts = [self.figure.firstElementChild, self.below.firstElementChild].filter((part) => part && part.offsetWidth);
-  const style = getComputedStyle(self.root), font = style.fontFamily, pad = 24, ratio = 2, head = pad + 34, gap = 20;
+  const parts = [self.figure.firstElementChild, self.below.firstElementChild].filter(
+    (part) => part?.offsetWidth,
+  );
+  const style = getComputedStyle(self.root);
+  const font = style.fontFamily;
+  const pad = 24;
+  const ratio = 2;
+  const head = pad + 34;
+  const gap = 20;
   self.ratio = ratio;
   self.draw();
-  const boxes = parts.map((part) => part.getBoundingClientRect()), width = Math.max(320, ...boxes.map((box) => box.width));
-  const height = boxes.reduce((sum, box) => sum + box.height + gap, 0), probe = sheet(1, 1).getContext('2d');
+  const boxes = parts.map((part) => part.getBoundingClientRect());
+  const width = Math.max(320, ...boxes.map((box) => box.width));
+  const height = boxes.reduce((sum, box) => sum + box.height + gap, 0);
+  const probe = sheet(1, 1).getContext('2d');
   probe.font = `12px ${font}`;
   const beside = width - boxes[0].width > 200; // room for the settings at the right of the first part
-  const listed = beside ? said.flatMap((one) => lines(probe, one, width - boxes[0].width - 36)) : lines(probe, said.join(' · '), width);
-  const canvas = sheet((width + 2 * pad) * ratio, (head + height + (beside ? 0 : listed.length * 17) + pad) * ratio), context = canvas.getContext('2d');
+  const listed = beside
+    ? said.flatMap((one) => lines(probe, one, width - boxes[0].width - 36))
+    : lines(probe, said.join(' · '), width);
+  const canvas = sheet(
+    (width + 2 * pad) * ratio,
+    (head + height + (beside ? 0 : listed.length * 17) + pad) * ratio,
+  );
+  const context = canvas.getContext('2d');
   context.scale(ratio, ratio);
   context.fillStyle = style.getPropertyValue('--vv-paper').trim() || '#fff';
   context.fillRect(0, 0, canvas.width, canvas.height);
@@ -110,7 +150,11 @@ export async function portrait(self, title, said) {
   context.fillStyle = style.color;
   context.textBaseline = 'alphabetic';
   context.globalAlpha = 0.75;
-  listed.forEach((line, i) => (beside ? context.fillText(line, pad + boxes[0].width + 36, head + 14 + i * 20) : context.fillText(line, pad, top + i * 17)));
+  listed.forEach((line, i) =>
+    beside
+      ? context.fillText(line, pad + boxes[0].width + 36, head + 14 + i * 20)
+      : context.fillText(line, pad, top + i * 17),
+  );
   return new Promise((resolve) => canvas.toBlob(resolve, 'image/png'));
 }
 

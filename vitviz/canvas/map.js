@@ -1,4 +1,5 @@
-// Numbers over the picture: the map that draws every view without a script of its own, and that others build on.
+// Numbers over the picture: the map that draws every view without a script of its own, and that others build
+// on.
 
 import { colourbar } from './colourbar.js';
 import { painted, tinted } from './colours.js';
@@ -9,9 +10,14 @@ import { cells, outline } from './pointer.js';
 import { tip } from './tip.js';
 import { t } from './words.js';
 
-/** The first item that lies over the patches, and its leading axes, each of which a control of that name chooses. */
+/**
+ * The first item that lies over the patches, and its leading axes, each of which a control of that name
+ * chooses.
+ */
 function over(self) {
-  const [name, axes] = Object.entries(self.value.axes).find(([, axes]) => axes.slice(-2).join(' ') === 'row col');
+  const [name, axes] = Object.entries(self.value.axes).find(
+    ([, axes]) => axes.slice(-2).join(' ') === 'row col',
+  );
   return { name, leading: axes.slice(0, -2) };
 }
 
@@ -30,21 +36,36 @@ function ends(self, values) {
 }
 
 /**
- * A map over the crop of the upload. `show({values, low, high, colours, label, title})` draws it, `values` one number a
- * patch, row by row; not-a-number leaves a patch as it is. `pixels`, red, green and blue of each patch, takes the scale's
- * place. `told(cell, value)` gives the tooltip's further lines, `said(cell)` of the figure its first.
+ * A map over the crop of the upload. `show({values, low, high, colours, label, title})` draws it, `values`
+ * one number a patch, row by row; not-a-number leaves a patch as it is. `pixels`, red, green and blue of each
+ * patch, takes the scale's place. `told(cell, value)` gives the tooltip's further lines, `said(cell)` of the
+ * figure its first.
+ * @param {any} self
+ * @param {object} [options]
+ * @param {(cell: number, value: number) => string[]} [options.told]
+ * @param {(cell: number, event?: any) => any} [options.pick]
+ * @param {(cell: number, event: any) => any} [options.hover]
+ * @param {() => any} [options.leave]
  */
 export function map(self, { told = () => [], pick = () => {}, hover = () => {}, leave = () => {} } = {}) {
-  const base = el('canvas'), heat = el('canvas', { class: 'vv-heat' }), plot = el('div', { class: 'vv-plot' }, base, heat);
-  const spot = outline(plot), held = outline(plot, 'vv-pinned'), bar = colourbar(), title = el('p', { class: 'vv-h' });
+  const base = el('canvas');
+  const heat = el('canvas', { class: 'vv-heat' });
+  const plot = el('div', { class: 'vv-plot' }, base, heat);
+  const spot = outline(plot);
+  const held = outline(plot, 'vv-pinned');
+  const bar = colourbar();
+  const title = el('p', { class: 'vv-h' });
   const node = el('div', { class: 'vv-stack vv-centred' }, title, plot, bar.node);
   spot.node.dataset.export = 'no';
-  let size = { width: 1, height: 1 }, now = null, drawn = '';
+  let size = { width: 1, height: 1 };
+  let now = null;
+  let drawn = '';
   const put = (mark, cell) => {
-    const w = size.width / self.grid.cols, h = size.height / self.grid.rows;
+    const w = size.width / self.grid.cols;
+    const h = size.height / self.grid.rows;
     mark.put((cell % self.grid.cols) * w, Math.floor(cell / self.grid.cols) * h, w, h);
   };
-  const name = (cell) => `${patchName(self.grid, cell)}, ${placeName(self.grid, cell)}`;
+  const name = (cell) => `${patchName(cell)}, ${placeName(self.grid, cell)}`;
   const field = cells(self, heat, {
     place: () => now && { rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...size },
     label: () => title.textContent,
@@ -54,21 +75,34 @@ export function map(self, { told = () => [], pick = () => {}, hover = () => {}, 
       hover(cell, event); // which may show another map
       put(spot, cell);
       bar.mark(now.values[cell]);
-      tip.show(event, now.said?.(cell) ?? number(now.values[cell]), name(cell), ...told(cell, now.values[cell]));
+      tip.show(
+        event,
+        now.said?.(cell) ?? number(now.values[cell]),
+        name(cell),
+        ...told(cell, now.values[cell]),
+      );
     },
-    leave() { spot.hide(); bar.mark(null); leave(); },
+    leave() {
+      spot.hide();
+      bar.mark(null);
+      leave();
+    },
     pick,
   });
 
   function show(figure) {
     now = figure;
-    const { grid, photo, width: room } = self, [left, top, right, bottom] = photo.box;
+    const { grid, photo, width: room } = self;
+    const [left, top, right, bottom] = photo.box;
     const aspect = (grid.cols * grid.patch[1]) / (grid.rows * grid.patch[0]);
-    const width = Math.min(figure.room ?? room, aspect * self.tall), height = width / aspect;
+    const width = Math.min(figure.room ?? room, aspect * self.tall);
+    const height = width / aspect;
     size = { width, height };
-    node.style.setProperty('--vv-drawn', width + 'px');
-    const grey = figure.colours === 'balance', under = [self.key, width, height, self.density, grey].join('/');
-    if (drawn !== under) { // the picture changes seldom, the map often
+    node.style.setProperty('--vv-drawn', `${width}px`);
+    const grey = figure.colours === 'balance';
+    const under = [self.key, width, height, self.density, grey].join('/');
+    if (drawn !== under) {
+      // the picture changes seldom, the map often
       drawn = under;
       const context = fit(base, width, height, self.density);
       context.imageSmoothingQuality = 'high';
@@ -82,10 +116,22 @@ export function map(self, { told = () => [], pick = () => {}, hover = () => {}, 
     heat.style.cssText = `width:${width}px;height:${height}px;opacity:${self.settings.opacity ?? 0.72}`;
     bar.update(figure.colours, figure.low, figure.high, figure.label);
     title.textContent = figure.title;
-    if (figure.held >= 0) put(held, figure.held); else held.hide();
+    if (figure.held >= 0) put(held, figure.held);
+    else held.hide();
   }
 
-  return { node, show, bar, heat, plot, at: field.at, put, get size() { return size; } };
+  return {
+    node,
+    show,
+    bar,
+    heat,
+    plot,
+    at: field.at,
+    put,
+    get size() {
+      return size;
+    },
+  };
 }
 
 export default (slug) => ({
@@ -101,10 +147,20 @@ export default (slug) => ({
   },
 
   draw(self) {
-    const item = over(self), start = offset(self, item), count = self.grid.rows * self.grid.cols;
-    const values = self.data[item.name].values.subarray(start, start + count), [low, high] = ends(self, values);
+    const item = over(self);
+    const start = offset(self, item);
+    const count = self.grid.rows * self.grid.cols;
+    const values = self.data[item.name].values.subarray(start, start + count);
+    const [low, high] = ends(self, values);
     const colours = self.summary.diverging ? 'balance' : (self.settings.colormap ?? 'viridis');
     this.title = self.value.title;
-    self.ui.drawn.show({ values, low, high, colours, label: t(self.value.says[item.name]), title: t(self.value.title) });
+    self.ui.drawn.show({
+      values,
+      low,
+      high,
+      colours,
+      label: t(self.value.says[item.name]),
+      title: t(self.value.title),
+    });
   },
 });

@@ -1,10 +1,17 @@
 // Which views are mounted, and the settings that they were left with.
 
+import { placesOf, sane, tokensAt } from './settings.js';
 import names from './views.js';
 
-/** Every mounted view. */
+/**
+ * Every mounted view.
+ * @type {Set<any>}
+ */
 export const views = new Set();
-/** View -> settings, so that a view mounted again comes back as it was left; those of a link to begin with. */
+/**
+ * View -> settings, so that a view mounted again comes back as it was left; those of a link to begin with.
+ * @type {Record<string, any>}
+ */
 export const memory = linked();
 
 function linked() {
@@ -13,12 +20,49 @@ function linked() {
 }
 
 export function asText(settings) {
-  return new URLSearchParams(Object.entries(settings).map(([name, value]) => [name, String(value)])).toString();
+  return new URLSearchParams(
+    Object.entries(settings).map(([name, value]) => [name, String(value)]),
+  ).toString();
 }
 
 /** Opens a view's tab, with some of its settings. */
 export function open(name, settings) {
   memory[name] = { ...memory[name], ...settings };
   for (const other of views) if (other.name === name && other.key && other.root.isConnected) other.follow();
-  document.querySelector(`#vitviz-tabs button[role=tab][aria-controls*="${name}"]`)?.click();
+  /** @type {HTMLElement | null} */
+  const tab = document.querySelector(`#vitviz-tabs button[role=tab][aria-controls*="${name}"]`);
+  tab?.click();
+}
+
+/** What a view was left with, as it is allowed and meant in the model that it shows now. */
+export function remembered(self) {
+  const last = memory[self.name] || {};
+  return Object.fromEntries(
+    self.value.controls.map((c) => [
+      c.name,
+      sane(
+        c,
+        last.places?.[c.name] ? tokensAt(c, last.places[c.name], self.grid, self.value) : last[c.name],
+        self.value,
+      ),
+    ]),
+  );
+}
+
+/**
+ * The settings that mean something else in another model: tokens as places, layers as shares of the depth.
+ */
+export function places(self) {
+  const told = self.value.controls.map((c) => [
+    c.name,
+    placesOf(c, self.settings[c.name], self.grid, self.value),
+  ]);
+  return Object.fromEntries(told.filter(([, found]) => found));
+}
+
+/** Keeps the settings of a view, for itself and for the same view of another checkpoint beside it. */
+export function remember(self) {
+  memory[self.name] = { ...memory[self.name], ...self.settings, places: places(self) };
+  for (const other of views)
+    if (other !== self && other.name === self.name && other.key && other.root.isConnected) other.follow();
 }

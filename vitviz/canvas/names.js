@@ -2,7 +2,7 @@
 
 import { t } from './words.js';
 
-export function patchName(grid, patch) {
+export function patchName(patch) {
   return t('Patch {number}', { number: patch + 1 });
 }
 
@@ -14,6 +14,8 @@ export function tokenName(name) {
 }
 
 export function placeName(grid, patch) {
-  return t('row {row}, column {col}', { row: Math.floor(patch / grid.cols) + 1, col: (patch % grid.cols) + 1 });
+  return t('row {row}, column {col}', {
+    row: Math.floor(patch / grid.cols) + 1,
+    col: (patch % grid.cols) + 1,
+  });
 }
-

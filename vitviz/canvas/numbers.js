@@ -1,7 +1,8 @@
 // Numbers: their bounds and sums, and how a person reads them.
 
 export function bounds(values, start = 0, stop = values.length) {
-  let low = Infinity, high = -Infinity;
+  let low = Infinity;
+  let high = -Infinity;
   for (let i = start; i < stop; i++) {
     const v = values[i];
     if (v < low) low = v;
@@ -12,7 +13,8 @@ export function bounds(values, start = 0, stop = values.length) {
 
 export function total(values, start = 0, stop = values.length) {
   let sum = 0;
-  for (let i = start; i < stop; i++) if (!Number.isNaN(values[i])) sum += values[i]; // a patch that was left out has none
+  // a patch that was left out has none
+  for (let i = start; i < stop; i++) if (!Number.isNaN(values[i])) sum += values[i];
   return sum;
 }
 
@@ -21,17 +23,22 @@ export function number(value, digits = 3) {
   if (!Number.isFinite(value)) return '–';
   if (value === 0) return '0';
   const size = Math.abs(value);
-  const text = size >= 10 ** digits ? value.toFixed(0) : size < 1e-4 ? value.toExponential(digits - 1) : String(Number(value.toPrecision(digits)));
+  const text =
+    size >= 10 ** digits
+      ? value.toFixed(0)
+      : size < 1e-4
+        ? value.toExponential(digits - 1)
+        : String(Number(value.toPrecision(digits)));
   return text.replace('e', ' · 10^').replace(/-/g, '−');
 }
 
 /** About `count` round numbers within low..high. */
 export function ticks(low, high, count = 5) {
   if (!(high > low)) return [low];
-  const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
+  const rough = (high - low) / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].find((m) => m * power >= rough * 0.999) * power;
   const out = [];
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) out.push(i * step);
   return out;
 }
-

@@ -5,25 +5,46 @@ import { tip } from './tip.js';
 import { t } from './words.js';
 
 /**
- * Makes `canvas` a field of rows x cols cells. `place()` gives {rows, cols, x, y, width, height} in CSS pixels of the
- * canvas; `hover(cell, event)`, `leave()` and `pick(cell)` are told, and `hold(cell, other)` after another checkpoint's
- * figure beside this one was picked from, for what is held and is no setting; `name(cell)` is read out; arrow keys begin at
- * `start()`.
+ * @typedef {object} Field what `cells` is told
+ * @property {() => any} place the field's {rows, cols, x, y, width, height} in CSS pixels of the canvas
+ * @property {(cell: number, event: any) => any} hover
+ * @property {() => any} [leave]
+ * @property {(cell: number, event: any) => any} [pick]
+ * @property {(cell: number, other: any) => any} [hold] told after another checkpoint's figure beside this one
+ * was
+ *   picked from, for what is held and is no setting
+ * @property {(cell: number) => string} name read out
+ * @property {() => string} label
+ * @property {() => number} [start] where arrow keys begin
+ */
+
+/**
+ * Makes `canvas` a field of rows x cols cells, under pointer, finger and keyboard.
+ * @param {any} self
+ * @param {HTMLCanvasElement} canvas
+ * @param {Field} field
  */
 export function cells(self, canvas, { place, hover, leave, pick, hold, name, label, start }) {
-  let current = -1, box = null;
+  let current = -1;
+  let box = null;
   canvas.tabIndex = 0;
   canvas.setAttribute('role', 'application');
-  const describe = () => canvas.setAttribute('aria-label', label() + ' ' + t('Arrow keys move, Enter picks.'));
+  const describe = () =>
+    canvas.setAttribute('aria-label', `${label()} ${t('Arrow keys move, Enter picks.')}`);
   const at = (event) => {
     const p = place();
     if (!p) return -1;
     box = box || canvas.getBoundingClientRect();
-    const col = Math.floor(((event.clientX - box.left - p.x) / p.width) * p.cols), row = Math.floor(((event.clientY - box.top - p.y) / p.height) * p.rows);
+    const col = Math.floor(((event.clientX - box.left - p.x) / p.width) * p.cols);
+    const row = Math.floor(((event.clientY - box.top - p.y) / p.height) * p.rows);
     return row >= 0 && col >= 0 && row < p.rows && col < p.cols ? row * p.cols + col : -1;
   };
   const number = self.fields.length; // the same of another checkpoint's figure follows
-  const twins = () => self.beside().map((other) => other.fields[number]).filter(Boolean);
+  const twins = () =>
+    self
+      .beside()
+      .map((other) => other.fields[number])
+      .filter(Boolean);
   const move = (cell, event) => {
     if (cell < 0) return out(event);
     current = cell;
@@ -33,14 +54,22 @@ export function cells(self, canvas, { place, hover, leave, pick, hold, name, lab
   };
   /** Points at the same place of the figures beside this one, whatever their sizes and grids. */
   const lead = (event) => {
-    const p = place(), rect = canvas.getBoundingClientRect();
-    const across = (event.clientX - rect.left - p.x) / p.width, down = (event.clientY - rect.top - p.y) / p.height;
+    const p = place();
+    const rect = canvas.getBoundingClientRect();
+    const across = (event.clientX - rect.left - p.x) / p.width;
+    const down = (event.clientY - rect.top - p.y) / p.height;
     for (const twin of twins()) twin.follow(across, down, Boolean(event.keyboard));
   };
   const follow = (across, down, keyboard) => {
-    const p = place(), rect = canvas.getBoundingClientRect();
+    const p = place();
+    const rect = canvas.getBoundingClientRect();
     if (!p) return;
-    const event = { clientX: rect.left + p.x + across * p.width, clientY: rect.top + p.y + down * p.height, keyboard, linked: true };
+    const event = {
+      clientX: rect.left + p.x + across * p.width,
+      clientY: rect.top + p.y + down * p.height,
+      keyboard,
+      linked: true,
+    };
     stale();
     move(at(event), event);
   };
@@ -52,42 +81,65 @@ export function cells(self, canvas, { place, hover, leave, pick, hold, name, lab
     if (!event?.linked) tip.hide();
     leave?.();
   };
-  const stale = () => { box = null; };
+  const stale = () => {
+    box = null;
+  };
   window.addEventListener('scroll', stale, { passive: true, capture: true, signal: self.life.signal });
   canvas.addEventListener('pointerenter', stale);
-  canvas.addEventListener('pointerdown', (event) => { stale(); if (event.pointerType !== 'mouse') move(at(event), event); });
+  canvas.addEventListener('pointerdown', (event) => {
+    stale();
+    if (event.pointerType !== 'mouse') move(at(event), event);
+  });
   canvas.addEventListener('pointermove', (event) => move(at(event), event));
   canvas.addEventListener('pointerleave', out);
   canvas.addEventListener('pointercancel', out);
-  canvas.addEventListener('blur', () => { if (!canvas.matches(':hover')) out(); });
+  canvas.addEventListener('blur', () => {
+    if (!canvas.matches(':hover')) out();
+  });
   canvas.addEventListener('focus', describe);
   const choose = (cell, event) => {
     pick?.(cell, event);
     for (const twin of twins()) twin.hold(self);
   };
-  canvas.addEventListener('click', (event) => { const cell = at(event); if (cell >= 0) choose(cell, event); });
+  canvas.addEventListener('click', (event) => {
+    const cell = at(event);
+    if (cell >= 0) choose(cell, event);
+  });
   canvas.addEventListener('keydown', (event) => {
-    const p = place(), step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+    const p = place();
+    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
     if (!p) return;
     if (event.key === 'Escape') out();
     if ((event.key === 'Enter' || event.key === ' ') && current >= 0) choose(current, event);
     else if (!step) return;
     event.preventDefault();
     if (!step) return;
-    const from = current < 0 ? Math.max(0, start?.() ?? 0) : current, row = Math.floor(from / p.cols) + step[0], col = (from % p.cols) + step[1];
+    const from = current < 0 ? Math.max(0, start?.() ?? 0) : current;
+    const row = Math.floor(from / p.cols) + step[0];
+    const col = (from % p.cols) + step[1];
     const cell = Math.max(0, Math.min(p.rows - 1, row)) * p.cols + Math.max(0, Math.min(p.cols - 1, col));
     const rect = canvas.getBoundingClientRect();
-    move(cell, { clientX: rect.left + p.x + ((cell % p.cols) + 0.5) * (p.width / p.cols), clientY: rect.top + p.y + (Math.floor(cell / p.cols) + 0.5) * (p.height / p.rows), keyboard: true });
+    move(cell, {
+      clientX: rect.left + p.x + ((cell % p.cols) + 0.5) * (p.width / p.cols),
+      clientY: rect.top + p.y + (Math.floor(cell / p.cols) + 0.5) * (p.height / p.rows),
+      keyboard: true,
+    });
     self.say(name(cell));
   });
   describe();
   self.fields.push({ follow, out, hold: (from) => current >= 0 && hold?.(current, from) });
-  return { at, out, get current() { return current; } };
+  return {
+    at,
+    out,
+    get current() {
+      return current;
+    },
+  };
 }
 
 /** An outline laid over a canvas, moved without drawing anything anew. */
 export function outline(parent, kind = '') {
-  const node = el('div', { class: 'vv-outline ' + kind, hidden: true });
+  const node = el('div', { class: `vv-outline ${kind}`, hidden: true });
   parent.append(node);
   let last = '';
   return {
@@ -97,6 +149,8 @@ export function outline(parent, kind = '') {
       if (style !== last) node.style.cssText = last = style;
       if (node.hidden) node.hidden = false;
     },
-    hide() { node.hidden = true; },
+    hide() {
+      node.hidden = true;
+    },
   };
 }

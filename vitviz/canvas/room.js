@@ -2,18 +2,27 @@
 
 /** Of a mounted view: `measured` takes the room anew, `fitting` draws the figure as large as that allows. */
 export function roomOf(self, view, { root, figure, below }) {
-  /** Takes the room there is for the figure; whether it has changed. In a shell of the window's height it is bounded below. */
+  /**
+   * Takes the room there is for the figure; whether it has changed. In a shell of the window's height it is
+   * bounded below.
+   */
   function measured() {
-    const width = figure.clientWidth, shell = getComputedStyle(figure).getPropertyValue('--vv-shell').trim() === '1';
-    const room = shell ? figure.clientHeight : 0, side = shell && (view.walled || view.edged) ? below.clientHeight + below.clientWidth : 0;
-    const zoom = parseFloat(getComputedStyle(figure).getPropertyValue('--vv-zoom')) || 1; // of texts that are drawn
-    const same = [width - self.width, room - self.room, side - self.side, 99 * (zoom - self.zoom)].every((change) => Math.abs(change) < 0.5);
+    const width = figure.clientWidth;
+    const shell = getComputedStyle(figure).getPropertyValue('--vv-shell').trim() === '1';
+    const room = shell ? figure.clientHeight : 0;
+    const side = shell && (view.walled || view.edged) ? below.clientHeight + below.clientWidth : 0;
+    // of texts that are drawn
+    const zoom = parseFloat(getComputedStyle(figure).getPropertyValue('--vv-zoom')) || 1;
+    const same = [width - self.width, room - self.room, side - self.side, 99 * (zoom - self.zoom)].every(
+      (change) => Math.abs(change) < 0.5,
+    );
     if (!width || same) return false;
     [self.width, self.room, self.side, self.zoom, self.fitted] = [width, room, side, zoom, ''];
-    self.wide = width >= 560 * zoom && (!room || width > room * 1.1); // whether what explains a drawing stands beside it
+    // whether what explains a drawing stands beside it
+    self.wide = width >= 560 * zoom && (!room || width > room * 1.1);
     self.detail = self.wide ? Math.round(Math.max(200 * zoom, Math.min(400, width * 0.3))) : width;
     root.classList.toggle('vv-wide', self.wide);
-    root.style.setProperty('--vv-detail', self.detail + 'px');
+    root.style.setProperty('--vv-detail', `${self.detail}px`);
     return true;
   }
 
@@ -24,22 +33,29 @@ export function roomOf(self, view, { root, figure, below }) {
     return (figure.firstElementChild?.getBoundingClientRect().height || 0) - spare;
   }
 
-  /** Draws as tall as the room allows: what a view puts around its drawing is known only once it stands there. */
+  /**
+   * Draws as tall as the room allows: what a view puts around its drawing is known only once it stands there.
+   */
   function fitting() {
     if (!self.room || view.scrolls) {
-      self.tall = Math.max(300, Math.min(960, (self.room || window.innerHeight * 0.66)));
+      self.tall = Math.max(300, Math.min(960, self.room || window.innerHeight * 0.66));
       return view.draw(self);
     }
     const shape = `${self.width}/${self.room}/${self.shape}/${JSON.stringify(self.settings)}`;
     if (self.fitted !== shape) self.tall = self.room;
     self.fitted = shape;
-    let low = 120, top = self.room, high = 0; // as tall as `low` it has room
+    let low = 120;
+    let top = self.room;
+    let high = 0; // as tall as `low` it has room
     for (let i = 0; i < 9; i++) {
       view.draw(self);
-      const before = high, tall = self.tall;
+      const before = high;
+      const tall = self.tall;
       high = needed();
-      const over = high - self.room, fits = over <= 0.5;
-      if (fits) low = tall; else top = tall - 1;
+      const over = high - self.room;
+      const fits = over <= 0.5;
+      if (fits) low = tall;
+      else top = tall - 1;
       if (fits && (over > -6 || high === before || tall >= top)) return;
       if (top <= low) break;
       self.tall = Math.max(low, Math.min(top, i < 3 ? tall - Math.ceil(over) : Math.round((low + top) / 2)));

@@ -1,22 +1,33 @@
-// What the settings of a view are worth on another picture, another grid or another model, and how they are told.
+// What the settings of a view are worth on another picture, another grid or another model, and how they are
+// told.
 
 import { patchName, tokenName } from './names.js';
 import { number } from './numbers.js';
 import { t } from './words.js';
 
 /**
- * The tokens of a setting as places, which another model understands too: a prefix token's name, or shares of height and
- * width. So with layers: a range as shares of the depth, one layer as its share of the way from the first to the last.
+ * The tokens of a setting as places, which another model understands too: a prefix token's name, or shares of
+ * height and width. So with layers: a range as shares of the depth, one layer as its share of the way from
+ * the first to the last.
  */
 export function placesOf(control, value, grid, { layers }) {
-  const ends = control.kind === 'layers' ? String(value || '').split('-').map(Number) : [];
+  const ends =
+    control.kind === 'layers'
+      ? String(value || '')
+          .split('-')
+          .map(Number)
+      : [];
   if (ends.length === 2) return [(ends[0] - 1) / layers, ends[1] / layers];
   if (control.name === 'layer' && value >= 1) return [layers > 1 ? (value - 1) / (layers - 1) : 0];
-  const skip = control.kind === 'query' ? grid.prefix.length : 0, text = String(value ?? '');
+  const skip = control.kind === 'query' ? grid.prefix.length : 0;
+  const text = String(value ?? '');
   if (!(control.tokens || control.kind === 'query') || !/^\d+(\.\d+)*$/.test(text)) return null;
   return text.split('.').map((number) => {
-    const token = Number(number) + skip, patch = token - grid.prefix.length;
-    return patch < 0 ? grid.prefix[token] : [(Math.floor(patch / grid.cols) + 0.5) / grid.rows, ((patch % grid.cols) + 0.5) / grid.cols];
+    const token = Number(number) + skip;
+    const patch = token - grid.prefix.length;
+    return patch < 0
+      ? grid.prefix[token]
+      : [(Math.floor(patch / grid.cols) + 0.5) / grid.rows, ((patch % grid.cols) + 0.5) / grid.cols];
   });
 }
 
@@ -27,7 +38,10 @@ export function tokensAt(control, places, grid, { layers }) {
     return `${first}-${Math.max(first, Math.ceil(places[1] * layers - 1e-9))}`;
   }
   if (control.name === 'layer') return 1 + Math.round(places[0] * (layers - 1));
-  const token = (place) => (typeof place === 'string' ? grid.prefix.indexOf(place) : grid.prefix.length + Math.floor(place[0] * grid.rows) * grid.cols + Math.floor(place[1] * grid.cols));
+  const token = (place) =>
+    typeof place === 'string'
+      ? grid.prefix.indexOf(place)
+      : grid.prefix.length + Math.floor(place[0] * grid.rows) * grid.cols + Math.floor(place[1] * grid.cols);
   const tokens = places.map(token).filter((one) => one >= 0);
   if (!tokens.length) return undefined;
   if (control.kind === 'query') return String(tokens[0] - grid.prefix.length);
@@ -37,38 +51,58 @@ export function tokensAt(control, places, grid, { layers }) {
 /** A setting that fits this picture and this model, or the default. */
 export function sane(control, value, about) {
   if (value === undefined || value === null) return control.default;
-  if (control.kind === 'choice') return control.options.some(([name]) => name === value) ? value : control.default;
+  if (control.kind === 'choice')
+    return control.options.some(([name]) => name === value) ? value : control.default;
   if (control.kind === 'slider') {
-    const number = Number(value), whole = !Number.isInteger(control.step) || Number.isInteger(number);
+    const number = Number(value);
+    const whole = !Number.isInteger(control.step) || Number.isInteger(number);
     const fits = whole && number >= control.minimum && number <= control.maximum;
-    if (Number.isNaN(number) || (typeof value === 'string' && !(fits && /^-?\d/.test(value)))) return control.default; // a text is out of an address
-    return Math.min(control.maximum, Math.max(control.minimum, number)); // a number is another model's, which had more of them
+    if (Number.isNaN(number) || (typeof value === 'string' && !(fits && /^-?\d/.test(value))))
+      return control.default; // a text is out of an address
+    // a number is another model's, which had more of them
+    return Math.min(control.maximum, Math.max(control.minimum, number));
   }
   if (control.kind === 'layers') {
     const [first, last] = String(value).split('-').map(Number);
-    return first >= 1 && last >= first && last <= about.layers && !(first === 1 && last === about.layers) ? String(value) : '';
+    return first >= 1 && last >= first && last <= about.layers && !(first === 1 && last === about.layers)
+      ? String(value)
+      : '';
   }
   if (control.kind === 'query') {
-    if (/^\d+$/.test(value)) return Number(value) < about.grid.rows * about.grid.cols ? String(value) : control.default;
+    if (/^\d+$/.test(value))
+      return Number(value) < about.grid.rows * about.grid.cols ? String(value) : control.default;
     return ['auto', 'mean', ...about.grid.prefix].includes(value) ? value : control.default;
   }
   if (control.kind === 'whole') {
     const number = Number(value);
-    return Number.isInteger(number) && number >= control.minimum && number <= control.maximum ? number : control.default;
+    return Number.isInteger(number) && number >= control.minimum && number <= control.maximum
+      ? number
+      : control.default;
   }
   if (control.kind === 'wholes') {
-    const text = String(value), fits = (one) => /^\d+$/.test(one) && Number(one) <= control.maximum;
-    return text === '' || (text.split('.').length <= control.most && text.split('.').every(fits)) ? text : control.default;
+    const text = String(value);
+    const fits = (one) => /^\d+$/.test(one) && Number(one) <= control.maximum;
+    return text === '' || (text.split('.').length <= control.most && text.split('.').every(fits))
+      ? text
+      : control.default;
   }
-  if (control.kind === 'text') return new RegExp(`^(?:${control.fits})$`).test(String(value)) ? String(value) : control.default;
+  if (control.kind === 'text')
+    return new RegExp(`^(?:${control.fits})$`).test(String(value)) ? String(value) : control.default;
   return control.default;
 }
 
 /** What a setting says in a caption. */
 export function spoken(control, value, about) {
-  if (control.kind === 'choice') return t(control.options.find(([name]) => name === value)?.[1] ?? String(value));
+  if (control.kind === 'choice')
+    return t(control.options.find(([name]) => name === value)?.[1] ?? String(value));
   if (control.kind === 'layers') return (value || `1-${about.layers}`).replace('-', '–');
-  if (control.kind === 'query') return /^\d+$/.test(value) ? patchName(about.grid, Number(value)) : value === 'auto' ? t('Auto') : value === 'mean' ? t('Mean') : tokenName(value);
+  if (control.kind === 'query')
+    return /^\d+$/.test(value)
+      ? patchName(Number(value))
+      : value === 'auto'
+        ? t('Auto')
+        : value === 'mean'
+          ? t('Mean')
+          : tokenName(value);
   return number(Number(value));
 }
-

@@ -1,18 +1,23 @@
-// Scales that stand still: over the frames of a film, and for two checkpoints side by side, a scale only widens.
+// Scales that stand still: over the frames of a film, and for two checkpoints side by side, a scale only
+// widens.
 
-const kept = new Map(), seen = new Map();
+const kept = new Map();
+const seen = new Map();
 
 /**
- * The range for `name` of a view that has held everything drawn of this picture so far: [low, high] or wider. Another
- * picture or another training begins anew. `again` draws a figure beside this one, when its range has widened with this.
+ * The range for `name` of a view that has held everything drawn of this picture so far: [low, high] or wider.
+ * Another picture or another training begins anew. `again` draws a figure beside this one, when its range has
+ * widened with this.
  */
 export function still(self, name, low, high, again = (other) => other.draw()) {
-  const { scene, checkpoint, second } = self.value, training = `${scene}/${String(checkpoint).split('@')[0]}`;
+  const { scene, checkpoint, second } = self.value;
+  const training = `${scene}/${String(checkpoint).split('@')[0]}`;
   if (!second && seen.get(self.name) !== training) {
-    for (const key of [...kept.keys()]) if (key.startsWith(self.name + '/')) kept.delete(key);
+    for (const key of [...kept.keys()]) if (key.startsWith(`${self.name}/`)) kept.delete(key);
     seen.set(self.name, training);
   }
-  const key = `${self.name}/${scene}/${name}`, before = kept.get(key) || [Infinity, -Infinity];
+  const key = `${self.name}/${scene}/${name}`;
+  const before = kept.get(key) || [Infinity, -Infinity];
   const now = [Math.min(before[0], low), Math.max(before[1], high)];
   if (now[0] === before[0] && now[1] === before[1]) return now;
   kept.set(key, now);

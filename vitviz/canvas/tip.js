@@ -16,8 +16,11 @@ export const tip = {
       const text = lines[i] || '';
       if (line.textContent !== text) line.textContent = text;
     });
-    const left = event.clientX > window.innerWidth * 0.6, above = event.clientY > 110;
-    tip.node.style.transform = `translate(${event.clientX + (left ? -14 : 14)}px,${event.clientY + (above ? -12 : 18)}px) translate(${left ? '-100%' : '0'},${above ? '-100%' : '0'})`;
+    const left = event.clientX > window.innerWidth * 0.6;
+    const above = event.clientY > 110;
+    const [x, y] = [event.clientX + (left ? -14 : 14), event.clientY + (above ? -12 : 18)];
+    const own = `translate(${left ? '-100%' : '0'},${above ? '-100%' : '0'})`;
+    tip.node.style.transform = `translate(${x}px,${y}px) ${own}`;
     tip.node.classList.add('vv-on');
   },
   hide() {

@@ -41,7 +41,13 @@ export default function part(element, props, watch, trigger) {
 
   function chip(text, remove) {
     const name = t('Put back: {what}', { what: text });
-    const back = el('button', { type: 'button', 'aria-label': name, title: name, text: '×', onclick: remove });
+    const back = el('button', {
+      type: 'button',
+      'aria-label': name,
+      title: name,
+      text: '×',
+      onclick: remove,
+    });
     return el('span', { class: 'vv-edit' }, el('span', { text }), back);
   }
 
@@ -55,24 +61,46 @@ export default function part(element, props, watch, trigger) {
       const [layer, head] = one.split('.');
       return chip(t('Layer {layer}, head {head}', { layer, head }), () => ask(without('heads', one)));
     });
-    const mlps = value.mlps.map((one) => chip(t('MLP of layer {layer}', { layer: one }), () => ask(without('mlps', one))));
+    const mlps = value.mlps.map((one) =>
+      chip(t('MLP of layer {layer}', { layer: one }), () => ask(without('mlps', one))),
+    );
     const patches = value.patches.length
       ? [chip(t('{count} patches', { count: value.patches.length }), () => ask({ ...now, patches: [] }))]
       : [];
     const ways = [
-      heads.length + mlps.length && how(t('replaced by'), headsBy(), value.heads_as, (name) => ask({ ...now, heads_as: name })),
-      patches.length && how(t('patches'), patchesBy(), value.patches_as, (name) => ask({ ...now, patches_as: name })),
+      heads.length + mlps.length &&
+        how(t('replaced by'), headsBy(), value.heads_as, (name) => ask({ ...now, heads_as: name })),
+      patches.length &&
+        how(t('patches'), patchesBy(), value.patches_as, (name) => ask({ ...now, patches_as: name })),
     ].filter(Boolean);
-    const all = el('button', { type: 'button', class: 'vv-edit-all', text: t('Put everything back'), onclick: () => trigger('without', { text: '' }) });
-    root.replaceChildren(el('strong', { text: t('Taken away:') }), ...heads, ...mlps, ...patches, ...ways, all);
+    const all = el('button', {
+      type: 'button',
+      class: 'vv-edit-all',
+      text: t('Put everything back'),
+      onclick: () => trigger('without', { text: '' }),
+    });
+    root.replaceChildren(
+      el('strong', { text: t('Taken away:') }),
+      ...heads,
+      ...mlps,
+      ...patches,
+      ...ways,
+      all,
+    );
     root.dataset.text = value.text;
   }
 
-  document.addEventListener('vitviz:without', (event) => {
+  document.addEventListener('vitviz:without', (/** @type {CustomEvent} */ event) => {
     if (!root.isConnected) return;
-    const { heads = [], mlps = [], patches = [] } = event.detail, join = (old, more) => [...new Set([...old, ...more])];
+    const { heads = [], mlps = [], patches = [] } = event.detail;
+    const join = (old, more) => [...new Set([...old, ...more])];
     const base = props.value?.heads ? props.value : now;
-    ask({ ...base, heads: join(base.heads, heads), mlps: join(base.mlps, mlps), patches: join(base.patches, patches) });
+    ask({
+      ...base,
+      heads: join(base.heads, heads),
+      mlps: join(base.mlps, mlps),
+      patches: join(base.patches, patches),
+    });
   });
   watch('value', show);
   show();

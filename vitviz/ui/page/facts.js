@@ -3,19 +3,27 @@
 import { el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 
-export default function part(element, props, watch, trigger) {
+export default function part(element, props, watch) {
   const root = element.querySelector('.vv-facts');
 
   function bar([label, probability]) {
-    const percent = (100 * probability).toFixed(probability < 0.0995 ? 1 : 0) + ' %';
+    const percent = `${(100 * probability).toFixed(probability < 0.0995 ? 1 : 0)} %`;
     const fill = el('span', { class: 'vv-answer-bar' });
-    fill.style.width = 100 * probability + '%';
-    return el('li', {}, el('span', { class: 'vv-answer-label', text: label }), el('span', { class: 'vv-answer-number', text: percent }), el('span', { class: 'vv-answer-track' }, fill));
+    fill.style.width = `${100 * probability}%`;
+    return el(
+      'li',
+      {},
+      el('span', { class: 'vv-answer-label', text: label }),
+      el('span', { class: 'vv-answer-number', text: percent }),
+      el('span', { class: 'vv-answer-track' }, fill),
+    );
   }
 
   /** What the untouched model says, beside what it says with something taken away. */
   function before(top) {
-    const answers = top.slice(0, 3).map(([label, probability]) => `${label} ${(100 * probability).toFixed(1)} %`);
+    const answers = top
+      .slice(0, 3)
+      .map(([label, probability]) => `${label} ${(100 * probability).toFixed(1)} %`);
     const text = t('Before anything was taken away: {answers}', { answers: answers.join(', ') });
     return el('p', { class: 'vv-small vv-before', text });
   }
@@ -24,17 +32,41 @@ export default function part(element, props, watch, trigger) {
 
   function show() {
     const value = props.value;
-    root.hidden = !value || !value.checkpoint;
+    root.hidden = !value?.checkpoint;
     if (root.hidden) return;
     const took = { milliseconds: value.milliseconds, device: value.device };
-    const cost = value.first ? t('{milliseconds} ms on {device}, the first pass', took) : t('{milliseconds} ms on {device}', took);
+    const cost = value.first
+      ? t('{milliseconds} ms on {device}, the first pass', took)
+      : t('{milliseconds} ms on {device}', took);
     root.replaceChildren(
-      el('h2', { text: root.closest('#vitviz-second-facts') ? `${t('Prediction')} · ${value.checkpoint}` : t('Prediction') }),
-      value.top.length ? el('ol', { class: 'vv-answers', 'aria-label': t('Likeliest classes') }, ...value.top.map(bar)) : el('p', { text: t('This checkpoint has no classifier, so there is no prediction.') }),
+      el('h2', {
+        text: root.closest('#vitviz-second-facts')
+          ? `${t('Prediction')} · ${value.checkpoint}`
+          : t('Prediction'),
+      }),
+      value.top.length
+        ? el('ol', { class: 'vv-answers', 'aria-label': t('Likeliest classes') }, ...value.top.map(bar))
+        : el('p', { text: t('This checkpoint has no classifier, so there is no prediction.') }),
       ...(value.before ? [before(value.before)] : []),
       ...value.notes.map((note) => el('p', { class: 'vv-small', text: t(note) })),
-      el('details', { open, ontoggle: (event) => { open = event.currentTarget.open; } }, el('summary', { text: cost }),
-        el('dl', {}, ...value.shapes.flatMap(([name, shape]) => [el('dt', { text: t(name) }), el('dd', { text: t(shape) })]))),
+      el(
+        'details',
+        {
+          open,
+          ontoggle: (event) => {
+            open = event.currentTarget.open;
+          },
+        },
+        el('summary', { text: cost }),
+        el(
+          'dl',
+          {},
+          ...value.shapes.flatMap(([name, shape]) => [
+            el('dt', { text: t(name) }),
+            el('dd', { text: t(shape) }),
+          ]),
+        ),
+      ),
     );
     root.dataset.checkpoint = value.checkpoint;
   }

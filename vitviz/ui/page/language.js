@@ -11,18 +11,28 @@ function go(tag) {
 }
 
 export default function part(element) {
-  const root = element.querySelector('.vv-language'), now = navigator.language;
+  const root = element.querySelector('.vv-language');
+  const now = navigator.language;
   const turn = (tag) => (event) => {
     event.preventDefault();
     go(tag);
   };
-  const link = ([tag, name]) => el('a', {
-    href: `?lang=${tag}`, lang: tag, hreflang: tag, text: name, 'aria-current': tag === now ? 'true' : null, onclick: turn(tag),
-  });
+  const link = ([tag, name]) =>
+    el('a', {
+      href: `?lang=${tag}`,
+      lang: tag,
+      hreflang: tag,
+      text: name,
+      'aria-current': tag === now ? 'true' : null,
+      onclick: turn(tag),
+    });
   root.hidden = false;
   root.removeAttribute('role');
-  root.replaceChildren(el('nav', { 'aria-label': 'Language / 语言 / 언어' }, ...Object.entries(NAMES).map(link)));
-  new MutationObserver(() => { // Gradio's own settings, in the footer, changed its language: ours follows
+  root.replaceChildren(
+    el('nav', { 'aria-label': 'Language / 语言 / 언어' }, ...Object.entries(NAMES).map(link)),
+  );
+  new MutationObserver(() => {
+    // Gradio's own settings, in the footer, changed its language: ours follows
     const chosen = document.documentElement.lang;
     if (chosen !== now && Object.hasOwn(NAMES, chosen)) go(chosen);
   }).observe(document.documentElement, { attributes: true, attributeFilter: ['lang'] });

@@ -1,19 +1,33 @@
 // The header's buttons: a link to what is seen, and everything as one zip. Keeps the page's address current.
 
-import { address } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
+import { el, origin } from '../../canvas/elements.js';
 import { save } from '../../canvas/export.js';
 import { memory, views } from '../../canvas/memory.js';
-import { t } from '../../canvas/words.js';
 import names from '../../canvas/views.js';
+import { t } from '../../canvas/words.js';
 
-export default function part(element, props, watch, trigger) {
+export default function part(element, props, watch) {
   const root = element.querySelector('.vv-links');
-  const said = el('p', { class: 'vv-small', role: 'status' }), field = el('input', { type: 'text', readonly: true, 'aria-label': t('The link'), onfocus: () => field.select() });
+  const said = el('p', { class: 'vv-small', role: 'status' });
+  const field = el('input', {
+    type: 'text',
+    readonly: true,
+    'aria-label': t('The link'),
+    onfocus: () => field.select(),
+  });
   const bubble = el('div', { class: 'vv-bubble', hidden: true }, said, field);
   const copy = el('button', { type: 'button', class: 'vv-copy', text: t('Copy link'), onclick: copied });
-  const zip = el('button', { type: 'button', class: 'vv-everything', text: t('Everything (.zip)'), title: t('All figures’ numbers, the pictures and the settings in one file'), onclick: everything });
-  let touched = false, last = '', timer = 0, hiding = 0;
+  const zip = el('button', {
+    type: 'button',
+    class: 'vv-everything',
+    text: t('Everything (.zip)'),
+    title: t('All figures’ numbers, the pictures and the settings in one file'),
+    onclick: everything,
+  });
+  let touched = false;
+  let last = '';
+  let timer = 0;
+  let hiding = 0;
 
   /** The tab in view. */
   function tab() {
@@ -23,31 +37,52 @@ export default function part(element, props, watch, trigger) {
 
   /** A view's settings as they stand: those of the figure, or what it will begin with. */
   function settings(slug, second = false) {
-    const view = [...views].find((one) => one.name === slug && one.root.isConnected && one.value.controls && Boolean(one.value.second) === second);
+    const view = [...views].find(
+      (one) =>
+        one.name === slug &&
+        one.root.isConnected &&
+        one.value.controls &&
+        Boolean(one.value.second) === second,
+    );
     const { places, ...kept } = memory[slug] || {};
     return Object.entries(view ? view.settings : kept);
   }
 
   /** What is seen, as the query of an address; settings at their default are left out. */
   function query() {
-    const { checkpoint, second, size, sample, without } = props.value, slug = tab(), view = [...views].find((one) => one.name === slug && one.value.controls);
+    const { checkpoint, second, size, sample, without } = props.value;
+    const slug = tab();
+    const view = [...views].find((one) => one.name === slug && one.value.controls);
     const usual = (name) => view?.value.controls.find((control) => control.name === name)?.default;
     const told = settings(slug).filter(([name, value]) => String(value) !== String(usual(name)));
-    return new URLSearchParams([['checkpoint', checkpoint], ...(second ? [['second', second]] : []), ...(size && size !== 'own' ? [['size', size]] : []), ...(sample ? [['sample', sample]] : []), ...(without ? [['without', without]] : []), ...(names.includes(slug) ? [['tab', slug]] : []), ...told]).toString();
+    return new URLSearchParams([
+      ['checkpoint', checkpoint],
+      ...(second ? [['second', second]] : []),
+      ...(size && size !== 'own' ? [['size', size]] : []),
+      ...(sample ? [['sample', sample]] : []),
+      ...(without ? [['without', without]] : []),
+      ...(names.includes(slug) ? [['tab', slug]] : []),
+      ...told,
+    ]).toString();
   }
 
   function write() {
-    if (!touched || !props.value?.key || !root.isConnected) return; // until something is done, the address stays as it was opened
+    // until something is done, the address stays as it was opened
+    if (!touched || !props.value?.key || !root.isConnected) return;
     const now = query();
     if (now !== last) {
-      const url = new URL(window.location.href), kept = [...url.searchParams].filter(([name]) => name.startsWith('__') || name === 'lang' || name === 'present'); // Gradio's own: theme, and a private Space's key
+      const url = new URL(window.location.href);
+      const kept = [...url.searchParams].filter(
+        ([name]) => name.startsWith('__') || name === 'lang' || name === 'present',
+      ); // Gradio's own: theme, and a private Space's key
       url.search = new URLSearchParams([...kept, ...new URLSearchParams(now)]).toString();
       window.history.replaceState(window.history.state, '', url);
     }
     last = now;
   }
 
-  function later() { // browsers allow a hundred changes of the address in half a minute
+  function later() {
+    // browsers allow a hundred changes of the address in half a minute
     clearTimeout(timer);
     timer = setTimeout(write, 300);
   }
@@ -56,17 +91,24 @@ export default function part(element, props, watch, trigger) {
     clearTimeout(hiding);
     [said.textContent, bubble.hidden, field.hidden, field.value] = [text, false, !link, link];
     if (link) field.select();
-    else hiding = setTimeout(() => { bubble.hidden = true; }, 6000);
+    else
+      hiding = setTimeout(() => {
+        bubble.hidden = true;
+      }, 6000);
   }
 
   async function copied() {
     if (!props.value?.key) return;
-    const { base, sample } = props.value, link = `${base || window.location.origin + window.location.pathname}?${query()}`;
-    const own = sample ? '' : ' ' + t('It leaves out your own picture, which is only here: it opens with a sample.');
+    const { base, sample } = props.value;
+    const link = `${base || window.location.origin + window.location.pathname}?${query()}`;
+    const own = sample
+      ? ''
+      : ` ${t('It leaves out your own picture, which is only here: it opens with a sample.')}`;
     try {
       await navigator.clipboard.writeText(link);
       tell(t('Link copied.') + own);
-    } catch { // no permission, or no secure connection
+    } catch {
+      // no permission, or no secure connection
       tell(t('Copy this link:') + own, link);
     }
   }
@@ -75,12 +117,27 @@ export default function part(element, props, watch, trigger) {
     if (!props.value?.key || zip.disabled) return;
     const asked = names.flatMap((slug) => settings(slug).map(([name, value]) => [`${slug}.${name}`, value]));
     const { second_key: second } = props.value;
-    if (second) asked.push(['second', second], ...names.flatMap((slug) => settings(slug, true).map(([name, value]) => [`second.${slug}.${name}`, value])));
-    for (const view of views) { // one that shows an average has a key of its own
-      const averaged = view.root.isConnected && names.includes(view.name) && !view.value.second && view.key && view.key !== props.value.key;
+    if (second)
+      asked.push(
+        ['second', second],
+        ...names.flatMap((slug) =>
+          settings(slug, true).map(([name, value]) => [`second.${slug}.${name}`, value]),
+        ),
+      );
+    for (const view of views) {
+      // one that shows an average has a key of its own
+      const averaged =
+        view.root.isConnected &&
+        names.includes(view.name) &&
+        !view.value.second &&
+        view.key &&
+        view.key !== props.value.key;
       if (averaged) asked.push([`survey.${view.name}`, view.key]);
     }
-    const address = new URL(`gradio_api/vitviz/${props.value.key}/everything.zip?${new URLSearchParams(asked)}`, document.baseURI);
+    const address = new URL(
+      `gradio_api/vitviz/${props.value.key}/everything.zip?${new URLSearchParams(asked)}`,
+      document.baseURI,
+    );
     zip.disabled = true;
     tell(t('Putting everything together …'));
     clearTimeout(hiding);
@@ -98,10 +155,27 @@ export default function part(element, props, watch, trigger) {
 
   root.hidden = false;
   root.replaceChildren(copy, zip, bubble);
-  root.addEventListener('keydown', (event) => { if (event.key === 'Escape') bubble.hidden = true; });
-  document.addEventListener('pointerdown', (event) => { if (!root.contains(event.target)) bubble.hidden = true; });
-  for (const name of ['pointerdown', 'keydown', 'input', 'change', 'drop']) document.addEventListener(name, () => { touched = true; }, { capture: true, passive: true });
-  new MutationObserver(later).observe(document.body, { subtree: true, attributes: true, attributeFilter: ['data-ready', 'aria-selected'] });
-  document.addEventListener('click', (event) => { if (event.target.closest?.('#vitviz-tabs')) later(); }); // a tab out of the menu of a narrow window
+  root.addEventListener('keydown', (event) => {
+    if (event.key === 'Escape') bubble.hidden = true;
+  });
+  document.addEventListener('pointerdown', (event) => {
+    if (!root.contains(event.target)) bubble.hidden = true;
+  });
+  for (const name of ['pointerdown', 'keydown', 'input', 'change', 'drop'])
+    document.addEventListener(
+      name,
+      () => {
+        touched = true;
+      },
+      { capture: true, passive: true },
+    );
+  new MutationObserver(later).observe(document.body, {
+    subtree: true,
+    attributes: true,
+    attributeFilter: ['data-ready', 'aria-selected'],
+  });
+  document.addEventListener('click', (event) => {
+    if (origin(event).closest?.('#vitviz-tabs')) later();
+  }); // a tab out of the menu of a narrow window
   watch('value', later);
 }

@@ -3,7 +3,7 @@
 import { el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 
-export default function part(element, props, watch, trigger) {
+export default function part(element, props, watch) {
   const root = element.querySelector('.vv-notice');
 
   function show() {
@@ -11,13 +11,21 @@ export default function part(element, props, watch, trigger) {
     root.hidden = !text;
     root.replaceChildren(
       el('span', { class: 'vv-notice-text', text }),
-      el('button', { type: 'button', 'aria-label': t('Dismiss'), text: '×', onclick: () => { root.hidden = true; } }),
+      el('button', {
+        type: 'button',
+        'aria-label': t('Dismiss'),
+        text: '×',
+        onclick: () => {
+          root.hidden = true;
+        },
+      }),
     );
   }
 
   watch('value', () => {
     show();
-    if (!root.hidden) root.scrollIntoView({ block: 'nearest', behavior: 'smooth' }); // the action may have been a screen away
+    // the action may have been a screen away
+    if (!root.hidden) root.scrollIntoView({ block: 'nearest', behavior: 'smooth' });
   });
   show();
 }

@@ -1,21 +1,31 @@
 // Lecture mode: one view on the whole screen, walked through by keys; and the sheet that names the keys.
 
 import { access } from '../../canvas/access.js';
-import { el } from '../../canvas/elements.js';
+import { el, origin } from '../../canvas/elements.js';
 import { views } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 
-const LARGE = 1.75 / 1080; // texts drawn on a canvas, for each pixel of the window's height: 10.5 px become 18 at 1080
-const typing = (node) => node?.closest?.('input:not([type=range], [type=radio]), select, textarea, [contenteditable=true]');
+// texts drawn on a canvas, for each pixel of the window's height: 10.5 px become 18 at 1080
+const LARGE = 1.75 / 1080;
+const typing = (node) =>
+  node?.closest?.('input:not([type=range], [type=radio]), select, textarea, [contenteditable=true]');
 
 export default function part(element) {
-  const root = element.querySelector('.vv-present'), page = document.documentElement;
+  const root = element.querySelector('.vv-present');
+  const page = document.documentElement;
   const enter = el('button', {
-    type: 'button', class: 'vv-lecture', text: t('Lecture'), title: t('One view on the whole screen (key F; ? lists all keys)'),
+    type: 'button',
+    class: 'vv-lecture',
+    text: t('Lecture'),
+    title: t('One view on the whole screen (key F; ? lists all keys)'),
     onclick: () => turn(true),
   });
   const leave = el('button', {
-    type: 'button', class: 'vv-leave', text: '×', title: t('Leave the lecture mode'), 'aria-label': t('Leave the lecture mode'),
+    type: 'button',
+    class: 'vv-leave',
+    text: '×',
+    title: t('Leave the lecture mode'),
+    'aria-label': t('Leave the lecture mode'),
     onclick: () => turn(false),
   });
   const sheet = el('dialog', { class: 'vv-keys', 'aria-label': t('Keys') });
@@ -32,65 +42,116 @@ export default function part(element) {
     const url = new URL(window.location.href);
     wanted ? url.searchParams.set('present', '1') : url.searchParams.delete('present');
     window.history.replaceState(window.history.state, '', url);
-    if (full && wanted) page.requestFullscreen?.().catch(() => {}); // the browser may forbid it: the window is used then
+    if (full && wanted)
+      page.requestFullscreen?.().catch(() => {}); // the browser may forbid it: the window is used then
     else if (!wanted && document.fullscreenElement) document.exitFullscreen();
-    document.activeElement?.blur?.();
+    /** @type {HTMLElement | null} */ (document.activeElement)?.blur?.();
   }
 
-  const tabs = () => [...document.querySelectorAll('#vitviz-tabs [role=tablist] [role=tab]')].filter((tab) => tab.getClientRects().length || on());
-  const shown = () => [...views].find((view) => view.key && !view.value.second && view.name !== 'stage' && view.figure.getClientRects().length);
+  function tabs() {
+    /** @type {NodeListOf<HTMLElement>} */
+    const all = document.querySelectorAll('#vitviz-tabs [role=tablist] [role=tab]');
+    return [...all].filter((tab) => tab.getClientRects().length || on());
+  }
+  const shown = () =>
+    [...views].find(
+      (view) =>
+        view.key && !view.value.second && view.name !== 'stage' && view.figure.getClientRects().length,
+    );
 
   /** The view before or after; within the tour the step. */
   function walk(step) {
     const tour = shown()?.root.querySelector(step > 0 ? '.vv-next' : '.vv-back');
     if (tour && !tour.disabled) return tour.click();
-    const all = tabs(), at = all.findIndex((tab) => tab.getAttribute('aria-selected') === 'true');
+    const all = tabs();
+    const at = all.findIndex((tab) => tab.getAttribute('aria-selected') === 'true');
     all[(at + step + all.length) % all.length]?.click();
   }
 
   /** The next of a setting that counts: of layers those of the rollout too, where 0 is all of them. */
   function count(names, step) {
-    const view = shown(), name = names.find((one) => view?.control(one));
+    const view = shown();
+    const name = names.find((one) => view?.control(one));
     if (!name) return;
-    const { minimum = 0, maximum } = view.control(name), next = view.settings[name] + step;
+    const { minimum = 0, maximum } = view.control(name);
+    const next = view.settings[name] + step;
     if (next >= minimum && next <= maximum) view.set(name, next);
   }
 
   function film(step) {
+    /** @type {HTMLInputElement | null} */
     const slider = document.querySelector('#vitviz-film input[type=range]');
     if (!slider?.getClientRects().length) return;
     step > 0 ? slider.stepUp() : slider.stepDown();
     slider.dispatchEvent(new Event('input', { bubbles: true }));
   }
 
+  function play() {
+    /** @type {HTMLElement | null} */
+    const button = document.querySelector('#vitviz-film .vv-film-play');
+    button?.click();
+  }
+
+  /** @type {[string, string, Record<string, () => void> | null][]} */
   const keys = [
     ['F', t('Lecture mode on and off'), null],
-    ['← →', t('View before and after; in the tour its steps'), { ArrowLeft: () => walk(-1), ArrowRight: () => walk(1) }],
-    ['Shift ← →', t('Film: training step before and after'), { ArrowLeft: () => film(-1), ArrowRight: () => film(1) }],
-    ['↑ ↓', t('Layer'), { ArrowUp: () => count(['layer', 'alone'], 1), ArrowDown: () => count(['layer', 'alone'], -1) }],
+    [
+      '← →',
+      t('View before and after; in the tour its steps'),
+      { ArrowLeft: () => walk(-1), ArrowRight: () => walk(1) },
+    ],
+    [
+      'Shift ← →',
+      t('Film: training step before and after'),
+      { ArrowLeft: () => film(-1), ArrowRight: () => film(1) },
+    ],
+    [
+      '↑ ↓',
+      t('Layer'),
+      { ArrowUp: () => count(['layer', 'alone'], 1), ArrowDown: () => count(['layer', 'alone'], -1) },
+    ],
     ['Shift ↑ ↓', t('Head'), { ArrowUp: () => count(['head'], 1), ArrowDown: () => count(['head'], -1) }],
-    [t('Space'), t('Play and stop the film'), { ' ': () => document.querySelector('#vitviz-film .vv-film-play')?.click() }],
+    [t('Space'), t('Play and stop the film'), { ' ': play }],
     ['Esc', t('Leave the lecture mode'), { Escape: () => turn(false) }],
     ['?', t('This list'), null],
   ];
   sheet.append(
     el('h2', { text: t('Keys') }),
-    el('dl', {}, ...keys.flatMap(([key, text]) => [el('dt', {}, el('kbd', { text: key })), el('dd', { text })])),
+    el(
+      'dl',
+      {},
+      ...keys.flatMap(([key, text]) => [el('dt', {}, el('kbd', { text: key })), el('dd', { text })]),
+    ),
     el('form', { method: 'dialog' }, el('button', { text: t('Close') })),
   );
 
   window.addEventListener('keydown', (event) => {
-    if (event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey || typing(event.target)) return;
+    if (event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey || typing(origin(event)))
+      return;
     const done = () => event.preventDefault();
-    if (event.key === '?') return done(), sheet.open ? sheet.close() : sheet.showModal();
+    if (event.key === '?') {
+      done();
+      return sheet.open ? sheet.close() : sheet.showModal();
+    }
     if (sheet.open) return;
-    if (event.key === 'f' || event.key === 'F') return done(), turn(!on());
-    if (!on() || (event.key === ' ' && event.target.closest?.('button'))) return;
-    const shifted = ([key]) => key.startsWith('Shift') === event.shiftKey;
-    const act = keys.filter((row) => row[2] && shifted(row)).map((row) => row[2][event.key]).find(Boolean);
-    if (act && !event.target.closest?.('[role=tablist], [role=application], input')) act(done());
+    if (event.key === 'f' || event.key === 'F') {
+      done();
+      return turn(!on());
+    }
+    if (!on() || (event.key === ' ' && origin(event).closest?.('button'))) return;
+    const shifted = (key) => key.startsWith('Shift') === event.shiftKey;
+    const act = keys
+      .filter((row) => row[2] && shifted(row[0]))
+      .map((row) => row[2][event.key])
+      .find(Boolean);
+    if (act && !origin(event).closest?.('[role=tablist], [role=application], input')) {
+      done();
+      act();
+    }
   });
-  document.addEventListener('fullscreenchange', () => { if (!document.fullscreenElement && on()) turn(false, false); });
+  document.addEventListener('fullscreenchange', () => {
+    if (!document.fullscreenElement && on()) turn(false, false);
+  });
   window.addEventListener('resize', size);
 
   access();

@@ -8,9 +8,11 @@ export const tokensOf = (self) => self.grid.rows * self.grid.cols + self.grid.pr
 export const first = (self) => self.grid.prefix.length;
 /** A head's attention distance in pixels; both counted from 0. */
 export const distanceOf = (self, layer, head) => self.data.distances.values[layer * self.value.heads + head];
-export const nameOf = (self, token) => (token < first(self) ? tokenName(self.grid.prefix[token]) : `${patchName(self.grid, token - first(self))} (${placeName(self.grid, token - first(self))})`);
+export const nameOf = (self, token) =>
+  token < first(self)
+    ? tokenName(self.grid.prefix[token])
+    : `${patchName(token - first(self))} (${placeName(self.grid, token - first(self))})`;
 export const pinsOf = (self) => (self.settings.pins ? self.settings.pins.split('.').map(Number) : []);
-
 
 /** The entropy of a part of an array in nats; 0 ln 0 counts as 0. */
 export function entropy(values, start, count) {
@@ -18,4 +20,3 @@ export function entropy(values, start, count) {
   for (let i = start; i < start + count; i++) if (values[i] > 0) sum -= values[i] * Math.log(values[i]);
   return sum;
 }
-

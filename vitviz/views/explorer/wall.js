@@ -6,58 +6,128 @@ import { bounds } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { distanceOf, nameOf } from './tokens.js';
 
-export function drawWall(self) {
-  const { ui, data, grid, settings, value: { layers, heads } } = self, { rows, cols } = grid, size = rows * cols, peaks = data.wallmax.values;
-  self.absolute = Math.max(...peaks) || 1;
-  const absolute = settings.scale === 'shared', name = [self.key, settings.token, settings.direction, settings.scale, settings.colormap].join('/');
-  if (ui.wallName !== name) { // all maps in one picture, a pixel for each patch; the mean of the heads last
-    const levels = new Float32Array(layers * rows * (heads + 1) * cols), line = (heads + 1) * cols;
-    for (let l = 0; l < layers; l++) {
-      const mean = new Float32Array(size);
-      for (let h = 0; h <= heads; h++) {
-        const at = (l * heads + h) * size, peak = h < heads ? peaks[l * heads + h] : bounds(mean)[1], factor = (absolute ? peak / self.absolute : 1) * (h < heads ? 1 / 255 : 1 / (peak || 1));
-        for (let i = 0; i < size; i++) {
-          const raw = h < heads ? data.wall.values[at + i] : mean[i];
-          if (h < heads) mean[i] += (raw / 255) * (peak / heads);
-          levels[(l * rows + Math.floor(i / cols)) * line + h * cols + (i % cols)] = raw * factor;
-        }
+/**
+ * All maps as one picture of a number for each patch: a row of maps for each layer, a column for each head,
+ * the mean of the heads last. Each is a share of its own largest weight, or of the largest of all where the
+ * scale is shared.
+ */
+export function levelsOf({ data, grid: { rows, cols }, settings, value: { layers, heads } }) {
+  const size = rows * cols;
+  const peaks = data.wallmax.values;
+  const shared = Math.max(...peaks) || 1;
+  const absolute = settings.scale === 'shared';
+  const levels = new Float32Array(layers * rows * (heads + 1) * cols);
+  const line = (heads + 1) * cols;
+  for (let l = 0; l < layers; l++) {
+    const mean = new Float32Array(size);
+    for (let h = 0; h <= heads; h++) {
+      const at = (l * heads + h) * size;
+      const peak = h < heads ? peaks[l * heads + h] : bounds(mean)[1];
+      const factor = (absolute ? peak / shared : 1) * (h < heads ? 1 / 255 : 1 / (peak || 1));
+      for (let i = 0; i < size; i++) {
+        const raw = h < heads ? data.wall.values[at + i] : mean[i];
+        if (h < heads) mean[i] += (raw / 255) * (peak / heads);
+        levels[(l * rows + Math.floor(i / cols)) * line + h * cols + (i % cols)] = raw * factor;
       }
     }
-    [ui.wallName, ui.atlas] = [name, tinted(levels, layers * rows, line, settings.colormap, 0, 1)];
+  }
+  return levels;
+}
+
+export function drawWall(self) {
+  const {
+    ui,
+    data,
+    grid,
+    settings,
+    value: { layers, heads },
+  } = self;
+  const { rows, cols } = grid;
+  self.absolute = Math.max(...data.wallmax.values) || 1;
+  const absolute = settings.scale === 'shared';
+  const name = [self.key, settings.token, settings.direction, settings.scale, settings.colormap].join('/');
+  if (ui.wallName !== name) {
+    // all maps in one picture, a pixel for each patch; the mean of the heads last
+    const line = (heads + 1) * cols;
+    [ui.wallName, ui.atlas] = [name, tinted(levelsOf(self), layers * rows, line, settings.colormap, 0, 1)];
   }
   ui.order = Array.from({ length: layers }, (_, l) => {
     const order = Array.from({ length: heads }, (_, h) => h);
-    return settings.order === 'distance' ? order.sort((a, b) => distanceOf(self, l, a) - distanceOf(self, l, b)) : order;
+    return settings.order === 'distance'
+      ? order.sort((a, b) => distanceOf(self, l, a) - distanceOf(self, l, b))
+      : order;
   });
-  const left = 64 * self.zoom, top = 24 * self.zoom, gap = 3, room = self.below.clientWidth - left, aspect = (rows * grid.patch[0]) / (cols * grid.patch[1]);
-  const bounded = getComputedStyle(self.below).getPropertyValue('--vv-shell').trim() === '1', tall = bounded ? self.below.clientHeight - 130 * self.zoom : Infinity;
-  const pitch = Math.max(9, Math.min(bounded ? 150 : 72, room / layers, tall / (heads + 1) / aspect)), tw = pitch - gap, th = tw * aspect, down = th + gap, slot = (place, layer) => [left + layer * pitch, top + place * down + (place === heads ? 8 : 0), tw, th];
+  const left = 64 * self.zoom;
+  const top = 24 * self.zoom;
+  const gap = 3;
+  const room = self.below.clientWidth - left;
+  const aspect = (rows * grid.patch[0]) / (cols * grid.patch[1]);
+  const bounded = getComputedStyle(self.below).getPropertyValue('--vv-shell').trim() === '1';
+  const tall = bounded ? self.below.clientHeight - 130 * self.zoom : Infinity;
+  const pitch = Math.max(9, Math.min(bounded ? 150 : 72, room / layers, tall / (heads + 1) / aspect));
+  const tw = pitch - gap;
+  const th = tw * aspect;
+  const down = th + gap;
+  const slot = (place, layer) => [
+    left + layer * pitch,
+    top + place * down + (place === heads ? 8 : 0),
+    tw,
+    th,
+  ];
   const drawn = [ui.wallName, pitch, self.density, settings.order, self.colour('color')].join('/');
   if (ui.wallDrawn !== drawn) {
     ui.wallDrawn = drawn;
     const context = fit(ui.wall, left + layers * pitch, top + (heads + 1) * down + 8, self.density);
     context.imageSmoothingEnabled = tw * self.density < cols;
-    for (let l = 0; l < layers; l++) for (let p = 0; p <= heads; p++) context.drawImage(ui.atlas, (p < heads ? ui.order[l][p] : heads) * cols, l * rows, cols, rows, ...slot(p, l));
+    for (let l = 0; l < layers; l++)
+      for (let p = 0; p <= heads; p++)
+        context.drawImage(
+          ui.atlas,
+          (p < heads ? ui.order[l][p] : heads) * cols,
+          l * rows,
+          cols,
+          rows,
+          ...slot(p, l),
+        );
     context.fillStyle = self.colour('color');
     context.font = `${12 * self.zoom}px ${self.colour('font-family')}`;
     context.globalAlpha = 0.8;
     context.textBaseline = 'middle';
     context.textAlign = 'center';
-    for (let l = 0; l < layers; l += Math.ceil((18 * self.zoom) / pitch)) context.fillText(String(l + 1), slot(0, l)[0] + tw / 2, top / 2);
+    for (let l = 0; l < layers; l += Math.ceil((18 * self.zoom) / pitch))
+      context.fillText(String(l + 1), slot(0, l)[0] + tw / 2, top / 2);
     context.textAlign = 'right';
     if (settings.order === 'distance') {
       context.fillText(t('near'), left - 8, slot(0, 0)[1] + th / 2);
       if (heads > 1) context.fillText(t('far'), left - 8, slot(heads - 1, 0)[1] + th / 2);
     } else {
-      for (let h = 0; h < heads; h += Math.ceil((14 * self.zoom) / down)) context.fillText(h === 0 ? t('head {head}', { head: 1 }) : String(h + 1), left - 8, slot(h, 0)[1] + th / 2);
+      for (let h = 0; h < heads; h += Math.ceil((14 * self.zoom) / down))
+        context.fillText(
+          h === 0 ? t('head {head}', { head: 1 }) : String(h + 1),
+          left - 8,
+          slot(h, 0)[1] + th / 2,
+        );
     }
     context.fillText(t('mean'), left - 8, slot(heads, 0)[1] + th / 2);
     context.fillText(t('layer'), left - 8, top / 2);
   }
   const box = (cell) => slot(Math.floor(cell / layers), cell % layers);
-  ui.wallPlace = { rows: heads + 1, cols: layers, x: left, y: top, width: layers * pitch, height: (heads + 1) * down + 8, box };
+  ui.wallPlace = {
+    rows: heads + 1,
+    cols: layers,
+    x: left,
+    y: top,
+    width: layers * pitch,
+    height: (heads + 1) * down + 8,
+    box,
+  };
   const place = settings.show === 'mean' ? heads : ui.order[settings.layer - 1].indexOf(settings.head - 1);
   settings.show === 'rollout' ? ui.now.hide() : ui.now.put(...slot(place, settings.layer - 1));
   ui.wallTitle.textContent = `${t('All layers and heads')} · ${nameOf(self, settings.token)}`;
-  ui.wallBar.update(settings.colormap || 'viridis', 0, absolute ? self.absolute : 1, absolute ? t('Attention weight, one scale for all') : t('Share of each map’s own largest weight'));
+  ui.wallBar.update(
+    settings.colormap || 'viridis',
+    0,
+    absolute ? self.absolute : 1,
+    absolute ? t('Attention weight, one scale for all') : t('Share of each map’s own largest weight'),
+  );
 }

@@ -4,81 +4,92 @@ import { colourbar } from '../../canvas/colourbar.js';
 import { tinted } from '../../canvas/colours.js';
 import { el, fit } from '../../canvas/elements.js';
 import { patchName, placeName } from '../../canvas/names.js';
-import { bounds, number } from '../../canvas/numbers.js';
+import { number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
-
-/** The numbers as one picture of a pixel each: row patch, column patch; or patch by patch a tile of the grid. */
-function picture(self, form, low, high) {
-  const { values } = self.data.similarity, { rows, cols } = self.grid, count = rows * cols, name = [self.key, form, low, high].join('/');
-  if (self.ui.name === name) return self.ui.picture;
-  let source = values;
-  if (form === 'tiles') {
-    source = new Float32Array(values.length);
-    for (let i = 0; i < count; i++) {
-      const top = Math.floor(i / cols) * rows, left = (i % cols) * cols;
-      for (let r = 0; r < rows; r++) source.set(values.subarray(i * count + r * cols, i * count + (r + 1) * cols), (top + r) * cols * cols + left);
-    }
-  }
-  [self.ui.name, self.ui.picture] = [name, form === 'tiles' ? tinted(source, rows * rows, cols * cols, 'viridis', low, high) : tinted(source, count, count, 'viridis', low, high)];
-  return self.ui.picture;
-}
-
-/** Both ends of the colour scale; a patch's similarity of 1 to itself does not stretch it. */
-function ends(self) {
-  if (self.settings.scale !== 'data') return [-1, 1];
-  const { minimum, maximum } = self.summary;
-  return minimum < maximum ? [minimum, maximum] : bounds(self.data.similarity.values);
-}
-
-function axis(context, labels, size, horizontal, unit, scale) { // numbers along one side, as many as find room
-  context.textAlign = horizontal ? 'center' : 'right';
-  context.textBaseline = horizontal ? 'top' : 'middle';
-  const room = (horizontal ? 26 : 16) * scale, every = Math.max(1, Math.ceil((room * labels) / size / unit) * unit);
-  for (let i = 0; i < labels; i += every) {
-    const at = ((i + 0.5) * size) / labels;
-    horizontal ? context.fillText(String(i + 1), at, 0) : context.fillText(String(i + 1), 0, at);
-  }
-}
+import { axis, ends, picture } from './matrix.js';
 
 export default () => ({
   title: 'Similarity of position embeddings',
   keeps: true,
-  reset: (self) => { [self.shown, self.pinned] = [null, false]; },
+  reset: (self) => {
+    [self.shown, self.pinned] = [null, false];
+  },
 
   build(self) {
     [self.shown, self.pinned] = [null, false];
-    const canvas = el('canvas'), plot = el('div', { class: 'vv-plot' }, canvas), hover = outline(plot), bar = colourbar();
-    const detail = el('canvas'), detailPlot = el('div', { class: 'vv-plot' }, detail), spot = outline(detailPlot), own = outline(detailPlot, 'vv-pinned');
-    const name = el('p', { class: 'vv-h' }), said = el('p', { class: 'vv-text' });
-    self.figure.append(el('div', { class: 'vv-row vv-positions' }, plot, el('div', { class: 'vv-stack vv-detail' }, name, detailPlot, said, bar.node)));
+    const canvas = el('canvas');
+    const plot = el('div', { class: 'vv-plot' }, canvas);
+    const hover = outline(plot);
+    const bar = colourbar();
+    const detail = el('canvas');
+    const detailPlot = el('div', { class: 'vv-plot' }, detail);
+    const spot = outline(detailPlot);
+    const own = outline(detailPlot, 'vv-pinned');
+    const name = el('p', { class: 'vv-h' });
+    const said = el('p', { class: 'vv-text' });
+    self.figure.append(
+      el(
+        'div',
+        { class: 'vv-row vv-positions' },
+        plot,
+        el('div', { class: 'vv-stack vv-detail' }, name, detailPlot, said, bar.node),
+      ),
+    );
     const cosine = (a, b) => self.data.similarity.values[a * self.grid.rows * self.grid.cols + b];
-    const within = (event, p, cell) => { // the pixel of the tile that lies under the pointer
-      const box = canvas.getBoundingClientRect(), w = p.width / p.cols, h = p.height / p.rows;
-      const x = (event.clientX - box.left - p.x) / w - (cell % p.cols), y = (event.clientY - box.top - p.y) / h - Math.floor(cell / p.cols);
+    const within = (event, p, cell) => {
+      // the pixel of the tile that lies under the pointer
+      const box = canvas.getBoundingClientRect();
+      const w = p.width / p.cols;
+      const h = p.height / p.rows;
+      const x = (event.clientX - box.left - p.x) / w - (cell % p.cols);
+      const y = (event.clientY - box.top - p.y) / h - Math.floor(cell / p.cols);
       const clamp = (v, n) => Math.max(0, Math.min(n - 1, Math.floor(v * n)));
       return clamp(y, self.grid.rows) * self.grid.cols + clamp(x, self.grid.cols);
     };
     const point = (a, b, event) => {
-      const { rows, cols } = self.grid, size = self.ui.detailSize, value = cosine(a, b);
+      const { rows, cols } = self.grid;
+      const size = self.ui.detailSize;
+      const value = cosine(a, b);
       if (!self.pinned) this.show(self, a);
-      spot.put((b % cols) * (size.width / cols), Math.floor(b / cols) * (size.height / rows), size.width / cols, size.height / rows);
+      spot.put(
+        (b % cols) * (size.width / cols),
+        Math.floor(b / cols) * (size.height / rows),
+        size.width / cols,
+        size.height / rows,
+      );
       bar.mark(value);
-      tip.show(event, t('cosine {value}', { value: value.toFixed(3).replace('-', '−') }), `${patchName(self.grid, a)} (${placeName(self.grid, a)})`, t('with {patch}', { patch: `${patchName(self.grid, b)} (${placeName(self.grid, b)})` }));
+      tip.show(
+        event,
+        t('cosine {value}', { value: value.toFixed(3).replace('-', '−') }),
+        `${patchName(a)} (${placeName(self.grid, a)})`,
+        t('with {patch}', { patch: `${patchName(b)} (${placeName(self.grid, b)})` }),
+      );
     };
-    const leave = () => { hover.hide(); spot.hide(); bar.mark(null); };
+    const leave = () => {
+      hover.hide();
+      spot.hide();
+      bar.mark(null);
+    };
     const matrix = () => self.settings.form === 'matrix';
     cells(self, canvas, {
       start: () => (matrix() ? self.shown * self.ui.place.cols : self.shown),
       place: () => self.ui.place,
       label: () => t('Cosine similarity of every position embedding with every other.'),
       name: (cell) => {
-        const [a, b] = matrix() ? [Math.floor(cell / self.ui.place.cols), cell % self.ui.place.cols] : [cell, cell], whole = (patch) => `${patchName(self.grid, patch)}, ${placeName(self.grid, patch)}`;
-        return matrix() ? `${whole(a)}, ${t('with {patch}', { patch: whole(b) })}: ${t('cosine {value}', { value: cosine(a, b).toFixed(3).replace('-', '−') })}` : whole(a);
+        const [a, b] = matrix()
+          ? [Math.floor(cell / self.ui.place.cols), cell % self.ui.place.cols]
+          : [cell, cell];
+        const whole = (patch) => `${patchName(patch)}, ${placeName(self.grid, patch)}`;
+        if (!matrix()) return whole(a);
+        const value = cosine(a, b).toFixed(3).replace('-', '−');
+        return `${whole(a)}, ${t('with {patch}', { patch: whole(b) })}: ${t('cosine {value}', { value })}`;
       },
       hover(cell, event) {
-        const p = self.ui.place, w = p.width / p.cols, h = p.height / p.rows;
+        const p = self.ui.place;
+        const w = p.width / p.cols;
+        const h = p.height / p.rows;
         if (matrix()) {
           hover.hide();
           return point(Math.floor(cell / p.cols), cell % p.cols, event);
@@ -99,36 +110,69 @@ export default () => ({
     });
     cells(self, detail, {
       start: () => self.shown,
-      place: () => self.data && { rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...self.ui.detailSize },
+      place: () =>
+        self.data && { rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...self.ui.detailSize },
       label: () => t('The tile of one patch, enlarged.'),
       name: (cell) => `${placeName(self.grid, cell)}: ${number(cosine(self.shown, cell))}`,
       hover: (cell, event) => point(self.shown, cell, event),
       leave,
     });
-    return { canvas, bar, detail, name_: name, said, own, place: null, detailSize: null, name: '', picture: null };
+    return {
+      canvas,
+      bar,
+      detail,
+      name_: name,
+      said,
+      own,
+      place: null,
+      detailSize: null,
+      name: '',
+      picture: null,
+    };
   },
 
   items: () => ['similarity'],
 
   draw(self) {
-    const { ui, grid, settings } = self, { rows, cols } = grid, form = settings.form || 'tiles';
+    const { ui, grid, settings } = self;
+    const { rows, cols } = grid;
+    const form = settings.form || 'tiles';
     const [low, high] = ends(self);
-    const source = picture(self, form, low, high), pad = { left: (form === 'tiles' ? 40 : 52) * self.zoom, top: 8, bottom: 40 * self.zoom };
+    const source = picture(self, form, low, high);
+    const pad = { left: (form === 'tiles' ? 40 : 52) * self.zoom, top: 8, bottom: 40 * self.zoom };
     const room = (self.wide ? self.width - self.detail - 28 : self.width) - pad.left;
-    const count = rows * cols, across = form === 'tiles' ? cols : count, down = form === 'tiles' ? rows : count;
+    const count = rows * cols;
+    const across = form === 'tiles' ? cols : count;
+    const down = form === 'tiles' ? rows : count;
     const limit = self.tall - pad.bottom - pad.top;
     const unit = Math.min(room / across, limit / down);
-    const fine = form === 'tiles' ? Math.floor(unit * self.density) / self.density || unit : unit; // whole device pixels for each tile
-    const width = fine * across, height = fine * down;
+    // whole device pixels for each tile
+    const fine = form === 'tiles' ? Math.floor(unit * self.density) / self.density || unit : unit;
+    const width = fine * across;
+    const height = fine * down;
     const context = fit(ui.canvas, width + pad.left, height + pad.bottom + pad.top, self.density);
     context.imageSmoothingQuality = 'high';
     context.translate(0, pad.top);
     ui.place = { rows: down, cols: across, x: pad.left, y: pad.top, width, height };
     if (form === 'tiles') {
-      const gap = fine > 14 ? 2 : 1, inner = fine - gap, whole = (Math.floor((inner * self.density) / cols) * cols) / self.density;
-      const side = whole > inner * 0.87 ? whole : inner, [tw, th] = rows > cols ? [(side * cols) / rows, side] : [side, (side * rows) / cols];
+      const gap = fine > 14 ? 2 : 1;
+      const inner = fine - gap;
+      const whole = (Math.floor((inner * self.density) / cols) * cols) / self.density;
+      const side = whole > inner * 0.87 ? whole : inner;
+      const [tw, th] = rows > cols ? [(side * cols) / rows, side] : [side, (side * rows) / cols];
       context.imageSmoothingEnabled = tw * self.density < cols || th * self.density < rows;
-      for (let i = 0; i < count; i++) context.drawImage(source, (i % cols) * cols, Math.floor(i / cols) * rows, cols, rows, pad.left + (i % cols) * fine, Math.floor(i / cols) * fine, tw, th);
+      for (let i = 0; i < count; i++)
+        context.drawImage(
+          source,
+          (i % cols) * cols,
+          Math.floor(i / cols) * rows,
+          cols,
+          rows,
+          pad.left + (i % cols) * fine,
+          Math.floor(i / cols) * fine,
+          tw,
+          th,
+        );
     } else {
       context.imageSmoothingEnabled = width * self.density < count;
       context.drawImage(source, pad.left, 0, width, height);
@@ -138,7 +182,8 @@ export default () => ({
     context.globalAlpha = 0.8;
     context.save();
     context.translate(pad.left - 6, 0);
-    axis(context, down, height, false, form === 'tiles' ? 1 : cols, self.zoom); // a matrix is numbered where rows of the grid begin
+    // a matrix is numbered where rows of the grid begin
+    axis(context, down, height, false, form === 'tiles' ? 1 : cols, self.zoom);
     context.restore();
     context.save();
     context.translate(pad.left, height + 5);
@@ -147,12 +192,18 @@ export default () => ({
     context.font = `${13 * self.zoom}px ${self.colour('font-family')}`;
     context.textAlign = 'center';
     context.textBaseline = 'bottom';
-    context.fillText(form === 'tiles' ? t('Input patch column') : t('Input patch number'), pad.left + width / 2, height + pad.bottom);
+    context.fillText(
+      form === 'tiles' ? t('Input patch column') : t('Input patch number'),
+      pad.left + width / 2,
+      height + pad.bottom,
+    );
     context.rotate(-Math.PI / 2);
     context.textBaseline = 'top';
     context.fillText(form === 'tiles' ? t('Input patch row') : t('Input patch number'), -height / 2, 0);
     ui.bar.update('viridis', low, high, t('Cosine similarity'));
-    ui.said.textContent = t('The bright cell is the patch itself. Point at the picture to compare, click to hold a patch.');
+    ui.said.textContent = t(
+      'The bright cell is the patch itself. Point at the picture to compare, click to hold a patch.',
+    );
     this.show(self, self.shown ?? Math.floor(rows / 2) * cols + Math.floor(cols / 2), true);
   },
 
@@ -160,15 +211,32 @@ export default () => ({
   show(self, patch, anew = false) {
     if (patch === self.shown && !anew) return;
     self.shown = patch;
-    const { ui, grid: { rows, cols } } = self, count = rows * cols;
-    const side = self.wide ? Math.max(120, Math.min(self.detail, self.tall - 190 * self.zoom)) : Math.min(150, self.width * 0.4), unit = side / Math.max(rows, cols), [width, height] = [unit * cols, unit * rows];
+    const {
+      ui,
+      grid: { rows, cols },
+    } = self;
+    const count = rows * cols;
+    const side = self.wide
+      ? Math.max(120, Math.min(self.detail, self.tall - 190 * self.zoom))
+      : Math.min(150, self.width * 0.4);
+    const unit = side / Math.max(rows, cols);
+    const [width, height] = [unit * cols, unit * rows];
     if (anew) [ui.low, ui.high] = ends(self);
     const context = fit(ui.detail, width, height, self.density);
-    ui.tile = tinted(self.data.similarity.values, rows, cols, 'viridis', ui.low, ui.high, patch * count, ui.tile);
+    ui.tile = tinted(
+      self.data.similarity.values,
+      rows,
+      cols,
+      'viridis',
+      ui.low,
+      ui.high,
+      patch * count,
+      ui.tile,
+    );
     context.imageSmoothingEnabled = false;
     context.drawImage(ui.tile, 0, 0, width, height);
     ui.detailSize = { width, height };
     ui.own.put((patch % cols) * unit, Math.floor(patch / cols) * unit, unit, unit);
-    ui.name_.textContent = `${patchName(self.grid, patch)}: ${placeName(self.grid, patch)}`;
+    ui.name_.textContent = `${patchName(patch)}: ${placeName(self.grid, patch)}`;
   },
 });

@@ -1,53 +1,26 @@
 // Attention rollout over the upload, at the upload's own resolution; each layer's own attention beside it.
 
 import { colourbar } from '../../canvas/colourbar.js';
-import { enlarged, tinted } from '../../canvas/colours.js';
+import { tinted } from '../../canvas/colours.js';
 import { el, fit, sheet } from '../../canvas/elements.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { bounds, number, total } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
-import { still } from '../../canvas/still.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
-
-/** The map in view: the rollout, or one layer's mean attention. */
-function chosen(self) {
-  const { map, layers } = self.data, size = self.grid.rows * self.grid.cols;
-  const { alone } = self.settings;
-  return alone ? layers.values.subarray((alone - 1) * size, alone * size) : map.values;
-}
-
-function scale(self, values) {
-  const [low, high] = still(self, JSON.stringify(self.settings), ...bounds(values));
-  return [self.settings.scale === 'data' && self.settings.overlay !== 'paper' && low < high ? low : 0, high || 1]; // the paper's form is map / max
-}
-
-/** Lays the map over a picture drawn on `context` with `s` pixels for each pixel of the upload. */
-function lay(self, context, s, width, height) {
-  const { box } = self.photo, values = chosen(self), paper = self.settings.overlay === 'paper', { rows, cols } = self.grid;
-  const [low, high] = scale(self, values), smooth = self.settings.smooth !== 'off';
-  const source = smooth ? enlarged(values, rows, cols, Math.max(2, Math.ceil(420 / Math.max(rows, cols)))) : { values, rows, cols };
-  const heat = tinted(source.values, source.rows, source.cols, paper ? 'grey' : self.settings.colormap, low, high);
-  const [x, y, w, h] = [box[0] * s, box[1] * s, (box[2] - box[0]) * s, (box[3] - box[1]) * s];
-  context.save();
-  context.fillStyle = paper ? '#000' : self.colour('--vv-paper');
-  context.globalAlpha = paper ? 0.85 : 0.62;
-  context.beginPath();
-  context.rect(0, 0, width, height);
-  context.rect(x, y, w, h);
-  context.fill('evenodd');
-  context.globalAlpha = paper ? 1 : self.settings.opacity ?? 0.6;
-  context.globalCompositeOperation = paper ? 'multiply' : 'source-over';
-  context.imageSmoothingEnabled = smooth;
-  context.imageSmoothingQuality = 'high';
-  context.drawImage(heat, x, y, w, h);
-  context.restore();
-}
+import { chosen, lay, scale } from './lay.js';
 
 function sentence(self) {
-  const share = total(chosen(self)), names = self.grid.prefix.map((name) => t(name));
+  const share = total(chosen(self));
+  const names = self.grid.prefix.map((name) => t(name));
   if (!names.length) return t('The patches hold all of it: {share}.', { share: number(share, 3) });
-  return t('The patches hold {share} of it; the rest is on {tokens}.', { share: share.toFixed(2), tokens: names.length === 1 ? t('the {name} token', { name: names[0] }) : t('the prefix tokens ({names})', { names: names.join(', ') }) });
+  return t('The patches hold {share} of it; the rest is on {tokens}.', {
+    share: share.toFixed(2),
+    tokens:
+      names.length === 1
+        ? t('the {name} token', { name: names[0] })
+        : t('the prefix tokens ({names})', { names: names.join(', ') }),
+  });
 }
 
 export default () => ({
@@ -58,25 +31,62 @@ export default () => ({
   idle: (settings) => (settings.overlay === 'paper' ? ['opacity', 'colormap', 'scale'] : []),
 
   build(self) {
-    const canvas = el('canvas'), plot = el('div', { class: 'vv-plot' }, canvas), bar = colourbar();
-    const title = el('p', { class: 'vv-h' }), said = el('p', { class: 'vv-text' }), strip = el('div', { class: 'vv-thumbs', role: 'group', 'aria-label': t('Layers') });
-    const hover = outline(plot), asked = outline(plot, 'vv-pinned');
+    const canvas = el('canvas');
+    const plot = el('div', { class: 'vv-plot' }, canvas);
+    const bar = colourbar();
+    const title = el('p', { class: 'vv-h' });
+    const said = el('p', { class: 'vv-text' });
+    const strip = el('div', { class: 'vv-thumbs', role: 'group', 'aria-label': t('Layers') });
+    const hover = outline(plot);
+    const asked = outline(plot, 'vv-pinned');
     hover.node.dataset.export = 'no';
-    self.figure.append(el('div', { class: 'vv-stack vv-centred' }, title, plot, el('div', { class: 'vv-row' }, bar.node, said)));
-    self.below.append(el('div', { class: 'vv-stack' }, el('p', { class: 'vv-text', text: t('Each layer alone: mean over its heads, every map scaled by itself') }), strip));
+    self.figure.append(
+      el(
+        'div',
+        { class: 'vv-stack vv-centred' },
+        title,
+        plot,
+        el('div', { class: 'vv-row' }, bar.node, said),
+      ),
+    );
+    self.below.append(
+      el(
+        'div',
+        { class: 'vv-stack' },
+        el('p', {
+          class: 'vv-text',
+          text: t('Each layer alone: mean over its heads, every map scaled by itself'),
+        }),
+        strip,
+      ),
+    );
     const place = () => self.ui.place;
     cells(self, canvas, {
-      start: () => (/^\d+$/.test(self.settings.query) ? Number(self.settings.query) : Math.floor(self.grid.rows / 2) * self.grid.cols + Math.floor(self.grid.cols / 2)),
+      start: () =>
+        /^\d+$/.test(self.settings.query)
+          ? Number(self.settings.query)
+          : Math.floor(self.grid.rows / 2) * self.grid.cols + Math.floor(self.grid.cols / 2),
       place,
       label: () => t('Rollout map over the picture.'),
-      name: (cell) => `${patchName(self.grid, cell)}, ${placeName(self.grid, cell)}: ${number(self.ui.values[cell])}`,
+      name: (cell) => `${patchName(cell)}, ${placeName(self.grid, cell)}: ${number(self.ui.values[cell])}`,
       hover(cell, event) {
-        const p = place(), w = p.width / p.cols, h = p.height / p.rows, value = self.ui.values[cell];
+        const p = place();
+        const w = p.width / p.cols;
+        const h = p.height / p.rows;
+        const value = self.ui.values[cell];
         hover.put(p.x + (cell % p.cols) * w, p.y + Math.floor(cell / p.cols) * h, w, h);
         bar.mark(value);
-        tip.show(event, number(value), `${patchName(self.grid, cell)}, ${placeName(self.grid, cell)}`, t('{times} × an even share', { times: number(value * self.ui.values.length, 2) }));
+        tip.show(
+          event,
+          number(value),
+          `${patchName(cell)}, ${placeName(self.grid, cell)}`,
+          t('{times} × an even share', { times: number(value * self.ui.values.length, 2) }),
+        );
       },
-      leave() { hover.hide(); bar.mark(null); },
+      leave() {
+        hover.hide();
+        bar.mark(null);
+      },
       pick: (cell) => self.set('query', self.settings.query === String(cell) ? 'auto' : String(cell)),
     });
     return { canvas, bar, title, said, strip, asked, place: null, values: [] };
@@ -86,29 +96,64 @@ export default () => ({
   items: () => ['map', 'layers'],
 
   draw(self) {
-    const { ui, data, settings, grid } = self, { upload: [w, h], box } = self.photo;
-    const width = Math.min(self.width, (w / h) * self.tall), s = width / w, height = h * s;
+    const { ui, data, settings, grid } = self;
+    const {
+      upload: [w, h],
+      box,
+    } = self.photo;
+    const width = Math.min(self.width, (w / h) * self.tall);
+    const s = width / w;
+    const height = h * s;
     const base = `${self.key}/${width}/${self.density}`;
-    if (ui.base !== base) { // the picture scaled once for this size
+    if (ui.base !== base) {
+      // the picture scaled once for this size
       [ui.base, ui.scaled] = [base, sheet(width * self.density, height * self.density)];
       const context = ui.scaled.getContext('2d');
       context.imageSmoothingQuality = 'high';
       context.drawImage(data.upload, 0, 0, ui.scaled.width, ui.scaled.height);
     }
-    self.figure.firstElementChild.style.setProperty('--vv-drawn', width + 'px');
+    self.figure.firstElementChild.style.setProperty('--vv-drawn', `${width}px`);
     const context = fit(ui.canvas, width, height, self.density);
     context.drawImage(ui.scaled, 0, 0, width, height);
     lay(self, context, s, width, height);
     ui.values = chosen(self);
-    ui.place = { rows: grid.rows, cols: grid.cols, x: box[0] * s, y: box[1] * s, width: (box[2] - box[0]) * s, height: (box[3] - box[1]) * s };
-    const [low, high] = scale(self, ui.values), picked = /^\d+$/.test(settings.query) ? Number(settings.query) : -1;
-    ui.bar.update(settings.overlay === 'paper' ? 'grey' : settings.colormap, low, high, settings.overlay === 'paper' ? t('Brightness: share of attention, per patch') : t('Share of attention, per patch'));
+    ui.place = {
+      rows: grid.rows,
+      cols: grid.cols,
+      x: box[0] * s,
+      y: box[1] * s,
+      width: (box[2] - box[0]) * s,
+      height: (box[3] - box[1]) * s,
+    };
+    const [low, high] = scale(self, ui.values);
+    const picked = /^\d+$/.test(settings.query) ? Number(settings.query) : -1;
+    ui.bar.update(
+      settings.overlay === 'paper' ? 'grey' : settings.colormap,
+      low,
+      high,
+      settings.overlay === 'paper'
+        ? t('Brightness: share of attention, per patch')
+        : t('Share of attention, per patch'),
+    );
     ui.said.textContent = sentence(self);
-    const from = settings.query === 'auto' ? t(self.summary.auto || 'what the classifier reads') : settings.query === 'mean' ? t('all tokens, on average') : picked >= 0 ? `${patchName(grid, picked)} (${placeName(grid, picked)})` : t('the {name} token', { name: t(settings.query) });
+    const from =
+      settings.query === 'auto'
+        ? t(self.summary.auto || 'what the classifier reads')
+        : settings.query === 'mean'
+          ? t('all tokens, on average')
+          : picked >= 0
+            ? `${patchName(picked)} (${placeName(grid, picked)})`
+            : t('the {name} token', { name: t(settings.query) });
     ui.title.textContent = `${this.caption(self) || t('Rollout')} · ${from}`;
     if (picked >= 0) {
-      const pw = ui.place.width / grid.cols, ph = ui.place.height / grid.rows;
-      ui.asked.put(ui.place.x + (picked % grid.cols) * pw, ui.place.y + Math.floor(picked / grid.cols) * ph, pw, ph);
+      const pw = ui.place.width / grid.cols;
+      const ph = ui.place.height / grid.rows;
+      ui.asked.put(
+        ui.place.x + (picked % grid.cols) * pw,
+        ui.place.y + Math.floor(picked / grid.cols) * ph,
+        pw,
+        ph,
+      );
     } else {
       ui.asked.hide();
     }
@@ -116,17 +161,44 @@ export default () => ({
   },
 
   thumbs(self) {
-    const { strip } = self.ui, { rows, cols } = self.grid, count = self.value.layers;
+    const { strip } = self.ui;
+    const { rows, cols } = self.grid;
+    const count = self.value.layers;
     if (strip.childElementCount !== count + 1) {
-      strip.replaceChildren(...Array.from({ length: count + 1 }, (_, i) => {
-        const label = i ? t('Layer {layer}', { layer: i }) : t('Rollout');
-        return el('button', { type: 'button', class: 'vv-thumb', 'aria-label': label, title: label, onclick: () => self.set('alone', self.settings.alone === i ? 0 : i) }, sheet(1, 1), el('span', { text: i ? String(i) : t('Rollout') }));
-      }));
+      strip.replaceChildren(
+        ...Array.from({ length: count + 1 }, (_, i) => {
+          const label = i ? t('Layer {layer}', { layer: i }) : t('Rollout');
+          return el(
+            'button',
+            {
+              type: 'button',
+              class: 'vv-thumb',
+              'aria-label': label,
+              title: label,
+              onclick: () => self.set('alone', self.settings.alone === i ? 0 : i),
+            },
+            sheet(1, 1),
+            el('span', { text: i ? String(i) : t('Rollout') }),
+          );
+        }),
+      );
     }
-    const { map, layers } = self.data, size = rows * cols;
+    const { map, layers } = self.data;
+    const size = rows * cols;
     [...strip.children].forEach((button, i) => {
-      const values = i ? layers.values : map.values, start = i ? (i - 1) * size : 0, [, high] = bounds(values, start, start + size);
-      tinted(values, rows, cols, self.settings.overlay === 'paper' ? 'grey' : self.settings.colormap, 0, high || 1, start, button.firstChild);
+      const values = i ? layers.values : map.values;
+      const start = i ? (i - 1) * size : 0;
+      const [, high] = bounds(values, start, start + size);
+      tinted(
+        values,
+        rows,
+        cols,
+        self.settings.overlay === 'paper' ? 'grey' : self.settings.colormap,
+        0,
+        high || 1,
+        start,
+        button.firstChild,
+      );
       button.setAttribute('aria-pressed', String(self.settings.alone === i));
     });
   },

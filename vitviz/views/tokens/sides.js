@@ -9,26 +9,47 @@ import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
 
 /** How a depth is called: 0 enters block 1, every other is a block's output. */
-export const depthName = (depth) => (depth ? t('after block {block}', { block: depth }) : t('entering block 1'));
+export const depthName = (depth) =>
+  depth ? t('after block {block}', { block: depth }) : t('entering block 1');
 
-/** How many of `count` small maps of an aspect stand in a row, so that all find room and none is wider than `most`. */
+/**
+ * How many of `count` small maps of an aspect stand in a row, so that all find room and none is wider than
+ * `most`.
+ */
 function across(count, width, height, aspect, most) {
   let n = Math.max(1, Math.ceil(width / most));
-  while (n < count && Math.ceil(count / n) * (width / n * aspect + 22) > height) n += 1;
+  while (n < count && Math.ceil(count / n) * ((width / n) * aspect + 22) > height) n += 1;
   return n;
 }
 
 /** A small map for every depth; `paint(depth, canvas)` draws one. */
 export function strip(self) {
-  const title = el('p', { class: 'vv-h' }), maps = el('div', { class: 'vv-depths', role: 'group', 'aria-label': t('Depth') });
+  const title = el('p', { class: 'vv-h' });
+  const maps = el('div', { class: 'vv-depths', role: 'group', 'aria-label': t('Depth') });
   const node = el('div', { class: 'vv-stack vv-tight' }, title, maps);
   function draw({ text, width, height, most = 150, paint }) {
-    const count = self.value.layers + 1, { rows, cols, patch } = self.grid, aspect = (rows * patch[0]) / (cols * patch[1]);
+    const count = self.value.layers + 1;
+    const { rows, cols, patch } = self.grid;
+    const aspect = (rows * patch[0]) / (cols * patch[1]);
     if (maps.childElementCount !== count) {
-      maps.replaceChildren(...Array.from({ length: count }, (_, depth) => {
-        const canvas = sheet(cols, rows), label = `${t('Depth')} ${depth}, ${depthName(depth)}`;
-        return el('button', { type: 'button', class: 'vv-thumb', 'aria-label': label, title: label, onclick: () => self.set('depth', depth) }, canvas, el('span', { text: String(depth) }));
-      }));
+      maps.replaceChildren(
+        ...Array.from({ length: count }, (_, depth) => {
+          const canvas = sheet(cols, rows);
+          const label = `${t('Depth')} ${depth}, ${depthName(depth)}`;
+          return el(
+            'button',
+            {
+              type: 'button',
+              class: 'vv-thumb',
+              'aria-label': label,
+              title: label,
+              onclick: () => self.set('depth', depth),
+            },
+            canvas,
+            el('span', { text: String(depth) }),
+          );
+        }),
+      );
     }
     const n = across(count, width, height, aspect, most);
     maps.style.gridTemplateColumns = `repeat(${n}, minmax(0, ${most}px))`;
@@ -43,45 +64,90 @@ export function strip(self) {
 
 /** The histogram of the patches' norms at one depth, with the limit, which can be drawn along. */
 export function histogram(self) {
-  const title = el('p', { class: 'vv-h' }), canvas = el('canvas', { class: 'vv-histogram', role: 'img' }), said = el('p', { class: 'vv-text' });
-  const node = el('div', { class: 'vv-stack vv-tight' }, title, el('div', { class: 'vv-plot' }, canvas), said);
-  let now = null, dragged = false;
+  const title = el('p', { class: 'vv-h' });
+  const canvas = el('canvas', { class: 'vv-histogram', role: 'img' });
+  const said = el('p', { class: 'vv-text' });
+  const node = el(
+    'div',
+    { class: 'vv-stack vv-tight' },
+    title,
+    el('div', { class: 'vv-plot' }, canvas),
+    said,
+  );
+  let now = null;
+  let dragged = false;
   const moved = (event) => {
     if (!now?.mad) return;
-    const at = now.from + ((event.clientX - canvas.getBoundingClientRect().left - now.left) / now.width) * (now.to - now.from);
-    const control = self.control('k'), k = Math.round((at - now.median) / now.mad / control.step) * control.step;
+    const at =
+      now.from +
+      ((event.clientX - canvas.getBoundingClientRect().left - now.left) / now.width) * (now.to - now.from);
+    const control = self.control('k');
+    const k = Math.round((at - now.median) / now.mad / control.step) * control.step;
     self.set('k', Math.max(control.minimum, Math.min(control.maximum, k)));
   };
-  canvas.addEventListener('pointerdown', (event) => { dragged = true; canvas.setPointerCapture(event.pointerId); moved(event); });
-  canvas.addEventListener('pointermove', (event) => { if (dragged) moved(event); });
-  for (const ends of ['pointerup', 'pointercancel']) canvas.addEventListener(ends, () => { dragged = false; });
+  canvas.addEventListener('pointerdown', (event) => {
+    dragged = true;
+    canvas.setPointerCapture(event.pointerId);
+    moved(event);
+  });
+  canvas.addEventListener('pointermove', (event) => {
+    if (dragged) moved(event);
+  });
+  for (const ends of ['pointerup', 'pointercancel'])
+    canvas.addEventListener(ends, () => {
+      dragged = false;
+    });
 
   function draw({ values, prefix, median, mad, limit, text, facts, width, height }) {
-    const known = values.filter(Number.isFinite), [low, high] = bounds([...known, ...prefix.map((one) => one.value)]);
-    const pad = (high - low) * 0.03 || 1, from = Math.max(0, low - pad), to = Math.max(high + pad, dragged && now ? now.to : 0);
-    const size = self.zoom, count = 36, bins = new Array(count).fill(0), left = 34 * size, right = 8, bottom = 34 * size, top = prefix.length ? 22 * size : 6, wide = width - left - right;
-    for (const value of known) bins[Math.min(count - 1, Math.floor(((value - from) / (to - from)) * count))] += 1;
-    const most = Math.max(...bins, 1), x = (value) => left + ((value - from) / (to - from)) * wide, y = (n) => height - bottom - (n / most) * (height - bottom - top);
-    const context = fit(canvas, width, height, self.density), ink = self.colour('color'), orange = self.colour('--vv-orange');
+    const known = values.filter(Number.isFinite);
+    const [low, high] = bounds([...known, ...prefix.map((one) => one.value)]);
+    const pad = (high - low) * 0.03 || 1;
+    const from = Math.max(0, low - pad);
+    const to = Math.max(high + pad, dragged && now ? now.to : 0);
+    const size = self.zoom;
+    const count = 36;
+    const bins = new Array(count).fill(0);
+    const left = 34 * size;
+    const right = 8;
+    const bottom = 34 * size;
+    const top = prefix.length ? 22 * size : 6;
+    const wide = width - left - right;
+    for (const value of known)
+      bins[Math.min(count - 1, Math.floor(((value - from) / (to - from)) * count))] += 1;
+    const most = Math.max(...bins, 1);
+    const x = (value) => left + ((value - from) / (to - from)) * wide;
+    const y = (n) => height - bottom - (n / most) * (height - bottom - top);
+    const context = fit(canvas, width, height, self.density);
+    const ink = self.colour('color');
+    const orange = self.colour('--vv-orange');
     now = { from, to, left, width: wide, median, mad };
     context.font = `${12 * self.zoom}px ${self.colour('font-family')}`;
     bins.forEach((n, i) => {
-      const begin = x(from + ((to - from) * i) / count), middle = from + ((to - from) * (i + 0.5)) / count;
+      const begin = x(from + ((to - from) * i) / count);
+      const middle = from + ((to - from) * (i + 0.5)) / count;
       context.fillStyle = middle > limit ? orange : self.colour('--vv-blue');
-      if (n) context.fillRect(begin + 0.5, Math.min(y(n), height - bottom - 2), wide / count - 1, Math.max(2, height - bottom - y(n)));
+      if (n)
+        context.fillRect(
+          begin + 0.5,
+          Math.min(y(n), height - bottom - 2),
+          wide / count - 1,
+          Math.max(2, height - bottom - y(n)),
+        );
     });
     context.fillStyle = context.strokeStyle = ink;
     context.globalAlpha = 0.8;
     context.fillRect(left, height - bottom, wide, 1);
     context.textAlign = 'center';
     context.textBaseline = 'top';
-    for (const value of ticks(from, to, 6)) context.fillText(number(value), x(value), height - bottom + 4 * size);
+    for (const value of ticks(from, to, 6))
+      context.fillText(number(value), x(value), height - bottom + 4 * size);
     context.fillText(t('Norm of the token'), left + wide / 2, height - 14 * size);
     context.textAlign = 'right';
     context.textBaseline = 'middle';
     for (const n of new Set([0, most])) context.fillText(String(n), left - 6, y(n));
     context.globalAlpha = 1;
-    prefix.forEach(({ name, value }) => { // a named arrow for each prefix token
+    prefix.forEach(({ name, value }) => {
+      // a named arrow for each prefix token
       context.beginPath();
       context.moveTo(x(value), top - 2);
       context.lineTo(x(value) - 4, top - 10);
@@ -106,46 +172,76 @@ export function histogram(self) {
   return { node, draw };
 }
 
-/** A matrix of numbers with both axes numbered from 1; `told(row, col)` are the tooltip's lines. */
-export function matrix(self, { told, pick } = {}) {
-  const title = el('p', { class: 'vv-h' }), canvas = el('canvas'), plot = el('div', { class: 'vv-plot' }, canvas), spot = outline(plot), chosen = outline(plot, 'vv-pinned');
-  const bar = colourbar(), node = el('div', { class: 'vv-stack vv-tight' }, title, plot, bar.node);
-  let place = null, now = null;
+/**
+ * A matrix of numbers with both axes numbered from 1; `told(row, col)` are the tooltip's lines.
+ * @param {any} self
+ * @param {{ told: (row: number, col: number) => string[], pick?: (row: number, col: number) => any }} options
+ */
+export function matrix(self, { told, pick }) {
+  const title = el('p', { class: 'vv-h' });
+  const canvas = el('canvas');
+  const plot = el('div', { class: 'vv-plot' }, canvas);
+  const spot = outline(plot);
+  const chosen = outline(plot, 'vv-pinned');
+  const bar = colourbar();
+  const node = el('div', { class: 'vv-stack vv-tight' }, title, plot, bar.node);
+  let place = null;
+  let now = null;
   spot.node.dataset.export = 'no';
   cells(self, canvas, {
     place: () => place,
     label: () => title.textContent,
-    name: (cell) => told(Math.floor(cell / place.cols), cell % place.cols).filter(Boolean).join(', '),
+    name: (cell) =>
+      told(Math.floor(cell / place.cols), cell % place.cols)
+        .filter(Boolean)
+        .join(', '),
     hover(cell, event) {
       const [w, h] = [place.width / place.cols, place.height / place.rows];
       spot.put(place.x + (cell % place.cols) * w, place.y + Math.floor(cell / place.cols) * h, w, h);
       bar.mark(now.values[cell]);
       tip.show(event, ...told(Math.floor(cell / place.cols), cell % place.cols));
     },
-    leave() { spot.hide(); bar.mark(null); },
+    leave() {
+      spot.hide();
+      bar.mark(null);
+    },
     pick: (cell) => pick?.(Math.floor(cell / place.cols), cell % place.cols),
   });
   function draw(figure) {
     now = figure;
-    const { rows, cols, width, height, most = 60 } = figure, size = self.zoom, left = 46 * size, top = 8, bottom = 36 * size;
+    const { rows, cols, width, height, most = 60 } = figure;
+    const size = self.zoom;
+    const left = 46 * size;
+    const top = 8;
+    const bottom = 36 * size;
     const side = [Math.min(most, (width - left) / cols), Math.min(most, (height - top - bottom) / rows)];
     const [w, h] = side.map((one) => Math.max(6, Math.min(one, 2.2 * Math.min(...side))));
-    const context = fit(canvas, left + w * cols + 4, top + h * rows + bottom, self.density), [low, high] = figure.ends;
+    const context = fit(canvas, left + w * cols + 4, top + h * rows + bottom, self.density);
+    const [low, high] = figure.ends;
     context.imageSmoothingEnabled = false;
-    context.drawImage(tinted(figure.values, rows, cols, figure.colours, low, high), left, top, w * cols, h * rows);
+    context.drawImage(
+      tinted(figure.values, rows, cols, figure.colours, low, high),
+      left,
+      top,
+      w * cols,
+      h * rows,
+    );
     context.fillStyle = self.colour('color');
     context.globalAlpha = 0.8;
     context.font = `${12 * self.zoom}px ${self.colour('font-family')}`;
     context.textBaseline = 'middle';
     context.textAlign = 'right';
-    for (let r = 0; r < rows; r += Math.ceil((14 * size) / h)) context.fillText(String(r + 1), left - 6, top + (r + 0.5) * h);
+    for (let r = 0; r < rows; r += Math.ceil((14 * size) / h))
+      context.fillText(String(r + 1), left - 6, top + (r + 0.5) * h);
     context.textAlign = 'center';
-    for (let c = 0; c < cols; c += Math.ceil((20 * size) / w)) context.fillText(String(c + 1), left + (c + 0.5) * w, top + rows * h + 10 * size);
+    for (let c = 0; c < cols; c += Math.ceil((20 * size) / w))
+      context.fillText(String(c + 1), left + (c + 0.5) * w, top + rows * h + 10 * size);
     context.fillText(figure.across, left + (w * cols) / 2, top + rows * h + 28 * size);
     context.rotate(-Math.PI / 2);
     context.fillText(figure.down, -(top + (h * rows) / 2), 10 * size);
     place = { rows, cols, x: left, y: top, width: w * cols, height: h * rows };
-    if (figure.col >= 0) chosen.put(left + figure.col * w, top, w, h * rows); else chosen.hide();
+    if (figure.col >= 0) chosen.put(left + figure.col * w, top, w, h * rows);
+    else chosen.hide();
     title.textContent = figure.text;
     bar.node.hidden = !figure.label; // where the title says how far it goes
     bar.update(figure.colours, low, high, figure.label);

@@ -1,19 +1,34 @@
 // Steps 9 and 10: what the classifier reads, one logit as a sum, and the probabilities.
 
-import { table } from '../../canvas/colours.js';
 import { el } from '../../canvas/elements.js';
-import { total } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
-import { digits, folded, sheetOf, stack, strip, unpack } from './parts.js';
+import { strip } from './board.js';
+import { digits, folded, sheetOf, stack, unpack } from './parts.js';
 
 export const readoutStep = {
   build(self) {
-    const read = strip(self, { label: t('The class token after the last layer') }), y = strip(self, { label: t('y, what the head reads') }), buttons = el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t('Class'), 'data-export': 'no' });
-    const weights = strip(self, { label: t('Weights of the class') }), products = strip(self, { label: t('Products') }), sum = el('p', { class: 'vv-sum' }), title = el('p', { class: 'vv-h' });
+    const read = strip(self, { label: t('The class token after the last layer') });
+    const y = strip(self, { label: t('y, what the head reads') });
+    const buttons = el('div', {
+      class: 'vv-buttons',
+      role: 'group',
+      'aria-label': t('Class'),
+      'data-export': 'no',
+    });
+    const weights = strip(self, { label: t('Weights of the class') });
+    const products = strip(self, { label: t('Products') });
+    const sum = el('p', { class: 'vv-sum' });
+    const title = el('p', { class: 'vv-h' });
     const made = { read, y, buttons, weights, products, sum, title, shown: 0, key: '' };
     made.fold = folded(t('All numbers of this sum'), () => {
       const row = self.data.answer.top[made.shown];
-      return sheetOf([t('Number'), 'y', t('Weight'), t('Product')], self.data.answer.y.map((value, i) => ({ cells: [String(i + 1), digits(value), digits(row.weights[i]), digits(value * row.weights[i])] })), 'vv-dense');
+      return sheetOf(
+        [t('Number'), 'y', t('Weight'), t('Product')],
+        self.data.answer.y.map((value, i) => ({
+          cells: [String(i + 1), digits(value), digits(row.weights[i]), digits(value * row.weights[i])],
+        })),
+        'vv-dense',
+      );
     });
     made.head = stack(title, buttons, weights.node, products.node, sum, made.fold.node);
     made.sign = el('p', { class: 'vv-sign', text: '↓ LN' });
@@ -21,46 +36,118 @@ export const readoutStep = {
     made.node = stack(read.node, made.sign, y.node, made.head, made.logits);
     return made;
   },
-  async load(self, signal) { return { answer: unpack(await self.get('answer', signal)) }; },
+  async load(self, signal) {
+    return { answer: unpack(await self.get('answer', signal)) };
+  },
   draw(self, made) {
-    const { read, y, top } = self.data.answer, width = Math.min(self.width, 900), explained = Boolean(top?.[0]?.weights);
+    const { read, y, top } = self.data.answer;
+    const width = Math.min(self.width, 900);
+    const explained = Boolean(top?.[0]?.weights);
     if (made.key !== self.key) [made.key, made.shown] = [self.key, 0];
     made.read.node.hidden = made.sign.hidden = !read;
-    if (read) made.read.draw(read, { width, text: t('The class token after layer {layer}', { layer: self.value.layers }) });
+    if (read)
+      made.read.draw(read, {
+        width,
+        text: t('The class token after layer {layer}', { layer: self.value.layers }),
+      });
     made.y.draw(y, { width, text: t('y: {count} numbers', { count: y.length }) });
     made.head.hidden = !explained;
     made.logits.hidden = !top || explained;
     if (!top) return;
-    if (!explained) return made.logits.replaceChildren(sheetOf([t('Class'), t('Logit')], top.map((row) => ({ cells: [row.name, digits(row.logit)] }))));
-    const row = top[made.shown], products = y.map((value, i) => value * row.weights[i]), total = products.reduce((a, b) => a + b, 0);
-    made.buttons.replaceChildren(...top.map((one, i) => el('button', { type: 'button', text: one.name, 'aria-pressed': String(i === made.shown), onclick: () => { made.shown = i; self.draw(); made.buttons.children[i].focus(); } })));
+    if (!explained)
+      return made.logits.replaceChildren(
+        sheetOf(
+          [t('Class'), t('Logit')],
+          top.map((row) => ({ cells: [row.name, digits(row.logit)] })),
+        ),
+      );
+    const row = top[made.shown];
+    const products = y.map((value, i) => value * row.weights[i]);
+    const total = products.reduce((a, b) => a + b, 0);
+    made.buttons.replaceChildren(
+      ...top.map((one, i) =>
+        el('button', {
+          type: 'button',
+          text: one.name,
+          'aria-pressed': String(i === made.shown),
+          onclick: () => {
+            made.shown = i;
+            self.draw();
+            made.buttons.children[i].focus();
+          },
+        }),
+      ),
+    );
     made.title.textContent = t('One logit as a sum');
-    made.weights.draw(row.weights, { width, text: t('The row of the head that belongs to it: {count} numbers', { count: row.weights.length }) });
+    made.weights.draw(row.weights, {
+      width,
+      text: t('The row of the head that belongs to it: {count} numbers', { count: row.weights.length }),
+    });
     made.products.draw(products, { width, text: t('y × weights, number by number') });
-    made.sum.textContent = `${t('sum of {count} products', { count: y.length })} ${digits(total)} + ${t('bias')} ${digits(row.bias)} = ${digits(total + row.bias)}`;
+    const added = t('sum of {count} products', { count: y.length });
+    const whole = `${t('bias')} ${digits(row.bias)} = ${digits(total + row.bias)}`;
+    made.sum.textContent = `${added} ${digits(total)} + ${whole}`;
     made.fold.fill();
   },
 };
 
 export const probabilitiesStep = {
   build() {
-    const table = el('div'), line = el('p', { class: 'vv-sum vv-line' }), none = el('p', { class: 'vv-text' });
+    const table = el('div');
+    const line = el('p', { class: 'vv-sum vv-line' });
+    const none = el('p', { class: 'vv-text' });
     return { node: stack(table, line, none), table, line, none };
   },
-  async load(self, signal) { return { answer: unpack(await self.get('answer', signal)) }; },
+  async load(self, signal) {
+    return { answer: unpack(await self.get('answer', signal)) };
+  },
   draw(self, made) {
     const { top, total, shift, classes } = self.data.answer;
     made.none.hidden = Boolean(top);
     made.table.hidden = made.line.hidden = !top;
-    if (!top) return void (made.none.textContent = t('The tour ends with y. The other views do not need a classifier.'));
-    const heads = [t('Class'), t('Logit'), ...(shift ? [t('− {largest}', { largest: digits(shift) })] : []), t('exp'), t('probability'), ''];
-    const bar = (share) => el('span', { class: 'vv-track' }, el('span', { style: `width:${100 * share}%` })), gap = shift ? ['', ''] : [''];
-    const rows = top.map((row) => ({ cells: [row.name, digits(row.logit), ...(shift ? [digits(row.logit - shift)] : []), digits(row.power), digits(row.probability), bar(row.probability)] }));
-    const sum = (name) => top.reduce((a, row) => a + row[name], 0), rest = Math.max(0, 1 - sum('probability'));
-    if (classes > top.length) rows.push({ mark: 'vv-rest', cells: [t('the other {count}', { count: classes - top.length }), ...gap, digits(Math.max(0, total - sum('power'))), digits(rest), bar(rest)] });
+    if (!top) {
+      made.none.textContent = t('The tour ends with y. The other views do not need a classifier.');
+      return;
+    }
+    const heads = [
+      t('Class'),
+      t('Logit'),
+      ...(shift ? [t('− {largest}', { largest: digits(shift) })] : []),
+      t('exp'),
+      t('probability'),
+      '',
+    ];
+    const bar = (share) => el('span', { class: 'vv-track' }, el('span', { style: `width:${100 * share}%` }));
+    const gap = shift ? ['', ''] : [''];
+    const rows = top.map((row) => ({
+      cells: [
+        row.name,
+        digits(row.logit),
+        ...(shift ? [digits(row.logit - shift)] : []),
+        digits(row.power),
+        digits(row.probability),
+        bar(row.probability),
+      ],
+    }));
+    const sum = (name) => top.reduce((a, row) => a + row[name], 0);
+    const rest = Math.max(0, 1 - sum('probability'));
+    if (classes > top.length)
+      rows.push({
+        mark: 'vv-rest',
+        cells: [
+          t('the other {count}', { count: classes - top.length }),
+          ...gap,
+          digits(Math.max(0, total - sum('power'))),
+          digits(rest),
+          bar(rest),
+        ],
+      });
     rows.push({ mark: 'vv-total', cells: [t('Sum'), ...gap, digits(total), '1', ''] });
     made.table.replaceChildren(sheetOf(heads, rows, 'vv-bars'));
-    const [best] = top, score = best.logit - shift;
-    made.line.textContent = `${best.name}:  exp(${digits(score)}) = ${digits(best.power)},  ${digits(best.power)} / ${digits(total)} = ${digits(best.probability)}`;
+    const [best] = top;
+    const score = best.logit - shift;
+    const power = digits(best.power);
+    const share = `${power} / ${digits(total)} = ${digits(best.probability)}`;
+    made.line.textContent = `${best.name}:  exp(${digits(score)}) = ${power},  ${share}`;
   },
 };

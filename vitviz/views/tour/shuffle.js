@@ -1,39 +1,103 @@
-// Step 6: positions, and the live experiments: the patches in another order, the position embedding set to zero.
+// Step 6: positions, and the live experiments: the patches in another order, the position embedding set to
+// zero.
 
-import { picture } from '../../canvas/data.js';
 import { el } from '../../canvas/elements.js';
 import { number } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
-import { beside, board, captioned, largest, pair, patchOf, prose, stack, strip, take, unpack } from './parts.js';
+import { board, strip } from './board.js';
+import { beside, captioned, largest, pair, patchOf, prose, stack, take, unpack } from './parts.js';
 
-/** One answer of the experiment: its picture and the three likeliest classes, or how alike the description is. */
-export function answerCard(self, title, picture) {
-  const list = el('div', { class: 'vv-tops' }), head = el('p', { class: 'vv-h' }, ...prose(title));
-  const node = el('div', { class: 'vv-card' }, picture.node, el('div', { class: 'vv-stack vv-tight' }, head, list));
-  return { node, picture, show(answer) {
-    node.classList.toggle('vv-waiting', !answer);
-    if (!answer) return;
-    if (!answer.top.length) return list.replaceChildren(el('p', { class: 'vv-text', text: t('Likeness of y to the original (cosine): {value}', { value: answer.likeness.toFixed(4) }) }));
-    list.replaceChildren(...answer.top.map(([name, share]) => el('div', { class: 'vv-top' }, el('span', { text: name }), el('span', { text: `${(100 * share).toFixed(1)} %` }), el('span', { class: 'vv-track' }, el('span', { style: `width:${100 * share}%` })))));
-  } };
+/**
+ * One answer of the experiment: its picture and the three likeliest classes, or how alike the description is.
+ */
+export function answerCard(title, picture) {
+  const list = el('div', { class: 'vv-tops' });
+  const head = el('p', { class: 'vv-h' }, ...prose(title));
+  const node = el(
+    'div',
+    { class: 'vv-card' },
+    picture.node,
+    el('div', { class: 'vv-stack vv-tight' }, head, list),
+  );
+  return {
+    node,
+    picture,
+    show(answer) {
+      node.classList.toggle('vv-waiting', !answer);
+      if (!answer) return;
+      if (!answer.top.length)
+        return list.replaceChildren(
+          el('p', {
+            class: 'vv-text',
+            text: t('Likeness of y to the original (cosine): {value}', { value: answer.likeness.toFixed(4) }),
+          }),
+        );
+      list.replaceChildren(
+        ...answer.top.map(([name, share]) =>
+          el(
+            'div',
+            { class: 'vv-top' },
+            el('span', { text: name }),
+            el('span', { text: `${(100 * share).toFixed(1)} %` }),
+            el('span', { class: 'vv-track' }, el('span', { style: `width:${100 * share}%` })),
+          ),
+        ),
+      );
+    },
+  };
 }
 
 /** What the two differences say, in words that the numbers bear out. */
 export function verdict(self, found) {
-  const what = self.summary.classes ? t('logit') : t('number of y'), out = [];
-  const measured = (difference) => ({ what, value: number(difference.largest, 2), share: number(100 * difference.relative, 2) });
+  const what = self.summary.classes ? t('logit') : t('number of y');
+  const out = [];
+  const measured = (difference) => ({
+    what,
+    value: number(difference.largest, 2),
+    share: number(100 * difference.relative, 2),
+  });
   const same = (difference) => difference.relative < 1e-4;
-  out.push(same(found.with) ? t('With its positions, this model gives the same answer to the shuffled picture, up to rounding: no {what} differs by more than {value}.', measured(found.with))
-    : t('With its positions, the model reads another picture when the patches are shuffled: a {what} differs by up to {value}, which is {share} % of the largest.', measured(found.with)));
+  out.push(
+    same(found.with)
+      ? t(
+          'With its positions, this model gives the same answer to the shuffled picture, up to rounding: ' +
+            'no {what} differs by more than {value}.',
+          measured(found.with),
+        )
+      : t(
+          'With its positions, the model reads another picture when the patches are shuffled: a {what} ' +
+            'differs by up to {value}, which is {share} % of the largest.',
+          measured(found.with),
+        ),
+  );
   if (!found.without) {
     const none = self.summary.positions === 'none';
-    out.push(none ? t('Setting E_pos to zero is not applicable, because this model has no position embedding.') : t('Setting E_pos to zero is not applicable, because this model’s positions are not (only) a table that can be zeroed.'));
+    out.push(
+      none
+        ? t('Setting E_pos to zero is not applicable, because this model has no position embedding.')
+        : t(
+            'Setting E_pos to zero is not applicable, because this model’s positions are not (only) a ' +
+              'table that can be zeroed.',
+          ),
+    );
   } else if (same(found.without)) {
-    out.push(t('Without E_pos both orders give the same answer, up to rounding: no {what} differs by more than {value}. What it answers there says little, because it was trained with E_pos.', measured(found.without)));
+    out.push(
+      t(
+        'Without E_pos both orders give the same answer, up to rounding: no {what} differs by more than ' +
+          '{value}. What it answers there says little, because it was trained with E_pos.',
+        measured(found.without),
+      ),
+    );
   } else {
-    out.push(self.summary.stem
-      ? t('Without E_pos a {what} still differs by up to {value}, because the convolutional stem looks across the borders of the patches.', measured(found.without))
-      : t('Without E_pos a {what} still differs by up to {value}.', measured(found.without)));
+    out.push(
+      self.summary.stem
+        ? t(
+            'Without E_pos a {what} still differs by up to {value}, because the convolutional stem looks ' +
+              'across the borders of the patches.',
+            measured(found.without),
+          )
+        : t('Without E_pos a {what} still differs by up to {value}.', measured(found.without)),
+    );
   }
   return out.join(' ');
 }
@@ -41,31 +105,77 @@ export function verdict(self, found) {
 export const positionsStep = {
   build(self) {
     const from = board(self, { label: t('The picture, cut into patches.'), pick: take(self) });
-    const strips = [t('Its embedding'), t('The position embedding of its place'), t('The sum')].map((label) => strip(self, { label }));
-    const signs = ['+', '='].map((text) => el('p', { class: 'vv-sign', text })), sums = stack(strips[0].node, signs[0], strips[1].node, signs[1], strips[2].node), none = el('p', { class: 'vv-text' });
+    const strips = [t('Its embedding'), t('The position embedding of its place'), t('The sum')].map((label) =>
+      strip(self, { label }),
+    );
+    const signs = ['+', '='].map((text) => el('p', { class: 'vv-sign', text }));
+    const sums = stack(strips[0].node, signs[0], strips[1].node, signs[1], strips[2].node);
+    const none = el('p', { class: 'vv-text' });
     const pictures = [0, 1, 2, 3].map(() => board(self, { label: t('The picture of this experiment') }));
-    const titles = [t('In order, with E_pos'), t('Shuffled, with E_pos'), t('In order, E_pos set to zero'), t('Shuffled, E_pos set to zero')];
+    const titles = [
+      t('In order, with E_pos'),
+      t('Shuffled, with E_pos'),
+      t('In order, E_pos set to zero'),
+      t('Shuffled, E_pos set to zero'),
+    ];
     const plain = [t('In order'), t('Shuffled')];
-    const cards = (self.summary.zeroable ? titles : plain).map((title, i) => answerCard(self, title, pictures[i]));
-    const again = el('button', { type: 'button', class: 'vv-shuffle', 'data-export': 'no', text: t('Shuffle anew'), onclick: () => { made.seed = (made.seed % 999) + 1; this.run(self, made); } });
+    const cards = (self.summary.zeroable ? titles : plain).map((title, i) => answerCard(title, pictures[i]));
+    const again = el('button', {
+      type: 'button',
+      class: 'vv-shuffle',
+      'data-export': 'no',
+      text: t('Shuffle anew'),
+      onclick: () => {
+        made.seed = (made.seed % 999) + 1;
+        this.run(self, made);
+      },
+    });
     const words = el('p', { class: 'vv-text vv-verdict', role: 'status' });
-    const title = el('div', { class: 'vv-row vv-middle' }, el('p', { class: 'vv-h', text: t('Experiment: does the order of the patches matter?') }), again);
-    const experiment = el('div', { class: 'vv-experiment' }, title, el('div', { class: 'vv-cards' }, ...cards.map((card) => card.node)), words);
+    const title = el(
+      'div',
+      { class: 'vv-row vv-middle' },
+      el('p', { class: 'vv-h', text: t('Experiment: does the order of the patches matter?') }),
+      again,
+    );
+    const experiment = el(
+      'div',
+      { class: 'vv-experiment' },
+      title,
+      el('div', { class: 'vv-cards' }, ...cards.map((card) => card.node)),
+      words,
+    );
     const node = stack(pair(captioned(t('Pick a patch'), from.node), stack(sums, none)), experiment);
     const made = { node, from, strips, sums, none, cards, words, again, seed: 1, found: null, key: '' };
     return made;
   },
-  async load(self, signal) { return { embedded: await self.get('embedded', signal) }; },
+  async load(self, signal) {
+    return { embedded: await self.get('embedded', signal) };
+  },
 
   draw(self, made) {
-    const { picture, rest } = beside(self), patch = patchOf(self), { embedded: { values, shape: [kinds, count, width] } } = self.data, of = (kind) => values.subarray((kind * count + patch) * width, (kind * count + patch + 1) * width);
+    const { picture, rest } = beside(self);
+    const patch = patchOf(self);
+    const {
+      embedded: {
+        values,
+        shape: [kinds, count, width],
+      },
+    } = self.data;
+    const of = (kind) => values.subarray((kind * count + patch) * width, (kind * count + patch + 1) * width);
     made.from.draw({ width: picture, mark: patch });
     made.sums.hidden = kinds < 2;
     made.none.hidden = kinds > 1;
-    made.none.textContent = t('Nothing is added here: the embedding goes into the first block without a table of positions.');
+    made.none.textContent = t(
+      'Nothing is added here: the embedding goes into the first block without a table of positions.',
+    );
     if (kinds > 1) {
-      const before = of(0), after = of(1), added = after.map((value, i) => value - before[i]), most = Math.max(largest(before), largest(after));
-      [before, added, after].forEach((vector, i) => made.strips[i].draw(vector, { width: rest, most: i === 1 ? largest(added) : most }));
+      const before = of(0);
+      const after = of(1);
+      const added = after.map((value, i) => value - before[i]);
+      const most = Math.max(largest(before), largest(after));
+      [before, added, after].forEach((vector, i) =>
+        made.strips[i].draw(vector, { width: rest, most: i === 1 ? largest(added) : most }),
+      );
     }
     if (made.key !== self.key) this.run(self, made);
     else this.show(self, made);
@@ -73,7 +183,9 @@ export const positionsStep = {
 
   /** Two or three more passes through the model, once for each order; they never touch the trace. */
   async run(self, made) {
-    const { key } = self, { seed } = made, current = () => key === self.key && key === made.key && seed === made.seed;
+    const { key } = self;
+    const { seed } = made;
+    const current = () => key === self.key && key === made.key && seed === made.seed;
     [made.key, made.found] = [key, null];
     this.show(self, made);
     made.again.disabled = true;
@@ -90,12 +202,16 @@ export const positionsStep = {
   },
 
   show(self, made) {
-    const narrow = self.width < 560, side = narrow ? 96 : Math.min(150, self.width / 5), names = ['original', 'shuffled', 'zeroed', 'both'];
+    const narrow = self.width < 560;
+    const side = narrow ? 96 : Math.min(150, self.width / 5);
+    const names = ['original', 'shuffled', 'zeroed', 'both'];
     made.cards.forEach((card, i) => {
       card.picture.draw({ width: side, lined: false, order: i % 2 && made.found ? made.found.order : null });
       card.show(made.found?.answers[names[i]]);
     });
-    made.words.replaceChildren(...prose(made.found ? verdict(self, made.found) : t('The model is asked again …')));
+    made.words.replaceChildren(
+      ...prose(made.found ? verdict(self, made.found) : t('The model is asked again …')),
+    );
     made.node.dataset.experiment = made.found ? `${self.key}/${made.found.seed}` : '';
   },
 };

@@ -1,59 +1,178 @@
-// The guided tour: one step at a time, with what it says, its formula, its figure, its shapes, and one thing to try.
+// The guided tour: one step at a time, with what it says, its formula, its figure, its shapes, and one thing
+// to try.
 
-import { picture, pixels } from '../../canvas/data.js';
+import { pixels } from '../../canvas/data.js';
 import { el } from '../../canvas/elements.js';
 import { asText } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 import { probabilitiesStep, readoutStep } from './answer.js';
-import { attentionStep, layersStep } from './encoder.js';
-import { embeddingStep, flattenStep, patchesStep, pictureStep, tokenStep } from './input.js';
+import { embeddingStep, tokenStep } from './embedding.js';
+import { attentionStep } from './encoder.js';
+import { flattenStep, patchesStep } from './input.js';
+import { layersStep } from './layers.js';
 import { formula, prose, told } from './parts.js';
+import { pictureStep } from './picture.js';
 import { positionsStep } from './shuffle.js';
 
-const stops = { picture: pictureStep, patches: patchesStep, flatten: flattenStep, embedding: embeddingStep, token: tokenStep, positions: positionsStep, attention: attentionStep, layers: layersStep, readout: readoutStep, probabilities: probabilitiesStep };
+const stops = {
+  picture: pictureStep,
+  patches: patchesStep,
+  flatten: flattenStep,
+  embedding: embeddingStep,
+  token: tokenStep,
+  positions: positionsStep,
+  attention: attentionStep,
+  layers: layersStep,
+  readout: readoutStep,
+  probabilities: probabilitiesStep,
+};
 
 export default () => ({
   title: 'From the picture to the answer',
   scrolls: true, // a text with figures, longer than any window
-  caption: (self) => t('Step {step} of {count}', { step: self.settings.step, count: self.summary.steps.length }),
+  caption: (self) =>
+    t('Step {step} of {count}', { step: self.settings.step, count: self.summary.steps.length }),
 
   build(self) {
-    const back = el('button', { type: 'button', class: 'vv-back', text: t('Back'), onclick: () => this.go(self, -1) }), next = el('button', { type: 'button', class: 'vv-next', text: t('Next'), onclick: () => this.go(self, 1) });
-    const dots = el('ol', { class: 'vv-dots' }), count = el('p', { class: 'vv-count' }), nav = el('nav', { class: 'vv-tour-nav', 'aria-label': t('Steps of the tour'), 'data-export': 'no' }, back, count, dots, next);
-    const title = el('p', { class: 'vv-tour-title', role: 'heading', 'aria-level': '3' }), said = el('p', { class: 'vv-said' }), formulas = el('div', { class: 'vv-formulas' }), body = el('div', { class: 'vv-tour-body' }), shapes = el('ul', { class: 'vv-shapes' });
-    const attempt = el('p', { class: 'vv-try' }), on = el('button', { type: 'button', class: 'vv-on', 'data-export': 'no', onclick: () => this.go(self, 1, true) });
-    const node = el('div', { class: 'vv-tour', onkeydown: (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (!step || event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey || /^(INPUT|SELECT|TEXTAREA|CANVAS)$/.test(event.target.tagName)) return;
-      event.preventDefault();
-      this.go(self, step);
-    } }, nav, title, said, formulas, body, shapes, attempt, on);
+    const back = el('button', {
+      type: 'button',
+      class: 'vv-back',
+      text: t('Back'),
+      onclick: () => this.go(self, -1),
+    });
+    const next = el('button', {
+      type: 'button',
+      class: 'vv-next',
+      text: t('Next'),
+      onclick: () => this.go(self, 1),
+    });
+    const dots = el('ol', { class: 'vv-dots' });
+    const count = el('p', { class: 'vv-count' });
+    const nav = el(
+      'nav',
+      { class: 'vv-tour-nav', 'aria-label': t('Steps of the tour'), 'data-export': 'no' },
+      back,
+      count,
+      dots,
+      next,
+    );
+    const title = el('p', { class: 'vv-tour-title', role: 'heading', 'aria-level': '3' });
+    const said = el('p', { class: 'vv-said' });
+    const formulas = el('div', { class: 'vv-formulas' });
+    const body = el('div', { class: 'vv-tour-body' });
+    const shapes = el('ul', { class: 'vv-shapes' });
+    const attempt = el('p', { class: 'vv-try' });
+    const on = el('button', {
+      type: 'button',
+      class: 'vv-on',
+      'data-export': 'no',
+      onclick: () => this.go(self, 1, true),
+    });
+    const node = el(
+      'div',
+      {
+        class: 'vv-tour',
+        onkeydown: (event) => {
+          const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+          if (
+            !step ||
+            event.defaultPrevented ||
+            event.altKey ||
+            event.ctrlKey ||
+            event.metaKey ||
+            /^(INPUT|SELECT|TEXTAREA|CANVAS)$/.test(event.target.tagName)
+          )
+            return;
+          event.preventDefault();
+          this.go(self, step);
+        },
+      },
+      nav,
+      title,
+      said,
+      formulas,
+      body,
+      shapes,
+      attempt,
+      on,
+    );
     self.figure.append(node);
-    return { node, back, next, dots, count, title, said, formulas, body, shapes, attempt, on, made: {}, shown: '' };
+    return {
+      node,
+      back,
+      next,
+      dots,
+      count,
+      title,
+      said,
+      formulas,
+      body,
+      shapes,
+      attempt,
+      on,
+      made: {},
+      shown: '',
+    };
   },
 
   go(self, step, up) {
     const goal = Math.max(1, Math.min(self.summary.steps.length, self.settings.step + step));
     if (goal === self.settings.step) return;
     self.set('step', goal);
-    if (up) self.root.scrollIntoView({ block: 'start', behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth' });
+    if (up)
+      self.root.scrollIntoView({
+        block: 'start',
+        behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth',
+      });
   },
 
   asks: ({ settings: { seed, ...rest } }) => asText(rest), // the experiment fetches its own
 
   async load(self, signal) {
-    const { key, settings: { step: at } } = self, stop = stops[self.summary.steps[at - 1].name];
+    const {
+      key,
+      settings: { step: at },
+    } = self;
+    const stop = stops[self.summary.steps[at - 1].name];
     const [picture, more] = await Promise.all([self.picture('input', signal), stop.load?.(self, signal)]);
     const bytes = self.data?.picture === picture ? self.data.bytes : pixels(picture);
     return { key, at, picture, bytes, ...more };
   },
 
   draw(self) {
-    const { ui, data: { at, key }, summary: { steps } } = self, step = steps[at - 1], model = JSON.stringify([steps, self.grid, self.value.layers, self.value.heads, self.summary.filters, self.summary.zeroable]);
+    const {
+      ui,
+      data: { at, key },
+      summary: { steps },
+    } = self;
+    const step = steps[at - 1];
+    const model = JSON.stringify([
+      steps,
+      self.grid,
+      self.value.layers,
+      self.value.heads,
+      self.summary.filters,
+      self.summary.zeroable,
+    ]);
     if (key !== self.key) return; // what was fetched belongs to the picture before
-    if (ui.model !== model) { // another model: its steps differ
+    if (ui.model !== model) {
+      // another model: its steps differ
       [ui.model, ui.made, ui.shown] = [model, {}, ''];
-      ui.dots.replaceChildren(...steps.map((one, i) => el('li', {}, el('button', { type: 'button', class: 'vv-dot', 'aria-label': t('Step {step}: {title}', { step: i + 1, title: t(one.title) }), title: t(one.title), onclick: () => self.set('step', i + 1) }))));
+      ui.dots.replaceChildren(
+        ...steps.map((one, i) =>
+          el(
+            'li',
+            {},
+            el('button', {
+              type: 'button',
+              class: 'vv-dot',
+              'aria-label': t('Step {step}: {title}', { step: i + 1, title: t(one.title) }),
+              title: t(one.title),
+              onclick: () => self.set('step', i + 1),
+            }),
+          ),
+        ),
+      );
     }
     if (ui.shown !== step.name) this.turn(self, step, at);
     const made = ui.made[step.name];
@@ -63,7 +182,11 @@ export default () => ({
 
   /** Another step comes up. */
   turn(self, step, at) {
-    const { ui, summary: { steps } } = self, before = ui.shown;
+    const {
+      ui,
+      summary: { steps },
+    } = self;
+    const before = ui.shown;
     ui.shown = step.name;
     ui.made[step.name] = ui.made[step.name] || stops[step.name].build(self);
     ui.body.replaceChildren(ui.made[step.name].node);
@@ -74,13 +197,23 @@ export default () => ({
     ui.formulas.hidden = !step.formulas.length;
     ui.shapes.replaceChildren(...step.shapes.map((text) => el('li', { text: told(text, step.values) })));
     ui.shapes.hidden = !step.shapes.length;
-    ui.attempt.replaceChildren(el('strong', { text: t('Try:') }), ' ', ...prose(told(step.attempt, step.values)));
+    ui.attempt.replaceChildren(
+      el('strong', { text: t('Try:') }),
+      ' ',
+      ...prose(told(step.attempt, step.values)),
+    );
     ui.back.disabled = at === 1;
     ui.next.disabled = at === steps.length;
     ui.on.hidden = at === steps.length;
-    if (at < steps.length) ui.on.textContent = t('Next: {title}', { title: t(steps[at].title) }) + ' →';
-    [...ui.dots.children].forEach((dot, i) => { i === at - 1 ? dot.firstChild.setAttribute('aria-current', 'step') : dot.firstChild.removeAttribute('aria-current'); dot.classList.toggle('vv-past', i < at - 1); });
-    if (before) self.say(`${t('Step {step} of {count}', { step: at, count: steps.length })}: ${t(step.title)}`);
+    if (at < steps.length) ui.on.textContent = `${t('Next: {title}', { title: t(steps[at].title) })} →`;
+    [...ui.dots.children].forEach((dot, i) => {
+      i === at - 1
+        ? dot.firstChild.setAttribute('aria-current', 'step')
+        : dot.firstChild.removeAttribute('aria-current');
+      dot.classList.toggle('vv-past', i < at - 1);
+    });
+    if (before)
+      self.say(`${t('Step {step} of {count}', { step: at, count: steps.length })}: ${t(step.title)}`);
     else ui.node.tabIndex = -1;
   },
 });

@@ -1,0 +1,34 @@
+// What a view asks the server for: the items and pictures that it draws from, under its present settings.
+
+import { array } from './data.js';
+
+/** Names of all that is drawn from; two of them are pictures. */
+function parts(self) {
+  return [
+    ...(self.view.pictures?.(self) || []).map((name) => ['picture', name]),
+    ...(self.view.items?.(self) || []).map((name) => ['item', name]),
+  ];
+}
+
+/** All that the figure depends on, as one text; empty as long as there is no picture. */
+export function wanted(self) {
+  if (!self.key) return '';
+  const asked = self.view.asks
+    ? self.view.asks(self)
+    : parts(self)
+        .map(([kind, name]) => (kind === 'item' ? self.item(name).slice(self.key.length) : name))
+        .join('|');
+  return `${self.key}/${asked}`;
+}
+
+/** What `wanted` names, fetched: item or picture -> its value. */
+export async function load(self, signal) {
+  if (self.view.load) return self.view.load(self, signal);
+  const asked = parts(self);
+  const found = await Promise.all(
+    asked.map(([kind, name]) =>
+      kind === 'item' ? array(self.item(name), signal) : self.picture(name, signal),
+    ),
+  );
+  return Object.fromEntries(asked.map(([, name], i) => [name, found[i]]));
+}

@@ -1,0 +1,47 @@
+// What stands below a view's settings: reset, and its figure and its numbers to take home.
+
+import { address } from './data.js';
+import { el } from './elements.js';
+import { portrait, save } from './export.js';
+import { asText } from './memory.js';
+import { spoken } from './settings.js';
+import { t } from './words.js';
+
+async function shoot(self) {
+  const told = self.value.controls
+    .filter((c) => c.label)
+    .map((c) => `${t(c.label)}: ${spoken(c, self.settings[c.name], self.value)}`);
+  const title = [t(self.view.title), self.value.checkpoint].filter(Boolean).join(' · ');
+  const said = [self.view.caption?.(self), ...told, 'vitviz'].filter(Boolean);
+  save(await portrait(self, title, said), `vitviz-${self.name}.png`);
+}
+
+/** Buttons and links; `reset` is what the first of them does. */
+export function closing(self, reset) {
+  const settable = self.value.controls.length > 0 && !self.value.second;
+  const taken = (name) => (event) => {
+    event.currentTarget.href = address(self.path(name, asText(self.settings)));
+  };
+  return [
+    settable && el('button', { type: 'button', class: 'vv-reset', text: t('Reset'), onclick: reset }),
+    el('span', { class: 'vv-gap' }),
+    ...(self.value.files || []).map(([name, label]) =>
+      el('a', {
+        class: 'vv-take',
+        text: t(label),
+        download: true,
+        href: '#',
+        'data-name': name,
+        onclick: taken(name),
+      }),
+    ),
+    el('button', { type: 'button', class: 'vv-png', text: t('Figure (PNG)'), onclick: () => shoot(self) }),
+    el('a', {
+      class: 'vv-npz',
+      text: t('Numbers (.npz)'),
+      download: true,
+      href: '#',
+      onclick: taken('numbers.npz'),
+    }),
+  ].filter(Boolean);
+}

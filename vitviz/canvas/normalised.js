@@ -1,0 +1,21 @@
+// The numbers that the model reads of one patch.
+
+/**
+ * Row by row of the patch, red, green and blue of each pixel: (byte / 255 - mean) / standard deviation, as
+ * the model's preprocessing does. `bytes` are the input's pixels, RGBA, row by row; patches count from 0.
+ * @param {ArrayLike<number>} bytes
+ * @param {number} patch
+ * @param {{ cols: number, patch: [number, number] }} grid
+ * @param {{ mean: number[], std: number[] }} preprocessing
+ */
+export function normalised(bytes, patch, { cols, patch: [tall, wide] }, { mean, std }) {
+  const across = cols * wide;
+  const top = Math.floor(patch / cols) * tall;
+  const left = (patch % cols) * wide;
+  return Float32Array.from({ length: tall * wide * 3 }, (_, i) => {
+    const channel = i % 3;
+    const pixel = (i - channel) / 3;
+    const at = (top + Math.floor(pixel / wide)) * across + left + (pixel % wide);
+    return (bytes[4 * at + channel] / 255 - mean[channel]) / std[channel];
+  });
+}

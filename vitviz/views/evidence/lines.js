@@ -1,0 +1,45 @@
+// What the account says: its lines summed, the classes by name, what is chosen of it.
+
+import { total } from '../../canvas/numbers.js';
+import { t } from '../../canvas/words.js';
+
+export const unpack = (item) => JSON.parse(new TextDecoder().decode(item.values));
+
+export const listed = (text) => (text ? text.split('.').map(Number) : []);
+
+/** The head, or the layer's heads, that are in view: numbers from 1; [] for all. */
+export const chosenOf = (self) => (self.settings.chosen ? self.settings.chosen.split('.').map(Number) : []);
+
+/** All lines of the account, summed into what a reader is told. */
+export function sums(self) {
+  const { lines, sources, mlps, biases } = self.data;
+  const [start, pooling, normBias, headBias, logit, sum] = lines.values;
+  return {
+    start,
+    pooling,
+    logit,
+    sum,
+    patches: sources.values[0],
+    prefix: Array.from(sources.values.slice(1)),
+    mlps: total(mlps.values),
+    biases: total(biases.values) + normBias + headBias,
+  };
+}
+
+/** A class by its number, as the visitor reads it. */
+export function className(self, index) {
+  const known = self.ui.classes?.find((one) => one.class === index);
+  return known?.name ?? self.ui.labels?.[index] ?? t('class {number}', { number: index });
+}
+
+export function targets(self) {
+  const asked =
+    self.settings.target === 'top' ? [self.summary.top[0]] : self.settings.target.split('-').map(Number);
+  return { of: asked[0], rather: asked[1] ?? null };
+}
+
+/** A number with its sign: +2.03 or −0.56. */
+export const signed = (value) => (value >= 0 ? '+' : '−') + Math.abs(value).toFixed(2);
+
+/** Every head's share as a plain array, layer by layer. */
+export const wallOf = (self) => Array.from(self.data.heads.values);

@@ -1,0 +1,212 @@
+// The map of one query: its weights, what is said of them, the prefix tokens as buttons, the pinned tokens.
+
+import { tinted } from '../../canvas/colours.js';
+import { el, sheet } from '../../canvas/elements.js';
+import { tokenName } from '../../canvas/names.js';
+import { bounds, number, total } from '../../canvas/numbers.js';
+import { still } from '../../canvas/still.js';
+import { t } from '../../canvas/words.js';
+import { distanceOf, entropy, first, nameOf, pinsOf, small, tokensOf } from './tokens.js';
+
+// Okabe and Ito, told apart with any colour vision
+export const pinColours = ['#e69f00', '#56b4e9', '#009e73', '#cc79a7'];
+
+/** Whether the map shows who attends to the token; the rollout knows only what a token has collected. */
+export const askedBy = (self) => self.settings.direction === 'column' && self.settings.show !== 'rollout';
+
+/**
+ * Every token's weight for one query: its row of the attention, or its column; null where it has not been
+ * fetched.
+ */
+export function weights(self, token) {
+  const { layer, line } = self.data;
+  const { show, head } = self.settings;
+  const tokens = tokensOf(self);
+  const row = !askedBy(self);
+  if (show === 'rollout') return token === self.settings.token ? self.ui.collected : null;
+  if (!layer) return token === self.settings.token ? line.values : null;
+  const heads = show === 'mean' ? Array.from({ length: self.value.heads }, (_, h) => h) : [head - 1];
+  self.line ??= new Float32Array(tokens);
+  const out = self.line;
+  out.fill(0);
+  for (const h of heads) {
+    const from = h * tokens * tokens + (row ? token * tokens : token);
+    const step = row ? 1 : tokens;
+    for (let i = 0, at = from; i < tokens; i++, at += step) out[i] += layer.values[at] / heads.length;
+  }
+  return out;
+}
+
+/** The query changes: what a hover does. */
+export function ask(self, token) {
+  if (token === self.query || !weights(self, token)) return; // what has not been fetched is not claimed
+  self.query = token;
+  paint(self);
+}
+
+export function chooseToken(self, token) {
+  ask(self, token);
+  self.set('token', token);
+}
+
+export function paint(self) {
+  const { ui, grid, settings } = self;
+  const { rows, cols } = grid;
+  const skip = first(self);
+  const values = weights(self, self.query);
+  if (!values) return;
+  ui.weights = values;
+  const asked = [self.query, settings.show, settings.layer, settings.head, settings.direction].join('/');
+  const [, most] = still(
+    self,
+    asked,
+    0,
+    bounds(values, skip)[1],
+    (other) => other.data && other.ui.size && paint(other),
+  );
+  const high = settings.scale === 'shared' && settings.show !== 'rollout' ? self.absolute : most;
+  tinted(values, rows, cols, settings.colormap, 0, high || 1, skip, ui.heat);
+  ui.bar.update(
+    settings.colormap || 'viridis',
+    0,
+    high || 1,
+    settings.show === 'rollout' ? t('Share of attention over all layers') : t('Attention weight'),
+  );
+  if (self.query >= skip) {
+    const cell = self.query - skip;
+    const w = ui.size.width / cols;
+    const h = ui.size.height / rows;
+    ui.asked.put((cell % cols) * w, Math.floor(cell / cols) * h, w, h);
+  } else {
+    ui.asked.hide();
+  }
+  const where =
+    settings.show === 'rollout'
+      ? t('Rollout')
+      : settings.show === 'mean'
+        ? t('Layer {layer}, mean of heads', settings)
+        : t('Layer {layer}, head {head}', settings);
+  const token = nameOf(self, self.query);
+  const looks = askedBy(self)
+    ? t('who attends to: {token}', { token })
+    : t('what it attends to: {token}', { token });
+  ui.title.textContent = `${where} · ${looks}`;
+  ui.facts.textContent = told(self);
+  for (let i = 0; i < skip; i++) {
+    ui.chips.children[i].lastChild.textContent = settings.show === 'rollout' ? '' : values[i].toFixed(3);
+    ui.chips.children[i].setAttribute('aria-pressed', String(i === self.query));
+  }
+}
+
+export function told(self) {
+  const { settings, ui } = self;
+  const values = ui.weights;
+  const out = [];
+  const distance = distanceOf(self, settings.layer - 1, settings.head - 1);
+  if (!values) return '';
+  const share = total(values, first(self));
+  out.push(
+    askedBy(self)
+      ? t('The patches give it {share} in sum.', { share: number(share) })
+      : t('On patches: {share}.', { share: share.toFixed(3) }),
+  );
+  if (!askedBy(self) && settings.show !== 'rollout')
+    out.push(t('Entropy of this row {value} nats.', { value: entropy(values, 0, values.length).toFixed(2) }));
+  if (settings.show === 'head')
+    out.push(
+      t('This head: entropy {value} nats', {
+        value: self.data.entropy.values[settings.head - 1].toFixed(2),
+      }) + t(', distance {value} px.', { value: distance.toFixed(1) }),
+    );
+  return out.join(' ');
+}
+
+export function showChips(self) {
+  const { chips } = self.ui;
+  const names = self.grid.prefix;
+  if (chips.childElementCount !== names.length) {
+    chips.replaceChildren(
+      ...names.map((name, i) =>
+        el(
+          'button',
+          {
+            type: 'button',
+            onpointerenter: () => small(self) && !self.held && ask(self, i),
+            onclick: () => {
+              self.held = true;
+              chooseToken(self, i);
+            },
+          },
+          el('span', { text: tokenName(name) }),
+          el('span', { class: 'vv-weight' }),
+        ),
+      ),
+    );
+  }
+  chips.hidden = !names.length;
+}
+
+export function togglePin(self) {
+  const pins = pinsOf(self);
+  const token = self.query;
+  const next = pins.includes(token) ? pins.filter((one) => one !== token) : [...pins, token].slice(-4);
+  self.set('pins', next.join('.'));
+}
+
+export function showPins(self) {
+  const { ui, grid, settings, data } = self;
+  const { rows, cols } = grid;
+  const list = pinsOf(self);
+  const side = Math.max(112, Math.min(150, (self.width - 48) / 4));
+  const skip = first(self);
+  const parts = list.map((token, i) => {
+    const found =
+      data.layer || settings.show === 'rollout'
+        ? weights(self, token)
+        : data.pinned.values.subarray(i * tokensOf(self), (i + 1) * tokensOf(self));
+    const canvas = found
+      ? tinted(
+          found,
+          rows,
+          cols,
+          settings.colormap,
+          0,
+          (settings.scale === 'shared' ? self.absolute : bounds(found, skip)[1]) || 1,
+          skip,
+        )
+      : sheet(cols, rows);
+    canvas.className = 'vv-heat';
+    const tall = (side * rows * grid.patch[0]) / (cols * grid.patch[1]);
+    canvas.style.cssText = `width:${side}px;height:${tall}px;position:static`;
+    return el(
+      'figure',
+      { style: `border-color:${pinColours[i]};width:${side + 6}px` },
+      canvas,
+      el(
+        'figcaption',
+        {},
+        el('span', { text: nameOf(self, token) }),
+        el('button', {
+          type: 'button',
+          class: 'vv-more',
+          'data-export': 'no',
+          'aria-label': t('Unpin'),
+          text: '×',
+          onclick: () => self.set('pins', list.filter((one) => one !== token).join('.')),
+        }),
+      ),
+    );
+  });
+  ui.pinned.replaceChildren(...parts);
+  ui.marks.forEach((mark, i) => {
+    const cell = (list[i] ?? -1) - skip;
+    const w = ui.size.width / cols;
+    const h = ui.size.height / rows;
+    mark.node.style.borderColor = pinColours[i];
+    if (cell < 0) return mark.hide();
+    mark.put((cell % cols) * w, Math.floor(cell / cols) * h, w, h);
+    mark.node.style.borderColor = pinColours[i];
+  });
+  ui.pin.textContent = t('Pin this token');
+  weights(self, self.query);
+}

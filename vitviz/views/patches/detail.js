@@ -1,0 +1,128 @@
+// The picked patch: its pixels, its three planes of numbers, its vector, the norms of its embedding.
+
+import { tinted } from '../../canvas/colours.js';
+import { el, fit } from '../../canvas/elements.js';
+import { patchName, placeName } from '../../canvas/names.js';
+import { normalised } from '../../canvas/normalised.js';
+import { t } from '../../canvas/words.js';
+
+/** What a patch is called, and its place in the sequence. */
+export function described(self, patch) {
+  const { grid } = self;
+  const prefix = grid.prefix.length;
+  const tokens = grid.rows * grid.cols + prefix;
+  const first = `${patchName(patch)}: ${placeName(grid, patch)}`;
+  if (!prefix) return [first, t('token {token} of {tokens}', { token: patch + 1, tokens })];
+  const values = {
+    token: patch + prefix + 1,
+    tokens,
+    count: prefix,
+    names: grid.prefix.map((n) => t(n)).join(', '),
+  };
+  return [
+    first,
+    prefix === 1
+      ? t('token {token} of {tokens}, behind the {names} token', values)
+      : t('token {token} of {tokens}, behind {count} prefix tokens', values),
+  ];
+}
+
+/** The picked patch: its pixels, its three planes of numbers, its vector, its embedding's norms. */
+export function inspect(self) {
+  const { ui, grid, data, summary } = self;
+  const [ph, pw] = grid.patch;
+  const count = grid.rows * grid.cols;
+  if (self.picked === null || self.picked >= count)
+    self.picked = Math.floor(grid.rows / 2) * grid.cols + Math.floor(grid.cols / 2);
+  const patch = self.picked;
+  const values = normalised(data.bytes, patch, grid, summary);
+  const [first, ...rest] = described(self, patch);
+  const top = Math.floor(patch / grid.cols) * ph;
+  const left = (patch % grid.cols) * pw;
+  const low = Math.min(...summary.mean.map((m, c) => -m / summary.std[c]));
+  const high = Math.max(...summary.mean.map((m, c) => (1 - m) / summary.std[c]));
+  ui.name.textContent = first;
+  ui.where.textContent = rest.join(' ');
+  ui.chosen.put(...ui.layout.at(patch));
+  const widest = self.wide
+    ? Math.min((self.detail - 12) / 2, Math.max(56, (self.tall - 270 * self.zoom) / 2))
+    : (Math.min(self.width, 480) - 36) / 4;
+  const side = Math.floor(widest);
+  const height = (side * ph) / pw;
+  const context = fit(ui.big, side, height, self.density);
+  context.imageSmoothingEnabled = false;
+  context.drawImage(data.input, left, top, pw, ph, 0, 0, side, height);
+  ui.planes.forEach((plane, channel) => {
+    const numbers = Float32Array.from({ length: ph * pw }, (_, i) => values[3 * i + channel]);
+    const on = fit(plane.canvas, side, height, self.density);
+    on.imageSmoothingEnabled = false;
+    on.drawImage(tinted(numbers, ph, pw, 'cividis', low, high), 0, 0, side, height);
+  });
+  ui.bar.update('cividis', low, high, t('Value given to the model: (pixel − mean) / standard deviation'));
+  drawVector(self, values, low, high);
+  showNorms(self, patch, count);
+}
+
+export function drawVector(self, values, low, high) {
+  const [ph, pw] = self.grid.patch;
+  const room = self.width;
+  let lines = ph; // whole rows of pixels in a line, as many as find room
+  while (lines > 1 && (values.length / lines) * 2 * 3.5 <= room && lines % 2 === 0) lines /= 2;
+  const fits = values.length / lines;
+  const cell = Math.max(1, Math.min(10, room / fits));
+  const rows = Math.ceil(values.length / fits);
+  const tall = Math.max(cell, Math.min(14, 56 / rows));
+  const context = fit(self.ui.strip_, cell * fits, tall * rows, self.density);
+  context.imageSmoothingEnabled = false;
+  for (let r = 0; r < rows; r++) {
+    const part = values.subarray(r * fits, Math.min(values.length, (r + 1) * fits));
+    context.drawImage(
+      tinted(part, 1, part.length, 'cividis', low, high),
+      0,
+      r * tall,
+      part.length * cell,
+      Math.max(1, tall - (tall > 4 ? 1 : 0)),
+    );
+  }
+  self.ui.strip = { across: fits, cell, tall, values, per: pw };
+  self.ui.strip_.setAttribute('aria-label', t('The patch as a vector'));
+  self.ui.stripName.textContent = t(
+    'Flattened: {height} · {width} · 3 = {count} numbers, pixel by pixel, red, green, blue',
+    { height: ph, width: pw, count: values.length },
+  );
+}
+
+/**
+ * The norm of a patch's embedding before and after the position embedding is added (not-a-number where none
+ * is), and the largest of all. `norms` has all patches before, then all after.
+ */
+export function normsOf({ values }, patch, count) {
+  const most = values.reduce((a, b) => Math.max(b, a), 0) || 1;
+  return { before: values[patch], after: values[count + patch], most };
+}
+
+export function showNorms(self, patch, count) {
+  const { before, after, most } = normsOf(self.data.norms, patch, count);
+  const row = (label, value) =>
+    el(
+      'div',
+      { class: 'vv-normrow' },
+      el('span', { text: label }),
+      el('span', { class: 'vv-track' }, el('span', { style: `width:${(value / most) * 100}%` })),
+      el('span', { text: value.toPrecision(value < 100 ? 3 : 4) }),
+    );
+  self.ui.normBars.replaceChildren(
+    row(t('Norm of its embedding'), before),
+    ...(Number.isFinite(after) ? [row(t('… with position embedding'), after)] : []),
+  );
+  const width = self.summary.width;
+  self.ui.norms.textContent = Number.isFinite(after)
+    ? t('The {count} numbers become {width}: the embedding. Bars end at the largest norm of this picture.', {
+        count: self.ui.strip.values.length,
+        width,
+      })
+    : t(
+        'The {count} numbers become {width}: the embedding. This model adds no absolute position embedding.',
+        { count: self.ui.strip.values.length, width },
+      );
+}

@@ -1,0 +1,54 @@
+// The similarities as one picture of a pixel each, the ends of their scale, and the numbers along its sides.
+
+import { tinted } from '../../canvas/colours.js';
+import { bounds } from '../../canvas/numbers.js';
+
+/**
+ * The numbers as one picture of a pixel each: row patch, column patch; or patch by patch a tile of the grid.
+ */
+export function picture(self, form, low, high) {
+  const { values } = self.data.similarity;
+  const { rows, cols } = self.grid;
+  const count = rows * cols;
+  const name = [self.key, form, low, high].join('/');
+  if (self.ui.name === name) return self.ui.picture;
+  let source = values;
+  if (form === 'tiles') {
+    source = new Float32Array(values.length);
+    for (let i = 0; i < count; i++) {
+      const top = Math.floor(i / cols) * rows;
+      const left = (i % cols) * cols;
+      for (let r = 0; r < rows; r++)
+        source.set(
+          values.subarray(i * count + r * cols, i * count + (r + 1) * cols),
+          (top + r) * cols * cols + left,
+        );
+    }
+  }
+  [self.ui.name, self.ui.picture] = [
+    name,
+    form === 'tiles'
+      ? tinted(source, rows * rows, cols * cols, 'viridis', low, high)
+      : tinted(source, count, count, 'viridis', low, high),
+  ];
+  return self.ui.picture;
+}
+
+/** Both ends of the colour scale; a patch's similarity of 1 to itself does not stretch it. */
+export function ends(self) {
+  if (self.settings.scale !== 'data') return [-1, 1];
+  const { minimum, maximum } = self.summary;
+  return minimum < maximum ? [minimum, maximum] : bounds(self.data.similarity.values);
+}
+
+export function axis(context, labels, size, horizontal, unit, scale) {
+  // numbers along one side, as many as find room
+  context.textAlign = horizontal ? 'center' : 'right';
+  context.textBaseline = horizontal ? 'top' : 'middle';
+  const room = (horizontal ? 26 : 16) * scale;
+  const every = Math.max(1, Math.ceil((room * labels) / size / unit) * unit);
+  for (let i = 0; i < labels; i += every) {
+    const at = ((i + 0.5) * size) / labels;
+    horizontal ? context.fillText(String(i + 1), at, 0) : context.fillText(String(i + 1), 0, at);
+  }
+}

@@ -1,0 +1,60 @@
+// The principal components of the tokens as colours, and one by one.
+
+import { painted, tinted } from '../../canvas/colours.js';
+import { el } from '../../canvas/elements.js';
+import { bounds, number } from '../../canvas/numbers.js';
+import { t } from '../../canvas/words.js';
+import { roomOf, sizeOf, where } from './tokens.js';
+
+export function drawComponents(self) {
+  const { ui, grid, data, settings } = self;
+  const { rows, cols } = grid;
+  const size = sizeOf(self);
+  const { depth } = settings;
+  const { width, height } = roomOf(self);
+  const scores = data.components.values;
+  const share = (c) => `${(100 * data.shares.values[3 * depth + c]).toFixed(1)} %`;
+  const one = Float32Array.from({ length: size }, (_, i) => scores[3 * i]);
+  const pixels = data.tints.values.subarray(3 * depth * size, 3 * (depth + 1) * size);
+  ui.drawn.show({
+    values: one,
+    pixels,
+    low: 0,
+    high: 1,
+    colours: 'viridis',
+    label: '',
+    title: `${t('Principal components')} · ${where(self)}`,
+    held: -1,
+    said: (cell) => [0, 1, 2].map((c) => `${c + 1}: ${number(scores[3 * cell + c])}`).join('   '),
+  });
+  const turned =
+    settings.tint === 'steady'
+      ? t('Colours: the three together, turned to look like the depth before.')
+      : t('Red, green, blue: components 1, 2, 3.');
+  ui.facts.hidden = false;
+  const shares = { first: share(0), second: share(1), third: share(2) };
+  ui.facts.textContent = `${t('Shares of the variance: {first}, {second}, {third}.', shares)} ${turned}`;
+  if (ui.single.childElementCount !== 3) {
+    ui.single.replaceChildren(...[0, 1, 2].map(() => el('figure', {}, el('canvas'), el('figcaption'))));
+  }
+  const aspect = (rows * grid.patch[0]) / (cols * grid.patch[1]);
+  const side = Math.min((width - 24) / 3, 170, (height * 0.3) / aspect);
+  [...ui.single.children].forEach((figure, c) => {
+    figure.style.width = `${side}px`;
+    const values = Float32Array.from({ length: size }, (_, i) => scores[3 * i + c]);
+    const [low, high] = bounds(values.filter(Number.isFinite));
+    const most = Math.max(-low, high) || 1;
+    tinted(values, rows, cols, 'balance', -most, most, 0, figure.firstChild).style.cssText =
+      `width:${side}px;height:${side * aspect}px;image-rendering:pixelated`;
+    figure.lastChild.textContent = t('Component {number}: {share}', { number: c + 1, share: share(c) });
+  });
+  const text =
+    settings.basis === 'all' ? t('Every depth, one basis for all') : t('Every depth, each in its own basis');
+  ui.depths.draw({
+    text,
+    width,
+    height: height - 100 - side * aspect,
+    most: 120,
+    paint: (at, canvas) => painted(data.tints.values, one, rows, cols, canvas, 3 * at * size),
+  });
+}

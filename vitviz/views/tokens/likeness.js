@@ -1,0 +1,134 @@
+// Which tokens are alike: the cosines of one with all others, its pins, and the prefix tokens as buttons.
+
+import { tinted } from '../../canvas/colours.js';
+import { el } from '../../canvas/elements.js';
+import { tokenName } from '../../canvas/names.js';
+import { t } from '../../canvas/words.js';
+import { cosines, pinsOf, roomOf, scale, shortOf, sizeOf, skipOf, tokensOf, where } from './tokens.js';
+
+// Okabe and Ito, told apart with any colour vision
+export const pinColours = ['#e69f00', '#56b4e9', '#009e73', '#cc79a7'];
+
+export function drawSimilarity(self) {
+  const { ui, grid } = self;
+  const { rows, cols } = grid;
+  const size = sizeOf(self);
+  const { low, high, colours } = scale(self);
+  const { width, height } = roomOf(self);
+  showChips(
+    self,
+    () => t('Compare with this token'),
+    (token) => {
+      self.held = true;
+      self.set('token', token);
+    },
+  );
+  paint(self);
+  showPins(self);
+  const text = t('{token} at every depth', { token: shortOf(self, self.settings.token) });
+  ui.depths.draw({
+    text,
+    width,
+    height: height - 46,
+    paint: (depth, canvas) =>
+      tinted(self.data.by_depth.values, rows, cols, colours, low, high, depth * size, canvas),
+  });
+}
+
+/** The query changes: what a hover does. */
+export function ask(self, token) {
+  // what has not been fetched is not claimed
+  if (token === self.query || !self.data || !cosines(self, token)) return;
+  self.query = token;
+  paint(self);
+}
+
+export function paint(self) {
+  const { ui, query } = self;
+  const skip = skipOf(self);
+  const found = cosines(self, query);
+  const cell = self.settings.token - skip;
+  const title = `${t('Similarity to {token}', { token: shortOf(self, query) })} · ${where(self)}`;
+  const label = self.settings.mean === 'out' ? t('Cosine without the mean patch') : t('Cosine');
+  ui.drawn.show({
+    values: found.subarray(skip),
+    ...scale(self),
+    label,
+    title,
+    held: self.held || query === self.settings.token ? cell : -1,
+  });
+  for (let i = 0; i < skip; i++) {
+    ui.chips.children[i].lastChild.textContent = found[i].toFixed(2).replace('-', '−');
+    ui.chips.children[i].setAttribute('aria-pressed', String(i === query));
+  }
+  ui.facts.hidden = true;
+}
+
+export function showChips(self, told, pick) {
+  const { chips } = self.ui;
+  const names = self.grid.prefix;
+  chips.replaceChildren(
+    ...names.map((name, i) =>
+      el(
+        'button',
+        { type: 'button', title: told() || null, onclick: () => pick(i) },
+        el('span', { text: tokenName(name) }),
+        el('span', { class: 'vv-weight' }),
+      ),
+    ),
+  );
+  chips.hidden = !names.length;
+}
+
+export function togglePin(self) {
+  const list = pinsOf(self);
+  const { token } = self.settings;
+  self.set(
+    'pins',
+    (list.includes(token) ? list.filter((one) => one !== token) : [...list, token].slice(-4)).join('.'),
+  );
+}
+
+export function showPins(self) {
+  const {
+    ui,
+    grid: { rows, cols, patch },
+    data,
+  } = self;
+  const list = pinsOf(self).slice(0, 4);
+  const skip = skipOf(self);
+  const count = tokensOf(self);
+  const { low, high, colours } = scale(self);
+  const side = Math.max(72, Math.min(120, (self.width - 48) / 4));
+  ui.pins.replaceChildren(
+    ...list.map((token, i) => {
+      const values = data.cosines
+        ? cosines(self, token)
+        : data.pinned.values.subarray(i * count, (i + 1) * count);
+      const canvas = tinted(values, rows, cols, colours, low, high, skip);
+      const tall = (side * rows * patch[0]) / (cols * patch[1]);
+      canvas.style.cssText = `width:${side}px;height:${tall}px;image-rendering:pixelated`;
+      return el(
+        'figure',
+        { style: `border-color:${pinColours[i]};width:${side + 6}px` },
+        canvas,
+        el(
+          'figcaption',
+          {},
+          el('span', { text: shortOf(self, token) }),
+          el('button', {
+            type: 'button',
+            class: 'vv-more',
+            'data-export': 'no',
+            'aria-label': t('Unpin'),
+            text: '×',
+            onclick: () => self.set('pins', list.filter((one) => one !== token).join('.')),
+          }),
+        ),
+      );
+    }),
+  );
+  ui.pinned.forEach((mark, i) =>
+    list[i] >= skip && self.settings.show === 'similarity' ? ui.drawn.put(mark, list[i] - skip) : mark.hide(),
+  );
+}

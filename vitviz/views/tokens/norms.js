@@ -1,0 +1,160 @@
+// How long the tokens are: the map, the histogram with its limit, the largest numbers, the sinks.
+
+import { tinted } from '../../canvas/colours.js';
+import { el, fit } from '../../canvas/elements.js';
+import { tokenName } from '../../canvas/names.js';
+import { bounds, number } from '../../canvas/numbers.js';
+import { t } from '../../canvas/words.js';
+import { showChips } from './likeness.js';
+import {
+  byHead,
+  marking,
+  nameOf,
+  outliers,
+  roomOf,
+  shortOf,
+  sizeOf,
+  skipOf,
+  tokensOf,
+  where,
+} from './tokens.js';
+
+export function drawNorms(self) {
+  const { ui, grid, data, settings } = self;
+  const { rows, cols } = grid;
+  const count = tokensOf(self);
+  const { depth } = settings;
+  const { width, height } = roomOf(self);
+  const { median, mad, limit, all, values, cells: above } = outliers(self);
+  const [low, high] = bounds(values.filter(Number.isFinite));
+  ui.drawn.show({
+    values,
+    low: Math.min(low, median),
+    high,
+    colours: 'magma',
+    label: t('Norm of the token'),
+    title: `${t('Norms')} · ${where(self)}`,
+    held: -1,
+  });
+  ui.facts.hidden = true;
+  showChips(
+    self,
+    () => '',
+    () => {},
+  );
+  grid.prefix.forEach((_, i) => {
+    ui.chips.children[i].lastChild.textContent = number(all[i]);
+    ui.chips.children[i].classList.toggle('vv-beyond', all[i] > limit);
+    ui.chips.children[i].removeAttribute('aria-pressed');
+  });
+  const facts = t('Median {median}, MAD {mad}; above the limit of {limit}: {count} of {all} patches.', {
+    median: number(median),
+    mad: number(mad),
+    limit: number(limit),
+    count: above.length,
+    all: values.filter(Number.isFinite).length,
+  });
+  const prefix = grid.prefix.map((name, i) => ({ name: tokenName(name), value: all[i] }));
+  ui.counted.draw({
+    values,
+    prefix,
+    median,
+    mad,
+    limit,
+    text: t('Norms of the patches; drag the limit'),
+    facts,
+    width,
+    height: Math.max(110, Math.min(170, height * 0.26)),
+  });
+  const [numbers, typical] = [data.largest.values, data.typical.values[depth]];
+  const ranks = data.largest.shape[1];
+  ui.largest.replaceChildren(
+    el('p', {
+      class: 'vv-h',
+      text: t('Largest numbers, beside a median of {typical}', { typical: number(typical) }),
+    }),
+    el('p', {
+      class: 'vv-text',
+      text: Array.from({ length: ranks }, (_, rank) => {
+        const [value, token, channel] = numbers.subarray(
+          3 * (depth * ranks + rank),
+          3 * (depth * ranks + rank) + 3,
+        );
+        return t('{value} in channel {channel} of {token}', {
+          value: number(value),
+          channel,
+          token: shortOf(self, token),
+        });
+      }).join(' · '),
+    }),
+  );
+  const { layers, heads } = self.value;
+  const shares = byHead(self, 'sinks', (share) => share);
+  const most = bounds(shares)[1] || 1;
+  ui.sinks.draw({
+    values: shares,
+    rows: heads,
+    cols: layers,
+    width,
+    height: height * 0.3,
+    most: 34,
+    ends: [0, most],
+    colours: 'viridis',
+    across: t('block'),
+    down: t('head'),
+    text: t('Sinks: attention at one token, up to {most} %', { most: (100 * most).toFixed(0) }),
+    label: '',
+    col: depth - 1,
+  });
+  const used = ui.counted.node.offsetHeight + ui.sinks.node.offsetHeight + ui.largest.offsetHeight + 36;
+  const left = height - used - 30;
+  ui.depths.node.hidden = left < 60;
+  if (left >= 60)
+    ui.depths.draw({
+      text: t('Every depth, each scaled by itself'),
+      width,
+      height: left,
+      most: 96,
+      paint: (at, canvas) => {
+        const start = at * count + skipOf(self);
+        const part = data.norms.values.subarray(start, start + sizeOf(self));
+        const [least, greatest] = bounds(part);
+        tinted(part, rows, cols, 'magma', least, greatest, 0, canvas);
+      },
+    });
+}
+
+export function sink(self, head, block) {
+  const [share, token] = self.data.sinks.values.subarray(
+    2 * (block * self.value.heads + head),
+    2 * (block * self.value.heads + head) + 2,
+  );
+  return [
+    t('Layer {layer}, head {head}', { layer: block + 1, head: head + 1 }),
+    t('{share} arrives at {token}', { share: `${(100 * share).toFixed(1)} %`, token: nameOf(self, token) }),
+    t('an even share is {even}', { even: `${(100 / tokensOf(self)).toFixed(2)} %` }),
+  ];
+}
+
+/** Frames around the patches above the limit. */
+export function frameOutliers(self) {
+  const {
+    marks,
+    drawn: {
+      size: { width, height },
+    },
+  } = self.ui;
+  const { rows, cols } = self.grid;
+  const [w, h] = [width / cols, height / rows];
+  marks.hidden = !marking(self);
+  if (marks.hidden) return;
+  const context = fit(marks, width, height, self.density);
+  for (const [line, colour] of [
+    [4, 'rgb(0 0 0 / .8)'],
+    [2, self.colour('--vv-orange')],
+  ]) {
+    [context.lineWidth, context.strokeStyle] = [line, colour];
+    for (const cell of outliers(self).cells)
+      context.strokeRect((cell % cols) * w + 2, Math.floor(cell / cols) * h + 2, w - 4, h - 4);
+  }
+}

@@ -1,0 +1,96 @@
+// Tokens of the sequence, what is known of them at a depth, and the room of what explains the figure.
+
+import { patchName, placeName, tokenName } from '../../canvas/names.js';
+import { bounds } from '../../canvas/numbers.js';
+import { t } from '../../canvas/words.js';
+
+export const skipOf = (self) => self.grid.prefix.length;
+
+export const sizeOf = (self) => self.grid.rows * self.grid.cols;
+
+export const tokensOf = (self) => skipOf(self) + sizeOf(self);
+
+export const pinsOf = (self) => (self.settings.pins ? self.settings.pins.split('.').map(Number) : []);
+
+export const small = (self) => self.summary.whole;
+
+export const marking = (self) =>
+  self.settings.show === 'norms' || (self.settings.mark === 'on' && self.settings.show !== 'heads');
+
+export const shortOf = (self, token) =>
+  token < skipOf(self) ? tokenName(self.grid.prefix[token]) : patchName(token - skipOf(self));
+
+export const nameOf = (self, token) =>
+  token < skipOf(self)
+    ? shortOf(self, token)
+    : `${shortOf(self, token)} (${placeName(self.grid, token - skipOf(self))})`;
+
+export const blockOf = (self) => Math.max(self.settings.depth, 1);
+
+/** The cosines of one token with every other; null where they have not been fetched. */
+export function cosines(self, token) {
+  const { cosines: all, line } = self.data;
+  const count = tokensOf(self);
+  if (all) return all.values.subarray(token * count, (token + 1) * count);
+  return token === self.settings.token ? line.values : null;
+}
+
+/** Both ends of the scale of cosines, and its colours: about zero without the mean patch. */
+export function scale(self) {
+  if (self.settings.mean === 'out') return { low: -1, high: 1, colours: 'balance' };
+  if (self.ui.scaled !== self.loaded) {
+    const values = (self.data.cosines || self.data.line).values;
+    [self.ui.scaled, self.ui.lowest] = [self.loaded, bounds(values)[0]];
+  }
+  return { low: Math.min(self.ui.lowest, 0.99), high: 1, colours: 'viridis' };
+}
+
+/** Numbers by layer and head as a matrix with a row for each head; of several numbers the first. */
+export function byHead(self, item, read) {
+  const { layers, heads } = self.value;
+  const { values, shape } = self.data[item];
+  const step = shape[2] ?? 1;
+  return Float32Array.from({ length: heads * layers }, (_, i) =>
+    read(values[step * ((i % layers) * heads + Math.floor(i / layers))]),
+  );
+}
+
+/** What stands out at this depth: median, MAD, the limit, and the patches above it. */
+export function outliers(self) {
+  const { depth, k } = self.settings;
+  const { norms, usual } = self.data;
+  const count = tokensOf(self);
+  const [median, mad] = usual.values.subarray(2 * depth, 2 * depth + 2);
+  const limit = median + k * mad;
+  const all = norms.values.subarray(depth * count, (depth + 1) * count);
+  const values = all.subarray(skipOf(self));
+  return {
+    median,
+    mad,
+    limit,
+    all,
+    values,
+    cells: Array.from(values.keys()).filter((cell) => values[cell] > limit),
+  };
+}
+
+/** The depth and the form of the tokens in view, as titles name them. */
+export function where(self) {
+  const { depth, norm, show } = self.settings;
+  return norm === 'final' && show !== 'norms'
+    ? t('depth {depth}, through the final norm', { depth })
+    : t('depth {depth}, raw', { depth });
+}
+
+/**
+ * The room of what explains the figure: beside it as high as it, under two figures a third of the window,
+ * else free.
+ */
+export function roomOf(self) {
+  const [above, own] = [self.figure, self.below].map((node) => node.getBoundingClientRect().top);
+  const beside = Math.abs(above - own) < 8;
+  return {
+    width: Math.max(240, self.below.clientWidth - 4),
+    height: !self.room ? 700 : beside ? self.room : window.innerHeight * 0.34,
+  };
+}

@@ -1,0 +1,184 @@
+// The model's input in its patches, with weights over it, and a vector as a strip of colours.
+
+import { tinted } from '../../canvas/colours.js';
+import { el, fit } from '../../canvas/elements.js';
+import { patchName, placeName } from '../../canvas/names.js';
+import { bounds, number } from '../../canvas/numbers.js';
+import { cells, outline } from '../../canvas/pointer.js';
+import { tip } from '../../canvas/tip.js';
+import { t } from '../../canvas/words.js';
+import { digits, largest } from './parts.js';
+
+/**
+ * The model's input in its patches; `draw` lays weights over it and outlines the patches that are meant.
+ * @param {any} self
+ * @param {object} options
+ * @param {string} options.label
+ * @param {(cell: number) => any} [options.pick]
+ * @param {(cell: number) => string} [options.tell] the tooltip's last line
+ */
+export function board(self, { label, pick, tell }) {
+  const canvas = el('canvas');
+  const plot = el('div', { class: 'vv-plot' }, canvas);
+  const chosen = outline(plot, 'vv-pinned');
+  const second = outline(plot, 'vv-key');
+  const spot = outline(plot);
+  spot.node.dataset.export = 'no';
+  let pitch = [0, 0];
+  let size = null;
+  let marked = -1;
+  const put = (mark, cell) =>
+    cell >= 0
+      ? mark.put(
+          (cell % self.grid.cols) * pitch[0],
+          Math.floor(cell / self.grid.cols) * pitch[1],
+          pitch[0],
+          pitch[1],
+        )
+      : mark.hide();
+  const lines = (cell) => [patchName(cell), placeName(self.grid, cell), ...(tell ? [tell(cell)] : [])];
+  cells(self, canvas, {
+    place: () => size,
+    label: () => label,
+    name: (cell) => lines(cell).join(', '),
+    start: () => marked,
+    hover: (cell, event) => {
+      put(spot, cell);
+      tip.show(event, ...lines(cell));
+    },
+    leave: () => spot.hide(),
+    pick,
+  });
+  const draw = ({ width, weights, order, gap = 0, mark = -1, key = -1, lined = true }) => {
+    const {
+      rows,
+      cols,
+      patch: [tall, wide],
+    } = self.grid;
+    const height = (width * rows * tall) / (cols * wide);
+    const context = fit(canvas, width, height, self.density);
+    pitch = [width / cols, height / rows];
+    size = { rows, cols, x: 0, y: 0, width, height };
+    context.imageSmoothingEnabled = false;
+    for (let i = 0; i < rows * cols; i++) {
+      const from = order ? order[i] : i;
+      const shrink = gap / 2;
+      const [w, h] = pitch;
+      context.drawImage(
+        self.data.picture,
+        (from % cols) * wide,
+        Math.floor(from / cols) * tall,
+        wide,
+        tall,
+        (i % cols) * w + shrink,
+        Math.floor(i / cols) * h + shrink,
+        w - gap + (gap ? 0 : 0.5),
+        h - gap + (gap ? 0 : 0.5),
+      );
+    }
+    if (weights) {
+      context.globalAlpha = 0.75;
+      context.drawImage(
+        tinted(weights, rows, cols, 'viridis', 0, bounds(weights)[1] || 1),
+        0,
+        0,
+        width,
+        height,
+      );
+      context.globalAlpha = 1;
+    } else if (lined && !gap) {
+      context.fillStyle = 'rgb(255 255 255 / .45)';
+      for (let c = 1; c < cols; c++) context.fillRect(c * pitch[0] - 0.5, 0, 1, height);
+      for (let r = 1; r < rows; r++) context.fillRect(0, r * pitch[1] - 0.5, width, 1);
+    }
+    marked = mark;
+    put(chosen, mark);
+    put(second, key);
+  };
+  return { node: plot, draw };
+}
+
+/**
+ * A vector as a strip of colours, wrapped to the width; every number under the pointer, the picked one
+ * outlined.
+ * @param {any} self
+ * @param {object} options
+ * @param {string} options.label
+ * @param {(i: number) => string} [options.name]
+ * @param {(i: number) => any} [options.pick]
+ * @param {(i: number) => any} [options.touched] told of the number under the pointer; -1 for none
+ * @param {(i: number) => string} [options.extra] the tooltip's last line
+ */
+export function strip(self, { label, name, pick, touched, extra }) {
+  const canvas = el('canvas');
+  const plot = el('div', { class: 'vv-plot' }, canvas);
+  const spot = outline(plot);
+  const chosen = outline(plot, 'vv-pinned');
+  const title = el('span', { text: label });
+  const range = el('span', { class: 'vv-range' });
+  const node = el('div', { class: 'vv-strip' }, el('p', { class: 'vv-striplabel' }, title, range), plot);
+  spot.node.dataset.export = 'no';
+  let state = null;
+  let marked = -1;
+  const put = (mark, i) =>
+    i >= 0
+      ? mark.put(
+          (i % state.cols) * state.cell,
+          Math.floor(i / state.cols) * state.down,
+          Math.max(3, state.cell),
+          state.tall,
+        )
+      : mark.hide();
+  const lines = (i) => [
+    digits(state.values[i]),
+    name ? name(i) : t('Number {index} of {count}', { index: i + 1, count: state.values.length }),
+    ...(extra ? [extra(i)] : []),
+  ];
+  cells(self, canvas, {
+    place: () => state,
+    label: () => title.textContent,
+    name: (i) => (i < state.values.length ? lines(i).join(', ') : ''),
+    start: () => marked,
+    hover: (i, event) => {
+      if (i >= state.values.length) {
+        tip.hide();
+        return spot.hide();
+      }
+      put(spot, i);
+      touched?.(i);
+      tip.show(event, ...lines(i));
+    },
+    leave: () => {
+      spot.hide();
+      touched?.(-1);
+    },
+    pick: pick && ((i) => i < state.values.length && pick(i)),
+  });
+  const draw = (values, { width, most = largest(values), mark = -1, text }) => {
+    const count = values.length;
+    const rows = Math.max(1, Math.ceil((count * 3.5) / width));
+    const cols = Math.ceil(count / rows);
+    const cell = Math.min(12, width / cols);
+    const tall = rows > 6 ? 8 : rows > 2 ? 12 : 18;
+    const down = tall + 2;
+    const context = fit(canvas, cols * cell, rows * down - 2, self.density);
+    state = { values, rows, cols, cell, tall, down, x: 0, y: 0, width: cols * cell, height: rows * down };
+    context.imageSmoothingEnabled = false;
+    for (let r = 0; r < rows; r++) {
+      const part = values.slice(r * cols, (r + 1) * cols);
+      if (part.length)
+        context.drawImage(
+          tinted(part, 1, part.length, 'cividis', -most, most),
+          0,
+          r * down,
+          part.length * cell,
+          tall,
+        );
+    }
+    if (text) title.textContent = text;
+    range.textContent = t('colours from {low} to {high}', { low: number(-most), high: number(most) });
+    marked = mark;
+    put(chosen, mark);
+  };
+  return { node, draw };
+}

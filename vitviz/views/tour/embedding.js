@@ -1,0 +1,191 @@
+// Steps 4 and 5: the embedding of a patch, and the token in front.
+
+import { tinted } from '../../canvas/colours.js';
+import { el, fit, sheet } from '../../canvas/elements.js';
+import { patchName, placeName } from '../../canvas/names.js';
+import { number } from '../../canvas/numbers.js';
+import { cells, outline } from '../../canvas/pointer.js';
+import { tip } from '../../canvas/tip.js';
+import { t } from '../../canvas/words.js';
+import { board, strip } from './board.js';
+import { flattened } from './input.js';
+import { beside, captioned, digits, largest, pair, patchOf, stack, take, tokenTitle } from './parts.js';
+
+export const embeddingStep = {
+  build(self) {
+    const from = board(self, { label: t('The picture, cut into patches.'), pick: take(self) });
+    const before = strip(self, { label: t('The patch as a row of numbers') });
+    const after = strip(self, {
+      label: t('Its embedding'),
+      pick: self.summary.filters ? (i) => self.set('number', i) : undefined,
+    });
+    const tiles = [t('Patch'), t('Filter'), t('Product')].map((text) => {
+      const canvas = el('canvas', { role: 'img', 'aria-label': text });
+      return {
+        canvas,
+        node: el('figure', {}, el('div', { class: 'vv-plot' }, canvas), el('figcaption', { text })),
+      };
+    });
+    const sum = el('p', { class: 'vv-sum' });
+    const why = el('p', { class: 'vv-h' });
+    const worked = el(
+      'div',
+      { class: 'vv-stack vv-worked', hidden: true },
+      why,
+      el(
+        'div',
+        { class: 'vv-tiles' },
+        tiles[0].node,
+        el('span', { class: 'vv-sign', text: '×' }),
+        tiles[1].node,
+        el('span', { class: 'vv-sign', text: '=' }),
+        tiles[2].node,
+      ),
+      sum,
+    );
+    return {
+      node: stack(
+        pair(
+          captioned(t('Pick a patch'), from.node),
+          stack(before.node, el('p', { class: 'vv-sign', text: '↓ E' }), after.node),
+        ),
+        worked,
+      ),
+      from,
+      before,
+      after,
+      tiles,
+      worked,
+      sum,
+      why,
+    };
+  },
+  async load(self, signal) {
+    const [embedded, filter] = await Promise.all([
+      self.get('embedded', signal),
+      self.summary.filters ? self.get('filter', signal) : null,
+    ]);
+    return { embedded, filter: filter?.values };
+  },
+  draw(self, made) {
+    const { picture, rest } = beside(self);
+    const patch = patchOf(self);
+    const { embedded, filter } = self.data;
+    const [, , width] = embedded.shape;
+    const values = flattened(self, patch);
+    const n = self.settings.number;
+    const vector = embedded.values.subarray(patch * width, (patch + 1) * width);
+    const [tall, wide] = self.grid.patch;
+    made.from.draw({ width: picture, mark: patch });
+    made.before.draw(values, {
+      width: rest,
+      text: self.summary.stem
+        ? t('The {count} numbers of the pixels there', { count: values.length })
+        : t('The patch: {count} numbers', { count: values.length }),
+    });
+    made.after.draw(vector, {
+      width: rest,
+      mark: filter ? n : -1,
+      text: t('Its embedding: {count} numbers', { count: width }),
+    });
+    made.worked.hidden = !filter;
+    if (!filter) return;
+    const weights = filter.subarray(0, values.length);
+    const bias = filter[values.length];
+    const products = values.map((value, i) => value * weights[i]);
+    const side = Math.min(120, (self.width - 80) / 3);
+    const rgb = (list) => {
+      const most = largest(list);
+      const out = sheet(wide, tall);
+      const context = out.getContext('2d');
+      const image = context.createImageData(wide, tall);
+      for (let i = 0; i < wide * tall; i++)
+        for (let c = 0; c < 4; c++)
+          image.data[4 * i + c] = c === 3 ? 255 : 127.5 + (127.5 * list[3 * i + c]) / most;
+      context.putImageData(image, 0, 0);
+      return out;
+    };
+    const pixelSums = Float32Array.from(
+      { length: wide * tall },
+      (_, i) => products[3 * i] + products[3 * i + 1] + products[3 * i + 2],
+    );
+    [
+      rgb(values),
+      rgb(weights),
+      tinted(pixelSums, tall, wide, 'cividis', -largest(pixelSums), largest(pixelSums)),
+    ].forEach((image, i) => {
+      const context = fit(made.tiles[i].canvas, side, (side * tall) / wide, self.density);
+      context.imageSmoothingEnabled = false;
+      context.drawImage(image, 0, 0, side, (side * tall) / wide);
+    });
+    made.why.textContent = t('Number {index} of the embedding', { index: n + 1 });
+    const total = products.reduce((a, b) => a + b, 0);
+    const added = t('sum of {count} products', { count: values.length });
+    const whole = `${t('bias')} ${digits(bias)} = ${digits(total + bias)}`;
+    made.sum.textContent = `${added} ${digits(total)} + ${whole}`;
+  },
+};
+
+export const tokenStep = {
+  build(self) {
+    const front = self.grid.prefix.map((name) => strip(self, { label: tokenTitle(name) }));
+    const all = el('canvas');
+    const plot = el('div', { class: 'vv-plot' }, all);
+    const spot = outline(plot);
+    const ui = { place: null };
+    const value = (cell) => self.data.embedded.values[cell];
+    cells(self, all, {
+      place: () => ui.place,
+      label: () => t('The embeddings of all patches: a row for each.'),
+      name: (cell) => `${patchName(Math.floor(cell / ui.place.cols))}, ${digits(value(cell))}`,
+      hover: (cell, event) => {
+        const { cols, height, width, rows } = ui.place;
+        spot.put(0, (Math.floor(cell / cols) * height) / rows, width, Math.max(3, height / rows));
+        tip.show(
+          event,
+          patchName(Math.floor(cell / cols)),
+          placeName(self.grid, Math.floor(cell / cols)),
+          t('Number {index}: {value}', { index: (cell % cols) + 1, value: digits(value(cell)) }),
+        );
+      },
+      leave: () => spot.hide(),
+      pick: (cell) => take(self)(Math.floor(cell / ui.place.cols)),
+    });
+    const here = outline(plot);
+    const label = el('p', { class: 'vv-striplabel' });
+    return {
+      node: stack(...front.map((one) => one.node), el('div', { class: 'vv-strip' }, label, plot)),
+      front,
+      all,
+      ui,
+      here,
+      label,
+    };
+  },
+  async load(self, signal) {
+    const [embedded, front] = await Promise.all([
+      self.get('embedded', signal),
+      self.grid.prefix.length ? self.get('front', signal) : null,
+    ]);
+    return { embedded, front };
+  },
+  draw(self, made) {
+    const { embedded, front } = self.data;
+    const [, count, width] = embedded.shape;
+    const room = Math.min(self.width, 900);
+    const height = Math.max(160, Math.min(420, count * 6));
+    const most = largest(embedded.values.subarray(0, count * width));
+    made.front.forEach((one, i) =>
+      one.draw(front.values.subarray(i * width, (i + 1) * width), { width: room }),
+    );
+    const context = fit(made.all, room, height, self.density);
+    context.imageSmoothingEnabled = room * self.density < width;
+    context.drawImage(tinted(embedded.values, count, width, 'cividis', -most, most), 0, 0, room, height);
+    made.ui.place = { rows: count, cols: width, x: 0, y: 0, width: room, height };
+    made.here.put(0, (patchOf(self) * height) / count - 2, room, height / count + 4);
+    made.label.textContent = t(
+      'Patches 1 to {count}, a row of {width} numbers each; colours from {low} to {high}',
+      { count, width, low: number(-most), high: number(most) },
+    );
+  },
+};

@@ -1,0 +1,157 @@
+// Step 8: all heads of a layer, and how long the tokens become from layer to layer.
+
+import { tinted } from '../../canvas/colours.js';
+import { el, fit } from '../../canvas/elements.js';
+import { tokenName } from '../../canvas/names.js';
+import { bounds, number, ticks } from '../../canvas/numbers.js';
+import { t } from '../../canvas/words.js';
+import { board } from './board.js';
+import { placed, prefixChips } from './encoder.js';
+import { beside, captioned, dial, first, nameOf, pair, stack, take } from './parts.js';
+
+export const layersStep = {
+  build(self) {
+    const layer = dial(self, 'layer', t('Layer'), self.value.layers);
+    const chips = prefixChips(self);
+    const from = board(self, { label: t('Pick the query.'), pick: take(self) });
+    const title = el('p', { class: 'vv-h' });
+    const heads = el('div', { class: 'vv-heads' });
+    const faces = Array.from({ length: self.value.heads }, (_, h) => {
+      const canvas = el('canvas', { role: 'img' });
+      const button = el(
+        'button',
+        { type: 'button', class: 'vv-thumb', onclick: () => self.set('head', h + 1) },
+        canvas,
+        el('span', { text: t('head {head}', { head: h + 1 }) }),
+      );
+      return { canvas, button };
+    });
+    heads.append(...faces.map((face) => face.button));
+    const chart = el('canvas', { role: 'img' });
+    const asked = el('p', { class: 'vv-h' });
+    const note = el('p', {
+      class: 'vv-text',
+      text: t('Brightness: each head’s own largest weight. A click chooses the head for the step before.'),
+    });
+    return {
+      node: stack(
+        el('div', { class: 'vv-row' }, layer.node, chips.node),
+        pair(stack(asked, from.node), stack(title, heads, note)),
+        captioned(t('Length of the tokens in the stream, layer by layer'), chart),
+      ),
+      layer,
+      chips,
+      from,
+      title,
+      faces,
+      chart,
+      asked,
+    };
+  },
+  async load(self, signal) {
+    return { heads: await self.get('heads', signal) };
+  },
+
+  draw(self, made) {
+    const {
+      rows,
+      cols,
+      patch: [tall, wide],
+    } = self.grid;
+    const {
+      heads: {
+        values,
+        shape: [, tokens],
+      },
+    } = self.data;
+    const { picture, wide: roomy } = beside(self, 280);
+    const skip = first(self);
+    const { head, layer, token } = self.settings;
+    made.layer.show();
+    made.chips.show();
+    made.from.draw({ width: picture, mark: placed(self, token) });
+    made.asked.textContent = t('The query: {token}', { token: nameOf(self, token) });
+    made.title.textContent = t('Layer {layer}: where each head looks', { layer });
+    const count = made.faces.length;
+    const area = roomy ? Math.min(640, self.width - picture - 36) : self.width;
+    const across = Math.min(
+      count,
+      count <= 4 ? count : Math.ceil(count / 2) <= 6 && roomy ? Math.ceil(count / 2) : Math.floor(area / 84),
+    );
+    const side = Math.min(150, area / across - 16);
+    made.faces.forEach(({ canvas, button }, h) => {
+      const line = values.subarray(h * tokens + skip, (h + 1) * tokens);
+      const context = fit(canvas, side, (side * rows * tall) / (cols * wide), self.density);
+      context.imageSmoothingEnabled = false;
+      context.drawImage(
+        tinted(line, rows, cols, 'viridis', 0, bounds(line)[1] || 1),
+        0,
+        0,
+        side,
+        (side * rows * tall) / (cols * wide),
+      );
+      canvas.setAttribute('aria-label', t('Attention of head {head}', { head: h + 1 }));
+      button.setAttribute('aria-pressed', String(h + 1 === head));
+      button.style.width = `${side + 8}px`;
+    });
+    this.chart(self, made.chart, layer);
+  },
+
+  /** The mean length of the patch tokens and of each prefix token, z_0 to z_L. */
+  chart(self, canvas, layer) {
+    const lines = Object.entries(self.summary.norms);
+    const width = Math.min(self.width, 760);
+    const height = 220;
+    const [left, right, top, bottom] = [46, 100, 10, 34];
+    const last = self.value.layers;
+    const most = Math.max(...lines.flatMap(([, values]) => values));
+    const context = fit(canvas, width, height, self.density);
+    const ink = self.colour('color');
+    const font = self.colour('font-family');
+    const x = (l) => left + (l / last) * (width - left - right);
+    const y = (value) => height - bottom - (value / (most || 1)) * (height - top - bottom);
+    context.font = `12px ${font}`;
+    context.textBaseline = 'middle';
+    context.fillStyle = context.strokeStyle = ink;
+    for (const value of ticks(0, most, 4)) {
+      context.globalAlpha = 0.15;
+      context.fillRect(left, y(value), width - left - right, 1);
+      context.globalAlpha = 0.75;
+      context.textAlign = 'right';
+      context.fillText(number(value), left - 8, y(value));
+    }
+    context.textAlign = 'center';
+    for (let l = 0; l <= last; l += Math.ceil(last / 12))
+      context.fillText(String(l), x(l), height - bottom + 14);
+    context.fillText(t('after layer (0: z₀)'), (left + width - right) / 2, height - 6);
+    context.globalAlpha = 0.12;
+    context.fillRect(x(layer - 1), top, x(1) - x(0), height - top - bottom);
+    const ends = [];
+    lines.forEach(([name, values]) => {
+      const patches = name === 'patches';
+      const colour = patches ? self.colour('--vv-accent') : ink;
+      context.globalAlpha = patches || !name.startsWith('register') ? 1 : 0.35;
+      context.strokeStyle = context.fillStyle = colour;
+      context.lineWidth = 2;
+      context.setLineDash(patches ? [] : [5, 3]);
+      context.beginPath();
+      values.forEach((value, l) => context.lineTo(x(l), y(value)));
+      context.stroke();
+      context.setLineDash([]);
+      let at = y(values[last]);
+      while (ends.some((other) => Math.abs(other - at) < 14)) at += at > height / 2 ? -14 : 14;
+      ends.push(at);
+      context.textAlign = 'left';
+      context.fillText(lineName(name), x(last) + 8, at, right - 10);
+    });
+    context.globalAlpha = 1;
+    canvas.setAttribute(
+      'aria-label',
+      lines
+        .map(([name, values]) => `${lineName(name)}: ${values.map((value) => number(value)).join(', ')}`)
+        .join('. '),
+    );
+  },
+};
+
+export const lineName = (name) => (name === 'patches' ? t('patches (mean)') : tokenName(name));
