@@ -77,7 +77,7 @@ export function clear(self) {
 }
 
 /** Takes away what is chosen: every view then shows the model without it. */
-export function away(self) {
+export function takeAway(self) {
   const [layer, head] = chosenOf(self);
   const patches = listed(self.settings.patches);
   const heads = layer

@@ -7,7 +7,16 @@ import { bounds } from '../../canvas/numbers.js';
 import { outline } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
 import { account } from './account.js';
-import { chooseClasses, chooseHead, clear, drags, picker, showPickers, toggle } from './choosing.js';
+import {
+  chooseClasses,
+  chooseHead,
+  clear,
+  drags,
+  picker,
+  showPickers,
+  takeAway,
+  toggle,
+} from './choosing.js';
 import { drawForming } from './forming.js';
 import { chosenOf, className, listed, sums, targets, unpack } from './lines.js';
 import { tell } from './telling.js';
@@ -61,7 +70,7 @@ export default () => ({
       type: 'button',
       class: 'vv-away',
       'data-export': 'no',
-      onclick: () => away(self),
+      onclick: () => takeAway(self),
     });
     const back = el('button', {
       type: 'button',

@@ -3,6 +3,21 @@
 import { tinted } from '../../canvas/colours.js';
 import { bounds } from '../../canvas/numbers.js';
 
+/** The numbers patch by patch as a tile of the grid, each tile where its patch lies. */
+export function tilesOf(values, { rows, cols }) {
+  const count = rows * cols;
+  const tiles = new Float32Array(values.length);
+  for (let i = 0; i < count; i++) {
+    const top = Math.floor(i / cols) * rows;
+    const left = (i % cols) * cols;
+    for (let r = 0; r < rows; r++) {
+      const line = values.subarray(i * count + r * cols, i * count + (r + 1) * cols);
+      tiles.set(line, (top + r) * cols * cols + left);
+    }
+  }
+  return tiles;
+}
+
 /**
  * The numbers as one picture of a pixel each: row patch, column patch; or patch by patch a tile of the grid.
  */
@@ -12,24 +27,11 @@ export function picture(self, form, low, high) {
   const count = rows * cols;
   const name = [self.key, form, low, high].join('/');
   if (self.ui.name === name) return self.ui.picture;
-  let source = values;
-  if (form === 'tiles') {
-    source = new Float32Array(values.length);
-    for (let i = 0; i < count; i++) {
-      const top = Math.floor(i / cols) * rows;
-      const left = (i % cols) * cols;
-      for (let r = 0; r < rows; r++)
-        source.set(
-          values.subarray(i * count + r * cols, i * count + (r + 1) * cols),
-          (top + r) * cols * cols + left,
-        );
-    }
-  }
   [self.ui.name, self.ui.picture] = [
     name,
     form === 'tiles'
-      ? tinted(source, rows * rows, cols * cols, 'viridis', low, high)
-      : tinted(source, count, count, 'viridis', low, high),
+      ? tinted(tilesOf(values, self.grid), rows * rows, cols * cols, 'viridis', low, high)
+      : tinted(values, count, count, 'viridis', low, high),
   ];
   return self.ui.picture;
 }
