@@ -60,7 +60,7 @@ def test_scripts_and_style_sheets_are_in_form(tools):
         ("import { two } from './two.js';\n\nexport const one = 1;\n", "noUnusedImports"),
         ("export function one() {\n  const two = 2;\n  return 1;\n}\n", "noUnusedVariables"),
         ("/** @type {number} */\nexport const one = 'two';\n", "TS2322"),
-        ("export const one = 1, two = 2;\n", "useSingleVarDeclarator"),
+        ("export function one() {\n  const a = 1, b = 2;\n  return a + b;\n}\n", "useSingleVarDeclarator"),
         ("export const one  = 1\n", "File content differs from formatting output"),
     ],
 )
