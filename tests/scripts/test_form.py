@@ -1,4 +1,4 @@
-"""The form of the browser's scripts: formatter and linter (biome), and types (tsc), as package.json names them."""
+"""The form of the scripts: formatter and linter (biome), and types (tsc), as package.json names them."""
 
 from __future__ import annotations
 
