@@ -32,8 +32,8 @@ class Checkpoint:
 
     name: str
     architecture: str | None
-    source: Literal["shipped", "local", "hub"]
-    location: str
+    source: Literal["shipped", "local", "hub", "memory"]
+    location: str  # empty for a model in memory
     input_size: tuple[int, int, int] | None = None  # channels, height, width
     parameters: int | None = None
     trained_on: str = ""

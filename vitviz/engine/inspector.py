@@ -14,6 +14,9 @@ from vitviz.analyses.target import Asked
 from vitviz.engine import inputs, parts, tails
 from vitviz.engine.checkpoint import Loaded
 from vitviz.engine.forward import Forward
+from vitviz.engine.models.given import Given
+from vitviz.engine.models.in_memory import Pictured, loaded_of
+from vitviz.engine.models.mapping_file import mapping_at
 from vitviz.engine.passes import experiments, record, sweeps, taken
 from vitviz.engine.passes.hooks import Hook
 from vitviz.engine.passes.references import Reference, References
@@ -34,6 +37,31 @@ class Inspector(Forward):
     def __init__(self, loaded: Loaded, device: str = "auto", dtype: str = "float32"):
         super().__init__(loaded, device, dtype)
         self._references = References()
+
+    @classmethod
+    def of(
+        cls, model: nn.Module, *, mean=None, std=None, size: int | tuple[int, int] | None = None,
+        interpolation: str | None = None, crop_pct: float | None = None, crop_mode: str | None = None,
+        labels: Sequence[str] | None = None, heads: int | None = None, mapping: str | None = None,
+        name: str | None = None, device: str = "auto", dtype: str = "float32",
+    ) -> Inspector:  # fmt: skip
+        """A model in memory as it is now: timm's, transformers' (ViT, DeiT, BEiT, DINOv2, …), or a PyTorch module.
+
+        A copy is looked into, and training goes on undisturbed; it is proven to answer as the model does. `mean`
+        and `std` (of values from 0 to 1) are what the model's pictures are normalised with: needed for a module
+        of one's own, else its configuration's. `mapping` is the path of a mapping file for a module whose names
+        leave more than one possibility. Raises UnsupportedModel for what is no plain ViT, VitvizError where
+        something has to be said.
+
+        >>> import timm
+        >>> model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1)
+        >>> Inspector.of(model, mean=0.5, std=0.5, device="cpu").grid().patches
+        4
+        """
+        given = Given(heads, mean, std, crop_pct, crop_mode, interpolation, labels=labels)
+        pictured = Pictured(given, None if size is None else inputs.asked_size(size, (0, 0)))
+        names = None if mapping is None else mapping_at(mapping)
+        return cls(loaded_of(model, pictured, name, names), device, dtype)
 
     def __repr__(self) -> str:
         return f"Inspector({self.checkpoint.name!r}, device={str(self.device)!r}, dtype={self.dtype!r})"

@@ -1,0 +1,203 @@
+"""Models in memory: the inspector's answers are the model's own, and what computes otherwise is refused."""
+
+import timm
+import torch
+import pytest
+import torchvision
+import transformers
+from torch import nn
+
+import vitviz
+from tests.engine.models.theirs import Apart, Heads, Scratch, Torchs
+from tests.engine.small import perturbed, small
+from tests.shared import shared
+from vitviz.engine.models import in_memory
+from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError
+
+HALF = {"mean": 0.5, "std": 0.5, "device": "cpu"}
+
+
+def inspected(model, **options):
+    return vitviz.Inspector.of(model, **{**HALF, **options})
+
+
+def test_a_timm_model_is_looked_into_as_the_same_file_would_be():
+    model = timm.create_model("deit_tiny_patch16_224", pretrained=False)
+    file = shared("weights/deit_tiny_patch16_224.safetensors")
+    from safetensors.torch import load_file
+
+    model.load_state_dict(load_file(file))
+    picture = vitviz.sample_image("chelsea")
+    ours, files = vitviz.Inspector.of(model, device="cpu"), vitviz.load(file, device="cpu")
+    assert ours.preprocessing == files.preprocessing and ours.labels == files.labels
+    assert ours.trace(picture).logits.equal(files.trace(picture).logits)
+    assert ours.trace(picture).top(1)[0][0] == "Egyptian cat"
+
+
+def test_training_goes_on_as_if_nobody_had_looked():
+    model = small(drop_rate=0.5).train().double()
+    seen = []
+    model.blocks[0].register_forward_hook(lambda *_: seen.append(1))
+    weight = model.blocks[0].attn.qkv.weight
+    state = torch.get_rng_state()
+    inspector = inspected(model)
+    calls = len(seen)
+    inspector.trace(vitviz.sample_image("coffee"))
+    assert len(seen) == calls  # its hooks hear the one pass that proves the copy, and no picture
+    assert all(module.training for module in model.modules()) and weight.requires_grad
+    assert model.blocks[0].attn.qkv.weight is weight and weight.dtype == torch.float64
+    assert torch.get_rng_state().equal(state)
+    with torch.no_grad():
+        weight.zero_()
+    assert inspector.model.blocks[0].attn.qkv.weight.abs().sum() > 0
+
+
+@pytest.mark.parametrize("wrap", [torch.nn.DataParallel, torch.compile])
+def test_what_is_put_around_a_model_is_taken_off(wrap):
+    assert inspected(wrap(small())).grid().patches == 16
+
+
+def test_a_hook_that_changes_the_answer_is_not_overlooked():
+    model = small()
+    model.blocks[1].register_forward_hook(lambda module, args, output: output * 1.5)
+    with pytest.raises(UnsupportedModel, match="answers otherwise than its copy"):
+        inspected(model)
+
+
+def sizes(**changes):
+    return {
+        "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96, "image_size": 32,
+        "patch_size": 8, "num_labels": 5, **changes,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: transformers.ViTForImageClassification(transformers.ViTConfig(**sizes())),
+        lambda: transformers.DeiTForImageClassification(transformers.DeiTConfig(**sizes())),
+        lambda: transformers.Dinov2ForImageClassification(transformers.Dinov2Config(**sizes(mlp_ratio=2))),
+        lambda: transformers.Dinov2Model(transformers.Dinov2Config(**sizes(mlp_ratio=2))),
+        lambda: transformers.ViTModel(transformers.ViTConfig(**sizes()), add_pooling_layer=False),
+    ],
+)
+def test_transformers_models_answer_as_themselves(build):
+    model = perturbed(build())
+    inspector = inspected(model, size=32)
+    noise = torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        theirs = model(pixel_values=noise, output_attentions=True) if False else model(pixel_values=noise)
+        if hasattr(theirs, "logits"):
+            torch.testing.assert_close(inspector.model(noise), theirs.logits, atol=1e-4, rtol=1e-4)
+    assert inspector.trace(vitviz.sample_image("coffee")).attention(0).shape[0] == 4
+
+
+@pytest.mark.parametrize("heads", [2, 4, 6])
+@pytest.mark.parametrize("attention", [Heads, Apart, Torchs])
+def test_a_module_of_ones_own_is_understood_from_its_answers(attention, heads):
+    """Its heads, activation and epsilon are found, although only PyTorch's attention says any of them."""
+    activation = {2: nn.GELU, 4: nn.ReLU, 6: nn.SiLU}[heads]
+    model = perturbed(Scratch(attention, heads, activation=activation))
+    inspector = inspected(model)
+    noise = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        torch.testing.assert_close(inspector.model(noise), model(noise)[0], atol=1e-4, rtol=1e-4)
+    block = inspector.model.blocks[0]
+    assert block.attn.num_heads == heads and block.norm1.eps == 1e-5
+    assert isinstance(block.mlp.act, activation)
+    assert inspector.checkpoint.source == "memory" and "encoder.layers" in inspector.checkpoint.note
+
+
+def test_a_head_s_attention_is_its_own():
+    model = perturbed(Scratch(Heads, 4))
+    inspector = inspected(model)
+    trace = inspector.trace(vitviz.sample_image("chelsea"))
+    x = trace.tokens[0].double()
+    layer = model.double().encoder["layers"][0]
+    head = layer.attention.heads[2]
+    normed = layer.layernorm_1(x)
+    theirs = (head.query(normed) @ head.key(normed).T / 12**0.5).softmax(-1)
+    torch.testing.assert_close(trace.attention(0)[2].double(), theirs.detach(), atol=1e-5, rtol=0)
+
+
+def test_a_patch_that_is_flattened_is_found_in_its_order():
+    model = perturbed(Scratch(Apart, 4, flat=True))
+    assert inspected(model).patch_filters().shape == (48, 3, 8, 8)
+
+
+def test_torchvisions_own_is_understood():
+    model = perturbed(torchvision.models.VisionTransformer(32, 8, 2, 4, 48, 96, num_classes=5))
+    inspector = inspected(model)
+    assert inspector.model.blocks[0].attn.num_heads == 4 and inspector.model.blocks[0].norm1.eps == 1e-6
+
+
+def test_norms_behind_attention_are_no_plain_vit():
+    """Its tensors have the names and shapes of one: a file would be shown wrongly, a module is found out."""
+    with pytest.raises(UnsupportedModel, match="computes otherwise"):
+        inspected(perturbed(Scratch(Apart, 4, post=True)))
+
+
+def test_hardly_trained_weights_leave_the_heads_to_their_owner():
+    torch.manual_seed(0)
+    model = Scratch(Apart, 4)
+    with torch.no_grad():
+        for layer in model.encoder["layers"]:
+            layer.attention.wq.weight.zero_()
+    with pytest.raises(VitvizError, match="Say\n? ?heads="):
+        inspected(model)
+    assert inspected(model, heads=4).model.blocks[0].attn.num_heads == 4
+
+
+def test_an_answer_that_is_always_the_same_proves_nothing():
+    model = Scratch(Apart, 4)
+    nn.init.zeros_(model.classifier.weight)
+    with pytest.raises(VitvizError, match="cannot be proven"):
+        inspected(model)
+
+
+def test_what_has_to_be_said_is_asked_for():
+    with pytest.raises(VitvizError, match="expected mean=… and std=…"):
+        vitviz.Inspector.of(Scratch(), device="cpu")
+    with pytest.raises(VitvizError, match="expected a timm model"):
+        vitviz.Inspector.of("vit.pth")
+    with pytest.raises(UnsupportedModel, match="windows"):
+        vitviz.Inspector.of(timm.create_model("swin_tiny_patch4_window7_224"), mean=0.5, std=0.5)
+    with pytest.raises(UnsupportedModel):
+        inspected(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 5)))
+    with pytest.raises(VitvizError, match="7 classes"):
+        inspected(small(), labels=["one"])
+
+
+def test_traces_of_two_moments_are_not_mistaken_for_one_another():
+    first, second = inspected(small()), inspected(small())
+    with pytest.raises(VitvizError, match="Ask the inspector that made it"):
+        second.readout(first.trace(vitviz.sample_image("coffee")))
+
+
+def test_a_mapping_decides_what_names_leave_open(tmp_path):
+    model = perturbed(Scratch(Apart, 4))
+    for layer in model.encoder["layers"]:
+        layer.register_module("first", layer.layernorm_1), layer.register_module("second", layer.layernorm_2)
+        layer.layernorm_1 = layer.layernorm_2 = None
+        layer.forward = _forward(layer)
+    with pytest.raises(UnsupportedModel, match=r"(?s)more than one possibility.*\[names\]"):
+        inspected(model)
+    lines = (
+        '"encoder.layers.{layer}.first.*" = "blocks.{layer}.norm1.*"\n'
+        '"encoder.layers.{layer}.second.*" = "blocks.{layer}.norm2.*"\n'
+    )
+    told = in_memory.written(in_memory.proposed(in_memory._state(model)).mapping)
+    path = tmp_path / "scratch.toml"
+    path.write_text(told.replace("[names]\n", "[names]\n" + lines))
+    assert inspected(model, mapping=path).model.blocks[0].attn.num_heads == 4
+    path.write_text(told.replace("[names]\n", "[names]\n" + lines.replace("first", "third")))
+    with pytest.raises(CheckpointError, match="does not name it"):
+        inspected(model, mapping=path)
+
+
+def _forward(layer):
+    def forward(x):
+        x = x + layer.attention(layer.first(x))
+        return x + layer.mlp(layer.second(x))
+
+    return forward
