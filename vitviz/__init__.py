@@ -40,6 +40,7 @@ _HOMES = {
     "survey": "vitviz.surveys",
     "keep_freed_memory": "vitviz.heap",
     "overlay": "vitviz.figures.overlay",
+    "AssumedWarning": "vitviz.errors",
     "VitvizError": "vitviz.errors",
     "Without": "vitviz.runs",
 }
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from vitviz.analyses import attention_distance, rollout, token_components, token_norms, token_similarity
     from vitviz.analyses.relevance import METHODS
     from vitviz.engine import Checkpoint, Inspector, checkpoints, film, load
-    from vitviz.errors import VitvizError
+    from vitviz.errors import AssumedWarning, VitvizError
     from vitviz.figures.overlay import overlay
     from vitviz.grid import Grid
     from vitviz.heap import keep_freed_memory

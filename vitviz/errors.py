@@ -61,3 +61,7 @@ class Stopped(VitvizError):
 
 class TooMuch(VitvizError):
     """More than this server computes for one visitor, or more than it can take on just now."""
+
+
+class AssumedWarning(UserWarning):
+    """A file does not say something that its pictures rest on, and it was assumed."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from os import PathLike
 
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.device import pick_device, pick_dtype
 from vitviz.engine.inspector import Inspector
+from vitviz.engine.models.assumed import warning
 from vitviz.engine.models.catalogue import checkpoints, find
 from vitviz.engine.models.film import Frame, frames
+from vitviz.engine.models.given import Given
 from vitviz.engine.models.identity import unchanged
 from vitviz.engine.models.load import load as load_weights
+from vitviz.errors import AssumedWarning
 
 __all__ = ["Checkpoint", "Frame", "Inspector", "checkpoints", "film", "find", "load", "unchanged"]
 
@@ -25,6 +29,15 @@ def load(
     folder: str | PathLike | None = None,
     trusted: bool = True,
     progress: Callable[[int, int], None] | None = None,
+    heads: int | None = None,
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
+    crop_pct: float | None = None,
+    crop_mode: str | None = None,
+    interpolation: str | None = None,
+    activation: str | None = None,
+    epsilon: float | None = None,
+    labels: Sequence[str] | None = None,
 ) -> Inspector:
     """Loads a checkpoint and puts it on a device, ready to be looked into.
 
@@ -33,17 +46,31 @@ def load(
     where the file does not tell. `folder` is where checkpoints are looked for (default: weights/). A name
     that comes from a stranger is not `trusted`: it can only be one of those listed. `dtype` is the precision
     in which the model computes, "float32" or "bfloat16"; how far the latter is from the former stands in each
-    trace's `deviation`. Raises CheckpointError, UnsupportedModel, HubError, OutOfMemory, or VitvizError for a
+    trace's `deviation`.
+
+    What a bare file does not say is told by the rest: `heads`, `mean` and `std` (of values from 0 to 1),
+    `crop_pct`, `crop_mode`, `interpolation`, `activation`, `epsilon` of the norms, `labels`. Where something had
+    to be assumed, an AssumedWarning says what, and `inspector.checkpoint.assumed` holds it. Raises CheckpointError, UnsupportedModel, HubError, OutOfMemory, or VitvizError for a
     device or dtype that is not to be had.
 
     >>> load("vitviz-tiny").grid().prefix_names
     ('class',)
     """
-    checkpoint = find(str(name), folder=folder, architecture=architecture, trusted=trusted)
+    said = Given(heads, mean, std, crop_pct, crop_mode, interpolation, activation, epsilon)
+    asked = f"{name}{'&' if '?' in str(name) else '?'}{said.text()}" if said else str(name)
+    checkpoint = find(asked, folder=folder, architecture=architecture, trusted=trusted)
     place = pick_device(device)
     loaded = load_weights(
-        checkpoint, progress=progress, folder=folder, device=place, dtype=pick_dtype(dtype, place)
+        checkpoint,
+        progress=progress,
+        folder=folder,
+        device=place,
+        dtype=pick_dtype(dtype, place),
+        labels=None if labels is None else tuple(labels),
     )
+    if trusted and loaded.checkpoint.assumed:
+        text = warning(loaded.checkpoint.name, loaded.checkpoint.assumed)
+        warnings.warn(AssumedWarning(text), stacklevel=2)
     return Inspector(loaded, device, dtype)
 
 

@@ -23,6 +23,20 @@ class Identity:
 
 
 @dataclass(frozen=True)
+class Assumption:
+    """What a file does not say, and what was taken for it.
+
+    `name` is one of heads, normalisation, crop_pct, interpolation, activation, epsilon and mapping; `taken` and the
+    `choices` are texts as a checkpoint's name carries them ("heads=6"); both are empty for a mapping, which a file
+    of its own answers.
+    """
+
+    name: str
+    taken: str = ""
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """A set of trained weights that can be picked: shipped with vitviz, put beside it by the user, or on the
     hub.
@@ -42,6 +56,7 @@ class Checkpoint:
     note: str = ""  # one sentence that the page shows, such as the accuracy
     on_disk: bool = True
     identity: Identity | None = None  # once it is loaded
+    assumed: tuple[Assumption, ...] = ()  # what the file does not say, once it is loaded
     replaced: bool = False  # whether this server had loaded other weights under the same name before
 
 

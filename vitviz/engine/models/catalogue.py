@@ -24,6 +24,7 @@ from vitviz.engine.models import hub, training_data
 from vitviz.engine.models.families import architectures, require_plain
 from vitviz.engine.models.film import snapshot, snapshots
 from vitviz.engine.models.formats.folder import SUFFIXES, permitted, weights_file
+from vitviz.engine.models.given import split
 from vitviz.engine.models.local import described, in_folder, joined, named, weights_folder
 from vitviz.errors import CheckpointError
 
@@ -58,6 +59,7 @@ def find(
     ("vitviz-tiny@3000"), a hub id ("timm/…", "hf-hub:…", "organisation/name@revision"), or the path of a
     folder or file; what ends like a file or holds a separator and is there is that path. A name from a
     stranger is not `trusted`: it can only be one that is listed, never a path or another repository.
+    Behind a question mark a name says what the file does not: "vit.pth?heads=6&mean=0.5,0.5,0.5" (see `Given`).
     `architecture` (timm's name) takes precedence over what the checkpoint says of itself. Raises
     CheckpointError for an unknown name, with those that are close; UnsupportedModel for one that is no plain
     ViT.
@@ -65,6 +67,7 @@ def find(
     >>> find("vit_base_patch16_224.augreg_in21k").trained_on
     'ImageNet-21k'
     """
+    name, given = split(name)
     if architecture:
         require_plain(architecture)
     local = list(in_folder(weights_folder(folder)))
@@ -83,7 +86,8 @@ def find(
         )
         instead = f"Close to it: {', '.join(close)}." if close else f"There are {here}."
         raise CheckpointError(f"There is no checkpoint {name!r}. {instead}")
-    return replace(found, architecture=architecture) if architecture else found
+    found = replace(found, architecture=architecture) if architecture else found
+    return replace(found, name=f"{found.name}?{given.text()}") if given else found
 
 
 @lru_cache(maxsize=1)

@@ -15,15 +15,14 @@ from typing import Any
 import timm
 from torch import Tensor, nn
 
-from vitviz.engine.checkpoint import Checkpoint
-from vitviz.engine.models import fitting
+from vitviz.engine.checkpoint import Assumption, Checkpoint
+from vitviz.engine.models import assumed, fitting
 from vitviz.engine.models.families import architectures, require_plain
 from vitviz.engine.models.files import Files, registered
 from vitviz.engine.models.formats import google, huggingface, inferred, naflex, preprocessor, timm_config
 from vitviz.engine.models.formats.folder import SUFFIXES, understood
 from vitviz.errors import CheckpointError, VitvizError, said
 
-_IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 _WORDS = {"num_classes": "classes", "img_size": "input", "global_pool": "pooling"}
 
 
@@ -36,11 +35,14 @@ class Filled:
     data: Mapping[str, Any]  # a timm data config
     tag: str = ""
     notes: tuple[str, ...] = ()
+    assumed: tuple[Assumption, ...] = ()
 
 
-def filled(checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor]) -> Filled:
+def filled(
+    checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor], heads_said: int | None = None
+) -> Filled:
     """Whoever knows the architecture best builds the model: the user, timm's registry, a config, the name,
-    the tensors.
+    the tensors. `heads_said` is the number of heads that somebody has told.
     """
     config, name = files.config, checkpoint.name
     asked = checkpoint.architecture if checkpoint.architecture != config.get("architecture") else None
@@ -58,7 +60,9 @@ def filled(checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor]) -> 
     if asked:
         found = _by_name(asked, timm_config.default(asked), tensors, name)
     else:
-        found = _by_file_name(files.weights, tensors, name) or _by_tensors(tensors, name, heads)
+        found = _by_file_name(files.weights, tensors, name) or _by_tensors(
+            tensors, name, heads, heads_said
+        )
     return replace(found, notes=(*notes, *found.notes))
 
 
@@ -106,7 +110,14 @@ def _by_name(
     size = tuple(changes.get("img_size", record["input_size"][-2:]))
     model = naflex.at_one_size(model, size, name)
     data = {**record, "input_size": (record["input_size"][0], *size)}
-    return Filled(model, architecture, data, str(record.get("tag") or ""), tuple(notes))
+    tuned = own and bool(changes.get("num_classes"))  # by somebody, who may normalise otherwise
+    left_open = _of_pictures(data) if tuned else ()
+    return Filled(model, architecture, data, str(record.get("tag") or ""), tuple(notes), left_open)
+
+
+def _of_pictures(data: Mapping[str, Any]) -> tuple[Assumption, ...]:
+    """That pictures reach the model as a data config has it, of which its file says nothing."""
+    return assumed.normalisation(data), *assumed.resize(data)
 
 
 def _by_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str) -> Filled:
@@ -129,7 +140,9 @@ def _by_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: s
         f"its config.json ({architecture})",
     )
     model = naflex.at_one_size(model, tuple(record["input_size"][-2:]), name)
-    return Filled(model, architecture, record, str(record.get("tag") or ""), tuple(notes))
+    told = config.get("pretrained_cfg") is not None or "mean" in config
+    left_open = () if told else _of_pictures(record)
+    return Filled(model, architecture, record, str(record.get("tag") or ""), tuple(notes), left_open)
 
 
 def _by_transformers(files: Files, tensors: Mapping[str, Tensor], name: str) -> Filled:
@@ -138,7 +151,8 @@ def _by_transformers(files: Files, tensors: Mapping[str, Tensor], name: str) -> 
         data, notes = preprocessor.data_config(files.config, files.preprocessor)
     model = fitting.empty(build, name, tensors)
     fitting.fill(model, tensors, name, f"its config.json ({files.config['model_type']})")
-    return Filled(model, entry, data, notes=tuple(notes))
+    left_open = () if files.preprocessor is not None else _of_pictures(data)
+    return Filled(model, entry, data, notes=tuple(notes), assumed=left_open)
 
 
 def _by_file_name(weights: Path, tensors: Mapping[str, Tensor], name: str) -> Filled | None:
@@ -158,22 +172,27 @@ def _by_file_name(weights: Path, tensors: Mapping[str, Tensor], name: str) -> Fi
         return None
 
 
-def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None) -> Filled:
+def _by_tensors(
+    tensors: Mapping[str, Tensor], name: str, heads: int | None, heads_said: int | None
+) -> Filled:
     """A bare file: its shapes tell the model, and Google's files (where `heads` is known) tell their
     normalisation.
     """
     with _shaped(name):
-        architecture, args, notes = inferred.architecture_of(tensors, name, heads)
+        architecture, args, notes = inferred.architecture_of(tensors, name, heads or heads_said)
     model = fitting.empty(partial(timm.create_model, architecture, pretrained=False), name, tensors, **args)
     state, _ = fitting.converted(tensors, model, architecture)
     fitting.fill(model, state, name, f"what its tensors tell ({architecture})")
-    mean_std = _IMAGENET if heads is None else {"mean": (0.5,) * 3, "std": (0.5,) * 3}
-    if heads is None:
+    usual = "one half" if heads else assumed.family(tensors, name)
+    if usual is None:
         notes.append("The file does not tell its normalisation; ImageNet's mean and deviation were assumed.")
+    elif not heads:
+        notes.append(f"Its mean and deviation are those of its family ({usual}).")
     data = {
-        **mean_std,
+        **assumed.NORMALISATIONS[usual or "ImageNet"].said(),
         "input_size": (args["in_chans"], *args["img_size"]),
         "interpolation": "bicubic",
         "crop_pct": 0.9 if args["img_size"][0] >= 128 else 1.0,
     }
-    return Filled(model, architecture, data, "in21k" if heads else "", tuple(notes))
+    left_open = () if heads else assumed.of_tensors(tensors, args, data, bool(heads_said), name)
+    return Filled(model, architecture, data, "in21k" if heads else "", tuple(notes), left_open)

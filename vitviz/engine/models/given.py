@@ -80,7 +80,7 @@ class Given:
     def text(self) -> str:
         """As the name of a checkpoint carries it: all but the labels."""
         spelled = {
-            name: ",".join(f"{one:g}" for one in value) if isinstance(value, tuple) else f"{value:g}"
+            name: ",".join(f"{one:.10g}" for one in value) if isinstance(value, tuple) else f"{value:.10g}"
             if isinstance(value, float) else str(value)
             for name, value in self.said().items() if name != "labels"
         }  # fmt: skip

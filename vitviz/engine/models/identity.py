@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from vitviz.engine.checkpoint import Checkpoint, Identity
 from vitviz.engine.models import hub
-from vitviz.engine.models.formats.folder import weights_file
+from vitviz.engine.models.formats.folder import config_file, weights_file
 from vitviz.engine.models.formats.shards import is_index, shards
 from vitviz.engine.models.local import BESIDE
+from vitviz.engine.models.mapping_file import mapping_file
 from vitviz.errors import CheckpointError
 
 
@@ -69,8 +70,8 @@ def _files(checkpoint: Checkpoint) -> list[Path]:
         weights = weights_file(place) if place.is_dir() else place
         beside = []
         if weights is not None:
-            home = weights.parent.parent if weights.parent.name == "snapshots" else weights.parent
-            beside = [path for path in (home / BESIDE[0], weights.with_name(BESIDE[1])) if path.is_file()]
+            read = (config_file(weights), weights.with_name(BESIDE[1]), mapping_file(weights))
+            beside = [path for path in read if path.is_file()]
     if weights is None:
         raise FileNotFoundError(checkpoint.name)
     return [weights, *(shards(weights) if is_index(weights) else ()), *beside]

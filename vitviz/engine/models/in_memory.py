@@ -128,7 +128,11 @@ def _of_timm(model: nn.Module, pictured: Pictured) -> _Taken:
         require_plain(architecture)  # says why, where timm has it by this name
         raise UnsupportedModel(f"{architecture} is no plain Vision Transformer.")
     embedding = getattr(model, "patch_embed", None)
-    size = pictured.size or getattr(embedding, "img_size", None) or tuple(record.get("input_size", (3, 224, 224)))[-2:]
+    size = (
+        pictured.size
+        or getattr(embedding, "img_size", None)
+        or tuple(record.get("input_size", (3, 224, 224)))[-2:]
+    )
     copied = copies.placed(model, _CPU, torch.float32)
     _forget_hooks(copied)
     copied = naflex.at_one_size(copied, tuple(size), architecture)
@@ -147,7 +151,9 @@ def _of_transformers(model: nn.Module, kind: str) -> _Taken:
     ours = fitting.empty(build, kind, tensors)
     fitting.fill(ours, tensors, kind, f"its configuration ({config['model_type']})")
     data, notes = preprocessor.data_config(config, None)
-    return _Taken(ours, entry, data, huggingface.labels(config, ours.num_classes), "" if notes is None else "")
+    return _Taken(
+        ours, entry, data, huggingface.labels(config, ours.num_classes), "" if notes is None else ""
+    )
 
 
 def _of_module(model: nn.Module, kind: str, pictured: Pictured, mapping: NameMap | None) -> _Taken:
@@ -205,14 +211,22 @@ def _candidates(
     tensors: Mapping[str, Tensor], mapping: NameMap | None, wanted: _Wanted
 ) -> Iterator[tuple[float, _Taken, int]]:
     """Every plain ViT that the weights may be, with how far its answers are from the wanted ones."""
-    told = (mapping.given if mapping else Given()) if not wanted.given else wanted.given.over(mapping.given if mapping else Given())
+    told = (
+        (mapping.given if mapping else Given())
+        if not wanted.given
+        else wanted.given.over(mapping.given if mapping else Given())
+    )
     for order in _orders(tensors, mapping):
-        translated = mapping_with(mapping, order).translated(tensors, wanted.kind) if mapping else dict(tensors)
+        translated = (
+            mapping_with(mapping, order).translated(tensors, wanted.kind) if mapping else dict(tensors)
+        )
         try:
             entry, args, _ = inferred.architecture_of(translated, wanted.kind, told.heads or 1)
         except CheckpointError as error:
             raise UnsupportedModel(f"{error} {_NAME_IT}") from error
-        ours = fitting.empty(partial(timm.create_model, entry, pretrained=False), wanted.kind, translated, **args)
+        ours = fitting.empty(
+            partial(timm.create_model, entry, pretrained=False), wanted.kind, translated, **args
+        )
         fitting.fill(ours, translated, wanted.kind, f"what its tensors tell ({entry})")
         ours = ours.eval().requires_grad_(False)
         choices = itertools.product(
@@ -273,7 +287,9 @@ def _heads(model: nn.Module, width: int) -> list[int]:
         if isinstance(value := getattr(part, called, None), int) and not isinstance(value, bool)
         and 0 < value <= width and width % value == 0
     }  # fmt: skip
-    return sorted(told) or [heads for heads in range(1, width + 1) if width % heads == 0 and width // heads >= 4]
+    return sorted(told) or [
+        heads for heads in range(1, width + 1) if width % heads == 0 and width // heads >= 4
+    ]
 
 
 def _epsilons(model: nn.Module) -> list[float]:
@@ -336,9 +352,15 @@ def _answers(model: nn.Module, size: tuple[int, int], kind: str) -> Tensor:
     for key in ("logits", "last_hidden_state"):
         if isinstance(getattr(found, key, None), Tensor):
             found = getattr(found, key)
-    found = next((one for one in found if isinstance(one, Tensor)), None) if isinstance(found, tuple | list) else found
+    found = (
+        next((one for one in found if isinstance(one, Tensor)), None)
+        if isinstance(found, tuple | list)
+        else found
+    )
     if not isinstance(found, Tensor) or found.ndim not in (2, 3):
-        raise UnsupportedModel(f"{kind} answers with a {type(found).__name__}, where scores of classes were expected.")
+        raise UnsupportedModel(
+            f"{kind} answers with a {type(found).__name__}, where scores of classes were expected."
+        )
     return found.detach().to("cpu", torch.float32)
 
 

@@ -18,6 +18,7 @@ import torch
 from vitviz.engine import memory
 from vitviz.engine.checkpoint import Checkpoint, Identity, Loaded
 from vitviz.engine.defaults import in_float32
+from vitviz.engine.models import assumed
 from vitviz.engine.models.catalogue import names_on_disk
 from vitviz.engine.models.families import require_plain
 from vitviz.engine.models.files import Files, files_of
@@ -28,9 +29,12 @@ from vitviz.engine.models.formats import (
 )
 from vitviz.engine.models.formats.folder import understood
 from vitviz.engine.models.formats.weights import bytes_held, read, shapes
+from vitviz.engine.models.given import split
 from vitviz.engine.models.hub import Progress
 from vitviz.engine.models.identity import identity_of, unchanged
+from vitviz.engine.models.kept import epsilon_in
 from vitviz.engine.models.labels import labels_of
+from vitviz.engine.models.own_names import in_timms_names
 from vitviz.engine.models.real import require_real
 from vitviz.engine.pictures.preprocess import Preprocessing
 from vitviz.errors import CheckpointError, HubError, said
@@ -47,6 +51,7 @@ def load(
     folder: str | PathLike | None = None,
     device: torch.device = _CPU,
     dtype: torch.dtype = torch.float32,
+    labels: tuple[str, ...] | None = None,
 ) -> Loaded:
     """A checkpoint's model with its trained weights (float32, evaluation mode, on the CPU, no gradients).
 
@@ -61,6 +66,8 @@ def load(
     >>> load(find("vitviz-tiny")).model.training
     False
     """
+    whole_name, (plain, given) = checkpoint.name, split(checkpoint.name)
+    checkpoint = replace(checkpoint, name=plain)
     if checkpoint.architecture:
         require_plain(checkpoint.architecture)
 
@@ -84,17 +91,25 @@ def load(
             f"{checkpoint.name} was overwritten while it was read, and nothing was loaded. {_AGAIN}"
         )
     require_real(tensors, checkpoint.name)
-    found = filled(checkpoint, files, tensors)
+    tensors, own = in_timms_names(files, tensors, checkpoint.name)
+    with understood(checkpoint.name):
+        given = given.over(own.given).over(epsilon_in(files.config))
+    found = filled(checkpoint, files, tensors, given.heads)
+    given.applied(found.model, checkpoint.name)
+    found = replace(found, data=given.data(found.data), assumed=assumed.left(found.assumed, given))
+    own.prove(found.model, found.data, checkpoint.name)
     channels, height, width = found.data["input_size"]
     _require_reasonable(found, checkpoint.name)
     preprocessing = Preprocessing.from_config(found.data)  # refuses other channels than three
     model = found.model.eval().requires_grad_(False)
     known = replace(
         checkpoint,
+        name=whole_name,
         architecture=found.architecture,
         input_size=(channels, height, width),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
-        note=" ".join(filter(None, (checkpoint.note, *notes, *found.notes))),
+        note=" ".join(filter(None, (checkpoint.note, *notes, *own.notes, *found.notes))),
+        assumed=(*own.assumed, *found.assumed),
         on_disk=True,
         identity=identity,
     )
@@ -106,7 +121,9 @@ def load(
             if theirs
             else labels_of(files.config, classes, found.tag)
         )
-    return Loaded(known, model, preprocessing, named)
+    if labels and len(labels) != classes:
+        raise CheckpointError(f"Given {len(labels)} labels; {checkpoint.name} has {classes} classes.")
+    return Loaded(known, model, preprocessing, labels or named)
 
 
 def _at_rest(checkpoint: Checkpoint, files: Files) -> tuple[Identity, Files]:

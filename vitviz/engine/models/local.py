@@ -13,8 +13,9 @@ from typing import Any
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.models import training_data
 from vitviz.engine.models.film import snapshot
-from vitviz.engine.models.formats.folder import SUFFIXES, config_beside, weights_file
+from vitviz.engine.models.formats.folder import SUFFIXES, config_beside, config_file, weights_file
 from vitviz.engine.models.formats.weights import shapes
+from vitviz.engine.models.mapping_file import mapping_file
 from vitviz.errors import CheckpointError
 
 BESIDE = ("config.json", "preprocessor_config.json")  # what is read with a weights file
@@ -54,7 +55,13 @@ def in_folder(root: Path) -> Iterator[Checkpoint]:
             )
             # A link may point anywhere on the machine; what the page offers stays inside of the folder.
             if weights is not None and all(
-                _inside(path, root) for path in (weights, *map(weights.with_name, BESIDE))
+                _inside(path, root)
+                for path in (
+                    weights,
+                    config_file(weights),
+                    mapping_file(weights),
+                    *map(weights.with_name, BESIDE),
+                )
             ):
                 yield described(
                     entry,

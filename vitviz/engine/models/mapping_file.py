@@ -28,7 +28,7 @@ import sys
 from os import PathLike
 from pathlib import Path
 
-from vitviz.engine.models.formats.folder import SUFFIXES
+from vitviz.engine.models.formats.folder import stem
 from vitviz.engine.models.mapping import NameMap
 from vitviz.errors import CheckpointError, said
 
@@ -44,10 +44,7 @@ _MODEL = ("heads", "epsilon", "activation", "patch_order")
 
 def mapping_file(weights: Path) -> Path:
     """Where the mapping of a weights file lies: beside it, with .toml for its ending."""
-    ending = next(
-        suffix for suffix in sorted(SUFFIXES, key=len, reverse=True) if weights.name.endswith(suffix)
-    )
-    return weights.with_name(weights.name.removesuffix(ending) + ".toml")
+    return weights.with_name(f"{stem(weights)}.toml")
 
 
 def mapping_beside(weights: Path) -> NameMap | None:

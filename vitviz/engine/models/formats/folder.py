@@ -34,12 +34,24 @@ def weights_file(folder: Path) -> Path | None:
     return found[0] if len(found) == 1 else None
 
 
-def config_beside(weights: Path) -> dict[str, Any]:
-    """The config.json that belongs to a weights file: next to it, or above the snapshots/ of a training film;
-    else {}.
+def stem(weights: Path) -> str:
+    """A weights file's name without its ending."""
+    endings = sorted(filter(weights.name.endswith, SUFFIXES), key=len)
+    return weights.name.removesuffix(endings[-1]) if endings else weights.stem
+
+
+def config_file(weights: Path) -> Path:
+    """The config.json of a weights file: under its own name (`vit.config.json`) where there is one, else next to
+    it, or above the snapshots/ of a training film.
     """
+    own = weights.with_name(f"{stem(weights)}.config.json")
     folder = weights.parent.parent if weights.parent.name == "snapshots" else weights.parent
-    path = folder / "config.json"
+    return own if own.is_file() else folder / "config.json"
+
+
+def config_beside(weights: Path) -> dict[str, Any]:
+    """What stands in it; {} where there is none."""
+    path = config_file(weights)
     return read_json(path) if path.is_file() else {}
 
 

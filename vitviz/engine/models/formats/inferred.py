@@ -2,7 +2,7 @@
 
 Width, depth, patch, image size, classes, pooling and the optional parts are shapes and names. The number of
 heads is not: queries, keys and values of all heads lie in one matrix. It is known from a query-key norm or a
-Google file; else it is that of the published ViT of this width, else 64 dimensions a head as in the paper's
+Google file, or from how trained weights are structured (`heads`); else it is that of the published ViT of this width, else 64 dimensions a head as in the paper's
 table 1, and a note says so.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 import timm
 from torch import Tensor
 
+from vitviz.engine.models.heads import shown as heads_shown
 from vitviz.errors import CheckpointError
 
 # Width -> heads where a published ViT does not have 64 dimensions a head: so400m (SigLIP), H (paper, table
@@ -111,10 +112,13 @@ def _heads(tensors: Mapping[str, Tensor], width: int, name: str) -> tuple[int, l
     norm = tensors.get("blocks.0.attn.q_norm.weight")
     if norm is not None and 0 < len(norm) < width:
         return width // len(norm), []
+    shown = heads_shown(tensors)
+    if shown is not None:
+        return shown, []
     if width not in _HEADS and width % 64:
         raise CheckpointError(
-            f"{name} has a width of {width}, and its number of heads is not in the file. Put it into a folder"
-            ' with a config.json such as {"architecture": "vit_tiny_patch16_224", "num_classes": 10,'
+            f"{name} has a width of {width}, and its number of heads is not in the file. Say heads=…, or put it into a"
+            ' folder with a config.json such as {"architecture": "vit_tiny_patch16_224", "num_classes": 10,'
             ' "model_args": {"img_size": 32, "patch_size": 4, "embed_dim": 96, "depth": 4, "num_heads":'
             " 3}}."
         )

@@ -1,0 +1,55 @@
+"""What a picture's answer becomes with each choice for what a checkpoint's file does not say.
+
+One forward pass a choice, of a model that shares every weight: only heads, activation or epsilon are exchanged, or
+the picture is resized and normalised otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from PIL import Image
+from torch import nn
+
+from vitviz.engine.checkpoint import Assumption
+from vitviz.engine.models.given import Given
+from vitviz.engine.passes import copies
+from vitviz.engine.pictures.preprocess import Preprocessing, prepare
+from vitviz.errors import VitvizError
+
+if TYPE_CHECKING:
+    from vitviz.engine.inspector import Inspector
+
+
+def outcomes(
+    inspector: Inspector, picture: Image.Image, assumed: tuple[Assumption, ...], size: tuple[int, int]
+) -> Iterator[tuple[str, str, tuple[str, float] | None]]:
+    """(assumption's name, choice, its likeliest label with its probability) for every choice, at an input size
+    (height, width).
+
+    None for a choice that cannot be: heads that do not divide the width. The rest stays as the inspector has it.
+    """
+    for one in assumed:
+        for choice in one.choices:
+            try:
+                yield one.name, choice, _answer(inspector, picture, Given.parse(choice), size)
+            except VitvizError:
+                yield one.name, choice, None
+
+
+def _answer(
+    inspector: Inspector, picture: Image.Image, given: Given, size: tuple[int, int]
+) -> tuple[str, float] | None:
+    preprocessing: Preprocessing = inspector.preprocessing.with_size(size)
+    said = {name: value for name, value in given.said().items() if hasattr(preprocessing, name)}
+    prepared = prepare(picture, replace(preprocessing, **said))
+
+    def changed(model: nn.Module) -> nn.Module:
+        variant = copies.lending(model)
+        given.applied(variant, inspector.checkpoint.name)
+        return variant
+
+    (trace,) = inspector.traces([prepared], size, change=changed)
+    return trace.top(1)[0] if trace.logits is not None else None
