@@ -84,7 +84,7 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
     settings = Settings(
         given.checkpoint, given.weights, given.device, given.model_cache, given.trace_cache,
         given.picture_cache, allowed,
-        given.dtype, _limits(given),
+        given.dtype, _limits(given), _own(given),
     )  # fmt: skip
     allowed_hosts = tuple(name.strip() for name in hosts if name.strip())
     return Options(given.host, given.port, given.share, settings, allowed_hosts, given.upload_quota)
@@ -128,6 +128,12 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
             metavar="N",
             help=text,
         )
+
+
+def _own(given: argparse.Namespace) -> bool:
+    """Whether the page is for whoever started it alone, on this machine."""
+    shared = given.share or os.environ.get("SPACE_ID") or os.environ.get("VITVIZ_CHECKPOINTS")
+    return given.host in ("127.0.0.1", "localhost", "::1") and not given.allowed_host and not shared
 
 
 def _limits(given: argparse.Namespace) -> Limits:

@@ -97,9 +97,9 @@ def load(
     found = filled(checkpoint, files, tensors, given.heads)
     given.applied(found.model, checkpoint.name)
     found = replace(found, data=given.data(found.data), assumed=assumed.left(found.assumed, given))
-    own.prove(found.model, found.data, checkpoint.name)
     channels, height, width = found.data["input_size"]
     _require_reasonable(found, checkpoint.name)
+    own.prove(found.model, found.data, checkpoint.name)
     preprocessing = Preprocessing.from_config(found.data)  # refuses other channels than three
     model = found.model.eval().requires_grad_(False)
     known = replace(

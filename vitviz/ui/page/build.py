@@ -125,6 +125,7 @@ def _left(studio: Studio) -> Left:
         elem_id="vitviz-picker",
     )
     notice = Part("notice", elem_id="vitviz-notice")
+    assumed = Part("assumed", ("assume", "answers", "keep"), elem_id="vitviz-assumed")
     film = Part("film", ("frame",), elem_id="vitviz-film", render=False)
     edits = Part("edits", ("without",), elem_id="vitviz-edits", render=False)  # above the film
     with gr.Accordion(say("Compare, and input size"), open=False, elem_id="vitviz-more"):
@@ -156,7 +157,7 @@ def _left(studio: Studio) -> Left:
             elem_id="vitviz-size",
         )
     answers = [Part("facts", elem_id="vitviz-facts"), Part("facts", elem_id="vitviz-second-facts")]
-    return Left(stage, upload, gallery, picker, second, pairs, size, notice, film, *answers, edits)
+    return Left(stage, upload, gallery, picker, second, pairs, size, notice, film, *answers, edits, assumed)
 
 
 def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do: Handlers) -> None:
@@ -168,6 +169,10 @@ def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do:
     left.pairs.input(do.pair, [session, left.pairs], do.outputs, **hidden)
     left.size.input(do.resize, [session, left.size], do.outputs, **hidden)
     left.edits.without(do.take_away, [session], do.outputs, trigger_mode="always_last", **hidden)
+    left.assumed.assume(do.assume, [session], do.outputs, **hidden)
+    left.assumed.keep(do.keep, [session], do.outputs, **hidden)
+    quiet = {"api_visibility": "private", "show_progress": "hidden", "trigger_mode": "always_last"}
+    left.assumed.answers(do.answers, [session], left.assumed, **quiet)
     left.film.frame(
         do.frame,
         [session],

@@ -7,7 +7,8 @@ from __future__ import annotations
 import gradio as gr
 
 from vitviz import samples
-from vitviz.ui.page import sizes
+from vitviz.errors import VitvizError
+from vitviz.ui.page import assumed, sizes
 from vitviz.ui.page.shown import Shown, language_of, reported
 from vitviz.ui.serving import links
 from vitviz.ui.words import translated, wanted
@@ -138,6 +139,38 @@ class Handlers(Shown):
         """Heads, MLPs or patches taken away, or put back: every view shows what the model then does."""
         text = event._data.get("text")  # out of the page, so perhaps anything
         return self._again(state, {"without": text if isinstance(text, str) and len(text) <= 4_000 else ""})
+
+    def assume(self, state: dict, event: gr.EventData) -> list:
+        """Something is said of the checkpoint that its file does not say; nothing, to be asked again."""
+        text = event._data.get("said") if isinstance(event._data, dict) else None
+        state = self._studio.sessions.newest(state)
+        if not state.get("picture") or not isinstance(text, str):
+            return [gr.skip()] * len(self.outputs)
+        return self._attempt(
+            state,
+            lambda state: self._show(
+                state, state["picture"], assumed.name_with(self._checkpoint(state), text)
+            ),
+        )
+
+    def keep(self, state: dict) -> list:
+        """What was said is kept beside the file."""
+        state = self._studio.sessions.newest(state)
+        if not state.get("picture"):
+            return [gr.skip()] * len(self.outputs)
+        return self._attempt(
+            state,
+            lambda state: self._show(
+                state, state["picture"], assumed.keep(self._studio, self._checkpoint(state))
+            ),
+        )
+
+    def answers(self, state: dict):
+        """What each choice would answer to the picture in view; where that cannot be, the form stays."""
+        try:
+            return assumed.answered(self._studio, self._studio.sessions.newest(state))
+        except (VitvizError, KeyError):
+            return gr.skip()
 
     def resize(self, state: dict, size: str | None) -> list:
         """Another size of the model's input."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import gradio as gr
 
 from vitviz.runs import Without
-from vitviz.ui.page import edits, facts, sizes
+from vitviz.ui.page import assumed, edits, facts, sizes
 from vitviz.ui.page.canvas import Canvas, Part
 from vitviz.ui.page.figures import framed
 from vitviz.ui.page.tabs import Tab
@@ -36,6 +36,7 @@ class Left:
     facts: Part
     second_facts: Part
     edits: Part
+    assumed: Part
 
 
 class Shown:
@@ -55,6 +56,7 @@ class Shown:
             left.facts,
             left.second_facts,
             left.edits,
+            left.assumed,
             *drawn,
         ]
 
@@ -103,6 +105,9 @@ class Shown:
             answer,
             beside,
             edits.shown(without, subject),
+            assumed.shown(
+                subject.inspector, studio.inspector(second) if second else None, studio.settings.keeps
+            ),
             *answers,
         ]
 

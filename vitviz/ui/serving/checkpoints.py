@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -54,7 +55,7 @@ class Checkpoints:
         from vitviz import engine
 
         allowed = self.settings.allowed
-        if allowed and name.partition("@")[0] not in allowed:  # a step of an allowed film is allowed
+        if allowed and re.split("[@?]", name)[0] not in allowed:  # a step of an allowed film is allowed
             raise CheckpointError(f"This site offers only {', '.join(allowed)}; {name!r} was asked for.")
         asked = {
             "device": self.settings.device,
@@ -75,6 +76,12 @@ class Checkpoints:
             return found
         self._inspectors.drop(name, found)
         return self._inspectors.get(name, load_again)
+
+    def forget(self, name: str) -> None:
+        """Lets go of a loaded checkpoint beside whose files this site itself has written."""
+        found = self._inspectors.peek(name)
+        if found is not None:
+            self._inspectors.drop(name, found)
 
 
 def _bytes_of_model(inspector) -> int:

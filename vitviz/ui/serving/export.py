@@ -116,10 +116,11 @@ def _about(
 ) -> dict[str, Any]:
     checkpoint, trace = subject.inspector.checkpoint, subject.trace
     described = ("name", "architecture", "trained_on", "licence", "paper", "note")
+    assumed = [one.taken or one.name for one in checkpoint.assumed]
     grid, view = trace.grid, trace.view
     return {
         "vitviz": vitviz.__version__,
-        "checkpoint": {name: getattr(checkpoint, name) for name in described},
+        "checkpoint": {**{name: getattr(checkpoint, name) for name in described}, "assumed": assumed},
         "picture": {"upload": list(view.upload), "crop_box": list(view.box), "input": list(grid.pixels)},
         "computed": {
             "dtype": trace.dtype,

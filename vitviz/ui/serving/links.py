@@ -28,7 +28,7 @@ RESERVED = (
     "tab",
     "without",
 )  # no setting of a view may have one of these names
-LONGEST = 200  # characters of a checkpoint's name; timm's longest has 70
+LONGEST = 500  # characters of a checkpoint's name with what is said of it; timm's longest has 70
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:\d+)?")
 
 

@@ -39,6 +39,7 @@ class Looks(Checkpoints, Pictures):
         self._drawn: Cache[Any] = Cache(settings.picture_cache, bytes_of)
         self._runs: Cache[Run] = Cache(20_000, lambda run: 1)
         self._surveys: Cache[Any] = Cache(2_000, lambda survey: 1)
+        self._assumed: Cache[str] = Cache(20_000, lambda text: 1)  # outlives its checkpoint
         self._turns = Turns(settings.limits.passes)
 
     def look(
@@ -51,6 +52,8 @@ class Looks(Checkpoints, Pictures):
         """
         inspector = self.inspector(checkpoint, progress)
         self.settings.limits.require(inspector, size)
+        assumed = " ".join(one.taken or one.name for one in inspector.checkpoint.assumed)
+        self._assumed.get((checkpoint, _weights_of(inspector)), lambda: assumed)
         run = Run(picture, checkpoint, size, weights=_weights_of(inspector), **changes)
         key = self._key(repr(run).encode())
         self._runs.get(key, lambda: run)
@@ -63,6 +66,11 @@ class Looks(Checkpoints, Pictures):
         if run is None:
             raise Unknown(GONE)
         return run
+
+    def assumed(self, key: str) -> str:
+        """What was assumed of a run's checkpoint, for its files; empty for nothing, and for a survey."""
+        run = None if self.survey(key) is not None else self.run(key)
+        return "" if run is None else self._assumed.peek((run.checkpoint, run.weights)) or ""
 
     def scene(self, key: str) -> str:
         """What stays the same when only the checkpoint changes: a name of the picture and the size, or of the

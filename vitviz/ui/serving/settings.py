@@ -23,3 +23,4 @@ class Settings:
     allowed: tuple[str, ...] = ()  # on a public Space: the only checkpoints that can be picked
     dtype: str = "float32"
     limits: Limits = Limits()
+    keeps: bool = False  # whether what is said of a file is written beside it: on one's own machine

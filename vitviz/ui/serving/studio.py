@@ -62,6 +62,7 @@ class Studio(Looks):
         arrays = self._read(subject, lambda: view.numbers(subject, settings))
         told = {f"setting_{name}": str(value) for name, value in settings.items()}
         about = {"checkpoint": subject.checkpoint, "view": slug, "dtype": self.settings.dtype, **told}
+        about["assumed"] = self.assumed(key)
         file = io.BytesIO()
         np.savez_compressed(file, **arrays, **{name: np.asarray(value) for name, value in about.items()})
         return file.getvalue()

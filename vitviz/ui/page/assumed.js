@@ -1,0 +1,80 @@
+// What a checkpoint's file does not say: each thing a question, each choice with what it would answer here.
+// Until all is said, every view carries the mark "assumed".
+
+import { el } from '../../canvas/elements.js';
+import { t } from '../../canvas/words.js';
+
+const titles = () => ({
+  heads: t('Heads'),
+  normalisation: t('Mean and deviation'),
+  crop_pct: t('Crop'),
+  interpolation: t('Interpolation'),
+  activation: t('Activation'),
+  epsilon: t('Epsilon of the norms'),
+  mapping: t('What its tensors are'),
+});
+
+/** "heads=6" as "6"; mean and deviation by the name they are known by. */
+function named(choice) {
+  const values = [...new URLSearchParams(choice.text).values()];
+  return choice.known ? t(choice.known) : values.join(' ± ');
+}
+
+export default function part(element, props, watch, trigger) {
+  const root = element.querySelector('.vv-assumed');
+  let open = true; // until somebody closes it
+
+  function say(more) {
+    const said = new URLSearchParams(props.value.said);
+    for (const text of more) new URLSearchParams(text).forEach((value, name) => said.set(name, value));
+    trigger('assume', { said: said.toString() });
+  }
+
+  /** One question: the choices with the answer that each would give. */
+  function asked(item) {
+    const legend = el('legend', { text: titles()[item.name] });
+    if (!item.choices.length) {
+      const text = t('Told from names and shapes. A mapping file beside the weights says it for certain.');
+      return el('fieldset', {}, legend, el('p', { class: 'vv-small', text }));
+    }
+    const rows = item.choices.map((choice) => {
+      const chosen = choice.text === item.taken;
+      const input = el('input', { type: 'radio', name: `vv-${item.name}`, checked: chosen, onchange: () => say([choice.text]) });
+      const answer = choice.answer ? `${choice.answer[0]} ${(100 * choice.answer[1]).toFixed(1)} %` : '';
+      return el('label', {}, input, el('span', { text: named(choice) }), el('span', { class: 'vv-small', text: answer }));
+    });
+    return el('fieldset', {}, legend, ...rows);
+  }
+
+  function mark(value) {
+    const items = [...(value?.items ?? []), ...(value?.second ?? [])].map((item) => titles()[item.name]);
+    const text = items.length ? t('assumed: {what}', { what: [...new Set(items)].join(', ') }) : '';
+    document.body.classList.toggle('vv-is-assumed', items.length > 0);
+    document.documentElement.style.setProperty('--vv-assumed', JSON.stringify(text));
+  }
+
+  function show() {
+    const { value } = props;
+    mark(value);
+    root.hidden = !value || (!value.items?.length && !value.said);
+    if (root.hidden) return;
+    const button = (text, onclick) => el('button', { type: 'button', class: 'vv-edit-all', text, onclick });
+    const told = value.said ? [el('p', { class: 'vv-small', text: t('Said: {what}', { what: decodeURIComponent(value.said).replaceAll('&', ', ') }) })] : [];
+    const taken = value.items.map((item) => item.taken).filter(Boolean);
+    const buttons = [
+      taken.length > 0 && button(t('These are right'), () => say(taken)),
+      value.said && button(t('Ask again'), () => trigger('assume', { said: '' })),
+      value.keeps && value.said && button(t('Keep beside the file'), () => trigger('keep', {})),
+    ].filter(Boolean);
+    root.replaceChildren(
+      el('details', { open, ontoggle: (event) => { open = event.currentTarget.open; } },
+        el('summary', { text: value.items.length ? t('The file does not say') : t('Said of this file') }),
+        ...value.items.map(asked), ...told, el('div', { class: 'vv-assumed-do' }, ...buttons)),
+    );
+    root.dataset.said = value.said;
+    if (value.items.length && !value.answered) trigger('answers', {});
+  }
+
+  watch('value', show);
+  show();
+}

@@ -1,0 +1,91 @@
+"""What a checkpoint's file does not say, for the page's form: questions, choices, and what each would answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vitviz.errors import CheckpointError
+from vitviz.ui.words import told
+
+if TYPE_CHECKING:
+    from vitviz.engine import Inspector
+    from vitviz.ui.serving.studio import Studio
+
+SHARED = "This site is shared, so nothing is written beside its files. Copy the link instead."
+_KNOWN = {
+    "ImageNet": told("ImageNet's"), "one half": told("one half"), "CLIP": told("CLIP's"),
+    "CIFAR-10": told("CIFAR-10's"), "none": told("none"),
+}  # fmt: skip
+
+
+def shown(
+    inspector: Inspector, second: Inspector | None, keeps: bool, answers: dict | None = None
+) -> dict[str, Any]:
+    """The form's value; `answers` are those of each choice on the current picture, once they are known."""
+    from vitviz.engine.models.assumed import NORMALISATIONS
+    from vitviz.engine.models.given import split
+
+    _, given = split(inspector.checkpoint.name)
+    names = {one.text(): _KNOWN[name] for name, one in NORMALISATIONS.items()}
+    items = [
+        {
+            "name": one.name,
+            "taken": one.taken,
+            "choices": [
+                {"text": text, "known": names.get(text), "answer": (answers or {}).get((one.name, text))}
+                for text in one.choices
+            ],
+        }
+        for one in inspector.checkpoint.assumed
+    ]
+    beside = [] if second is None else [{"name": one.name} for one in second.checkpoint.assumed]
+    return {
+        "said": given.text(),
+        "items": items,
+        "second": beside,
+        "keeps": keeps and inspector.checkpoint.source == "local",
+        "answered": answers is not None or not items,
+    }
+
+
+def answered(studio: Studio, state: dict[str, Any]) -> dict[str, Any]:
+    """The same with what each choice would answer to the picture in view."""
+    from vitviz.engine.choices import outcomes
+
+    run = studio.run(state["key"])
+    inspector = studio.inspector(run.checkpoint)
+    size = run.size or inspector.preprocessing.size
+    count = sum(len(one.choices) for one in inspector.checkpoint.assumed)
+    with studio.computing(inspector, run.size, max(1, count)):
+        found = outcomes(inspector, studio.picture(run.picture), inspector.checkpoint.assumed, size)
+        answers = {(name, text): answer for name, text, answer in found}
+    second = studio.inspector(state["second"]) if state.get("second") else None
+    return shown(inspector, second, studio.settings.keeps, answers)
+
+
+def name_with(checkpoint: str, text: str) -> str:
+    """A checkpoint's name with what is said of it; CheckpointError or VitvizError for what cannot be said."""
+    from vitviz.engine.models.given import Given, split
+
+    plain, _ = split(checkpoint)
+    said = Given.parse(text).text()
+    return f"{plain}?{said}" if said else plain
+
+
+def keep(studio: Studio, checkpoint: str) -> str:
+    """Keeps what was said beside the file, and returns the name under which it then holds; CheckpointError where
+    this site does not write.
+    """
+    from vitviz.engine.models import kept
+    from vitviz.engine.models.given import split
+
+    if not studio.settings.keeps:
+        raise CheckpointError(SHARED)
+    inspector = studio.inspector(checkpoint)
+    kept.keep(inspector.checkpoint, inspector.model, inspector.preprocessing, inspector.labels)
+    plain, _ = split(checkpoint)
+    studio.forget(plain)
+    return plain
+
+
+__all__ = ["answered", "keep", "shown"]
