@@ -49,9 +49,10 @@ def load(
     trace's `deviation`.
 
     What a bare file does not say is told by the rest: `heads`, `mean` and `std` (of values from 0 to 1),
-    `crop_pct`, `crop_mode`, `interpolation`, `activation`, `epsilon` of the norms, `labels`. Where something had
-    to be assumed, an AssumedWarning says what, and `inspector.checkpoint.assumed` holds it. Raises CheckpointError, UnsupportedModel, HubError, OutOfMemory, or VitvizError for a
-    device or dtype that is not to be had.
+    `crop_pct`, `crop_mode`, `interpolation`, `activation`, `epsilon` of the norms, `labels`. Where
+    something had to be assumed, an AssumedWarning says what, and `inspector.checkpoint.assumed` holds it.
+    Raises CheckpointError, UnsupportedModel, HubError, OutOfMemory, or VitvizError for a device or dtype
+    that is not to be had.
 
     >>> load("vitviz-tiny").grid().prefix_names
     ('class',)

@@ -26,9 +26,9 @@ class Identity:
 class Assumption:
     """What a file does not say, and what was taken for it.
 
-    `name` is one of heads, normalisation, crop_pct, interpolation, activation, epsilon and mapping; `taken` and the
-    `choices` are texts as a checkpoint's name carries them ("heads=6"); both are empty for a mapping, which a file
-    of its own answers.
+    `name` is one of heads, normalisation, crop_pct, interpolation, activation, epsilon and mapping; `taken`
+    and the `choices` are texts as a checkpoint's name carries them ("heads=6"); both are empty for a
+    mapping, which a file of its own answers.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """What a picture's answer becomes with each choice for what a checkpoint's file does not say.
 
-One forward pass a choice, of a model that shares every weight: only heads, activation or epsilon are exchanged, or
-the picture is resized and normalised otherwise.
+One forward pass a choice, of a model that shares every weight: only heads, activation or epsilon are
+exchanged, or the picture is resized and normalised otherwise.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 def outcomes(
     inspector: Inspector, picture: Image.Image, assumed: tuple[Assumption, ...], size: tuple[int, int]
 ) -> Iterator[tuple[str, str, tuple[str, float] | None]]:
-    """(assumption's name, choice, its likeliest label with its probability) for every choice, at an input size
-    (height, width).
+    """(assumption's name, choice, its likeliest label with its probability) for every choice, at an input
+    size (height, width).
 
-    None for a choice that cannot be: heads that do not divide the width. The rest stays as the inspector has it.
+    None for a choice that cannot be: heads that do not divide the width. The rest stays as the inspector
+    has it.
     """
     for one in assumed:
         for choice in one.choices:

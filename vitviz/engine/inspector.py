@@ -45,13 +45,14 @@ class Inspector(Forward):
         labels: Sequence[str] | None = None, heads: int | None = None, mapping: str | None = None,
         name: str | None = None, device: str = "auto", dtype: str = "float32",
     ) -> Inspector:  # fmt: skip
-        """A model in memory as it is now: timm's, transformers' (ViT, DeiT, BEiT, DINOv2, …), or a PyTorch module.
+        """A model in memory as it is now: timm's, transformers' (ViT, DeiT, BEiT, DINOv2, …), or a PyTorch
+        module.
 
-        A copy is looked into, and training goes on undisturbed; it is proven to answer as the model does. `mean`
-        and `std` (of values from 0 to 1) are what the model's pictures are normalised with: needed for a module
-        of one's own, else its configuration's. `mapping` is the path of a mapping file for a module whose names
-        leave more than one possibility. Raises UnsupportedModel for what is no plain ViT, VitvizError where
-        something has to be said.
+        A copy is looked into, and training goes on undisturbed; it is proven to answer as the model does.
+        `mean` and `std` (of values from 0 to 1) are what the model's pictures are normalised with: needed
+        for a module of one's own, else its configuration's. `mapping` is the path of a mapping file for a
+        module whose names leave more than one possibility. Raises UnsupportedModel for what is no plain
+        ViT, VitvizError where something has to be said.
 
         >>> import timm
         >>> model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1)

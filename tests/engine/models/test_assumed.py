@@ -20,7 +20,8 @@ from vitviz.errors import CheckpointError, VitvizError
 
 GENUINE = "weights/deit_tiny_patch16_224.safetensors"
 ALL = {
-    "mean": 0.5, "std": 0.5, "crop_pct": 1.0, "interpolation": "bilinear", "activation": "gelu", "epsilon": 1e-6,
+    "mean": 0.5, "std": 0.5, "crop_pct": 1.0, "interpolation": "bilinear", "activation": "gelu",
+    "epsilon": 1e-6,
 }  # fmt: skip
 
 

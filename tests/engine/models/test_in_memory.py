@@ -1,8 +1,8 @@
 """Models in memory: the inspector's answers are the model's own, and what computes otherwise is refused."""
 
+import pytest
 import timm
 import torch
-import pytest
 import torchvision
 import transformers
 from torch import nn
@@ -66,7 +66,8 @@ def test_a_hook_that_changes_the_answer_is_not_overlooked():
 
 def sizes(**changes):
     return {
-        "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96, "image_size": 32,
+        "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96,
+        "image_size": 32,
         "patch_size": 8, "num_labels": 5, **changes,
     }  # fmt: skip
 

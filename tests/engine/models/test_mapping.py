@@ -1,4 +1,6 @@
-"""Mapping files: a student's own names, their stacks and transposes; proposals where one possibility is left."""
+"""Mapping files: a student's own names, their stacks and transposes; proposals where one possibility is
+left.
+"""
 
 import json
 import warnings

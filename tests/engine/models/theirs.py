@@ -1,4 +1,6 @@
-"""Vision Transformers as students write them: other names, heads apart, PyTorch's attention, flattened patches."""
+"""Vision Transformers as students write them: other names, heads apart, PyTorch's attention, flattened
+patches.
+"""
 
 import torch
 from torch import nn

@@ -1,8 +1,9 @@
-"""What a file does not say and was taken anyway, with what else it may be: to be asked, never silently guessed.
+"""What a file does not say and was taken anyway, with what else it may be: to be asked, never silently
+guessed.
 
-Families that can be told by their parts or the file's name have their normalisation from there (DeiT, DINO and MAE:
-ImageNet's; SigLIP and Google's: one half; CLIP: its own). What is left is marked until somebody says it: an
-argument of `vitviz.load`, a name such as `vit.pth?heads=6`, or a config.json beside the file.
+Families that can be told by their parts or the file's name have their normalisation from there (DeiT, DINO
+and MAE: ImageNet's; SigLIP and Google's: one half; CLIP: its own). What is left is marked until somebody
+says it: an argument of `vitviz.load`, a name such as `vit.pth?heads=6`, or a config.json beside the file.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from vitviz.engine.checkpoint import Assumption
 from vitviz.engine.models import heads
 from vitviz.engine.models.given import Given
 
-NORMALISATIONS = {  # of values from 0 to 1; the last two are of the CIFAR-10 training set, and of no normalisation
+NORMALISATIONS = {  # of values from 0 to 1
     "ImageNet": Given(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
     "one half": Given(mean=(0.5,) * 3, std=(0.5,) * 3),
     "CLIP": Given(mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)),
@@ -31,7 +32,8 @@ _FAMILIES = (  # words of a file's name -> normalisation
 )
 _SAID_IN_WORDS = {
     "heads": "its number of heads", "normalisation": "its mean and deviation", "crop_pct": "its crop",
-    "interpolation": "how its pictures are resized", "activation": "its activation", "epsilon": "its norms' epsilon",
+    "interpolation": "how its pictures are resized", "activation": "its activation", "epsilon": "its norms'"
+    " epsilon",
     "mapping": "what its tensors are",
 }  # fmt: skip
 
@@ -102,8 +104,8 @@ def warning(name: str, assumed: Iterable[Assumption]) -> str:
         ["what its tensors are (told from names and shapes)"] if any(not one.taken for one in assumed) else []
     )
     return (
-        f"{name} does not say {', '.join(parts)}; what stands in brackets was assumed. Pictures of it rest on that:"
-        " say it as arguments of vitviz.load, or in a config.json beside the file."
+        f"{name} does not say {', '.join(parts)}; what stands in brackets was assumed. Pictures of it rest"
+        " on that: say it as arguments of vitviz.load, or in a config.json beside the file."
     )
 
 

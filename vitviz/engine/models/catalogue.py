@@ -59,8 +59,8 @@ def find(
     ("vitviz-tiny@3000"), a hub id ("timm/…", "hf-hub:…", "organisation/name@revision"), or the path of a
     folder or file; what ends like a file or holds a separator and is there is that path. A name from a
     stranger is not `trusted`: it can only be one that is listed, never a path or another repository.
-    Behind a question mark a name says what the file does not: "vit.pth?heads=6&mean=0.5,0.5,0.5" (see `Given`).
-    `architecture` (timm's name) takes precedence over what the checkpoint says of itself. Raises
+    Behind a question mark a name says what the file does not: "vit.pth?heads=6&mean=0.5,0.5,0.5" (see
+    `Given`). `architecture` (timm's name) takes precedence over what the checkpoint says of itself. Raises
     CheckpointError for an unknown name, with those that are close; UnsupportedModel for one that is no plain
     ViT.
 

@@ -60,9 +60,7 @@ def filled(
     if asked:
         found = _by_name(asked, timm_config.default(asked), tensors, name)
     else:
-        found = _by_file_name(files.weights, tensors, name) or _by_tensors(
-            tensors, name, heads, heads_said
-        )
+        found = _by_file_name(files.weights, tensors, name) or _by_tensors(tensors, name, heads, heads_said)
     return replace(found, notes=(*notes, *found.notes))
 
 

@@ -1,8 +1,8 @@
 """What a user says of a checkpoint whose file does not say it: heads, activation, epsilon, and how a picture
 reaches the model.
 
-A checkpoint's name can carry it, as an address carries a query: `vit.pth?heads=6&mean=0.5,0.5,0.5`. So a link, a
-file and a trace name the assumption that they rest on, and a shared site has nothing to write down.
+A checkpoint's name can carry it, as an address carries a query: `vit.pth?heads=6&mean=0.5,0.5,0.5`. So a
+link, a file and a trace name the assumption that they rest on, and a shared site has nothing to write down.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ LONGEST = 400  # characters of what a name carries
 
 @dataclass(frozen=True)
 class Given:
-    """None is what nothing is said about. Names and units are timm's: mean and deviation of values from 0 to 1.
+    """None is what nothing is said about. Names and units are timm's: mean and deviation of values from 0
+    to 1.
 
     VitvizError for what is no such value.
 

@@ -1,13 +1,14 @@
 """How many heads a layer has, told from its trained weights.
 
-Queries, keys and values of all heads lie in one matrix each, so that no shape tells where a head ends. Training
-does: attention depends on W_q and W_k of a head through W_qᵀ W_k alone, and under gradient flow the difference
-W_q W_qᵀ - W_k W_kᵀ of each head stays what it was at the start (layers balance: Du, Hu and Lee 2018, "Algorithmic
-Regularization", theorem 2.2). What training adds, it adds to both, so the rows' products among
-queries resemble those among keys inside of a head, and not across heads; the same holds for values and the
-projection behind them. The number of heads whose blocks stand out most is taken.
+Queries, keys and values of all heads lie in one matrix each, so that no shape tells where a head ends.
+Training does: attention depends on W_q and W_k of a head through W_qᵀ W_k alone, and under gradient flow
+the difference W_q W_qᵀ - W_k W_kᵀ of each head stays what it was at the start (layers balance: Du, Hu and
+Lee 2018, "Algorithmic Regularization", theorem 2.2). What training adds, it adds to both, so the rows'
+products among queries resemble those among keys inside of a head, and not across heads; the same holds for
+values and the projection behind them. The number of heads whose blocks stand out most is taken.
 
-What it does not show: anything before training has begun, and one single head, which has nothing to stand out from.
+What it does not show: anything before training has begun, and one single head, which has nothing to stand
+out from.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor
 
 _LAYERS = 6  # as many, spread evenly, are looked at
-_CLEAR = 15.0  # standard errors by which the blocks have to stand out: untrained weights reach 2, trained ones 35 and more
+_CLEAR = 15.0  # standard errors by which blocks have to stand out: untrained reach 2, trained 35 and more
 _AHEAD = 1.25  # times as much of the variance explained as by any other number of heads
 
 
@@ -34,8 +35,9 @@ def shown(tensors: Mapping[str, Tensor]) -> int | None:
 
 
 def contrasts(tensors: Mapping[str, Tensor]) -> dict[int, tuple[float, float]]:
-    """For each possible number of heads: what its blocks explain of the likeness's variance (a sum of squares),
-    and by how many standard errors it is higher inside of them. Empty where there are no such layers.
+    """For each possible number of heads: what its blocks explain of the likeness's variance (a sum of
+    squares), and by how many standard errors it is higher inside of them. Empty where there are no such
+    layers.
     """
     alike = _likeness(tensors)
     if alike is None:
@@ -58,8 +60,8 @@ def contrasts(tensors: Mapping[str, Tensor]) -> dict[int, tuple[float, float]]:
 
 
 def _likeness(tensors: Mapping[str, Tensor]) -> Tensor | None:
-    """How alike the products of any two rows are among queries and keys, and among values and what reads them,
-    summed over layers.
+    """How alike the products of any two rows are among queries and keys, and among values and what reads
+    them, summed over layers.
     """
     depth = sum(bool(re.fullmatch(r"blocks\.\d+\.attn\.qkv\.weight", key)) for key in tensors)
     chosen = sorted({round(i * (depth - 1) / max(1, _LAYERS - 1)) for i in range(_LAYERS)}) if depth else []

@@ -1,8 +1,8 @@
 """What somebody has said of a bare weights file, kept as a config.json in timm's form beside it.
 
 In a folder of its own the file's config is `config.json`, as timm writes it; beside other weights it is
-`vit.config.json`. timm reads such a folder, too (`local-dir:`), but for the epsilon of the norms, for which its form
-has no word: that stands under `vitviz`. A mapping that was proposed is kept with it.
+`vit.config.json`. timm reads such a folder, too (`local-dir:`), but for the epsilon of the norms, for which
+its form has no word: that stands under `vitviz`. A mapping that was proposed is kept with it.
 """
 
 from __future__ import annotations

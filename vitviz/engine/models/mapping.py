@@ -1,4 +1,5 @@
-"""How the tensors of somebody's own code are called in timm's layout: the rules, and what they make of a file.
+"""How the tensors of somebody's own code are called in timm's layout: the rules, and what they make of a
+file.
 
 The file that holds them is described in `mapping_file`.
 """
@@ -54,8 +55,8 @@ class NameMap:
             if len(found) != 1:
                 how = "names it twice" if found else "does not name it"
                 raise CheckpointError(
-                    f"{name} holds {theirs} {tuple(tensor.shape)}, and its mapping {how}. Give each tensor one"
-                    " line under [names] or [stack], or list it under leave_out."
+                    f"{name} holds {theirs} {tuple(tensor.shape)}, and its mapping {how}. Give each tensor"
+                    " one line under [names] or [stack], or list it under leave_out."
                 )
             ours, place = found[0]
             tensor = self._turned(theirs, tensor, name)
@@ -120,9 +121,9 @@ class NameMap:
         if 3 * side * side != weight.shape[1] or order not in PATCH_ORDERS:
             asked = " or ".join(f'"{one}"' for one in PATCH_ORDERS)
             raise CheckpointError(
-                f"{name}: its patch embedding is a linear map of {weight.shape[1]} numbers a patch; expected are"
-                f" 3 channels of a square, and in its mapping under [model] patch_order = {asked}, the order in"
-                " which its code flattens a patch."
+                f"{name}: its patch embedding is a linear map of {weight.shape[1]} numbers a patch;"
+                f" expected are 3 channels of a square, and in its mapping under [model] patch_order ="
+                f" {asked}, the order in which its code flattens a patch."
             )
         return rearrange(weight, f"width ({order}) -> width channel row col", row=side, col=side, channel=3)
 

@@ -1,6 +1,7 @@
 """A mapping file: how the tensors of somebody's own code are called in timm's layout.
 
-It lies beside the weights under their name (`vit.pth`, `vit.toml`), in TOML. Four tables, all but `names` optional:
+It lies beside the weights under their name (`vit.pth`, `vit.toml`), in TOML. Four tables, all but `names`
+optional:
 
     leave_out = ["decoder.*"]                       # tensors that the model's answer does not need
     transpose = ["layers.{layer}.mlp.up.weight"]    # theirs, saved as (in, out) where PyTorch has (out, in)
@@ -16,10 +17,10 @@ It lies beside the weights under their name (`vit.pth`, `vit.toml`), in TOML. Fo
     heads = 3
     epsilon = 1e-5
 
-`{layer}` and `{head}` stand for a number, `*` for the rest of a name. In a stack, tensors of one `{head}` each
-come in the order of the heads. What PyTorch leaves out where there is no bias is a bias of zeros, and a patch
-embedding that is a linear map of flattened patches (`patch_order` says in which order) is timm's convolution:
-both are exact.
+`{layer}` and `{head}` stand for a number, `*` for the rest of a name. In a stack, tensors of one `{head}`
+each come in the order of the heads. What PyTorch leaves out where there is no bias is a bias of zeros, and
+a patch embedding that is a linear map of flattened patches (`patch_order` says in which order) is timm's
+convolution: both are exact.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def mapping_file(weights: Path) -> Path:
 
 
 def mapping_beside(weights: Path) -> NameMap | None:
-    """The mapping that lies beside a weights file; None where there is none, CheckpointError for a bad one."""
+    """The mapping that lies beside a weights file; None where there is none, CheckpointError for a bad
+    one.
+    """
     path = mapping_file(weights)
     return mapping_at(path) if path.is_file() else None
 
@@ -75,16 +78,21 @@ def parsed(text: str, name: str) -> NameMap:
     strange = [key for key, value in content.items() if not isinstance(value, _TABLES.get(key, ()))]
     texts = [
         *content.get("names", {}).values(), *content.get("transpose", ()), *content.get("leave_out", ()),
-        *(one for parts in content.get("stack", {}).values() for one in (parts if isinstance(parts, list) else [None])),
+        *(one for parts in content.get("stack", {}).values() for one in _list(parts)),
     ] if not strange else []  # fmt: skip
     strange += [key for key in content.get("model", {}) if key not in _MODEL] if not strange else []
     if strange or not all(isinstance(one, str) for one in texts):
         what = f"has {strange[0]!r}" if strange else "has something else than names in quotes"
         raise CheckpointError(
-            f"{name} {what}; expected are [names], [stack], [model] with {', '.join(_MODEL)}, and lists called"
-            " transpose and leave_out, in which every name stands in quotes."
+            f"{name} {what}; expected are [names], [stack], [model] with {', '.join(_MODEL)}, and lists"
+            " called transpose and leave_out, in which every name stands in quotes."
         )
     return NameMap(**content)
+
+
+def _list(parts: object) -> list:
+    """The names that a stack is made of; None among them for what is no list."""
+    return parts if isinstance(parts, list) else [None]
 
 
 def written(mapping: NameMap) -> str:

@@ -1,8 +1,8 @@
 """Weights whose tensors are named in their own way: by the mapping beside them, or by one that is proposed.
 
-A proposal counts only if shapes and names leave one possibility, and once it has been loaded and a picture's answer
-is finite. That is no proof that it computes as its own code does (norms may stand elsewhere), so it stays marked as
-assumed until the mapping lies beside the file.
+A proposal counts only if shapes and names leave one possibility, and once it has been loaded and a
+picture's answer is finite. That is no proof that it computes as its own code does (norms may stand
+elsewhere), so it stays marked as assumed until the mapping lies beside the file.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class Own:
             answer = model.eval()(torch.zeros(1, *data["input_size"]))
         if not answer.isfinite().all():
             raise CheckpointError(
-                f"{name} names its tensors in its own way, and with the mapping that was proposed its answer is not"
-                " finite. Write a mapping file beside it."
+                f"{name} names its tensors in its own way, and with the mapping that was proposed its"
+                " answer is not finite. Write a mapping file beside it."
             )
 
 
 def in_timms_names(files: Files, tensors: dict[str, Tensor], name: str) -> tuple[dict[str, Tensor], Own]:
     """The tensors in timm's layout, where a mapping is given or can be proposed; else as they are.
 
-    CheckpointError for a mapping that does not fit, and, with what could be told, where shapes and names leave more
-    than one possibility.
+    CheckpointError for a mapping that does not fit, and, with what could be told, where shapes and names
+    leave more than one possibility.
     """
     mapping = mapping_beside(files.weights)
     path = mapping_file(files.weights).name
@@ -69,6 +69,6 @@ def in_timms_names(files: Files, tensors: dict[str, Tensor], name: str) -> tuple
         return tensors, Own()  # nothing like a ViT; whoever reads it next says so
     raise CheckpointError(
         f"{name} names its tensors in its own way, and shapes leave more than one possibility for"
-        f" {', '.join((*found.open, *found.missing)[:4])}. Say which in {path} beside it; this much could be told:\n"
-        f"{written(found.mapping)}"
+        f" {', '.join((*found.open, *found.missing)[:4])}. Say which in {path} beside it; this much could"
+        f" be told:\n{written(found.mapping)}"
     )

@@ -1,4 +1,6 @@
-"""Where a tensor of somebody's own code belongs in a plain ViT: what its shape leaves, and what its name says."""
+"""Where a tensor of somebody's own code belongs in a plain ViT: what its shape leaves, and what its name
+says.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,14 @@ _WORDS = {
     "attn.q": r"w?q|query|queries|to_q|q_?proj|q_?lin(ear)?|query_?(projection|proj|layer|linear)|w_q",
     "attn.k": r"w?k|keys?|to_k|k_?proj|k_?lin(ear)?|key_?(projection|proj|layer|linear)|w_k",
     "attn.v": r"w?v|values?|to_v|v_?proj|v_?lin(ear)?|value_?(projection|proj|layer|linear)|w_v",
-    "attn.proj": r"wo|o|w_o|o_?proj|out|to_out|out_?proj|proj|projection|out_?lin(ear)?|output|output_?projection|fc_?out|dense",
-    "norm1": r"(layer_?)?(norm|ln)_?(1|a|attn|attention|before)|(attn|attention|pre)_?(layer_?)?(norm|ln)|layernorm_before",
-    "norm2": r"(layer_?)?(norm|ln)_?(2|b|mlp|ffn?|after)|(mlp|ffn?|post)_?(layer_?)?(norm|ln)|layernorm_after",
+    "attn.proj": (
+        r"wo|o|w_o|o_?proj|out|to_out|out_?proj|proj|projection|out_?lin(ear)?|output|output_?projection"
+        r"|fc_?out|dense"
+    ),
+    "norm1": (
+        r"(layer_?)?(norm|ln)_?(1|a|attn|attention|before)|(self_?)?(attn|attention|pre)_?(layer_?)?(norm|ln)"
+    ),
+    "norm2": (r"(layer_?)?(norm|ln)_?(2|b|mlp|ffn?|after|final)|(mlp|ffn?|post|final)_?(layer_?)?(norm|ln)"),
     "patch_embed.proj": r".*(patch|embed|conv|stem).*|input_?(layer|proj)",
     "head": r".*(head|classif|logits).*|fc|out|output",
     "cls_token": r".*(cls|class).*",
@@ -77,7 +84,8 @@ def matched(fits: Mapping[str, set[str]]) -> dict[str, str]:
         sure = {stem: place for stem, place in sure.items() if by_place[place] == [stem]}
         if not sure:
             named = {
-                stem: [place for place in places if place in _WORDS and _named(stem, place)] for stem, places in open_.items()
+                stem: [place for place in places if place in _WORDS and _named(stem, place)]
+                for stem, places in open_.items()
             }  # fmt: skip
             sure = {stem: places[0] for stem, places in named.items() if len(places) == 1}
             sure = {stem: place for stem, place in sure.items() if list(sure.values()).count(place) == 1}

@@ -1,10 +1,10 @@
 """A mapping proposed for weights of somebody's own code, as far as shapes and names leave one possibility.
 
 A plain ViT has few kinds of tensors, and most have a shape of their own: the patch embedding, the table of
-positions, a layer's two MLP matrices, queries, keys and values in one. Where several have the same shape (queries,
-keys, values and what follows them; the two norms), the usual names tell, or the place beside attention or MLP.
-What then is still open is not guessed but asked. A proposal is no proof: that is a forward pass, and for a
-module in memory its own answers.
+positions, a layer's two MLP matrices, queries, keys and values in one. Where several have the same shape
+(queries, keys, values and what follows them; the two norms), the usual names tell, or the place beside
+attention or MLP. What then is still open is not guessed but asked. A proposal is no proof: that is a
+forward pass, and for a module in memory its own answers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _NEEDED = ("norm1", "norm2", "attn.proj", "mlp.fc1", "mlp.fc2")
 
 @dataclass(frozen=True)
 class Proposal:
-    """A mapping, and their tensors (with shapes) for which no one place was left, which have to be asked for."""
+    """A mapping, and their tensors (with shapes) for which no one place was left, which have to be asked
+    for.
+    """
 
     mapping: NameMap
     open: tuple[str, ...] = ()
@@ -92,7 +94,8 @@ def _layers(shapes: Mapping[str, Shape]) -> tuple[str, int, dict[str, Shape]] | 
             found[name[: match.start()]][int(match[0])][name[match.end() :]] = shape
     alike = {
         before: layers for before, layers in found.items()
-        if sorted(layers) == list(range(len(layers))) and all(rest == layers[0] for rest in layers.values()) and len(layers[0]) > 5
+        if sorted(layers) == list(range(len(layers))) and len(layers[0]) > 5
+        and all(rest == layers[0] for rest in layers.values())
     }  # fmt: skip
     if not alike:
         return None

@@ -1,4 +1,6 @@
-"""What a checkpoint's file does not say, for the page's form: questions, choices, and what each would answer."""
+"""What a checkpoint's file does not say, for the page's form: questions, choices, and what each would
+answer.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +75,8 @@ def name_with(checkpoint: str, text: str) -> str:
 
 
 def keep(studio: Studio, checkpoint: str) -> str:
-    """Keeps what was said beside the file, and returns the name under which it then holds; CheckpointError where
-    this site does not write.
+    """Keeps what was said beside the file, and returns the name under which it then holds; CheckpointError
+    where this site does not write.
     """
     from vitviz.engine.models import kept
     from vitviz.engine.models.given import split

@@ -41,8 +41,8 @@ def stem(weights: Path) -> str:
 
 
 def config_file(weights: Path) -> Path:
-    """The config.json of a weights file: under its own name (`vit.config.json`) where there is one, else next to
-    it, or above the snapshots/ of a training film.
+    """The config.json of a weights file: under its own name (`vit.config.json`) where there is one, else
+    next to it, or above the snapshots/ of a training film.
     """
     own = weights.with_name(f"{stem(weights)}.config.json")
     folder = weights.parent.parent if weights.parent.name == "snapshots" else weights.parent

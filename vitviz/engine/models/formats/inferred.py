@@ -2,8 +2,8 @@
 
 Width, depth, patch, image size, classes, pooling and the optional parts are shapes and names. The number of
 heads is not: queries, keys and values of all heads lie in one matrix. It is known from a query-key norm or a
-Google file, or from how trained weights are structured (`heads`); else it is that of the published ViT of this width, else 64 dimensions a head as in the paper's
-table 1, and a note says so.
+Google file, or from how trained weights are structured (`heads`); else it is that of the published ViT of
+this width, else 64 dimensions a head as in the paper's table 1, and a note says so.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ def _heads(tensors: Mapping[str, Tensor], width: int, name: str) -> tuple[int, l
         return shown, []
     if width not in _HEADS and width % 64:
         raise CheckpointError(
-            f"{name} has a width of {width}, and its number of heads is not in the file. Say heads=…, or put it into a"
+            f"{name} has a width of {width}, and its number of heads is not in the file. Say heads=…, or"
+            " put it into a"
             ' folder with a config.json such as {"architecture": "vit_tiny_patch16_224", "num_classes": 10,'
             ' "model_args": {"img_size": 32, "patch_size": 4, "embed_dim": 96, "depth": 4, "num_heads":'
             " 3}}."
