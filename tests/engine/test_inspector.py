@@ -82,6 +82,24 @@ def test_a_size_of_its_own_interpolates_positions_and_shares_the_weights():
         inspector.trace(noise(), size=(100, 160))
 
 
+@pytest.mark.parametrize(
+    ("architecture", "changes", "prefix"),
+    [
+        ("vit_tiny_patch16_224", {}, 1),
+        ("deit_tiny_distilled_patch16_224", {}, 2),
+        ("vit_tiny_patch16_224", {"reg_tokens": 4}, 5),
+        ("vit_tiny_patch16_224", {"reg_tokens": 4, "no_embed_class": True}, 0),
+    ],
+)
+def test_the_position_table_is_the_models_own_rows_of_patches(architecture, changes, prefix):
+    """Every row of a patch and no row of a prefix token, in the model's own order."""
+    model = perturbed(architecture, depth=1, **changes)
+    table = inspect(model).position_table()
+    assert table.shape == (196, 192)
+    for patch in range(196):
+        assert table[patch].equal(model.pos_embed[0, prefix + patch]), patch
+
+
 def test_a_size_beyond_the_memory_is_refused_before_it_is_tried(monkeypatch):
     inspector = inspect(perturbed("vit_tiny_patch16_224", depth=1))
     monkeypatch.setattr(memory, "free_bytes", lambda device: 10**9)

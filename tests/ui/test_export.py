@@ -75,11 +75,11 @@ def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(studio, ke
 
 def test_without_a_token_it_is_the_patch_in_the_middle_as_on_the_page(studio, key):
     views = json.loads(opened(export.everything(studio, key, {})).read("settings.json"))["views"]
-    assert views["explorer"]["token"] == views["tour"]["token"] == 1 + 7 * 14 + 7
+    assert views["explorer"]["token"] == views["tour"]["token"] == 7 * 14 + 7
     views = json.loads(opened(export.everything(studio, key, {"explorer.token": "3"})).read("settings.json"))[
         "views"
     ]
-    assert (views["explorer"]["token"], views["tour"]["token"]) == (3, 106)
+    assert (views["explorer"]["token"], views["tour"]["token"]) == (2, 105)
 
 
 def test_the_pictures_are_those_of_the_page(studio, key):
@@ -238,3 +238,41 @@ def test_a_checkpoints_name_is_no_formula_in_a_table(studio, key, name, written)
     subject = Subject(studio.inspector("vitviz-tiny"), trace)
     table = view.file(subject, "numbers.csv", view.settings({}, subject.about)).decode()
     assert {line["checkpoint"] for line in csv.DictReader(io.StringIO(table))} == {written}
+
+
+def test_tokens_are_told_by_name_or_as_patches_from_0(studio, key):
+    given = {"explorer.token": "1", "explorer.pins": "0.197", "tour.token": "0"}
+    given["explorer.pins"] = "0.196"
+    archive = opened(export.everything(studio, key, given))
+    views = json.loads(archive.read("settings.json"))["views"]
+    assert views["explorer"]["token"] == 0 and views["explorer"]["pins"] == ["class", 195]
+    assert views["tour"]["token"] == "class"
+    explorer = numbers(archive, "explorer")
+    assert str(explorer["setting_token"]) == "0" and str(explorer["setting_pins"]) == "['class', 195]"
+    assert explorer["queries"].tolist() == ["0", "class", "195"]
+    weights = studio.subject(key).trace.attention(views["explorer"]["layer"] - 1)
+    assert np.allclose(explorer["attention"][2], weights[:, 1 + 195].numpy())  # the last patch asks
+
+
+def test_the_readme_says_how_each_array_counts(studio, key):
+    """Every array by name, with as many axes as it has, each as long as what it counts."""
+    archive = opened(export.everything(studio, key, {}))
+    text = archive.read("README.txt").decode()
+    trace = studio.subject(key).trace
+    grid, heads = trace.grid, trace.layers[0].heads
+    long = {
+        "layer": len(trace.layers), "depth": len(trace.layers) + 1, "head": heads, "row": grid.rows, "col": grid.cols,
+        "patch": grid.patches, "token": grid.tokens, "query": grid.tokens, "key": grid.tokens, "prefix": grid.prefix,
+        "width": trace.tokens[0].shape[1], "class": len(trace.logits),
+    }  # fmt: skip
+    assert f"patch 0 stands at index {grid.prefix}" in text
+    for view in VIEWS:
+        for name, array in numbers(archive, view.slug).items():
+            if name.startswith("setting_") or name in ("checkpoint", "view", "dtype", "assumed"):
+                continue
+            (axes,) = re.findall(rf"^numbers/{view.slug}\.npz +{name} +(.+)$", text, re.M)
+            axes = [] if axes == "one number" else axes.split()
+            assert len(axes) == array.ndim, (view.slug, name)
+            assert all(long.get(axis, size) == size for axis, size in zip(axes, array.shape, strict=True)), (
+                view.slug, name, axes, array.shape,
+            )  # fmt: skip

@@ -18,8 +18,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vitviz.errors import Unknown
+from vitviz.grid import Grid
 from vitviz.sentence import Sentence
-from vitviz.views.controls import About, Choice, Control, parsed
+from vitviz.views.controls import About, Choice, Control, Whole, Wholes, parsed, placed
 from vitviz.views.subject import Subject
 
 LEFT_OUT = (
@@ -109,6 +110,7 @@ class View(ABC):
     needs: ClassVar[Needs] = Needs.RUN
     controls: ClassVar[tuple[Control, ...]] = ()
     items: ClassVar[tuple[Item, ...]] = ()
+    arrays: ClassVar[Mapping[str, str]] = {}  # in its numbers besides items: name -> axes, as in an item
     files: ClassVar[tuple[File, ...]] = ()
     endpoint: ClassVar[str | None] = None  # that programs call; None for one derived from settings and items
     every_patch: ClassVar[bool] = (
@@ -147,6 +149,19 @@ class View(ABC):
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """What the user takes home, by name; the same that the figure shows."""
         return {item.name: self.item(subject, item.name, settings) for item in self.items if item.taken}
+
+    def axes(self) -> dict[str, str]:
+        """What each array of its numbers counts along, by name; a token axis begins with the prefix
+        tokens.
+        """
+        return {**{item.name: item.axes for item in self.items}, **self.arrays}
+
+    def filed(self, settings: Mapping[str, Any], grid: Grid) -> dict[str, Any]:
+        """The settings as files tell them: a token is its prefix token's name, or its patch's number from
+        0.
+        """
+        counted = {one.name for one in self.controls if isinstance(one, Whole | Wholes) and one.tokens}
+        return {name: placed(value, grid) if name in counted else value for name, value in settings.items()}
 
     def file(self, subject: Subject, name: str, settings: Mapping[str, Any], upload: Any = None) -> bytes:
         """One of the declared files; `upload` is the upright picture in RGB, where there is one."""

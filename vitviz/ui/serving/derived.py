@@ -12,6 +12,7 @@ import gradio as gr
 
 from vitviz.ui.serving.plain import cells, plain
 from vitviz.views import VIEWS, Choice, Control, Needs, Slider, View, Whole
+from vitviz.views.controls import sequential
 
 Picture = gr.FileData | str
 
@@ -28,6 +29,7 @@ def endpoint(view: View, subject_of: Callable) -> Callable:
     taken = [item for item in view.items if item.taken]
     asked = {name for item in taken for name in item.depends}
     controls = [control for control in view.controls if control.name in asked]
+    tokens = {control.name for control in controls if isinstance(control, Whole) and control.tokens}
 
     def answer(*given, **named) -> dict:
         values = signature.bind(*given, **named)
@@ -35,6 +37,8 @@ def endpoint(view: View, subject_of: Callable) -> Callable:
         values = values.arguments
         subject = subject_of(values.get("image"), values["checkpoint"], values.get("without", ""))
         chosen = {control.name: values[control.name] for control in controls}
+        for name in chosen.keys() & tokens:
+            chosen[name] = sequential(chosen[name], subject.grid) if chosen[name] else None
         settings = view.settings(
             {name: str(one) for name, one in chosen.items() if one is not None}, subject.about
         )
@@ -63,6 +67,8 @@ def _of(control: Control) -> inspect.Parameter:
     if isinstance(control, Choice):
         kind = Literal[tuple(value for value, _ in control.options)]
         return _parameter(control.name, kind, control.start())
+    if isinstance(control, Whole) and control.tokens:
+        return _parameter(control.name, str, "")
     if isinstance(control, Slider | Whole):
         default = control.start()
         number = int if isinstance(control, Whole) or float(control.step).is_integer() else float
@@ -84,6 +90,7 @@ def _documented(view: View, parameters: list, controls: list[Control], taken: li
             "what is taken away, such as heads=8.2 patches=0.17 (layers and heads from 1); empty for nothing"
         ),
         **{control.name: control.info or control.label or control.name for control in controls},
+        "token": "a prefix token's name such as class, or a patch's number from 0; empty for the middle",
     }
     lines = [f"    {one.name}: {told[one.name]}" for one in parameters]
     items = ", ".join(f"{item.name}: {' x '.join(item.axes.split())}, {item.says}" for item in taken)

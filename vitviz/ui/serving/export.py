@@ -13,6 +13,8 @@ import zipfile
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 import vitviz
 from vitviz.errors import Unknown
 from vitviz.ui.serving.studio import Studio
@@ -23,12 +25,19 @@ README = """vitviz: what {checkpoint} made of one picture
 settings.json      checkpoint, picture, grid, prediction, every view's settings; views left out, and why
 upload.jpg         the picture, upright
 input.png          what the model saw: resized and cropped, lossless
-numbers/*.npz      each view's numbers by name, its settings (setting_...) and the checkpoint, for numpy.load
+numbers/*.npz      each view's numbers by name, its settings (setting_...), the checkpoint and what was assumed
+                   of it, for numpy.load
 second/            the same of the checkpoint beside, where there is one
 {files}
 {views}
+How arrays count, axis by axis:
+
+{arrays}
 In arrays the first layer and the first head have index 0; settings, tables and texts count them from 1, as
-the page and the paper do. Patches count from 0, row by row, without prefix tokens. Distances are pixels of
+the page and the paper do. Depth 0 is what enters the first layer. Patches count from 0, row by row, without
+prefix tokens, in settings and texts too, where a prefix token goes by its name. An axis called token, query or
+key has the prefix tokens first (prefix_tokens names them), so that patch 0 stands at index {prefix}; where patches
+were left out, it has those that were kept. Distances are pixels of
 the model's input. Boxes are left, top, right, bottom in pixels of the upload.
 """
 
@@ -55,7 +64,10 @@ def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
             _write(archive, "second/", studio, given["second"], beside, {})
         archive.writestr("upload.jpg", studio.image(key, "upload"), zipfile.ZIP_STORED)
         name = studio.subject(key).checkpoint
-        archive.writestr("README.txt", README.format(checkpoint=name, files=_files(), views=_views(left_out)))
+        counted = {"arrays": _arrays(archive), "prefix": studio.subject(key).grid.prefix}
+        archive.writestr(
+            "README.txt", README.format(checkpoint=name, files=_files(), views=_views(left_out), **counted)
+        )
     return file.getvalue()
 
 
@@ -78,7 +90,9 @@ def _write(
     for slug, survey in surveys.items():
         if not studio.view(slug).averages or studio.survey(survey) is None:
             raise Unknown("The average that was asked for is no longer known. Make it again.")
-    settings = {view.slug: view.settings(asked[view.slug], subject.about) for view in VIEWS}
+    settings = {
+        view.slug: view.filed(view.settings(asked[view.slug], subject.about), subject.grid) for view in VIEWS
+    }
     left_out = {view.slug: reason for view in VIEWS if (reason := view.refused(subject))}
     for view in VIEWS:
         if view.slug in left_out:
@@ -143,6 +157,21 @@ def _about(
         "views": {slug: values for slug, values in settings.items() if slug not in left_out},
         "left_out": dict(left_out),
     }
+
+
+def _arrays(archive: zipfile.ZipFile) -> str:
+    """A line for every array in the numbers of the first checkpoint: its name, and what its axes count."""
+    lines = []
+    for view in VIEWS:
+        name = f"numbers/{view.slug}.npz"
+        if name not in archive.namelist():
+            continue
+        with np.load(io.BytesIO(archive.read(name))) as file:
+            axes = {**view.axes(), "prefix_tokens": "prefix"}
+            lines += [
+                f"{name:<25}{one:<25}{axes[one] or 'one number'}\n" for one in file.files if one in axes
+            ]
+    return "".join(lines)
 
 
 def _files() -> str:

@@ -60,9 +60,11 @@ class Studio(Looks):
         subject = self._fitting(key, view)
         settings = view.settings(given, subject.about)
         arrays = self._read(subject, lambda: view.numbers(subject, settings))
-        told = {f"setting_{name}": str(value) for name, value in settings.items()}
+        told = {f"setting_{name}": str(value) for name, value in view.filed(settings, subject.grid).items()}
         about = {"checkpoint": subject.checkpoint, "view": slug, "dtype": self.settings.dtype, **told}
         about["assumed"] = self.assumed(key)
+        if "prefix_tokens" not in arrays:
+            arrays = {**arrays, "prefix_tokens": np.asarray(subject.grid.prefix_names, dtype=str)}
         file = io.BytesIO()
         np.savez_compressed(file, **arrays, **{name: np.asarray(value) for name, value in about.items()})
         return file.getvalue()

@@ -49,6 +49,10 @@ class Distance(View):
             " the model."
         ),
     )
+    arrays = {
+        "uniform": "",
+        "pictures": "",
+    }
     controls = (
         Choice("form", "Heads", options=(("depth", "By layer"), ("sorted", "Sorted within the layer"))),
         Choice(

@@ -67,6 +67,11 @@ class Evidence(View):
             " picture."
         ),
     )
+    arrays = {
+        "target": "",
+        "line_names": "line",
+        "by_source": "layer head token",
+    }
     controls = (
         Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
         Choice("relative", "Logit", options=(("no", "As it is"), ("yes", "Against the mean class"))),

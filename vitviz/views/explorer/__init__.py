@@ -54,6 +54,13 @@ class Explorer(View):
             " values differ in length, and later layers may discard them."
         ),
     )
+    arrays = {
+        "rollout": "pick row col",
+        "queries": "pick",
+        "attention": "pick head token",
+        "attention_distance": "layer head",
+        "grid": "side",
+    }
     controls = (
         Slider("layer", "Layer", minimum=1, maximum="layers", default=1),
         Slider("head", "Head", minimum=1, maximum="heads", default=1),

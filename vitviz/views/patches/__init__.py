@@ -42,6 +42,14 @@ class Patches(View):
         Choice("form", "Layout", options=(("picture", "Picture"), ("sequence", "Sequence"))),
         Slider("gap", "Cut apart", step=0.05),
     )
+    arrays = {
+        "input_pixels": "pixel_row pixel_col channel",
+        "crop_box": "edge",
+        "norm_before_position": "patch",
+        "norm_after_position": "patch",
+        "patch_embedding": "patch width",
+        "position_embedded": "patch width",
+    }
     items = (Item("norms", "stage patch", "norm of the embedding, before and after E_pos", taken=False),)
 
     def summary(self, subject: Subject) -> dict[str, Any]:

@@ -57,6 +57,10 @@ class Positions(View):
         Choice("form", "Show", options=(("tiles", "Tiles"), ("matrix", "Matrix"))),
         Choice("scale", "Scale", options=(("data", "From lowest to highest"), ("full", "From -1 to 1"))),
     )
+    arrays = {
+        "similarity": "row col row col",
+        "position_embeddings": "patch width",
+    }
     items = (Item("similarity", "patch patch", "cosine of two position embeddings", "float16", taken=False),)
 
     def unsupported(self, subject: Subject) -> str | None:

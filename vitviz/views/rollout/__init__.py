@@ -55,6 +55,11 @@ class Rollout(View):
             " it shows where information may have flowed and not why the model decided."
         ),
     )
+    arrays = {
+        "rollout": "row col",
+        "mean_attention_by_layer": "layer row col",
+        "crop_box": "edge",
+    }
     controls = (
         Query("query", "Query"),
         Choice(

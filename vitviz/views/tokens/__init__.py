@@ -54,6 +54,11 @@ class Tokens(View):
             " heads that attend alike may still do different things with what they read."
         ),
     )
+    arrays = {
+        "basis": "component width",
+        "mean": "width",
+        "grid": "side",
+    }
     controls = (
         Choice(
             "show",

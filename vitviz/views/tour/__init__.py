@@ -50,6 +50,25 @@ class Tour(View):
             " and not what the model has learned to use it for."
         ),
     )
+    arrays = {
+        "input_pixels": "pixel_row pixel_col channel",
+        "patch_embedding": "patch width",
+        "position_embedded": "patch width",
+        "z_0": "token width",
+        "query": "",
+        "token_stream": "depth width",
+        "q": "dim",
+        "k": "key dim",
+        "products": "key",
+        "scale": "",
+        "bias": "key",
+        "scores": "key",
+        "subtracted": "",
+        "exponentials": "key",
+        "attention_row": "key",
+        "y": "feature",
+        "logits": "class",
+    }
     controls = (
         Whole("step", minimum=1, maximum=10, default=1),
         Whole("token", maximum="tokens", default="middle", tokens=True),
