@@ -261,8 +261,10 @@ def test_the_readme_says_how_each_array_counts(studio, key):
     trace = studio.subject(key).trace
     grid, heads = trace.grid, trace.layers[0].heads
     long = {
-        "layer": len(trace.layers), "depth": len(trace.layers) + 1, "head": heads, "row": grid.rows, "col": grid.cols,
-        "patch": grid.patches, "token": grid.tokens, "query": grid.tokens, "key": grid.tokens, "prefix": grid.prefix,
+        "layer": len(trace.layers), "depth": len(trace.layers) + 1, "head": heads,
+        "row": grid.rows, "col": grid.cols,
+        "patch": grid.patches, "token": grid.tokens, "query": grid.tokens,
+        "key": grid.tokens, "prefix": grid.prefix,
         "width": trace.tokens[0].shape[1], "class": len(trace.logits),
     }  # fmt: skip
     assert f"patch 0 stands at index {grid.prefix}" in text

@@ -63,8 +63,8 @@ def config(
         "vitviz": {
             "note": (
                 f"Our own training: it names {first} of {pictures:,} validation pictures of Tiny-ImageNet"
-                f" rightly ({five} within five guesses; whole pictures, enlarged from {data.SIDE} to {s.image} px by"
-                " torch's bicubic, in bfloat16)."
+                f" rightly ({five} within five guesses; whole pictures, enlarged from {data.SIDE} to"
+                f" {s.image} px by torch's bicubic, in bfloat16)."
             ),
             "trained_on": "Tiny-ImageNet-200 (64 px, 200 classes)",
             "licence": "ImageNet's terms: non-commercial research and education",

@@ -25,8 +25,8 @@ README = """vitviz: what {checkpoint} made of one picture
 settings.json      checkpoint, picture, grid, prediction, every view's settings; views left out, and why
 upload.jpg         the picture, upright
 input.png          what the model saw: resized and cropped, lossless
-numbers/*.npz      each view's numbers by name, its settings (setting_...), the checkpoint and what was assumed
-                   of it, for numpy.load
+numbers/*.npz      each view's numbers by name, its settings (setting_...), the checkpoint and what was
+                   assumed of it, for numpy.load
 second/            the same of the checkpoint beside, where there is one
 {files}
 {views}
@@ -35,10 +35,10 @@ How arrays count, axis by axis:
 {arrays}
 In arrays the first layer and the first head have index 0; settings, tables and texts count them from 1, as
 the page and the paper do. Depth 0 is what enters the first layer. Patches count from 0, row by row, without
-prefix tokens, in settings and texts too, where a prefix token goes by its name. An axis called token, query or
-key has the prefix tokens first (prefix_tokens names them), so that patch 0 stands at index {prefix}; where patches
-were left out, it has those that were kept. Distances are pixels of
-the model's input. Boxes are left, top, right, bottom in pixels of the upload.
+prefix tokens, in settings and texts too, where a prefix token goes by its name. An axis called token, query
+or key has the prefix tokens first (prefix_tokens names them), so that patch 0 stands at index {prefix}; where
+patches were left out, it has those that were kept. Distances are pixels of the model's input. Boxes are left,
+top, right, bottom in pixels of the upload.
 """
 
 
