@@ -38,7 +38,8 @@ def test_the_mapping_is_read():
 
 
 def test_a_callback_like_lightnings_sees_each_epoch():
-    """The loop calls it as Lightning does: after an epoch, in training mode, with the trainer and its module."""
+    model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=2, num_classes=5)
+    module = SimpleNamespace(model=model)
     module = SimpleNamespace(
         model=timm.create_model("vit_tiny_patch16_224", img_size=32, depth=2, num_classes=5)
     )

@@ -8,18 +8,22 @@ link, a file and a trace name the assumption that they rest on, and a shared sit
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from timm.layers import get_act_layer
+from timm.layers.activations import GELU, GELUTanh, QuickGELU
 from torch import nn
 
 from vitviz.engine.pictures.preprocess import CROP_MODES, INTERPOLATIONS
 from vitviz.errors import CheckpointError, VitvizError
 
-ACTIVATIONS = ("gelu", "gelu_tanh", "quick_gelu", "relu", "silu")
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "gelu": nn.GELU, "gelu_tanh": partial(nn.GELU, approximate="tanh"), "quick_gelu": QuickGELU, "relu": nn.ReLU,
+    "silu": nn.SiLU,
+}  # fmt: skip
 LONGEST = 400  # characters of what a name carries
 
 
@@ -120,7 +124,7 @@ class Given:
             for block in model.blocks:
                 if not isinstance(getattr(getattr(block, "mlp", None), "act", None), nn.Module):
                     raise CheckpointError(f"{name} has no activation in its MLPs that could be exchanged.")
-                block.mlp.act = get_act_layer(self.activation)()
+                block.mlp.act = ACTIVATIONS[self.activation]()
         if self.epsilon is not None:
             for module in model.modules():
                 if isinstance(module, nn.LayerNorm):
@@ -130,6 +134,20 @@ class Given:
         """A timm data config with what is said about pictures."""
         own = ("mean", "std", "crop_pct", "crop_mode", "interpolation")
         return {**config, **{name: value for name, value in self.said().items() if name in own}}
+
+
+def activation_in(module: Any) -> str | None:
+    """What an activation is called in `ACTIVATIONS`; None for another, and for what is none."""
+    if isinstance(module, nn.GELU):
+        return "gelu" if module.approximate == "none" else "gelu_tanh"
+    kinds = (
+        (GELU, "gelu"),
+        (GELUTanh, "gelu_tanh"),
+        (QuickGELU, "quick_gelu"),
+        (nn.ReLU, "relu"),
+        (nn.SiLU, "silu"),
+    )
+    return next((name for kind, name in kinds if isinstance(module, kind)), None)
 
 
 def split(name: str) -> tuple[str, Given]:

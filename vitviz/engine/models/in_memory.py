@@ -101,6 +101,11 @@ def _is_own(model: nn.Module) -> bool:
 
 def _of_timm(model: nn.Module, pictured: Pictured) -> Taken:
     record = dict(getattr(model, "pretrained_cfg", None) or {})
+    if not record and pictured.given.mean is None:
+        raise VitvizError(
+            f"{type(model).__name__} has no configuration of timm's that would tell how pictures are"
+            " normalised; expected mean=… and std=…, of values from 0 to 1."
+        )
     architecture = str(record.get("architecture") or type(model).__name__)
     family = next(
         one.__module__.rpartition(".")[2] for one in type(model).__mro__ if one.__module__.startswith("timm.")

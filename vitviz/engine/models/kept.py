@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from timm.layers import get_act_layer
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
@@ -21,7 +20,7 @@ from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.models.formats import inferred
 from vitviz.engine.models.formats.folder import config_beside, stem, weights_file
 from vitviz.engine.models.formats.weights import read
-from vitviz.engine.models.given import ACTIVATIONS, Given, split
+from vitviz.engine.models.given import Given, activation_in, split
 from vitviz.engine.models.mapping_file import mapping_beside, mapping_file, written
 from vitviz.engine.models.proposal import proposed
 from vitviz.engine.pictures.preprocess import Preprocessing
@@ -42,8 +41,7 @@ def config_of(
     args: dict[str, Any] = {}
     if type(model) is VisionTransformer:
         _, args, _ = inferred.architecture_of(model.state_dict(), name, block.attn.num_heads)
-        activation = type(getattr(block.mlp, "act", None))
-        args["act_layer"] = next((one for one in ACTIVATIONS if get_act_layer(one) is activation), None)
+        args["act_layer"] = activation_in(getattr(block.mlp, "act", None))
     if not args or args["act_layer"] is None or "mlp_layer" in args:
         raise CheckpointError(
             f"{name} has parts that its tensors alone do not describe. Write its config.json in timm's form"
