@@ -12,6 +12,8 @@ from tests.engine.models.theirs import Apart, Heads, Scratch, Torchs
 from tests.engine.small import perturbed, small
 from tests.shared import shared
 from vitviz.engine.models import in_memory
+from vitviz.engine.pictures.images import open_image
+from vitviz.engine.pictures.preprocess import prepare
 from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError
 
 HALF = {"mean": 0.5, "std": 0.5, "device": "cpu"}
@@ -85,12 +87,16 @@ def sizes(**changes):
 def test_transformers_models_answer_as_themselves(build):
     model = perturbed(build())
     inspector = inspected(model, size=32)
-    noise = torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(3))
+    picture = vitviz.sample_image("coffee")
+    pixels = prepare(open_image(picture), inspector.preprocessing).tensor[None]
+    model.set_attn_implementation("eager")
     with torch.no_grad():
-        theirs = model(pixel_values=noise, output_attentions=True) if False else model(pixel_values=noise)
-        if hasattr(theirs, "logits"):
-            torch.testing.assert_close(inspector.model(noise), theirs.logits, atol=1e-4, rtol=1e-4)
-    assert inspector.trace(vitviz.sample_image("coffee")).attention(0).shape[0] == 4
+        theirs = model(pixel_values=pixels, output_attentions=True)
+    trace = inspector.trace(picture)
+    for layer in range(2):
+        torch.testing.assert_close(trace.attention(layer), theirs.attentions[layer][0], atol=1e-5, rtol=1e-4)
+    if hasattr(theirs, "logits"):
+        torch.testing.assert_close(trace.logits, theirs.logits[0], atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("heads", [2, 4, 6])

@@ -21,8 +21,8 @@ from vitviz.engine.pictures.preprocess import CROP_MODES, INTERPOLATIONS
 from vitviz.errors import CheckpointError, VitvizError
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
-    "gelu": nn.GELU, "gelu_tanh": partial(nn.GELU, approximate="tanh"), "quick_gelu": QuickGELU, "relu": nn.ReLU,
-    "silu": nn.SiLU,
+    "gelu": nn.GELU, "gelu_tanh": partial(nn.GELU, approximate="tanh"), "quick_gelu": QuickGELU,
+    "relu": nn.ReLU, "silu": nn.SiLU,
 }  # fmt: skip
 LONGEST = 400  # characters of what a name carries
 
@@ -140,14 +140,8 @@ def activation_in(module: Any) -> str | None:
     """What an activation is called in `ACTIVATIONS`; None for another, and for what is none."""
     if isinstance(module, nn.GELU):
         return "gelu" if module.approximate == "none" else "gelu_tanh"
-    kinds = (
-        (GELU, "gelu"),
-        (GELUTanh, "gelu_tanh"),
-        (QuickGELU, "quick_gelu"),
-        (nn.ReLU, "relu"),
-        (nn.SiLU, "silu"),
-    )
-    return next((name for kind, name in kinds if isinstance(module, kind)), None)
+    kinds = {GELU: "gelu", GELUTanh: "gelu_tanh", QuickGELU: "quick_gelu", nn.ReLU: "relu", nn.SiLU: "silu"}
+    return next((name for kind, name in kinds.items() if isinstance(module, kind)), None)
 
 
 def split(name: str) -> tuple[str, Given]:

@@ -58,15 +58,14 @@ def loaded_of(
         )
     inner = _unwrapped(model)
     kind = type(inner).__name__
-    if _is_timm(inner):
+    if _is_of("timm.models.", inner):
         taken = _of_timm(inner, pictured)
-    elif type(inner).__module__.startswith("transformers."):
+    elif _is_of("transformers.models.", inner):
         taken = _of_transformers(inner, kind)
     else:
         taken = of_module(inner, kind, pictured.given, mapping)
-    if not _is_own(inner):
-        pictured.given.applied(taken.model, kind)
-        _prove(inner, taken, kind)
+    pictured.given.applied(taken.model, kind)
+    _prove(inner, taken, kind)
     data = pictured.given.data(taken.data)
     known = Checkpoint(
         name or f"{kind} in memory {next(_numbers)}", taken.architecture, "memory", "",
@@ -90,13 +89,8 @@ def _unwrapped(model: nn.Module) -> nn.Module:
             return model
 
 
-def _is_timm(model: nn.Module) -> bool:
-    return any(one.__module__.startswith("timm.models.") for one in type(model).__mro__)
-
-
-def _is_own(model: nn.Module) -> bool:
-    """Whether a module is neither timm's nor transformers': then its copy has been proven already."""
-    return not _is_timm(model) and not type(model).__module__.startswith("transformers.")
+def _is_of(library: str, model: nn.Module) -> bool:
+    return any(one.__module__.startswith(library) for one in type(model).__mro__)
 
 
 def _of_timm(model: nn.Module, pictured: Pictured) -> Taken:
