@@ -11,7 +11,8 @@ import vitviz
 from tests.engine.models.theirs import Apart, Heads, Scratch, Torchs
 from tests.engine.small import perturbed, small
 from tests.shared import shared
-from vitviz.engine.models import in_memory
+from vitviz.engine.models.mapping_file import written
+from vitviz.engine.models.proposal import proposed
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
 from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError
@@ -193,7 +194,7 @@ def test_a_mapping_decides_what_names_leave_open(tmp_path):
         '"encoder.layers.{layer}.first.*" = "blocks.{layer}.norm1.*"\n'
         '"encoder.layers.{layer}.second.*" = "blocks.{layer}.norm2.*"\n'
     )
-    told = in_memory.written(in_memory.proposed(in_memory._state(model)).mapping)
+    told = written(proposed(model.state_dict()).mapping)
     path = tmp_path / "scratch.toml"
     path.write_text(told.replace("[names]\n", "[names]\n" + lines))
     assert inspected(model, mapping=path).model.blocks[0].attn.num_heads == 4

@@ -87,7 +87,9 @@ def parsed(text: str, name: str) -> NameMap:
             f"{name} {what}; expected are [names], [stack], [model] with {', '.join(_MODEL)}, and lists"
             " called transpose and leave_out, in which every name stands in quotes."
         )
-    return NameMap(**content)
+    mapping = NameMap(**content)
+    mapping.given  # says what is wrong with [model] before any tensor is looked at  # noqa: B018
+    return mapping
 
 
 def _list(parts: object) -> list:

@@ -5,7 +5,7 @@ says.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from math import isqrt
 
@@ -76,24 +76,25 @@ def matched(fits: Mapping[str, set[str]]) -> dict[str, str]:
     open_ = {stem: set(places) for stem, places in fits.items()}
     chosen: dict[str, str] = {}
     while True:
-        by_place = defaultdict(list)
-        for stem, places in open_.items():
-            for place in places:
-                by_place[place].append(stem)
-        sure = {stem: next(iter(places)) for stem, places in open_.items() if len(places) == 1}
-        sure = {stem: place for stem, place in sure.items() if by_place[place] == [stem]}
+        only = {stem: next(iter(places)) for stem, places in open_.items() if len(places) == 1}
+        sure = _apart(only)
         if not sure:
             named = {
                 stem: [place for place in places if place in _WORDS and _named(stem, place)]
                 for stem, places in open_.items()
             }  # fmt: skip
-            sure = {stem: places[0] for stem, places in named.items() if len(places) == 1}
-            sure = {stem: place for stem, place in sure.items() if list(sure.values()).count(place) == 1}
+            sure = _apart({stem: places[0] for stem, places in named.items() if len(places) == 1})
         if not sure:
             return chosen
         chosen |= sure
         taken = set(sure.values())
         open_ = {stem: places - taken for stem, places in open_.items() if stem not in chosen}
+
+
+def _apart(places: Mapping[str, str]) -> dict[str, str]:
+    """Those whose place no other has."""
+    counts = Counter(places.values())
+    return {stem: place for stem, place in places.items() if counts[place] == 1}
 
 
 def _named(stem: str, place: str) -> bool:

@@ -185,10 +185,8 @@ def _take(parts: dict, ours: str, width: int, found: _Found, role: str) -> None:
     names = {kind: name for kind, (name, _) in parts.items()}
     if role in ("cls_token", "pos_embed", "reg_token", "ls1.gamma", "ls2.gamma"):
         found.names |= {name: ours for name in names.values()}
-    elif {name.removesuffix(kind) for kind, name in names.items()} == {
-        min(names.values()).removesuffix("bias").removesuffix("weight")
-    }:  # noqa: E501
-        found.names[min(names.values()).removesuffix("bias").removesuffix("weight") + "*"] = f"{ours}.*"
+    elif len(stems := {name.removesuffix(kind) for kind, name in names.items()}) == 1:
+        found.names[stems.pop() + "*"] = f"{ours}.*"
     else:
         found.names |= {name: f"{ours}.{kind}" for kind, name in names.items()}
     weight, bias = (parts.get(kind, ("", ()))[1] for kind in ("weight", "bias"))
