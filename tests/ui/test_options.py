@@ -64,3 +64,23 @@ def test_names_of_hosts_come_from_the_command_line_or_the_environment(monkeypatc
     assert given.allowed_hosts == ("c.example", "d.example")
     monkeypatch.delenv("VITVIZ_ALLOWED_HOSTS")
     assert parse([]).allowed_hosts == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "environment"),
+    [
+        (["--host", "0.0.0.0"], {}),
+        (["--share"], {}),
+        (["--allowed-host", "vit.example.org"], {}),
+        ([], {"SPACE_ID": "a/b"}),
+        ([], {"VITVIZ_CHECKPOINTS": "vitviz-tiny"}),
+        ([], {"VITVIZ_ALLOWED_HOSTS": "vit.example.org"}),
+    ],
+)
+def test_only_a_page_of_ones_own_writes_beside_files(monkeypatch, given, environment):
+    for name in ("GRADIO_SERVER_NAME", "SPACE_ID", "VITVIZ_CHECKPOINTS", "VITVIZ_ALLOWED_HOSTS"):
+        monkeypatch.delenv(name, raising=False)
+    assert parse([]).settings.keeps
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert not parse(given).settings.keeps

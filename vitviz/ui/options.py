@@ -132,8 +132,9 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
 
 def _own(given: argparse.Namespace) -> bool:
     """Whether the page is for whoever started it alone, on this machine."""
-    shared = given.share or os.environ.get("SPACE_ID") or os.environ.get("VITVIZ_CHECKPOINTS")
-    return given.host in ("127.0.0.1", "localhost", "::1") and not given.allowed_host and not shared
+    told = ("SPACE_ID", "VITVIZ_CHECKPOINTS", "VITVIZ_ALLOWED_HOSTS")
+    shared = given.share or given.allowed_host or any(os.environ.get(name) for name in told)
+    return given.host in ("127.0.0.1", "localhost", "::1") and not shared
 
 
 def _limits(given: argparse.Namespace) -> Limits:

@@ -1,0 +1,59 @@
+"""What a file does not say, asked on the page: the form, the mark on every view, the answer kept beside the
+file.
+"""
+
+import json
+
+import pytest
+from playwright.sync_api import expect
+from safetensors.torch import load_file, save_file
+
+from tests.e2e.conftest import Server, pick, ready, shipped
+from tests.shared import shared
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("weights")
+    shipped(folder / "vitviz-tiny")
+    save_file(load_file(shared("weights/deit_tiny_patch16_224.safetensors")), folder / "mine.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(weights):
+    with Server("--weights", str(weights), "--device", "cpu") as server:
+        yield server
+
+
+def mark(page):
+    return page.evaluate(
+        "getComputedStyle(document.querySelector('.vv[data-view=patches]'), '::before').content"
+    )
+
+
+def test_a_bare_file_is_asked_about_until_it_is_answered_for_good(server, page, weights):
+    page.goto(server.url)
+    ready(page)
+    form = page.locator(".vv-assumed")
+    expect(form).to_be_hidden()
+    assert "assumed" not in mark(page)
+    pick(page, "mine.safetensors")
+    expect(form).to_contain_text("The file does not say")
+    expect(form.locator("fieldset").first).to_contain_text("%", timeout=60_000)  # each choice with its answer
+    assert "Mean and deviation" in mark(page)
+    form.get_by_label("one half").check()
+    expect(page.locator("#vitviz-facts [data-checkpoint]")).to_have_attribute(
+        "data-checkpoint", "mine.safetensors?mean=0.5,0.5,0.5&std=0.5,0.5,0.5", timeout=60_000
+    )
+    assert "Mean and deviation" not in mark(page) and "Crop" in mark(page)
+    form.get_by_role("button", name="These are right").click()
+    expect(form).to_contain_text("Said of this file", timeout=60_000)
+    assert "assumed" not in mark(page)
+    form.get_by_role("button", name="Keep beside the file").click()
+    expect(page.locator("#vitviz-facts [data-checkpoint]")).to_have_attribute(
+        "data-checkpoint", "mine.safetensors", timeout=60_000
+    )
+    expect(form).to_be_hidden()
+    kept = json.loads((weights / "mine.config.json").read_text())
+    assert kept["pretrained_cfg"]["mean"] == [0.5, 0.5, 0.5] and kept["model_args"]["num_heads"] == 3

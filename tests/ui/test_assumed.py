@@ -1,0 +1,95 @@
+"""The page's form for what a file does not say: its questions, its answers on the picture, what it keeps."""
+
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+
+import vitviz
+from tests.shared import shared
+from vitviz.errors import CheckpointError, VitvizError
+from vitviz.ui.page import assumed
+from vitviz.ui.serving import export, links
+from vitviz.ui.serving.settings import Settings
+from vitviz.ui.serving.studio import Studio
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("weights")
+    save_file(load_file(shared("weights/deit_tiny_patch16_224.safetensors")), folder / "mine.safetensors")
+    return folder
+
+
+@pytest.fixture
+def studio(weights):
+    return Studio(Settings(device="cpu", weights=weights, keeps=True))
+
+
+def test_every_choice_has_the_answer_that_it_would_give(studio):
+    key = studio.look(studio.keep_sample("chelsea"), "mine.safetensors")
+    form = assumed.answered(studio, {"key": key})
+    assert form["answered"] and form["keeps"] and form["said"] == ""
+    items = {item["name"]: item for item in form["items"]}
+    assert list(items) == ["normalisation", "crop_pct", "interpolation", "activation", "epsilon"]
+    known = [choice["known"] for choice in items["normalisation"]["choices"]]
+    assert known == ["ImageNet's", "one half", "CLIP's", "CIFAR-10's", "none"]
+    half = items["normalisation"]["choices"][1]
+    name = assumed.name_with("mine.safetensors", half["text"])
+    trace = studio.subject(studio.look(studio.keep_sample("chelsea"), name)).trace
+    assert half["answer"] == pytest.approx(trace.top(1)[0])
+    assert items["normalisation"]["choices"][0]["answer"][1] > 0.4  # ImageNet's, which are DeiT's own
+    assert json.dumps(form)
+
+
+def test_what_is_said_is_asked_no_more_and_stands_in_link_and_files(studio):
+    name = assumed.name_with(
+        "mine.safetensors", "mean=0.485%2C0.456%2C0.406&std=0.229,0.224,0.225&epsilon=1e-6"
+    )
+    key = studio.look(studio.keep_sample("coffee"), name)
+    form = assumed.shown(studio.inspector(name), None, keeps=False)
+    assert [item["name"] for item in form["items"]] == ["crop_pct", "interpolation", "activation"]
+    assert not form["keeps"] and "epsilon=1e-06" in form["said"]
+    assert links.read({"checkpoint": name}).checkpoint == name
+    archive = zipfile.ZipFile(io.BytesIO(export.everything(studio, key, {})))
+    about = json.loads(archive.read("settings.json"))["checkpoint"]
+    assert about["name"] == name and about["assumed"] == [item["taken"] for item in form["items"]]
+    rollout = np.load(io.BytesIO(archive.read("numbers/rollout.npz")))
+    assert str(rollout["assumed"]) == " ".join(about["assumed"]) and str(rollout["checkpoint"]) == name
+
+
+def test_one_checkpoint_marks_the_page_that_shows_two(studio):
+    form = assumed.shown(
+        studio.inspector("mine.safetensors?heads=3"), studio.inspector("mine.safetensors"), True
+    )
+    assert {"name": "normalisation"} in form["second"]
+
+
+@pytest.mark.parametrize("text", ["heads=5", "heads=-1", "colour=red", "mean=1e999", "heads=3&heads=6"])
+def test_what_a_stranger_says_is_checked(studio, text):
+    with pytest.raises(VitvizError):
+        studio.look(studio.keep_sample("coffee"), assumed.name_with("mine.safetensors", text))
+
+
+def test_a_site_that_offers_few_checkpoints_offers_no_others_by_a_question_mark(weights):
+    studio = Studio(Settings(device="cpu", weights=weights, allowed=("other",)))
+    with pytest.raises(CheckpointError, match="offers only other"):
+        studio.inspector("mine.safetensors?heads=3")
+
+
+def test_an_answer_is_kept_on_ones_own_machine_alone(weights, tmp_path):
+    path = tmp_path / "mine.safetensors"
+    path.write_bytes((weights / "mine.safetensors").read_bytes())
+    shared_site = Studio(Settings(device="cpu", weights=tmp_path))
+    with pytest.raises(CheckpointError, match="site is shared"):
+        assumed.keep(shared_site, "mine.safetensors?heads=3")
+    studio = Studio(Settings(device="cpu", weights=tmp_path, keeps=True))
+    assert studio.inspector("mine.safetensors").checkpoint.assumed
+    assert assumed.keep(studio, "mine.safetensors?mean=0.5,0.5,0.5&std=0.5,0.5,0.5") == "mine.safetensors"
+    again = studio.inspector("mine.safetensors")
+    assert again.checkpoint.assumed == () and not again.checkpoint.replaced
+    assert again.preprocessing.mean == (0.5, 0.5, 0.5) and again.labels[285] == "Egyptian cat"
+    assert vitviz.load(path, device="cpu").preprocessing == again.preprocessing
