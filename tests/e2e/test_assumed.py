@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 from safetensors.torch import load_file, save_file
 
-from tests.e2e.conftest import Server, pick, ready, shipped
+from tests.e2e.conftest import Server, pick, shipped
 from tests.shared import shared
 
 
@@ -32,9 +32,8 @@ def mark(page):
     )
 
 
-def test_a_bare_file_is_asked_about_until_it_is_answered_for_good(server, page, weights):
-    page.goto(server.url)
-    ready(page)
+def test_a_bare_file_is_asked_about_until_it_is_answered_for_good(open_page, weights):
+    page = open_page()
     form = page.locator(".vv-assumed")
     expect(form).to_be_hidden()
     assert "assumed" not in mark(page)
