@@ -39,9 +39,20 @@ export default function part(element, props, watch, trigger) {
     }
     const rows = item.choices.map((choice) => {
       const chosen = choice.text === item.taken;
-      const input = el('input', { type: 'radio', name: `vv-${item.name}`, checked: chosen, onchange: () => say([choice.text]) });
+      const input = el('input', {
+        type: 'radio',
+        name: `vv-${item.name}`,
+        checked: chosen,
+        onchange: () => say([choice.text]),
+      });
       const answer = choice.answer ? `${choice.answer[0]} ${(100 * choice.answer[1]).toFixed(1)} %` : '';
-      return el('label', {}, input, el('span', { text: named(choice) }), el('span', { class: 'vv-small', text: answer }));
+      return el(
+        'label',
+        {},
+        input,
+        el('span', { text: named(choice) }),
+        el('span', { class: 'vv-small', text: answer }),
+      );
     });
     return el('fieldset', {}, legend, ...rows);
   }
@@ -59,7 +70,14 @@ export default function part(element, props, watch, trigger) {
     root.hidden = !value || (!value.items?.length && !value.said);
     if (root.hidden) return;
     const button = (text, onclick) => el('button', { type: 'button', class: 'vv-edit-all', text, onclick });
-    const told = value.said ? [el('p', { class: 'vv-small', text: t('Said: {what}', { what: decodeURIComponent(value.said).replaceAll('&', ', ') }) })] : [];
+    const told = value.said
+      ? [
+          el('p', {
+            class: 'vv-small',
+            text: t('Said: {what}', { what: decodeURIComponent(value.said).replaceAll('&', ', ') }),
+          }),
+        ]
+      : [];
     const taken = value.items.map((item) => item.taken).filter(Boolean);
     const buttons = [
       taken.length > 0 && button(t('These are right'), () => say(taken)),
@@ -67,9 +85,19 @@ export default function part(element, props, watch, trigger) {
       value.keeps && value.said && button(t('Keep beside the file'), () => trigger('keep', {})),
     ].filter(Boolean);
     root.replaceChildren(
-      el('details', { open, ontoggle: (event) => { open = event.currentTarget.open; } },
+      el(
+        'details',
+        {
+          open,
+          ontoggle: (event) => {
+            open = event.currentTarget.open;
+          },
+        },
         el('summary', { text: value.items.length ? t('The file does not say') : t('Said of this file') }),
-        ...value.items.map(asked), ...told, el('div', { class: 'vv-assumed-do' }, ...buttons)),
+        ...value.items.map(asked),
+        ...told,
+        el('div', { class: 'vv-assumed-do' }, ...buttons),
+      ),
     );
     root.dataset.said = value.said;
     if (value.items.length && !value.answered) trigger('answers', {});
