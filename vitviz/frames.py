@@ -14,7 +14,8 @@ def frame_of(rows: Iterable[Mapping[str, Any]]) -> Any:
         import pandas
     except ImportError as error:
         raise VitvizError(
-            "A frame is pandas', which is not installed here: pip install pandas, or use the numbers themselves."
+            "A frame is pandas', which is not installed here: pip install pandas, or use the"
+            " numbers themselves."
         ) from error
     return pandas.DataFrame(list(rows))
 

@@ -1,8 +1,8 @@
 """Several ES modules as one script, so that a page can carry them: it has no address to import them from.
 
 Each module becomes an async function of its exports, run when another first asks for it. Only what our own
-modules use is understood (named, default and star imports at the top, exports of declarations, `import()` of a
-relative path); anything else is refused here rather than misread in a browser. Modules that import each other
+modules use is understood (named, default and star imports at the top, exports of declarations, `import()` of
+a relative path); anything else is refused here rather than misread in a browser. Modules that import each other
 in a circle would wait for each other for ever, so a circle is refused too.
 """
 
@@ -23,8 +23,8 @@ _LEFT = re.compile(r"^(?:import|export)\b.*", re.M)
 
 LOADER = """
 const made = {};
-const resolved = (from, to) => to.split('/').reduce(
-  (parts, part) => (part === '..' ? parts.slice(0, -1) : part === '.' ? parts : [...parts, part]), from.split('/').slice(0, -1)).join('/');
+const step = (parts, part) => (part === '..' ? parts.slice(0, -1) : part === '.' ? parts : [...parts, part]);
+const resolved = (from, to) => to.split('/').reduce(step, from.split('/').slice(0, -1)).join('/');
 const load = (path) => (made[path] ??= (async () => {
   const exports = {};
   await modules[path](exports, load, (to) => load(resolved(path, to)));

@@ -120,7 +120,8 @@ def _picture(picture: Picture) -> str:
 def _filters(filters: Filters) -> str:
     shares = ", ".join(f"{share:.1%}" for share in filters.variance[:5].tolist())
     caption = (
-        f"The first {len(filters.pictures)} principal components of the embedding's filters, each scaled to [0, 1] alone;"
+        f"The first {len(filters.pictures)} principal components of the embedding's filters, each"
+        " scaled to [0, 1] alone;"
         f" shares of the variance begin with {shares} (paper, figure 7 left)."
     )
     return card("Embedding filters", maps.atlas(filters.pictures), caption=caption)
@@ -143,7 +144,8 @@ def _evidence(account: Evidence) -> str:
     heads = svg.dots_by_layer(account.heads, account.heads * float("nan"), "logits")
     patches = maps.over(account.patches, "logits, heads' shares by source patch", diverging=True)
     caption = (
-        f"Every line's share of the logit, {number(account.logit)}; they leave {account.gap:.1e} unexplained. Direct effects"
+        f"Every line's share of the logit, {number(account.logit)}; they leave {account.gap:.1e}"
+        " unexplained. Direct effects"
         " only. Below, each head's share by layer."
     )
     body = f'<div class="vitviz-row">{patches}{table(("line", "logits"), rows)}</div>{heads}'
@@ -153,7 +155,10 @@ def _evidence(account: Evidence) -> str:
 @html.register
 def _effects(effects: Effects) -> str:
     drawn = svg.dots_by_layer(effects.heads, effects.heads * float("nan"), "logits")
-    caption = f"How much of the logit ({number(effects.logit)}) goes when a head is taken away alone; by {effects.heads_as}."
+    caption = (
+        f"How much of the logit ({number(effects.logit)}) goes when a head is taken away alone;"
+        f" by {effects.heads_as}."
+    )
     return card("Effects of heads", drawn, caption=f"{caption} {effects.reference}".strip())
 
 
@@ -174,8 +179,10 @@ def _trial(trial: Trial) -> str:
     mean, deviation = trial.chance()
     refused = "".join(f"<p><small>{name}: {reason}</small></p>" for name, reason in maps.safe(trial.refused))
     caption = (
-        f"{trial.checkpoint}, patches removed as {trial.patches_as}: areas under the probability's curves, best first. Chance's"
-        f" gap is {number(mean)} ± {number(deviation)}; a difference below twice that says nothing, nor does one picture of"
+        f"{trial.checkpoint}, patches removed as {trial.patches_as}: areas under the"
+        " probability's curves, best first. Chance's"
+        f" gap is {number(mean)} ± {number(deviation)}; a difference below twice that says"
+        " nothing, nor does one picture of"
         " another."
     )
     return card("Maps on trial", table(head, rows), refused, caption=caption)

@@ -68,8 +68,8 @@ def show(
     `view`: "patches", "filters", "positions", "explorer", "tokens", "evidence", "distance", "rollout" or
     "tour"; `of`: a trace, or a survey where the view can be averaged; none for views of the weights alone.
     `image`: the picture that was traced, to be shown whole; without it, what the model saw of it. `settings`
-    are the page's and its links': layers and heads from 1. `live` names those that can be changed in the cell,
-    by default as many as `megabytes` and `seconds` of computing allow; the others stay fixed. `language`:
+    are the page's and its links': layers and heads from 1. `live` names those that can be changed in the
+    cell, by default as many as `megabytes` and `seconds` of computing allow; the others stay fixed. `language`:
     "en", "zh-CN" or "ko". Raises VitvizError for a view, setting or language that does not exist, and with
     the reason where the view is not applicable.
 
@@ -154,7 +154,8 @@ def _page(slug: str, data: dict[str, Any], language: str) -> str:
     told = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     begun = (
         f"Object.defineProperty(navigator, 'language', {{ value: '{language}' }});\n"
-        f"Promise.all(['{paths[0]}', '{paths[1]}'].map(load)).then(([{{ default: cell }}, {{ default: spec }}]) =>\n"
+        f"Promise.all(['{paths[0]}', '{paths[1]}'].map(load)).then(([{{ default: cell }}, {{"
+        " default: spec }}]) =>\n"
         f"  cell(JSON.parse(document.getElementById('data').textContent), spec('{slug}')));"
     )
     return (

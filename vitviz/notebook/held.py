@@ -1,4 +1,5 @@
-"""What a cell holds: the numbers of a view under the given settings, and under every value of the live ones."""
+"""What a cell holds: the numbers of a view under the given settings, and under every value of"
+" the live ones."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ Texts = dict[str, str]
 
 @dataclass(frozen=True)
 class Held:
-    """A view's items as a cell carries them. `fixed` are the settings on which some item depends, and of which
-    one value is held.
+    """A view's items as a cell carries them. `fixed` are the settings on which some item depends, and of
+    which one value is held.
     """
 
     view: View
@@ -42,7 +43,8 @@ class Held:
         room: float,
         seconds: float,
     ) -> Held:
-        """As much as `room` (bytes) and `seconds` allow; VitvizError for a setting or value that does not exist."""
+        """As much as `room` (bytes) and `seconds` allow; VitvizError for a setting or value"
+        " that does not exist."""
         about = subject.about
         view.settings(asked, about)
         given = {one.name: _text(asked.get(one.name, one.start(about))) for one in view.controls}
@@ -82,8 +84,8 @@ def address(view: View, item: Item, texts: Texts) -> str:
 
 
 def pictures(subject: Subject, image: Any) -> tuple[dict[str, dict[str, Any]], Subject]:
-    """The pictures that scripts ask for, and the subject with the upload that they show: the given image, else
-    what the model saw. VitvizError for an image of another size than was traced.
+    """The pictures that scripts ask for, and the subject with the upload that they show: the given image,
+    else what the model saw. VitvizError for an image of another size than was traced.
     """
     if subject.trace is None:
         return {}, subject
@@ -105,7 +107,8 @@ def pictures(subject: Subject, image: Any) -> tuple[dict[str, dict[str, Any]], S
     upload = open_image(image)
     if upload.size != tuple(view.upload):
         raise VitvizError(
-            f"Given an image of {upload.size[0]} × {upload.size[1]} pixels; expected the one that was traced, of"
+            f"Given an image of {upload.size[0]} × {upload.size[1]} pixels; expected the one that"
+            " was traced, of"
             f" {view.upload[0]} × {view.upload[1]}."
         )
     whole = {"data": _base64(encoded(np.asarray(upload.convert("RGB")), ".jpg")), "type": "image/jpeg"}
@@ -139,7 +142,8 @@ def _fitting(
 
 
 def _domain(control: Control | None, name: str, about: About, asked: bool) -> tuple[str, ...]:
-    """Every value of a setting as its text; none where there are too many, VitvizError where they were `asked` for."""
+    """Every value of a setting as its text; none where there are too many, VitvizError where"
+    " they were `asked` for."""
     values: Iterable[Any] = ()
     if isinstance(control, Choice):
         values = [value for value, _ in control.options]

@@ -22,8 +22,8 @@ def drawn(tensor: Any, what: Name) -> str:
     """The card of a named tensor: by its axes; as text where a picture of it would mean nothing."""
     values = np.asarray(tensor, dtype=np.float64)
     draw = {
-        "layer head": _dots, "row col": _map, "layer row col": _strip, "row col row2 col2": _mosaic, "layer token": _matrix,
-        "layer class": _answers,
+        "layer head": _dots, "row col": _map, "layer row col": _strip, "row col row2 col2": _mosaic,
+        "layer token": _matrix, "layer class": _answers,
     }.get(what.axes)  # fmt: skip
     if draw is None or not values.size:
         return card(what.title, f"<pre>{text(tensor)}</pre>", caption=what.caption)

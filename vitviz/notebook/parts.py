@@ -27,13 +27,16 @@ STYLE = """
 .vitviz .vitviz-ends { display: flex; justify-content: space-between; font-size: 12px }
 .vitviz .vitviz-strip { display: flex; flex-wrap: wrap; gap: 6px; margin-top: 4px; font-size: 12px }
 .vitviz table { border-collapse: collapse; margin: .4rem 0; background: none; font-size: 13px }
-.vitviz td, .vitviz th { text-align: left; vertical-align: top; border: 0; border-bottom: 1px solid rgb(128 128 128 / .35);
+.vitviz td, .vitviz th { text-align: left; vertical-align: top; border: 0;
+  border-bottom: 1px solid rgb(128 128 128 / .35);
   padding: .2rem .9rem .2rem 0; background: none; color: inherit; overflow-wrap: break-word }
 .vitviz td.n { text-align: right; font-variant-numeric: tabular-nums }
 .vitviz svg { width: 100%; max-width: 620px; height: auto; display: block }
-.vitviz svg text { font-size: 12px; fill: currentColor } .vitviz svg circle { fill: #3580c0; fill-opacity: .85 }
+.vitviz svg text { font-size: 12px; fill: currentColor }
+.vitviz svg circle { fill: #3580c0; fill-opacity: .85 }
 .vitviz svg polyline { fill: none; stroke: currentColor; stroke-width: 1.5 }
-.vitviz svg .grid { stroke: currentColor; stroke-opacity: .2 } .vitviz svg .bar { stroke: #3580c0; stroke-width: 1.5 }
+.vitviz svg .grid { stroke: currentColor; stroke-opacity: .2 }
+.vitviz svg .bar { stroke: #3580c0; stroke-width: 1.5 }
 """
 
 
@@ -85,7 +88,8 @@ def scale(low: float, high: float, colours: str, said: str, width: int = 240) ->
     middle = "<span>0</span>" if low < 0 < high and colours == "balance" else ""
     ends = f"<span>{number(low)}</span>{middle}<span>{number(high)}</span>"
     bar = image(ramp, f"colours from {number(low)} to {number(high)}", width)
-    return f'<div style="width:{width}px;max-width:100%">{bar}<div class="vitviz-ends">{ends}</div><small>{text(said)}</small></div>'
+    told = f'<div class="vitviz-ends">{ends}</div><small>{text(said)}</small>'
+    return f'<div style="width:{width}px;max-width:100%">{bar}{told}</div>'
 
 
 def bounds(values: np.ndarray, diverging: bool = False) -> tuple[float, float]:

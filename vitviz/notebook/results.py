@@ -40,7 +40,10 @@ def _rollout(asked: dict[str, Any]) -> Name:
         if asked["layers"] is None
         else "layers {} to {}".format(*(n + 1 for n in asked["layers"]))
     )
-    told = f"heads fused by {asked['fusion']}, discard {asked['discard']:g}, residual {asked['residual']:g}, {layers}"
+    told = (
+        f"heads fused by {asked['fusion']}, discard {asked['discard']:g}, residual"
+        f" {asked['residual']:g}, {layers}"
+    )
     caption = (
         f"{trace.checkpoint}: from where attention carries information to {_asker(asked['query'])}; {told}."
     )
@@ -62,7 +65,8 @@ def _asker(query: Any) -> str:
 def _distance(asked: dict[str, Any]) -> Name:
     alone = ", attention on patches alone" if asked["renormalise"] else ""
     caption = (
-        f"{asked['trace'].checkpoint}: how far each head looks, mean over the patches as queries, in pixels of the model's"
+        f"{asked['trace'].checkpoint}: how far each head looks, mean over the patches as queries,"
+        " in pixels of the model's"
         f" input{alone}. The line is the mean of the heads (paper, figure 7 right)."
     )
     return Name("Attention distance", "layer head", "px", caption)
@@ -70,7 +74,10 @@ def _distance(asked: dict[str, Any]) -> Name:
 
 def _similarity(asked: dict[str, Any]) -> Name:
     trace, centred = asked["trace"], ", the mean patch taken out" if asked["centred"] else ""
-    caption = f"{trace.checkpoint}: cosine of every patch with {_patch(asked['patch'])}{_depth(asked['layer'])}{centred}."
+    caption = (
+        f"{trace.checkpoint}: cosine of every patch with"
+        f" {_patch(asked['patch'])}{_depth(asked['layer'])}{centred}."
+    )
     return Name("Likeness of tokens", "row col", "cosine", caption, picture=trace.view.picture)
 
 
@@ -84,7 +91,8 @@ def _depth(layer: int) -> str:
 
 def _norms(asked: dict[str, Any]) -> Name:
     caption = (
-        f"{asked['trace'].checkpoint}: the length of every token, prefix tokens first, from what enters block 1 (top) to the"
+        f"{asked['trace'].checkpoint}: the length of every token, prefix tokens first, from what"
+        " enters block 1 (top) to the"
         " output of the last block."
     )
     return Name("Norms of tokens", "layer token", "Euclidean norm", caption, first=0)
@@ -106,7 +114,8 @@ def _lens(asked: dict[str, Any]) -> Name:
 
 def _positions(asked: dict[str, Any]) -> Name:
     caption = (
-        f"{asked['inspector'].checkpoint.name}: a small map for each patch, where it stands: the cosine of its position"
+        f"{asked['inspector'].checkpoint.name}: a small map for each patch, where it stands: the"
+        " cosine of its position"
         " embedding with that of every other (paper, figure 7 centre)."
     )
     return Name("Similarity of position embeddings", "row col row2 col2", "cosine", caption)
@@ -150,6 +159,10 @@ def overlay(*arguments: Any, **more: Any) -> Picture:
 
 
 __all__ = [
-    "Listed", "Picture", "attention_distance", "checkpoints", "film", "lens", "overlay", "position_similarity",
+    "Listed", "Picture", "attention_distance", "checkpoints", "film", "lens","
+    " "overlay","
+    ""
+    ""
+    " "position_similarity",
     "rollout", "token_norms", "token_similarity",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """The scripts that draw views, as text: those of the canvas and of the views, and two that are made here.
 
-Colour maps are computed, and the list of views stands in Python. Whoever draws a view hands them to a browser:
-the page serves them, a notebook's cell carries them.
+Colour maps are computed, and the list of views stands in Python. Whoever draws a view hands them to a
+browser: the page serves them, a notebook's cell carries them.
 """
 
 from __future__ import annotations
