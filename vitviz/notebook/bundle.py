@@ -2,8 +2,8 @@
 
 Each module becomes an async function of its exports, run when another first asks for it. Only what our own
 modules use is understood (named, default and star imports at the top, exports of declarations, `import()` of
-a relative path); anything else is refused here rather than misread in a browser. Modules that import each other
-in a circle would wait for each other for ever, so a circle is refused too.
+a relative path); anything else is refused here rather than misread in a browser. Modules that import each
+other in a circle would wait for each other for ever, so a circle is refused too.
 """
 
 from __future__ import annotations

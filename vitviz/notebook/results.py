@@ -159,10 +159,6 @@ def overlay(*arguments: Any, **more: Any) -> Picture:
 
 
 __all__ = [
-    "Listed", "Picture", "attention_distance", "checkpoints", "film", "lens","
-    " "overlay","
-    ""
-    ""
-    " "position_similarity",
-    "rollout", "token_norms", "token_similarity",
+    "Listed", "Picture", "attention_distance", "checkpoints", "film", "lens", "overlay",
+    "position_similarity", "rollout", "token_norms", "token_similarity",
 ]  # fmt: skip
