@@ -43,13 +43,13 @@ def test_what_is_computed_copied_or_kept_is_a_plain_tensor(results):
     assert torch.equal(others["pickle"], named) and torch.equal(others["file"], named)
 
 
-def test_functions_keep_their_names_and_signatures():
+def test_functions_keep_their_names_and_signatures(trace):
     import inspect
 
     assert inspect.signature(vitviz.rollout) == inspect.signature(analyses.rollout)
     assert vitviz.rollout.__doc__ == analyses.rollout.__doc__
     with pytest.raises(VitvizError, match="fusion='sum'"):
-        vitviz.rollout(None, fusion="sum")
+        vitviz.rollout(trace, fusion="sum")
 
 
 def test_frames_hold_the_same_numbers(results):

@@ -29,6 +29,18 @@ if TYPE_CHECKING:
 
 LANGUAGES = ("en", "zh-CN", "ko")
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+STYLE = """
+:root { --body-text-color: #1f2937; --background-fill-primary: #fff; --border-color-primary: #d7dce3;
+  --color-accent: #0f766e; color-scheme: light; }
+:root.dark { --body-text-color: #e5e7eb; --background-fill-primary: #14181e; --border-color-primary: #3a4350;
+  --color-accent: #2dd4bf; color-scheme: dark; }
+html { background: var(--background-fill-primary); color: var(--body-text-color); }
+body { margin: 0; padding: 10px 12px; font: 14px/1.5 system-ui, "Noto Sans", sans-serif; }
+h1 { font-size: 16px; margin: 0 0 4px; }
+body > p { margin: 0 0 10px; max-width: 68ch; font-size: 13px; }
+/* what only a server can do */
+.vv .vv-npz, .vv .vv-take, .vv .vv-away { display: none; }
+"""
 
 
 @dataclass(frozen=True)
@@ -60,7 +72,7 @@ def show(
     live: Iterable[str] | None = None,
     language: str = "en",
     megabytes: float = 12,
-    seconds: float = 20,
+    seconds: float = 60,
     **settings: Any,
 ) -> Cell:
     """One of the page's views, to be moved about in a notebook's output cell without a server.
@@ -148,9 +160,7 @@ def _page(slug: str, data: dict[str, Any], language: str) -> str:
     sources[spoken] = f"export default {json.dumps(scripts.words(language), ensure_ascii=False)};"
     paths = ("canvas/cell.js", scripts.script_of(slug))
     script = bundled(sources, paths, also=(spoken,))
-    style = "\n".join(
-        [*scripts.files(".css").values(), (Path(__file__).with_name("cell.css")).read_text(encoding="utf-8")]
-    )
+    style = "\n".join([*scripts.files(".css").values(), STYLE])
     told = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     begun = (
         f"Object.defineProperty(navigator, 'language', {{ value: '{language}' }});\n"

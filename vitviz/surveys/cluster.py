@@ -1,10 +1,10 @@
 """A survey's parts on several processes or machines: Ray Data maps them over actors that hold the model.
 
-A part is measured whole by one actor, batch by batch as one process would, and parts are added in their order:
-so the numbers are those of one process, to what another thread count rounds. An actor that dies is started
-anew by Ray, and its part measured again; nothing of it was counted. Paths are read by the actors, so they have
-to be the same on all machines. Which cluster it is Ray decides (RAY_ADDRESS; else one on this machine). It is
-the only place that knows Ray, which is optional: one process needs none of it.
+A part is measured whole by one actor, batch by batch as one process would, and parts are added in their
+order: so the numbers are those of one process, to what another thread count rounds. An actor that dies is
+started anew by Ray, and its part measured again; nothing of it was counted. Paths are read by the actors, so
+they have to be the same on all machines. Which cluster it is Ray decides (RAY_ADDRESS; else one on this
+machine). It is the only place that knows Ray, which is optional: one process needs none of it.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def measured(plan: Plan, measuring: Measuring, done: set[int], workers: int) -> 
         import ray.data
     except ImportError:
         raise VitvizError(
-            "Workers are Ray's actors, and Ray is not installed: pip install 'vitviz[cluster]', or leave workers"
-            " out; one process needs none."
+            "Workers are Ray's actors, and Ray is not installed: pip install 'vitviz[cluster]', or leave"
+            " workers out; one process needs none."
         ) from None
     left = ((place, item) for place, item in plan.items() if place // plan.part not in done)
     rows = [
