@@ -3,8 +3,8 @@
     python docs/reference.py            writes docs/views.md anew, which a test compares
     python docs/reference.py FOLDER     builds the whole reference as HTML
 
-Nothing is said here that the code does not say: pdoc reads docstrings and signatures, and a view's definition,
-source and limits are the words that the page shows.
+Nothing is said here that the code does not say: pdoc reads docstrings and signatures, and a view's
+definition, source and limits are the words that the page shows.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ sys.path.insert(0, str(HERE.parent))
 PUBLIC = ("vitviz", "vitviz.surveys", "vitviz.errors", "vitviz.notebook")
 HEAD = """# What each view means
 
-Formula, source and limits of every view, as the page tells them. Layers and heads count from 1. *The paper* is
-[*An Image is Worth 16x16 Words*](https://arxiv.org/abs/2010.11929). Written by `python docs/reference.py`.
+Formula, source and limits of every view, as the page tells them. Layers and heads count from 1. *The paper*
+is [*An Image is Worth 16x16 Words*](https://arxiv.org/abs/2010.11929). Written by `python docs/reference.py`.
 """
 
 
@@ -46,7 +46,8 @@ def build(out: Path) -> None:
     pdoc.render.configure(docformat="markdown", math=True, footer_text="vitviz", show_source=False)
     pdoc.pdoc(*PUBLIC, output_directory=out)
     body = to_html(definitions())
-    page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>vitviz: views</title><body>{body}</body>'
+    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>vitviz: views</title>'
+    page = f"{head}<body>{body}</body></html>"
     (out / "views.html").write_text(page, encoding="utf-8")
 
 

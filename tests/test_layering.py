@@ -140,7 +140,8 @@ def test_the_package_has_no_room_unknown_to_this_test():
 def test_importing_loads_no_more_than_needed(statement, absent):
     # what Gradio brings along is not ours: its pandas takes pyarrow where that is installed
     before = "import gradio; " if "vitviz.ui" in statement else ""
-    code = f"import sys; {before}own = set(sys.modules); {statement}; print(*sorted((set(sys.modules) - own) & {absent!r}))"
+    told = f"print(*sorted((set(sys.modules) - own) & {absent!r}))"
+    code = f"import sys; {before}own = set(sys.modules); {statement}; {told}"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent
     ).stdout.split()

@@ -48,8 +48,8 @@ def test_every_view_is_drawn(opened, looked, view):
     of = None if view.needs is Needs.WEIGHTS else trace
     page, frame = opened(vitviz.show(view.slug, inspector, of), DARK)
     assert frame.locator(".vv-error").is_hidden() and frame.locator(".vv-note").is_hidden()
-    wide = "[...document.querySelectorAll('.vv canvas, .vv svg')].map((one) => one.getBoundingClientRect().width)"
-    assert max(frame.evaluate(wide)) > 60
+    wide = "(one) => one.getBoundingClientRect().width"
+    assert max(frame.evaluate(f"[...document.querySelectorAll('.vv canvas, .vv svg')].map({wide})")) > 60
     tall = frame.evaluate("document.documentElement.offsetHeight")
     assert abs(page.evaluate("document.querySelector('iframe').offsetHeight") - tall) < 8, (
         "nothing is cut off"
