@@ -9,7 +9,9 @@ definition, source and limits are the words that the page shows.
 
 from __future__ import annotations
 
+import re
 import sys
+import textwrap
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -30,12 +32,24 @@ def definitions() -> str:
     parts = [HEAD]
     for view in VIEWS:
         words, items = view.words, [item for item in view.items if item.taken and item.says]
-        parts.append(f"## {view.title}\n\n{words.what} {words.how}\n\n{words.definition}\n")
-        parts.append(f"**Source.** {words.source}.\n\n**What it does not show.** {words.caveat}\n")
+        told = (
+            f"{words.what} {words.how}",
+            words.definition,
+            f"**Source.** {words.source}.",
+            f"**What it does not show.** {words.caveat}",
+        )
+        parts.append("\n\n".join([f"## {view.title}", *map(_folded, told)]) + "\n")
         if items:
             rows = "\n".join(f"| `{item.name}` | {item.axes} | {item.says} |" for item in items)
             parts.append(f"| Numbers | Axes | What they are |\n|---|---|---|\n{rows}\n")
     return "\n".join(parts)
+
+
+def _folded(text: str) -> str:
+    """At 110 columns; a formula stays on its line, as Markdown wants it."""
+    whole = re.sub(r"\$[^$]+\$", lambda one: one[0].replace(" ", "\0"), text)
+    lines = textwrap.fill(whole, 110, break_long_words=False, break_on_hyphens=False)
+    return lines.replace("\0", " ")
 
 
 def build(out: Path) -> None:
