@@ -17,30 +17,31 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 _HOMES = {
-    "checkpoints": "vitviz.engine",
-    "film": "vitviz.engine",
+    "checkpoints": "vitviz.notebook.results",
+    "film": "vitviz.notebook.results",
     "load": "vitviz.engine",
     "Checkpoint": "vitviz.engine",
     "Inspector": "vitviz.engine",
     "Grid": "vitviz.grid",
     "Trace": "vitviz.trace",
-    "attention_distance": "vitviz.analyses",
-    "rollout": "vitviz.analyses",
+    "attention_distance": "vitviz.notebook.results",
+    "rollout": "vitviz.notebook.results",
     "token_components": "vitviz.analyses",
-    "token_norms": "vitviz.analyses",
-    "token_similarity": "vitviz.analyses",
+    "token_norms": "vitviz.notebook.results",
+    "token_similarity": "vitviz.notebook.results",
     "embedding_filters": "vitviz.models",
     "evidence": "vitviz.models",
-    "lens": "vitviz.models",
-    "position_similarity": "vitviz.models",
+    "lens": "vitviz.notebook.results",
+    "position_similarity": "vitviz.notebook.results",
     "relevance": "vitviz.maps",
     "trial": "vitviz.maps",
     "METHODS": "vitviz.analyses.relevance",
     "sample_image": "vitviz.samples",
     "survey": "vitviz.surveys",
     "keep_freed_memory": "vitviz.heap",
-    "overlay": "vitviz.figures.overlay",
     "AssumedWarning": "vitviz.errors",
+    "overlay": "vitviz.notebook.results",
+    "show": "vitviz.notebook",
     "VitvizError": "vitviz.errors",
     "Without": "vitviz.runs",
 }
@@ -48,15 +49,26 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
-    from vitviz.analyses import attention_distance, rollout, token_components, token_norms, token_similarity
+    from vitviz.analyses import token_components
     from vitviz.analyses.relevance import METHODS
-    from vitviz.engine import Checkpoint, Inspector, checkpoints, film, load
+    from vitviz.engine import Checkpoint, Inspector, load
     from vitviz.errors import AssumedWarning, VitvizError
-    from vitviz.figures.overlay import overlay
     from vitviz.grid import Grid
     from vitviz.heap import keep_freed_memory
     from vitviz.maps import relevance, trial
-    from vitviz.models import embedding_filters, evidence, lens, position_similarity
+    from vitviz.models import embedding_filters, evidence
+    from vitviz.notebook import show
+    from vitviz.notebook.results import (
+        attention_distance,
+        checkpoints,
+        film,
+        lens,
+        overlay,
+        position_similarity,
+        rollout,
+        token_norms,
+        token_similarity,
+    )
     from vitviz.runs import Without
     from vitviz.samples import sample_image
     from vitviz.surveys import survey

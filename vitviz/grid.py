@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vitviz.shown import Shown
+
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Shown):
     """Rows and columns of patches, their size in pixels, and the names of the prefix tokens in sequence
     order.
 

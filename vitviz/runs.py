@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from vitviz.errors import VitvizError
+from vitviz.shown import Shown
 
 HEADS_AS = ("mean", "tokens", "zero", "other")
 PATCHES_AS = ("dropped", "mean", "blur", "black")
 
 
 @dataclass(frozen=True)
-class Without:
+class Without(Shown):
     """What is taken away from a pass, and what stands in its place; nothing by default.
 
     heads: (layer, head) pairs whose output is replaced; mlps: layers whose MLP's output is. `heads_as` says

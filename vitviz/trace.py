@@ -21,6 +21,7 @@ from vitviz.errors import VitvizError
 from vitviz.grid import Grid
 from vitviz.readout import Readout
 from vitviz.runs import Without
+from vitviz.shown import Shown
 
 __all__ = ["Attention", "Bias", "Deviation", "Trace", "View", "Written"]
 
@@ -75,7 +76,7 @@ class Written:
 
 
 @dataclass(frozen=True, eq=False)  # a trace is itself: comparing tensors field by field has no single answer
-class Trace:
+class Trace(Shown):
     """Everything one forward pass leaves behind; one image, no batch axis, float32 on the CPU, detached.
 
     What the model computed in another `dtype` is kept in float32 too, so that everything made of it is

@@ -2,6 +2,7 @@
 
     python tests/benchmarks/surveys.py             # ViT-B/16, 128 JPEGs, attention distance; about 3 minutes
     python tests/benchmarks/surveys.py --memory    # the most memory over 1,000 and over 10,000 small pictures
+    python tests/benchmarks/surveys.py --cluster   # the same pictures by one process and by two actors
     python tests/benchmarks/surveys.py --smallest  # seconds; only to see that it works
 
 Prints ratios, because times on shared machines are noise. The two take turns, so that what else the machine
@@ -106,6 +107,18 @@ def throughput(inspector, folder: Path) -> dict[str, float]:
     }
 
 
+def clustered(inspector, folder: Path) -> dict[str, float]:
+    """Seconds of one survey by one process and by two of Ray's actors, which are started within them."""
+    import vitviz
+
+    found = {}
+    for workers in (0, 2):
+        begun = time.perf_counter()
+        vitviz.survey(folder, inspector, ["distance"], batch=BATCH, part=2 * BATCH, workers=workers)
+        found["cluster_s" if workers else "alone_s"] = time.perf_counter() - begun
+    return {**found, "cluster_ratio": found["alone_s"] / found["cluster_s"]}
+
+
 def peak(count: int, folder: Path) -> int:
     """The most memory of a survey over so many pictures, in bytes; called in a process of its own."""
     import vitviz
@@ -133,6 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smallest", action="store_true")
     parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--cluster", action="store_true")
     parser.add_argument("--pictures", type=int, default=128)
     parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -155,6 +169,9 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as place:
         photographs(Path(place) / "pictures", 32 if given.smallest else given.pictures, (500, 375))
+        if given.cluster:
+            print(json.dumps(clustered(inspector, Path(place) / "pictures")))
+            return
         found = throughput(inspector, Path(place) / "pictures")
     print(
         f"survey's throughput of the plain forward's: {found['ratio']:.3f}, median of turns"

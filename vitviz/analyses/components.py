@@ -21,6 +21,7 @@ from torch import Tensor
 
 from vitviz.analyses.depth import FinalNorm, over_grid, patches_at
 from vitviz.errors import VitvizError
+from vitviz.shown import Shown
 from vitviz.trace import Trace
 
 
@@ -39,7 +40,7 @@ class Basis:
 
 
 @dataclass(frozen=True)
-class Components:
+class Components(Shown):
     """What `token_components` finds."""
 
     scores: Float[Tensor, "picture row col component"]

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from vitviz.analyses.reading import Reading, read_layer
 from vitviz.grid import Grid
+from vitviz.shown import Shown
 from vitviz.trace import Trace
 
 
@@ -55,7 +56,7 @@ def token_distances(trace: Trace) -> Float[Tensor, "token token2"]:
 
 
 @dataclass(frozen=True)
-class Distances:
+class Distances(Shown):
     """How far every head looks, by both conventions, and what it spends on prefix tokens."""
 
     distance: Float[Tensor, "layer head"]  # px, rows not renormalised

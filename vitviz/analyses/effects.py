@@ -18,10 +18,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.evidence import Evidence
+from vitviz.shown import Shown
 
 
 @dataclass(frozen=True)
-class Effects:
+class Effects(Shown):
     """How much of a target's logit goes when a part is taken away alone: with - without it, in logits; NaN
     for what was not tried."""
 

@@ -32,6 +32,8 @@ from torch import Tensor
 from vitviz.analyses.ledger import LayerAccount, Ledger, handed_values, ledger_of
 from vitviz.analyses.tail import AttentionPooling, Projection, Tail
 from vitviz.analyses.target import Asked, target_of
+from vitviz.frames import frame_of
+from vitviz.shown import Shown
 from vitviz.trace import Attention, Trace
 
 
@@ -53,7 +55,7 @@ class PoolLines:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Evidence(Shown):
     """One logit's account; all numbers are in logits, layers and heads count from 0."""
 
     logit: float  # the model's own
@@ -87,6 +89,26 @@ class Evidence:
     def gap(self) -> float:
         """What the lines leave unexplained: logit - total."""
         return self.logit - self.total
+
+    def rows(self) -> list[dict]:
+        """One row a line of the account, layers and heads from 0 (None where a line has none); they add up to
+        `total`.
+        """
+        row = lambda line, logits, layer=None, head=None: {  # noqa: E731
+            "line": line, "layer": layer, "head": head, "logits": float(logits),
+        }  # fmt: skip
+        found = [row("start", self.start)]
+        for layer, heads in enumerate(self.heads):
+            found += [row("head", share, layer, head) for head, share in enumerate(heads)]
+            found.append(row("projection bias", self.projection_biases[layer], layer))
+            found.append(row("mlp", self.mlps[layer], layer))
+        if self.pool is not None:
+            found.append(row("pooling", self.pool.total))
+        return [*found, row("norm's bias", self.norm_bias), row("head's bias", self.head_bias)]
+
+    def frame(self):
+        """The rows as a pandas DataFrame; VitvizError where pandas is not installed."""
+        return frame_of(self.rows())
 
 
 def evidence(trace: Trace, readout: Tail, target: Asked, relative: bool = False) -> Evidence:

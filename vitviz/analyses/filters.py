@@ -20,12 +20,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.errors import VitvizError
+from vitviz.shown import Shown
 
 COMPONENTS = 28  # the paper's figure 7 left shows 28
 
 
 @dataclass(frozen=True)
-class Filters:
+class Filters(Shown):
     """Principal components, most variance first: pictures of unit norm before display scaling, and their
     shares.
     """

@@ -89,6 +89,9 @@ def survey(
         ),
     ] = None,
     batch: Annotated[int, typer.Option(help="Pictures that go through the model at once.", min=1)] = 8,
+    workers: Annotated[
+        int, typer.Option(help="Ray's actors that share the pictures; needs vitviz[cluster].", min=0)
+    ] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
     weights: Annotated[
@@ -121,6 +124,7 @@ def survey(
             seed=seed,
             classes=meant,
             progress=progress,
+            workers=workers,
         )
     except KeyboardInterrupt:
         progress.end()

@@ -8,6 +8,7 @@ from typing import Literal
 from torch import nn
 
 from vitviz.engine.pictures.preprocess import Preprocessing
+from vitviz.shown import Shown
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Assumption:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Shown):
     """A set of trained weights that can be picked: shipped with vitviz, put beside it by the user, or on the
     hub.
 

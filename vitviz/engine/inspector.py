@@ -24,10 +24,11 @@ from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
 from vitviz.errors import VitvizError
 from vitviz.runs import Without
+from vitviz.shown import Shown
 from vitviz.trace import Trace, View
 
 
-class Inspector(Forward):
+class Inspector(Shown, Forward):
     """One checkpoint on one device. Safe to use from several threads, whose forward passes run beside each
     other.
 

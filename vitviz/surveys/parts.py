@@ -37,6 +37,10 @@ class Part:
     def of(cls, rows: list[Row], skipped: list[Skipped]) -> Part:
         return cls(rows, skipped, moments_of(rows))
 
+    def __len__(self) -> int:
+        """How many pictures, the unreadable counted."""
+        return len(self.rows) + len(self.skipped)
+
 
 class Parts:
     """The folder of a survey. VitvizError where another survey lies in it."""

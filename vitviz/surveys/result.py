@@ -12,7 +12,9 @@ import torch
 
 from vitviz.analyses import Distances
 from vitviz.errors import VitvizError
+from vitviz.frames import frame_of
 from vitviz.grid import Grid
+from vitviz.shown import Shown
 from vitviz.surveys.measure import Measure, Quantity
 from vitviz.surveys.mistakes import Mistakes
 from vitviz.surveys.moments import Moments, added
@@ -25,7 +27,7 @@ LISTED = 1_000  # reasons kept in memory; the file beside the report has all
 
 
 @dataclass(frozen=True)
-class Survey:
+class Survey(Shown):
     """The averages over the pictures done so far. Names are such as "distance.distance"."""
 
     checkpoint: str
@@ -106,6 +108,25 @@ class Survey:
     def error(self, name: str) -> np.ndarray:
         """The standard error of that mean; not a number for a single picture."""
         return self.moments(name).error
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a number of every average: where it stands on its axes (from 0), mean, standard error,
+        pictures.
+        """
+        found = []
+        for name, what in self.quantities.items():
+            sums, axes = self.sums[name], what.axes.split()
+            for place, mean in np.ndenumerate(sums.mean):
+                at = dict(zip(axes, place, strict=True))
+                error = float(sums.error[place])
+                found.append(
+                    {"quantity": name, **at, "mean": float(mean), "error": error, "pictures": sums.count}
+                )
+        return found
+
+    def frame(self) -> Any:
+        """The rows as a pandas DataFrame; VitvizError where pandas is not installed."""
+        return frame_of(self.rows())
 
     @property
     def distances(self) -> Distances:

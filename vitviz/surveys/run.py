@@ -8,12 +8,14 @@ import datetime
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
 from vitviz.engine import Inspector
 from vitviz.errors import ImageError, VitvizError
+from vitviz.surveys.bar import told
 from vitviz.surveys.items import described
 from vitviz.surveys.labels import Classes, Labels
 from vitviz.surveys.measure import Measure
@@ -41,7 +43,8 @@ def survey(
     seed: int | None = None,
     classes: Classes = None,
     part: int = PART,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
+    workers: int = 0,
 ) -> Survey:
     """Averages over pictures: means and standard errors of what the `measures` say of each, in one pass.
 
@@ -49,8 +52,10 @@ def survey(
     several pictures, each alone or with its label. `measures`: names in `vitviz.surveys.MEASURES`, or objects
     like them. `limit` takes so many of them, the first, or by a `seed` drawn at random. `classes` says what
     the source's labels mean: their names in the order of the checkpoint's classes, or a mapping.
-    `progress(done, total)` is told after each batch and ends the survey by returning False. A picture that
-    cannot be read is left out and named in `.skipped`.
+    `progress(done, total)` is told after each batch and ends the survey by returning False; True shows tqdm's
+    bar. A picture that cannot be read is left out and named in `.skipped`. With `workers`, so many of Ray's
+    actors share the pictures (`vitviz[cluster]`; see `vitviz.surveys.cluster`), and progress is told after
+    each part.
 
     With `out`, a folder, there is a row a picture, an .npz of averages and a report there in the end; killed
     at any moment, the same call goes on. Raises VitvizError for what cannot be, ImageError where no picture
@@ -68,7 +73,11 @@ def survey(
     about = {**settings, "where": found.where, "begun": _now()}
     begun = Survey.begun(inspector, measuring.measures, measuring.size, about)
     parts = Parts(Path(out), settings) if out is not None else None
-    result, finished = _through(plan, measuring, begun, parts, progress)
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
+        raise VitvizError(f"Given workers={workers!r}; expected how many of Ray's actors, or 0 for none.")
+    through = partial(_spread, workers) if workers else _through
+    with told(progress) as tell:
+        result, finished = through(plan, measuring, begun, parts, tell)
     if not result.images and not result.left_out:
         raise VitvizError("A survey needs at least one picture; none was given.")
     if not result.images:
@@ -140,6 +149,27 @@ def _through(
         if not goes_on:
             return replace(result, mistakes=mistakes), False
     return replace(result, mistakes=mistakes), True
+
+
+def _spread(
+    workers: int, plan: Plan, measuring: Measuring, begun: Survey, parts: Parts | None, tell: Progress | None
+) -> tuple[Survey, bool]:
+    """The same by Ray's actors; parts are added in their order, whenever they were ready."""
+    from vitviz.surveys.cluster import measured
+
+    found = {number: parts.read(number) for number in parts.numbers()} if parts else {}
+    at, goes_on = sum(map(len, found.values())), True
+    for number, part in measured(plan, measuring, set(found), workers):
+        if parts is not None:
+            parts.write(number, part)
+        found[number], at = part, at + len(part)
+        goes_on = tell is None or tell(at, plan.count) is not False
+        if not goes_on:
+            break
+    result, mistakes = begun, Mistakes()
+    for number in sorted(found):
+        result, _ = _added(result, mistakes, found[number], 0)
+    return replace(result, mistakes=mistakes), goes_on
 
 
 def _added(result: Survey, mistakes: Mistakes, part: Part, at: int) -> tuple[Survey, int]:

@@ -142,6 +142,14 @@ class View(ABC):
         """
         return {}
 
+    def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
+        """The items that its script asks for; all of them by default."""
+        return self.items
+
+    def likely(self, subject: Subject, name: str) -> tuple[str, ...]:
+        """Values that are worth holding of a setting whose kind does not bound them; none by default."""
+        return ()
+
     @abstractmethod
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         """One of the declared items."""

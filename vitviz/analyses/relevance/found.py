@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from jaxtyping import Float
 from torch import Tensor
 
+from vitviz.shown import Shown
+
 
 @dataclass(frozen=True, eq=False)
-class Relevance:
+class Relevance(Shown):
     """A map, before any scaling for display.
 
     `explained` = map + prefix tokens' share + constants, in units of the answer (the logit); None where the

@@ -23,6 +23,8 @@ from vitviz.analyses.trials.answers import SCORES, Answers, Asked, scored
 from vitviz.analyses.trials.measures import area, saco
 from vitviz.analyses.trials.orders import groups_of, kept_sets, orders_of
 from vitviz.errors import Stopped, VitvizError
+from vitviz.frames import frame_of
+from vitviz.shown import Shown
 
 SHARES = tuple(step / 10 for step in range(11))  # removed, both ends included
 DRAWS = 5  # random maps, and orders of equal patches
@@ -50,7 +52,7 @@ class Curves:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(Shown):
     """What was found on one picture. Methods that do not apply are in `refused`, each with the reason."""
 
     checkpoint: str
@@ -102,13 +104,7 @@ class Trial:
 
     def frame(self):
         """The rows as a pandas DataFrame; VitvizError where pandas is not installed."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise VitvizError(
-                "A frame is pandas', which is not installed here: pip install pandas, or use .rows()."
-            ) from error
-        return pandas.DataFrame(self.rows())
+        return frame_of(self.rows())
 
 
 def trial_of(

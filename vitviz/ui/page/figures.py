@@ -9,7 +9,8 @@ import gradio as gr
 from vitviz.sentence import travelling
 from vitviz.ui.serving.spoken import told_of
 from vitviz.ui.serving.studio import Studio
-from vitviz.views import View
+from vitviz.views import View, described
+from vitviz.views.described import declared
 
 
 def figures_of(view: View, studio: Studio, state: dict) -> list:
@@ -36,11 +37,7 @@ def value(studio: Studio, key: str, view: View) -> dict[str, Any]:
             return {**frame, "message": travelling(reason)}
         return {
             **frame,
-            "controls": [control.described(subject.about) for control in view.controls],
-            "items": {item.name: list(item.depends) for item in view.items},
-            "axes": {item.name: item.axes.split() for item in view.items},
-            "says": {item.name: item.says for item in view.items},
-            "title": view.title,
+            **declared(view, subject.about),
             "files": [[file.name, file.label] for file in view.files],
             "summary": studio.summary(key, view),
         }
@@ -50,30 +47,7 @@ def value(studio: Studio, key: str, view: View) -> dict[str, Any]:
 
 def framed(studio: Studio, key: str, slug: str) -> dict[str, Any]:
     """What every figure is told of the model and the picture."""
-    subject = studio.subject(key)
-    grid, about, view = subject.grid, subject.about, subject.trace and subject.trace.view
-    picture = (
-        {"upload": list(view.upload), "box": list(view.box), "input": list(grid.pixels)} if view else None
-    )
-    return {
-        "key": key,
-        "view": slug,
-        "scene": studio.scene(key),
-        "checkpoint": subject.checkpoint,
-        "grid": {
-            "rows": grid.rows,
-            "cols": grid.cols,
-            "patch": list(grid.patch),
-            "prefix": list(grid.prefix_names),
-        },
-        "layers": about.layers,
-        "heads": about.heads,
-        "picture": picture,
-        "controls": [],
-        "items": {},
-        "summary": {},
-        "message": None,
-    }
+    return {"key": key, "scene": studio.scene(key), **described.framed(studio.subject(key), slug)}
 
 
 __all__ = ["figures_of", "framed", "value"]

@@ -113,6 +113,15 @@ class Evidence(View):
         top = subject.trace.logits.topk(min(SHOWN, subject.trace.logits.numel()))
         return {"diverging": True, "top": top.indices.tolist(), "prefix": list(subject.grid.prefix_names)}
 
+    def likely(self, subject: Subject, name: str) -> tuple[str, ...]:
+        layers = range(1, subject.about.layers + 1)
+        heads = [f".{head}" for head in range(1, subject.about.heads + 1)]
+        return {
+            "chosen": ("", *(f"{layer}{head}" for layer in layers for head in ("", *heads))),
+            "patches": ("", *map(str, range(subject.grid.patches))),
+            "target": ("top", *map(str, self.summary(subject)["top"])),
+        }.get(name, ())
+
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         from vitviz import models
 

@@ -91,6 +91,10 @@ class Explorer(View):
     def summary(self, subject: Subject) -> dict[str, Any]:
         return {"whole": subject.grid.tokens <= WHOLE}
 
+    def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
+        other = ("line", "pinned") if subject.grid.tokens <= WHOLE else ("layer",)
+        return tuple(item for item in self.items if item.name not in other)
+
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         trace, layer, token, way = (
             subject.trace,

@@ -137,6 +137,10 @@ class Tokens(View):
     def summary(self, subject: Subject) -> dict[str, Any]:
         return {"whole": subject.grid.tokens <= WHOLE}
 
+    def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
+        other = ("line", "pinned") if subject.grid.tokens <= WHOLE else ("cosines",)
+        return tuple(item for item in self.items if item.name not in (*other, "similarity"))
+
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         trace, depth = subject.trace, settings["depth"]
         if name == "cosines":

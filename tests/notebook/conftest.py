@@ -1,0 +1,50 @@
+"""One picture looked into, and every result that the public names give of it."""
+
+import pytest
+
+import vitviz
+
+
+@pytest.fixture(scope="session")
+def inspector():
+    return vitviz.load("vitviz-tiny", device="cpu")
+
+
+@pytest.fixture(scope="session")
+def image():
+    return vitviz.sample_image("chelsea")
+
+
+@pytest.fixture(scope="session")
+def trace(inspector, image):
+    return inspector.trace(image)
+
+
+@pytest.fixture(scope="session")
+def results(inspector, image, trace):
+    """Public name -> what it gives."""
+    rollout = vitviz.rollout(trace, fusion="max", discard=0.9)
+    return {
+        "checkpoints": vitviz.checkpoints(),
+        "film": vitviz.film("vitviz-tiny"),
+        "load": inspector,
+        "Inspector": inspector,
+        "Checkpoint": inspector.checkpoint,
+        "Grid": trace.grid,
+        "Trace": trace,
+        "Without": vitviz.Without(heads=[(4, 1)], patches=[0, 17]),
+        "attention_distance": vitviz.attention_distance(trace),
+        "rollout": rollout,
+        "token_components": vitviz.token_components(trace, 8),
+        "token_norms": vitviz.token_norms(trace),
+        "token_similarity": vitviz.token_similarity(trace, 8, 100),
+        "embedding_filters": vitviz.embedding_filters(inspector),
+        "evidence": vitviz.evidence(inspector, trace, 0),
+        "lens": vitviz.lens(inspector, trace),
+        "position_similarity": vitviz.position_similarity(inspector),
+        "relevance": vitviz.relevance(inspector, trace, 0),
+        "trial": vitviz.trial(inspector, image, 0, methods=["ledger"], draws=2),
+        "survey": vitviz.survey([image, vitviz.sample_image("coffee")], inspector, ["distance", "lens"]),
+        "overlay": vitviz.overlay(image, rollout),
+        "show": vitviz.show("positions", inspector),
+    }

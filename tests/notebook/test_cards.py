@@ -1,0 +1,159 @@
+"""What results look like in a notebook, read as a reader of HTML and of pixels would."""
+
+import base64
+import io
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vitviz
+from vitviz.figures.colormaps import TABLES
+from vitviz.notebook import html
+
+# public names that give no result of their own: errors, constants, what is no picture of a model
+NOTHING = {"METHODS", "VitvizError", "keep_freed_memory", "sample_image"}
+VOID = {"img", "circle", "line", "polyline", "br", "path"}
+
+
+class Reader(HTMLParser):
+    """Tags, attributes, pictures and text; fails where a tag is not closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.given, self.text = [], [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.given += attributes
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    @property
+    def pictures(self):
+        """As pixels, in order."""
+        found = [value.partition("base64,")[2] for name, value in self.given if name == "src"]
+        return [np.asarray(Image.open(io.BytesIO(base64.b64decode(one)))) for one in found]
+
+    @property
+    def said(self):
+        return " ".join(" ".join(self.text).split())
+
+
+def test_every_public_result_is_shown(results):
+    """A new public name has to say what it looks like, or that it gives nothing to look at."""
+    assert set(results) | NOTHING >= set(vitviz.__all__) - {"figure"}
+
+
+@pytest.mark.parametrize(
+    "name", sorted(set(vitviz.__all__) - NOTHING - {"figure", "show"}), ids=lambda name: name
+)
+def test_a_card_is_whole_and_asks_nobody_for_anything(results, name):
+    text = results[name]._repr_html_()
+    page = Reader(text)
+    assert not {"script", "link", "iframe", "object"} & set(page.tags)
+    assert all(
+        value.startswith("data:image/png;base64,") for key, value in page.given if key in ("src", "href")
+    )
+    assert not re.search(r"url\(|@import|https?:", text) and not [
+        one for one, _ in page.given if one[:2] == "on"
+    ]
+    assert "figcaption" in page.tags and re.search(r"[A-Za-z]{4}", page.said.partition("}")[2] or page.said)
+    alone = re.sub(r"#3580c0|rgb\(128 128 128 / .35\)", "", re.search("<style>(.*?)</style>", text, re.S)[1])
+    assert not re.search(r"#[0-9a-f]{3,6}|\b(white|black)\b|background: (?!none)", alone), (
+        "a colour for one page alone"
+    )
+
+
+def numbers(pixels, low, high, colours):
+    """The number of each pixel, by the nearest of the colour map's entries."""
+    table = TABLES[colours].astype(int)
+    found = np.zeros(pixels.shape[:2])
+    for row, col in np.ndindex(*found.shape):
+        entry = np.abs(table - pixels[row, col].astype(int)).sum(axis=1)
+        assert entry.min() == 0, "no colour of the map"
+        found[row, col] = low + (high - low) * entry.argmin() / 255
+    return found
+
+
+def test_a_map_has_the_colours_of_its_numbers_and_says_both_ends(results):
+    found = results["relevance"]
+    page = Reader(html(found))
+    map, most = found.map.numpy(), float(found.map.abs().max())
+    assert page.pictures[0].shape == (14, 14, 3)
+    np.testing.assert_allclose(numbers(page.pictures[0], -most, most, "balance"), map, atol=most / 127)
+    assert f"-{most:.4g}" in page.said and f"{most:.4g}" in page.said
+    assert f"{found.explained:.4g} of {found.answer:.4g}" in page.said
+
+
+def test_a_patch_that_was_left_out_is_grey(inspector, image):
+    trace = inspector.trace(image, without=vitviz.Without(patches=[0, 17]))
+    page = Reader(vitviz.rollout(trace)._repr_html_())
+    grey = (page.pictures[0] == 128).all(axis=-1)
+    assert grey[0, 0] and grey[1, 3] and grey.sum() == 2 and "patches left out" in html(trace)
+
+
+def test_heads_are_dots_that_say_their_numbers(results):
+    text = results["attention_distance"]._repr_html_()
+    titles = re.findall(r"<title>layer (\d+), head (\d+): ([\d.]+) px</title>", text)
+    expected = results["attention_distance"]
+    assert len(titles) == expected.numel()
+    for layer, head, value in titles:
+        assert float(value) == pytest.approx(float(expected[int(layer) - 1, int(head) - 1]), rel=1e-3)
+
+
+def test_the_ledger_and_the_lens_say_the_logit(results, inspector, trace):
+    account = results["evidence"]
+    said = Reader(html(account)).said
+    assert f"logit {trace.logits[0]:.4g}" in said and f"sum {account.total:.4g}" in said
+    label, probability = trace.top(1)[0]
+    rows = re.findall(r"<tr>(.*?)</tr>", results["lens"]._repr_html_(), re.S)
+    assert len(rows) == 1 + len(trace.layers) + 1
+    assert label in rows[-1] and f"{probability:.1%}" in rows[-1]
+
+
+def test_a_survey_says_its_means(results):
+    survey = results["survey"]
+    text = html(survey)
+    assert f"{survey.mean('distance')[3, 1]:.4g}" in text and "means over 2 pictures" in text
+
+
+def test_what_strangers_chose_is_shown_as_text(trace):
+    evil = "<img src=x onerror=alert(1)>"
+    hostile = replace(trace, labels=(evil,) * len(trace.labels), checkpoint=evil)
+    for text in (
+        html(hostile),
+        vitviz.rollout(hostile)._repr_html_(),
+        vitviz.token_norms(hostile)._repr_html_(),
+    ):
+        assert evil not in text and "&lt;img src=x" in text
+
+
+def test_what_is_no_result_is_refused():
+    with pytest.raises(TypeError, match="Given int; expected a result of vitviz"):
+        html(3)
+
+
+def test_asking_for_a_card_loads_no_page():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, vitviz; trace = vitviz.load('vitviz-tiny').trace(vitviz.sample_image('coffee'));"
+        "trace._repr_html_(); vitviz.rollout(trace)._repr_html_();"
+        "print(*{'gradio', 'fastapi', 'plotly', 'pandas', 'matplotlib'} & set(sys.modules))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.split() == []

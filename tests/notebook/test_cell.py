@@ -1,0 +1,185 @@
+"""A view in an output cell: what it holds, against the analyses; what it does not, in words."""
+
+import base64
+import html as escaping
+import json
+import re
+
+import numpy as np
+import pytest
+
+import vitviz
+from vitviz.errors import VitvizError
+from vitviz.notebook.bundle import bundled
+from vitviz.views import VIEWS, scripts
+
+
+def held(cell):
+    """What the page carries."""
+    (told,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', cell.page, re.S)
+    return json.loads(told)
+
+
+def array(part):
+    values = np.frombuffer(base64.b64decode(part["data"]), part["dtype"])
+    return values.reshape([int(one) for one in part["shape"].split(",")])
+
+
+@pytest.fixture(scope="module")
+def explorer(inspector, trace):
+    return vitviz.show("explorer", inspector, trace, layer=3, seconds=1e9)
+
+
+def test_it_holds_every_layer_and_every_token(explorer, trace):
+    parts = held(explorer)["parts"]
+    for layer in range(len(trace.layers)):
+        found = array(parts[f"cell/explorer/layer?layer={layer + 1}"])
+        np.testing.assert_array_equal(found, trace.attention(layer).numpy().astype(np.float16))
+    weights = trace.attention(4)[1, 7, 1:].numpy()  # layer 5, head 2, token 7
+    most = array(parts["cell/explorer/wallmax?token=7&direction=row"])[4, 1]
+    assert most == pytest.approx(weights.max(), rel=1e-6)
+    wall = array(parts["cell/explorer/wall?token=7&direction=row"])[4, 1]
+    np.testing.assert_allclose(wall / 255, weights / weights.max(), atol=0.5 / 255 + 1e-6)
+    assert explorer.fixed == ()
+
+
+def test_the_settings_begin_as_given(explorer):
+    controls = {one["name"]: one for one in held(explorer)["value"]["controls"]}
+    assert (controls["layer"]["default"], controls["head"]["default"]) == (3, 1)
+
+
+def test_rollout_is_held_for_the_settings_that_were_asked_for(inspector, trace, image):
+    cell = vitviz.show(
+        "rollout", inspector, trace, image=image, live=["fusion", "discard"], residual=0.25, layers="2-5"
+    )
+    parts = held(cell)["parts"]
+    for fusion, discard in (("mean", 0), ("max", 0.9), ("min", 0.35)):
+        expected = vitviz.rollout(trace, "auto", fusion, discard, 0.25, (1, 4)).numpy()
+        key = f"cell/rollout/map?query=auto&fusion={fusion}&discard={discard}&residual=0.25&layers=2-5"
+        np.testing.assert_array_equal(array(parts[key]), expected)
+    assert cell.fixed == ("query", "residual", "layers")
+    upload = parts["cell/picture/upload?"]
+    assert upload["type"] == "image/jpeg" and held(cell)["value"]["picture"]["upload"] == list(image.size)
+
+
+def test_without_the_upload_it_shows_what_the_model_saw(explorer, trace):
+    told = held(explorer)
+    height, width = trace.view.picture.shape[:2]
+    assert told["value"]["picture"] == {
+        "upload": [width, height],
+        "box": [0, 0, width, height],
+        "input": [height, width],
+    }
+    assert told["parts"]["cell/picture/upload?"] == told["parts"]["cell/picture/input?"]
+
+
+def test_less_is_live_where_there_is_less_room(inspector, trace):
+    small = vitviz.show("explorer", inspector, trace, megabytes=1, seconds=1e9)
+    assert "token" in small.fixed and len(small.page) < 3e6
+    nothing = vitviz.show("explorer", inspector, trace, live=[])
+    assert set(nothing.fixed) >= {"layer", "token", "direction"}
+
+
+def test_evidence_holds_every_head_and_class_that_can_be_clicked(inspector, trace):
+    cell = vitviz.show("evidence", inspector, trace, live=["chosen", "target"])
+    parts, best = held(cell)["parts"], int(trace.logits.argmax())
+    account = vitviz.evidence(inspector, trace, best)
+    expected = account.sources[4, 1, trace.grid.prefix :].reshape(14, 14).numpy()
+    for target in ("top", best):
+        key = f"cell/evidence/map?target={target}&relative=no&method=ledger&chosen=5.2"
+        np.testing.assert_allclose(array(parts[key]), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_a_setting_that_the_view_refuses_is_held_as_its_sentence(inspector, image):
+    trace = inspector.trace(image, without=vitviz.Without(heads=[(4, 1)]))
+    parts = held(vitviz.show("evidence", inspector, trace, live=["method"]))["parts"]
+    refused = [one["said"]["text"] for one in parts.values() if "said" in one]
+    assert refused and all("." in one for one in refused)
+
+
+def test_of_a_survey_there_is_the_distance(inspector):
+    survey = vitviz.survey([vitviz.sample_image("coffee")], inspector)
+    parts = held(vitviz.show("distance", inspector, survey))["parts"]
+    np.testing.assert_allclose(
+        array(parts["cell/distance/distance?rows=plain"]), survey.mean("distance.distance"), rtol=1e-6
+    )
+    with pytest.raises(VitvizError, match="Rollout cannot be averaged over pictures; of a survey there is"):
+        vitviz.show("rollout", inspector, survey)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (dict(view="maps"), "no view 'maps'; there are patches, filters"),
+        (dict(view="rollout"), "Rollout is of a picture; hand in a trace"),
+        (dict(view="rollout", of=3), "Given int; expected a trace or a survey"),
+        (dict(view="positions", language="de"), "language='de'; expected one of en, zh-CN, ko"),
+        (dict(view="positions", colour="red"), "no setting 'colour'"),
+        (dict(view="positions", form="round"), "Given form='round'; expected one of"),
+        (dict(view="positions", live=["form"]), "live='form'; expected settings that the numbers depend on"),
+    ],
+)
+def test_what_cannot_be_is_said(inspector, asked, said):
+    view, of = asked.pop("view"), asked.pop("of", None)
+    with pytest.raises(VitvizError, match=re.escape(said)):
+        vitviz.show(view, inspector, of, **asked)
+
+
+def test_another_picture_than_was_traced_is_refused(inspector, trace):
+    with pytest.raises(VitvizError, match="expected the one that was traced, of 451 × 300"):
+        vitviz.show("rollout", inspector, trace, image=vitviz.sample_image("coffee"))
+
+
+def test_a_label_ends_no_script(inspector, trace):
+    from dataclasses import replace
+
+    evil = replace(trace, labels=("</script><b>",) * len(trace.labels), checkpoint="</script><b>")
+    page = vitviz.show("rollout", inspector, evil).page
+    assert page.count("</script>") == 2 and "<b>" not in page
+
+
+def test_the_frame_is_one_attribute_and_the_file_opens(explorer, tmp_path):
+    frame = explorer._repr_html_()
+    assert (
+        escaping.unescape(re.fullmatch(r'<iframe [^>]*? srcdoc="([^"]*)"></iframe>', frame)[1])
+        == explorer.page
+    )
+    explorer.save(tmp_path / "explorer.html")
+    assert (tmp_path / "explorer.html").read_text(encoding="utf-8") == explorer.page
+    assert "default-src 'none'" in explorer.page and not re.search(r"(src|href)=\"?http", explorer.page)
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
+def test_every_script_can_be_carried(view):
+    sources = {**scripts.files(".js"), **scripts.made(), "ui/words/en.js": "export default {};"}
+    text = bundled(sources, ["canvas/cell.js", scripts.script_of(view.slug)], also=["ui/words/en.js"])
+    assert not re.search(r"^(import|export)\b", text, re.M) and " from '" not in text
+
+
+@pytest.mark.parametrize(
+    ("modules", "said"),
+    [
+        (
+            {"a.js": "import { b } from './b.js';", "b.js": "import { a } from './a.js';"},
+            "in a circle: a.js → b.js",
+        ),
+        ({"a.js": "import { b } from './c.js';"}, "a.js imports c.js, which is no module"),
+        ({"a.js": "export let x = 1;"}, "a.js has 'export let x = 1;', which a page cannot carry"),
+        ({"a.js": "export * from './b.js';"}, "which a page cannot carry"),
+    ],
+)
+def test_what_cannot_be_carried_is_refused(modules, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        bundled(modules, ["a.js"])
+
+
+def test_a_bundle_names_what_modules_export():
+    modules = {
+        "x/a.js": "import {\n  one,\n  two as three,\n} from '../b.js';\nexport default one + three;",
+        "b.js": "export const one = 1;\nexport async function two() {}\nexport class Three {}",
+    }
+    text = bundled(modules, ["x/a.js"])
+    assert re.search(r'const \{\s*one,\s*two: three,\s*\} = await load\("b.js"\);', text)
+    assert "exports.default = one + three;" in text
+    for name in ("one", "two", "Three"):
+        assert f"exports.{name} = {name};" in text

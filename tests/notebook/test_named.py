@@ -1,0 +1,76 @@
+"""Results that know what they are are still the tensors that the analyses give, and nothing besides."""
+
+import copy
+import io
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+import vitviz
+from vitviz import analyses, models
+from vitviz.errors import VitvizError
+
+
+def test_the_numbers_are_the_analyses_own(results, inspector, trace):
+    expected = {
+        "attention_distance": analyses.attention_distance(trace),
+        "rollout": analyses.rollout(trace, fusion="max", discard=0.9),
+        "token_norms": analyses.token_norms(trace),
+        "token_similarity": analyses.token_similarity(trace, 8, 100),
+        "lens": models.lens(inspector, trace),
+        "position_similarity": models.position_similarity(inspector),
+    }
+    for name, tensor in expected.items():
+        assert isinstance(results[name], torch.Tensor) and torch.equal(results[name], tensor), name
+        assert repr(results[name]) == repr(tensor) and np.array_equal(results[name].numpy(), tensor.numpy())
+
+
+def test_what_is_computed_copied_or_kept_is_a_plain_tensor(results):
+    named = results["rollout"]
+    file = io.BytesIO()
+    torch.save(named, file)
+    file.seek(0)
+    others = {
+        "sum": named + 1,
+        "row": named[0],
+        "copy": copy.deepcopy(named),
+        "pickle": pickle.loads(pickle.dumps(named)),
+        "file": torch.load(file, weights_only=True),
+    }
+    assert {name for name, one in others.items() if type(one) is not torch.Tensor} == set()
+    assert torch.equal(others["pickle"], named) and torch.equal(others["file"], named)
+
+
+def test_functions_keep_their_names_and_signatures(trace):
+    import inspect
+
+    assert inspect.signature(vitviz.rollout) == inspect.signature(analyses.rollout)
+    assert vitviz.rollout.__doc__ == analyses.rollout.__doc__
+    with pytest.raises(VitvizError, match="fusion='sum'"):
+        vitviz.rollout(trace, fusion="sum")
+
+
+def test_frames_hold_the_same_numbers(results):
+    pytest.importorskip("pandas")
+    account, survey = results["evidence"], results["survey"]
+    lines = account.frame()
+    assert lines.logits.sum() == pytest.approx(account.total, abs=1e-6)
+    heads = lines[lines.line == "head"].set_index(["layer", "head"]).logits
+    assert all(heads[place] == account.heads[place].item() for place in np.ndindex(*account.heads.shape))
+    means = survey.frame().set_index(["quantity", "layer", "head"])
+    assert means.loc[("distance.distance", 3, 1), "mean"] == survey.mean("distance.distance")[3, 1]
+    assert means.loc[("distance.distance", 3, 1), "error"] == survey.error("distance.distance")[3, 1]
+    distances = results["attention_distance"]
+    frame = distances.frame()
+    assert list(frame.columns) == ["layer", "head", "value"] and len(frame) == distances.numel()
+    assert frame.value[3 * 1 + 2] == distances[1, 2].item()
+    assert list(results["checkpoints"].frame().name) == [one.name for one in results["checkpoints"]]
+
+
+def test_without_pandas_it_is_said(results, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    for name in ("evidence", "survey", "rollout", "trial", "checkpoints"):
+        with pytest.raises(VitvizError, match="pip install pandas"):
+            results[name].frame()

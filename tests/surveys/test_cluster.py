@@ -1,0 +1,115 @@
+"""The same survey by two of Ray's actors on this machine, one of them killed in the middle."""
+
+import os
+import signal
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vitviz
+from vitviz.errors import VitvizError
+from vitviz.surveys import MEASURES, Quantity
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'vitviz[cluster]'")
+
+
+@dataclass(frozen=True)
+class Deadly:
+    """The attention distance, and at one picture the end of the process that measures it, once."""
+
+    mark: str
+    victim: str
+    name: str = "distance"
+    says: str = "distance, and a death"
+    quantities: tuple[Quantity, ...] = MEASURES["distance"].quantities
+
+    def of(self, seen):
+        if os.path.exists(self.victim):  # written by the test alone, so that one process is safe
+            try:
+                os.close(os.open(self.mark, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                pass
+            else:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return MEASURES["distance"].of(seen)
+
+
+@pytest.fixture(scope="module")
+def inspector():
+    return vitviz.load("vitviz-tiny", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    folder, random = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    for number in range(30):
+        pixels = random.integers(0, 255, (32, 32, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number:02d}.png")
+    (folder / "07.png").write_bytes(b"damaged")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+def alike(one, other):
+    assert (one.images, one.left_out) == (
+        other.images,
+        other.left_out,
+    ) and one.sums.keys() == other.sums.keys()
+    for name in one.sums:
+        np.testing.assert_allclose(one.mean(name), other.mean(name), rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(one.error(name), other.error(name), rtol=1e-6, atol=1e-9)
+
+
+def test_a_worker_that_dies_changes_nothing(cluster, pictures, inspector, tmp_path):
+    mark, victim = tmp_path / "died", tmp_path / "victim"
+    deadly = Deadly(str(mark), str(victim))
+    one = vitviz.survey(pictures, inspector, [deadly, "entropy"], out=tmp_path / "one", part=4, batch=2)
+    assert not mark.exists()
+    victim.touch()
+    seen = []
+    two = vitviz.survey(
+        pictures, inspector, [deadly, "entropy"], out=tmp_path / "two", part=4, batch=2, workers=2,
+        progress=lambda done, total: seen.append((done, total)),
+    )  # fmt: skip
+    assert mark.exists(), "nobody died"
+    alike(one, two)
+    assert (two.images, two.left_out) == (29, 1) and str(two.skipped[0]).startswith("07.png")
+    assert len(seen) == 8 and seen[-1] == (30, 30)
+    names = [[row.name for row in one.mistakes.surest] for one in (one, two)]
+    assert names[0] == names[1]
+    rows = [sorted(path.name for path in (tmp_path / where / "parts").iterdir()) for where in ("one", "two")]
+    assert rows[0] == rows[1] == [f"{number:08d}.npz" for number in range(8)]
+
+
+def test_what_a_cluster_began_one_process_ends(cluster, pictures, inspector, tmp_path):
+    ask = dict(out=tmp_path, part=4, batch=2)
+    ended = vitviz.survey(
+        pictures, inspector, ["entropy"], workers=2, progress=lambda done, total: done < 9, **ask
+    )
+    assert not ended.about["finished"] and 9 <= ended.images + ended.left_out < 30
+    whole = vitviz.survey(pictures, inspector, ["entropy"], **ask)
+    alike(whole, vitviz.survey(pictures, inspector, ["entropy"], part=4, batch=2))
+    again = vitviz.survey(pictures, inspector, ["entropy"], workers=2, **ask)
+    alike(whole, again)
+
+
+def test_a_mistake_of_the_user_ends_it_with_its_sentence(cluster, pictures, inspector):
+    with pytest.raises(VitvizError, match="accuracy needs one for every picture"):
+        vitviz.survey(pictures, inspector, ["accuracy"], workers=2, part=4)
+    with pytest.raises(VitvizError, match="workers=-1; expected how many of Ray's actors"):
+        vitviz.survey(pictures, inspector, workers=-1)
+
+
+def test_without_ray_it_is_said(pictures, inspector, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(VitvizError, match=r"pip install 'vitviz\[cluster\]'"):
+        vitviz.survey(pictures, inspector, workers=2)
+    assert vitviz.survey(pictures, inspector, limit=2).images == 2

@@ -1,0 +1,162 @@
+"""What a report and a survey that goes on promise in their corners, each by hand."""
+
+import csv
+import json
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vitviz
+from vitviz.errors import VitvizError
+from vitviz.surveys import Moments, Quantity
+from vitviz.surveys.mistakes import KEPT, Mistakes
+from vitviz.surveys.report import page_of
+from vitviz.surveys.result import LISTED, Survey
+from vitviz.surveys.rows import Row, Skipped
+from vitviz.surveys.tables import harmless
+
+
+@pytest.fixture(scope="module")
+def inspector():
+    return vitviz.load("vitviz-tiny", device="cpu")
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number in range(6):
+        pixels = np.random.default_rng(number).integers(0, 255, (16, 16, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    return folder
+
+
+def row(index, label, answer, probability, of_label):
+    return Row(index, f"{index}.png", str(label), label, answer, probability, of_label, {})
+
+
+def test_mistakes_are_bounded_and_in_order():
+    """100 errors: probability of the answer and of the truth are chosen so that the two orders differ."""
+    random = np.random.default_rng(0)
+    rows = []
+    for index in range(100):
+        high, low = sorted(random.uniform(0, 1, 2))[::-1]
+        rows.append(row(index, 1, 2, high, low))
+    rows += [row(100, 3, 3, 0.9, 0.9), row(101, None, 3, 0.99, None)]
+    found = Mistakes()
+    for part in range(0, len(rows), 7):
+        found.add(rows[part : part + 7])
+    surest = sorted(rows[:100], key=lambda one: -one.probability)[:KEPT]
+    nearest = sorted(rows[:100], key=lambda one: one.probability - one.of_label)[:KEPT]
+    assert [one.index for one in found.surest] == [one.index for one in surest]
+    assert [one.index for one in found.nearest] == [one.index for one in nearest]
+    assert (found.labelled, found.right, dict(found.confusions)) == (101, 1, {(1, 2): 100})
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A measure of nothing, for its names."""
+
+    name: str
+    quantities: tuple
+    says: str = ""
+
+
+def survey_of(inspector, **more):
+    lens = Numbers("lens", (Quantity("right", "layer", "Right by depth", "share"),))
+    single = Numbers("accuracy", (Quantity("first", "", "Right", "share"),))
+    sums = {
+        "lens.right": Moments(4, np.array([0.0, 0.5, 1.0]), np.array([0.0, 1.0, 0.0])),
+        "accuracy.first": Moments(4, np.array(0.25), np.array(0.75)),
+    }
+    return Survey("vitviz-tiny", inspector.grid(), "float32", (lens, single), 4, sums, **more)
+
+
+def test_the_page_says_standard_errors_depths_and_mistakes_as_they_are(inspector):
+    mistakes = Mistakes()
+    mistakes.add([row(0, 1, 2, 0.75, 0.125), row(1, 1, 1, 0.5, 0.5), row(2, 1, 1, 0.5, 0.5)])
+    skipped = tuple(Skipped(n, f"bad-{n}.png", "broken") for n in range(150))
+    text = page_of(survey_of(inspector, mistakes=mistakes, skipped=skipped, left_out=150), {}, "pictures.csv")
+    assert "0.25 ± 0.25" in text, "the standard error of 4 pictures with variance 0.25"
+    assert re.findall(r"<title>layer (\d)", text) == ["0", "1", "2"], "the lens begins before block 1"
+    assert "2 of 3 labelled pictures" in text
+    assert re.search(r"<td>75.0%</td><td>12.5%</td>", text), "of the answer, then of the true class"
+    assert text.count("bad-") == 100 and "skipped.csv" in text
+
+
+def test_reasons_in_memory_are_bounded(inspector):
+    survey = survey_of(inspector)
+    for start in range(0, 3 * LISTED, 500):
+        skipped = [Skipped(n, str(n), "broken") for n in range(start, start + 500)]
+        survey = survey.with_sums({}, 0, skipped)
+    assert (len(survey.skipped), survey.left_out) == (LISTED, 3 * LISTED)
+    assert survey.skipped[-1].index == LISTED - 1
+
+
+@pytest.mark.parametrize("begins", list("=+-@\t\r"))
+def test_no_name_is_a_formula(begins):
+    assert harmless(begins + "1") == "'" + begins + "1" and harmless("x" + begins) == "x" + begins
+
+
+def test_one_picture_has_no_standard_error_and_json_says_null(inspector, pictures, tmp_path):
+    vitviz.survey(pictures, inspector, ["distance"], out=tmp_path / "out", limit=1)
+    text = (tmp_path / "out" / "summary.json").read_text()
+    found = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert found["averages"]["distance.distance"]["standard_error"][0][0] is None
+
+
+@dataclass(frozen=True)
+class Some:
+    """Says something of every second picture alone."""
+
+    name: str = "some"
+    says: str = "every second picture"
+    quantities: tuple = (Quantity("mean", "", "Mean"), Quantity("pair", "one", "Pair"))
+
+    def of(self, seen):
+        mean = float(seen.trace.view.picture.mean())
+        even = int(seen.trace.view.picture[0, 0, 0]) % 2 == 0
+        return {"pair": np.array([mean, -mean])} | ({"mean": np.array(mean)} if even else {})
+
+
+def test_what_only_some_pictures_have_survives_a_stop(inspector, pictures, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)  # so that the table is text
+    ask = dict(part=3, batch=1)
+    whole = vitviz.survey(pictures, inspector, [Some()], out=tmp_path / "whole", **ask)
+    vitviz.survey(
+        pictures, inspector, [Some()], out=tmp_path / "out", progress=lambda done, of: done < 4, **ask
+    )
+    vitviz.survey(pictures, inspector, [Some()], out=tmp_path / "out", **ask)
+    tables = [(tmp_path / name / "pictures.csv").read_text() for name in ("whole", "out")]
+    assert tables[0] == tables[1] and 0 < whole.moments("some.mean").count < 6
+    for line in csv.DictReader((tmp_path / "out" / "pictures.csv").open()):
+        even = int(inspector.trace(pictures / line["name"]).view.picture[0, 0, 0]) % 2 == 0
+        assert bool(line["some.mean"]) == even and float(line["some.pair.0"]) == -float(line["some.pair.1"])
+
+
+def test_a_table_of_a_run_without_pyarrow_is_not_left_beside_the_other(inspector, pictures, tmp_path):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "pictures.csv").write_text("old")
+    vitviz.survey(pictures, inspector, ["distance"], out=tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").glob("pictures.*")} == {"pictures.parquet"}
+
+
+def test_pictures_that_changed_since_are_another_survey(inspector, pictures, tmp_path):
+    vitviz.survey(
+        pictures, inspector, ["distance"], out=tmp_path / "out", part=2, progress=lambda done, of: done < 3
+    )
+    file = pictures / "5.png"
+    file.write_bytes(file.read_bytes() + b"more")
+    with pytest.raises(VitvizError, match="source_sha256 was .*another folder"):
+        vitviz.survey(pictures, inspector, ["distance"], out=tmp_path / "out", part=2)
+
+
+def test_parts_without_their_settings_are_not_guessed_at(inspector, pictures, tmp_path):
+    vitviz.survey(pictures, inspector, ["distance"], out=tmp_path / "out", part=2)
+    (tmp_path / "out" / "survey.json").unlink()
+    with pytest.raises(VitvizError, match="parts of a survey without its settings"):
+        vitviz.survey(pictures, inspector, ["distance"], out=tmp_path / "out", part=2)

@@ -1,0 +1,87 @@
+"""What is built to be installed: a wheel and an sdist that hold what they need and no more."""
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(*command, **more):
+    found = subprocess.run([*map(str, command)], capture_output=True, text=True, **more)
+    assert found.returncode == 0, found.stdout[-3000:] + found.stderr[-3000:]
+    return found.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Both, from a copy, so that nothing is left in the checkout."""
+    source, out = tmp_path_factory.mktemp("package") / "source", tmp_path_factory.mktemp("built")
+    left_out = shutil.ignore_patterns(".git", "__pycache__", "*.pyi", "*.egg-info", "build", "node_modules")
+    shutil.copytree(ROOT, source, ignore=left_out)
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, source)
+    return out
+
+
+def names(built):
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
+        return {name for name in wheel.namelist() if ".dist-info/" not in name}
+
+
+def test_they_pass_twine(built):
+    told = run(sys.executable, "-m", "twine", "check", "--strict", *built.iterdir())
+    assert told.count("PASSED") == 2
+
+
+def test_the_wheel_holds_the_package_and_what_is_shipped(built):
+    found = names(built)
+    kinds = (".py", ".js", ".css", ".json")
+    expected = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "vitviz").rglob("*.*")
+        if path.suffix in kinds and "__pycache__" not in path.parts
+    }
+    shipped = {
+        "vitviz-tiny": ("config.json", "model.safetensors", "reference.safetensors"),
+        "vitviz-positions-none-0": ("config.json", "model.safetensors"),
+    }
+    weights = {f"vitviz/weights/{folder}/{name}" for folder, files in shipped.items() for name in files}
+    assert found == expected | weights | {"vitviz/py.typed"}
+    assert next(built.glob("*.whl")).stat().st_size < 25e6
+
+
+def test_the_sdist_builds_the_same_wheel(built, tmp_path):
+    with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
+        sdist.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", tmp_path / "again", source)
+    assert names(tmp_path / "again") == names(built)
+    beside = {path.name for path in source.iterdir()} - {"vitviz", "vitviz.egg-info", "weights"}
+    needed = {"pyproject.toml", "requirements.txt", "setup.py", "README.md", "LICENSE"}
+    assert beside == needed | {"MANIFEST.in", "PKG-INFO", "setup.cfg"}
+
+
+def test_what_is_installed_starts_without_the_checkout(built, tmp_path):
+    """In an environment of its own, which borrows this one's libraries and has no other vitviz."""
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "clean")
+    python = tmp_path / "clean/bin/python"
+    site = Path(run(python, "-c", "import site; print(site.getsitepackages()[0])").strip())
+    run(
+        sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", site, next(built.glob("*.whl"))
+    )
+    borrowed = next(path for path in sys.path if path.endswith("site-packages"))
+    (site / "borrowed.pth").write_text(borrowed)
+    ask = lambda *command: run(*command, cwd=tmp_path, env={"PATH": "", "HOME": str(tmp_path)})  # noqa: E731
+    command = "import sys; from vitviz.command import main; sys.argv[0] = 'vitviz'; main()"
+    assert "--port" in ask(python, "-c", command, "app", "--help")
+    told = ask(python, "-c", command, "checkpoints", "--here")
+    assert "vitviz-tiny" in told and "vitviz-positions-none-0" in told
+    where = ask(
+        python, "-c", "import vitviz; print(vitviz.__file__, *vitviz.load('vitviz-tiny').grid().pixels)"
+    )
+    assert where.split() == [str(site / "vitviz/__init__.py"), "112", "112"]

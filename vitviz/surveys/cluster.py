@@ -1,0 +1,93 @@
+"""A survey's parts on several processes or machines: Ray Data maps them over actors that hold the model.
+
+A part is measured whole by one actor, batch by batch as one process would, and parts are added in their
+order: so the numbers are those of one process, to what another thread count rounds. An actor that dies is
+started anew by Ray, and its part measured again; nothing of it was counted. Paths are read by the actors, so
+they have to be the same on all machines. Which cluster it is Ray decides (RAY_ADDRESS; else one on this
+machine). It is the only place that knows Ray, which is optional: one process needs none of it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from vitviz.errors import VitvizError
+from vitviz.surveys.items import Item
+from vitviz.surveys.parts import Part
+from vitviz.surveys.plan import Plan
+from vitviz.surveys.rows import Measuring
+
+Placed = list[tuple[int, Item]]
+
+
+class Worker:
+    """An actor: one copy of the model, on one processor or one GPU."""
+
+    def __init__(self, shared: list[Any]):
+        import ray
+        import torch
+
+        torch.set_num_threads(1)  # as many actors as processors; their helpers would wait for each other
+        self._measuring: Measuring = pickle.loads(ray.get(shared[0]))
+
+    def __call__(self, rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The parts of some rows, or the mistake of the user that ends the survey."""
+        found = np.empty(len(rows["items"]), dtype=object)
+        for place, items in enumerate(rows["items"]):
+            try:
+                found[place] = pickle.dumps(part_of(self._measuring, pickle.loads(items)))
+            except VitvizError as error:
+                found[place] = pickle.dumps(error)
+        return {"number": rows["number"], "found": found}
+
+
+def part_of(measuring: Measuring, items: Placed) -> Part:
+    """Some consecutive pictures, measured as one process does."""
+    rows, skipped = [], []
+    for batch in measuring.batches(items):
+        rows, skipped = rows + batch.rows, skipped + batch.skipped
+    return Part.of(rows, skipped)
+
+
+def measured(plan: Plan, measuring: Measuring, done: set[int], workers: int) -> Iterator[tuple[int, Part]]:
+    """The parts that are not `done`, each with its number, as they are ready. VitvizError as one process."""
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise VitvizError(
+            "Workers are Ray's actors, and Ray is not installed: pip install 'vitviz[cluster]', or leave"
+            " workers out; one process needs none."
+        ) from None
+    left = ((place, item) for place, item in plan.items() if place // plan.part not in done)
+    rows = [
+        {"number": number, "items": pickle.dumps(list(some))}
+        for number, some in groupby(left, key=lambda one: one[0] // plan.part)
+    ]
+    if not rows:
+        return
+    if not ray.is_initialized():
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    on_gpu = {"num_gpus": 1} if measuring.inspector.device.type == "cuda" else {"num_cpus": 1}
+    shared = [ray.put(pickle.dumps(measuring))]
+    parts = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+        Worker,
+        batch_size=1,
+        compute=ray.data.ActorPoolStrategy(size=min(workers, len(rows))),
+        fn_constructor_args=(shared,),
+        **on_gpu,
+    )
+    for row in parts.iter_rows():
+        found = pickle.loads(row["found"])
+        if isinstance(found, VitvizError):
+            raise found
+        yield int(row["number"]), found
+
+
+__all__ = ["measured", "part_of"]

@@ -1,0 +1,48 @@
+"""What a view's script is told in JSON: of the model and the picture, and of the view itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vitviz.views.base import View
+from vitviz.views.controls import About
+from vitviz.views.subject import Subject
+
+
+def framed(subject: Subject, slug: str) -> dict[str, Any]:
+    """What every figure is told of the model and the picture."""
+    grid, about, view = subject.grid, subject.about, subject.trace and subject.trace.view
+    picture = (
+        {"upload": list(view.upload), "box": list(view.box), "input": list(grid.pixels)} if view else None
+    )
+    return {
+        "view": slug,
+        "checkpoint": subject.checkpoint,
+        "grid": {
+            "rows": grid.rows,
+            "cols": grid.cols,
+            "patch": list(grid.patch),
+            "prefix": list(grid.prefix_names),
+        },
+        "layers": about.layers,
+        "heads": about.heads,
+        "picture": picture,
+        "controls": [],
+        "items": {},
+        "summary": {},
+        "message": None,
+    }
+
+
+def declared(view: View, about: About) -> dict[str, Any]:
+    """Its settings with the model's own bounds, and its items."""
+    return {
+        "controls": [control.described(about) for control in view.controls],
+        "items": {item.name: list(item.depends) for item in view.items},
+        "axes": {item.name: item.axes.split() for item in view.items},
+        "says": {item.name: item.says for item in view.items},
+        "title": view.title,
+    }
+
+
+__all__ = ["declared", "framed"]

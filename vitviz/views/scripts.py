@@ -1,0 +1,52 @@
+"""The scripts that draw views, as text: those of the canvas and of the views, and two that are made here.
+
+Colour maps are computed, and the list of views stands in Python. Whoever draws a view hands them to a
+browser: the page serves them, a notebook's cell carries them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+from vitviz.views import VIEWS
+
+PACKAGE = Path(__file__).parents[1]
+ROOMS = ("canvas", "views")
+MAP = "canvas/map.js"  # draws every view that has no script of its own
+
+
+def script_of(slug: str) -> str:
+    """The module that draws a view: its own, or the shared map."""
+    mapped = any(view.mapped for view in VIEWS if view.slug == slug)
+    return MAP if mapped else f"views/{slug}/view.js"
+
+
+def files(ending: str, rooms: tuple[str, ...] = ROOMS) -> dict[str, str]:
+    """The text of every file of a kind, by its path in the package, in order."""
+    found = sorted(path for room in rooms for path in (PACKAGE / room).rglob(f"*{ending}"))
+    return {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in found}
+
+
+def made() -> dict[str, str]:
+    """The modules that lie in no file."""
+    return {
+        "canvas/colormaps.js": f"export default {json.dumps(_colours())};\n",
+        "canvas/views.js": f"export default {json.dumps([view.slug for view in VIEWS])};\n",
+    }
+
+
+def words(tag: str) -> dict[str, str]:
+    """What is said in a language, in every room, by the English text; empty for English."""
+    found = files(f"{tag}.json", (*ROOMS, "ui")).values()
+    return {english: said for text in found for english, said in json.loads(text).items()}
+
+
+def _colours() -> dict[str, str]:
+    from vitviz.figures.colormaps import TABLES
+
+    return {name: base64.b64encode(table.tobytes()).decode() for name, table in TABLES.items()}
+
+
+__all__ = ["files", "made", "script_of", "words"]
