@@ -6,13 +6,20 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 VALUES = [
-    None, True, False, -1, 0, 1, 2, 7, 99, 1.5, 1e308, -1e-308, 10**18, 10**30, float("nan"), float("inf"), "", " ", "auto", "class", "mean", "max",
-    "0", "-1", "1e3", "9" * 400, "²", "１", "nan", "1-4", "4-1", "0-99999999999", "x" * 10_000, "\0", "\ud83d", "../../etc/passwd", "/etc/passwd",
-    "<script>alert(1)</script>", "{checkpoint}", "%s%n", "coffee", "chelsea", "../coffee", [], [[]], [[[1]]], {}, {"a": {}}, {"path": None},
-    {"path": "", "meta": {"_type": "gradio.FileData"}}, {"url": "http://127.0.0.1:9/x"}, [None] * 500, "vitviz-tiny", "vitviz-tiny@0", "vitviz-tiny@999",
-    "vitviz-tiny@" + "9" * 40, "@", "a/b@../../x", "hf-hub:x/y", "local-dir:/etc", "~/x", "vit_base_patch16_224", "resnet50", "a/" + "b" * 300,
-    "heads=1.1", "heads=99.1", "heads=" + "1.1_" * 2_000, "patches=0", "patches=" + ".".join(map(str, range(196))), "patches=-1", "patches=0 patches_as=x",
-    "mlps=1 heads_as=zero", "other=coffee at=3", "other=../x at=-1", "heads=1.1 heads_as=tokens patches=5.6 patches_as=dropped", "=", "a=b=c",
+    None, True, False, -1, 0, 1, 2, 7, 99, 1.5, 1e308, -1e-308, 10**18, 10**30, float("nan"), float("inf"),
+    "", " ", "auto", "class", "mean", "max",
+    "0", "-1", "1e3", "9" * 400, "²", "１", "nan", "1-4", "4-1", "0-99999999999", "x" * 10_000, "\0",
+    "\ud83d", "../../etc/passwd", "/etc/passwd",
+    "<script>alert(1)</script>", "{checkpoint}", "%s%n", "coffee", "chelsea", "../coffee", [], [[]],
+    [[[1]]], {}, {"a": {}}, {"path": None},
+    {"path": "", "meta": {"_type": "gradio.FileData"}}, {"url": "http://127.0.0.1:9/x"}, [None] * 500,
+    "vitviz-tiny", "vitviz-tiny@0", "vitviz-tiny@999",
+    "vitviz-tiny@" + "9" * 40, "@", "a/b@../../x", "hf-hub:x/y", "local-dir:/etc", "~/x",
+    "vit_base_patch16_224", "resnet50", "a/" + "b" * 300,
+    "heads=1.1", "heads=99.1", "heads=" + "1.1_" * 2_000, "patches=0", "patches=" + ".".join(map(str,
+    range(196))), "patches=-1", "patches=0 patches_as=x",
+    "mlps=1 heads_as=zero", "other=coffee at=3", "other=../x at=-1",
+    "heads=1.1 heads_as=tokens patches=5.6 patches_as=dropped", "=", "a=b=c",
 ]  # fmt: skip
 
 

@@ -16,7 +16,8 @@ SECONDS, BYTES = 5, 10**9
 GOOD = hashlib.sha256(CONTENT).hexdigest()
 STATUSES = [200] * 12 + [204, 206, 301, 302, 307, 308, 400, 403, 404, 416, 418, 429, 500, 503, 504, 599]
 ETAGS = [f'"{GOOD}"'] * 6 + [
-    f'W/"{GOOD}"', "", '""', '"../../../../outside"', '"' + "0" * 64 + '"', '"' + "a" * 40 + '"', '"' + "A" * 64 + '"', '"' + "f" * 9_000 + '"',
+    f'W/"{GOOD}"', "", '""', '"../../../../outside"', '"' + "0" * 64 + '"', '"' + "a" * 40 + '"',
+    '"' + "A" * 64 + '"', '"' + "f" * 9_000 + '"',
     '"é"', "x", f'"{GOOD}\\..\\x"',
 ]  # fmt: skip
 COMMITS = [COMMIT] * 6 + ["", "../../../../elsewhere", "main", "C" * 40, "c" * 41, "c" * 9_000, "%2e%2e"]
@@ -44,7 +45,8 @@ PLACES = [
 SCENE = """
 import re
 from pathlib import Path
-def peak(field): return 1024 * int(re.search(field + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+def peak(field): return 1024 * int(re.search(field + r":\\s+(\\d+)",
+Path("/proc/self/status").read_text())[1])
 before, names, results, lock = peak("VmRSS"), {names!r}, {{}}, threading.Lock()
 def work():
     while True:
@@ -117,7 +119,8 @@ class Stranger(Hub):
             write(b"ffffffffffff\r\n" + CONTENT)
         else:
             write({
-                "whole": CONTENT, "half": CONTENT[: len(CONTENT) // 2], "twice": CONTENT * 2, "other": bytes(len(CONTENT)),
+                "whole": CONTENT, "half": CONTENT[: len(CONTENT) // 2], "twice": CONTENT * 2,
+                "other": bytes(len(CONTENT)),
                 "nothing": b"", "bomb": gzip.compress(bytes(3 * 10**8), 1), "nonsense": b"<html>" * 100,
             }[how])  # fmt: skip
 

@@ -11,11 +11,14 @@ import numpy as np
 from PIL import Image
 
 KINDS = [
-    ("JPEG", {}), ("JPEG", {"progressive": True}), ("JPEG", {"exif": True}), ("MPO", {"frames": 2}), ("PNG", {}),
+    ("JPEG", {}), ("JPEG", {"progressive": True}), ("JPEG", {"exif": True}), ("MPO", {"frames": 2}), ("PNG",
+    {}),
     ("PNG", {"mode": "I;16"}), ("PNG", {"mode": "P"}), ("PNG", {"mode": "RGBA", "frames": 3}), ("WEBP", {}),
     ("WEBP", {"lossless": True}), ("WEBP", {"frames": 3}), ("GIF", {}), ("GIF", {"frames": 5}), ("BMP", {}),
-    ("AVIF", {}), ("TIFF", {}), ("TIFF", {"mode": "I;16"}), ("TIFF", {"mode": "F"}), ("TIFF", {"mode": "CMYK"}),
-    ("TIFF", {"compression": "tiff_lzw"}), ("TIFF", {"compression": "jpeg"}), ("TIFF", {"mode": "1", "compression": "group4"}),
+    ("AVIF", {}), ("TIFF", {}), ("TIFF", {"mode": "I;16"}), ("TIFF", {"mode": "F"}), ("TIFF",
+    {"mode": "CMYK"}),
+    ("TIFF", {"compression": "tiff_lzw"}), ("TIFF", {"compression": "jpeg"}), ("TIFF", {"mode": "1",
+    "compression": "group4"}),
 ]  # fmt: skip
 
 

@@ -87,8 +87,10 @@ def wrong_in(status: int, said: str) -> list[str]:
     """What is wrong with an answer, whatever was asked."""
     wrong = [f"status {status}"] if status >= 500 else []
     for what, sign in (
-        ("a mistake of ours", str(UNEXPECTED)), ("a mistake of ours", "Internal Server Error"), ("Python's words", "Traceback"),
-        ("a path", str(ROOT)), ("a path", "site-packages"), ("another file", "root:x:"), ("no sentence", '"error": null'),
+        ("a mistake of ours", str(UNEXPECTED)), ("a mistake of ours", "Internal Server Error"),
+        ("Python's words", "Traceback"),
+        ("a path", str(ROOT)), ("a path", "site-packages"), ("another file", "root:x:"), ("no sentence",
+        '"error": null'),
         ("no sentence", "event: error\ndata: null"),
     ):  # fmt: skip
         wrong += [what] if sign in said else []

@@ -94,7 +94,8 @@ def test_only_its_own_pages(ask, origin):
 def test_names_that_were_allowed_and_no_others(ask):
     only = Hosts("0.0.0.0", ["vit.example.org", "*.lab.example"])
     for host, status in (
-        ("vit.example.org", TAKEN), ("a.lab.example", TAKEN), ("VIT.example.org.", TAKEN), ("localhost", TAKEN),
+        ("vit.example.org", TAKEN), ("a.lab.example", TAKEN), ("VIT.example.org.", TAKEN), ("localhost",
+        TAKEN),
         ("evil.example", 403), ("evillab.example", 403), ("lab.example", 403),
     ):  # fmt: skip
         assert ask("/config", hosts=only, host=host)[0] == status, host
@@ -106,8 +107,10 @@ def test_names_that_were_allowed_and_no_others(ask):
 @pytest.mark.parametrize(
     "path",
     [
-        "proxy=http://127.0.0.1:9/x", "file=http://127.0.0.1:9/x", "file= https://example.org", "file=FTP:x", "deep_link", "process_recording",
-        "component_server", "custom_component/x/client/component/a", "stream/a/b/1/playlist.m3u8", "reset", "reset/", "vibe-code/", "PROXY=x",
+        "proxy=http://127.0.0.1:9/x", "file=http://127.0.0.1:9/x", "file= https://example.org",
+        "file=FTP:x", "deep_link", "process_recording",
+        "component_server", "custom_component/x/client/component/a", "stream/a/b/1/playlist.m3u8", "reset",
+        "reset/", "vibe-code/", "PROXY=x",
     ],
 )  # fmt: skip
 def test_what_fetches_writes_or_calls_for_a_stranger_is_closed(ask, path):

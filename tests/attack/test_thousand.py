@@ -23,7 +23,8 @@ def test_there_are_a_thousand():
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        (500, ""), (200, '{"error": null}'), (200, "event: error\ndata: null\n"), (422, f'{{"detail": "{UNEXPECTED}"}}'),
+        (500, ""), (200, '{"error": null}'), (200, "event: error\ndata: null\n"), (422,
+        f'{{"detail": "{UNEXPECTED}"}}'),
         (404, "Traceback (most recent call last)"), (200, "root:x:0:0"), (422, f"no file {__file__}"),
     ],
 )  # fmt: skip

@@ -125,7 +125,7 @@ def _key(http: httpx.Client, config: dict) -> str:
 
 
 def _offered(names: Sequence[str], folder: Path) -> list[str]:
-    """Hostile checkpoints in the folder of a running app: asked for by name, and by a link that opens the page."""
+    """Hostile checkpoints in the folder of a running app, asked for by name, and by a link to the page."""
     weights = folder / "weights"
     hostile.valid(weights / "vitviz-tiny")
     for number, name in enumerate(names):

@@ -1,5 +1,5 @@
-"""Runs checkpoints (or what else a module tries) one after the other and prints for each how it ended, its seconds and the memory it took;
-a process of its own.
+"""Runs checkpoints (or what else a module tries) one after the other and prints for each how it ended, its
+seconds and the memory it took; a process of its own.
 
 The process is ended where one takes longer than SECONDS, with a trace of where it stood. Memory is the peak
 of what the process has resident above what it had; addresses are bounded besides, so that a fault does not

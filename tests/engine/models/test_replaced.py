@@ -196,7 +196,8 @@ def test_means_that_are_overwritten_in_place_do_not_end_the_process(tmp_path):
     from vitviz.engine.passes import references
     home = Path({str(home)!r})
     inspector = vitviz.load("vitviz-mine", device="cpu", folder=home.parent)
-    about = dict(prefix="1", pictures="3", source="x", weights=sha256((home / "model.safetensors").read_bytes()).hexdigest())
+    digest = sha256((home / "model.safetensors").read_bytes()).hexdigest()
+    about = dict(prefix="1", pictures="3", source="x", weights=digest)
     path = home / references.FILE
     save_file(dict(heads=torch.ones(2, 2, 17, 32), mlps=torch.ones(2, 17, 64)), path, about)
     found = inspector.reference()

@@ -54,7 +54,7 @@ _lock = threading.Lock()
 
 
 def _forget() -> None:
-    """In a forked process: nobody there goes on with what the threads of its parent had begun, or opens their lock."""
+    """In a forked process nobody goes on with what the parent's threads had begun, or opens their lock."""
     global _lock
     _lock = threading.Lock()
     _jobs.clear()

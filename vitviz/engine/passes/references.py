@@ -147,7 +147,7 @@ def measured(
 
 
 def shipped_with(checkpoint: Checkpoint) -> Reference | None:
-    """The means that lie beside a shipped checkpoint's weights, where they were made with these and are whole."""
+    """The means beside a shipped checkpoint's weights, where they were made with these and are whole."""
     folder = Path(checkpoint.location)
     weights, path = folder / "model.safetensors", folder / FILE
     if checkpoint.source != "shipped" or not (weights.is_file() and path.is_file()):

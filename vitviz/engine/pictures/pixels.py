@@ -27,7 +27,8 @@ def rgb_of(image: Image.Image) -> Image.Image:
     >>> rgb_of(Image.new("RGBA", (1, 1), (255, 0, 0, 0))).getpixel((0, 0))
     (255, 255, 255)
     """
-    if image.mode == "F" or image.mode.startswith("I") or _signed(image):  # Pillow would cut these off at 255
+    # Pillow would cut these off at 255.
+    if image.mode == "F" or image.mode.startswith("I") or _signed(image):
         return rgb_of_array(_grey_values(image))
     if not image.has_transparency_data:
         return image if image.mode == "RGB" else image.convert("RGB")
@@ -39,15 +40,15 @@ def rgb_of(image: Image.Image) -> Image.Image:
 
 
 def require_interleaved(image: Image.Image) -> None:
-    """ImageError for a TIFF with a plane for each channel, other than three or four of 8 bits: of those Pillow
-    makes a picture without a word, and it is a wrong one.
+    """ImageError for a TIFF with a plane for each channel, other than three or four of 8 bits: Pillow makes a
+    picture of it without a word, and it can be a wrong one.
     """
     tags = getattr(image, "tag_v2", {})
     bits, samples = tags.get(BITS) or (1,), tags.get(SAMPLES, 1)
     if tags.get(PLANAR) == 2 and samples > 1 and not (samples in (3, 4) and set(bits) == {8}):
         raise ImageError(
-            f"The picture is a TIFF that stores its {samples} channels of {bits[0]} bits apart: expected them side by"
-            " side (PlanarConfiguration 1), or 8-bit RGB. Export it so, or as PNG."
+            f"The picture is a TIFF that stores its {samples} channels of {bits[0]} bits apart: expected them"
+            " side by side (PlanarConfiguration 1), or 8-bit RGB. Export it so, or as PNG."
         )
 
 
@@ -99,7 +100,7 @@ def _eight_bit(array: np.ndarray) -> UInt8[np.ndarray, "height width *channel"]:
 
 
 def _grey_values(image: Image.Image) -> Num[np.ndarray, "height width"]:
-    """The pixels of a grey picture of other than 8 plain bits: floating point as it is, integers as uint16."""
+    """The pixels of a grey picture other than of 8 plain bits: floats as they are, integers as uint16."""
     values = np.asarray(image)
     if image.mode == "L":
         values = values.view(np.int8)

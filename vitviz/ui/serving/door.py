@@ -31,8 +31,8 @@ CLOSED = re.compile(
 
 
 NO_FORM = (
-    "This upload could not be taken: expected a form with files under plain names. Send it again; if it fails once more, "
-    "the log of the server says why."
+    "This upload could not be taken: expected a form with files under plain names. Send it again; if it fails"
+    " once more, the log of the server says why."
 )
 
 

@@ -65,7 +65,7 @@ class Turns:
 
     @property
     def busy(self) -> bool:
-        """Whether something is computed that a visitor waits for; for a signal's handler, so without the lock."""
+        """Whether a visitor waits for what is computed; without the lock, for a signal's handler."""
         return any(visitor is not None for line in self._lines.values() for visitor in (*line.computing,))
 
     @contextmanager
