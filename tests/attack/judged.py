@@ -85,7 +85,8 @@ class Judge:
 
 def wrong_in(status: int, said: str) -> list[str]:
     """What is wrong with an answer, whatever was asked."""
-    wrong = [f"status {status}"] if status >= 500 else []
+    # Gradio answers what an endpoint refuses with 500, and the sentence.
+    wrong = [f"status {status}"] if status >= 500 and '{"error":"' not in said else []
     for what, sign in (
         ("a mistake of ours", str(UNEXPECTED)), ("a mistake of ours", "Internal Server Error"),
         ("Python's words", "Traceback"),

@@ -39,7 +39,8 @@ def ask(calls):
 
     def asking(path: str, body: bytes | object = b"", parts: int = 1, hosts=None, **headers):
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        cut = [content[at::parts] for at in range(parts)]
+        step = -(-len(content) // parts) or 1
+        cut = [content[at * step : (at + 1) * step] for at in range(parts)]
         arriving = [
             {"type": "http.request", "body": one, "more_body": number + 1 < parts}
             for number, one in enumerate(cut)

@@ -29,8 +29,8 @@ from tests.engine.models import hostile
 from tests.engine.models.probe import faults, probed
 
 COUNTS = {
-    "checkpoints": 262,
-    "offered": 38,
+    "checkpoints": 267,
+    "offered": len(hostile.HOSTILE),
     "pictures": 200,
     "sent": 100,
     "calls": 200,

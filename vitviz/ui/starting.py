@@ -48,13 +48,13 @@ def begun(arguments: Sequence[str] | None = None, program: str = "python app.py"
 
 def serve(app: Begun) -> None:
     """Serves until it is told to stop: by a service (SIGTERM), or by Ctrl-C, which ends with 130 where a
-    visitor's pass was cut off, else with 0.
+    visitor's question was cut off, else with 0.
     """
     from vitviz.ui.page import launch
 
     signal.signal(signal.SIGTERM, lambda *_: _leave(app, 0))
     # Gradio's own answer to Ctrl-C waits for what computes, and Python may then end beneath it, by an abort.
-    signal.signal(signal.SIGINT, lambda *_: _leave(app, 130 if app.studio.busy else 0))
+    signal.signal(signal.SIGINT, lambda *_: _leave(app, 130 if any(app.demo._queue.active_jobs) else 0))
     options = app.options
     try:
         launch(app.demo, app.studio, options)

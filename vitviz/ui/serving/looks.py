@@ -41,11 +41,6 @@ class Looks(Checkpoints, Pictures):
         self._surveys: Cache[Any] = Cache(2_000, lambda survey: 1)
         self._turns = Turns(settings.limits.passes)
 
-    @property
-    def busy(self) -> bool:
-        """Whether a pass is computed that a visitor waits for."""
-        return self._turns.busy
-
     def look(
         self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, progress=None, **changes
     ) -> str:

@@ -28,12 +28,10 @@ LOOKS = 0.25  # seconds between two looks whether a visitor who waits is still t
 @dataclass(eq=False)
 class _Line:
     places: int
-    computing: list[str | None] = field(default_factory=list)  # visitors; None where nobody waits
+    computing: list[str] = field(default_factory=list)  # visitors
     waiting: list[_Wish] = field(default_factory=list)  # in the order of their arrival
 
-    had: dict[str | None, int] = field(
-        default_factory=dict
-    )  # visitors who wait on: turns they have had meanwhile
+    had: dict[str, int] = field(default_factory=dict)  # visitors who wait on: turns they have had meanwhile
 
     def first(self) -> _Wish:
         """Whose turn is next: of the visitor who has had the fewest while waiting, then who came first."""
@@ -51,7 +49,7 @@ class _Line:
 
 @dataclass(eq=False)
 class _Wish:
-    visitor: str | None
+    visitor: str
 
 
 class Turns:
@@ -63,13 +61,8 @@ class Turns:
         self._changed = threading.Condition()
         self._mine = threading.local()
 
-    @property
-    def busy(self) -> bool:
-        """Whether a visitor waits for what is computed; without the lock, for a signal's handler."""
-        return any(visitor is not None for line in self._lines.values() for visitor in (*line.computing,))
-
     @contextmanager
-    def turn(self, dear: bool, visitor: str | None, patient: bool = False) -> Iterator[None]:
+    def turn(self, dear: bool, visitor: str, patient: bool = False) -> Iterator[None]:
         """Waits for a turn and holds it; one inside another is the same turn.
 
         Raises TooMuch where too many dear ones wait already, unless `patient`, and Stopped while nobody waits

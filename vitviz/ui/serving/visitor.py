@@ -47,13 +47,13 @@ def page() -> str | None:
     return getattr(LocalContext.request.get(None), "session_hash", None)
 
 
-def name() -> str | None:
+def name() -> str:
     """Whose turn it is: the same for everything that one page asks for through listeners, as far as that is
-    known. None outside of listeners and routes, where nobody waits.
+    known.
     """
     request = LocalContext.request.get(None)
     if request is None:
-        return None if _connection.get() is None else ""
+        return ""
     return (
         getattr(request, "session_hash", None)
         or getattr(getattr(request, "client", None), "host", None)
