@@ -10,6 +10,7 @@ import pytest
 
 from tests.attack.stranger import answer
 from tests.e2e.conftest import ROOT
+from vitviz.ui.serving.derived import answering
 
 
 def test_a_question_is_bounded_and_need_not_make_sense(http):
@@ -56,6 +57,31 @@ def test_missing_and_unknown_arguments_are_named(http, listeners):
         )
     number = next(number for number, count in listeners.items() if count > 1)
     assert answer(http, number, [])[0] == 422
+
+
+def test_every_endpoint_that_is_told_of_is_there(http):
+    """Those that are made of a view too, by each of the ways in which programs ask."""
+    told = {
+        name.strip("/"): one for name, one in http.get("gradio_api/info").json()["named_endpoints"].items()
+    }
+    assert {view.slug for view in answering()} < set(told)
+    for name in told:
+        for way in ("run", "call"):
+            found = http.post(f"gradio_api/{way}/{name}", json={"data": [None] * 99})
+            assert found.status_code == 422 and "was given 99 values" in found.json()["detail"], (way, name)
+    for view in answering():
+        given = [
+            {"image": "coffee"}.get(one["parameter_name"], one.get("parameter_default"))
+            for one in told[view.slug]["parameters"]
+        ]
+        found = http.post(f"gradio_api/run/{view.slug}", json={"data": given})
+        assert found.status_code == 200 and found.json()["data"][0]["checkpoint"] == "vitviz-tiny", view.slug
+        named = (
+            {"image": "coffee"}
+            if any(one["parameter_name"] == "image" for one in told[view.slug]["parameters"])
+            else {}
+        )
+        assert http.post(f"gradio_api/call/v2/{view.slug}", json=named).status_code == 200, view.slug
 
 
 def test_events_from_the_page_may_be_anything(http, listeners):
@@ -145,6 +171,22 @@ def test_what_uploads_take_on_the_disk_is_bounded(http, folder):
     assert samples and urls and all(httpx.get(url).status_code == 200 for url in urls), (
         "the page's own pictures stay"
     )
+
+
+def test_an_upload_that_is_no_form_is_a_sentence(http):
+    for name in ("..", ".", "\0", "a" * 5_000):
+        part = (
+            f'--x\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n\r\nabc\r\n--x--\r\n'
+        )
+        found = http.post(
+            "gradio_api/upload",
+            content=part.encode(),
+            headers={"content-type": "multipart/form-data; boundary=x"},
+        )
+        assert found.status_code in (200, 400, 413, 422) and "Server Error" not in found.text, (
+            name,
+            found.text,
+        )
 
 
 def test_an_upload_without_a_length_ends_at_the_same_bound(http, server):

@@ -1,7 +1,10 @@
 """An app that ends leaves nothing of its visitors behind, and takes nothing from another one."""
 
 import signal
+import time
+import uuid
 
+import httpx
 import pytest
 
 from tests.e2e.conftest import Server
@@ -18,3 +21,42 @@ def test_files_lie_in_a_folder_of_the_app_and_go_with_it(tmp_path, how):
         said = running.process.communicate(timeout=20)[0]
     assert running.process.returncode == 0 and "Traceback" not in said, said
     assert not own.exists()
+
+
+@pytest.mark.parametrize(
+    ("how", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)], ids=["Ctrl-C", "service"]
+)
+def test_a_pass_that_runs_is_not_waited_for(tmp_path, how, status):
+    with Server("--device", "cpu", TMPDIR=str(tmp_path)) as running:
+        (own,) = tmp_path.glob("vitviz-*")
+        with httpx.Client(base_url=running.url, timeout=30) as http:
+            session = uuid.uuid4().hex
+            first, second = opening_and_resizing(http.get("config").json())
+            heard(http, session, first, "process_completed").close()
+            line = heard(http, session, second, "process_starts")  # hung up, it would be given up
+            time.sleep(0.5)  # of a pass of seconds
+            running.process.send_signal(how)
+            start = time.monotonic()
+            running.process.communicate(timeout=20)
+            took = time.monotonic() - start
+            line.close()
+    assert running.process.returncode == status and took < 5, (running.process.returncode, took)
+    assert not own.exists()
+
+
+def heard(http: httpx.Client, session: str, question: dict, last: str) -> httpx.Response:
+    """Asks, and listens until something is said; the line, still open."""
+    http.post("gradio_api/queue/join", json={**question, "session_hash": session})
+    request = http.build_request("GET", "gradio_api/queue/data", params={"session_hash": session})
+    line = http.send(request, stream=True)
+    next(text for text in line.iter_lines() if last in text)
+    return line
+
+
+def opening_and_resizing(config: dict) -> list[dict]:
+    """What a browser asks as it opens the page, and as somebody chooses an input of 4,900 tokens."""
+    size = next(one["id"] for one in config["components"] if one["props"].get("elem_id") == "vitviz-size")
+    listeners = [(one["targets"], one["id"]) for one in config["dependencies"] if one["backend_fn"]]
+    (load,) = [number for targets, number in listeners if any(event == "load" for _, event in targets)]
+    (resize,) = [number for targets, number in listeners if [size, "input"] in map(list, targets)]
+    return [{"fn_index": load, "data": [None]}, {"fn_index": resize, "data": [None, "560"]}]

@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from tests.engine.models.hostile import valid
+from tests.engine.models.hub_server import ROOT
+
 START = """
 import numpy as np, os, sys, torch, vitviz
 torch.set_num_threads(4)
@@ -37,3 +40,30 @@ sys.exit("the child hangs")
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_forked_in_the_middle_of_loading_and_downloading_waits_for_nobody(tmp_path):
+    """What another thread of the parent held just then, nobody in the child would ever give back."""
+    valid(tmp_path, "pth")
+    code = f"""
+import os, signal, threading, vitviz
+from vitviz.engine.models import downloads
+from vitviz.engine.models.formats import pickles
+vitviz.load({str(tmp_path)!r}, device="cpu")
+held = threading.Event()
+def holding():
+    with pickles._UNPICKLING, downloads._lock:
+        downloads._jobs["some", None, "file"] = downloads._Job(1, "")
+        held.set(), threading.Event().wait()
+threading.Thread(target=holding, daemon=True).start()
+held.wait()
+child = os.fork()
+if not child:
+    signal.alarm(30)
+    vitviz.load({str(tmp_path)!r}, device="cpu")
+    os._exit(0 if downloads._lock.acquire(timeout=1) and not downloads._jobs else 3)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) % 256)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, (done.returncode, done.stderr)

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
@@ -47,30 +47,39 @@ def begun(arguments: Sequence[str] | None = None, program: str = "python app.py"
 
 
 def serve(app: Begun) -> None:
-    """Serves until it is told to stop."""
+    """Serves until it is told to stop: by a service (SIGTERM), or by Ctrl-C, which ends with 130 where a
+    visitor's question was cut off, else with 0.
+    """
     from vitviz.ui.page import launch
 
-    def stopped(*_) -> None:
-        """A service that is told to stop cleans up as after Ctrl-C, and waits for nobody."""
-        app.own.remove()
-        os._exit(0)
-
-    signal.signal(signal.SIGTERM, stopped)
+    signal.signal(signal.SIGTERM, lambda *_: _leave(app, 0))
+    # Gradio's own answer to Ctrl-C waits for what computes, and Python may then end beneath it, by an abort.
+    signal.signal(signal.SIGINT, lambda *_: _leave(app, 130 if any(app.demo._queue.active_jobs) else 0))
     options = app.options
-    with contextlib.suppress(KeyboardInterrupt):  # Gradio's own, but for the seconds in which it starts
-        try:
-            launch(app.demo, app.studio, options)
-        except OSError as error:
-            if "port" not in str(error):
-                raise
-            print(
-                f"Port {options.port} on {options.host} is taken by another program, or the address is not "
-                "one of this machine's. Choose another with --port or --host.",
-                file=sys.stderr,
-                flush=True,
-            )
-            app.own.remove()
-            os._exit(1)  # waits for nobody: ending beneath the thread that looks at the first picture aborts
+    try:
+        launch(app.demo, app.studio, options)
+    except OSError as error:
+        if "port" not in str(error):
+            raise
+        print(
+            f"Port {options.port} on {options.host} is taken by another program, or the address is not "
+            "one of this machine's. Choose another with --port or --host.",
+            file=sys.stderr,
+            flush=True,
+        )
+        _leave(app, 1)
+
+
+def _leave(app: Begun, status: int) -> NoReturn:
+    """Cleans up and ends at once, waiting for nobody: ending beneath a thread that computes aborts."""
+    from gradio.tunneling import CURRENT_TUNNELS
+
+    for tunnel in CURRENT_TUNNELS:  # programs of their own, which would go on
+        tunnel.kill()
+    app.own.remove()
+    with contextlib.suppress(RuntimeError):  # interrupted in the middle of printing
+        sys.stdout.flush()
+    os._exit(status)
 
 
 __all__ = ["Begun", "begun", "serve"]

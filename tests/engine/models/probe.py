@@ -1,5 +1,5 @@
-"""Runs checkpoints one after the other and prints for each how it ended, its seconds and the memory it took;
-a process of its own.
+"""Runs checkpoints (or what else a module tries) one after the other and prints for each how it ended, its
+seconds and the memory it took; a process of its own.
 
 The process is ended where one takes longer than SECONDS, with a trace of where it stood. Memory is the peak
 of what the process has resident above what it had; addresses are bounded besides, so that a fault does not
@@ -61,14 +61,20 @@ def _resident(field: str) -> int:
     return 1024 * int(re.search(rf"{field}:\s+(\d+)", Path("/proc/self/status").read_text())[1])
 
 
-def _ended(make: Callable, names: list[str], folder: Path) -> Iterator[dict]:
+def _traced(place: Path | str) -> None:
+    """A checkpoint, loaded and looked into."""
     import numpy as np
 
     import vitviz
-    from vitviz.errors import VitvizError
 
     picture = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
-    vitviz.load("vitviz-tiny", device="cpu").trace(picture)  # whatever is imported and kept by the first
+    vitviz.load(str(place), device="cpu").trace(picture)
+
+
+def _ended(make: Callable, tried: Callable, names: list[str], folder: Path) -> Iterator[dict]:
+    from vitviz.errors import VitvizError
+
+    _traced("vitviz-tiny")  # whatever is imported and kept by the first
     most = _resident("VmSize") + 4 * BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     for index, name in enumerate(names):
@@ -78,7 +84,7 @@ def _ended(make: Callable, names: list[str], folder: Path) -> Iterator[dict]:
         before, start = _resident("VmRSS"), time.monotonic()
         faulthandler.dump_traceback_later(4 * SECONDS, exit=True)
         try:
-            vitviz.load(str(place), device="cpu").trace(picture)
+            tried(place)
             end, text = "trace", ""
         except VitvizError as error:
             end, text = "refused", str(error)
@@ -97,6 +103,7 @@ def _ended(make: Callable, names: list[str], folder: Path) -> Iterator[dict]:
 if __name__ == "__main__":
     import importlib
 
-    made = importlib.import_module(sys.argv[1]).make
-    for line in _ended(made, json.load(sys.stdin), Path(sys.argv[2])):
+    module = importlib.import_module(sys.argv[1])
+    tried = getattr(module, "tried", _traced)
+    for line in _ended(module.make, tried, json.load(sys.stdin), Path(sys.argv[2])):
         print(json.dumps(line), flush=True)

@@ -182,3 +182,30 @@ def test_a_refusal_never_quotes_torchs_allocator(folder, monkeypatch):
 def test_a_pipe_in_the_folder_is_no_checkpoint(studio, folder):
     os.mkfifo(folder / "endless.safetensors")
     assert "endless.safetensors" not in studio.names()  # and the listing ends
+
+
+def test_means_that_are_overwritten_in_place_do_not_end_the_process(tmp_path):
+    """As with weights: a file of float32 would be used where it lies, were it mapped into memory."""
+    home = tmp_path / "weights" / "vitviz-mine"
+    valid(home)
+    code = f"""
+    import os, torch, vitviz
+    from hashlib import sha256
+    from pathlib import Path
+    from safetensors.torch import save_file
+    from vitviz.engine.passes import references
+    home = Path({str(home)!r})
+    inspector = vitviz.load("vitviz-mine", device="cpu", folder=home.parent)
+    digest = sha256((home / "model.safetensors").read_bytes()).hexdigest()
+    about = dict(prefix="1", pictures="3", source="x", weights=digest)
+    path = home / references.FILE
+    save_file(dict(heads=torch.ones(2, 2, 17, 32), mlps=torch.ones(2, 17, 64)), path, about)
+    found = inspector.reference()
+    os.truncate(path, 100)
+    assert found.pictures == 3 and sum(part.sum() for part in found.heads) == 2 * 2 * 17 * 32
+    assert references.shipped_with(inspector.checkpoint) is None  # damaged by now
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr[-500:])

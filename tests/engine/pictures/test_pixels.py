@@ -5,6 +5,7 @@ import struct
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 
 from vitviz.engine.pictures.images import open_image
@@ -97,6 +98,40 @@ def test_signed_16_bits_are_scaled_from_their_own_range(order):
     assert [grey[0] for grey in row(open_image(tiff(numbers, 4, 16, 1, 2, order)))] == [0, 128, 255, 1]
     with pytest.raises(ImageError, match="from -5: expected 0 to 32767"):
         open_image(tiff(np.array([0, -5, 7], f"{order}i2").tobytes(), 3, 16, 1, 2, order))
+
+
+def test_signed_8_bits_are_scaled_from_their_own_range():
+    numbers = np.array([0, 64, 127, 1], "i1").tobytes()
+    assert [grey[0] for grey in row(open_image(tiff(numbers, 4, 8, 1, 2)))] == [0, 129, 255, 2]
+    with pytest.raises(ImageError, match="from -5: expected 0 to 127"):
+        open_image(tiff(np.array([0, -5, 7], "i1").tobytes(), 3, 8, 1, 2))
+
+
+@pytest.mark.parametrize("kind", ["u1", "u2"])
+@pytest.mark.parametrize("channels", [2, 3, 4])
+@pytest.mark.parametrize("compression", [None, "zlib"])
+@pytest.mark.parametrize("order", "<>")
+def test_channels_that_are_stored_apart_are_read_right_or_refused(kind, channels, compression, order):
+    """By another library's writer; Pillow makes noise of some of them."""
+    pixels = np.random.default_rng(channels).integers(0, 256, (9, 13, channels), dtype=np.uint8)
+    if channels in (2, 4):
+        pixels[..., -1] = 255  # opaque
+    colours = pixels[..., : 1 if channels == 2 else 3]
+    file = io.BytesIO()
+    tifffile.imwrite(
+        file,
+        np.moveaxis(pixels.astype(kind) * (257 if kind == "u2" else 1), -1, 0),
+        photometric="minisblack" if channels == 2 else "rgb",
+        planarconfig="separate",
+        extrasamples=["unassalpha"] if channels in (2, 4) else None,
+        compression=compression,
+        byteorder=order,
+    )
+    if kind == "u1" and channels > 2:
+        assert np.array_equal(np.asarray(open_image(file.getvalue())), colours)
+    else:
+        with pytest.raises(ImageError, match="apart|could not be decoded"):
+            open_image(file.getvalue())
 
 
 def test_grey_bits_and_palette():

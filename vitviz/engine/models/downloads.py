@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -50,6 +51,17 @@ class _Abandoned(Exception):
 
 _jobs: dict[Wanted, _Job] = {}
 _lock = threading.Lock()
+
+
+def _forget() -> None:
+    """In a forked process nobody goes on with what the parent's threads had begun, or opens their lock."""
+    global _lock
+    _lock = threading.Lock()
+    _jobs.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def download(

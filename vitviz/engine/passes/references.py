@@ -12,6 +12,7 @@ pictures, which say less. No mean says what a head does.
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -20,6 +21,8 @@ from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
+from safetensors import SafetensorError
+from safetensors.torch import load as tensors_in
 from torch import Tensor
 
 from vitviz.engine.checkpoint import Checkpoint
@@ -144,16 +147,21 @@ def measured(
 
 
 def shipped_with(checkpoint: Checkpoint) -> Reference | None:
-    """The means that lie beside a shipped checkpoint's weights, where they were made with these."""
+    """The means beside a shipped checkpoint's weights, where they were made with these and are whole."""
     folder = Path(checkpoint.location)
     weights, path = folder / "model.safetensors", folder / FILE
     if checkpoint.source != "shipped" or not (weights.is_file() and path.is_file()):
         return None
-    from safetensors import safe_open
-
-    with safe_open(path, framework="pt") as file:
-        about = file.metadata()
+    data = (
+        path.read_bytes()
+    )  # not mapped into memory: a file that is overwritten meanwhile would end the process
+    try:
+        about = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
         if about["weights"] != hashlib.sha256(weights.read_bytes()).hexdigest():
             return None
-        heads, mlps = (file.get_tensor(name).float().unbind() for name in ("heads", "mlps"))
-    return Reference(heads, mlps, int(about["prefix"]), int(about["pictures"]), about["source"])
+        means = tensors_in(data)
+        heads, mlps = (means[name].float().unbind() for name in ("heads", "mlps"))
+        told = int(about["prefix"]), int(about["pictures"]), str(about["source"])
+    except (KeyError, TypeError, ValueError, SafetensorError):
+        return None
+    return Reference(heads, mlps, *told)

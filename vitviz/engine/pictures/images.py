@@ -18,7 +18,7 @@ import numpy as np
 from PIL import ExifTags, Image
 
 from vitviz.engine.pictures.jpeg import require_few_scans
-from vitviz.engine.pictures.pixels import rgb_of, rgb_of_array, width_and_height
+from vitviz.engine.pictures.pixels import require_interleaved, rgb_of, rgb_of_array, width_and_height
 from vitviz.errors import ImageError
 
 MAX_BYTES = 20 * 2**20  # what the page's upload accepts as "20mb"
@@ -180,6 +180,7 @@ def _check_size(name: str, size: tuple[int, int]) -> None:
 def _upright_rgb(name: str, image: Image.Image) -> Image.Image:
     """The picture decoded, in RGB and turned as its EXIF tag asks."""
     try:
+        require_interleaved(image)
         image.load()
         turn = TURNS.get(
             _orientation(image)

@@ -12,11 +12,9 @@ from PIL import Image
 
 from vitviz.errors import ImageError
 
-BITS, PHOTOMETRIC, SAMPLE_FORMAT = (
-    258,
-    262,
-    339,
-)  # TIFF 6.0, BitsPerSample, PhotometricInterpretation, SampleFormat
+# TIFF 6.0: BitsPerSample, PhotometricInterpretation, SamplesPerPixel, PlanarConfiguration, SampleFormat
+BITS, PHOTOMETRIC, SAMPLES, PLANAR, SAMPLE_FORMAT = 258, 262, 277, 284, 339
+SIGNED = 2  # a SampleFormat
 OVERSHOOT = 1e-3  # resampling leaves floating-point pictures this little outside of 0 to 1
 
 
@@ -29,7 +27,8 @@ def rgb_of(image: Image.Image) -> Image.Image:
     >>> rgb_of(Image.new("RGBA", (1, 1), (255, 0, 0, 0))).getpixel((0, 0))
     (255, 255, 255)
     """
-    if image.mode == "F" or image.mode.startswith("I"):  # Pillow would cut these off at 255
+    # Pillow would cut these off at 255.
+    if image.mode == "F" or image.mode.startswith("I") or _signed(image):
         return rgb_of_array(_grey_values(image))
     if not image.has_transparency_data:
         return image if image.mode == "RGB" else image.convert("RGB")
@@ -38,6 +37,19 @@ def rgb_of(image: Image.Image) -> Image.Image:
     canvas = Image.new("RGB", image.size, "white")
     canvas.paste(rgba, mask=rgba.getchannel("A"))
     return canvas
+
+
+def require_interleaved(image: Image.Image) -> None:
+    """ImageError for a TIFF with a plane for each channel, other than three or four of 8 bits: Pillow makes a
+    picture of it without a word, and it can be a wrong one.
+    """
+    tags = getattr(image, "tag_v2", {})
+    bits, samples = tags.get(BITS) or (1,), tags.get(SAMPLES, 1)
+    if tags.get(PLANAR) == 2 and samples > 1 and not (samples in (3, 4) and set(bits) == {8}):
+        raise ImageError(
+            f"The picture is a TIFF that stores its {samples} channels of {bits[0]} bits apart: expected them"
+            " side by side (PlanarConfiguration 1), or 8-bit RGB. Export it so, or as PNG."
+        )
 
 
 def rgb_of_array(array: Shaped[np.ndarray, "height width *channel"]) -> Image.Image:
@@ -88,16 +100,16 @@ def _eight_bit(array: np.ndarray) -> UInt8[np.ndarray, "height width *channel"]:
 
 
 def _grey_values(image: Image.Image) -> Num[np.ndarray, "height width"]:
-    """The pixels of a grey picture of more than 8 bits: floating point as it is, integers as uint16."""
+    """The pixels of a grey picture other than of 8 plain bits: floats as they are, integers as uint16."""
     values = np.asarray(image)
+    if image.mode == "L":
+        values = values.view(np.int8)
     # Pillow hands over the numbers as they stand in a TIFF; what they mean, its tags say.
     tags = getattr(image, "tag_v2", {})
     bits, white_is_zero = (tags.get(BITS) or (16,))[0], tags.get(PHOTOMETRIC) == 0
     if values.dtype.kind == "f":
         return 1 - values if white_is_zero else values
-    highest = (
-        32767 if bits == 16 and (tags.get(SAMPLE_FORMAT) or (1,))[0] == 2 else 4095 if bits == 12 else 65535
-    )
+    highest = {8: 127, 16: 32767}.get(bits, 65535) if _signed(image) else 4095 if bits == 12 else 65535
     if highest != 65535:  # 12 bits in 16, or signed numbers, whose lower half is darker than black
         if values.min() < 0:
             raise ImageError(
@@ -116,3 +128,9 @@ def _grey_values(image: Image.Image) -> Num[np.ndarray, "height width"]:
     return (values if transparent is None else np.where(values == transparent, 65535, values)).astype(
         np.uint16
     )
+
+
+def _signed(image: Image.Image) -> bool:
+    """Whether a grey picture's numbers are signed, which Pillow's mode does not tell of those of 8 bits."""
+    signed = (getattr(image, "tag_v2", {}).get(SAMPLE_FORMAT) or (1,))[0] == SIGNED
+    return signed and (image.mode == "L" or image.mode.startswith("I"))

@@ -10,7 +10,6 @@ from typing import Any
 import gradio as gr
 
 from vitviz.ui.serving import uploads
-from vitviz.ui.serving.endpoints import PUBLIC, Endpoints
 
 BY_NAME = re.compile(r"/gradio_api/(?P<way>run|api|call/v2|call)/(?P<name>[^/]*)/?$")
 JOIN = re.compile(r"/gradio_api/queue/join/?$")
@@ -31,9 +30,12 @@ class Calls:
 
     def __init__(self, demo: gr.Blocks):
         self._inputs = {number: len(fn.inputs) for number, fn in demo.fns.items()}
-        self._numbers = {fn.api_name: number for number, fn in demo.fns.items() if fn.api_name in PUBLIC}
+        public = {
+            fn.api_name: (number, fn.fn) for number, fn in demo.fns.items() if fn.api_visibility == "public"
+        }
+        self._numbers = {name: number for name, (number, _) in public.items()}
         self._parameters = {
-            name: list(inspect.signature(getattr(Endpoints, name)).parameters.values())[1:] for name in PUBLIC
+            name: list(inspect.signature(fn).parameters.values()) for name, (_, fn) in public.items()
         }
 
     @staticmethod
@@ -60,7 +62,9 @@ class Calls:
 
     def _check_named(self, name: str, spelled: bool, body: dict) -> None:
         if name not in self._numbers:  # the page's own listeners have names too, but are nobody else's
-            raise Refused(404, f"There is no endpoint of this name: expected one of {', '.join(PUBLIC)}.")
+            raise Refused(
+                404, f"There is no endpoint of this name: expected one of {', '.join(self._numbers)}."
+            )
         parameters = self._parameters[name]
         if spelled:
             return self._check_spelled(name, body)

@@ -30,6 +30,12 @@ CLOSED = re.compile(
 )
 
 
+NO_FORM = (
+    "This upload could not be taken: expected a form with files under plain names. Send it again; if it fails"
+    " once more, the log of the server says why."
+)
+
+
 class Door:
     """ASGI middleware around the whole app."""
 
@@ -42,7 +48,9 @@ class Door:
         try:
             self._admit(scope)
             if scope["type"] == "http" and scope["method"] == "POST":
-                receive = await self._read(scope, receive)
+                uploading = self._uploads(scope["path"])
+                receive = self._counted(scope, receive) if uploading else await self._read(scope, receive)
+                send = _worded(scope, receive, send) if uploading else send
         except Refused as refused:
             return await JSONResponse({"detail": str(refused)}, status_code=refused.status)(
                 scope, receive, send
@@ -65,10 +73,11 @@ class Door:
         if CLOSED.search(scope["path"]):
             raise Refused(404, "There is nothing here.")
 
+    def _uploads(self, path: str) -> bool:
+        return path.rstrip("/").endswith("/upload") and not self._calls.named(path)
+
     async def _read(self, scope, receive) -> Callable:
-        """What hands the body on: an upload's as it arrives and counted, any other whole and checked."""
-        if scope["path"].rstrip("/").endswith("/upload") and not self._calls.named(scope["path"]):
-            return self._counted(scope, receive)
+        """What hands a question on, once it has arrived whole and is checked."""
         body = bytearray()
         while True:
             message = await receive()
@@ -90,6 +99,7 @@ class Door:
         return again
 
     def _counted(self, scope, receive) -> Callable:
+        """What hands an upload on as it arrives, counted."""
         most = self._quota.request
         if int(Headers(scope=scope).get("content-length") or 0) > most:
             raise Refused(413, _too_much(most))
@@ -118,6 +128,21 @@ def lifespan(hosts: Hosts, calls: Calls, quota: uploads.Quota) -> Callable:
         yield
 
     return running
+
+
+def _worded(scope, receive, send) -> Callable:
+    """Says so where Gradio fails over an upload: its own answer is HTTP 500 without a word."""
+    failed = False
+
+    async def worded(message) -> None:
+        nonlocal failed
+        if not failed and message["type"] == "http.response.start" and message["status"] == 500:
+            failed = True
+            await JSONResponse({"detail": NO_FORM}, status_code=400)(scope, receive, send)
+        elif not failed:
+            await send(message)
+
+    return worded
 
 
 def _parsed(body: bytes) -> Any:

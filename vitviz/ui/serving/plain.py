@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -48,18 +47,19 @@ def whole(value: Any, name: str, least: int, most: int) -> int:
     >>> whole(3.0, "layer", 1, 12)
     3
     """
-    number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or value != int(value) or not least <= value <= most:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    number = number or isinstance(value, float) and value.is_integer()  # neither infinite nor NaN
+    if not number or not least <= value <= most:
         raise WrongSetting(f"{name}={value!r} is no whole number from {least} to {most}.")
     return int(value)
 
 
 def truth(value: object, name: str) -> bool:
-    """True or false as a client may send it, the words too: any text counts as true in Python. ValueError for
-    anything else.
+    """True or false as a client may send it, the words too: any text counts as true in Python. WrongSetting
+    for anything else.
     """
     words = {"true": True, "false": False}
     found = value if isinstance(value, bool) else words.get(value.lower()) if isinstance(value, str) else None
     if found is None:
-        raise ValueError(f"{name}={value!r} is neither true nor false.")
+        raise WrongSetting(f"{name}={value!r} is neither true nor false.")
     return found

@@ -12,6 +12,7 @@ import argparse
 import pickle
 import pickletools
 import re
+import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -21,10 +22,12 @@ from typing import IO, Any
 
 import torch
 
+from vitviz.engine.forks import renew_lock_of
 from vitviz.engine.models.formats import limits
 from vitviz.errors import CheckpointError
 
-_UNPICKLING = threading.Lock()  # what torch may unpickle is one list for the whole process
+_UNPICKLING = threading.RLock()  # what torch may unpickle is one list for the whole process
+renew_lock_of(sys.modules[__name__], "_UNPICKLING")
 _INSTRUCTIONS = 500_000  # some 25 for each tensor are usual
 _STREAMS = 5  # pickles in a file of torch's older form, before the numbers begin
 _NEEDED = re.compile(

@@ -122,7 +122,10 @@ class OfPictures(Asking):
         trace = self._subject(image, checkpoint).trace
         layer = whole(layer, "layer", 1, len(trace.layers))
         head = whole(head, "head", 1, trace.layers[layer - 1].heads)
-        asked = int(query) if str(query).isdecimal() else query
+        query = str(query)
+        asked = (
+            int(query) if query.isdecimal() and len(query) < 10 else query
+        )  # of thousands Python makes no number
         weights = (analyses.attends_to if direction == "attends to" else analyses.attended_by)(
             trace, layer - 1, asked
         )[head - 1].numpy()

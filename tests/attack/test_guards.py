@@ -1,0 +1,194 @@
+"""Every guard of the door by itself, before an app that takes whatever it is given."""
+
+import asyncio
+import json
+
+import gradio as gr
+import pytest
+
+from vitviz.ui.serving import uploads
+from vitviz.ui.serving.calls import LONGEST, MOST_FILES, Calls
+from vitviz.ui.serving.door import LARGEST, Door
+from vitviz.ui.serving.hosts import Hosts
+
+TAKEN = 299  # the status of what went through
+
+
+def predict(image: str, count: int = 5) -> int:
+    return count
+
+
+def other(image: str) -> str:
+    return image
+
+
+@pytest.fixture(scope="module")
+def calls():
+    with gr.Blocks() as demo:
+        one, two = gr.Textbox(), gr.Textbox()
+        one.change(lambda a, b: a, [one, two], [two], api_visibility="private", api_name="hidden")
+        gr.api(predict)
+        gr.api(other)
+    return Calls(demo)
+
+
+@pytest.fixture
+def ask(calls):
+    """Asks the door, and returns the status, what is said, and how many bytes the app behind it was given."""
+    quota = uploads.Quota(4_000)
+
+    def asking(path: str, body: bytes | object = b"", parts: int = 1, hosts=None, **headers):
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        step = -(-len(content) // parts) or 1
+        cut = [content[at * step : (at + 1) * step] for at in range(parts)]
+        arriving = [
+            {"type": "http.request", "body": one, "more_body": number + 1 < parts}
+            for number, one in enumerate(cut)
+        ]
+        given, sent = bytearray(), []
+
+        async def receive():
+            return arriving.pop(0) if arriving else {"type": "http.disconnect"}
+
+        async def app(scope, receive, send):
+            while True:
+                message = await receive()
+                given.extend(message.get("body", b""))
+                if message["type"] == "http.disconnect" or not message.get("more_body"):
+                    break
+            broken = message["type"] == "http.disconnect"
+            await send({"type": "http.response.start", "status": 499 if broken else TAKEN, "headers": []})
+            await send({"type": "http.response.body", "body": b"{}"})
+
+        async def send(message):
+            sent.append(message)
+
+        named = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "headers": [
+                (name.encode(), value.encode()) for name, value in named.items() if value is not None
+            ],
+        }
+        asyncio.run(Door(app, hosts or Hosts("127.0.0.1"), calls, quota)(scope, receive, send))
+        return sent[0]["status"], sent[1]["body"].decode(), len(given)
+
+    return asking
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "10.0.0.1", "", None, "["])
+def test_only_its_own_names(ask, host):
+    assert ask("/config", host=host)[0] == 403
+    assert ask("/config", host="127.0.0.1:7860")[0] == ask("/config", host="a.localhost")[0] == TAKEN
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "file://", "http://127.0.0.1.evil.example"]
+)
+def test_only_its_own_pages(ask, origin):
+    assert ask("/config", origin=origin)[0] == 403
+    assert ask("/config", origin="http://localhost:7860")[0] == TAKEN
+
+
+def test_names_that_were_allowed_and_no_others(ask):
+    only = Hosts("0.0.0.0", ["vit.example.org", "*.lab.example"])
+    for host, status in (
+        ("vit.example.org", TAKEN), ("a.lab.example", TAKEN), ("VIT.example.org.", TAKEN), ("localhost",
+        TAKEN),
+        ("evil.example", 403), ("evillab.example", 403), ("lab.example", 403),
+    ):  # fmt: skip
+        assert ask("/config", hosts=only, host=host)[0] == status, host
+    assert ask("/config", hosts=Hosts("0.0.0.0"), host="any.example")[0] == TAKEN
+    assert ask("/config", hosts=Hosts("127.0.0.1", share=True), host="a.gradio.live")[0] == TAKEN
+    assert ask("/config", host="a.gradio.live")[0] == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "proxy=http://127.0.0.1:9/x", "file=http://127.0.0.1:9/x", "file= https://example.org",
+        "file=FTP:x", "deep_link", "process_recording",
+        "component_server", "custom_component/x/client/component/a", "stream/a/b/1/playlist.m3u8", "reset",
+        "reset/", "vibe-code/", "PROXY=x",
+    ],
+)  # fmt: skip
+def test_what_fetches_writes_or_calls_for_a_stranger_is_closed(ask, path):
+    status, said, _ = ask(f"/gradio_api/{path}")
+    assert status == 404 and "nothing here" in said
+
+
+def test_a_question_is_bounded_however_it_arrives(ask):
+    assert ask("/x", b'"' + b"a" * (LARGEST - 2) + b'"', parts=3)[0] == TAKEN
+    status, _, given = ask("/x", b'"' + b"a" * LARGEST + b'"', parts=3)
+    assert status == 413 and given == 0
+    assert ask("/x", b"{")[0] == ask("/x", b"[" * 200_000)[0] == ask("/x", b"\xff")[0] == 400
+
+
+def test_an_upload_is_bounded_by_its_length_and_by_what_arrives(ask):
+    path = "/gradio_api/upload"
+    assert ask(path, bytes(900), parts=3)[0] == TAKEN
+    status, said, given = ask(path, b"", content_length="1001")
+    assert status == 413 and given == 0 and "at once" in said
+    assert ask(path, bytes(1100), parts=11, content_length="10")[::2] == (499, 1000), "the line is closed"
+    assert ask("/gradio_api/run/upload", b"not json")[0] == 400, "a listener of that name is no upload"
+
+
+def test_room_is_made_as_uploads_arrive(ask, monkeypatch):
+    made = []
+    monkeypatch.setattr(uploads.Quota, "make_room", lambda quota: made.append(1))
+    ask("/gradio_api/upload", bytes(900), parts=9)
+    assert made
+
+
+def test_a_call_by_name(ask):
+    right = {"data": ["coffee", 5]}
+    assert ask("/gradio_api/run/predict", right)[0] == ask("/gradio_api/call/predict/", right)[0] == TAKEN
+    assert ask("/gradio_api/run/predict", {**right, "fn_index": 1})[0] == TAKEN
+    for name in ("hidden", "nothing", ""):
+        status, said, _ = ask(f"/gradio_api/run/{name}", right)
+        assert status == 404 and "predict, other" in said
+    for wrong in (
+        [],
+        3,
+        "x",
+        {"data": ["coffee"]},
+        {"data": "ab"},
+        {"data": {"a": 1, "b": 2}},
+        {},
+        {**right, "fn_index": 0},
+    ):
+        assert ask("/gradio_api/run/predict", wrong)[0] == 422, wrong
+    for session in (3, ["x"], "x" * (LONGEST + 1)):
+        assert ask("/gradio_api/run/predict", {**right, "session_hash": session})[0] == 422, session
+    assert ask("/gradio_api/run/predict", {**right, "session_hash": "x" * LONGEST})[0] == TAKEN
+    assert ask("/gradio_api/call/v2/predict", {"image": "coffee"})[0] == TAKEN
+    for wrong in ({}, {"count": 3}, {"image": "coffee", "colour": 1}):
+        assert ask("/gradio_api/call/v2/predict", wrong)[0] == 422, wrong
+
+
+def test_a_call_by_number(ask):
+    path = "/gradio_api/queue/join"
+    assert ask(path, {"fn_index": 0, "data": [1, 2]})[0] == TAKEN
+    for number in (99, -1, None, True, False, 0.0, "0", [0]):
+        assert ask(path, {"fn_index": number, "data": [1, 2]})[0] == 404, number
+    for data in ([], [1], None, "ab", {"a": 1, "b": 2}):
+        assert ask(path, {"fn_index": 0, "data": data})[0] == 422, data
+
+
+def test_no_file_is_named_that_was_not_uploaded_however_deep(ask):
+    for path in ("/gradio_api/run/predict", "/gradio_api/queue/join", "/anything"):
+        for given in (
+            {"path": "/etc/passwd"},
+            [{"path": "/etc/passwd"}],
+            {"a": [{"b": {"path": "/etc/passwd"}}]},
+            {"path": ["x"]},
+            {"path": 0},
+        ):
+            status, said, _ = ask(path, {"data": [given, 5], "fn_index": 1})
+            assert status == 422 and "uploaded here" in json.loads(said)["detail"], (path, given)
+    inside = f"{uploads.get_upload_folder()}/mine.png"
+    assert ask("/gradio_api/run/predict", {"data": [{"path": inside}, 5]})[0] == TAKEN
+    many = {"data": [[{"path": inside}] * (MOST_FILES + 1), 5]}
+    assert ask("/gradio_api/run/predict", many)[0] == 413
