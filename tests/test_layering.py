@@ -18,6 +18,8 @@ ALLOWED = {
     "stopping": {"errors"},
     "grid": set(),
     "sentence": set(),
+    "languages": {"sentence", "views"},
+    "prints": {"engine", "errors", "figures", "languages", "sentence", "trace", "views"},
     "runs": {"errors"},
     "samples": {"errors"},
     "readout": {"grid"},
@@ -27,7 +29,7 @@ ALLOWED = {
     "engine": {"grid", "readout", "trace", "errors", "analyses", "runs", "samples", "sentence", "stopping"},
     "models": {"analyses", "engine", "trace", "errors"},
     "surveys": {"analyses", "engine", "figures", "grid", "models", "trace", "errors"},
-    "command": {"engine", "surveys", "ui", "errors"},
+    "command": {"engine", "errors", "samples", "surveys", "ui"},
     "maps": {"analyses", "engine", "models", "errors"},
     "figures": {"errors"},
     "canvas": set(),
@@ -44,8 +46,8 @@ ALLOWED = {
         "sentence",
     },
     "ui": {
-        *("analyses", "engine", "errors", "figures", "grid", "heap", "models", "runs", "samples", "sentence"),
-        *("stopping", "surveys", "trace", "views"),
+        *("analyses", "engine", "errors", "figures", "grid", "heap", "languages", "models"),
+        *("prints", "runs", "samples", "sentence", "stopping", "surveys", "trace", "views"),
     },
 }
 ONLY_IN = {
@@ -54,6 +56,7 @@ ONLY_IN = {
     "timm": {"engine"},
     "huggingface_hub": {"engine"},
     "plotly": {"figures"},
+    "matplotlib": {"figures"},
     "pyarrow": {"surveys"},
     "datasets": {"surveys"},
     "ray": {"surveys"},
@@ -115,7 +118,8 @@ def test_the_package_has_no_room_unknown_to_this_test():
     [
         ("import vitviz", {"gradio", "timm", "torch"}),
         ("import vitviz.analyses; vitviz.analyses.rollout", {"gradio", "timm", "huggingface_hub"}),
-        ("import vitviz.views", {"gradio", "timm", "torch"}),
+        ("import vitviz.views", {"gradio", "timm", "torch", "matplotlib"}),
+        ("import vitviz; vitviz.figure", {"gradio", "matplotlib", "timm", "torch"}),
         ("import vitviz; vitviz.load", {"gradio"}),
         (
             "import vitviz.surveys; vitviz.surveys.survey",
@@ -123,7 +127,7 @@ def test_the_package_has_no_room_unknown_to_this_test():
         ),
         (
             "import vitviz.ui.page.build, vitviz.ui.serving.studio",
-            {"vitviz.surveys.run", "pyarrow", "ray", "datasets"},
+            {"matplotlib", "vitviz.surveys.run", "pyarrow", "ray", "datasets"},
         ),
     ],
 )

@@ -31,6 +31,7 @@ _HOMES = {
     "token_similarity": "vitviz.analyses",
     "embedding_filters": "vitviz.models",
     "evidence": "vitviz.models",
+    "figure": "vitviz.prints",
     "lens": "vitviz.models",
     "position_similarity": "vitviz.models",
     "relevance": "vitviz.maps",
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from vitviz.heap import keep_freed_memory
     from vitviz.maps import relevance, trial
     from vitviz.models import embedding_filters, evidence, lens, position_similarity
+    from vitviz.prints import figure
     from vitviz.runs import Without
     from vitviz.samples import sample_image
     from vitviz.surveys import survey

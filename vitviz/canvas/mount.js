@@ -5,6 +5,7 @@ import { Refusal, address, array, picture } from './data.js';
 import { el } from './elements.js';
 import { portrait, save } from './export.js';
 import { asText, memory, open, views } from './memory.js';
+import { printButton } from './print.js';
 import { roomOf } from './room.js';
 import { placesOf, sane, spoken, tokensAt } from './settings.js';
 import { t } from './words.js';
@@ -151,6 +152,7 @@ export function mount(element, props, watch, trigger, view) {
       el('span', { class: 'vv-gap' }),
       ...(self.value.files || []).map(([name, label]) => el('a', { class: 'vv-take', text: t(label), download: true, href: '#', 'data-name': name, onclick: taken(name) })),
       el('button', { type: 'button', class: 'vv-png', text: t('Figure (PNG)'), onclick: shoot }),
+      printButton(self),
       el('a', { class: 'vv-npz', text: t('Numbers (.npz)'), download: true, href: '#', onclick: taken('numbers.npz') }),
     ].filter(Boolean)));
   }

@@ -41,6 +41,7 @@ def value(studio: Studio, key: str, view: View) -> dict[str, Any]:
             "axes": {item.name: item.axes.split() for item in view.items},
             "says": {item.name: item.says for item in view.items},
             "title": view.title,
+            "printable": view.printable,
             "files": [[file.name, file.label] for file in view.files],
             "summary": studio.summary(key, view),
         }

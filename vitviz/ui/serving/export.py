@@ -15,6 +15,7 @@ from typing import Any
 
 import vitviz
 from vitviz.errors import Unknown
+from vitviz.ui.serving import prints
 from vitviz.ui.serving.studio import Studio
 from vitviz.views import VIEWS, Subject
 
@@ -24,8 +25,9 @@ settings.json      checkpoint, picture, grid, prediction, every view's settings;
 upload.jpg         the picture, upright
 input.png          what the model saw: resized and cropped, lossless
 numbers/*.npz      each view's numbers by name, its settings (setting_...) and the checkpoint, for numpy.load
+figures/           each view's figure for print, and its caption: definition, settings, source and citation
 second/            the same of the checkpoint beside, where there is one
-{files}
+{files}{figures}
 {views}
 In arrays the first layer and the first head have index 0; settings, tables and texts count them from 1, as
 the page and the paper do. Patches count from 0, row by row, without prefix tokens. Distances are pixels of
@@ -55,7 +57,9 @@ def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
             _write(archive, "second/", studio, given["second"], beside, {})
         archive.writestr("upload.jpg", studio.image(key, "upload"), zipfile.ZIP_STORED)
         name = studio.subject(key).checkpoint
-        archive.writestr("README.txt", README.format(checkpoint=name, files=_files(), views=_views(left_out)))
+        figures = "".join(f"{one}\n" for one in archive.namelist() if one.startswith("figures/"))
+        told = README.format(checkpoint=name, files=_files(), figures=figures, views=_views(left_out))
+        archive.writestr("README.txt", told)
     return file.getvalue()
 
 
@@ -86,6 +90,10 @@ def _write(
         source = surveys.get(view.slug, key)
         numbers = studio.numbers(source, view.slug, asked[view.slug])
         archive.writestr(f"{folder}numbers/{view.slug}.npz", numbers, zipfile.ZIP_STORED)
+        if view.printable:
+            made = prints.figure(studio, source, view.slug, asked[view.slug])
+            archive.writestr(f"{folder}figures/{made.name}.svg", made.svg())
+            archive.writestr(f"{folder}figures/{made.name}.txt", made.caption)
         for file in view.files:
             data = studio.file(source, view.slug, file.name, asked[view.slug])
             archive.writestr(f"{folder}{view.slug}-{file.name}", data)
