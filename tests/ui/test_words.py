@@ -128,7 +128,7 @@ def said_in() -> dict[str, set[str]]:
     """Room -> the English texts that are said there."""
     rooms = {f"views/{view.slug}": view.texts() | written_in(HOME / "views" / view.slug) for view in VIEWS}
     for view in VIEWS:  # what their figures for print say
-        rooms[f"views/{view.slug}"] |= python_texts(HOME / "views" / view.slug, "printed.py")
+        rooms[f"views/{view.slug}"] |= python_texts(HOME / "views" / view.slug, "printed*.py")
     rooms["views/tour"] |= tour_texts()
     rooms["canvas"] = written_in(HOME / "canvas") | {"class", "distillation"}  # names of prefix tokens
     rooms["canvas"] |= python_texts(HOME / "views", "printing.py")

@@ -11,8 +11,8 @@ from vitviz.errors import VitvizError
 
 HELP = """One view of one picture as SVG, PDF or PNG for print, with its caption beside it as text.
 
-VIEW is patches, filters, positions, explorer (attention), tokens, evidence, distance or rollout. PICTURE is a file, or
-the name of a sample such as chelsea; filters and positions need none.
+VIEW is patches, filters, positions, explorer (attention), tokens, evidence, distance or rollout. PICTURE is a
+file, or the name of a sample such as chelsea; filters and positions need none.
 
 \b
 Examples:
@@ -20,8 +20,8 @@ Examples:
   vitviz figure explorer chelsea --set layer=3 --set head=2 --detail -o attention.pdf
   vitviz figure filters -c vit_base_patch16_224 --width 86 --dpi 600 -o filters.png
 
-Settings are those of the page, by the names in its links; layers and heads count from 1, patches from 0. Without -o the
-file lies in this folder, named by view, checkpoint and settings.
+Settings are those of the page, by the names in its links; layers and heads count from 1, patches from 0.
+Without -o the file lies in this folder, named by view, checkpoint and settings.
 """
 
 

@@ -84,9 +84,16 @@ class Figure:
 
 
 def figure(
-    view: str, inspector: Inspector, trace: Trace | None = None, *, detail: bool = False, dark: bool = False,
-    language: str = "en", picture: Any = None, **settings: Any,
-) -> Figure:  # fmt: skip
+    view: str,
+    inspector: Inspector,
+    trace: Trace | None = None,
+    *,
+    detail: bool = False,
+    dark: bool = False,
+    language: str = "en",
+    picture: Any = None,
+    **settings: Any,
+) -> Figure:
     """The figure of one view for print.
 
     `view` is one of "patches", "filters", "positions", "explorer", "tokens", "evidence", "distance" and
@@ -118,8 +125,13 @@ def figure(
 
 
 def printed(
-    view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked, dark: bool = False, language: str = "en",
-) -> Figure:  # fmt: skip
+    view: View,
+    subject: Subject,
+    settings: Mapping[str, Any],
+    asked: Asked,
+    dark: bool = False,
+    language: str = "en",
+) -> Figure:
     """The same for a view, a subject and settings that are at hand."""
     if language not in NAMES:
         raise VitvizError(f"There is no language {language!r}; expected one of {', '.join(NAMES)}.")

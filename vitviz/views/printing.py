@@ -29,7 +29,7 @@ NARROW = 86.0  # one column
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """How a figure is wanted: with its detail or alone; `upload` is the upright picture, where there is one."""
+    """How a figure is wanted: with its detail or alone; `upload` is the upright picture, if there is one."""
 
     detail: bool = False
     upload: np.ndarray | None = None
@@ -97,7 +97,7 @@ def shape_of(grid: Grid) -> float:
 
 
 def seen(subject: Subject, asked: Asked, grey: bool = False) -> np.ndarray:
-    """What the model saw of the picture: cut from the upload at its own resolution, else the model's input."""
+    """What the model saw: cut from the upload at its own resolution, else the model's input."""
     view = subject.trace.view
     picture = view.picture
     if asked.upload is not None:
@@ -111,9 +111,15 @@ def seen(subject: Subject, asked: Asked, grey: bool = False) -> np.ndarray:
 
 
 def over(
-    subject: Subject, asked: Asked, values: np.ndarray, scale: Scale | None, title: str, marks: tuple[Mark, ...] = (),
-    opacity: float = 0.72, pixels: np.ndarray | None = None,
-) -> Map:  # fmt: skip
+    subject: Subject,
+    asked: Asked,
+    values: np.ndarray,
+    scale: Scale | None,
+    title: str,
+    marks: tuple[Mark, ...] = (),
+    opacity: float = 0.72,
+    pixels: np.ndarray | None = None,
+) -> Map:
     """A map over what the model saw, in patches as sharp as the numbers are."""
     picture = seen(subject, asked, grey=scale is not None and scale.colours == "balance")
     return Map(title, picture, values, pixels, scale, None, opacity, False, marks, shape_of(subject.grid))
@@ -141,6 +147,22 @@ def shared(view: View, subject: Subject, settings: Mapping[str, Any], asked: Ask
 
 
 __all__ = [
-    "Asked", "NARROW", "NO_PRINT", "PINS", "WIDE", "balanced", "ends", "fixed", "joined", "over", "patch_name", "place_name",
-    "prefix_name", "seen", "shape_of", "shared", "signed", "token_name",
-]  # fmt: skip
+    "Asked",
+    "NARROW",
+    "NO_PRINT",
+    "PINS",
+    "WIDE",
+    "balanced",
+    "ends",
+    "fixed",
+    "joined",
+    "over",
+    "patch_name",
+    "place_name",
+    "prefix_name",
+    "seen",
+    "shape_of",
+    "shared",
+    "signed",
+    "token_name",
+]

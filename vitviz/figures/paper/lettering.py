@@ -1,4 +1,4 @@
-"""The letters of a figure for print: which font, how wide a text is, where it is folded, how a number is said."""
+"""The letters of a figure for print: the font, a text's width, where it is folded, how a number is said."""
 
 from __future__ import annotations
 
@@ -12,19 +12,34 @@ MM = 25.4 / 72  # of a point
 USUAL = "DejaVu Sans"  # comes with matplotlib, so that a figure is the same on every machine
 FOUND = {  # the first of these that is installed
     "zh-CN": (
-        "Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei",
-        "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "SimHei", "Noto Sans CJK JP",
+        "Noto Sans CJK SC",
+        "Noto Sans SC",
+        "Source Han Sans SC",
+        "PingFang SC",
+        "Hiragino Sans GB",
+        "Microsoft YaHei",
+        "WenQuanYi Micro Hei",
+        "WenQuanYi Zen Hei",
+        "SimHei",
+        "Noto Sans CJK JP",
     ),
     "ko": (
-        "Noto Sans CJK KR", "Noto Sans KR", "Source Han Sans KR", "Apple SD Gothic Neo", "AppleGothic", "Malgun Gothic",
-        "NanumGothic", "NanumBarunGothic", "UnDotum",
+        "Noto Sans CJK KR",
+        "Noto Sans KR",
+        "Source Han Sans KR",
+        "Apple SD Gothic Neo",
+        "AppleGothic",
+        "Malgun Gothic",
+        "NanumGothic",
+        "NanumBarunGothic",
+        "UnDotum",
     ),
-}  # fmt: skip
+}
 
 
 @cache
 def families(language: str) -> tuple[str, ...] | None:
-    """The fonts for a language, best first; None where none of them is installed, and English stands instead."""
+    """The fonts for a language, best first; None where none is installed, and English stands instead."""
     if language not in FOUND:
         return (USUAL,)
     known = {font.name for font in fontManager.ttflist}

@@ -51,7 +51,7 @@ def _map(pen: Pen, panel: Map, room: Room, x: float, y: float, name: str) -> Non
 
 
 def laid(panel: Map) -> UInt8[np.ndarray, "tall wide 4"]:
-    """The numbers as colours over the picture, in squares of whole pixels or smooth; see-through without one."""
+    """The numbers as colours over the picture, in squares or smooth; see-through where there is none."""
     values, known = np.asarray(panel.values, float), np.isfinite(panel.values)
     if panel.pixels is not None:
         colours = np.asarray(panel.pixels, np.uint8)

@@ -36,12 +36,18 @@ DARK = Ink("#0f1115", "#ececec", "#3a3d44", "#b4b4b4")
 
 
 class Pen:
-    """Draws on a figure of `width` x `height` mm; `say` translates, `raster` is true where pixels are drawn."""
+    """Draws on a figure of `width` x `height` mm; `say` translates, `raster` is true for pixels."""
 
     def __init__(
-        self, figure: Figure, width: float, height: float, letters: Letters, ink: Ink,
-        say: Callable[[str], str], raster: bool,
-    ):  # fmt: skip
+        self,
+        figure: Figure,
+        width: float,
+        height: float,
+        letters: Letters,
+        ink: Ink,
+        say: Callable[[str], str],
+        raster: bool,
+    ):
         self.letters, self.ink, self.say, self.raster = letters, ink, say, raster
         figure.set_facecolor(ink.paper)
         self._bounds = (width, height)
@@ -57,15 +63,31 @@ class Pen:
         self._axes.set_aspect("auto")
 
     def text(
-        self, x: float, y: float, text: str, size: float | None = None, align: str = "left", quiet: bool = False,
-        colour: str = "", upright: bool = False, middle: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        x: float,
+        y: float,
+        text: str,
+        size: float | None = None,
+        align: str = "left",
+        quiet: bool = False,
+        colour: str = "",
+        upright: bool = False,
+        middle: bool = True,
+    ) -> None:
         """One line, at its middle height or hanging from y; `upright` reads upwards."""
         drawn = self._axes.text(
-            x, y, text, fontproperties=self.letters.font(size), ha=align, va="center_baseline" if middle else "top",
-            color=colour or (self.ink.quiet if quiet else self.ink.ink), rotation=90 if upright else 0,
-            rotation_mode="anchor" if upright else "default", parse_math=False, zorder=next(self._order),
-        )  # fmt: skip
+            x,
+            y,
+            text,
+            fontproperties=self.letters.font(size),
+            ha=align,
+            va="center_baseline" if middle else "top",
+            color=colour or (self.ink.quiet if quiet else self.ink.ink),
+            rotation=90 if upright else 0,
+            rotation_mode="anchor" if upright else "default",
+            parse_math=False,
+            zorder=next(self._order),
+        )
         drawn.set_clip_on(False)
 
     def line(
@@ -73,22 +95,50 @@ class Pen:
     ) -> None:
         """A line of `width` mm through points."""
         style = (0, (4, 3)) if dashed else "solid"
-        self._axes.plot(x, y, color=colour or self.ink.ink, linewidth=width / MM, linestyle=style, clip_on=False,
-                        solid_capstyle="butt", solid_joinstyle="round", zorder=next(self._order))  # fmt: skip
+        self._axes.plot(
+            x,
+            y,
+            color=colour or self.ink.ink,
+            linewidth=width / MM,
+            linestyle=style,
+            clip_on=False,
+            solid_capstyle="butt",
+            solid_joinstyle="round",
+            zorder=next(self._order),
+        )
 
     def dots(self, x: list[float], y: list[float], colour: str, size: float = 1.2) -> None:
         """Round dots of `size` mm, with an edge of the paper's colour so that neighbours are told apart."""
-        self._axes.plot(x, y, linestyle="none", marker="o", markersize=size / MM, color=colour, clip_on=False,
-                        markeredgecolor=self.ink.paper, markeredgewidth=0.3, zorder=next(self._order))  # fmt: skip
+        self._axes.plot(
+            x,
+            y,
+            linestyle="none",
+            marker="o",
+            markersize=size / MM,
+            color=colour,
+            clip_on=False,
+            markeredgecolor=self.ink.paper,
+            markeredgewidth=0.3,
+            zorder=next(self._order),
+        )
 
     def box(
         self, x: float, y: float, width: float, height: float, fill: str = "", edge: str = "", line=0.25
     ) -> None:
         """A rectangle, filled or as a frame of `line` mm."""
         self._axes.add_patch(
-            Rectangle((x, y), width, height, facecolor=fill or "none", edgecolor=edge or "none",
-                      linewidth=line / MM if edge else 0, clip_on=False, joinstyle="miter", zorder=next(self._order))
-        )  # fmt: skip
+            Rectangle(
+                (x, y),
+                width,
+                height,
+                facecolor=fill or "none",
+                edgecolor=edge or "none",
+                linewidth=line / MM if edge else 0,
+                clip_on=False,
+                joinstyle="miter",
+                zorder=next(self._order),
+            )
+        )
 
     def frame(self, x: float, y: float, width: float, height: float, colour: str) -> None:
         """A frame that shows on any picture: a dark line below the coloured one."""
@@ -96,16 +146,26 @@ class Pen:
         self.box(x, y, width, height, edge=colour, line=0.45)
 
     def picture(
-        self, pixels: UInt8[np.ndarray, "height width channel"], x: float, y: float, width: float, height: float,
-        photo: bool = False, name: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        pixels: UInt8[np.ndarray, "height width channel"],
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        photo: bool = False,
+        name: str = "",
+    ) -> None:
         """Pixels over a rectangle: as they are, or a photograph, resampled for the size that it gets."""
         if photo:
             pixels = photographed(pixels, width)
         drawn = self._axes.imshow(
-            pixels, extent=(x, x + width, y + height, y), origin="upper", aspect="auto",
-            interpolation="antialiased" if photo and self.raster else "none", zorder=next(self._order),
-        )  # fmt: skip
+            pixels,
+            extent=(x, x + width, y + height, y),
+            origin="upper",
+            aspect="auto",
+            interpolation="antialiased" if photo and self.raster else "none",
+            zorder=next(self._order),
+        )
         drawn.set_clip_on(False)
         drawn.set_gid(name or None)
 

@@ -37,7 +37,7 @@ class Mark:
 class Map:
     """Numbers over a picture.
 
-    `values` (row, col) lie over `box` of `picture` (left, top, right, bottom in pixels; all of it where None);
+    `values` (row, col) lie over `box` of `picture` (left, top, right, bottom in pixels; all where None);
     not-a-number leaves the picture as it is. `pixels` (row, col, 3) are colours that take the scale's place.
     `aspect` is height / width of what is drawn; None for the picture's own.
     """
@@ -170,6 +170,19 @@ def ramp(place: int, count: int) -> str:
 
 
 __all__ = [
-    "BLUE", "Bars", "Chart", "Level", "Map", "Mark", "Matrix", "ORANGE", "Panel", "Plate", "SEVERAL", "Scale", "Series",
-    "Tiles", "ramp",
-]  # fmt: skip
+    "BLUE",
+    "Bars",
+    "Chart",
+    "Level",
+    "Map",
+    "Mark",
+    "Matrix",
+    "ORANGE",
+    "Panel",
+    "Plate",
+    "SEVERAL",
+    "Scale",
+    "Series",
+    "Tiles",
+    "ramp",
+]

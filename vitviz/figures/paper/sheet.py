@@ -37,9 +37,16 @@ _one = threading.Lock()  # matplotlib's settings belong to the whole process
 
 
 def drawn(
-    plate: Plate, form: str = "svg", width: float | None = None, dpi: int = 300, dark: bool = False,
-    say: Callable[[str], str] = str, language: str = "en", title: str = "", about: str = "",
-) -> bytes:  # fmt: skip
+    plate: Plate,
+    form: str = "svg",
+    width: float | None = None,
+    dpi: int = 300,
+    dark: bool = False,
+    say: Callable[[str], str] = str,
+    language: str = "en",
+    title: str = "",
+    about: str = "",
+) -> bytes:
     """The plate as a file of `form`, `width` mm wide; a PNG has round(width / 25.4 · dpi) pixels across.
 
     `say` gives a text in `language`; where no font for that is found, texts stay English. `title` and `about`
@@ -54,8 +61,8 @@ def drawn(
     height += (len(notes) * letters.line() + 1.5) if notes else 0
     if form == "png" and width * height * (dpi / 25.4) ** 2 > MOST:
         raise VitvizError(
-            f"A PNG of {width:g} x {height:.0f} mm at {dpi} dpi has more than {MOST // 1_000_000} million pixels;"
-            " ask for a smaller width or fewer dpi, or for SVG or PDF, which need none."
+            f"A PNG of {width:g} x {height:.0f} mm at {dpi} dpi has more than {MOST // 1_000_000} million"
+            " pixels; ask for a smaller width or fewer dpi, or for SVG or PDF, which need none."
         )
     ink = DARK if dark else LIGHT
     with _one, matplotlib.style.context(["default", OURS]):

@@ -18,9 +18,15 @@ FLAGS = {"0": False, "1": True}
 
 
 def figure(
-    studio: Studio, key: str, slug: str, given: Mapping[str, str], detail=False, dark=False, language: str = "en"
-) -> Figure:  # fmt: skip
-    """A view's figure for print, for a key and its settings as in a link; VitvizError for what does not fit."""
+    studio: Studio,
+    key: str,
+    slug: str,
+    given: Mapping[str, str],
+    detail=False,
+    dark=False,
+    language: str = "en",
+) -> Figure:
+    """A view's figure for print, for a key and settings as in a link; VitvizError for what does not fit."""
     view, subject = studio.view(slug), studio.subject(key)
     if subject.survey is not None and not view.averages:
         raise Unknown(f"{view.title} has no average over a set of pictures.")
@@ -33,16 +39,13 @@ def figure(
 def asked_for(
     studio: Studio, key: str, slug: str, ending: str, given: Mapping[str, str]
 ) -> tuple[bytes, str]:
-    """The file of an address, and its name: print.width (mm), .dpi, .detail, .dark, .lang beside the settings."""
+    """The file of an address, and its name; print.width (mm), .dpi, .detail, .dark, .lang say how."""
     ours = {name.removeprefix(PREFIX): value for name, value in given.items() if name.startswith(PREFIX)}
     theirs = {name: value for name, value in given.items() if not name.startswith(PREFIX)}
     unknown = set(ours) - {"width", "dpi", "detail", "dark", "lang"}
     if ending not in FORMATS or unknown:
-        wrong, known = (
-            (sorted(unknown)[0], "width, dpi, detail, dark, lang")
-            if unknown
-            else (ending, ", ".join(FORMATS))
-        )
+        wrong = sorted(unknown)[0] if unknown else ending
+        known = "width, dpi, detail, dark, lang" if unknown else ", ".join(FORMATS)
         raise Unknown(f"Figures for print have no {wrong[:60]!r}; expected one of {known}.")
     flags = {name: _flag(ours, name) for name in ("detail", "dark")}
     made = figure(studio, key, slug, theirs, **flags, language=ours.get("lang", "en"))

@@ -119,9 +119,16 @@ def _account(view, subject, settings) -> Chart:
     )
     spare = 0.04 * (high - low) or 1.0
     return Chart(
-        Sentence("Layer"), Sentence("Share of the logit"), (-0.7, place[-1] + 0.7), (low - spare if low < 0 else 0.0, high + spare),
-        Sentence("The account, from the start to the logit"), bars=bars, ticks=tuple(ticks), named=named, aspect=0.78,
-    )  # fmt: skip
+        Sentence("Layer"),
+        Sentence("Share of the logit"),
+        (-0.7, place[-1] + 0.7),
+        (low - spare if low < 0 else 0.0, high + spare),
+        Sentence("The account, from the start to the logit"),
+        bars=bars,
+        ticks=tuple(ticks),
+        named=named,
+        aspect=0.78,
+    )
 
 
 def _wall(view, subject, settings) -> Matrix:

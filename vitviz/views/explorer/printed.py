@@ -28,7 +28,7 @@ def plate(view, subject, settings, asked) -> Plate:
 
 
 def _lines(view, subject, settings) -> np.ndarray:
-    """Query by token: one head's attention, the mean of the heads, or the rollout, whose prefix is not known."""
+    """Query by token: one head's attention, the mean of the heads, or the rollout, which has no prefix."""
     numbers = view.numbers(subject, settings)
     if settings["show"] == "rollout":
         found = numbers["rollout"].reshape(len(numbers["rollout"]), -1)

@@ -12,7 +12,7 @@ ACROSS, RAW_ACROSS = 7, 32
 
 
 def plate(view, subject, settings, asked) -> Plate:
-    """Every filter scaled alone; the components with their shares of the variance, with detail as bars too."""
+    """Every filter scaled alone; components with their shares of the variance, with detail as bars too."""
     raw = settings["kind"] == "raw"
     filters = view.item(subject, "raw" if raw else "components", settings)
     note = view.summary(subject)["note"]
@@ -52,7 +52,7 @@ def plate(view, subject, settings, asked) -> Plate:
 
 
 def scaled(filters: np.ndarray) -> np.ndarray:
-    """Each filter (y, x, channel) alone to the whole range of a byte; an even one is black, as on the page."""
+    """Each filter (y, x, channel) alone to the range of a byte; an even one is black, as on the page."""
     axes = (1, 2, 3)
     low, high = filters.min(axis=axes, keepdims=True), filters.max(axis=axes, keepdims=True)
     span = np.where(high > low, high - low, 1)

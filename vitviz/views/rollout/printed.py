@@ -32,7 +32,7 @@ def plate(view, subject, settings, asked) -> Plate:
 
 
 def _laid(subject, settings, asked, values: np.ndarray, title: str) -> Map:
-    """The map over the upload, what the model did not see faded; or the paper's form, map / max as brightness."""
+    """The map over the upload, the unseen part faded; or the paper's form, map / max as brightness."""
     view = subject.trace.view
     picture = view.picture if asked.upload is None else asked.upload
     box = None if asked.upload is None else view.box

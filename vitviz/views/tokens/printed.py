@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vitviz.figures.paper.plates import (
-    BLUE,
     ORANGE,
-    Bars,
-    Chart,
-    Level,
     Map,
     Mark,
     Matrix,
@@ -31,13 +27,12 @@ from vitviz.views.printing import (
     prefix_name,
     shape_of,
 )
-
-BINS = 36
+from vitviz.views.tokens.printed_sides import heads, histogram, number
 
 
 def plate(view, subject, settings, asked) -> Plate:
     """What is shown: similarity, components, norms or heads."""
-    return {"similarity": _similarity, "components": _components, "norms": _norms, "heads": _heads}[
+    return {"similarity": _similarity, "components": _components, "norms": _norms, "heads": heads}[
         settings["show"]
     ](view, subject, settings, asked)
 
@@ -65,10 +60,19 @@ def _similarity(view, subject, settings, asked) -> Plate:
     if settings["pins"]:
         pinned = view.item(subject, "pinned", settings)[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
         parts = zip(settings["pins"], pinned, PINS * 4, strict=False)
-        rows.append(tuple(
-            over(subject, asked, line, scale, _name(grid, pin), (Mark(pin - grid.prefix, colour),) if pin >= grid.prefix else ())
-            for pin, line, colour in parts
-        ))  # fmt: skip
+        rows.append(
+            tuple(
+                over(
+                    subject,
+                    asked,
+                    line,
+                    scale,
+                    _name(grid, pin),
+                    (Mark(pin - grid.prefix, colour),) if pin >= grid.prefix else (),
+                )
+                for pin, line, colour in parts
+            )
+        )
     return Plate(tuple(rows), width=WIDE if asked.detail or len(settings["pins"]) > 2 else NARROW)
 
 
@@ -98,10 +102,16 @@ def _components(view, subject, settings, asked) -> Plate:
     if not asked.detail:
         return Plate(((main,),), notes, width=NARROW)
     singles = tuple(
-        Map(Sentence("Component {number}: {share}", number=i + 1, share=shares[i]), None, scores[..., i], None,
-            Scale("balance", -balanced(scores[..., i]), balanced(scores[..., i]), Sentence("Score")), aspect=shape_of(grid))
+        Map(
+            Sentence("Component {number}: {share}", number=i + 1, share=shares[i]),
+            None,
+            scores[..., i],
+            None,
+            Scale("balance", -balanced(scores[..., i]), balanced(scores[..., i]), Sentence("Score")),
+            aspect=shape_of(grid),
+        )
         for i in range(3)
-    )  # fmt: skip
+    )
     text = (
         Sentence("Every depth, one basis for all")
         if settings["basis"] == "all"
@@ -123,9 +133,9 @@ def _norms(view, subject, settings, asked) -> Plate:
         subject, asked, patches.reshape(grid.rows, grid.cols), scale, title, marks, settings["opacity"]
     )
     told = {
-        "median": _said(median),
-        "mad": _said(mad),
-        "limit": _said(limit),
+        "median": number(median),
+        "mad": number(mad),
+        "limit": number(limit),
         "count": len(marks),
         "all": int(np.isfinite(patches).sum()),
     }
@@ -136,7 +146,7 @@ def _norms(view, subject, settings, asked) -> Plate:
         notes.append(
             joined(
                 *(
-                    Sentence("{name}: {value}", name=_name(grid, i), value=_said(norms[depth, i]))
+                    Sentence("{name}: {value}", name=_name(grid, i), value=number(norms[depth, i]))
                     for i in range(grid.prefix)
                 )
             )
@@ -155,52 +165,7 @@ def _norms(view, subject, settings, asked) -> Plate:
     matrix = Matrix(
         sinks, Scale("viridis", 0.0, float(sinks.max()) or 1.0, arrives), Sentence("block"), Sentence("head")
     )
-    return Plate(((main, _histogram(patches, limit)), (strip, matrix)), tuple(notes), width=WIDE)
-
-
-def _histogram(patches: np.ndarray, limit: float) -> Chart:
-    known = patches[np.isfinite(patches)]
-    low, high = float(known.min()), float(known.max())
-    spare = 0.03 * (high - low) or 1.0
-    counts, edges = np.histogram(known, BINS, (max(0.0, low - spare), high + spare))
-    middle = (edges[1:] + edges[:-1]) / 2
-    colours = tuple(ORANGE if at > limit else BLUE for at in middle)
-    bars = Bars(middle, np.zeros(BINS), counts.astype(float), colours, 0.9 * float(edges[1] - edges[0]))
-    inside = edges[0] <= limit <= edges[-1]
-    name = (
-        Sentence("limit: {value}", value=_said(limit))
-        if inside
-        else Sentence("limit: {value}, beyond this axis", value=_said(limit))
-    )
-    level = Level(limit if inside else float("nan"), name, upright=True)
-    return Chart(
-        Sentence("Norm of the token"), Sentence("Patches"), (float(edges[0]), float(edges[-1])), (0.0, 1.08 * float(counts.max())),
-        Sentence("Norms of the patches"), bars=bars, levels=(level,), whole=False, aspect=0.75,
-    )  # fmt: skip
-
-
-def _heads(view, subject, settings, asked) -> Plate:
-    looked, tokens = settings["measure"] == "looked", subject.grid.tokens
-    nats = np.asarray(view.item(subject, "entropy", settings), float).T
-    if looked:
-        text, low, high = Sentence("Tokens that each head looks at"), 1.0, float(tokens)
-        label = Sentence("Tokens looked at, of {count}", count=tokens)
-    else:
-        text, low, high = Sentence("Entropy of each head’s attention"), 0.0, float(np.log(tokens))
-        label = Sentence("Entropy in nats; even attention has {most}", most=_said(high))
-    values = np.exp(nats) if looked else nats
-    main = Matrix(values, Scale("viridis", low, high, label), Sentence("block"), Sentence("head"), text)
-    if not asked.detail:
-        return Plate(((main,),), width=NARROW)
-    block, cosine = max(settings["depth"], 1), settings["alike"] == "cosine"
-    alike = np.asarray(view.item(subject, settings["alike"], settings), float)
-    if cosine:
-        title = Sentence("Likeness of the heads of block {block}: cosine of their attention", block=block)
-        scale = Scale("viridis", 0.0, 1.0, Sentence("Cosine"))
-    else:
-        title = Sentence("Difference of the heads of block {block}: Jensen-Shannon divergence", block=block)
-        scale = Scale("magma", 0.0, float(np.log(2)), Sentence("Nats, at most {most}", most=_said(np.log(2))))
-    return Plate(((main, Matrix(alike, scale, Sentence("head"), Sentence("head"), title)),), width=WIDE)
+    return Plate(((main, histogram(patches, limit)), (strip, matrix)), tuple(notes), width=WIDE)
 
 
 def _strip(pictures: np.ndarray, title: str, grid, settings) -> Tiles:
@@ -229,7 +194,3 @@ def _where(settings) -> str:
 
 def _name(grid, token: int) -> str:
     return patch_name(token - grid.prefix) if token >= grid.prefix else prefix_name(grid.prefix_names[token])
-
-
-def _said(value: float) -> str:
-    return f"{value:.3g}".replace("-", "−")
