@@ -15,36 +15,64 @@ function choice(options, name) {
   const listed = options.map(([value, text]) => el('option', { value, text }));
   const select = el('select', {}, ...listed);
   select.value = chosen[name];
-  select.addEventListener('change', () => { chosen[name] = select.value; });
+  select.addEventListener('change', () => {
+    chosen[name] = select.value;
+  });
   return select;
 }
 
 /** The button that opens the dialog; null for a view without a figure for print. */
 export function printButton(self) {
   if (!self.value.printable) return null;
-  return el('button', { type: 'button', class: 'vv-print', text: t('For print …'), onclick: () => open(self) });
+  return el('button', {
+    type: 'button',
+    class: 'vv-print',
+    text: t('For print …'),
+    onclick: () => open(self),
+  });
 }
 
 function open(self) {
-  const formats = [['svg', 'SVG'], ['pdf', 'PDF'], ['png', 'PNG'], ['txt', t('Caption (text)')]];
+  const formats = [
+    ['svg', 'SVG'],
+    ['pdf', 'PDF'],
+    ['png', 'PNG'],
+    ['txt', t('Caption (text)')],
+  ];
   const form = choice(formats, 'form');
-  const dpi = field(t('Dots per inch'), choice(['150', '300', '600'].map((one) => [one, one]), 'dpi'));
+  const dpi = field(
+    t('Dots per inch'),
+    choice(
+      ['150', '300', '600'].map((one) => [one, one]),
+      'dpi',
+    ),
+  );
   const width = el('input', { type: 'number', min: 40, max: 400, step: 1, placeholder: t('as it needs') });
-  const detail = el('input', { type: 'checkbox' }), said = el('p', { class: 'vv-text', role: 'status' });
+  const detail = el('input', { type: 'checkbox' }),
+    said = el('p', { class: 'vv-text', role: 'status' });
   const take = el('button', { type: 'button', class: 'vv-print-take', text: t('Download') });
   const close = el('button', { type: 'button', text: t('Close'), onclick: () => node.close() });
-  const node = el('dialog', { class: 'vv-dialog', 'aria-label': t('The figure for print'), 'data-export': 'no' },
+  const node = el(
+    'dialog',
+    { class: 'vv-dialog', 'aria-label': t('The figure for print'), 'data-export': 'no' },
     el('p', { class: 'vv-h', text: t('The figure for print') }),
     field(t('Format'), form),
     field(t('Width in mm, 40 to 400'), width),
     dpi,
     field(t('With its detail'), detail),
     said,
-    el('div', { class: 'vv-buttons' }, take, close));
-  const shown = () => { dpi.hidden = chosen.form !== 'png'; };
+    el('div', { class: 'vv-buttons' }, take, close),
+  );
+  const shown = () => {
+    dpi.hidden = chosen.form !== 'png';
+  };
   [width.value, detail.checked] = [chosen.width, chosen.detail];
-  width.addEventListener('input', () => { chosen.width = width.value; });
-  detail.addEventListener('change', () => { chosen.detail = detail.checked; });
+  width.addEventListener('input', () => {
+    chosen.width = width.value;
+  });
+  detail.addEventListener('change', () => {
+    chosen.detail = detail.checked;
+  });
   form.addEventListener('change', shown);
   take.addEventListener('click', async () => {
     take.disabled = true;
