@@ -6,7 +6,7 @@ import { save } from './export.js';
 import { asText } from './memory.js';
 import { t } from './words.js';
 
-const chosen = { form: 'svg', width: '', dpi: '300', detail: false }; // for every view, while the page is open
+const chosen = { form: 'svg', width: '', dpi: '300', detail: false }; // for every view, while the page lives
 
 const field = (label, input) => el('label', { class: 'vv-print-field' }, el('span', { text: label }), input);
 

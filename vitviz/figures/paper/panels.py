@@ -136,8 +136,13 @@ def _abreast(part: np.ndarray, panel: Tiles, width: float) -> UInt8[np.ndarray, 
 def _matrix(pen: Pen, panel: Matrix, room: Room, x: float, y: float, name: str) -> None:
     (rows, cols), letters = panel.values.shape, pen.letters
     w, h, line = room.width / cols, room.height / rows, letters.line()
-    known = np.isfinite(panel.values)
-    colours = tinted(np.where(known, panel.values, panel.scale.low), panel.scale)
+    values = panel.values
+    if cols > 4 * FINE:  # no more cells than print can show: neighbours become their mean
+        values = cv2.resize(
+            values.astype(np.float32), (4 * FINE, 4 * FINE * rows // cols), interpolation=cv2.INTER_AREA
+        )
+    known = np.isfinite(values)
+    colours = tinted(np.where(known, values, panel.scale.low), panel.scale)
     pixels = squares(np.dstack([colours, np.where(known, 255, 0).astype(np.uint8)]))
     pen.picture(pixels, x, y, room.width, room.height, name=f"{name}-values")
     across = _every(letters.width(str(cols)) + 1.2, w, panel.step)

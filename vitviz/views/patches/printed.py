@@ -8,6 +8,7 @@ from vitviz.figures.paper.plates import Map, Plate, Scale, Tiles
 from vitviz.sentence import Sentence
 from vitviz.views.printing import NARROW, WIDE, ends, prefix_name, shape_of
 
+NUMBERED = 28  # patches in a row; of more the numbers would be too small to read
 CUT = 0.04  # of a patch: the gap that a figure has at least, since paper has no pointer to find the edges
 
 
@@ -18,8 +19,8 @@ def plate(view, subject, settings, asked) -> Plate:
     patches = picture.reshape(rows, high, cols, wide, 3).swapaxes(1, 2).reshape(grid.patches, high, wide, 3)
     gap, aspect = CUT + 0.3 * settings["gap"], high / wide
     if settings["form"] == "sequence":
-        across = min(20, grid.patches)
-        numbers = tuple(str(i + 1) for i in range(grid.patches))
+        across = min(grid.patches, max(20, int(np.ceil(np.sqrt(2 * grid.patches)))))
+        numbers = tuple(str(i + 1) for i in range(grid.patches)) if across <= NUMBERED else ()
         main = Tiles(
             patches,
             across,

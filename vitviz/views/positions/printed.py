@@ -13,14 +13,17 @@ from vitviz.views.printing import WIDE, joined, patch_name, place_name, shape_of
 def plate(view, subject, settings, asked) -> Plate:
     """All patches with all others; with detail the middle patch's tile, enlarged."""
     grid = subject.grid
-    similarity = np.asarray(view.item(subject, "similarity", settings), float)
+    similarity = np.asarray(view.item(subject, "similarity", settings), np.float32)
     low, high = _ends(view, subject, settings, similarity)
     scale = Scale("viridis", low, high, Sentence("Cosine similarity"))
     if settings["form"] == "matrix":
         said = Sentence("Input patch number")
         main = Matrix(similarity, scale, said, said, step=grid.cols)
     else:
-        tiles = tinted(similarity.reshape(grid.patches, grid.rows, grid.cols), scale)
+        each = similarity.reshape(grid.patches, grid.rows, grid.cols)
+        tiles = np.stack(
+            [tinted(one, scale) for one in each]
+        )  # one by one: of thousands of patches all are much
         numbers = [tuple(str(i + 1) for i in range(count)) for count in (grid.cols, grid.rows)]
         along, down = Sentence("Input patch column"), Sentence("Input patch row")
         main = Tiles(tiles, grid.cols, "", (), *numbers, along, down, 0.08, grid.rows / grid.cols, scale)
