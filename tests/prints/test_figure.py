@@ -83,6 +83,21 @@ def test_the_colours_of_an_attention_map_are_a_row_of_the_softmax(made, trace):
     assert any("Layer 3, head 2" in text for text in texts(svg))
 
 
+@pytest.mark.parametrize("scale", ["own", "shared"])
+def test_the_wall_has_every_head_and_their_mean_on_the_scale_that_it_names(made, trace, scale):
+    svg, grid, token = made("explorer", True, scale=scale, token=40).svg(), trace.grid, 40
+    maps = np.stack([trace.attention(layer)[:, token, 1:].double().numpy() for layer in range(8)])
+    rows = np.concatenate([maps, maps.mean(axis=1, keepdims=True)], axis=1).swapaxes(0, 1)  # head layer patch
+    high = maps.max() if scale == "shared" else 1.0
+    expected = rows if scale == "shared" else rows / rows.max(axis=-1, keepdims=True)
+    for row, tiles in enumerate(expected):
+        pixels = picture(svg, f"panel-2-row-{row + 1}")
+        solid = pixels[:, pixels[0, :, 3] == 255]
+        found = values(middles(solid, grid.rows, 8 * grid.cols), 0.0, high)
+        wanted = tiles.reshape(8, grid.rows, grid.cols).swapaxes(0, 1).reshape(grid.rows, -1)
+        np.testing.assert_allclose(found, wanted, atol=1.1 * high / 255)
+
+
 def test_the_evidence_map_is_even_about_zero_and_its_sum_is_said(made, inspector, trace):
     account = vitviz.evidence(inspector, trace, target=int(trace.logits.argmax()))
     svg = made("evidence").svg()

@@ -89,7 +89,7 @@ def _wall(view, subject, settings) -> Tiles:
     layers, heads = most.shape
     shared = settings["scale"] == "shared"
     mean = (wall * most[..., None]).mean(axis=1)
-    mean /= np.maximum(mean.max(axis=-1, keepdims=True), 1e-30)
+    mean /= (most.max() or 1.0) if shared else np.maximum(mean.max(axis=-1, keepdims=True), 1e-30)
     shown = wall * most[..., None] / (most.max() or 1.0) if shared else wall
     order = np.tile(np.arange(heads), (layers, 1))
     by_distance = settings["order"] == "distance"
