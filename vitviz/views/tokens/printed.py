@@ -77,10 +77,10 @@ def _similarity(view, subject, settings, asked) -> Plate:
 
 
 def _cosines(view, subject, settings) -> Scale:
-    """About zero without the mean patch; else from the smallest cosine in view."""
+    """About zero without the mean patch; else from the smallest cosine of any two tokens, as on the page."""
     if settings["mean"] == "out":
         return Scale("balance", -1.0, 1.0, Sentence("Cosine without the mean patch"))
-    low, _ = ends(view.item(subject, "line", settings))
+    low, _ = ends(view.item(subject, "cosines" if view.summary(subject)["whole"] else "line", settings))
     return Scale("viridis", min(low, 0.99), 1.0, Sentence("Cosine"))
 
 
