@@ -21,6 +21,8 @@ ALLOWED = {
     "grid": {"shown"},
     "sentence": set(),
     "runs": {"errors", "shown"},
+    "languages": {"sentence", "views"},
+    "prints": {"engine", "errors", "figures", "languages", "sentence", "trace", "views"},
     "samples": {"errors"},
     "readout": {"grid"},
     "attention": set(),
@@ -36,7 +38,7 @@ ALLOWED = {
         *("analyses", "engine", "errors", "figures", "frames", "grid", "models", "runs", "sentence", "shown"),
         *("surveys", "trace", "views"),
     },
-    "command": {"engine", "surveys", "ui", "errors"},
+    "command": {"engine", "errors", "samples", "surveys", "ui"},
     "maps": {"analyses", "engine", "models", "errors"},
     "figures": {"errors"},
     "canvas": set(),
@@ -53,8 +55,8 @@ ALLOWED = {
         "sentence",
     },
     "ui": {
-        *("analyses", "engine", "errors", "figures", "grid", "heap", "models", "runs", "samples", "sentence"),
-        *("stopping", "surveys", "trace", "views"),
+        *("analyses", "engine", "errors", "figures", "grid", "heap", "languages", "models"),
+        *("prints", "runs", "samples", "sentence", "stopping", "surveys", "trace", "views"),
     },
 }
 ONLY_IN = {
@@ -63,6 +65,7 @@ ONLY_IN = {
     "timm": {"engine"},
     "huggingface_hub": {"engine"},
     "plotly": {"figures"},
+    "matplotlib": {"figures"},
     "pyarrow": {"surveys"},
     "datasets": {"surveys"},
     "ray": {"surveys"},
@@ -125,7 +128,8 @@ def test_the_package_has_no_room_unknown_to_this_test():
     [
         ("import vitviz", {"gradio", "timm", "torch"}),
         ("import vitviz.analyses; vitviz.analyses.rollout", {"gradio", "timm", "huggingface_hub"}),
-        ("import vitviz.views", {"gradio", "timm", "torch"}),
+        ("import vitviz.views", {"gradio", "timm", "torch", "matplotlib"}),
+        ("import vitviz; vitviz.figure", {"gradio", "matplotlib", "timm", "torch"}),
         ("import vitviz; vitviz.load", {"gradio"}),
         (
             "import vitviz.surveys; vitviz.surveys.survey",
@@ -133,7 +137,7 @@ def test_the_package_has_no_room_unknown_to_this_test():
         ),
         (
             "import vitviz.ui.page.build, vitviz.ui.serving.studio",
-            {"vitviz.surveys.run", "pyarrow", "ray", "datasets"},
+            {"matplotlib", "vitviz.surveys.run", "pyarrow", "ray", "datasets"},
         ),
     ],
 )

@@ -3,10 +3,12 @@
 import zipfile
 
 import numpy as np
+from PIL import Image
 from playwright.sync_api import expect
 
 import vitviz
 from tests.e2e.conftest import ready
+from tests.prints.reading import texts
 
 
 def test_the_downloaded_chart_opens_without_any_network(browser, server, open_page, tmp_path):
@@ -84,3 +86,31 @@ def test_an_average_is_what_the_downloads_and_the_zip_hold(open_page, tmp_path):
     page.locator("#vitviz-distance-set-single").click()
     expect(page.locator("#vitviz-distance .vv-h")).to_contain_text("one picture")
     assert ready(page, "distance") == one
+
+
+def test_a_figure_for_print_is_the_one_of_python_under_the_settings_in_view(open_page):
+    page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
+    ready(page, "rollout")
+    page.locator("#vitviz-rollout .vv-print").click()
+    dialog = page.get_by_role("dialog", name="The figure for print")
+    expect(dialog).to_be_visible()
+    expect(dialog.get_by_label("Dots per inch")).to_be_hidden()
+    with page.expect_download() as download:
+        dialog.get_by_role("button", name="Download").click()
+    assert download.value.suggested_filename == "vitviz-rollout_vitviz-tiny_fusion-max.svg"
+    expect(dialog).to_have_count(0)
+    inspector, photo = vitviz.load("vitviz-tiny"), vitviz.sample_image("rocket")
+    made = vitviz.figure("rollout", inspector, inspector.trace(photo), picture=photo, fusion="max")
+    found = download.value.path().read_text(encoding="utf-8")
+    assert texts(found.encode()) == texts(made.svg())
+    page.locator("#vitviz-rollout .vv-print").click()
+    dialog.get_by_label("Format").select_option("png")
+    dialog.get_by_label("Width in mm").fill("3")
+    dialog.get_by_role("button", name="Download").click()
+    expect(dialog).to_contain_text("expected 40 to 400 mm")
+    dialog.get_by_label("Width in mm").fill("86")
+    dialog.get_by_label("Dots per inch").select_option("150")
+    with page.expect_download() as download:
+        dialog.get_by_role("button", name="Download").click()
+    with Image.open(download.value.path()) as picture:
+        assert picture.width == round(86 / 25.4 * 150)

@@ -85,12 +85,12 @@ def written_in(folder: Path, pattern: str = "*.js") -> set[str]:
 SAYING = {"say", "translated", "told", "Sentence", "travelling"}
 
 
-def python_texts(folder: Path, sentences: bool = True) -> set[str]:
+def python_texts(folder: Path, pattern: str = "*.py", sentences: bool = True) -> set[str]:
     """The literals and the module's constants that are handed to what says something; all constants that are
     sentences.
     """
     found = set()
-    for file in folder.rglob("*.py"):
+    for file in folder.rglob(pattern):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         given = {
             node.targets[0].id: node.value
@@ -128,11 +128,15 @@ def python_texts(folder: Path, sentences: bool = True) -> set[str]:
 def said_in() -> dict[str, set[str]]:
     """Room -> the English texts that are said there."""
     rooms = {f"views/{view.slug}": view.texts() | written_in(HOME / "views" / view.slug) for view in VIEWS}
+    for view in VIEWS:  # what their figures for print say
+        rooms[f"views/{view.slug}"] |= python_texts(HOME / "views" / view.slug, "printed*.py")
     rooms["views/tour"] |= tour_texts()
     rooms["canvas"] = written_in(HOME / "canvas") | {"class", "distillation"}  # names of prefix tokens
+    rooms["canvas"] |= python_texts(HOME / "views", "printing.py")
     rooms["ui/words"] = (
         python_texts(HOME / "ui")
         | python_texts(HOME / "engine", sentences=False)
+        | python_texts(HOME / "prints")
         | written_in(HOME / "ui/page")
         | {NOTE, "none", "{what} {how}"}
     )

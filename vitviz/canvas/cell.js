@@ -14,7 +14,8 @@ function answering(parts) {
     const [path, query] = String(url).split('gradio_api/vitviz/')[1].split('?');
     const asked = [...new URLSearchParams(query)].map((pair) => pair.join('=')).join('&');
     const found = parts[`${path}?${asked}`];
-    if (!found) return refusal({ text: t('This cell holds no numbers for that setting. Ask vitviz.show for it.') });
+    if (!found)
+      return refusal({ text: t('This cell holds no numbers for that setting. Ask vitviz.show for it.') });
     if (found.said) return refusal(found.said);
     const described = { 'Content-Type': found.type, 'X-Shape': found.shape, 'X-Dtype': found.dtype };
     return new Response(bytesOf(found.data), { headers: described });
@@ -24,7 +25,9 @@ function answering(parts) {
 /** Whether what is around the frame is dark: whatever notebook it is, its text is light there. */
 function dark() {
   try {
-    const [r, g, b] = getComputedStyle(window.frameElement).color.match(/[\d.]+/g).map(Number);
+    const [r, g, b] = getComputedStyle(window.frameElement)
+      .color.match(/[\d.]+/g)
+      .map(Number);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b > 128;
   } catch {
     return matchMedia('(prefers-color-scheme: dark)').matches;
@@ -32,7 +35,8 @@ function dark() {
 }
 
 function themed() {
-  const html = document.documentElement, now = dark();
+  const html = document.documentElement,
+    now = dark();
   if (html.classList.contains('dark') !== now) html.classList.toggle('dark', now);
 }
 
@@ -40,9 +44,13 @@ function themed() {
 function framed() {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', themed);
   try {
-    const { frameElement: frame, parent } = window, watcher = new MutationObserver(themed);
-    for (const node of [parent.document.documentElement, parent.document.body]) watcher.observe(node, { attributes: true });
-    new ResizeObserver(() => { frame.style.height = `${document.documentElement.offsetHeight + 4}px`; }).observe(document.documentElement);
+    const { frameElement: frame, parent } = window,
+      watcher = new MutationObserver(themed);
+    for (const node of [parent.document.documentElement, parent.document.body])
+      watcher.observe(node, { attributes: true });
+    new ResizeObserver(() => {
+      frame.style.height = `${document.documentElement.offsetHeight + 4}px`;
+    }).observe(document.documentElement);
   } catch {
     // in a page of its own, or in another's that may not be looked into: it scrolls
   }
@@ -56,13 +64,22 @@ export default function cell({ value, lead, fixed, parts }, spec) {
   framed();
   const told = value.controls.filter(({ name, label }) => label && fixed.includes(name));
   const settings = told.map((one) => `${t(one.label)}: ${spoken(one, one.default, value)}`).join(' · ');
-  const root = el('div', { class: 'vv', 'data-view': value.view }), drawn = el('div', {}, root);
-  document.body.append(...[
-    el('h1', { text: `${t(value.title)} · ${value.checkpoint}` }),
-    el('p', { text: lead.map((one) => t(one)).join(' ') }),
-    settings && el('p', { text: t('Fixed in this cell: {settings}.', { settings }) }),
-    drawn,
-  ].filter(Boolean));
+  const root = el('div', { class: 'vv', 'data-view': value.view }),
+    drawn = el('div', {}, root);
+  document.body.append(
+    ...[
+      el('h1', { text: `${t(value.title)} · ${value.checkpoint}` }),
+      el('p', { text: lead.map((one) => t(one)).join(' ') }),
+      settings && el('p', { text: t('Fixed in this cell: {settings}.', { settings }) }),
+      drawn,
+    ].filter(Boolean),
+  );
   const shown = value.controls.map((one) => (fixed.includes(one.name) ? { ...one, label: '' } : one)); // without a label, no field
-  mount(drawn, { value: { ...value, controls: shown } }, () => {}, () => {}, spec);
+  mount(
+    drawn,
+    { value: { ...value, controls: shown } },
+    () => {},
+    () => {},
+    spec,
+  );
 }

@@ -127,6 +127,13 @@ export function array(path, signal) {
   });
 }
 
+/** A file to be saved, and the name that the server gives it; kept by nobody here. */
+export async function file(path) {
+  const response = await answer(address(path));
+  const [, name] = /filename="([^"]+)"/.exec(response.headers.get('Content-Disposition') || '') || [];
+  return { blob: await response.blob(), name };
+}
+
 /** A picture as an ImageBitmap, its pixel values untouched. */
 export function picture(path, signal) {
   return get(path, signal, async (response) => {

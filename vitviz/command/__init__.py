@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from vitviz.command import app, checkpoints, survey
+from vitviz.command import app, checkpoints, figure, survey
 
 program = typer.Typer(
     name="vitviz",
@@ -15,11 +15,12 @@ program = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help=(
-        "See what happens inside a Vision Transformer: a page in the browser, and figures over whole data"
-        " sets."
+        "See what happens inside a Vision Transformer: a page in the browser, figures for print, and averages"
+        " over whole data sets."
     ),
 )
 survey.add_to(program)
+figure.add_to(program)
 checkpoints.add_to(program)
 app.add_to(program)
 

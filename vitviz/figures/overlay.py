@@ -70,6 +70,23 @@ def overlay(
     return result
 
 
+def faded(
+    picture: UInt8[np.ndarray, "height width 3"], box: tuple[float, float, float, float] | None
+) -> UInt8[np.ndarray, "height width 3"]:
+    """The picture with what lies outside of `box` faded as in the heat map's form; all of it where None.
+
+    >>> faded(np.zeros((1, 2, 3), np.uint8), (0, 0, 1, 1))[0, :, 0].tolist()
+    [0, 158]
+    """
+    if box is None:
+        return picture
+    left, top, right, bottom = (max(0, round(side)) for side in box)
+    share = np.float32(_FADED["heat"])
+    result = np.rint(picture * (1 - share) + _PAPER * share).astype(np.uint8)
+    result[top:bottom, left:right] = picture[top:bottom, left:right]
+    return result
+
+
 def enlarged(
     map: Float[np.ndarray, "row col"], size: tuple[int, int], smooth: bool = True
 ) -> Float[np.ndarray, "height width"]:
@@ -79,4 +96,4 @@ def enlarged(
     return np.clip(cv2.resize(values, (size[1], size[0]), interpolation=how), values.min(), values.max())
 
 
-__all__ = ["enlarged", "overlay"]
+__all__ = ["enlarged", "faded", "overlay"]

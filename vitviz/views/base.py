@@ -9,19 +9,25 @@ documentation, and the tests. The texts are English and double as keys of their 
 from __future__ import annotations
 
 import enum
+import importlib
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from vitviz.errors import Unknown
+from vitviz.errors import Unknown, VitvizError
 from vitviz.grid import Grid
 from vitviz.sentence import Sentence
 from vitviz.views.controls import About, Choice, Control, Whole, Wholes, parsed, placed
 from vitviz.views.subject import Subject
+
+if TYPE_CHECKING:
+    from vitviz.figures.paper.plates import Plate
+    from vitviz.views.printing import Asked
 
 LEFT_OUT = (
     "{view} is not applicable here, because patches have been left out of the sequence. Put them back, or"
@@ -116,6 +122,7 @@ class View(ABC):
     every_patch: ClassVar[bool] = (
         False  # whether it needs all of them: not applicable where some were left out
     )
+    unprinted: ClassVar[str] = ""  # why it has no figure for print; none where it has one
     averages: ClassVar[bool] = (
         False  # whether it can also be drawn of a survey, the mean over a set of pictures
     )
@@ -124,6 +131,31 @@ class View(ABC):
     def mapped(self) -> bool:
         """Whether the shared map draws it, for want of a script in its folder."""
         return not (Path(__file__).with_name(self.slug) / "view.js").is_file()
+
+    def plate(self, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Plate:
+        """Its figure for print, made by printed.py in its folder, else the shared map.
+
+        VitvizError where it has none, with the reason.
+        """
+        from vitviz.views import printing
+
+        if self.unprinted or not (self._prints or self.mapped):
+            reason = self.unprinted or Sentence(printing.NO_PRINT, view=self.title)
+            raise VitvizError(reason)
+        if self._prints:
+            return importlib.import_module(f"{type(self).__module__}.printed").plate(
+                self, subject, settings, asked
+            )
+        return printing.shared(self, subject, settings, asked)
+
+    @property
+    def printable(self) -> bool:
+        """Whether it has a figure for print."""
+        return not self.unprinted and (self._prints or self.mapped)
+
+    @property
+    def _prints(self) -> bool:
+        return Path(inspect.getfile(type(self))).with_name("printed.py").is_file()
 
     def unsupported(self, subject: Subject) -> str | None:
         """Why this view does not exist for this model, as a sentence for the page; None where it does."""
@@ -188,7 +220,7 @@ class View(ABC):
 
     def texts(self) -> set[str]:
         """The English texts that it declares, which need translations."""
-        found = {self.title, *vars(self.words).values(), *(file.label for file in self.files)}
+        found = {self.title, self.unprinted, *vars(self.words).values(), *(file.label for file in self.files)}
         if self.mapped:
             found |= {item.says for item in self.items}
         for control in self.controls:

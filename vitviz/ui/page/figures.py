@@ -38,6 +38,7 @@ def value(studio: Studio, key: str, view: View) -> dict[str, Any]:
         return {
             **frame,
             **declared(view, subject.about),
+            "printable": view.printable,
             "files": [[file.name, file.label] for file in view.files],
             "summary": studio.summary(key, view),
         }

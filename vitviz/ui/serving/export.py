@@ -17,6 +17,7 @@ import numpy as np
 
 import vitviz
 from vitviz.errors import Unknown
+from vitviz.ui.serving import prints
 from vitviz.ui.serving.studio import Studio
 from vitviz.views import VIEWS, Subject
 
@@ -27,8 +28,9 @@ upload.jpg         the picture, upright
 input.png          what the model saw: resized and cropped, lossless
 numbers/*.npz      each view's numbers by name, its settings (setting_...), the checkpoint and what was
                    assumed of it, for numpy.load
+figures/           each view's figure for print, and its caption: definition, settings, source and citation
 second/            the same of the checkpoint beside, where there is one
-{files}
+{files}{figures}
 {views}
 How arrays count, axis by axis:
 
@@ -65,9 +67,11 @@ def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
         archive.writestr("upload.jpg", studio.image(key, "upload"), zipfile.ZIP_STORED)
         name = studio.subject(key).checkpoint
         counted = {"arrays": _arrays(archive), "prefix": studio.subject(key).grid.prefix}
-        archive.writestr(
-            "README.txt", README.format(checkpoint=name, files=_files(), views=_views(left_out), **counted)
+        figures = "".join(f"{one}\n" for one in archive.namelist() if one.startswith("figures/"))
+        told = README.format(
+            checkpoint=name, files=_files(), figures=figures, views=_views(left_out), **counted
         )
+        archive.writestr("README.txt", told)
     return file.getvalue()
 
 
@@ -100,6 +104,10 @@ def _write(
         source = surveys.get(view.slug, key)
         numbers = studio.numbers(source, view.slug, asked[view.slug])
         archive.writestr(f"{folder}numbers/{view.slug}.npz", numbers, zipfile.ZIP_STORED)
+        if view.printable:
+            made = prints.figure(studio, source, view.slug, asked[view.slug])
+            archive.writestr(f"{folder}figures/{made.name}.svg", made.svg())
+            archive.writestr(f"{folder}figures/{made.name}.txt", made.caption)
         for file in view.files:
             data = studio.file(source, view.slug, file.name, asked[view.slug])
             archive.writestr(f"{folder}{view.slug}-{file.name}", data)

@@ -13,18 +13,14 @@ Gradio's own.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 import gradio as gr
 
-from vitviz.sentence import filled
-from vitviz.views import VIEWS
+from vitviz.languages import NAMES, texts, translated
 
-NAMES = {"en": "English", "zh-CN": "中文", "ko": "한국어"}
 _HERE = Path(__file__).parent
 
 _said: dict[
@@ -54,19 +50,6 @@ def i18n() -> gr.I18n:
     )
 
 
-def translated(text: str, tag: str, **parts: str) -> str:
-    """The text in a language, English where it has none; `parts` fill its braces and are translated too.
-
-    >>> translated("Reset", "en"), translated("{what} {how}", "en", what="Look.", how="Point.")
-    ('Reset', 'Look. Point.')
-    """
-    pattern, values = getattr(text, "pattern", text), {**getattr(text, "values", {}), **parts}
-    said = {
-        name: translated(value, tag) if isinstance(value, str) else value for name, value in values.items()
-    }
-    return filled(texts(tag).get(pattern, pattern), said)
-
-
 def told(text: str) -> str:
     """Marks a text that travels in English and is translated by the page's scripts."""
     return text
@@ -92,20 +75,6 @@ def ours(tag: str) -> str | None:
 
 
 @cache
-def texts(tag: str) -> Mapping[str, str]:
-    """English text → translation, out of every room's own file; empty for English."""
-    if tag == "en":
-        return {}
-    files = [_HERE / f"{tag}.json", _HERE.parents[1] / "canvas" / f"{tag}.json"]
-    files += [_HERE.parents[1] / "views" / view.slug / f"{tag}.json" for view in VIEWS]
-    return {
-        english: said
-        for file in files
-        for english, said in json.loads(file.read_text(encoding="utf-8")).items()
-    }
-
-
-@cache
 def first() -> str:
     """The script that chooses the language; before any of Gradio's."""
     return (_HERE / "language.first.js").read_text(encoding="utf-8")
@@ -128,3 +97,6 @@ def _preferred(header: str) -> list[str]:
             ((-float(found[1]) if found else -1.0, tag) for found, tag in weighed), key=lambda pair: pair[0]
         )
     ]
+
+
+__all__ = ["NAMES", "first", "i18n", "ours", "say", "texts", "told", "translated", "wanted"]

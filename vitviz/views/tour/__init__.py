@@ -27,6 +27,10 @@ class Tour(View):
     slug = "tour"
     title = "Tour"
     every_patch = True
+    unprinted = (
+        "The tour has no figure for print, because it is a walk of many steps; the figures that it passes are"
+        " those of the other views."
+    )
     words = Words(
         what=(
             "Ten steps lead from the photograph to the answer, along figure 1 of the paper and its four"

@@ -16,13 +16,14 @@ from vitviz.errors import VitvizError
 from vitviz.ui.serving import derived
 from vitviz.ui.serving.endpoints.checkpoints import OfCheckpoints
 from vitviz.ui.serving.endpoints.pictures import OfPictures
+from vitviz.ui.serving.endpoints.prints import OfPrints
 from vitviz.ui.serving.spoken import UNEXPECTED, without_paths
 from vitviz.ui.serving.studio import Studio
 
 log = logging.getLogger("vitviz")
 
 
-class Endpoints(OfPictures, OfCheckpoints):
+class Endpoints(OfPictures, OfPrints, OfCheckpoints):
     """The endpoints over one studio. An error is a sentence for the caller."""
 
 
@@ -35,6 +36,7 @@ PUBLIC = (
     "position_similarity",
     "without",
     "lens",
+    "figure",
     "checkpoints",
 )
 

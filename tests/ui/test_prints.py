@@ -1,0 +1,108 @@
+"""Figures for print from the server: by address, by endpoint, and in the zip."""
+
+import base64
+import io
+import zipfile
+
+import pytest
+from PIL import Image
+
+import vitviz
+from tests.prints.reading import texts
+from vitviz.errors import Unknown, VitvizError
+from vitviz.ui.serving import export, prints
+from vitviz.ui.serving.endpoints import Endpoints
+from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.views import VIEWS
+
+
+@pytest.fixture(scope="module")
+def studio():
+    return Studio(Settings(device="cpu"))
+
+
+@pytest.fixture(scope="module")
+def key(studio):
+    return studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
+
+
+@pytest.fixture(scope="module")
+def expected():
+    inspector, photo = vitviz.load("vitviz-tiny", device="cpu"), vitviz.sample_image("coffee")
+    return vitviz.figure("rollout", inspector, inspector.trace(photo), picture=photo, fusion="max")
+
+
+def test_an_address_gives_what_python_gives(studio, key, expected):
+    data, name = prints.asked_for(studio, key, "rollout", "svg", {"fusion": "max"})
+    assert data == expected.svg() and name == "vitviz-rollout_vitviz-tiny_fusion-max.svg"
+    data, _ = prints.asked_for(studio, key, "rollout", "txt", {"fusion": "max"})
+    assert data.decode() == expected.caption
+    asked = {"fusion": "max", "print.width": "100", "print.dpi": "150", "print.detail": "1"}
+    data, name = prints.asked_for(studio, key, "rollout", "png", asked)
+    assert Image.open(io.BytesIO(data)).width == round(100 / 25.4 * 150) and "_detail_" in name
+    data, _ = prints.asked_for(studio, key, "rollout", "svg", {"print.lang": "ko"})
+    assert "패치당 어텐션의 몫" in texts(data) or any("어텐션" in text for text in texts(data))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"print.width": "9999"},
+        {"print.width": "1e2"},
+        {"print.width": "-5"},
+        {"print.dpi": "72"},
+        {"print.dpi": "9" * 40},
+        {"print.detail": "yes"},
+        {"print.colour": "red"},
+        {"print.lang": "../../x"},
+        {"fusion": "sum"},
+    ],
+)
+def test_what_does_not_fit_is_refused(studio, key, asked):
+    with pytest.raises(VitvizError):
+        prints.asked_for(studio, key, "rollout", "svg", asked)
+
+
+def test_other_formats_views_and_keys_do_not_exist(studio, key):
+    for wrong in (("no such key", "rollout", "svg"), (key, "cls", "svg"), (key, "rollout", "html")):
+        with pytest.raises(Unknown):
+            prints.asked_for(studio, *wrong, {})
+    with pytest.raises(VitvizError, match="no figure for print"):
+        prints.asked_for(studio, key, "tour", "svg", {})
+
+
+def test_a_mean_over_a_set_has_its_figure_too(studio, key, tmp_path):
+    paths = []
+    for name in ("chelsea", "coffee"):
+        vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
+        paths.append(str(path))
+    survey, _ = list(studio.surveying(key, paths))[-1]
+    data, _ = prints.asked_for(studio, survey, "distance", "svg", {})
+    assert any("mean of 2 pictures" in text for text in texts(data))
+    with pytest.raises(Unknown, match="no average"):
+        prints.asked_for(studio, survey, "rollout", "svg", {})
+
+
+def test_the_endpoint_gives_the_file_and_its_caption(studio, expected):
+    found = Endpoints(studio).figure("coffee", settings="fusion=max")
+    assert base64.b64decode(found["data"]) == expected.svg() and found["caption"] == expected.caption
+    assert found["name"] == "vitviz-rollout_vitviz-tiny_fusion-max.svg"
+    found = Endpoints(studio).figure("coffee", "distance", format="png", width=86, dpi=150)
+    assert Image.open(io.BytesIO(base64.b64decode(found["data"]))).width == round(86 / 25.4 * 150)
+    found = Endpoints(studio).figure("coffee", "filters", format="pdf", without="heads=1.1")
+    assert base64.b64decode(found["data"])[:5] == b"%PDF-"
+    with pytest.raises(VitvizError, match="name=value"):
+        Endpoints(studio).figure("coffee", settings="max")
+
+
+def test_the_zip_holds_every_views_figure_with_its_caption(studio, key, expected):
+    with zipfile.ZipFile(io.BytesIO(export.everything(studio, key, {"rollout.fusion": "max"}))) as archive:
+        names = [name for name in archive.namelist() if name.startswith("figures/")]
+        assert archive.read("figures/vitviz-rollout_vitviz-tiny_fusion-max.svg") == expected.svg()
+        readme = archive.read("README.txt").decode()
+    figures = [view for view in VIEWS if view.printable]
+    assert len(names) == 2 * len(figures) and all(name in readme for name in names)
+    for view in figures:
+        assert {f"figures/vitviz-{view.slug}_vitviz-tiny.svg".split(".")[0]} <= {
+            name.split(".")[0].replace("_fusion-max", "") for name in names
+        }

@@ -1,0 +1,106 @@
+"""`vitviz figure`: one view of one picture as a file for print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vitviz.errors import VitvizError
+
+HELP = """One view of one picture as SVG, PDF or PNG for print, with its caption beside it as text.
+
+VIEW is patches, filters, positions, explorer (attention), tokens, evidence, distance or rollout. PICTURE is a
+file, or the name of a sample such as chelsea; filters and positions need none.
+
+\b
+Examples:
+  vitviz figure rollout photo.jpg -o rollout.svg
+  vitviz figure explorer chelsea --set layer=3 --set head=2 --detail -o attention.pdf
+  vitviz figure filters -c vit_base_patch16_224 --width 86 --dpi 600 -o filters.png
+
+Settings are those of the page, by the names in its links; layers and heads count from 1, patches from 0.
+Without -o the file lies in this folder, named by view, checkpoint and settings.
+"""
+
+
+def add_to(program: typer.Typer) -> None:
+    """Registers the command."""
+    program.command("figure", help=HELP)(figure)
+
+
+def figure(
+    view: Annotated[str, typer.Argument(metavar="VIEW", help="Which view.", show_default=False)],
+    picture: Annotated[
+        str, typer.Argument(metavar="[PICTURE]", help="A file, or a sample's name.", show_default=False)
+    ] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="A .svg, .pdf or .png; the caption goes beside it.", show_default=False
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        str, typer.Option("--checkpoint", "-c", help="Name, folder or file; see `vitviz checkpoints`.")
+    ] = "vitviz-tiny",
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", "-s", help="A setting, such as fusion=max; may be repeated.", show_default=False
+        ),
+    ] = None,
+    width: Annotated[
+        float | None, typer.Option(help="Width in mm, 40 to 400. Default: what it needs.", show_default=False)
+    ] = None,
+    dpi: Annotated[int, typer.Option(help="Of a PNG: 150, 300 or 600.")] = 300,
+    detail: Annotated[bool, typer.Option("--detail", help="With what stands beside the figure.")] = False,
+    dark: Annotated[bool, typer.Option("--dark", help="Light on dark instead of dark on white.")] = False,
+    language: Annotated[str, typer.Option(help="en, zh-CN or ko.")] = "en",
+    size: Annotated[
+        int | None, typer.Option(help="Side of the model's input in pixels.", min=1, show_default=False)
+    ] = None,
+    without: Annotated[
+        str, typer.Option(help='What is taken away, such as "heads=8.2 patches=0.17".', show_default=False)
+    ] = "",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    weights: Annotated[
+        Path | None, typer.Option(help="Folder of your own checkpoints.", show_default=False)
+    ] = None,
+) -> None:
+    """Draws it and says where it lies."""
+    settings = dict(_setting(one) for one in given or ())
+    import vitviz
+
+    photo = _photo(picture)
+    inspector = vitviz.load(checkpoint, device=device, folder=weights)
+    trace = None
+    if photo is not None:
+        trace = inspector.trace(photo, size=size, without=vitviz.Without.parse(without) if without else None)
+    made = vitviz.figure(
+        view, inspector, trace, detail=detail, dark=dark, language=language, picture=photo, **settings
+    )
+    path = made.save(out or Path(f"{made.name}.svg"), width=width, dpi=dpi)
+    print(f"{path}, {path.with_suffix('.txt')}")
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise VitvizError(f"Given --set {text}; expected name=value, such as --set fusion=max.")
+    return name, value
+
+
+def _photo(picture: str):
+    """The upright picture of a file or a sample; None where none is named."""
+    if not picture:
+        return None
+    from vitviz import samples
+    from vitviz.engine.pictures.images import open_image
+
+    if not Path(picture).exists() and picture in [one.name for one in samples.samples()]:
+        return samples.sample_image(picture)
+    return open_image(picture)
+
+
+__all__ = ["add_to", "figure"]

@@ -1,0 +1,138 @@
+"""The letters of a figure for print: the font, a text's width, where it is folded, how a number is said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from matplotlib.font_manager import FontProperties, fontManager
+from matplotlib.textpath import text_to_path
+
+MM = 25.4 / 72  # of a point
+USUAL = "DejaVu Sans"  # comes with matplotlib, so that a figure is the same on every machine
+FOUND = {  # the first of these that is installed
+    "zh-CN": (
+        "Noto Sans CJK SC",
+        "Noto Sans SC",
+        "Source Han Sans SC",
+        "PingFang SC",
+        "Hiragino Sans GB",
+        "Microsoft YaHei",
+        "WenQuanYi Micro Hei",
+        "WenQuanYi Zen Hei",
+        "SimHei",
+        "Noto Sans CJK JP",
+    ),
+    "ko": (
+        "Noto Sans CJK KR",
+        "Noto Sans KR",
+        "Source Han Sans KR",
+        "Apple SD Gothic Neo",
+        "AppleGothic",
+        "Malgun Gothic",
+        "NanumGothic",
+        "NanumBarunGothic",
+        "UnDotum",
+    ),
+}
+
+
+@cache
+def families(language: str) -> tuple[str, ...] | None:
+    """The fonts for a language, best first; None where none is installed, and English stands instead."""
+    if language not in FOUND:
+        return (USUAL,)
+    known = {font.name for font in fontManager.ttflist}
+    found = next((name for name in FOUND[language] if name in known), None)
+    return None if found is None else (found, USUAL)
+
+
+class Letters:
+    """A font, and the room that texts take in it, in mm."""
+
+    def __init__(self, fonts: Sequence[str], size: float = 7.0):
+        self.size, self._fonts = size, [*fonts, "sans-serif"]  # for who lacks them
+
+    def font(self, size: float | None = None) -> FontProperties:
+        """For a text of `size` points."""
+        return FontProperties(family=self._fonts, size=size or self.size)
+
+    def width(self, text: str, size: float | None = None) -> float:
+        """Of one line, mm."""
+        if not text:
+            return 0.0
+        return text_to_path.get_text_width_height_descent(text, self.font(size), ismath=False)[0] * MM * 1.01
+
+    def line(self, size: float | None = None) -> float:
+        """From one line to the next, mm."""
+        return 1.36 * (size or self.size) * MM
+
+    def folded(self, text: str, room: float, size: float | None = None) -> list[str]:
+        """The text in lines that fit into `room` mm; between words, or between signs where there are none."""
+        lines = [""]
+        for part in _parts(text):
+            longer = lines[-1] + part
+            if lines[-1].strip() and self.width(longer.rstrip(), size) > room:
+                lines.append(part.lstrip())
+            else:
+                lines[-1] = longer
+        return [line.rstrip() for line in lines if line.strip()]
+
+    def short(self, text: str, room: float, size: float | None = None) -> str:
+        """The text, cut with an ellipsis where it is longer than `room` mm."""
+        if self.width(text, size) <= room:
+            return text
+        while text and self.width(text + "…", size) > room:
+            text = text[:-1]
+        return text.rstrip(" ,·") + "…"
+
+
+def _parts(text: str) -> list[str]:
+    """Pieces that may stand at a line's end: words with their space, and each sign of Chinese by itself."""
+    parts, word = [], ""
+    for sign in text:
+        word += sign
+        if sign == " " or "\u3000" <= sign <= "\u9fff" or "\uff00" <= sign <= "\uffef":
+            parts.append(word)
+            word = ""
+    return [*parts, word] if word else parts
+
+
+def number(value: float, digits: int = 3) -> str:
+    """As a person reads it, like the page does.
+
+    >>> number(-0.12345), number(1234.5), number(0.0), number(2e-6)
+    ('−0.123', '1234', '0', '2.00e−6')
+    """
+    if value != value or value in (float("inf"), float("-inf")):
+        return "–"
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size >= 10**digits:
+        text = f"{value:.0f}"
+    elif size < 1e-4:
+        text = f"{value:.{digits - 1}e}".replace("e-0", "e-")
+    else:
+        text = f"{float(f'{value:.{digits}g}'):.10f}".rstrip("0").rstrip(".")
+    return text.replace("-", "−")
+
+
+def ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """About `count` round numbers from low to high.
+
+    >>> ticks(0, 1, 4), ticks(-1, 1, 2)
+    ([0.0, 0.25, 0.5, 0.75, 1.0], [-1.0, 0.0, 1.0])
+    """
+    import numpy as np
+
+    if not high > low:
+        return [low]
+    rough = (high - low) / count
+    power = 10.0 ** np.floor(np.log10(rough))
+    step = next(m for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999) * power
+    first, last = int(np.ceil(low / step - 1e-9)), int(np.floor(high / step + 1e-9))
+    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
+
+
+__all__ = ["Letters", "MM", "families", "number", "ticks"]

@@ -1,0 +1,198 @@
+"""The panels of a figure for print, drawn by a pen."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from jaxtyping import UInt8
+
+from vitviz.figures.overlay import enlarged
+from vitviz.figures.paper.charts import draw_chart
+from vitviz.figures.paper.lettering import number, ticks
+from vitviz.figures.paper.pen import Pen
+from vitviz.figures.paper.plates import Chart, Map, Matrix, Panel, Scale, Tiles
+from vitviz.figures.paper.rooms import BAR, GAP, STRIP, TITLE, Room, captioned, tile
+from vitviz.figures.paper.tints import tinted
+
+FINE = 600  # pixels across that numbers get at least, each a whole square: viewers blur what is small
+SMOOTH = 24  # pixels for each patch of a smooth map
+
+
+def draw(pen: Pen, panel: Panel, room: Room, x: float, y: float, name: str) -> None:
+    """One panel at (x, y), with its title and scale; `name` is what its pictures are called in the file."""
+    letters = pen.letters
+    for i, line in enumerate(room.title):
+        pen.text(x, y + (i + 0.5) * letters.line(TITLE), line, TITLE)
+    left, top = x + room.left, y + room.top
+    if isinstance(panel, Chart):
+        return draw_chart(pen, panel, room, left, top)
+    {Map: _map, Tiles: _tiles, Matrix: _matrix}[type(panel)](pen, panel, room, left, top, name)
+    if panel.scale is not None:
+        bar = BAR + 0.5 + 2 * letters.line()
+        _scale(pen, panel.scale, left, y + room.tall - bar, max(room.width, min(STRIP, room.free)))
+
+
+def _map(pen: Pen, panel: Map, room: Room, x: float, y: float, name: str) -> None:
+    if panel.picture is not None:
+        pen.picture(panel.picture, x, y, room.width, room.height, photo=True, name=f"{name}-picture")
+    left, top, wide, tall = x, y, room.width, room.height
+    if panel.box is not None:
+        across, down = room.width / panel.picture.shape[1], room.height / panel.picture.shape[0]
+        left, top = x + panel.box[0] * across, y + panel.box[1] * down
+        wide, tall = (panel.box[2] - panel.box[0]) * across, (panel.box[3] - panel.box[1]) * down
+    if panel.values is not None:
+        pen.picture(laid(panel), left, top, wide, tall, name=f"{name}-values")
+    if panel.marks and panel.values is not None:
+        rows, cols = panel.values.shape
+        w, h = wide / cols, tall / rows
+        for mark in panel.marks:
+            row, col = divmod(mark.cell, cols)
+            pen.frame(left + col * w, top + row * h, w, h, mark.colour)
+
+
+def laid(panel: Map) -> UInt8[np.ndarray, "tall wide 4"]:
+    """The numbers as colours over the picture, in squares or smooth; see-through where there is none."""
+    values, known = np.asarray(panel.values, float), np.isfinite(panel.values)
+    if panel.pixels is not None:
+        colours = np.asarray(panel.pixels, np.uint8)
+    elif panel.smooth and known.all():
+        rows, cols = values.shape
+        values = enlarged(values, (rows * SMOOTH, cols * SMOOTH))
+        colours, known = tinted(values, panel.scale), np.ones(values.shape, bool)
+    else:
+        colours = tinted(np.where(known, values, panel.scale.low), panel.scale)
+    alpha = np.where(known, round(255 * panel.opacity), 0).astype(np.uint8)
+    return squares(np.dstack([colours, alpha]))
+
+
+def squares(pixels: np.ndarray) -> np.ndarray:
+    """Every pixel as a square of so many that the picture has at least FINE across."""
+    times = max(1, -(-FINE // pixels.shape[1]))
+    return np.repeat(np.repeat(pixels, times, axis=0), times, axis=1)
+
+
+def _tiles(pen: Pen, panel: Tiles, room: Room, x: float, y: float, name: str) -> None:
+    pitch, side, down = tile(panel, room.width, pen.letters)
+    pictures = np.asarray(panel.pictures, np.uint8)
+    count, tall = len(pictures), side * panel.aspect
+    for row in range(-(-count // panel.across)):
+        part = pictures[row * panel.across : (row + 1) * panel.across]
+        pixels = _abreast(part, panel, room.width)
+        # the gap has a whole number of pixels, so that a row may miss its width by a part of one
+        wide = room.width if len(part) == panel.across else len(part) * pitch - (pitch - side)
+        pen.picture(pixels, x, y + row * down, wide, tall, name=f"{name}-row-{row + 1}")
+    size = captioned(panel)
+    for i, caption in enumerate(panel.captions):
+        middle = x + (i % panel.across) * pitch + side / 2
+        at = y + (i // panel.across) * down + tall + 0.3 + pen.letters.line(size) / 2
+        pen.text(middle, at, pen.letters.short(pen.say(caption), pitch * 1.02, size), size, "center")
+    _numbered(pen, panel, room, x, y, (pitch, side, down))
+    if panel.chosen is not None:
+        at = (x + (panel.chosen % panel.across) * pitch, y + (panel.chosen // panel.across) * down)
+        pen.box(*at, side, tall, edge=pen.ink.ink, line=0.5)
+
+
+def _numbered(
+    pen: Pen, panel: Tiles, room: Room, x: float, y: float, sizes: tuple[float, float, float]
+) -> None:
+    """The names of columns and rows, every so many as find room, and what they are."""
+    (pitch, side, down), letters = sizes, pen.letters
+    line, below = letters.line(), y + room.height + 0.6
+    names = [pen.say(one) for one in panel.cols]
+    every = max(1, int(np.ceil((max(map(letters.width, names), default=0) + 1.0) / pitch)))
+    for i in range(0, len(names), every):
+        pen.text(x + i * pitch + side / 2, below + line / 2, names[i], align="center")
+    names = [pen.say(one) for one in panel.rows]
+    every = max(1, int(np.ceil(line * 0.95 / down)))
+    for i in range(0, len(names), every):
+        pen.text(x - GAP, y + i * down + side * panel.aspect / 2, names[i], align="right")
+    if panel.along:
+        at = below + (line if panel.cols else 0) + line / 2
+        pen.text(x + room.width / 2, at, pen.say(panel.along), align="center")
+    if panel.down:
+        pen.text(
+            x - room.left + line * 0.7, y + room.height / 2, pen.say(panel.down), align="center", upright=True
+        )
+
+
+def _abreast(part: np.ndarray, panel: Tiles, width: float) -> UInt8[np.ndarray, "tall wide 4"]:
+    """Tiles side by side, every pixel a square, with gaps that the paper is seen through."""
+    count, high, wide, _ = part.shape
+    times = max(1, -(-2 * FINE // (panel.across * wide)))
+    if times > 1:
+        part = np.repeat(np.repeat(part, times, axis=1), times, axis=2)
+    elif panel.across * wide > 4 * FINE:  # walls of many tiles: no more pixels than print can show
+        size = (max(1, 4 * FINE // panel.across), max(1, round(4 * FINE / panel.across * high / wide)))
+        part = np.stack([cv2.resize(one, size, interpolation=cv2.INTER_AREA) for one in part])
+    high, wide = part.shape[1:3]
+    gap = round(panel.gap / (1 - panel.gap) * wide)
+    row = np.zeros((high, count * (wide + gap) - gap, 4), np.uint8)
+    for i, one in enumerate(part):
+        left = i * (wide + gap)
+        row[:, left : left + wide, :3], row[:, left : left + wide, 3] = one, 255
+    return row
+
+
+def _matrix(pen: Pen, panel: Matrix, room: Room, x: float, y: float, name: str) -> None:
+    (rows, cols), letters = panel.values.shape, pen.letters
+    w, h, line = room.width / cols, room.height / rows, letters.line()
+    values = panel.values
+    if cols > 4 * FINE:  # no more cells than print can show: neighbours become their mean
+        values = cv2.resize(
+            values.astype(np.float32), (4 * FINE, 4 * FINE * rows // cols), interpolation=cv2.INTER_AREA
+        )
+    known = np.isfinite(values)
+    colours = tinted(np.where(known, values, panel.scale.low), panel.scale)
+    pixels = squares(np.dstack([colours, np.where(known, 255, 0).astype(np.uint8)]))
+    pen.picture(pixels, x, y, room.width, room.height, name=f"{name}-values")
+    across = _every(letters.width(str(cols)) + 1.2, w, panel.step)
+    for col in range(0, cols, across):
+        pen.text(x + (col + 0.5) * w, y + room.height + GAP / 2 + line / 2, str(col + 1), align="center")
+    for row in range(0, rows, _every(line * 0.95, h, panel.step)):
+        pen.text(x - GAP, y + (row + 0.5) * h, str(row + 1), align="right")
+    at = y + room.height + GAP / 2 + 1.5 * line
+    pen.text(x + room.width / 2, at, pen.say(panel.along), align="center")
+    pen.text(
+        x - room.left + line * 0.7, y + room.height / 2, pen.say(panel.down), align="center", upright=True
+    )
+    if panel.chosen is not None:
+        row, col = divmod(panel.chosen, cols)
+        pen.frame(x + col * w, y + row * h, w, h, "#ffffff")
+
+
+def _every(room: float, pitch: float, step: int) -> int:
+    """How many cells from number to number, in whole steps."""
+    return max(1, int(np.ceil(room / pitch / step))) * step
+
+
+def _scale(pen: Pen, scale: Scale, x: float, y: float, width: float) -> None:
+    """A strip of the colours with round numbers below it, both ends among them, and what they are."""
+    letters, line = pen.letters, pen.letters.line()
+    ramp = tinted(np.arange(256.0)[None], Scale(scale.colours, 0, 255, ""))
+    pen.picture(np.dstack([ramp, np.full((1, 256, 1), 255, np.uint8)]), x, y, width, BAR)
+    pen.box(x, y, width, BAR, edge=pen.ink.quiet, line=0.12)
+    span = scale.high - scale.low
+    place = lambda value: x + (value - scale.low) / (span or 1.0) * width  # noqa: E731
+    said = lambda value: number(0.0 if abs(value) < 1e-9 * span else value)  # noqa: E731
+    below = y + BAR + 0.5
+    ends = [(scale.low, "left"), *([(scale.high, "right")] if span > 0 else [])]
+    end = x + letters.width(said(scale.low)) + 1.5
+    last = x + width - letters.width(said(scale.high)) - 1.5
+    for value in ticks(scale.low, scale.high, 4):
+        half = letters.width(said(value)) / 2
+        if place(value) - half > end and place(value) + half < last:
+            ends.append((value, "center"))
+            end = place(value) + half + 1.5
+    for value, align in ends:
+        pen.line([place(value)] * 2, [y + BAR, y + BAR + 0.6], pen.ink.quiet, 0.15)
+        pen.text(place(value), below + line / 2, said(value), align=align)
+    label = letters.folded(pen.say(scale.label), width)
+    pen.text(
+        x + width / 2,
+        below + 1.5 * line,
+        label[0] if len(label) == 1 else letters.short(pen.say(scale.label), width),
+        align="center",
+    )
+
+
+__all__ = ["draw", "laid", "squares"]

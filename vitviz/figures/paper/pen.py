@@ -1,0 +1,183 @@
+"""What a figure for print is drawn with: one sheet in millimetres, x to the right and y down.
+
+matplotlib places nothing here by itself: every line, text and picture stands where it is put, so that the
+sheet is the same in every format, and nothing is cut off.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from jaxtyping import UInt8
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from vitviz.figures.paper.lettering import MM, Letters
+
+PHOTO = 200 / 25.4  # pixels per mm of a photograph in the file; numbers are never resampled
+
+
+@dataclass(frozen=True)
+class Ink:
+    """The colours of a sheet."""
+
+    paper: str = "#ffffff"
+    ink: str = "#1a1a1a"
+    faint: str = "#d4d4d4"
+    quiet: str = "#555555"
+
+
+LIGHT = Ink()
+DARK = Ink("#0f1115", "#ececec", "#3a3d44", "#b4b4b4")
+
+
+class Pen:
+    """Draws on a figure of `width` x `height` mm; `say` translates, `raster` is true for pixels."""
+
+    def __init__(
+        self,
+        figure: Figure,
+        width: float,
+        height: float,
+        letters: Letters,
+        ink: Ink,
+        say: Callable[[str], str],
+        raster: bool,
+    ):
+        self.letters, self.ink, self.say, self.raster = letters, ink, say, raster
+        figure.set_facecolor(ink.paper)
+        self._bounds = (width, height)
+        self._axes = figure.add_axes((0, 0, 1, 1))
+        self._axes.set_axis_off()
+        self._order = itertools.count(1)  # what is drawn later lies above
+
+    def done(self) -> None:
+        """Sets the sheet's own millimetres, which pictures would have changed."""
+        width, height = self._bounds
+        self._axes.set_xlim(0, width)
+        self._axes.set_ylim(height, 0)
+        self._axes.set_aspect("auto")
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        size: float | None = None,
+        align: str = "left",
+        quiet: bool = False,
+        colour: str = "",
+        upright: bool = False,
+        middle: bool = True,
+    ) -> None:
+        """One line, at its middle height or hanging from y; `upright` reads upwards."""
+        drawn = self._axes.text(
+            x,
+            y,
+            text,
+            fontproperties=self.letters.font(size),
+            ha=align,
+            va="center_baseline" if middle else "top",
+            color=colour or (self.ink.quiet if quiet else self.ink.ink),
+            rotation=90 if upright else 0,
+            rotation_mode="anchor" if upright else "default",
+            parse_math=False,
+            zorder=next(self._order),
+        )
+        drawn.set_clip_on(False)
+
+    def line(
+        self, x: list[float], y: list[float], colour: str = "", width: float = 0.2, dashed=False
+    ) -> None:
+        """A line of `width` mm through points."""
+        style = (0, (4, 3)) if dashed else "solid"
+        self._axes.plot(
+            x,
+            y,
+            color=colour or self.ink.ink,
+            linewidth=width / MM,
+            linestyle=style,
+            clip_on=False,
+            solid_capstyle="butt",
+            solid_joinstyle="round",
+            zorder=next(self._order),
+        )
+
+    def dots(self, x: list[float], y: list[float], colour: str, size: float = 1.2) -> None:
+        """Round dots of `size` mm, with an edge of the paper's colour so that neighbours are told apart."""
+        self._axes.plot(
+            x,
+            y,
+            linestyle="none",
+            marker="o",
+            markersize=size / MM,
+            color=colour,
+            clip_on=False,
+            markeredgecolor=self.ink.paper,
+            markeredgewidth=0.3,
+            zorder=next(self._order),
+        )
+
+    def box(
+        self, x: float, y: float, width: float, height: float, fill: str = "", edge: str = "", line=0.25
+    ) -> None:
+        """A rectangle, filled or as a frame of `line` mm."""
+        self._axes.add_patch(
+            Rectangle(
+                (x, y),
+                width,
+                height,
+                facecolor=fill or "none",
+                edgecolor=edge or "none",
+                linewidth=line / MM if edge else 0,
+                clip_on=False,
+                joinstyle="miter",
+                zorder=next(self._order),
+            )
+        )
+
+    def frame(self, x: float, y: float, width: float, height: float, colour: str) -> None:
+        """A frame that shows on any picture: a dark line below the coloured one."""
+        self.box(x, y, width, height, edge="#000000", line=0.85)
+        self.box(x, y, width, height, edge=colour, line=0.45)
+
+    def picture(
+        self,
+        pixels: UInt8[np.ndarray, "height width channel"],
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        photo: bool = False,
+        name: str = "",
+    ) -> None:
+        """Pixels over a rectangle: as they are, or a photograph, resampled for the size that it gets."""
+        if photo:
+            pixels = photographed(pixels, width)
+        drawn = self._axes.imshow(
+            pixels,
+            extent=(x, x + width, y + height, y),
+            origin="upper",
+            aspect="auto",
+            interpolation="antialiased" if photo and self.raster else "none",
+            zorder=next(self._order),
+        )
+        drawn.set_clip_on(False)
+        drawn.set_gid(name or None)
+
+
+def photographed(
+    pixels: UInt8[np.ndarray, "height width 3"], width: float
+) -> UInt8[np.ndarray, "tall wide 3"]:
+    """A photograph with as many pixels as it needs at `width` mm: viewers show what is small in steps."""
+    wide = max(2, round(width * PHOTO))
+    size = (wide, max(2, round(wide * pixels.shape[0] / pixels.shape[1])))
+    how = cv2.INTER_AREA if wide < pixels.shape[1] else cv2.INTER_CUBIC
+    return cv2.resize(np.ascontiguousarray(pixels), size, interpolation=how)
+
+
+__all__ = ["DARK", "Ink", "LIGHT", "Pen", "photographed"]

@@ -1,0 +1,132 @@
+"""How much room each panel takes at a width: margins for its title, axes and scale, and what lies between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vitviz.figures.paper.lettering import Letters, number, ticks
+from vitviz.figures.paper.plates import Chart, Map, Matrix, Panel, Tiles
+
+TITLE = 7.6  # points
+GAP = 1.2  # mm between an axis and its numbers, and other small gaps
+BAR = 1.9  # mm, the height of a colour scale
+CELL = 9.0  # mm, the largest cell of a matrix
+STRIP = 46.0  # mm, as long as a colour scale is where there is room, so that its numbers fit
+
+
+@dataclass(frozen=True)
+class Room:
+    """The margins and the inner size of a panel, mm; `title` and `legend` are folded into lines."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+    width: float
+    height: float
+    free: float  # mm that the panel has between its margins; a matrix of few cells does not fill it
+    title: tuple[str, ...] = ()
+    legend: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def tall(self) -> float:
+        """With the margins."""
+        return self.top + self.height + self.bottom
+
+
+def room_of(panel: Panel, wide: float, letters: Letters, say: Callable[[str], str]) -> Room:
+    """The room of a panel that is `wide` mm, margins counted."""
+    line = letters.line()
+    title = tuple(letters.folded(say(panel.title), wide, TITLE)) if panel.title else ()
+    top = len(title) * letters.line(TITLE) + (GAP if title else 0)
+    left, right, bottom, legend = 0.0, 0.0, 0.0, ()
+    if isinstance(panel, Chart):
+        left = line + GAP + max(letters.width(one) for one in heights(panel).values()) + GAP
+        right, top = 1.6, top + 1.2
+        legend = tuple(_flowed(entries(panel, say), wide - left, letters))
+        bottom = 2 * line + 2 * GAP + len(legend) * line + (0.6 if legend else 0)
+    elif isinstance(panel, Matrix):
+        left = line + GAP + letters.width(str(panel.values.shape[0])) + GAP
+        right = 0.3
+        bottom = 2 * line + GAP
+    elif isinstance(panel, Tiles):
+        widest = max((letters.width(say(one)) for one in panel.rows), default=0.0)
+        left = (widest + GAP if panel.rows else 0.0) + (line + 0.5 if panel.down else 0.0)
+        bottom = (
+            (line if panel.cols else 0.0) + (line + 0.4 if panel.along else 0.0) + (0.6 if panel.cols else 0)
+        )
+    scale = None if isinstance(panel, Chart) else panel.scale
+    if scale is not None:
+        bottom += GAP + BAR + 0.5 + 2 * line
+    free = width = wide - left - right
+    if isinstance(panel, Matrix):
+        width = min(free, CELL * panel.values.shape[1])
+    return Room(left, right, top, bottom, width, width * aspect(panel, width, letters), free, title, legend)
+
+
+def aspect(panel: Panel, width: float, letters: Letters) -> float:
+    """Height / width of what a panel draws between its margins."""
+    if isinstance(panel, Chart):
+        return panel.aspect
+    if isinstance(panel, Map):
+        if panel.aspect is not None:
+            return panel.aspect
+        shown = panel.picture if panel.picture is not None else panel.values
+        return shown.shape[0] / shown.shape[1]
+    if isinstance(panel, Matrix):
+        rows, cols = panel.values.shape
+        return rows / cols
+    pitch, side, down = tile(panel, width, letters)
+    rows = -(-len(panel.pictures) // panel.across)
+    return (rows * down - (pitch - side)) / width
+
+
+def tile(panel: Tiles, width: float, letters: Letters) -> tuple[float, float, float]:
+    """mm from tile to tile, the width of one, and from row to row, with the captions."""
+    pitch = width / (panel.across - panel.gap)
+    side = pitch * (1 - panel.gap)
+    caption = letters.line(captioned(panel)) + 0.3 if panel.captions else 0.0
+    return pitch, side, side * panel.aspect + (pitch - side) + caption
+
+
+def captioned(panel: Tiles) -> float:
+    """Points of the captions: smaller where many stand in a row."""
+    return 6.2 if panel.across <= 10 else 5.0
+
+
+def heights(panel: Chart) -> dict[float, str]:
+    """The numbers on the y axis of a chart."""
+    if panel.percent:
+        return {value: f"{number(100 * value)} %" for value in ticks(*panel.y, 5)}
+    return {value: number(value) for value in ticks(*panel.y, 5)}
+
+
+def entries(panel: Chart, say: Callable[[str], str]) -> list[tuple[str, str, str]]:
+    """The legend: (name, colour, kind); of many series every fourth."""
+    named = [one for one in panel.series if one.name]
+    many = len(named) > 12
+    shown = [one for i, one in enumerate(named) if not many or i in (0, len(named) - 1) or (i + 1) % 4 == 0]
+    found = [
+        (say(one.name), one.colour, ("line" if one.line else "") + ("dots" if one.dots else ""))
+        for one in shown
+    ]
+    found += [(say(name), colour, "square") for colour, name in panel.named]
+    return found + [(say(one.name), one.colour, "dashed") for one in panel.levels if one.name]
+
+
+def _flowed(found: list[tuple[str, str, str]], width: float, letters: Letters) -> list[tuple[int, ...]]:
+    """The entries in lines as wide as there is room."""
+    lines: list[tuple[int, ...]] = []
+    used = width
+    for i, (name, _, _) in enumerate(found):
+        wide = 6.0 + letters.width(name) + 2.5
+        if used + wide > width and (not lines or lines[-1]):
+            lines.append(())
+            used = 0.0
+        lines[-1] += (i,)
+        used += wide
+    return lines
+
+
+__all__ = ["BAR", "GAP", "Room", "STRIP", "TITLE", "captioned", "entries", "heights", "room_of", "tile"]

@@ -1,0 +1,13 @@
+"""Figures for print of every view, without a page: SVG, PDF and PNG, each with its caption.
+
+>>> import vitviz
+>>> inspector = vitviz.load("vitviz-tiny")
+>>> trace = inspector.trace(vitviz.sample_image("chelsea"))
+>>> made = vitviz.figure("rollout", inspector, trace, fusion="max")
+>>> made.name, made.svg()[:5]
+('vitviz-rollout_vitviz-tiny_fusion-max', b'<?xml')
+"""
+
+from vitviz.prints.figure import Figure, figure, printed
+
+__all__ = ["Figure", "figure", "printed"]

@@ -1,0 +1,93 @@
+"""What stands beside a figure: a caption for a paper, and a file's name that says what it is of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import vitviz
+from vitviz.languages import translated
+from vitviz.sentence import Sentence
+from vitviz.views.controls import Choice
+
+if TYPE_CHECKING:
+    from vitviz.views import Control, Subject, View
+    from vitviz.views.printing import Asked
+
+PAPER = "Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021, arXiv 2010.11929"
+LONGEST = 140  # characters of a file's name
+
+
+def caption_of(
+    view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked, language: str = "en"
+) -> str:
+    """What the figure shows, its settings, definition (formulas as LaTeX), limits, source and citation."""
+    say = lambda text: translated(text, language)  # noqa: E731
+    checkpoint, trace = subject.inspector.checkpoint, subject.trace
+    made = [checkpoint.architecture, checkpoint.trained_on, checkpoint.licence, checkpoint.paper]
+    known = ", ".join(part for part in made if part)
+    grid = subject.grid
+    told = {"height": grid.pixels[0], "width": grid.pixels[1], "rows": grid.rows, "cols": grid.cols}
+    size = Sentence("Input {height} × {width} px, {rows} × {cols} patches", **told)
+    without = "" if trace is None else trace.without.text()
+    parts = [
+        f"{say(view.title)}, {subject.checkpoint}. {say(view.words.what)}",
+        say(Sentence("Checkpoint: {name} ({known}).", name=subject.checkpoint, known=known or "–")),
+        say(
+            Sentence(
+                "{size}; computed in {dtype}.", size=size, dtype="float32" if trace is None else trace.dtype
+            )
+        ),
+        say(Sentence("Taken away: {what}.", what=without)) if without else "",
+        say(
+            Sentence("Settings: {settings}.", settings=_settings(view, subject, settings, say) or say("none"))
+        ),
+        say(Sentence("Definition: {definition}", definition=view.words.definition)),
+        say(Sentence("What it does not show: {caveat}", caveat=view.words.caveat)),
+        say(Sentence("Source: {source} ({paper}).", source=view.words.source, paper=PAPER)),
+        say(
+            Sentence(
+                "Drawn by vitviz {version}; to cite it, see its CITATION.cff.", version=vitviz.__version__
+            )
+        ),
+    ]
+    return "\n".join(part for part in parts if part) + "\n"
+
+
+def name_of(view: View, subject: Subject, settings: Mapping[str, Any], detail: bool) -> str:
+    """View, checkpoint, and every setting that is not as it is without being set; safe on every disk."""
+    changed = [
+        f"{control.name}-{_spelled(settings[control.name])}"
+        for control in view.controls
+        if settings[control.name] != _default(control, subject)
+    ]
+    parts = [f"vitviz-{view.slug}", subject.checkpoint, *(["detail"] if detail else []), *changed]
+    plain = "_".join(re.sub(r"[^A-Za-z0-9.=-]+", "-", part).strip(".-") or "-" for part in parts)
+    return plain[:LONGEST].rstrip("._-")
+
+
+def _default(control: Control, subject: Subject) -> Any:
+    return control.parse(str(control.start(subject.about)), subject.about)
+
+
+def _settings(view: View, subject: Subject, settings: Mapping[str, Any], say) -> str:
+    """Every setting as the page words it, where it has a field; the others by their names."""
+    found = []
+    for control in view.controls:
+        value = settings[control.name]
+        if value in ("", (), None):
+            continue
+        if isinstance(control, Choice) and control.label:
+            value = say(dict(control.options)[value])
+        found.append(f"{say(control.label) if control.label else control.name}: {_spelled(value)}")
+    return "; ".join(found)
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ("-" if len(value) == 2 else ".").join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+__all__ = ["caption_of", "name_of"]

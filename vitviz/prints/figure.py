@@ -1,0 +1,168 @@
+"""`vitviz.figure`: a view's figure for print, from the same items as its figure on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vitviz.errors import Unknown, VitvizError
+from vitviz.languages import NAMES, translated
+from vitviz.prints.caption import caption_of, name_of
+from vitviz.views import VIEWS, Subject, View
+from vitviz.views.printing import Asked
+
+if TYPE_CHECKING:
+    from vitviz.engine import Inspector
+    from vitviz.figures.paper.plates import Plate
+    from vitviz.trace import Trace
+
+MISSING = "Figures for print are drawn by matplotlib, which is not installed: pip install 'vitviz[print]'."
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """A figure for print. `plate` holds its numbers and words; what is drawn of it is the same every time."""
+
+    plate: Plate
+    name: str  # view, checkpoint and settings: a file's name without its ending
+    caption: str  # definition, settings, source and citation
+    title: str
+    dark: bool = False
+    language: str = "en"
+
+    def svg(self, width: float | None = None) -> bytes:
+        """`width` mm wide, by default as wide as it needs; text stays text."""
+        return self._drawn("svg", width)
+
+    def pdf(self, width: float | None = None) -> bytes:
+        """The same as PDF."""
+        return self._drawn("pdf", width)
+
+    def png(self, width: float | None = None, dpi: int = 300) -> bytes:
+        """The same as round(width / 25.4 · dpi) pixels across, at 150, 300 or 600 dpi."""
+        return self._drawn("png", width, dpi)
+
+    def file(self, form: str, width: float | None = None, dpi: int = 300) -> bytes:
+        """Any of them by its name, and "txt" for the caption; VitvizError for what does not exist."""
+        return self.caption.encode() if form == "txt" else self._drawn(form, width, dpi)
+
+    def save(self, path: str | Path, width: float | None = None, dpi: int = 300) -> Path:
+        """Writes a .svg, .pdf or .png, and the caption beside it as .txt; returns the figure's path.
+
+        `width` is in mm (40 to 400), `dpi` 150, 300 or 600. VitvizError for any other ending, width or
+        resolution.
+        """
+        path = Path(path)
+        data = self.file(path.suffix.lower().removeprefix("."), width, dpi)
+        path.write_bytes(data)
+        if path.suffix.lower() != ".txt":
+            path.with_suffix(".txt").write_text(self.caption, encoding="utf-8")
+        return path
+
+    def _repr_svg_(self) -> str:
+        return self.svg().decode()
+
+    @cached_property
+    def _sheet(self) -> Callable[..., bytes]:
+        try:
+            from vitviz.figures.paper.sheet import drawn
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "matplotlib":
+                raise
+            raise VitvizError(MISSING) from None
+        return drawn
+
+    def _drawn(self, form: str, width: float | None, dpi: int = 300) -> bytes:
+        say = lambda text: translated(text, self.language)  # noqa: E731
+        about = self.caption.partition("\n")[0]
+        return self._sheet(self.plate, form, width, dpi, self.dark, say, self.language, self.title, about)
+
+
+def figure(
+    view: str,
+    inspector: Inspector,
+    trace: Trace | None = None,
+    *,
+    detail: bool = False,
+    dark: bool = False,
+    language: str = "en",
+    picture: Any = None,
+    **settings: Any,
+) -> Figure:
+    """The figure of one view for print.
+
+    `view` is one of "patches", "filters", "positions", "explorer", "tokens", "evidence", "distance" and
+    "rollout"; filters and positions need no trace. `settings` are those of the page, by the names in its
+    links: layers and heads count from 1, patches from 0. `detail` adds what stands beside the figure there.
+    `picture` is the upright photograph (path, PIL image or array) behind the trace, for a figure at its own
+    resolution; without it the model's input is shown. Light on white unless `dark`; `language` is "en",
+    "zh-CN" or "ko" (English where the machine has no font for it). Raises VitvizError for a view or setting
+    that does not exist, and where the view is not applicable to the model, with the reason.
+
+    >>> import vitviz
+    >>> inspector = vitviz.load("vitviz-tiny")
+    >>> figure("filters", inspector).png(width=86, dpi=300)[1:4]
+    b'PNG'
+    """
+    found = next((one for one in VIEWS if one.slug == view), None)
+    if found is None:
+        raise Unknown(f"There is no view {view!r}; there are {', '.join(one.slug for one in VIEWS)}.")
+    if found.needs.value != "weights" and trace is None:
+        raise VitvizError(
+            f"{found.title} is of a picture: hand in a trace, such as inspector.trace(picture)."
+        )
+    made: dict[str, Any] = {}
+    once = lambda name, make: made[name] if name in made else made.setdefault(name, make())  # noqa: E731
+    subject = Subject(inspector, trace, once=once, once_of_weights=once)
+    upload = None if picture is None else _pixels(picture, trace)
+    parsed = found.settings({name: _spelled(value) for name, value in settings.items()}, subject.about)
+    return printed(found, subject, parsed, Asked(detail, upload), dark, language)
+
+
+def printed(
+    view: View,
+    subject: Subject,
+    settings: Mapping[str, Any],
+    asked: Asked,
+    dark: bool = False,
+    language: str = "en",
+) -> Figure:
+    """The same for a view, a subject and settings that are at hand."""
+    if language not in NAMES:
+        raise VitvizError(f"There is no language {language!r}; expected one of {', '.join(NAMES)}.")
+    reason = view.refused(subject)
+    if reason:
+        raise VitvizError(reason)
+    plate = view.plate(subject, settings, asked)
+    caption = caption_of(view, subject, settings, asked, language)
+    title = f"{translated(view.title, language)} · {subject.checkpoint}"
+    return Figure(plate, name_of(view, subject, settings, asked.detail), caption, title, dark, language)
+
+
+def _spelled(value: Any) -> str:
+    """A setting as a link spells it: a pair of layers with a dash, further numbers with dots."""
+    if isinstance(value, tuple | list):
+        return ("-" if isinstance(value, tuple) and len(value) == 2 else ".").join(map(str, value))
+    return str(value)
+
+
+def _pixels(picture: Any, trace: Trace | None) -> np.ndarray:
+    """The upright photograph in RGB; VitvizError for one of another size than the trace's."""
+    from vitviz.engine.pictures.images import open_image
+
+    pixels = np.asarray(open_image(picture))
+    expected = None if trace is None else tuple(trace.view.upload)
+    if expected is not None and (pixels.shape[1], pixels.shape[0]) != expected:
+        raise VitvizError(
+            f"The picture has {pixels.shape[1]} x {pixels.shape[0]} pixels, but the trace is of one of"
+            f" {expected[0]} x {expected[1]}. Hand in the picture that was traced."
+        )
+    return pixels
+
+
+__all__ = ["Figure", "figure", "printed"]

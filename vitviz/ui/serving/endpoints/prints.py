@@ -1,0 +1,57 @@
+"""The endpoint that gives a view's figure for print.
+
+Type hints and docstrings become Gradio's documentation, so hints are real objects here and not strings: this
+file does without `from __future__ import annotations`.
+"""
+
+import base64
+from typing import Literal
+
+from vitviz.runs import Without
+from vitviz.ui.serving import prints
+from vitviz.ui.serving.derived import Picture
+from vitviz.ui.serving.endpoints.asking import Asking
+from vitviz.ui.serving.plain import truth, whole
+
+
+class OfPrints(Asking):
+    """Files rather than numbers."""
+
+    def figure(
+        self,
+        image: Picture,
+        view: str = "rollout",
+        checkpoint: str = "",
+        settings: str = "",
+        format: Literal["svg", "pdf", "png"] = "svg",
+        width: int | None = None,
+        dpi: Literal[150, 300, 600] = 300,
+        detail: bool = False,
+        language: Literal["en", "zh-CN", "ko"] = "en",
+        without: str = "",
+    ) -> dict:
+        """A view's figure for print: vector, or pixels at a width, the same from any window.
+
+        Args:
+            image: a file (handle_file), or the name of a sample such as "chelsea"
+            view: patches, filters, positions, explorer, tokens, evidence, distance or rollout
+            checkpoint: a name that `checkpoints` lists; empty for the first one
+            settings: the view's, by the names in the page's links, such as "fusion=max discard=0.9"
+            format: svg, pdf or png
+            width: mm, from 40 to 400; none for as wide as it needs
+            dpi: of a png: 150, 300 or 600
+            detail: with what stands beside the figure
+            language: en, zh-CN or ko
+            without: what is taken away, such as heads=8.2 patches=0.17; empty for nothing
+
+        Returns:
+            {checkpoint, view, name: the file's, caption: text, data: the file in base64}
+        """
+        changes = {"without": Without.parse(str(without))}
+        key = self._studio.look(self._picture(image), self._name(checkpoint), **changes)
+        given, whether = prints.settings_of(str(settings)), truth(detail, "detail")
+        made = prints.figure(self._studio, key, str(view), given, whether, language=str(language))
+        data = made.file(str(format), width, whole(dpi, "dpi", 1, 10_000))
+        told = {"checkpoint": self._studio.run(key).checkpoint, "view": str(view)}
+        told |= {"name": f"{made.name}.{format}", "caption": made.caption}
+        return {**told, "data": base64.b64encode(data).decode("ascii")}

@@ -1,0 +1,81 @@
+"""Figures for print from the server: what is asked for in an address or by a program, checked and drawn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from vitviz.errors import Unknown, WrongSetting
+from vitviz.prints import Figure, printed
+from vitviz.ui.serving.studio import Studio
+from vitviz.views.printing import Asked
+
+FORMATS = ("svg", "pdf", "png", "txt")
+PREFIX = "print."
+FLAGS = {"0": False, "1": True}
+
+
+def figure(
+    studio: Studio,
+    key: str,
+    slug: str,
+    given: Mapping[str, str],
+    detail=False,
+    dark=False,
+    language: str = "en",
+) -> Figure:
+    """A view's figure for print, for a key and settings as in a link; VitvizError for what does not fit."""
+    view, subject = studio.view(slug), studio.subject(key)
+    if subject.survey is not None and not view.averages:
+        raise Unknown(f"{view.title} has no average over a set of pictures.")
+    settings = view.settings(given, subject.about)
+    upload = None if subject.trace is None else np.asarray(studio.upload(key))
+    with studio.reading(subject):
+        return printed(view, subject, settings, Asked(detail, upload), dark, language)
+
+
+def asked_for(
+    studio: Studio, key: str, slug: str, ending: str, given: Mapping[str, str]
+) -> tuple[bytes, str]:
+    """The file of an address, and its name; print.width (mm), .dpi, .detail, .dark, .lang say how."""
+    ours = {name.removeprefix(PREFIX): value for name, value in given.items() if name.startswith(PREFIX)}
+    theirs = {name: value for name, value in given.items() if not name.startswith(PREFIX)}
+    unknown = set(ours) - {"width", "dpi", "detail", "dark", "lang"}
+    if ending not in FORMATS or unknown:
+        wrong = sorted(unknown)[0] if unknown else ending
+        known = "width, dpi, detail, dark, lang" if unknown else ", ".join(FORMATS)
+        raise Unknown(f"Figures for print have no {wrong[:60]!r}; expected one of {known}.")
+    flags = {name: _flag(ours, name) for name in ("detail", "dark")}
+    made = figure(studio, key, slug, theirs, **flags, language=ours.get("lang", "en"))
+    width = None if not ours.get("width") else _whole(ours, "width")
+    return made.file(ending, width, _whole(ours, "dpi") if "dpi" in ours else 300), f"{made.name}.{ending}"
+
+
+def settings_of(text: str) -> dict[str, str]:
+    """Settings as a program writes them: "fusion=max discard=0.9"; WrongSetting for a part without a name."""
+    found = {}
+    for part in text.split():
+        name, sign, value = part.partition("=")
+        if not sign or not name:
+            raise WrongSetting(f"settings holds {part[:60]!r}; expected name=value, such as fusion=max.")
+        found[name] = value
+    return found
+
+
+def _flag(given: Mapping[str, str], name: str) -> bool:
+    value = given.get(name, "0")
+    if value not in FLAGS:
+        raise WrongSetting(f"Given {PREFIX}{name}={value[:60]!r}; expected 0 or 1.")
+    return FLAGS[value]
+
+
+def _whole(given: Mapping[str, str], name: str) -> int:
+    value = given[name]
+    if not re.fullmatch(r"[0-9]{1,4}", value):
+        raise WrongSetting(f"Given {PREFIX}{name}={value[:60]!r}; expected a whole number.")
+    return int(value)
+
+
+__all__ = ["FORMATS", "asked_for", "figure", "settings_of"]

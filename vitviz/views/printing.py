@@ -1,0 +1,168 @@
+"""What the print figures of several views share: how tokens are called, and a map over the picture.
+
+A view's figure for print is `plate(view, subject, settings, asked)` in printed.py of its folder, made of the
+same items as its figure on the page. A view that the shared map draws needs none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vitviz.figures.paper.plates import Map, Mark, Plate, Scale
+from vitviz.sentence import Sentence
+
+if TYPE_CHECKING:
+    from vitviz.grid import Grid
+    from vitviz.views.base import View
+    from vitviz.views.subject import Subject
+
+NO_PRINT = "{view} has no figure for print: it draws itself in the browser alone."
+PINS = ("#e69f00", "#56b4e9", "#009e73", "#cc79a7")  # Okabe and Ito, told apart with any colour vision
+WIDE = 174.0  # mm: both columns of a paper
+NARROW = 86.0  # one column
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """How a figure is wanted: with its detail or alone; `upload` is the upright picture, if there is one."""
+
+    detail: bool = False
+    upload: np.ndarray | None = None
+
+
+def patch_name(patch: int) -> Sentence:
+    """A patch, counted from 0, as the page calls it."""
+    return Sentence("Patch {number}", number=patch + 1)
+
+
+def place_name(grid: Grid, patch: int) -> Sentence:
+    """Where it lies."""
+    return Sentence("row {row}, column {col}", row=patch // grid.cols + 1, col=patch % grid.cols + 1)
+
+
+def prefix_name(name: str) -> str:
+    """A prefix token as a reader knows it."""
+    numbered = re.fullmatch(r"register (\d+)", name)
+    return Sentence("register {number}", number=numbered[1]) if numbered else name
+
+
+def token_name(grid: Grid, token: int) -> str:
+    """A token, counted with the prefix, and where it lies."""
+    if token < grid.prefix:
+        return Sentence("the {name} token", name=prefix_name(grid.prefix_names[token]))
+    patch = token - grid.prefix
+    return Sentence("{patch} ({place})", patch=patch_name(patch), place=place_name(grid, patch))
+
+
+def joined(*texts: str) -> Sentence:
+    """Texts with a dot between them."""
+    names = [f"part{i}" for i in range(len(texts))]
+    return Sentence(" · ".join(f"{{{name}}}" for name in names), **dict(zip(names, texts, strict=True)))
+
+
+def signed(value: float) -> str:
+    """A number with its sign.
+
+    >>> signed(0.5), signed(-1.234)
+    ('+0.50', '−1.23')
+    """
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def fixed(value: float, digits: int = 3) -> str:
+    """A number with so many digits behind the point, and a minus sign that is one."""
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def ends(values: np.ndarray) -> tuple[float, float]:
+    """The smallest and the largest of what is a number; (0, 0) where nothing is."""
+    known = np.asarray(values, float)[np.isfinite(values)]
+    return (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+
+
+def balanced(values: np.ndarray) -> float:
+    """How far a scale that is even about zero reaches."""
+    low, high = ends(values)
+    return max(-low, high) or 1.0
+
+
+def shape_of(grid: Grid) -> float:
+    """Height / width of the grid in pixels."""
+    return grid.pixels[0] / grid.pixels[1]
+
+
+def seen(subject: Subject, asked: Asked, grey: bool = False) -> np.ndarray:
+    """What the model saw: cut from the upload at its own resolution, else the model's input."""
+    view = subject.trace.view
+    picture = view.picture
+    if asked.upload is not None:
+        left, top, right, bottom = (round(side) for side in view.box)
+        cut = asked.upload[max(top, 0) : bottom, max(left, 0) : right]
+        picture = cut if cut.size else picture
+    if grey:
+        light = picture @ np.array([0.2126, 0.7152, 0.0722])
+        picture = np.repeat(np.rint(light)[..., None], 3, axis=-1).astype(np.uint8)
+    return picture
+
+
+def over(
+    subject: Subject,
+    asked: Asked,
+    values: np.ndarray,
+    scale: Scale | None,
+    title: str,
+    marks: tuple[Mark, ...] = (),
+    opacity: float = 0.72,
+    pixels: np.ndarray | None = None,
+) -> Map:
+    """A map over what the model saw, in patches as sharp as the numbers are."""
+    picture = seen(subject, asked, grey=scale is not None and scale.colours == "balance")
+    return Map(title, picture, values, pixels, scale, None, opacity, False, marks, shape_of(subject.grid))
+
+
+def shared(view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Plate:
+    """The figure of a view that the shared map draws: its first item over the patches, about zero or not."""
+    item = next(one for one in view.items if one.axes.split()[-2:] == ["row", "col"])
+    values = view.item(subject, item.name, settings)
+    lower = {control.name: control.minimum for control in view.controls if hasattr(control, "minimum")}
+    for axis in item.axes.split()[:-2]:
+        values = values[settings[axis] - lower[axis]]
+    low, high = ends(values)
+    colours = settings.get("colormap", "viridis")
+    if view.summary(subject).get("diverging"):
+        most = balanced(values)
+        low, high, colours = -most, most, "balance"
+    elif settings.get("scale") == "zero":
+        low = min(0.0, low)
+    scale = Scale(colours, low, high, item.says)
+    return Plate(
+        ((over(subject, asked, values, scale, view.title, opacity=settings.get("opacity", 0.72)),),),
+        width=NARROW,
+    )
+
+
+__all__ = [
+    "Asked",
+    "NARROW",
+    "NO_PRINT",
+    "PINS",
+    "WIDE",
+    "balanced",
+    "ends",
+    "fixed",
+    "joined",
+    "over",
+    "patch_name",
+    "place_name",
+    "prefix_name",
+    "seen",
+    "shape_of",
+    "shared",
+    "signed",
+    "token_name",
+]

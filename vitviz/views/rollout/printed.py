@@ -1,0 +1,85 @@
+"""Rollout for print, over the upload at its own resolution; with detail every layer's own attention."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vitviz.figures.overlay import faded, overlay
+from vitviz.figures.paper.plates import Map, Mark, Plate, Scale, Tiles
+from vitviz.figures.paper.tints import tinted
+from vitviz.sentence import Sentence
+from vitviz.views.printing import NARROW, WIDE, ends, joined, prefix_name, shape_of, token_name
+
+
+def plate(view, subject, settings, asked) -> Plate:
+    """The map in view: the rollout, or one layer alone."""
+    layers = np.asarray(view.item(subject, "layers", settings), float)
+    alone = settings["alone"]
+    whole = np.asarray(view.item(subject, "map", settings), float)
+    values = layers[alone - 1] if alone else whole
+    what = Sentence("Layer {layer} alone", layer=alone) if alone else Sentence("Rollout")
+    title = joined(what, _query(view, subject, settings["query"]))
+    main = _laid(subject, settings, asked, values, title)
+    if not asked.detail:
+        return Plate(((main,),), (_share(subject, values),), width=NARROW)
+    colours = "grey" if settings["overlay"] == "paper" else settings["colormap"]
+    each = np.stack([tinted(one, Scale(colours, 0.0, float(one.max()) or 1.0, "")) for one in layers])
+    across = int(np.ceil(np.sqrt(1.6 * len(layers))))
+    names = tuple(str(layer + 1) for layer in range(len(layers)))
+    said = Sentence("Each layer alone: mean over its heads, every map scaled by itself")
+    strip = Tiles(each, across, said, names, gap=0.08, aspect=shape_of(subject.grid))
+    return Plate(((main, strip),), (_share(subject, values),), width=WIDE)
+
+
+def _laid(subject, settings, asked, values: np.ndarray, title: str) -> Map:
+    """The map over the upload, the unseen part faded; or the paper's form, map / max as brightness."""
+    view = subject.trace.view
+    picture = view.picture if asked.upload is None else asked.upload
+    box = None if asked.upload is None else view.box
+    low, high = ends(values)
+    paper, smooth = settings["overlay"] == "paper", settings["smooth"] == "on"
+    marks = (Mark(settings["query"]),) if isinstance(settings["query"], int) else ()
+    aspect = shape_of(subject.grid) if box is None else None
+    if paper:
+        scale = Scale("grey", 0.0, high or 1.0, Sentence("Brightness: share of attention, per patch"))
+        return Map(
+            title,
+            overlay(picture, values, box, form="paper", smooth=smooth),
+            None,
+            None,
+            scale,
+            aspect=aspect,
+        )
+    low = low if settings["scale"] == "data" and low < high else 0.0
+    scale = Scale(settings["colormap"], low, high or 1.0, Sentence("Share of attention, per patch"))
+    return Map(
+        title, faded(picture, box), values, None, scale, box, settings["opacity"], smooth, marks, aspect
+    )
+
+
+def _query(view, subject, query: str | int) -> str:
+    """Whose collected attention it is."""
+    if isinstance(query, int):
+        return token_name(subject.grid, subject.grid.prefix + query)
+    if query == "auto":
+        return view.summary(subject)["auto"]
+    return (
+        Sentence("all tokens, on average")
+        if query == "mean"
+        else Sentence("the {name} token", name=prefix_name(query))
+    )
+
+
+def _share(subject, values: np.ndarray) -> str:
+    """How much of it the patches hold."""
+    share, names = float(np.nansum(values)), subject.grid.prefix_names
+    if not names:
+        return Sentence("The patches hold all of it: {share}.", share=f"{share:.3g}")
+    tokens = (
+        Sentence("the {name} token", name=names[0])
+        if len(names) == 1
+        else Sentence("the prefix tokens ({names})", names=", ".join(names))
+    )
+    return Sentence(
+        "The patches hold {share} of it; the rest is on {tokens}.", share=f"{share:.2f}", tokens=tokens
+    )

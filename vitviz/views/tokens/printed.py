@@ -1,0 +1,196 @@
+"""Tokens for print: likeness, components or norms over the picture, or what heads look at."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vitviz.figures.paper.plates import (
+    ORANGE,
+    Map,
+    Mark,
+    Matrix,
+    Plate,
+    Scale,
+    Tiles,
+)
+from vitviz.figures.paper.tints import tinted
+from vitviz.sentence import Sentence
+from vitviz.views.printing import (
+    NARROW,
+    PINS,
+    WIDE,
+    balanced,
+    ends,
+    joined,
+    over,
+    patch_name,
+    prefix_name,
+    shape_of,
+)
+from vitviz.views.tokens.printed_sides import heads, histogram, number
+
+
+def plate(view, subject, settings, asked) -> Plate:
+    """What is shown: similarity, components, norms or heads."""
+    return {"similarity": _similarity, "components": _components, "norms": _norms, "heads": heads}[
+        settings["show"]
+    ](view, subject, settings, asked)
+
+
+def _similarity(view, subject, settings, asked) -> Plate:
+    token, grid = settings["token"], subject.grid
+    scale = _cosines(view, subject, settings)
+    marks = _outliers(view, subject, settings) if settings["mark"] == "on" else ()
+    held = (Mark(token - grid.prefix),) if token >= grid.prefix else ()
+    title = joined(Sentence("Similarity to {token}", token=_name(grid, token)), _where(settings))
+    main = over(
+        subject,
+        asked,
+        view.item(subject, "similarity", settings),
+        scale,
+        title,
+        (*marks, *held),
+        settings["opacity"],
+    )
+    rows = [(main,)]
+    if asked.detail:
+        depths = np.asarray(view.item(subject, "by_depth", settings), float)
+        text = Sentence("{token} at every depth", token=_name(grid, token))
+        rows = [(main, _strip(tinted(depths, scale), text, grid, settings))]
+    if settings["pins"]:
+        pinned = view.item(subject, "pinned", settings)[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
+        parts = zip(settings["pins"], pinned, PINS * 4, strict=False)
+        rows.append(
+            tuple(
+                over(
+                    subject,
+                    asked,
+                    line,
+                    scale,
+                    _name(grid, pin),
+                    (Mark(pin - grid.prefix, colour),) if pin >= grid.prefix else (),
+                )
+                for pin, line, colour in parts
+            )
+        )
+    return Plate(tuple(rows), width=WIDE if asked.detail or len(settings["pins"]) > 2 else NARROW)
+
+
+def _cosines(view, subject, settings) -> Scale:
+    """About zero without the mean patch; else from the smallest cosine of any two tokens, as on the page."""
+    if settings["mean"] == "out":
+        return Scale("balance", -1.0, 1.0, Sentence("Cosine without the mean patch"))
+    low, _ = ends(view.item(subject, "cosines" if view.summary(subject)["whole"] else "line", settings))
+    return Scale("viridis", min(low, 0.99), 1.0, Sentence("Cosine"))
+
+
+def _components(view, subject, settings, asked) -> Plate:
+    grid, depth = subject.grid, settings["depth"]
+    tints = view.item(subject, "tints", settings)
+    scores = np.asarray(view.item(subject, "components", settings), float)
+    shares = [f"{100 * share:.1f} %" for share in view.item(subject, "shares", settings)[depth]]
+    marks = _outliers(view, subject, settings) if settings["mark"] == "on" else ()
+    title = joined(Sentence("Principal components"), _where(settings))
+    main = over(subject, asked, scores[..., 0], None, title, marks, settings["opacity"], tints[depth])
+    turned = (
+        Sentence("Colours: the three together, turned to look like the depth before.")
+        if settings["tint"] == "steady"
+        else Sentence("Red, green, blue: components 1, 2, 3.")
+    )
+    said = dict(zip(("first", "second", "third"), shares, strict=True))
+    notes = (Sentence("Shares of the variance: {first}, {second}, {third}.", **said), turned)
+    if not asked.detail:
+        return Plate(((main,),), notes, width=NARROW)
+    singles = tuple(
+        Map(
+            Sentence("Component {number}: {share}", number=i + 1, share=shares[i]),
+            None,
+            scores[..., i],
+            None,
+            Scale("balance", -balanced(scores[..., i]), balanced(scores[..., i]), Sentence("Score")),
+            aspect=shape_of(grid),
+        )
+        for i in range(3)
+    )
+    text = (
+        Sentence("Every depth, one basis for all")
+        if settings["basis"] == "all"
+        else Sentence("Every depth, each in its own basis")
+    )
+    return Plate(((main, _strip(tints, text, grid, settings)), singles), notes, width=WIDE)
+
+
+def _norms(view, subject, settings, asked) -> Plate:
+    grid, depth = subject.grid, settings["depth"]
+    norms = np.asarray(view.item(subject, "norms", settings), float)
+    median, mad = np.asarray(view.item(subject, "usual", settings), float)[depth]
+    limit, marks = median + settings["k"] * mad, _outliers(view, subject, settings)
+    patches = norms[depth, grid.prefix :]
+    low, high = ends(patches)
+    scale = Scale("magma", min(low, median), high, Sentence("Norm of the token"))
+    title = joined(Sentence("Norms"), _where(settings))
+    main = over(
+        subject, asked, patches.reshape(grid.rows, grid.cols), scale, title, marks, settings["opacity"]
+    )
+    told = {
+        "median": number(median),
+        "mad": number(mad),
+        "limit": number(limit),
+        "count": len(marks),
+        "all": int(np.isfinite(patches).sum()),
+    }
+    notes = [
+        Sentence("Median {median}, MAD {mad}; above the limit of {limit}: {count} of {all} patches.", **told)
+    ]
+    if 0 < grid.prefix <= 4:
+        notes.append(
+            joined(
+                *(
+                    Sentence("{name}: {value}", name=_name(grid, i), value=number(norms[depth, i]))
+                    for i in range(grid.prefix)
+                )
+            )
+        )
+    if not asked.detail:
+        return Plate(((main,),), tuple(notes), width=NARROW)
+    each = np.stack(
+        [
+            tinted(one, Scale("magma", *ends(one), ""))
+            for one in norms[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
+        ]
+    )
+    strip = _strip(each, Sentence("Every depth, each scaled by itself"), grid, settings)
+    sinks = np.asarray(view.item(subject, "sinks", settings), float)[..., 0].T
+    arrives = Sentence("Largest share of attention at one token")
+    matrix = Matrix(
+        sinks, Scale("viridis", 0.0, float(sinks.max()) or 1.0, arrives), Sentence("block"), Sentence("head")
+    )
+    return Plate(((main, histogram(patches, limit)), (strip, matrix)), tuple(notes), width=WIDE)
+
+
+def _strip(pictures: np.ndarray, title: str, grid, settings) -> Tiles:
+    """A small map for every depth, the one in view with a frame."""
+    names = tuple(str(depth) for depth in range(len(pictures)))
+    across = int(np.ceil(np.sqrt(len(pictures))))
+    return Tiles(pictures, across, title, names, gap=0.1, aspect=shape_of(grid), chosen=settings["depth"])
+
+
+def _outliers(view, subject, settings) -> tuple[Mark, ...]:
+    """Frames for the patches whose norm is above the limit."""
+    depth = settings["depth"]
+    norms = np.asarray(view.item(subject, "norms", settings), float)[depth, subject.grid.prefix :]
+    median, mad = np.asarray(view.item(subject, "usual", settings), float)[depth]
+    return tuple(Mark(int(cell), ORANGE) for cell in np.flatnonzero(norms > median + settings["k"] * mad))
+
+
+def _where(settings) -> str:
+    said = (
+        "depth {depth}, through the final norm"
+        if settings["norm"] == "final" and settings["show"] != "norms"
+        else "depth {depth}, raw"
+    )
+    return Sentence(said, depth=settings["depth"])
+
+
+def _name(grid, token: int) -> str:
+    return patch_name(token - grid.prefix) if token >= grid.prefix else prefix_name(grid.prefix_names[token])
