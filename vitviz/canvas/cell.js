@@ -35,8 +35,8 @@ function dark() {
 }
 
 function themed() {
-  const html = document.documentElement,
-    now = dark();
+  const html = document.documentElement;
+  const now = dark();
   if (html.classList.contains('dark') !== now) html.classList.toggle('dark', now);
 }
 
@@ -44,8 +44,9 @@ function themed() {
 function framed() {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', themed);
   try {
-    const { frameElement: frame, parent } = window,
-      watcher = new MutationObserver(themed);
+    const { parent } = window;
+    const frame = /** @type {HTMLElement} */ (window.frameElement);
+    const watcher = new MutationObserver(themed);
     for (const node of [parent.document.documentElement, parent.document.body])
       watcher.observe(node, { attributes: true });
     new ResizeObserver(() => {
@@ -64,8 +65,8 @@ export default function cell({ value, lead, fixed, parts }, spec) {
   framed();
   const told = value.controls.filter(({ name, label }) => label && fixed.includes(name));
   const settings = told.map((one) => `${t(one.label)}: ${spoken(one, one.default, value)}`).join(' · ');
-  const root = el('div', { class: 'vv', 'data-view': value.view }),
-    drawn = el('div', {}, root);
+  const root = el('div', { class: 'vv', 'data-view': value.view });
+  const drawn = el('div', {}, root);
   document.body.append(
     ...[
       el('h1', { text: `${t(value.title)} · ${value.checkpoint}` }),

@@ -48,8 +48,8 @@ function open(self) {
     ),
   );
   const width = el('input', { type: 'number', min: 40, max: 400, step: 1, placeholder: t('as it needs') });
-  const detail = el('input', { type: 'checkbox' }),
-    said = el('p', { class: 'vv-text', role: 'status' });
+  const detail = el('input', { type: 'checkbox' });
+  const said = el('p', { class: 'vv-text', role: 'status' });
   const take = el('button', { type: 'button', class: 'vv-print-take', text: t('Download') });
   const close = el('button', { type: 'button', text: t('Close'), onclick: () => node.close() });
   const node = el(
