@@ -164,8 +164,8 @@ def _page(slug: str, data: dict[str, Any], language: str) -> str:
     told = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     begun = (
         f"Object.defineProperty(navigator, 'language', {{ value: '{language}' }});\n"
-        f"Promise.all(['{paths[0]}', '{paths[1]}'].map(load)).then(([{{ default: cell }}, {{"
-        " default: spec }}]) =>\n"
+        f"Promise.all(['{paths[0]}', '{paths[1]}'].map(load))\n"
+        "  .then(([{ default: cell }, { default: spec }]) =>\n"
         f"  cell(JSON.parse(document.getElementById('data').textContent), spec('{slug}')));"
     )
     return (
