@@ -22,7 +22,8 @@ import numpy as np
 from vitviz.errors import Unknown, VitvizError
 from vitviz.grid import Grid
 from vitviz.sentence import Sentence
-from vitviz.views.controls import About, Choice, Control, Whole, Wholes, parsed, placed
+from vitviz.views.controls import About, Choice, Control, Whole, Wholes, parsed
+from vitviz.views.sequence import placed
 from vitviz.views.subject import Subject
 
 if TYPE_CHECKING:

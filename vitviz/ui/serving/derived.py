@@ -12,7 +12,7 @@ import gradio as gr
 
 from vitviz.ui.serving.plain import cells, plain
 from vitviz.views import VIEWS, Choice, Control, Needs, Slider, View, Whole
-from vitviz.views.controls import sequential
+from vitviz.views.sequence import sequential
 
 Picture = gr.FileData | str
 
