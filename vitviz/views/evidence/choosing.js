@@ -18,6 +18,7 @@ export function picker(self, label, change) {
   return field;
 }
 
+/** Both pickers with what they may name. */
 export function showPickers(self, of, rather) {
   const { ui } = self;
   const names = [...ui.classes.map((one) => one.name), ...ui.labels];
@@ -52,6 +53,7 @@ export function drags(self, { heat, at }) {
   });
 }
 
+/** Chooses patches, or one more of them; a chosen one is let go. */
 export function toggle(self, cells, only = false) {
   if (self.dragged) {
     // the click that ends a drag
@@ -65,12 +67,14 @@ export function toggle(self, cells, only = false) {
   self.set('patches', next.sort((a, b) => a - b).join('.'));
 }
 
+/** Chooses a head, or all of a layer where head is null. */
 export function chooseHead(self, layer, head) {
   const text = head === null ? String(layer) : `${layer}.${head}`;
   self.settings.patches = '';
   self.set('chosen', self.settings.chosen === text ? '' : text);
 }
 
+/** Chooses nothing. */
 export function clear(self) {
   self.settings.patches = '';
   self.set('chosen', '');
@@ -89,6 +93,7 @@ export function takeAway(self) {
   clear(self);
 }
 
+/** Takes over what was typed into one of the pickers. */
 export function chooseClasses(self, of, rather) {
   const { labels, classes } = self.ui;
   const now = targets(self);

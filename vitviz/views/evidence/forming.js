@@ -4,7 +4,7 @@ import { el, fit } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 
 // told apart with any colour vision
-export const COLOURS = ['#2f7fc0', '#c46a16', '#2a8a63', '#a3528c', '#7a6a00'];
+const COLOURS = ['#2f7fc0', '#c46a16', '#2a8a63', '#a3528c', '#7a6a00'];
 
 /** What the classifier would say if the model ended at a depth. */
 export function drawForming(self, made) {

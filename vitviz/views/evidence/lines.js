@@ -3,8 +3,10 @@
 import { total } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 
+/** JSON that comes as bytes. */
 export const unpack = (item) => JSON.parse(new TextDecoder().decode(item.values));
 
+/** Patches out of a setting. */
 export const listed = (text) => (text ? text.split('.').map(Number) : []);
 
 /** The head, or the layer's heads, that are in view: numbers from 1; [] for all. */
@@ -32,6 +34,7 @@ export function className(self, index) {
   return known?.name ?? self.ui.labels?.[index] ?? t('class {number}', { number: index });
 }
 
+/** The class that is asked about, and the one rather than which; null for all others. */
 export function targets(self) {
   const asked =
     self.settings.target === 'top' ? [self.summary.top[0]] : self.settings.target.split('-').map(Number);

@@ -5,7 +5,7 @@ import { t } from '../../canvas/words.js';
 import { signed, sums, wallOf } from './lines.js';
 
 /** What another method's map explains of the logit, and what it leaves unexplained. */
-export function tellMap(self, all, picked) {
+function tellMap(self, all, picked) {
   const { ui, data } = self;
   const [explained, rest] = data.explained.values;
   const fixed = (value) => value.toFixed(3).replace('-', '−');

@@ -12,7 +12,7 @@ import { distanceOf, entropy, first, nameOf, pinsOf, small, tokensOf } from './t
 export const pinColours = ['#e69f00', '#56b4e9', '#009e73', '#cc79a7'];
 
 /** Whether the map shows who attends to the token; the rollout knows only what a token has collected. */
-export const askedBy = (self) => self.settings.direction === 'column' && self.settings.show !== 'rollout';
+const askedBy = (self) => self.settings.direction === 'column' && self.settings.show !== 'rollout';
 
 /**
  * Every token's weight for one query: its row of the attention, or its column; null where it has not been
@@ -44,11 +44,13 @@ export function ask(self, token) {
   paint(self);
 }
 
+/** Makes a token the query, and keeps it. */
 export function chooseToken(self, token) {
   ask(self, token);
   self.set('token', token);
 }
 
+/** The map of the query. */
 export function paint(self) {
   const { ui, grid, settings } = self;
   const { rows, cols } = grid;
@@ -98,6 +100,7 @@ export function paint(self) {
   }
 }
 
+/** What is said of the query in view. */
 export function told(self) {
   const { settings, ui } = self;
   const values = ui.weights;
@@ -121,6 +124,7 @@ export function told(self) {
   return out.join(' ');
 }
 
+/** The prefix tokens as buttons. */
 export function showChips(self) {
   const { chips } = self.ui;
   const names = self.grid.prefix;
@@ -146,6 +150,7 @@ export function showChips(self) {
   chips.hidden = !names.length;
 }
 
+/** Pins the query, or lets it go; four at most. */
 export function togglePin(self) {
   const pins = pinsOf(self);
   const token = self.query;
@@ -153,6 +158,7 @@ export function togglePin(self) {
   self.set('pins', next.join('.'));
 }
 
+/** The pinned tokens with their maps. */
 export function showPins(self) {
   const { ui, grid, settings, data } = self;
   const { rows, cols } = grid;

@@ -63,7 +63,8 @@ export function inspect(self) {
   showNorms(self, patch, count);
 }
 
-export function drawVector(self, values, low, high) {
+/** The patch as a vector: a strip of its numbers. */
+function drawVector(self, values, low, high) {
   const [ph, pw] = self.grid.patch;
   const room = self.width;
   let lines = ph; // whole rows of pixels in a line, as many as find room
@@ -101,7 +102,8 @@ export function normsOf({ values }, patch, count) {
   return { before: values[patch], after: values[count + patch], most };
 }
 
-export function showNorms(self, patch, count) {
+/** The norms as bars. */
+function showNorms(self, patch, count) {
   const { before, after, most } = normsOf(self.data.norms, patch, count);
   const row = (label, value) =>
     el(

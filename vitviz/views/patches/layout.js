@@ -1,6 +1,6 @@
 // Where the patches lie: in the picture, spread apart, or as a row of tokens wrapped like text; drawn there.
 
-export const inputSize = ({ grid }) => [grid.cols * grid.patch[1], grid.rows * grid.patch[0]];
+const inputSize = ({ grid }) => [grid.cols * grid.patch[1], grid.rows * grid.patch[0]];
 
 /**
  * Where patch i lies, in CSS pixels: in the picture, spread apart, or as a row of tokens wrapped like text.
@@ -72,8 +72,8 @@ export function layout(self) {
   };
 }
 
+/** A token that is no patch. */
 export function drawChip(self, context, goal, i) {
-  // a token that is no patch
   const [x, y, w, h] = [
     (i % goal.across) * goal.pitch,
     Math.floor(i / goal.across) * goal.down,
@@ -93,8 +93,8 @@ export function drawChip(self, context, goal, i) {
   context.fillText(short, x + w / 2, y + h / 2, w - 4);
 }
 
+/** Grid lines, and the numbers of columns and rows. */
 export function drawFrame(self, context, goal, ink, font) {
-  // grid lines, and the numbers of columns and rows
   const { grid } = self;
   if (goal.spread === 0) {
     context.fillStyle = 'rgb(255 255 255 / .55)';

@@ -12,6 +12,7 @@ export function chosen(self) {
   return alone ? layers.values.subarray((alone - 1) * size, alone * size) : map.values;
 }
 
+/** Both ends of the scale of a map. */
 export function scale(self, values) {
   const [low, high] = still(self, JSON.stringify(self.settings), ...bounds(values));
   return [

@@ -5,6 +5,7 @@ import { number } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { blockOf, byHead, roomOf, tokensOf } from './tokens.js';
 
+/** The matrix of all heads, and how alike those of one block are. */
 export function drawHeads(self) {
   const {
     ui,
@@ -56,6 +57,7 @@ export function drawHeads(self) {
   });
 }
 
+/** The tooltip of a head. */
 export function head(self, head, block) {
   const nats = self.data.entropy.values[block * self.value.heads + head];
   const { prefix_entropy: own } = self.data;
@@ -76,6 +78,7 @@ export function head(self, head, block) {
   ];
 }
 
+/** The tooltip of two heads. */
 export function pair(self, one, other) {
   const value = self.data[self.settings.alike].values[one * self.value.heads + other];
   return [

@@ -9,6 +9,7 @@ import { cosines, pinsOf, roomOf, scale, shortOf, sizeOf, skipOf, tokensOf, wher
 // Okabe and Ito, told apart with any colour vision
 export const pinColours = ['#e69f00', '#56b4e9', '#009e73', '#cc79a7'];
 
+/** The map of likeness to one token, and the same at every depth. */
 export function drawSimilarity(self) {
   const { ui, grid } = self;
   const { rows, cols } = grid;
@@ -43,7 +44,7 @@ export function ask(self, token) {
   paint(self);
 }
 
-export function paint(self) {
+function paint(self) {
   const { ui, query } = self;
   const skip = skipOf(self);
   const found = cosines(self, query);
@@ -64,6 +65,7 @@ export function paint(self) {
   ui.facts.hidden = true;
 }
 
+/** The prefix tokens as buttons: `told` is their tooltip, `pick` is told of a click. */
 export function showChips(self, told, pick) {
   const { chips } = self.ui;
   const names = self.grid.prefix;
@@ -80,6 +82,7 @@ export function showChips(self, told, pick) {
   chips.hidden = !names.length;
 }
 
+/** Pins the token in view, or lets it go; four at most. */
 export function togglePin(self) {
   const list = pinsOf(self);
   const { token } = self.settings;
@@ -89,7 +92,8 @@ export function togglePin(self) {
   );
 }
 
-export function showPins(self) {
+/** The pinned tokens with their maps. */
+function showPins(self) {
   const {
     ui,
     grid: { rows, cols, patch },

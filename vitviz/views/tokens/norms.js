@@ -19,6 +19,7 @@ import {
   where,
 } from './tokens.js';
 
+/** The map of norms, and what explains it. */
 export function drawNorms(self) {
   const { ui, grid, data, settings } = self;
   const { rows, cols } = grid;
@@ -124,6 +125,7 @@ export function drawNorms(self) {
     });
 }
 
+/** The tooltip of a head in the matrix of sinks. */
 export function sink(self, head, block) {
   const [share, token] = self.data.sinks.values.subarray(
     2 * (block * self.value.heads + head),

@@ -9,8 +9,7 @@ import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
 
 /** How a depth is called: 0 enters block 1, every other is a block's output. */
-export const depthName = (depth) =>
-  depth ? t('after block {block}', { block: depth }) : t('entering block 1');
+const depthName = (depth) => (depth ? t('after block {block}', { block: depth }) : t('entering block 1'));
 
 /**
  * How many of `count` small maps of an aspect stand in a row, so that all find room and none is wider than

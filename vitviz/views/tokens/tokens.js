@@ -4,27 +4,36 @@ import { patchName, placeName, tokenName } from '../../canvas/names.js';
 import { bounds } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 
+/** How many tokens stand before the patches. */
 export const skipOf = (self) => self.grid.prefix.length;
 
+/** How many patches there are. */
 export const sizeOf = (self) => self.grid.rows * self.grid.cols;
 
+/** How long the sequence is. */
 export const tokensOf = (self) => skipOf(self) + sizeOf(self);
 
+/** The pinned tokens. */
 export const pinsOf = (self) => (self.settings.pins ? self.settings.pins.split('.').map(Number) : []);
 
+/** Whether all cosines come at once, so that hovering asks for nothing. */
 export const small = (self) => self.summary.whole;
 
+/** Whether patches above the limit are framed. */
 export const marking = (self) =>
   self.settings.show === 'norms' || (self.settings.mark === 'on' && self.settings.show !== 'heads');
 
+/** What a token is called. */
 export const shortOf = (self, token) =>
   token < skipOf(self) ? tokenName(self.grid.prefix[token]) : patchName(token - skipOf(self));
 
+/** What a token is called, with its place. */
 export const nameOf = (self, token) =>
   token < skipOf(self)
     ? shortOf(self, token)
     : `${shortOf(self, token)} (${placeName(self.grid, token - skipOf(self))})`;
 
+/** The block whose heads are looked at: the one before this depth. */
 export const blockOf = (self) => Math.max(self.settings.depth, 1);
 
 /** The cosines of one token with every other; null where they have not been fetched. */

@@ -43,7 +43,7 @@ export function prefixChips(self) {
 export const placed = (self, token) => (token >= first(self) ? token - first(self) : -1);
 
 /** The keys that are worked out: the picked one, the strongest three, and the query itself. */
-export function shownKeys(self, weights) {
+function shownKeys(self, weights) {
   const strongest = Array.from(weights.keys())
     .sort((a, b) => weights[b] - weights[a])
     .slice(0, 3);

@@ -154,4 +154,4 @@ export const layersStep = {
   },
 };
 
-export const lineName = (name) => (name === 'patches' ? t('patches (mean)') : tokenName(name));
+const lineName = (name) => (name === 'patches' ? t('patches (mean)') : tokenName(name));

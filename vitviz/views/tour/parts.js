@@ -17,8 +17,7 @@ export const told = (text, values) =>
     ),
   );
 export const first = (self) => self.grid.prefix.length;
-export const countOf = (self) => self.grid.rows * self.grid.cols;
-export const centre = ({ grid }) => Math.floor(grid.rows / 2) * grid.cols + Math.floor(grid.cols / 2);
+const centre = ({ grid }) => Math.floor(grid.rows / 2) * grid.cols + Math.floor(grid.cols / 2);
 export const patchOf = (self) =>
   self.settings.token >= first(self) ? self.settings.token - first(self) : centre(self);
 export const nameOf = (self, token) =>

@@ -10,7 +10,7 @@ import { beside, captioned, largest, pair, patchOf, prose, stack, take, unpack }
 /**
  * One answer of the experiment: its picture and the three likeliest classes, or how alike the description is.
  */
-export function answerCard(title, picture) {
+function answerCard(title, picture) {
   const list = el('div', { class: 'vv-tops' });
   const head = el('p', { class: 'vv-h' }, ...prose(title));
   const node = el(
@@ -48,7 +48,7 @@ export function answerCard(title, picture) {
 }
 
 /** What the two differences say, in words that the numbers bear out. */
-export function verdict(self, found) {
+function verdict(self, found) {
   const what = self.summary.classes ? t('logit') : t('number of y');
   const out = [];
   const measured = (difference) => ({
