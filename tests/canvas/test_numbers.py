@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import vitviz
+from vitviz.analyses import attention_entropy
 from vitviz.views import Subject
 from vitviz.views.evidence import Evidence
 from vitviz.views.patches import Patches
@@ -75,7 +76,7 @@ def test_the_entropy_of_a_row_and_of_a_head_are_pythons(node, subject):
         count=len(weights),
     )
     np.testing.assert_allclose(found, rows[:3], rtol=1e-5)
-    assert np.mean(rows) == pytest.approx(vitviz.attention_entropy(subject.trace, 4)[2].item(), rel=1e-5)
+    assert np.mean(rows) == pytest.approx(attention_entropy(subject.trace, 4)[2].item(), rel=1e-5)
     assert node("views/explorer/tokens.js", "entropy(values, 0, 3)", values=np.float32([0, 0.5, 0.5])) == (
         pytest.approx(math.log(2))
     )
@@ -178,9 +179,7 @@ def test_tokens_above_the_limit_stand_out(node, subject):
     data = items(Tokens(), subject, ["norms", "usual"], show="norms", k=2)
     view = seen(subject, data=data, settings={"depth": 8, "k": 2})
     found = node("views/tokens/tokens.js", "outliers(self)", self=view)
-    norms = [
-        math.sqrt(sum(x * x for x in token)) for token in subject.trace.residual[8][1:].double().tolist()
-    ]
+    norms = [math.sqrt(sum(x * x for x in token)) for token in subject.trace.tokens[8][1:].double().tolist()]
     median = float(np.median(norms))
     limit = median + 2 * float(np.median([abs(norm - median) for norm in norms]))
     assert found["limit"] == pytest.approx(limit, rel=1e-4)
