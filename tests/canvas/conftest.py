@@ -54,7 +54,7 @@ class Node:
         (home / "package.json").write_text('{"type": "module"}')
         (home / "run.js").write_text(RUN)
 
-    def __call__(self, path: str, expression: str, **given: Any) -> Any:
+    def __call__(self, path: str, expression: str, /, **given: Any) -> Any:
         """What an expression gives that names a module's exports and the values given; numbers in lists."""
         asked = {"path": f"./{path}", "expression": expression, "given": written(given)}
         found = subprocess.run(
