@@ -3,6 +3,7 @@
 import signal
 import time
 import uuid
+from collections.abc import Generator
 
 import httpx
 import pytest
@@ -44,13 +45,14 @@ def test_a_pass_that_runs_is_not_waited_for(tmp_path, how, status):
     assert not own.exists()
 
 
-def heard(http: httpx.Client, session: str, question: dict, last: str) -> httpx.Response:
-    """Asks, and listens until something is said; the line, still open."""
+def heard(http: httpx.Client, session: str, question: dict, last: str) -> Generator[str, None, None]:
+    """Asks, and listens until something is said; the line, open until it is closed."""
     http.post("gradio_api/queue/join", json={**question, "session_hash": session})
     request = http.build_request("GET", "gradio_api/queue/data", params={"session_hash": session})
-    line = http.send(request, stream=True)
-    next(text for text in line.iter_lines() if last in text)
-    return line
+    lines = http.send(request, stream=True).iter_lines()
+    while last not in next(lines):
+        pass
+    return lines
 
 
 def opening_and_resizing(config: dict) -> list[dict]:
