@@ -9,6 +9,7 @@ definition, source and limits are the words that the page shows.
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 import textwrap
@@ -17,7 +18,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-PUBLIC = ("vitviz", "vitviz.surveys", "vitviz.errors", "vitviz.notebook")
+PUBLIC = ("vitviz", "vitviz.errors", "vitviz.notebook", "vitviz.surveys")
+NO_OTHERS = r"!vitviz\.(?!(errors|notebook|surveys)$)"
 HEAD = """# What each view means
 
 Formula, source and limits of every view, as the page tells them. Layers and heads count from 1. *The paper*
@@ -58,7 +60,10 @@ def build(out: Path) -> None:
     from pdoc.render_helpers import to_html
 
     pdoc.render.configure(docformat="markdown", math=True, footer_text="vitviz", show_source=False)
-    pdoc.pdoc(*PUBLIC, output_directory=out)
+    for module in map(importlib.import_module, PUBLIC):
+        for name in getattr(module, "__all__", ()):  # found when they are first used: pdoc sees what has been
+            setattr(module, name, getattr(module, name))
+    pdoc.pdoc(*PUBLIC, NO_OTHERS, output_directory=out)
     body = to_html(definitions())
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>vitviz: views</title>'
     page = f"{head}<body>{body}</body></html>"

@@ -173,13 +173,23 @@ def test_what_cannot_be_carried_is_refused(modules, said):
         bundled(modules, ["a.js"])
 
 
+def test_no_module_has_a_name_of_the_bundles_own():
+    """`load` is a function of the canvas: what the bundle adds has a sign that no module uses."""
+    for path, text in scripts.files(".js").items():
+        declared = re.findall(r"\b(?:const|let|function\*?|class)\s+(\w*\$\w*)", text)
+        assert declared == [], path
+    text = bundled({"a.js": "export const load = 1;\nexport const modules = 2;"}, ["a.js"])
+    own = set(re.findall(r"^const (\S+)", text[: text.index('"a.js"')] + text[text.index("};") :], re.M))
+    assert own == {"$modules", "$made", "$step", "$resolved", "$load"}
+
+
 def test_a_bundle_names_what_modules_export():
     modules = {
         "x/a.js": "import {\n  one,\n  two as three,\n} from '../b.js';\nexport default one + three;",
         "b.js": "export const one = 1;\nexport async function two() {}\nexport class Three {}",
     }
     text = bundled(modules, ["x/a.js"])
-    assert re.search(r'const \{\s*one,\s*two: three,\s*\} = await load\("b.js"\);', text)
-    assert "exports.default = one + three;" in text
+    assert re.search(r'const \{\s*one,\s*two: three,\s*\} = await \$load\("b.js"\);', text)
+    assert "$exports.default = one + three;" in text
     for name in ("one", "two", "Three"):
-        assert f"exports.{name} = {name};" in text
+        assert f"$exports.{name} = {name};" in text

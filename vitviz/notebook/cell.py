@@ -39,7 +39,7 @@ body { margin: 0; padding: 10px 12px; font: 14px/1.5 system-ui, "Noto Sans", san
 h1 { font-size: 16px; margin: 0 0 4px; }
 body > p { margin: 0 0 10px; max-width: 68ch; font-size: 13px; }
 /* what only a server can do */
-.vv .vv-npz, .vv .vv-take, .vv .vv-away { display: none; }
+.vv .vv-npz, .vv .vv-take, .vv .vv-print, .vv .vv-away { display: none; }
 """
 
 
@@ -164,7 +164,7 @@ def _page(slug: str, data: dict[str, Any], language: str) -> str:
     told = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     begun = (
         f"Object.defineProperty(navigator, 'language', {{ value: '{language}' }});\n"
-        f"Promise.all(['{paths[0]}', '{paths[1]}'].map(load))\n"
+        f"Promise.all(['{paths[0]}', '{paths[1]}'].map($load))\n"
         "  .then(([{ default: cell }, { default: spec }]) =>\n"
         f"  cell(JSON.parse(document.getElementById('data').textContent), spec('{slug}')));"
     )
