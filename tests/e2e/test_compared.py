@@ -44,7 +44,8 @@ def test_a_second_checkpoint_stands_on_the_same_axes_and_the_training_too(open_p
     one, other = page.evaluate(f"{both}.map((view) => Array.from(view.data.cka.values))")
     np.testing.assert_allclose(np.reshape(one, (9, 9)), np.reshape(other, (9, 9)).T, atol=1e-6)
     page.locator("#vitviz-compared [data-name=against]").get_by_text("Its training").click()
-    page.wait_for_function(f"() => {VIEW}.data.steps && {VIEW}.data.cka.shape[1] > 9")
+    followed = f"() => {VIEW}.data.steps && {VIEW}.data.cka.shape[1] > 9"
+    page.wait_for_function(followed, timeout=120_000)  # seventeen steps look at twenty pictures
 
 
 def test_a_set_of_ones_own_can_be_compared(open_page, tmp_path):
@@ -59,6 +60,6 @@ def test_a_set_of_ones_own_can_be_compared(open_page, tmp_path):
     page.locator("#vitviz-tab-compared").get_by_text("Average over a set of pictures").click()
     page.set_input_files("#vitviz-compared-set-files input[type=file]", files)
     page.locator("#vitviz-compared-set-start").click()
-    expect(page.locator("#vitviz-compared")).to_contain_text("Over 9 pictures of yours", timeout=30_000)
+    expect(page.locator("#vitviz-compared")).to_contain_text("Over 9 pictures of yours", timeout=60_000)
     page.locator("#vitviz-compared-set-single").click()
     expect(page.locator("#vitviz-compared")).to_contain_text("four sample photographs")
