@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 SKIPS = ("attention_patches", "mlp_patches", "attention_class", "mlp_class")
 CURVES = ("distance", "distance_of_even", "entropy", *SKIPS)
-NO_SET = "This is over a set of pictures, which only the page has: in Python, see vitviz.cka."
+NO_SET = (
+    "This is over a set of pictures: in Python, hand in a survey with what vitviz.surveys.LAYERS measures."
+)
 TAKEN_AWAY = (
     "This is over a set of pictures, which the whole model looks at. Put back what was taken away, and it is"
     " here again."
@@ -41,6 +43,10 @@ class Compared(View):
     averages = True
     paired = True
     every_patch = True
+    unprinted = (
+        "Compared has no figure for print, because it is of a set of pictures: its numbers and its figure as a"
+        " PNG can be taken home."
+    )
     words = Words(
         what=(
             "Two models can lay their layers out quite differently and still tell pictures apart in the same"
@@ -120,12 +126,21 @@ class Compared(View):
     )
 
     def unsupported(self, subject: Subject) -> str | None:
-        if subject.survey is None and subject.sampled is None:
+        survey = subject.survey
+        if survey is None and subject.sampled is None or survey is not None and not measured(survey):
             return NO_SET
         return TAKEN_AWAY if subject.trace is not None and subject.trace.without else None
 
     def texts(self) -> set[str]:
         return super().texts() | {NO_SET, TAKEN_AWAY, NO_SECOND, NO_FILM, NO_CLASS, TOO_FEW}
+
+    def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
+        missing = self.summary(subject)["missing"]
+        gone = {
+            *(["steps"] if "film" in missing else []),
+            *(["curves_beside"] if "beside" in missing else []),
+        }
+        return tuple(item for item in self.items if item.name not in gone)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         """What is known without any pass."""
@@ -180,6 +195,11 @@ class Compared(View):
             raise WrongSetting(Sentence(NO_FILM))
         found = [compare(_grams(own, tokens), _grams(one, tokens), tokens).diag() for one in steps.values()]
         return torch.stack(found, dim=1)
+
+
+def measured(survey: Any) -> bool:
+    """Whether a survey says all that is drawn."""
+    return {"similarity", "distance", "entropy"} <= {one.name for one in survey.measures}
 
 
 def surveyed(subject: Subject) -> Any:
