@@ -28,7 +28,9 @@ from vitviz.engine.inspector import Inspector
 from vitviz.engine.models.formats.naflex import at_one_size
 from vitviz.engine.pictures.preprocess import Preprocessing
 from vitviz.errors import UnsupportedModel
-from vitviz.views import VIEWS, Subject
+from vitviz.views import VIEWS, Needs, Subject
+
+OF_ONE = [view for view in VIEWS if view.needs is not Needs.SET]  # a set would be twenty passes of each
 
 FAMILIES = [  # the first pattern that fits names the family
     ("NaFlex ViT", r"^naflexvit"),
@@ -118,7 +120,7 @@ def looked_into(architecture: str, smaller: tuple[int, int] | None = None) -> di
     )
     trace = inspector.trace(np.random.default_rng(0).integers(0, 255, (300, 260, 3), dtype=np.uint8))
     subject, found = Subject(inspector, trace), {}
-    for view in VIEWS:
+    for view in OF_ONE:
         reason = view.unsupported(subject)
         if reason is None:
             view.summary(subject)
@@ -154,7 +156,7 @@ def accounted(inspector: Inspector, trace: vitviz.Trace) -> str:
 
 def table(results: dict[str, dict[str, str] | str]) -> str:
     """Markdown: a line a family; the cells say in how many of its architectures a view is drawn."""
-    titles = list(dict.fromkeys([*(view.title for view in VIEWS), EVIDENCE]))
+    titles = list(dict.fromkeys([*(view.title for view in OF_ONE), EVIDENCE]))
     lines = [f"| Family | Architectures | {' | '.join(titles)} |", "|---|---|" + "---|" * len(titles)]
     for name, _ in FAMILIES:
         members = [seen for one, seen in results.items() if family(one) == name]

@@ -33,7 +33,9 @@ ALLOWED = {
         *("shown", "stopping"),
     },
     "models": {"analyses", "engine", "trace", "errors"},
-    "surveys": {"analyses", "engine", "figures", "frames", "grid", "models", "shown", "trace", "errors"},
+    "surveys": {
+        *("analyses", "engine", "figures", "frames", "grid", "models", "samples", "shown", "trace", "errors"),
+    },
     "notebook": {
         *("analyses", "engine", "errors", "figures", "frames", "grid", "models", "runs", "sentence", "shown"),
         *("surveys", "trace", "views"),

@@ -124,7 +124,7 @@ def test_a_survey_shows_its_mean_and_names_what_it_could_not_read(open_page, tmp
             files[-1]
         )
     (tmp_path / "bad.png").write_text("no picture")
-    page.get_by_text("Average over a set of pictures").click()
+    page.locator("#vitviz-tab-distance").get_by_text("Average over a set of pictures").click()
     page.set_input_files("#vitviz-distance-set-files input[type=file]", [*files, tmp_path / "bad.png"])
     page.locator("#vitviz-distance-set-start").click()
     expect(page.locator("#vitviz-distance")).to_contain_text("mean of 3 pictures", timeout=30_000)

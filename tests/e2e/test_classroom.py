@@ -62,7 +62,7 @@ def chart(browser, server, pictures):
     page.goto(server.url)
     ready(page, "patches")
     open_tab(page, "Distance")
-    page.get_by_text("Average over a set of pictures").click()
+    page.locator("#vitviz-tab-distance").get_by_text("Average over a set of pictures").click()
     page.set_input_files("#vitviz-distance-set-files input[type=file]", pictures)
     expect(page.locator("#vitviz-distance-set-files")).to_contain_text(pictures[-1].stem, timeout=15_000)
     yield page

@@ -20,7 +20,7 @@ PRINTED = [view for view in VIEWS if view.printable]
 
 
 def test_every_view_but_the_tour_has_a_figure(inspector, trace):
-    assert {view.slug for view in VIEWS} - {view.slug for view in PRINTED} == {"tour"}
+    assert {view.slug for view in VIEWS} - {view.slug for view in PRINTED} == {"tour", "compared"}
     with pytest.raises(VitvizError, match="no figure for print, because it is a walk"):
         vitviz.figure("tour", inspector, trace)
 

@@ -101,8 +101,8 @@ def test_no_more_than_is_accepted_is_read(own, monkeypatch):
     assert len(uploads.read(own / "most.png")) == MAX_BYTES
 
 
-def test_a_survey_opens_only_uploads(studio, own, tmp_path):
-    (view,) = [view for view in VIEWS if view.averages]
+@pytest.mark.parametrize("view", [view for view in VIEWS if view.averages], ids=lambda view: view.slug)
+def test_a_survey_opens_only_uploads(studio, own, tmp_path, view):
     over, state = (
         OverASet(view, studio, []),
         {"key": studio.look(studio.keep_sample("coffee"), "vitviz-tiny")},

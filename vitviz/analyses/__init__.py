@@ -37,6 +37,13 @@ _HOMES = {
     "attended_by": "one_token",
     "attends_to": "one_token",
     "attention_entropy": "entropy",
+    "SkipRatios": "branches",
+    "skip_ratios": "branches",
+    "Grams": "cka",
+    "cka": "cka",
+    "cka_error": "cka",
+    "grams_of": "cka",
+    "hsic": "cka",
     "Effects": "effects",
     "agreement": "effects",
     "Evidence": "evidence",
@@ -82,6 +89,8 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
+    from vitviz.analyses.branches import SkipRatios, skip_ratios
+    from vitviz.analyses.cka import Grams, cka, cka_error, grams_of, hsic
     from vitviz.analyses.component_colours import aligned, colours_of, own_colours, steady, whitened
     from vitviz.analyses.components import Basis, Components, basis_of, token_components
     from vitviz.analyses.depth import over_grid, over_sequence, patches_at, place, present, tokens_at
@@ -112,7 +121,7 @@ if TYPE_CHECKING:
 
 
 class _Package(ModuleType):
-    """`rollout` and `sweep` name a file and a function; as attributes of the package they are the functions.
+    """`rollout`, `sweep` and `cka` name a file and a function; as attributes of the package, the functions.
 
     Importing a file sets the package's attribute of that name to the file; that is passed over where a
     function has it.

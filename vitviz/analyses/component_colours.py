@@ -7,8 +7,8 @@ because the first would drown the others. R is the identity, or turns the three 
 Procrustes, Schönemann 1966): component by component a basis may flip, turn or swap places from one layer to
 the next although the tokens hardly changed. So each depth is turned to look like the one before it, and what
 enters block 1 like the picture's own colours, which gives the same rule to every frame of a film. Equal
-colours mean equal scores within one map; turned colours are mixtures of the three components, and it does not
-show what is foreground and what is background.
+colours mean equal scores within one map; turned colours are mixtures of the three components, and it does
+not show what is foreground and what is background.
 """
 
 from __future__ import annotations

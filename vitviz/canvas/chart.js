@@ -111,7 +111,7 @@ export function chart(self) {
   });
 
   function draw(figure) {
-    self.most = still(self, figure.across, 0, figure.most)[1];
+    self.most = still(self, `${figure.across} ${figure.up}`, 0, figure.most)[1];
     const most = Math.max(...self.beside().map((other) => other.most || 0), self.most) * 1.08 || 1;
     for (const other of self.beside())
       if (other.scale !== undefined && other.scale !== most) requestAnimationFrame(() => other.draw());

@@ -18,6 +18,10 @@ _HOMES = {
     "Quantity": "measure",
     "Seen": "measure",
     "Survey": "result",
+    "cka": "compared",
+    "LAYERS": "layers",
+    "in_batches": "layers",
+    "parts_of_samples": "layers",
     "survey": "run",
     "surveying": "run",
 }
@@ -25,6 +29,8 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
+    from vitviz.surveys.compared import cka
+    from vitviz.surveys.layers import LAYERS, in_batches, parts_of_samples
     from vitviz.surveys.measure import Measure, Quantity, Seen
     from vitviz.surveys.measures import MEASURES
     from vitviz.surveys.moments import Moments

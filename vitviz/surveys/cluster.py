@@ -48,10 +48,10 @@ class Worker:
 
 def part_of(measuring: Measuring, items: Placed) -> Part:
     """Some consecutive pictures, measured as one process does."""
-    rows, skipped = [], []
+    rows, skipped, grams = [], [], []
     for batch in measuring.batches(items):
-        rows, skipped = rows + batch.rows, skipped + batch.skipped
-    return Part.of(rows, skipped)
+        rows, skipped, grams = rows + batch.rows, skipped + batch.skipped, [*grams, *batch.grams]
+    return Part.of(rows, skipped, grams)
 
 
 def measured(plan: Plan, measuring: Measuring, done: set[int], workers: int) -> Iterator[tuple[int, Part]]:

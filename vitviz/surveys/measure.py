@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from vitviz.analyses import Grams
 from vitviz.engine import Inspector
 from vitviz.trace import Trace
 
@@ -62,4 +63,13 @@ class Measure(Protocol):
         ...
 
 
-__all__ = ["Measure", "Quantity", "Seen"]
+@runtime_checkable
+class Together(Protocol):
+    """A measure that looks at the pictures of a batch together: what it finds is kept, and no average."""
+
+    def together(self, traces: Sequence[Trace], pictures: Sequence[str]) -> Grams:
+        """Of four pictures or more and their marks, which say that two surveys are of the same pictures."""
+        ...
+
+
+__all__ = ["Measure", "Quantity", "Seen", "Together"]

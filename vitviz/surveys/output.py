@@ -27,7 +27,7 @@ def finish(begun: Survey, parts: Parts) -> Survey:
     """
     result, mistakes = begun, Mistakes()
     for part in parts.all():
-        result = result.with_sums(part.sums, len(part.rows), part.skipped)
+        result = result.with_sums(part.sums, len(part.rows), part.skipped, part.grams)
         mistakes.add(part.rows)
     result = replace(result, mistakes=mistakes)
     rows, skipped = Rows(result, parts.folder), SkippedList(parts.folder)

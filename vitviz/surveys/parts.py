@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
+import torch
 
+from vitviz.analyses import Grams
 from vitviz.errors import VitvizError
 from vitviz.surveys.moments import Moments
 from vitviz.surveys.rows import Row, Skipped, moments_of
@@ -32,10 +34,11 @@ class Part:
     rows: list[Row]
     skipped: list[Skipped]
     sums: dict[str, Moments]
+    grams: list[Grams]
 
     @classmethod
-    def of(cls, rows: list[Row], skipped: list[Skipped]) -> Part:
-        return cls(rows, skipped, moments_of(rows))
+    def of(cls, rows: list[Row], skipped: list[Skipped], grams: Sequence[Grams] = ()) -> Part:
+        return cls(rows, skipped, moments_of(rows), list(grams))
 
     def __len__(self) -> int:
         """How many pictures, the unreadable counted."""
@@ -81,6 +84,9 @@ class Parts:
             arrays[f"values {name}"] = np.stack(
                 [row.values[name] for row in part.rows if name in row.values]
             ).astype(np.float32)
+        for place, one in enumerate(part.grams):
+            arrays[f"pictures {place}"] = np.asarray(one.pictures)
+            arrays |= {f"grams {place} {tokens}": gram.numpy() for tokens, gram in one.of.items()}
         path = self._path(number)
         temporary = path.with_name(f".{path.stem}.{os.getpid()}.npz")
         with temporary.open("wb") as file:
@@ -104,13 +110,14 @@ class Parts:
                     places = np.flatnonzero(file[f"having {name}"])
                     for place, value in zip(places, file[f"values {name}"], strict=True):
                         values[place][name] = value
+                grams = list(_grams(file))
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise VitvizError(
                 f"The part {path.name} cannot be read ({type(error).__name__}); delete it, and the survey"
                 " makes it again."
             ) from None
         rows = [Row(**{**facts, "values": own}) for facts, own in zip(about["rows"], values, strict=True)]
-        return Part(rows, [Skipped(**one) for one in about["skipped"]], sums)
+        return Part(rows, [Skipped(**one) for one in about["skipped"]], sums, grams)
 
     def all(self) -> Iterator[Part]:
         """The parts in order, one in memory at a time."""
@@ -129,6 +136,16 @@ def written(path: Path, data: bytes | Iterable[bytes]) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+
+
+def _grams(file: Mapping[str, np.ndarray]) -> Iterator[Grams]:
+    for place in range(sum(name.startswith("pictures ") for name in file)):
+        start = f"grams {place} "
+        found = {name.removeprefix(start): file[name] for name in file if name.startswith(start)}
+        yield Grams(
+            tuple(file[f"pictures {place}"].tolist()),
+            {tokens: torch.from_numpy(gram) for tokens, gram in found.items()},
+        )
 
 
 def _require_same(before: dict[str, Any], now: dict[str, Any]) -> None:

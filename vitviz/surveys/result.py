@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from vitviz.analyses import Distances
+from vitviz.analyses import Distances, Grams
 from vitviz.errors import VitvizError
 from vitviz.frames import frame_of
 from vitviz.grid import Grid
@@ -42,6 +42,9 @@ class Survey(Shown):
     about: Mapping[str, Any] = field(default_factory=dict)  # settings, seeds, hashes, versions
     mistakes: Mistakes | None = field(default=None, repr=False)
     folder: Path | None = None  # where the files lie
+    grams: tuple[Grams, ...] = field(
+        default=(), repr=False
+    )  # a minibatch each, where similarity was asked for
 
     @classmethod
     def begun(
@@ -59,14 +62,14 @@ class Survey(Shown):
 
     def grown(self, batch: Batch) -> Survey:
         """With one batch more."""
-        return self.with_sums(batch.sums, len(batch.rows), batch.skipped)
+        return self.with_sums(batch.sums, len(batch.rows), batch.skipped, batch.grams)
 
-    def with_sums(self, sums: Mapping[str, Moments], images: int, skipped) -> Survey:
+    def with_sums(self, sums: Mapping[str, Moments], images: int, skipped, grams=()) -> Survey:
         """With a part's sums more."""
         listed = (*self.skipped, *skipped)[:LISTED]
         return replace(
             self, images=self.images + images, sums=added(dict(self.sums), dict(sums)), skipped=listed,
-            left_out=self.left_out + len(skipped),
+            left_out=self.left_out + len(skipped), grams=(*self.grams, *grams),
         )  # fmt: skip
 
     @property

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
 
+from vitviz.analyses import Grams
+from vitviz.analyses.cka import LEAST
 from vitviz.engine import Inspector
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import Prepared, prepare
 from vitviz.errors import ImageError, VitvizError
 from vitviz.surveys.items import Item
 from vitviz.surveys.labels import Labels
-from vitviz.surveys.measure import Measure, Seen
+from vitviz.surveys.measure import Measure, Seen, Together
 from vitviz.surveys.moments import Moments
 from vitviz.trace import Trace
 
@@ -53,6 +56,7 @@ class Batch:
 
     rows: list[Row]
     skipped: list[Skipped]
+    grams: tuple[Grams, ...] = ()  # of the pictures together, where that was asked for and they are enough
 
     @property
     def sums(self) -> dict[str, Moments]:
@@ -128,10 +132,10 @@ class Measuring:
             return Batch([], skipped)
         stays = self.inspector.device.type != "mps"  # which has no float64
         traces = self.inspector.traces([found for *_, found in sound], self.size, keep_on_device=stays)
-        return Batch(
-            [self._row(index, item, trace) for (index, item, _), trace in zip(sound, traces, strict=True)],
-            skipped,
-        )
+        rows = [self._row(index, item, trace) for (index, item, _), trace in zip(sound, traces, strict=True)]
+        marks = [hashlib.sha256(item.mark).hexdigest()[:16] for _, item, _ in sound]
+        asked = [one for one in self.measures if isinstance(one, Together) and len(traces) >= LEAST]
+        return Batch(rows, skipped, tuple(one.together(traces, marks) for one in asked))
 
     def _row(self, index: int, item: Item, trace: Trace) -> Row:
         label = self.labels.number(item.label, item.name)

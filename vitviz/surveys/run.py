@@ -137,12 +137,13 @@ def _through(
         result, at = _added(result, mistakes, parts.read(number), at)
     decoded = measuring.ahead((place, item) for place, item in plan.items() if place // plan.part not in done)
     for number, some in groupby(decoded, key=lambda one: one[0] // plan.part):
-        rows, skipped, goes_on = [], [], True
+        rows, skipped, grams, goes_on = [], [], [], True
         while goes_on and (one := list(islice(some, measuring.batch))):
             found = measuring.measured(one)
             rows, skipped = rows + found.rows, skipped + found.skipped
+            grams += found.grams
             goes_on = progress is None or progress(at + len(rows) + len(skipped), plan.count) is not False
-        part = Part.of(rows, skipped)
+        part = Part.of(rows, skipped, grams)
         if parts is not None and goes_on:
             parts.write(number, part)
         result, at = _added(result, mistakes, part, at)
@@ -174,7 +175,9 @@ def _spread(
 
 def _added(result: Survey, mistakes: Mistakes, part: Part, at: int) -> tuple[Survey, int]:
     mistakes.add(part.rows)
-    return result.with_sums(part.sums, len(part.rows), part.skipped), at + len(part.rows) + len(part.skipped)
+    return result.with_sums(part.sums, len(part.rows), part.skipped, part.grams), at + len(part.rows) + len(
+        part.skipped
+    )
 
 
 def _now() -> str:

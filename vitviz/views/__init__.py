@@ -1,6 +1,7 @@
 """The views, in the order of the paper's figure 1. A new one is a folder beside this, named in VIEWS."""
 
 from vitviz.views.base import File, Item, Needs, View, Words
+from vitviz.views.compared import Compared
 from vitviz.views.controls import About, Choice, Control, LayerRange, Query, Slider, Text, Whole, Wholes
 from vitviz.views.distance import Distance
 from vitviz.views.evidence import Evidence
@@ -14,7 +15,8 @@ from vitviz.views.tokens import Tokens
 from vitviz.views.tour import Tour
 
 VIEWS: tuple[View, ...] = (
-    Patches(), Filters(), Positions(), Explorer(), Tokens(), Evidence(), Distance(), Rollout(), Tour(),
+    Patches(), Filters(), Positions(), Explorer(), Tokens(), Evidence(), Distance(), Rollout(), Compared(),
+    Tour(),
 )  # fmt: skip
 
 __all__ = [

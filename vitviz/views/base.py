@@ -128,6 +128,8 @@ class View(ABC):
         False  # whether it can also be drawn of a survey, the mean over a set of pictures
     )
 
+    paired: ClassVar[bool] = False  # whether a figure is also of the second checkpoint, where there is one
+
     @property
     def mapped(self) -> bool:
         """Whether the shared map draws it, for want of a script in its folder."""

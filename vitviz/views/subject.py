@@ -4,7 +4,7 @@ many.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vitviz.views.controls import MOST, About
@@ -23,6 +23,8 @@ class Subject:
 
     `once(name, make)` makes what several items share a single time, however many ask at once;
     `once_of_weights` the same for what depends on the checkpoint and the input size and on no picture.
+    `sampled()` surveys the pictures that come with vitviz, `film()` does so at every step of the checkpoint's
+    training, and `beside` is the second checkpoint: for views that look at many pictures.
     """
 
     def __init__(
@@ -32,9 +34,13 @@ class Subject:
         survey: Any = None,
         once: Once = lambda name, make: make(),
         once_of_weights: Once = lambda name, make: make(),
+        sampled: Callable[[], Any] | None = None,
+        beside: Subject | None = None,
+        film: Callable[[], Mapping[int, Any]] = dict,
     ):
         self._inspector, self.trace, self.survey = inspector, trace, survey
         self.once, self.once_of_weights = once, once_of_weights
+        self.sampled, self.beside, self.film = sampled, beside, film
 
     @property
     def inspector(self) -> Inspector:

@@ -12,9 +12,12 @@ from vitviz.surveys.measures.entropy import Entropy
 from vitviz.surveys.measures.ledger import Ledger
 from vitviz.surveys.measures.lens import Lens
 from vitviz.surveys.measures.prefix_mass import PrefixMass
+from vitviz.surveys.measures.similarity import Similarity
+from vitviz.surveys.measures.skip import Skip
 
 MEASURES: dict[str, Measure] = {
-    one.name: one for one in (Distance(), PrefixMass(), Entropy(), Ledger(), Lens(), Accuracy())
+    one.name: one
+    for one in (Distance(), PrefixMass(), Entropy(), Skip(), Similarity(), Ledger(), Lens(), Accuracy())
 }
 
 

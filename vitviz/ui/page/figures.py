@@ -19,10 +19,12 @@ def figures_of(view: View, studio: Studio, state: dict) -> list:
     """
     survey = state.get("surveys", {}).get(view.slug)
     key = survey if studio.survey(survey) is not None else state["key"]
-    first, second = value(studio, key, view), state.get("second_key")
-    if not second or key == survey:
-        return [first, gr.update(visible=False)]
-    beside = value(studio, second, view)
+    key, second = studio.both(key)
+    second = second or (state.get("second_key") if key != survey else None)
+    if not second:
+        return [value(studio, key, view), gr.update(visible=False)]
+    keys = [studio.pair(key, second), studio.pair(second, key)] if view.paired else [key, second]
+    first, beside = (value(studio, one, view) for one in keys)
     pair = [{**one, "heading": one["checkpoint"]} for one in (first, {**beside, "second": True})]
     return [pair[0], gr.update(visible=True, value=pair[1])]
 

@@ -43,7 +43,8 @@ class OverASet:
             return
         try:
             own = [uploads.uploaded(path) for path in paths]
-            for key, measured in self._studio.surveying(state["key"], own):
+            second = state.get("second_key") if self._view.paired else None
+            for key, measured in self._studio.surveying(state["key"], own, self._view.paired, second):
                 progress((measured.images, len(paths)), unit=translated("pictures", language))
                 # Not settled: every other choice ends the survey, and what it had yet to say must count for
                 # nothing.

@@ -35,7 +35,8 @@ def endpoint(view: View, subject_of: Callable) -> Callable:
         values = signature.bind(*given, **named)
         values.apply_defaults()
         values = values.arguments
-        subject = subject_of(values.get("image"), values["checkpoint"], values.get("without", ""))
+        asked = (values.get("image"), values["checkpoint"], values.get("without", ""), values.get("second"))
+        subject = subject_of(*asked)
         chosen = {control.name: values[control.name] for control in controls}
         for name in chosen.keys() & tokens:
             chosen[name] = sequential(chosen[name], subject.grid) if chosen[name] else None
@@ -52,9 +53,12 @@ def endpoint(view: View, subject_of: Callable) -> Callable:
         precision = {} if subject.trace is None else {"dtype": subject.trace.dtype}
         return {"checkpoint": subject.checkpoint, **precision, **numbers, "grid": cells(subject.grid)}
 
-    parameters = [] if view.needs is Needs.WEIGHTS else [_parameter("image", Picture)]
-    parameters += [_parameter("checkpoint", str, ""), *(_of(control) for control in controls)]
-    if view.needs is not Needs.WEIGHTS:
+    of_picture = view.needs not in (Needs.WEIGHTS, Needs.SET)
+    parameters = [_parameter("image", Picture)] if of_picture else []
+    parameters.append(_parameter("checkpoint", str, ""))
+    parameters += [_parameter("second", str, "")] if view.paired else []
+    parameters += [_of(control) for control in controls]
+    if of_picture:
         parameters.append(_parameter("without", str, ""))
     signature = inspect.Signature(parameters, return_annotation=dict)
     answer.__signature__, answer.__name__ = signature, view.slug
@@ -86,6 +90,7 @@ def _documented(view: View, parameters: list, controls: list[Control], taken: li
     told = {
         "image": 'a file (handle_file), or the name of a sample such as "chelsea"',
         "checkpoint": "a name that `checkpoints` lists; empty for the first one",
+        "second": "another such name, of the checkpoint beside it; empty for none",
         "without": (
             "what is taken away, such as heads=8.2 patches=0.17 (layers and heads from 1); empty for nothing"
         ),

@@ -19,7 +19,7 @@ import vitviz
 from vitviz.errors import Unknown
 from vitviz.ui.serving import prints
 from vitviz.ui.serving.studio import Studio
-from vitviz.views import VIEWS, Subject
+from vitviz.views import VIEWS, Needs, Subject
 
 README = """vitviz: what {checkpoint} made of one picture
 
@@ -92,7 +92,8 @@ def _write(
     """One checkpoint's files, into a folder; returns the views that are left out, with the reasons."""
     subject, asked = studio.subject(key), _by_view(given)
     for slug, survey in surveys.items():
-        if not studio.view(slug).averages or studio.survey(survey) is None:
+        known = studio.survey(survey) is not None or studio.both(survey)[0] == key  # or of two checkpoints
+        if not studio.view(slug).averages or not known:
             raise Unknown("The average that was asked for is no longer known. Make it again.")
     settings = {
         view.slug: view.filed(view.settings(asked[view.slug], subject.about), subject.grid) for view in VIEWS
@@ -158,7 +159,9 @@ def _about(
         "without": without,  # what was taken away, heads and layers counted from 1
         "prediction": [{"label": label, "probability": probability} for label, probability in trace.top(5)],
         "averages_are_of": {
-            view.slug: "a set of pictures" if view.slug in surveys else "this picture"
+            view.slug: "a set of pictures"
+            if view.slug in surveys or view.needs is Needs.SET
+            else "this picture"
             for view in VIEWS
             if view.averages
         },

@@ -6,8 +6,8 @@ where its visitor is gone.
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -22,7 +22,6 @@ from vitviz.ui.serving.settings import Settings
 from vitviz.ui.serving.turns import Turns
 from vitviz.views import Subject
 
-BATCH = 8  # pictures of a survey that go through the model at once
 T = TypeVar("T")
 GONE = (
     "The server no longer knows this picture; it may have been started anew. Drop the picture in once more."
@@ -40,6 +39,8 @@ class Looks(Checkpoints, Pictures):
         self._runs: Cache[Run] = Cache(20_000, lambda run: 1)
         self._surveys: Cache[Any] = Cache(2_000, lambda survey: 1)
         self._assumed: Cache[str] = Cache(20_000, lambda text: 1)  # outlives its checkpoint
+        self._films: Cache[Any] = Cache(2_000, lambda film: 1)  # of surveys, by their keys
+        self._pairs: Cache[tuple[str, str]] = Cache(20_000, lambda pair: 1)
         self._turns = Turns(settings.limits.passes)
 
     def look(
@@ -54,15 +55,29 @@ class Looks(Checkpoints, Pictures):
         self.settings.limits.require(inspector, size)
         assumed = " ".join(one.taken or one.name for one in inspector.checkpoint.assumed)
         self._assumed.get((checkpoint, _weights_of(inspector)), lambda: assumed)
-        run = Run(picture, checkpoint, size, weights=_weights_of(inspector), **changes)
+        run = self.run_of(picture, checkpoint, size, **changes)
         key = self._key(repr(run).encode())
         self._runs.get(key, lambda: run)
         self.subject(key)
         return key
 
+    def run_of(self, picture: str, checkpoint: str, size: tuple[int, int] | None, **changes) -> Run:
+        """A run with the weights that its checkpoint's name stands for now."""
+        return Run(picture, checkpoint, size, weights=_weights_of(self.inspector(checkpoint)), **changes)
+
+    def pair(self, key: str, beside: str) -> str:
+        """A key for two runs, or two surveys of one set, of which the second stands beside the first."""
+        pair = self._key(b"pair", key.encode(), beside.encode())
+        self._pairs.get(pair, lambda: (key, beside))
+        return pair
+
+    def both(self, key: str | None) -> tuple[str, str]:
+        """What a pair's key stands for; of any other key itself and ""."""
+        return self._pairs.peek(key) or (key or "", "")
+
     def run(self, key: str) -> Run:
-        """What a key stands for; Unknown for an unknown key."""
-        run = self._runs.peek(key)
+        """What a key stands for, of a pair the first; Unknown for an unknown key."""
+        run = self._runs.peek(self.both(key)[0])
         if run is None:
             raise Unknown(GONE)
         return run
@@ -87,9 +102,12 @@ class Looks(Checkpoints, Pictures):
         The model is loaded only where a view asks for it: a trace that is still there outlives its
         checkpoint.
         """
-        survey = self.survey(key)
+        key, second = self.both(key)
+        beside, survey = self.subject(second) if second else None, self.survey(key)
         if survey is not None:
-            return Subject(lambda: self.inspector(survey.checkpoint), survey=survey)
+            film = self._films.peek(key) or {}
+            loaded = lambda: self.inspector(survey.checkpoint)  # noqa: E731
+            return Subject(loaded, survey=survey, beside=beside, film=lambda: film)
         run = self.run(key)
         with stopping.when(_gone):
             trace = self._traces.get(key, lambda: self._traced(run))
@@ -99,6 +117,9 @@ class Looks(Checkpoints, Pictures):
             trace,
             once=lambda name, make: self._once((key, name), make),
             once_of_weights=lambda name, make: self._once((weights, name), make),
+            sampled=lambda: self.sampled(run),
+            beside=beside,
+            film=lambda: self.film_of(run),
         )
 
     @contextmanager
@@ -135,29 +156,17 @@ class Looks(Checkpoints, Pictures):
         with stopping.when(_gone), self._turns.turn(dear, visitor.name(), patient), stopping.when(clock()):
             yield
 
-    def surveying(self, key: str, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
-        """The running mean of the attention distance over a set of pictures, each with the key it is kept
-        under.
-
-        By the checkpoint and at the input size that `key` stands for; Unknown for an unknown key.
-        """
-        from vitviz.surveys import surveying
-
-        run = self.run(key)
-        inspector = self._looked_with(run)
-        surveys, survey = surveying(paths, inspector, batch=BATCH, size=run.size), None
-        while True:
-            begun = survey is not None
-            with self.computing(inspector, run.size, min(BATCH, len(paths)), begun):  # a turn for every batch
-                survey = next(surveys, None)
-            if survey is None:
-                return
-            key = self._key(b"survey", secrets.token_bytes(16))
-            yield key, self._surveys.get(key, lambda: survey)  # noqa: B023, made at once
-
     def survey(self, key: str | None):
         """A survey that was made; None where it has been put out, or was none."""
-        return self._surveys.peek(key) if key else None
+        return self._surveys.peek(self.both(key)[0]) if key else None
+
+    @abstractmethod
+    def sampled(self, run: Run) -> Any:
+        """The survey of the pictures that come with vitviz, by a run's checkpoint."""
+
+    @abstractmethod
+    def film_of(self, run: Run) -> Mapping[int, Any]:
+        """The same at every step of its training."""
 
     def _traced(self, run: Run):
         inspector, picture = self._looked_with(run), self.picture(run.picture)

@@ -16,13 +16,14 @@ import numpy as np
 from vitviz.errors import Unknown
 from vitviz.figures.encode import encoded
 from vitviz.ui.serving.cache import Cache
-from vitviz.ui.serving.looks import Looks, T
+from vitviz.ui.serving.looks import T
 from vitviz.ui.serving.sessions import Sessions
+from vitviz.ui.serving.sets import Sets
 from vitviz.ui.serving.settings import Settings
 from vitviz.views import VIEWS, About, Needs, Subject, View
 
 
-class Studio(Looks):
+class Studio(Sets):
     """The memory shared by all visitors; each sees only what its own keys stand for."""
 
     def __init__(self, settings: Settings):
@@ -59,7 +60,10 @@ class Studio(Looks):
         view = self.view(slug)
         subject = self._fitting(key, view)
         settings = view.settings(given, subject.about)
-        arrays = self._read(subject, lambda: view.numbers(subject, settings))
+        if view.needs is Needs.SET:  # which takes turns by itself
+            arrays = view.numbers(subject, settings)
+        else:
+            arrays = self._read(subject, lambda: view.numbers(subject, settings))
         told = {f"setting_{name}": str(value) for name, value in view.filed(settings, subject.grid).items()}
         about = {"checkpoint": subject.checkpoint, "view": slug, "dtype": self.settings.dtype, **told}
         about["assumed"] = self.assumed(key)

@@ -3,6 +3,7 @@
 
 import { el } from '../../canvas/elements.js';
 import { map } from '../../canvas/map.js';
+import { matrix } from '../../canvas/matrix.js';
 import { number } from '../../canvas/numbers.js';
 import { outline } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
@@ -10,7 +11,7 @@ import { drawComponents } from './components.js';
 import { drawHeads, head, pair } from './heads.js';
 import { ask, drawSimilarity, pinColours, togglePin } from './likeness.js';
 import { drawNorms, frameOutliers, sink } from './norms.js';
-import { histogram, matrix, strip } from './sides.js';
+import { histogram, strip } from './sides.js';
 import { marking, nameOf, outliers, skipOf, small, tokensOf } from './tokens.js';
 
 /** Which settings change what is shown. */

@@ -3,6 +3,7 @@
 from typing import Any
 
 from vitviz.runs import Without
+from vitviz.samples import samples
 from vitviz.ui.serving.studio import Studio
 from vitviz.views import Subject
 
@@ -13,8 +14,17 @@ class Asking:
     def __init__(self, studio: Studio):
         self._studio = studio
 
-    def subject_of(self, image: Any, checkpoint: str, without: str = "") -> Subject:
-        """What a view looks at; of a checkpoint alone where no picture is given."""
+    def subject_of(
+        self, image: Any, checkpoint: str, without: str = "", second: str | None = None
+    ) -> Subject:
+        """What a view looks at; of a checkpoint alone where no picture is given, or of one or two over those
+        that come with vitviz, where `second` is given, if only as "".
+        """
+        if second is not None:
+            names = [self._name(checkpoint), *([str(second).strip()] if str(second).strip() else [])]
+            sample = self._studio.keep_sample(samples()[0].name)
+            keys = [self._studio.look(sample, name) for name in names]
+            return self._studio.subject(keys[0] if len(keys) == 1 else self._studio.pair(*keys))
         if image is None:
             return Subject(self._inspector(checkpoint))
         return self._subject(image, checkpoint, without=Without.parse(str(without)))

@@ -1,0 +1,65 @@
+"""The comparison in a browser: what is drawn is what a survey says, and hovering asks for nothing."""
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import vitviz
+from tests.e2e.conftest import ready
+from vitviz.surveys import parts_of_samples
+
+VIEW = "[...window.vitviz.views].find((one) => one.name === 'compared' && one.root.isConnected)"
+
+
+@pytest.fixture(scope="module")
+def survey():
+    inspector = vitviz.load("vitviz-tiny", device="cpu")
+    return vitviz.survey(parts_of_samples(), inspector, ["similarity"], batch=8)
+
+
+def test_hovering_tells_the_figure_and_asks_for_nothing(open_page, survey):
+    page = open_page("?tab=compared", wait=False)
+    ready(page, "compared")
+    expected = vitviz.cka(survey).numpy()
+    shown = page.evaluate(f"Array.from({VIEW}.data.cka.values)")
+    np.testing.assert_allclose(np.reshape(shown, (9, 9)), expected, rtol=1e-3, atol=1e-4)
+    requests, canvas = [], page.locator("#vitviz-compared .vv-figure canvas").first
+    page.on("request", lambda request: requests.append(request.url))
+    canvas.focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    expect(page.locator(".vv-tip")).to_contain_text(f"{expected[0, 3]:.3f}")
+    expect(page.locator(".vv-tip")).to_contain_text("depth of vitviz-tiny: 3")
+    assert requests == []
+    expect(page.locator("#vitviz-compared")).to_contain_text("20 parts of the four sample photographs")
+
+
+def test_a_second_checkpoint_stands_on_the_same_axes_and_the_training_too(open_page):
+    page = open_page("?tab=compared&second=vitviz-tiny@30&against=beside&curve=mlp", wait=False)
+    ready(page, "compared")
+    ready(page, "second-compared")
+    for part in ("#vitviz-compared", "#vitviz-second-compared"):
+        expect(page.locator(f"{part} .vv-below .vv-legend")).to_have_count(2)
+    both = "[...window.vitviz.views].filter((one) => one.name === 'compared' && one.root.isConnected)"
+    one, other = page.evaluate(f"{both}.map((view) => Array.from(view.data.cka.values))")
+    np.testing.assert_allclose(np.reshape(one, (9, 9)), np.reshape(other, (9, 9)).T, atol=1e-6)
+    page.locator("#vitviz-compared [data-name=against]").get_by_text("Its training").click()
+    followed = f"() => {VIEW}.data.steps && {VIEW}.data.cka.shape[1] > 9"
+    page.wait_for_function(followed, timeout=120_000)  # seventeen steps look at twenty pictures
+
+
+def test_a_set_of_ones_own_can_be_compared(open_page, tmp_path):
+    from PIL import Image
+
+    page, files = open_page("?tab=compared", wait=False), []
+    ready(page, "compared")
+    for number in range(9):
+        files.append(tmp_path / f"{number}.png")
+        pixels = np.random.default_rng(number).integers(0, 255, (40, 40, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(files[-1])
+    page.locator("#vitviz-tab-compared").get_by_text("Average over a set of pictures").click()
+    page.set_input_files("#vitviz-compared-set-files input[type=file]", files)
+    page.locator("#vitviz-compared-set-start").click()
+    expect(page.locator("#vitviz-compared")).to_contain_text("Over 9 pictures of yours", timeout=60_000)
+    page.locator("#vitviz-compared-set-single").click()
+    expect(page.locator("#vitviz-compared")).to_contain_text("four sample photographs")

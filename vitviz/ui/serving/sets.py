@@ -1,0 +1,87 @@
+"""Sets of pictures: surveys made batch by batch in turns, for one checkpoint, for two at once, for a film."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from vitviz.runs import Run
+from vitviz.ui.serving.looks import Looks
+
+BATCH = 8  # pictures of a survey that go through the model at once
+
+
+class Sets(Looks):
+    """What is over many pictures."""
+
+    def surveying(
+        self, key: str, paths: Sequence[str], paired: bool = False, second: str | None = None
+    ) -> Iterator[tuple[str, Any]]:
+        """The running survey of a set of pictures, each with the key it is kept under: how far heads look,
+        and for a `paired` view all that checkpoints are compared by.
+
+        By the checkpoint and at the input size that `key` stands for; with `second`, the key of a run, by
+        that one's too, so that the key is a pair's. A paired view's set is then looked at by every step of
+        the first one's training. Unknown for an unknown key.
+        """
+        surveys: tuple = ()
+        runs = [self.run(one) for one in (key, second) if one]
+        for surveys in zip(*(self._over(run, paths, "all" if paired else "") for run in runs), strict=False):
+            yield self._kept(surveys), surveys[0]
+        film: dict[int, Any] = {}
+        for step, run in self._steps(runs[0]).items() if surveys and paired else ():
+            *_, film[step] = self._over(run, paths, "similarity")
+            yield self._kept(surveys, film), surveys[0]
+
+    def sampled(self, run: Run, asked: str = "all") -> Any:
+        """The survey of the pictures that come with vitviz, by a run's checkpoint at its size; made once.
+
+        It measures all that checkpoints are compared by, or the "similarity" alone.
+        """
+        key = self._key(b"sampled", repr((asked, run.checkpoint, run.weights, run.size)).encode())
+        return self._surveys.get(key, lambda: self._of_samples(run, asked))
+
+    def film_of(self, run: Run) -> dict[int, Any]:
+        """The similarity at every step of the checkpoint's training, first step first; {} without a film."""
+        return {step: self.sampled(one, "similarity") for step, one in self._steps(run).items()}
+
+    def _steps(self, run: Run) -> dict[int, Run]:
+        frames = self.film(run.checkpoint).get("frames", ())
+        steps = {one["step"]: one["name"] for one in frames if one["step"] is not None}
+        return {step: self.run_of(run.picture, name, run.size) for step, name in steps.items()}
+
+    def _kept(self, surveys: Sequence[Any], film: Mapping[int, Any] = MappingProxyType({})) -> str:
+        """The key of a survey, or of two that stand beside each other; the film belongs to the first."""
+        keys = [self._key(b"survey", secrets.token_bytes(16)) for _ in surveys]
+        for key, survey in zip(keys, surveys, strict=True):
+            self._surveys.get(key, lambda survey=survey: survey)
+        self._films.get(keys[0], lambda: dict(film))
+        return keys[0] if len(keys) == 1 else self.pair(*keys)
+
+    def _of_samples(self, run: Run, asked: str) -> Any:
+        from vitviz.surveys import parts_of_samples
+
+        *_, survey = self._over(run, parts_of_samples(), asked)
+        return survey
+
+    def _over(self, run: Run, pictures: Sequence, asked: str) -> Iterator[Any]:
+        from vitviz.surveys import LAYERS, in_batches, surveying
+
+        inspector, batch, survey = self._looked_with(run), BATCH, None
+        if asked:
+            batch, measures = in_batches(len(pictures)), LAYERS if asked == "all" else [asked]
+            surveys = surveying(pictures, inspector, measures, batch=batch, size=run.size)
+        else:
+            surveys = surveying(pictures, inspector, batch=batch, size=run.size)
+        while True:
+            begun = survey is not None
+            with self.computing(inspector, run.size, min(batch, len(pictures)), begun):  # a turn for a batch
+                survey = next(surveys, None)
+            if survey is None:
+                return
+            yield survey
+
+
+__all__ = ["Sets"]

@@ -1,0 +1,242 @@
+"""How alike two checkpoints, two depths or two moments of a training are, over a set of pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vitviz import analyses
+from vitviz.errors import WrongSetting
+from vitviz.sentence import Sentence
+from vitviz.views.base import Item, Needs, View, Words
+from vitviz.views.controls import Choice
+from vitviz.views.subject import Subject
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SKIPS = ("attention_patches", "mlp_patches", "attention_class", "mlp_class")
+CURVES = ("distance", "distance_of_even", "entropy", *SKIPS)
+NO_SET = (
+    "This is over a set of pictures: in Python, hand in a survey with what vitviz.surveys.LAYERS measures."
+)
+TAKEN_AWAY = (
+    "This is over a set of pictures, which the whole model looks at. Put back what was taken away, and it is"
+    " here again."
+)
+NO_SECOND = (
+    "There is no second checkpoint. Choose one under “Compare, and input size”, or compare with the same."
+)
+NO_FILM = (
+    "No steps of this checkpoint's training were kept, or this set has not been looked at by any of them yet."
+)
+NO_CLASS = "{checkpoint} has no class token. Compare the mean of the patches, or all tokens."
+TOO_FEW = "{count} of these pictures are too few to compare: choose four or more, better a hundred."
+
+
+class Compared(View):
+    slug = "compared"
+    title = "Compared"
+    needs = Needs.SET
+    averages = True
+    paired = True
+    every_patch = True
+    unprinted = (
+        "Compared has no figure for print, because it is of a set of pictures: its numbers and its figure as a"
+        " PNG can be taken home."
+    )
+    words = Words(
+        what=(
+            "Two models can lay their layers out quite differently and still tell pictures apart in the same"
+            " way; a square is bright where two depths do."
+        ),
+        how=(
+            "Choose a second checkpoint beside the first to compare their depths, look for blocks of depths"
+            " that do much the same, or follow the training; the curves show what heads and branches do by"
+            " layer."
+        ),
+        definition=(
+            "Every depth gives a matrix $K = X X^T$ of how alike any two pictures are to it, a row of $X$"
+            " being a picture's mean patch, class token or all tokens, raw; depth 0 enters block 1, depth $l$"
+            " leaves block $l$. Over minibatches $b$ of up to 8 pictures, CKA is $\\sum_b H(K_b, L_b) /"
+            " \\sqrt{\\sum_b H(K_b, K_b) \\sum_b H(L_b, L_b)}$ with the unbiased $H(K, L) = \\frac{1}{n(n-3)}"
+            " (\\mathrm{tr}\\, \\tilde K \\tilde L + \\frac{1^T \\tilde K 1 \\; 1^T \\tilde L 1}{(n-1)(n-2)}"
+            " - \\frac{2}{n-2} 1^T \\tilde K \\tilde L 1)$, diagonals of $\\tilde K$ and $\\tilde L$ set to"
+            " zero. ± is the standard error by a jackknife over minibatches. *Distance* and *entropy* are"
+            " means over a layer's heads. *Skip over branch* is $\\|t_i\\| / \\|a_i\\|$ for what attention"
+            " adds and $\\|t_i + a_i\\| / \\|m_i\\|$ for what the MLP adds, of the class token or a mean over"
+            " the patches."
+        ),
+        source="Nguyen, Raghu and Kornblith 2021; Raghu et al. 2021; not in the paper",
+        caveat=(
+            "CKA does not say what two depths have in common, nor that the model uses it, and a few"
+            " directions of much variance can decide it alone. The pictures that come with vitviz are 20"
+            " parts of four photographs: enough for a first look, too few for a statement about a model."
+        ),
+    )
+    controls = (
+        Choice(
+            "tokens",
+            "Tokens",
+            "What stands for a picture",
+            options=(
+                ("patches", "Mean of the patches"),
+                ("class", "Only the class token"),
+                ("all", "All of them"),
+            ),
+        ),
+        Choice(
+            "against",
+            "Compared with",
+            options=(("own", "The same"), ("beside", "The second checkpoint"), ("film", "Its training")),
+        ),
+        Choice(
+            "curve",
+            "Curve",
+            options=(
+                ("distance", "How far heads look"),
+                ("entropy", "How widely heads spread"),
+                ("attention", "Skip over attention"),
+                ("mlp", "Skip over MLP"),
+            ),
+        ),
+    )
+    arrays = {
+        "pictures": "",
+        **{before + name: axis for name in CURVES for before, axis in (("", "layer"), ("second_", "other"))},
+    }
+    items = (
+        Item(
+            "cka",
+            "depth other",
+            "CKA of each depth with the other's; of its training, each depth with itself at every step kept",
+            depends=("tokens", "against"),
+        ),
+        Item(
+            "error",
+            "depth other",
+            "its standard error, NaN for fewer than four minibatches",
+            depends=("tokens", "against"),
+        ),
+        Item("steps", "other", "steps of the training", "int32", taken=False),
+        Item("curves", "curve layer", "by layer: " + ", ".join(CURVES)),
+        Item("curves_beside", "curve other", "the same of the second checkpoint", taken=False),
+    )
+
+    def unsupported(self, subject: Subject) -> str | None:
+        survey = subject.survey
+        if survey is None and subject.sampled is None or survey is not None and not measured(survey):
+            return NO_SET
+        return TAKEN_AWAY if subject.trace is not None and subject.trace.without else None
+
+    def texts(self) -> set[str]:
+        return super().texts() | {NO_SET, TAKEN_AWAY, NO_SECOND, NO_FILM, NO_CLASS, TOO_FEW}
+
+    def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
+        missing = self.summary(subject)["missing"]
+        gone = {
+            *(["steps"] if "film" in missing else []),
+            *(["curves_beside"] if "beside" in missing else []),
+        }
+        return tuple(item for item in self.items if item.name not in gone)
+
+    def summary(self, subject: Subject) -> dict[str, Any]:
+        """What is known without any pass."""
+        from vitviz.engine.models.film import frames
+
+        beside, survey = subject.beside, subject.survey
+        film = frames(subject.inspector.checkpoint) if survey is None else subject.film()
+        missing = {} if beside else {"beside": NO_SECOND}
+        missing |= {} if film else {"film": NO_FILM}
+        return {
+            "pictures": None if survey is None else sum(len(one.pictures) for one in survey.grams),
+            "beside": None if beside is None else beside.checkpoint,
+            "pixels": [list(one.grid.pixels) for one in (subject, beside) if one is not None],
+            "missing": missing,
+        }
+
+    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+        if name == "cka":
+            return self._matrix(subject, settings, analyses.cka).numpy()
+        if name == "error":
+            return self._matrix(subject, settings, analyses.cka_error).numpy()
+        if name == "steps":
+            return np.asarray(list(subject.film()), dtype=np.int32)
+        found = curves(subject if name == "curves" else second(subject))
+        return np.stack([found[one] for one in CURVES])
+
+    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The matrix, and those of the curves that there are; of the second checkpoint too."""
+        survey = surveyed(subject)
+        found = {
+            "cka": self.item(subject, "cka", settings),
+            "error": self.item(subject, "error", settings),
+            "pictures": np.asarray(sum(len(one.pictures) for one in survey.grams)),
+            **_known(curves(subject), ""),
+        }
+        if settings["against"] == "film":
+            found["steps"] = self.item(subject, "steps", settings)
+        if subject.beside is not None:
+            beside = _known(curves(subject.beside), "second_")
+            found |= {"second_checkpoint": np.asarray(subject.beside.checkpoint), **beside}
+        return found
+
+    def _matrix(self, subject: Subject, settings: Mapping[str, Any], compare) -> Tensor:
+        import torch
+
+        tokens, own = settings["tokens"], surveyed(subject)
+        if settings["against"] != "film":
+            other = own if settings["against"] == "own" else surveyed(second(subject))
+            return compare(_grams(own, tokens), _grams(other, tokens), tokens)
+        steps = subject.film()
+        if not steps:
+            raise WrongSetting(Sentence(NO_FILM))
+        found = [compare(_grams(own, tokens), _grams(one, tokens), tokens).diag() for one in steps.values()]
+        return torch.stack(found, dim=1)
+
+
+def measured(survey: Any) -> bool:
+    """Whether a survey says all that is drawn."""
+    return {"similarity", "distance", "entropy"} <= {one.name for one in survey.measures}
+
+
+def surveyed(subject: Subject) -> Any:
+    """The survey that is shown: of the visitor's set, or of the pictures that come with vitviz."""
+    return subject.sampled() if subject.survey is None else subject.survey
+
+
+def second(subject: Subject) -> Subject:
+    """The checkpoint beside; WrongSetting where there is none."""
+    if subject.beside is None:
+        raise WrongSetting(Sentence(NO_SECOND))
+    return subject.beside
+
+
+def curves(subject: Subject) -> dict[str, np.ndarray]:
+    """Each of CURVES by layer: px, a share, nats and ratios; NaN where there is no such thing."""
+    survey = surveyed(subject)
+    distance, known = survey.mean("distance").mean(axis=1), survey.quantities
+    found = {
+        "distance": distance,
+        "distance_of_even": distance / analyses.uniform_distance(survey.grid),
+        "entropy": survey.mean("entropy").mean(axis=1),
+    }
+    for name in SKIPS:
+        found[name] = (
+            survey.mean(f"skip.{name}") if f"skip.{name}" in known else np.full_like(distance, np.nan)
+        )
+    return found
+
+
+def _known(found: Mapping[str, np.ndarray], before: str) -> dict[str, np.ndarray]:
+    return {before + name: values for name, values in found.items() if not np.isnan(values).all()}
+
+
+def _grams(survey: Any, tokens: str):
+    if not survey.grams:
+        raise WrongSetting(Sentence(TOO_FEW, count=survey.images))
+    if tokens not in survey.grams[0].of:
+        raise WrongSetting(Sentence(NO_CLASS, checkpoint=survey.checkpoint))
+    return survey.grams

@@ -1,0 +1,180 @@
+// How alike depths of one or two checkpoints are over a set of pictures, and what heads and branches do.
+
+import { chart } from '../../canvas/chart.js';
+import { el } from '../../canvas/elements.js';
+import { matrix } from '../../canvas/matrix.js';
+import { bounds, number } from '../../canvas/numbers.js';
+import { t } from '../../canvas/words.js';
+
+const ROWS = { distance: 0, even: 1, entropy: 2, attention: 3, mlp: 4 }; // of the item "curves"
+const OF_CLASS = 2; // rows further down, skip over branch is the class token's
+
+/** Whether what is asked for exists: a second checkpoint, a film. */
+const there = (self) => !(self.settings.against in self.summary.missing);
+
+/** What stands along the columns. */
+function columns(self) {
+  const { against } = self.settings;
+  const count = self.data.cka.shape[1];
+  if (against === 'film')
+    return { names: [...self.data.steps.values].map(String), axis: t('step of the training') };
+  const name = against === 'beside' ? self.summary.beside : self.value.checkpoint;
+  return {
+    names: Array.from({ length: count }, (_, i) => String(i)),
+    axis: t('depth of {checkpoint}', { checkpoint: name }),
+  };
+}
+
+export default () => ({
+  title: 'Compared over a set of pictures',
+  walled: true,
+  caption: (self) => said(self),
+
+  build(self) {
+    const drawn = matrix(self, { told: (row, col) => this.told(self, row, col) });
+    const over = el('p', { class: 'vv-text' });
+    self.figure.append(el('div', { class: 'vv-stack' }, drawn.node, over));
+    const side = Object.create(self);
+    const curve = chart(side);
+    const note = el('p', { class: 'vv-text' }); // the same view, with the room beside its figure
+    self.below.append(el('div', { class: 'vv-stack' }, curve.node, note));
+    return { drawn, over, side, curve, note };
+  },
+
+  items(self) {
+    const matrices = there(self) ? ['cka', 'error'] : [];
+    const steps = self.settings.against === 'film' && there(self) ? ['steps'] : [];
+    return [...matrices, ...steps, 'curves', ...(self.summary.beside ? ['curves_beside'] : [])];
+  },
+
+  draw(self) {
+    const { ui, data } = self;
+    const known = there(self);
+    ui.drawn.node.hidden = !known;
+    ui.over.textContent = known ? said(self) : t(self.summary.missing[self.settings.against]);
+    if (known) {
+      const [rows, cols] = data.cka.shape;
+      const { names, axis } = columns(self);
+      ui.drawn.draw({
+        values: data.cka.values,
+        rows,
+        cols,
+        width: self.width,
+        height: Math.min(self.tall, self.width), // squares, where there is room for them
+        most: 64 * self.zoom,
+        ends: [0, 1],
+        colours: 'viridis',
+        across: axis,
+        down: t('depth of {checkpoint}', self.value),
+        names: { rows: Array.from({ length: rows }, (_, i) => String(i)), cols: names },
+        text:
+          self.settings.against === 'film'
+            ? t('Each depth with itself during the training')
+            : t('How alike depths tell pictures apart'),
+        label: t('Likeness (CKA)'),
+      });
+    }
+    this.curves(self);
+  },
+
+  told(self, row, col) {
+    const { cka, error } = self.data;
+    const at = row * cka.shape[1] + col;
+    const value = cka.values[at];
+    const { names, axis } = columns(self);
+    if (Number.isNaN(value)) return [t('no CKA'), t('all pictures are the same at this depth')];
+    const spread =
+      Number.isFinite(error.values[at]) && self.summary.pictures ? ` ± ${error.values[at].toFixed(3)}` : '';
+    return [
+      t('Likeness (CKA) {value}', { value: `${value.toFixed(3)}${spread}` }),
+      `${t('depth of {checkpoint}', self.value)}: ${row}`,
+      `${axis}: ${names[col]}`,
+    ];
+  },
+
+  /** The chosen curve of this checkpoint, and of the second on the same axis. */
+  curves(self) {
+    const {
+      ui,
+      data,
+      settings: { curve, tokens },
+      summary: { beside, pixels },
+    } = self;
+    const skip = ['attention', 'mlp'].includes(curve);
+    const sizes = pixels.map(String);
+    const even = curve === 'distance' && sizes.some((one) => one !== sizes[0]);
+    const row = ROWS[even ? 'even' : curve] + (skip && tokens === 'class' ? OF_CLASS : 0);
+    const unit = even || curve !== 'distance' ? '' : ' px';
+    const names = {
+      distance: even ? t('Distance, of that of even attention') : t('Distance of attention (px)'),
+      entropy: t('Entropy of attention (nats)'),
+      attention: t('Skip over attention'),
+      mlp: t('Skip over MLP'),
+    };
+    const series = (name, { values, shape: [, layers] }, second) => {
+      const points = Array.from(values.subarray(row * layers, (row + 1) * layers), (y, i) => ({
+        x: i + 1,
+        y,
+        told: () => [
+          `${number(y)}${unit}`,
+          t('block {number} of {checkpoint}', { number: i + 1, checkpoint: name }),
+        ],
+      }));
+      return {
+        name,
+        line: true,
+        dots: true,
+        shade: Boolean(self.value.second) === second ? 0 : 1,
+        points: points.filter(({ y }) => Number.isFinite(y)),
+      };
+    };
+    const all = [
+      series(self.value.checkpoint, data.curves, false),
+      ...(beside ? [series(beside, data.curves_beside, true)] : []),
+    ];
+    const shown = all.filter(({ points }) => points.length);
+    const [above, own] = [self.figure, self.below].map((node) => node.getBoundingClientRect().top);
+    const level = Math.abs(above - own) < 8;
+    const room = self.below.clientHeight;
+    const foot = 64 * self.zoom;
+    ui.side.width = Math.max(240, self.below.clientWidth - 4);
+    ui.side.tall = Math.min(
+      420 * self.zoom,
+      self.room && level ? room - foot - 30 : self.room ? window.innerHeight * 0.22 : 260,
+    );
+    ui.curve.node.hidden = !shown.length;
+    const lost = all
+      .filter((one) => !shown.includes(one))
+      .map(({ name }) =>
+        t('{checkpoint} has no such curve: its blocks are not understood, or it has no class token.', {
+          checkpoint: name,
+        }),
+      );
+    ui.note.textContent = lost.join(' ');
+    ui.note.hidden = !lost.length;
+    const most = bounds(shown.flatMap(({ points }) => points.map(({ y }) => y)))[1];
+    const shownAs = self.control('curve').options.find(([name]) => name === curve)[1];
+    const whose = !skip
+      ? t('mean over a layer’s heads')
+      : tokens === 'class'
+        ? t('of the class token')
+        : t('mean over the patches');
+    if (shown.length)
+      ui.curve.draw({
+        title: `${t(shownAs)} · ${whose}`,
+        across: t('number of the block'),
+        up: names[curve],
+        last: Math.max(...all.map(({ points }) => points.length)),
+        most,
+        series: shown,
+      });
+  },
+});
+
+/** Over which pictures. */
+function said(self) {
+  const { pictures } = self.summary;
+  if (pictures === null)
+    return t('Over 20 parts of the four sample photographs: a first look. Below, a set of your own.');
+  return t('Over {count} pictures of yours.', { count: pictures });
+}
