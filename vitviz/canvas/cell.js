@@ -1,4 +1,5 @@
-// A view in a page of its own, such as a notebook's output cell: all its numbers come with it, none is fetched.
+// A view in a page of its own, such as a notebook's output cell: all its numbers come with it, and none is
+// fetched.
 
 import { el } from './elements.js';
 import { mount } from './mount.js';
@@ -7,7 +8,7 @@ import { t } from './words.js';
 
 const bytesOf = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 
-/** Answers what the canvas would fetch out of `parts`: address -> {data, type, shape, dtype} or {said}, a refusal. */
+/** Answers what the canvas would fetch out of `parts`: address -> {data, type, shape, dtype} or a refusal. */
 function answering(parts) {
   const refusal = (told) => new Response(JSON.stringify(told), { status: 404 });
   return async (url) => {
@@ -60,7 +61,8 @@ function framed() {
 /** `value` as the page's component has it, with `lead`, `fixed` (names of settings) and `parts` beside it. */
 export default function cell({ value, lead, fixed, parts }, spec) {
   window.fetch = answering(parts);
-  Object.defineProperty(window, 'innerHeight', { value: 900 }); // a frame as high as its content has no height of its own
+  // a frame as high as its content has no height of its own
+  Object.defineProperty(window, 'innerHeight', { value: 900 });
   themed();
   framed();
   const told = value.controls.filter(({ name, label }) => label && fixed.includes(name));
@@ -75,7 +77,8 @@ export default function cell({ value, lead, fixed, parts }, spec) {
       drawn,
     ].filter(Boolean),
   );
-  const shown = value.controls.map((one) => (fixed.includes(one.name) ? { ...one, label: '' } : one)); // without a label, no field
+  // without a label there is no field
+  const shown = value.controls.map((one) => (fixed.includes(one.name) ? { ...one, label: '' } : one));
   mount(
     drawn,
     { value: { ...value, controls: shown } },
