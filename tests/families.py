@@ -124,6 +124,9 @@ def looked_into(architecture: str, smaller: tuple[int, int] | None = None) -> di
         reason = view.unsupported(subject)
         if reason is None:
             view.summary(subject)
+            if view.on_request:  # hundreds of passes; every construction has its trial in tests/engine
+                found[view.title] = "drawn"
+                continue
             for name, array in view.numbers(subject, view.settings({}, subject.about)).items():
                 if array.dtype.kind == "f" and not name.startswith("norm_after"):
                     assert np.isfinite(array).all(), f"{view.slug}: {name} is not finite"

@@ -27,14 +27,15 @@ ALLOWED = {
     "readout": {"grid"},
     "attention": set(),
     "trace": {"attention", "errors", "grid", "readout", "runs", "shown"},
-    "analyses": {"frames", "grid", "readout", "shown", "trace", "errors", "stopping"},
+    "analyses": {"frames", "grid", "readout", "sentence", "shown", "trace", "errors", "stopping"},
     "engine": {
         *("grid", "readout", "trace", "errors", "analyses", "runs", "samples", "sentence"),
         *("shown", "stopping"),
     },
     "models": {"analyses", "engine", "trace", "errors"},
     "surveys": {
-        *("analyses", "engine", "figures", "frames", "grid", "models", "samples", "shown", "trace", "errors"),
+        *("analyses", "engine", "figures", "frames", "grid", "maps", "models", "samples", "shown", "trace"),
+        "errors",
     },
     "notebook": {
         *("analyses", "engine", "errors", "figures", "frames", "grid", "models", "runs", "sentence", "shown"),

@@ -131,9 +131,9 @@ def parameter_randomisation(
 
 
 def explained(
-    inspector: Inspector, image, target: Asked, patches_as: str = "dropped", size=None
+    inspector: Inspector, image, target: Asked, patches_as: str = "dropped", size=None, **keeping
 ) -> Explained:
     """A picture and a target with the passes that maps need, each made once: for several maps by
-    `analyses.relevance_of`.
+    `analyses.relevance_of`. `once(name, make)` keeps gradients for longer.
     """
-    return Explained(inspector, image, target, balanced_ledger, patches_as, size)
+    return Explained(inspector, image, target, balanced_ledger, patches_as, size, **keeping)

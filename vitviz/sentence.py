@@ -32,6 +32,15 @@ class Sentence(str):
         return (self.pattern,), dict(self.values)
 
 
+def not_applicable(checkpoint: str, reason: str) -> Sentence:
+    """Why something does not exist for a model.
+
+    >>> not_applicable("mine", "no attention has a gradient")
+    'mine: not applicable, because no attention has a gradient.'
+    """
+    return Sentence("{checkpoint}: not applicable, because {reason}.", checkpoint=checkpoint, reason=reason)
+
+
 def filled(pattern: str, values: Mapping[str, Any]) -> str:
     """The pattern with values for its {names}; other braces, such as those of LaTeX, stay as they are.
 
@@ -53,4 +62,4 @@ def said(error: BaseException) -> str:
     return error.args[0] if error.args and isinstance(error.args[0], Sentence) else str(error)
 
 
-__all__ = ["Sentence", "filled", "said", "travelling"]
+__all__ = ["Sentence", "filled", "not_applicable", "said", "travelling"]

@@ -214,3 +214,19 @@ def test_it_stops_where_nobody_waits():
         one.gradients()
     with stopping.when(lambda: True), pytest.raises(Stopped):
         one.answers(torch.arange(5)[None])
+
+
+@pytest.mark.parametrize("construction", CONSTRUCTIONS)
+@pytest.mark.parametrize("patches_as", ["dropped", "black"])
+def test_every_construction_stands_a_trial(construction, patches_as):
+    """Both ends of every curve are the whole picture's and the empty one's scores, whatever the map."""
+    from vitviz.analyses.trials.trial import trial_of
+
+    one = explained(construction, patches_as=patches_as)
+    found = trial_of(one, ["ledger", "frozen", "chefer", "centre"], patches_as, shares=(0, 0.5, 1), draws=1)
+    assert {"centre", "random"} <= set(found.curves) and found.sets >= 4
+    empty = one.answers(torch.empty(1, 0, dtype=torch.long))[0, 2].item()
+    for curves in found.curves.values():
+        for side in (curves.most, curves.least):
+            assert side["logit"][0].item() == pytest.approx(one.answer, abs=1e-9)
+            assert side["logit"][-1].item() == pytest.approx(empty, abs=1e-9)

@@ -26,6 +26,14 @@ def test_few_pictures_are_exact():
     assert sketch.found.shape == (5,) and abs(sketch.found[2] - 49.5) <= 1
 
 
+def test_a_number_that_no_picture_has_is_none():
+    pytest.importorskip("datasketches", reason="datasketches is not installed: pip install 'vitviz[data]'")
+    sketch = Quantiles((2,))
+    assert np.isnan(sketch.found).all()
+    sketch.add(np.array([[1.0, np.nan], [3.0, np.nan], [2.0, np.nan]]))
+    assert sketch.found[2, 0] == 2 and np.isnan(sketch.found[:, 1]).all()
+
+
 def test_without_the_library_there_are_none(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "datasketches", None)
     sketch = Quantiles((2,))

@@ -137,6 +137,8 @@ def said_in() -> dict[str, set[str]]:
         python_texts(HOME / "ui")
         | python_texts(HOME / "engine", sentences=False)
         | python_texts(HOME / "prints")
+        | python_texts(HOME / "analyses", sentences=False)
+        | {"{checkpoint}: not applicable, because {reason}."}
         | written_in(HOME / "ui/page")
         | {NOTE, "none", "{what} {how}"}
     )

@@ -12,7 +12,18 @@ from __future__ import annotations
 from vitviz.analyses.evidence import account_of
 from vitviz.analyses.ledger import Ledger
 from vitviz.errors import UnsupportedModel
+from vitviz.sentence import Sentence
 
+AS_IT_IS = (
+    "There is no account of {checkpoint}'s answers: its lines add up to the model's own logits only to"
+    " {found} of the largest logit, where {allowed} is expected, so something between its heads and its"
+    " logits is not understood. vitviz shows no account rather than a wrong one."
+)
+IN_FLOAT32 = (
+    "There is no account of {checkpoint}'s answers: its lines add up to the model's own logits only in"
+    " float32 to {found} of the largest logit, where {allowed} is expected, so something between its heads"
+    " and its logits is not understood. vitviz shows no account rather than a wrong one."
+)
 TOLERANCE = 1e-4  # of the largest logit
 ROUNDING = 4.0  # times the largest difference that the precision made to any logit of the first picture
 
@@ -43,24 +54,20 @@ def check_balance(ledger: Ledger) -> None:
     if deviation is not None and deviation.logits is not None:
         if deviation.gap is not None and not deviation.gap <= TOLERANCE:
             raise UnsupportedModel(
-                _sentence(
-                    trace.checkpoint, f"in float32 to {deviation.gap:.1e} of the largest logit", TOLERANCE
+                Sentence(
+                    IN_FLOAT32,
+                    checkpoint=trace.checkpoint,
+                    found=f"{deviation.gap:.1e}",
+                    allowed=f"{TOLERANCE:.0e}",
                 )
             )
         allowed = max(allowed, ROUNDING * deviation.logits)
     if not max(gap, within) <= allowed:
         raise UnsupportedModel(
-            _sentence(
-                trace.checkpoint,
-                f"to {max(gap, within) / largest:.1e} of the largest logit",
-                allowed / largest,
+            Sentence(
+                AS_IT_IS,
+                checkpoint=trace.checkpoint,
+                found=f"{max(gap, within) / largest:.1e}",
+                allowed=f"{allowed / largest:.0e}",
             )
         )
-
-
-def _sentence(name: str, found: str, allowed: float) -> str:
-    return (
-        f"There is no account of {name}'s answers: its lines add up to the model's own logits only {found},"
-        f" where {allowed:.0e} is expected, so something between its heads and its logits is not understood."
-        " vitviz shows no account rather than a wrong one."
-    )

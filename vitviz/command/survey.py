@@ -19,6 +19,7 @@ NAMES = (
     "ledger",
     "lens",
     "accuracy",
+    "trial",
 )  # written out: help loads no torch; a test compares
 
 HELP = """Averages over pictures, with standard errors, a row a picture and a report.
@@ -43,6 +44,7 @@ Measures:
   ledger       each head's and MLP's share of the answer's logit
   lens         by depth, how often the answer is there already
   accuracy     how often the answer is right; needs labels
+  trial        how well maps of relevance predict what the model loses, beside chance
 """
 
 
@@ -82,6 +84,25 @@ def survey(
             help="JSON: the source's class names in the checkpoint's order, or name: number or label."
         ),
     ] = None,
+    boxes: Annotated[
+        Path | None,
+        typer.Option(
+            help="For trial: where the objects are, as JSON {picture: [[left, top, right, bottom]]} or a"
+            " folder of VOC's XML; adds pointing game and energy in the box."
+        ),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="For trial: a method of vitviz.METHODS; may be repeated.", show_default=False),
+    ] = None,
+    patches_as: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="For trial: removed patches are dropped, mean, blur or black; may be repeated. Default:"
+            " dropped.",
+            show_default=False,
+        ),
+    ] = None,
     size: Annotated[
         int | None,
         typer.Option(
@@ -116,7 +137,7 @@ def survey(
         found = vitviz.survey(
             source,
             inspector,
-            measure or USUAL,
+            _measures(measure or USUAL, boxes, method, patches_as),
             out=out,
             size=size,
             batch=batch,
@@ -136,6 +157,23 @@ def survey(
         return
     left_out = f"; {found.left_out} could not be read: see skipped.csv" if found.left_out else ""
     print(f"{found.images} pictures{left_out}. {out / 'report.html'}")
+
+
+def _measures(names, boxes: Path | None, methods: list[str] | None, protocols: list[str] | None) -> list:
+    """The measures, the trial with its settings; VitvizError for settings of one that is not asked for."""
+    given = {"--boxes": boxes, "--method": methods, "--patches-as": protocols}
+    told = [name for name, value in given.items() if value]
+    if "trial" not in names:
+        if told:
+            raise VitvizError(f"{told[0]} belongs to the measure trial; ask for it with --measure trial.")
+        return list(names)
+    from vitviz.surveys.boxes import Boxes
+    from vitviz.surveys.measures.trial import TrialMeasure
+
+    settings = {"boxes": Boxes.of(boxes) if boxes else None}
+    settings |= {"methods": tuple(methods)} if methods else {}
+    settings |= {"protocols": tuple(protocols)} if protocols else {}
+    return [TrialMeasure(**settings) if name == "trial" else name for name in names]
 
 
 def _classes(path: Path | None):

@@ -26,9 +26,19 @@ from vitviz.engine.pictures.preprocess import prepare
 from vitviz.engine.scores import scored
 from vitviz.engine.tails import PARALLEL, PRE_NORM
 from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.sentence import Sentence, not_applicable
 from vitviz.trace import Trace
 
+Once = Callable[[str, Callable[[], Gradients]], Gradients]  # keeps a pass for who looks again
 MakesLedger = Callable[[Inspector, Trace], Ledger]  # whoever keeps ledgers, and has checked that they balance
+
+NO_NORM = "no norm stands before the last block's attention, and behind it no patch has a gradient"
+UNSEEN = "it attends in a way that no gradient was seen of; choose another method"
+OTHERWISE = (
+    "{checkpoint} answers {found} with its attention computed in the open, and {answer} otherwise, so its"
+    " gradients are not those of the answer. vitviz shows no map rather than a wrong one."
+)
+FLOAT32 = "Given {checkpoint} in {dtype}; maps are computed in float32. Load it with dtype='float32'."
 
 _BATCH = 8  # pictures of a path, or of answers, at a time
 TOLERANCE = 1e-4  # by how much of the largest logit a pass in the open may differ from the trace
@@ -49,11 +59,12 @@ class Explained:
         ledger: MakesLedger,
         patches_as: str = "dropped",
         size=None,
+        once: Once = lambda name, make: make(),
     ):
         if inspector.dtype != "float32":
-            given = f"Given {inspector.checkpoint.name} in {inspector.dtype}"
-            raise VitvizError(f"{given}; maps are computed in float32. Load it with dtype='float32'.")
+            raise VitvizError(Sentence(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
         self.inspector, self.target, self.patches_as, self._ledger = inspector, target, patches_as, ledger
+        self._once = once
         if isinstance(image, Trace):
             self.trace = image
             preprocessing = inspector.preprocessing.with_size(image.view.picture.shape[:2])
@@ -82,11 +93,11 @@ class Explained:
 
     @cached_property
     def _own(self) -> Gradients:
-        return self._pass(held=False)
+        return self._once("gradients", lambda: self._pass(held=False))
 
     @cached_property
     def _frozen(self) -> Gradients:
-        return self._pass(held=True)
+        return self._once("held gradients", lambda: self._pass(held=True))
 
     def answers(self, kept: Tensor) -> Tensor:
         return self._removal.answers(kept)
@@ -120,15 +131,12 @@ class Explained:
     def cam_place(self) -> str:
         kind = type(self.blocks[-1]).__name__
         if self.trace.pool.startswith(("average", "max")):
-            return "the last block's output"
+            return Sentence("the last block's output")
         if self.trace.pool == "attention":
-            return "the tokens that attention pooling reads"
+            return Sentence("the tokens that attention pooling reads")
         if kind not in (*PRE_NORM, PARALLEL):
-            raise UnsupportedModel(
-                f"{self.trace.checkpoint}: not applicable, because no norm stands before the last block's"
-                " attention, and behind it no patch has a gradient."
-            )
-        return "the last block's norm before attention"
+            raise UnsupportedModel(not_applicable(self.trace.checkpoint, Sentence(NO_NORM)))
+        return Sentence("the last block's norm before attention")
 
     # ----- how it is done
 
@@ -201,18 +209,16 @@ class Explained:
     def _check(self, one: gradients.Opened, answer: Tensor, held: bool) -> None:
         """A pass in the open must say what the plain pass said, and have met one attention in every block."""
         if not held and any(len(calls) != 1 for calls in one.attentions):
-            raise UnsupportedModel(
-                f"{self.trace.checkpoint} attends in a way that no gradient was seen of; choose another"
-                " method."
-            )
+            raise UnsupportedModel(not_applicable(self.trace.checkpoint, Sentence(UNSEEN)))
         logits = self.trace.logits
         largest = max(abs(self.answer), 0.0 if logits is None else logits.abs().max().item())
         if not abs(answer.item() - self.answer) <= TOLERANCE * largest:
             raise UnsupportedModel(
-                f"{self.trace.checkpoint} answers {answer.item():.5f} with its attention computed in the"
-                f" open, and {self.answer:.5f} otherwise, so its gradients are not those of the answer."
-                " vitviz shows no map rather than a wrong one."
-            )
+                Sentence(
+                    OTHERWISE, checkpoint=self.trace.checkpoint, found=f"{answer.item():.5f}",
+                    answer=f"{self.answer:.5f}",
+                )
+            )  # fmt: skip
 
     def _plain(self) -> float:
         """The answer as the model gave it, without a gradient."""

@@ -8,7 +8,13 @@ from torch import Tensor, nn
 
 from vitviz.analyses.target import Asked, classes_of
 from vitviz.errors import VitvizError
+from vitviz.sentence import Sentence
 from vitviz.trace import Trace
+
+NO_CLASSIFIER = (
+    "{checkpoint} has no classifier, so no class can be asked about; hand in a direction of what is read"
+    " instead."
+)
 
 
 def scored(model: nn.Module, trace: Trace, target: Asked) -> Callable[[Tensor], Tensor]:
@@ -20,10 +26,7 @@ def scored(model: nn.Module, trace: Trace, target: Asked) -> Callable[[Tensor], 
     if isinstance(target, Tensor):
         return lambda pixels: _features(model, pixels, target, trace.checkpoint)
     if trace.logits is None:
-        raise VitvizError(
-            f"{trace.checkpoint} has no classifier, so no class can be asked about; hand in a direction"
-            " of what is read instead."
-        )
+        raise VitvizError(Sentence(NO_CLASSIFIER, checkpoint=trace.checkpoint))
     classes = classes_of(trace, target)
 
     def score(pixels: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from vitviz.analyses.tail import AttentionPooling, Head, Norm, Pooling, Projecti
 from vitviz.engine.device import exactly
 from vitviz.engine.models.formats.huggingface_kin import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.errors import UnsupportedModel
+from vitviz.sentence import Sentence, not_applicable, said
 
 PRE_NORM = ("Block", "EvaBlock", "RelPosBlock")  # x + branch(norm(x))
 POST_NORM = ("ResPostBlock", "ResPostRelPosBlock", "EvaBlockPostNorm")  # x + norm(branch(x))
@@ -47,7 +48,7 @@ def tail_of(model: nn.Module, name: str) -> Tail:
                 features=(2 if pooling.kind == "class and average" else 1) * _width(model),
             )
         except _NotUnderstood as reason:
-            raise UnsupportedModel(f"{name}: not applicable, because {reason}.") from None
+            raise UnsupportedModel(not_applicable(name, said(reason))) from None
         _known[model] = weights, found
     return _known[model][1]
 
@@ -78,18 +79,24 @@ def pooling_of(model: nn.Module) -> Pooling:
         )
     if isinstance(model, ClassAndMeanReadout):
         if fc_norm is not None:
-            raise _NotUnderstood("a norm stands over class token and mean side by side")
+            raise _NotUnderstood(Sentence("a norm stands over class token and mean side by side"))
         return Pooling("class and average", ((0, 1), (prefix, None)), norm, None)
     if attention is not None:
         if not isinstance(attention, AttentionPoolLatent):
-            raise _NotUnderstood(f"its attention pooling is a {type(attention).__name__}, which is not read")
+            raise _NotUnderstood(
+                Sentence(
+                    "its attention pooling is a {kind}, which is not read", kind=type(attention).__name__
+                )
+            )
         first = 0 if include or not hasattr(model, "pool_include_prefix") else prefix
         return Pooling("attention", ((first, None),), norm, fc_norm, mean_latent=attention.pool == "avg")
     if kind == "token" or (kind == "" and getattr(model, "cls_token", None) is not None):
         return Pooling("class", ((0, 1),), norm, fc_norm)
     if kind in ("avg", ""):
         return Pooling("average", ((0 if include else prefix, None),), norm, fc_norm)
-    raise _NotUnderstood(f"its classifier pools by {kind!r}, which is no weighted sum of tokens")
+    raise _NotUnderstood(
+        Sentence("its classifier pools by {kind}, which is no weighted sum of tokens", kind=repr(kind))
+    )
 
 
 def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
@@ -99,7 +106,9 @@ def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
         return None
     heads = [head, model.head_dist] if pooling.kind == "distilled" else [head]
     if not all(isinstance(one, nn.Linear) for one in heads):
-        raise _NotUnderstood(f"its classifier is a {type(head).__name__} and no linear map")
+        raise _NotUnderstood(
+            Sentence("its classifier is a {kind} and no linear map", kind=type(head).__name__)
+        )
     weights, factor = [held(one.weight) for one in heads], 1 / len(heads)
     biases = [held(one.bias) if one.bias is not None else torch.zeros(len(one.weight)) for one in heads]
     if pooling.kind == "class and average":
@@ -112,18 +121,21 @@ def projection_of(block: nn.Module) -> Projection:
     kind = type(block).__name__
     if kind == PARALLEL:
         if block.attn_out_proj is None:
-            raise _NotUnderstood("its blocks project heads and MLP by one matrix")
+            raise _NotUnderstood(Sentence("its blocks project heads and MLP by one matrix"))
         return Projection(
             held(block.attn_out_proj.weight), held(block.attn_out_proj.bias), scale_of(block.ls)
         )
     if kind not in PRE_NORM + POST_NORM:
         raise _NotUnderstood(
-            f"its blocks are of the kind {kind}, whose way from head to residual stream is not known"
+            Sentence(
+                "its blocks are of the kind {kind}, whose way from head to residual stream is not known",
+                kind=kind,
+            )
         )
     attention = block.attn
     inner, gate = norm_of(getattr(attention, "norm", None)), getattr(attention, "gate", None)
     if inner is not None and gate is not None:
-        raise _NotUnderstood("its attention has a norm and a gate, one behind the other")
+        raise _NotUnderstood(Sentence("its attention has a norm and a gate, one behind the other"))
     post = norm_of(block.norm1) if kind in POST_NORM else None
     scale = getattr(block, "ls1", None) if hasattr(block, "ls1") else getattr(block, "gamma_1", None)
     return Projection(held(attention.proj.weight), held(attention.proj.bias), scale_of(scale), inner, post)
@@ -161,7 +173,7 @@ def norm_of(module: nn.Module | None) -> Norm | None:
     if isinstance(module, (RmsNorm, RmsNormFp32, nn.RMSNorm)):
         eps = torch.finfo(torch.float32).eps if module.eps is None else module.eps
         return Norm(held(module.weight), None, eps, centred=False)
-    raise _NotUnderstood(f"it norms by {type(module).__name__}, which is not known")
+    raise _NotUnderstood(Sentence("it norms by {kind}, which is not known", kind=type(module).__name__))
 
 
 def scale_of(part: nn.Module | nn.Parameter | None) -> Tensor | None:

@@ -32,6 +32,7 @@ class Seen:
     inspector: Inspector
     trace: Trace
     label: int | None = None  # the true class, where it is known
+    name: str = ""  # within its source
     _once: dict[Callable, Any] = field(default_factory=dict, repr=False)
 
     def once(self, make: Callable[[Trace], T]) -> T:

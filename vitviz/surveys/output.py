@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from vitviz.surveys.long import Long
 from vitviz.surveys.mistakes import Mistakes
 from vitviz.surveys.parts import Part, Parts, written
 from vitviz.surveys.quantiles import RANKS, Quantiles
@@ -31,13 +32,16 @@ def finish(begun: Survey, parts: Parts) -> Survey:
         mistakes.add(part.rows)
     result = replace(result, mistakes=mistakes)
     rows, skipped = Rows(result, parts.folder), SkippedList(parts.folder)
+    long = [Long(one, parts.folder) for one in result.measures if hasattr(one, "lines")]
     quantiles = {name: Quantiles(sums.mean.shape) for name, sums in result.sums.items()}
     for part in parts.all():
         rows.add(part)
         skipped.add(part.skipped)
+        for one in long:
+            one.add(part)
         _sketch(quantiles, part)
-    rows.close()
-    skipped.close()
+    for one in (rows, skipped, *long):
+        one.close()
     found = {name: one.found for name, one in quantiles.items()}
     written(parts.folder / "averages.npz", averages(result, found))
     summary = json.dumps(summary_of(result), indent=1, ensure_ascii=False)

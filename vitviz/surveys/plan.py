@@ -70,7 +70,7 @@ class Plan:
             "checkpoint_sha256": identity.digest if identity else "",
             "input_size": list(measuring.size),
             "dtype": inspector.dtype,
-            "measures": [one.name for one in measuring.measures],
+            "measures": [getattr(one, "settings", one.name) for one in measuring.measures],
             "source": self.source.kind,
             "source_sha256": self.described.digest,
             "pictures_listed": self.described.count,

@@ -34,12 +34,14 @@ class Quantiles:
 
     @property
     def found(self) -> np.ndarray | None:
-        """The values at `RANKS`, along the first axis."""
+        """The values at `RANKS`, along the first axis; not a number where no picture had one."""
         if self._sketches is None:
             return None
-        return np.moveaxis(np.asarray(self._sketches.get_quantiles(list(RANKS))), -1, 0).reshape(
-            len(RANKS), *self._shape
-        )
+        having = np.flatnonzero(~np.atleast_1d(self._sketches.is_empty()))
+        found = np.full((int(np.prod(self._shape, dtype=int)), len(RANKS)), np.nan)
+        if len(having):
+            found[having] = np.asarray(self._sketches.get_quantiles(list(RANKS), having.tolist()))
+        return found.T.reshape(len(RANKS), *self._shape)
 
 
 __all__ = ["RANKS", "RANK_ERROR", "Quantiles"]

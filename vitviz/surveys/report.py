@@ -57,6 +57,7 @@ def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray | None], table: s
             for name, what in survey.quantities.items()
         ),
         _numbers(survey),
+        _trial(survey),
         _mistakes(survey),
         _skipped(survey),
         "<h2>How it was made</h2>",
@@ -103,6 +104,25 @@ def _numbers(survey: Survey) -> str:
         for _, what, sums in single
     ]
     return _table(("", "mean", "unit", "pictures"), rows) if rows else ""
+
+
+def _trial(survey: Survey) -> str:
+    """Where maps stand that were on trial, by protocol."""
+    if "trial.most" not in survey.sums:
+        return ""
+    from vitviz.surveys.standing import HEAD, table
+
+    protocols = next(one for one in survey.measures if one.name == "trial").protocols
+    said = (
+        "<p>Areas of the answer's probability over the share of patches removed, in %, ± standard errors."
+        " Who shares a rank cannot be told apart: the rank is 1 and as many more as lie ahead by over two"
+        " standard errors of the difference, picture by picture.</p>"
+    )
+    return "".join(
+        f"<h2>Maps on trial, patches removed: {_text(protocol)}</h2>{said}"
+        + _table(HEAD, table(survey, place))
+        for place, protocol in enumerate(protocols)
+    )
 
 
 def _mistakes(survey: Survey) -> str:

@@ -139,7 +139,7 @@ class Measuring:
 
     def _row(self, index: int, item: Item, trace: Trace) -> Row:
         label = self.labels.number(item.label, item.name)
-        seen, values = Seen(self.inspector, trace, label), {}
+        seen, values = Seen(self.inspector, trace, label, item.name), {}
         for measure in self.measures:
             for name, value in measure.of(seen).items():
                 values[f"{measure.name}.{name}"] = np.asarray(value, dtype=np.float64)

@@ -13,9 +13,11 @@ from vitviz.views.rollout import Rollout
 from vitviz.views.subject import Subject
 from vitviz.views.tokens import Tokens
 from vitviz.views.tour import Tour
+from vitviz.views.trial import Trial
 
 VIEWS: tuple[View, ...] = (
-    Patches(), Filters(), Positions(), Explorer(), Tokens(), Evidence(), Distance(), Rollout(), Compared(),
+    Patches(), Filters(), Positions(), Explorer(), Tokens(), Evidence(), Trial(), Distance(), Rollout(),
+    Compared(),
     Tour(),
 )  # fmt: skip
 

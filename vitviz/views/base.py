@@ -124,6 +124,9 @@ class View(ABC):
         False  # whether it needs all of them: not applicable where some were left out
     )
     unprinted: ClassVar[str] = ""  # why it has no figure for print; none where it has one
+    on_request: ClassVar[bool] = (
+        False  # whether its numbers take so long that only its own downloads make them
+    )
     averages: ClassVar[bool] = (
         False  # whether it can also be drawn of a survey, the mean over a set of pictures
     )

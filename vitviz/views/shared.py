@@ -2,15 +2,77 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from vitviz import analyses
+from vitviz.errors import WrongSetting
 
 if TYPE_CHECKING:
     from vitviz.analyses import Sweep
+    from vitviz.analyses.relevance import Relevance
+    from vitviz.engine.explained import Explained
+    from vitviz.trace import Trace
     from vitviz.views.subject import Subject
+
+Target = int | tuple[int, int]  # a class, or a rather than b
 
 
 def sweep_of(subject: Subject) -> Sweep:
     """Distance, mass on the prefix and default rollout of a trace, from one sweep over its layers."""
     return subject.once("sweep", lambda: analyses.sweep(subject.trace))
+
+
+def passes_of(subject: Subject, target: Target, patches_as: str = "dropped") -> Explained:
+    """The passes of maps on the untouched model; what they found is kept with the trace, never the model."""
+    from vitviz import maps  # with torch, which a page that is being built has no use for
+
+    keep = lambda name, make: subject.once(f"{name} {target}", make)  # noqa: E731
+    return maps.explained(subject.inspector, subject.trace, target, patches_as, once=keep)
+
+
+def relevance_of(subject: Subject, target: Target, method: str) -> Relevance:
+    """One method's map, the same in every view."""
+    from vitviz.analyses.relevance import relevance_of as found_by
+
+    make = lambda: found_by(passes_of(subject, target), method)  # noqa: E731
+    return subject.once(f"relevance {method} {target}", make)
+
+
+def target_of(subject: Subject, asked: str) -> Target:
+    """The class that a setting such as "top", "7" or "7-3" (7 rather than 3) asks about.
+
+    WrongSetting where there is none.
+    """
+    count = subject.trace.logits.numel()
+    if asked == "top":
+        return int(subject.trace.logits.argmax())
+    classes = [int(part) for part in asked.split("-")]
+    if max(classes) >= count or len(set(classes)) < len(classes):
+        raise WrongSetting(
+            f"Given target={asked}; expected a class from 0 to {count - 1}, or two different ones."
+        )
+    return classes[0] if len(classes) == 1 else (classes[0], classes[1])
+
+
+def likeliest(trace: Trace, count: int) -> list[dict[str, Any]]:
+    """The likeliest classes with their names, logits and probabilities, for a picker."""
+    top = trace.logits.topk(min(count, trace.logits.numel()))
+    shares = trace.logits.double().softmax(dim=-1)
+    named = len(trace.labels) == trace.logits.numel()
+    return [
+        {
+            "class": i,
+            "name": trace.labels[i] if named else f"class {i}",
+            "logit": v,
+            "probability": shares[i].item(),
+        }
+        for i, v in zip(top.indices.tolist(), top.values.tolist(), strict=True)
+    ]
+
+
+def packed(value: Any) -> np.ndarray:
+    """JSON as an item of bytes."""
+    return np.frombuffer(json.dumps(value).encode(), dtype=np.uint8)

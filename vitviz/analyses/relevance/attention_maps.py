@@ -26,6 +26,9 @@ from vitviz.analyses.rollout import mean_attention
 from vitviz.analyses.rollout import rollout as attention_rollout
 from vitviz.errors import UnsupportedModel
 from vitviz.grid import Grid
+from vitviz.sentence import Sentence, not_applicable
+
+NO_GRADIENT = "no attention has a gradient"
 
 
 def rollout(passes: Passes) -> Relevance:
@@ -128,9 +131,7 @@ def _carried(method: str, passes: Passes, layers: list[Step], pooled: bool = Fal
 def _layers(passes: Passes) -> tuple[Weighed, ...]:
     attentions = passes.gradients().attentions
     if not attentions:
-        raise UnsupportedModel(
-            f"{passes.trace.checkpoint}: not applicable, because no attention has a gradient."
-        )
+        raise UnsupportedModel(not_applicable(passes.trace.checkpoint, Sentence(NO_GRADIENT)))
     return attentions
 
 

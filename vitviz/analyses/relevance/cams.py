@@ -16,6 +16,9 @@ from torch import Tensor
 from vitviz.analyses.relevance.found import Relevance
 from vitviz.analyses.relevance.passes import Passes
 from vitviz.errors import UnsupportedModel
+from vitviz.sentence import Sentence, not_applicable
+
+UNSEEN = "nothing was seen at {place}"
 
 
 def grad_cam(passes: Passes) -> Relevance:
@@ -42,9 +45,7 @@ def hires_cam(passes: Passes) -> Relevance:
 def _read(passes: Passes) -> tuple[Tensor, Tensor, str]:
     place, found = passes.cam_place(), passes.gradients()
     if found.activations is None or found.slopes is None:
-        raise UnsupportedModel(
-            f"{passes.trace.checkpoint}: not applicable, because nothing was seen at {place}."
-        )
+        raise UnsupportedModel(not_applicable(passes.trace.checkpoint, Sentence(UNSEEN, place=place)))
     return found.activations.double(), found.slopes.double(), place
 
 

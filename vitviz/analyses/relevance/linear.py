@@ -19,7 +19,16 @@ from einops import rearrange
 from vitviz.analyses.relevance.found import Relevance
 from vitviz.analyses.relevance.passes import Gradients, Passes
 from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.sentence import Sentence, not_applicable
 
+STEM = (
+    "its patches are cut from the features of a stem, so that pixels are no patch's; read the map at tokens"
+)
+UNBALANCED = (
+    "There is no linear map of the answer of {checkpoint} at {place}: with attention, norms and gates held,"
+    " its parts add up to {found} where the answer is {answer}, so something between is not understood."
+    " vitviz shows no map rather than a wrong one."
+)
 TOLERANCE = 1e-4  # of the answer or the largest logit: what a map that should balance may leave unexplained
 STEPS = 50  # of the midpoint rule
 Place = str | int
@@ -39,11 +48,11 @@ def frozen(passes: Passes, at: Place = "tokens") -> Relevance:
     scale = max(abs(found.answer), largest)
     if not abs(found.unexplained) <= TOLERANCE * scale:
         raise UnsupportedModel(
-            f"There is no linear map of {passes.trace.checkpoint}'s answer at {found.at}: with attention,"
-            f" norms and gates held, its parts add up to {found.explained:.4f} where the answer is"
-            f" {found.answer:.4f}, so something between is not understood. vitviz shows no map rather than a"
-            " wrong one."
-        )
+            Sentence(
+                UNBALANCED, checkpoint=passes.trace.checkpoint, place=found.at,
+                found=f"{found.explained:.4f}", answer=f"{found.answer:.4f}",
+            )
+        )  # fmt: skip
     return found
 
 
@@ -102,7 +111,4 @@ def _depth(at: Place, depths: int) -> int:
 
 def _require_pixels(passes: Passes, pixels) -> None:
     if pixels is None:
-        raise UnsupportedModel(
-            f"{passes.trace.checkpoint}: not applicable at pixels, because its patches are cut from the"
-            " features of a stem. Read the map at tokens."
-        )
+        raise UnsupportedModel(not_applicable(passes.trace.checkpoint, Sentence(STEM)))

@@ -10,45 +10,25 @@ nothing, and none says how another picture would go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.relevance import METHODS, Passes, Relevance, relevance_of
 from vitviz.analyses.target import class_index
-from vitviz.analyses.trials.answers import SCORES, Answers, Asked, scored
-from vitviz.analyses.trials.measures import area, saco
-from vitviz.analyses.trials.orders import groups_of, kept_sets, orders_of
-from vitviz.errors import Stopped, VitvizError
+from vitviz.analyses.trials.answers import SCORES
+from vitviz.analyses.trials.curves import GROUPS, Curves, curves_of, mean_of
+from vitviz.errors import Stopped, TooMuch, VitvizError
 from vitviz.frames import frame_of
+from vitviz.sentence import said
 from vitviz.shown import Shown
 
 SHARES = tuple(step / 10 for step in range(11))  # removed, both ends included
 DRAWS = 5  # random maps, and orders of equal patches
-GROUPS = 10  # of SaCo
 Progress = Callable[[float, str], None]  # the share that is done, and what is being done
-
-
-@dataclass(frozen=True)
-class Curves:
-    """One map's scores at every share removed: the mean over its orders, where equal patches had several."""
-
-    most: Mapping[str, Float[Tensor, " step"]]  # by score; the most relevant removed first
-    least: Mapping[str, Float[Tensor, " step"]]
-    saco: float
-
-    def areas(self, shares: Sequence[float], score: str = "probability") -> tuple[float, float]:
-        """Under both curves: of the first lower is better, of the second higher."""
-        steps = torch.tensor(shares, dtype=torch.float64)
-        return area(steps, self.most[score]), area(steps, self.least[score])
-
-    def gap(self, shares: Sequence[float], score: str = "probability") -> float:
-        """How much later the answer is lost with the least relevant first: the area between both curves."""
-        most, least = self.areas(shares, score)
-        return least - most
 
 
 @dataclass(frozen=True)
@@ -66,6 +46,13 @@ class Trial(Shown):
     draws: tuple[Curves, ...]  # of single random maps; curves["random"] is their mean
     refused: Mapping[str, str]
     sets: int  # how many sets of patches the model was asked about
+
+    def part(self, method: str) -> Trial:
+        """One method's, which `together` joins with others; the first has all sets to its account."""
+        of = lambda several: {name: one for name, one in several.items() if name == method}  # noqa: E731
+        first = next(iter({**self.maps, **self.refused}), method)
+        sets = self.sets if method == first else 0
+        return replace(self, maps=of(self.maps), curves=of(self.curves), refused=of(self.refused), sets=sets)
 
     def areas(self, method: str, score: str = "probability") -> tuple[float, float]:
         """Most and least relevant first; see `Curves.areas`."""
@@ -115,101 +102,61 @@ def trial_of(
     shares: Sequence[float] = SHARES,
     draws: int = DRAWS,
     progress: Progress | None = None,
+    made: Mapping[str, Relevance] = MappingProxyType({}),
+    chance: bool = True,
+    groups: int = GROUPS,
 ) -> Trial:
     """Every method's map (all of them by default, chance always), its curves, areas and SaCo.
 
-    `passes` removes as `patches_as` says. Raises VitvizError for a method or share that cannot be, and for a
-    target that is no class; Stopped, between two requests, where nobody waits.
+    `passes` removes as `patches_as` says; `made` are maps that are known already. Without `chance` it is a
+    part of a trial, which `together` joins with others; without `groups` SaCo is not asked about. Raises
+    VitvizError for a method or share that cannot be, and for a target that is no class; Stopped, between two
+    requests, where nobody waits.
     """
     classes, answer = _classes(passes)
-    names, shares = _names(methods), _shares(shares)
+    names, shares = _names(methods, chance), _shares(shares)
     tell = progress or (lambda share, what: None)
-    maps, refused = _maps(passes, names, lambda done, name: tell(0.5 * done, name))
-    curves, single, sets = _all_curves(maps, passes.answers, classes, answer, shares, seed, draws, tell)
+    maps, refused = _maps(passes, names, made, lambda done, name: tell(0.5 * done, name))
+    tried: dict[Hashable, Tensor] = {name: one.map for name, one in maps.items() if name != "random"}
+    if "random" in maps:
+        tried |= {draw: _random_like(maps["random"], 1000 * seed + draw) for draw in range(draws)}
+    curves, sets = curves_of(
+        tried, passes.answers, classes, answer, shares, seed, draws, groups,
+        lambda done, total: tell(0.5 + 0.5 * done / total, "removal"),
+    )  # fmt: skip
+    single = tuple(curves.pop(draw) for draw in range(draws) if draw in curves)
+    if single:
+        curves["random"] = mean_of(single)
     checkpoint = passes.trace.checkpoint
     return Trial(checkpoint, classes, answer, patches_as, seed, shares, maps, curves, single, refused, sets)
 
 
-def _maps(passes: Passes, names: list[str], tell: Progress) -> tuple[dict[str, Relevance], dict[str, str]]:
+def together(parts: Sequence[Trial]) -> Trial:
+    """The trial whose parts were made one after the other, of one picture, target and protocol."""
+    maps, curves, refused, draws, sets = {}, {}, {}, (), 0
+    for one in parts:
+        maps, curves, refused = maps | dict(one.maps), curves | dict(one.curves), refused | dict(one.refused)
+        draws, sets = draws or one.draws, sets + one.sets
+    return replace(parts[0], maps=maps, curves=curves, refused=refused, draws=draws, sets=sets)
+
+
+def _maps(
+    passes: Passes, names: list[str], made: Mapping[str, Relevance], tell: Progress
+) -> tuple[dict[str, Relevance], dict[str, str]]:
     maps, refused = {}, {}
     for number, name in enumerate(names):
         tell(number / len(names), name)
         try:
-            maps[name] = relevance_of(passes, name)
-        except Stopped:
+            maps[name] = made[name] if name in made else relevance_of(passes, name)
+        except (Stopped, TooMuch):
             raise
         except VitvizError as reason:
-            refused[name] = str(reason)
+            refused[name] = said(reason)
     return maps, refused
 
 
-def _all_curves(
-    maps: Mapping[str, Relevance],
-    answers: Answers,
-    classes,
-    answer: int,
-    shares,
-    seed: int,
-    draws: int,
-    tell: Progress,
-) -> tuple[dict[str, Curves], tuple[Curves, ...], int]:
-    """Of all maps and of random ones, with every set of patches asked about once."""
-    chance = [_random_like(maps["random"], 1000 * seed + draw) for draw in range(draws)]
-    asked, plans = Asked(), {}
-    for name, found in [*maps.items(), *enumerate(chance)]:
-        if name != "random":
-            plans[name] = [
-                _plan(asked, found.map, order, shares) for order in orders_of(found.map, seed, draws)
-            ]
-    sets = asked.ask(answers, lambda done, total: tell(0.5 + 0.5 * done / total, "removal"))
-    everything = {
-        name: _mean([_curves(asked, plan, classes, answer) for plan in several])
-        for name, several in plans.items()
-    }
-    single = tuple(everything.pop(draw) for draw in range(draws))
-    return {**everything, "random": _mean(single)}, single, sets
-
-
-@dataclass(frozen=True)
-class _Plan:
-    most: list[tuple[int, ...]]
-    least: list[tuple[int, ...]]
-    without: list[tuple[int, ...]]  # one group each
-    salience: Float[Tensor, " group"]
-
-
-def _plan(asked: Asked, values: Tensor, order: Tensor, shares: Sequence[float]) -> _Plan:
-    counts, values = [round(share * len(order)) for share in shares], values.flatten()
-    groups = groups_of(order, GROUPS)
-    others = [
-        torch.cat([one for j, one in enumerate(groups) if j != i] or [order[:0]]) for i in range(len(groups))
-    ]
-    return _Plan(
-        most=asked.add(kept_sets(order, counts, most=True)),
-        least=asked.add(kept_sets(order, counts, most=False)),
-        without=asked.add([*others, order]),
-        salience=torch.stack([values[group].sum() for group in groups]),
-    )
-
-
-def _curves(asked: Asked, plan: _Plan, classes: tuple[int, ...], answer: int) -> Curves:
-    most, least = (scored(asked.logits(keys), classes, answer) for keys in (plan.most, plan.least))
-    probability = scored(asked.logits(plan.without), classes, answer)["probability"]
-    return Curves(most, least, saco(plan.salience, probability[-1] - probability[:-1]))
-
-
-def _mean(several: Sequence[Curves]) -> Curves:
-    def mean(side: str) -> dict[str, Tensor]:
-        return {
-            score: torch.stack([getattr(one, side)[score] for one in several]).mean(dim=0) for score in SCORES
-        }
-
-    return Curves(mean("most"), mean("least"), sum(one.saco for one in several) / len(several))
-
-
-def _random_like(found: Relevance, seed: int) -> Relevance:
-    numbers = torch.rand(found.map.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return replace(found, map=numbers)
+def _random_like(found: Relevance, seed: int) -> Tensor:
+    return torch.rand(found.map.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def _classes(passes: Passes) -> tuple[tuple[int, ...], int]:
@@ -222,12 +169,12 @@ def _classes(passes: Passes) -> tuple[tuple[int, ...], int]:
     return tuple(class_index(passes.trace, one) for one in pair), int(passes.trace.logits.argmax())
 
 
-def _names(methods: Sequence[str] | None) -> list[str]:
+def _names(methods: Sequence[str] | None, chance: bool) -> list[str]:
     names = list(METHODS) if methods is None else [methods] if isinstance(methods, str) else list(methods)
     unknown = [name for name in names if name not in METHODS]
     if unknown or not names:
         raise VitvizError(f"Given methods={methods!r}; expected some of {', '.join(METHODS)}.")
-    return [*dict.fromkeys([*names, "random"])]
+    return [*dict.fromkeys([*names, "random"] if chance else names)]
 
 
 def _shares(shares: Sequence[float]) -> tuple[float, ...]:

@@ -30,9 +30,10 @@ from vitviz.engine.passes import capture, wiring
 from vitviz.engine.pictures.preprocess import Preprocessing
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.grid import Grid
+from vitviz.sentence import Sentence
 
 PATCHES_AS = ("dropped", "mean", "blur", "black")
-_TOKENS = 32 * 197  # how many go through the model at once
+_TOKENS = 10 * 197  # at once: of 32 pictures what the MLPs make leaves the cache, and each takes half longer
 
 
 class Removal:
@@ -59,8 +60,10 @@ class Removal:
             and getattr(getattr(model, "attn_pool", None), "pos_embed", None) is not None
         ):
             raise UnsupportedModel(
-                "Its attention pooling adds positions of all patches, so none can be dropped; paint over"
-                " them."
+                Sentence(
+                    "Its attention pooling adds positions of all patches, so none can be dropped; paint"
+                    " over them."
+                )
             )
         self._masked = getattr(model, "rope", None) is not None
         self._painted = None if patches_as == "dropped" else self._other(preprocessing)
@@ -77,7 +80,7 @@ class Removal:
             torch.autocast(self._pixels.device.type, enabled=False),
             exactly(self._pixels.device),
         ):
-            for some in kept.to(self._pixels.device).split(max(1, _TOKENS // tokens)):
+            for some in kept.to(self._pixels.device).split(max(1, _TOKENS // max(1, tokens))):
                 stopping.check()
                 found.append(self._batch(some))
         return torch.cat(found).cpu()

@@ -14,10 +14,21 @@ from vitviz.surveys.measures.lens import Lens
 from vitviz.surveys.measures.prefix_mass import PrefixMass
 from vitviz.surveys.measures.similarity import Similarity
 from vitviz.surveys.measures.skip import Skip
+from vitviz.surveys.measures.trial import TrialMeasure
 
 MEASURES: dict[str, Measure] = {
     one.name: one
-    for one in (Distance(), PrefixMass(), Entropy(), Skip(), Similarity(), Ledger(), Lens(), Accuracy())
+    for one in (
+        Distance(),
+        PrefixMass(),
+        Entropy(),
+        Skip(),
+        Similarity(),
+        Ledger(),
+        Lens(),
+        Accuracy(),
+        TrialMeasure(),
+    )
 }
 
 

@@ -43,6 +43,8 @@ patches were left out, it has those that were kept. Distances are pixels of the 
 top, right, bottom in pixels of the upload.
 """
 
+ON_REQUEST = "Its numbers take a while to compute; take them home from the view itself."
+
 
 def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
     """The zip for one run.
@@ -99,6 +101,7 @@ def _write(
         view.slug: view.filed(view.settings(asked[view.slug], subject.about), subject.grid) for view in VIEWS
     }
     left_out = {view.slug: reason for view in VIEWS if (reason := view.refused(subject))}
+    left_out |= {view.slug: ON_REQUEST for view in VIEWS if view.on_request and view.slug not in left_out}
     for view in VIEWS:
         if view.slug in left_out:
             continue

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from vitviz.analyses.methods import TITLES
 from vitviz.errors import UnsupportedModel, VitvizError, WrongSetting
 from vitviz.sentence import Sentence, said
 from vitviz.views.base import Item, View, Words
 from vitviz.views.controls import Choice, Text, Wholes
+from vitviz.views.shared import likeliest, packed, relevance_of, target_of
 from vitviz.views.subject import Subject
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be accounted for."
@@ -22,17 +23,10 @@ _EDITED = (
     " account."
 )
 _ASKED = ("target", "relative")
-MAPS = (  # those that a visitor need not wait for; `vitviz.METHODS` has them all
-    ("ledger", "The account"),
-    ("frozen", "Frozen linear map"),
-    ("gradient_rollout", "Gradient rollout"),
-    ("chefer", "Chefer et al. 2021"),
-    ("grad_cam", "Grad-CAM"),
-    ("hires_cam", "HiResCAM"),
-    ("attention_gradient", "Attention × gradient"),
-    ("input_gradient", "Input × gradient"),
-    ("rollout", "Rollout"),
-    ("last_attention", "Last attention"),
+MAPS = tuple(  # those that a visitor need not wait for; `vitviz.METHODS` has them all
+    (name, TITLES[name])
+    for name in TITLES
+    if name not in ("attention_grad_cam", "integrated_gradients", "leave_one_out", "random", "centre")
 )
 
 
@@ -127,7 +121,7 @@ class Evidence(View):
 
         trace = subject.trace
         if name in ("classes", "labels"):
-            return _packed(self._classes(trace) if name == "classes" else list(trace.labels))
+            return packed(likeliest(trace, SHOWN) if name == "classes" else list(trace.labels))
         if name == "forming":
             now = subject.once("lens", lambda: models.lens(subject.inspector, trace))
             return now.double().softmax(dim=-1)[:, self.summary(subject)["top"]].numpy()
@@ -187,25 +181,12 @@ class Evidence(View):
 
     def _relevance(self, subject: Subject, settings: Mapping[str, Any]):
         """Another method's map; each makes passes of its own, of the untouched model."""
-        from vitviz import maps
-
         if subject.trace.without:
-            raise UnsupportedModel(_EDITED)
-        method, target = settings["method"], self._target(subject, settings)
-        name = f"relevance {method} {target}"
-        return subject.once(name, lambda: maps.relevance(subject.inspector, subject.trace, target, method))
+            raise UnsupportedModel(Sentence(_EDITED))
+        return relevance_of(subject, self._target(subject, settings), settings["method"])
 
     def _target(self, subject: Subject, settings: Mapping[str, Any]) -> int | tuple[int, int]:
-        """The class that is asked about, or (a, b): a rather than b."""
-        count, asked = subject.trace.logits.numel(), settings["target"]
-        if asked == "top":
-            return int(subject.trace.logits.argmax())
-        classes = [int(part) for part in asked.split("-")]
-        if max(classes) >= count or len(set(classes)) < len(classes):
-            raise WrongSetting(
-                f"Given target={asked}; expected a class from 0 to {count - 1}, or two different ones."
-            )
-        return classes[0] if len(classes) == 1 else (classes[0], classes[1])
+        return target_of(subject, settings["target"])
 
     def _map(self, account, chosen: str, subject: Subject) -> np.ndarray:
         if not chosen:
@@ -218,27 +199,9 @@ class Evidence(View):
         sources = account.sources[layer, head[0]] if head else account.sources[layer].sum(dim=0)
         return sources[subject.grid.prefix :].reshape(about.grid.rows, about.grid.cols).numpy()
 
-    def _classes(self, trace) -> list[dict[str, Any]]:
-        top = trace.logits.topk(min(SHOWN, trace.logits.numel()))
-        shares = trace.logits.double().softmax(dim=-1)
-        named = len(trace.labels) == trace.logits.numel()
-        return [
-            {
-                "class": i,
-                "name": trace.labels[i] if named else f"class {i}",
-                "logit": v,
-                "probability": shares[i].item(),
-            }
-            for i, v in zip(top.indices.tolist(), top.values.tolist(), strict=True)
-        ]
-
 
 def _of(shares, target: int | tuple[int, int], relative: bool):
     """One target's column of (depth, class)."""
     if isinstance(target, tuple):
         return shares[:, target[0]] - shares[:, target[1]]
     return shares[:, target] - (shares.mean(dim=-1) if relative else 0)
-
-
-def _packed(value: Any) -> np.ndarray:
-    return np.frombuffer(json.dumps(value).encode(), dtype=np.uint8)

@@ -17,13 +17,14 @@ from vitviz.ui.serving import derived
 from vitviz.ui.serving.endpoints.checkpoints import OfCheckpoints
 from vitviz.ui.serving.endpoints.pictures import OfPictures
 from vitviz.ui.serving.endpoints.prints import OfPrints
+from vitviz.ui.serving.endpoints.trials import OfTrials
 from vitviz.ui.serving.spoken import UNEXPECTED, without_paths
 from vitviz.ui.serving.studio import Studio
 
 log = logging.getLogger("vitviz")
 
 
-class Endpoints(OfPictures, OfPrints, OfCheckpoints):
+class Endpoints(OfPictures, OfPrints, OfTrials, OfCheckpoints):
     """The endpoints over one studio. An error is a sentence for the caller."""
 
 
@@ -37,6 +38,7 @@ PUBLIC = (
     "without",
     "lens",
     "figure",
+    "trial",
     "checkpoints",
 )
 

@@ -1,0 +1,174 @@
+"""Maps on trial over a set: means of single trials, ranks with ties, boxes, and the long table."""
+
+import csv
+import json
+import math
+
+import numpy as np
+import pytest
+
+import vitviz
+from vitviz import maps
+from vitviz.analyses.trials.pointing import covered, energy
+from vitviz.analyses.trials.trial import trial_of
+from vitviz.errors import VitvizError
+from vitviz.surveys.boxes import Boxes
+from vitviz.surveys.items import Item
+from vitviz.surveys.measures.trial import SHARES, TrialMeasure
+from vitviz.surveys.moments import Moments
+from vitviz.surveys.standing import standing
+
+NAMES = ("chelsea", "coffee", "rocket")
+METHODS = ("ledger", "rollout", "centre")
+BOXES = {name: [[10, 20, 200, 150]] for name in NAMES[:2]}
+
+
+@pytest.fixture(scope="module")
+def inspector():
+    return vitviz.load("vitviz-tiny", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def items():
+    return [Item(f"photos/{name}.png", vitviz.sample_image(name)) for name in NAMES]
+
+
+@pytest.fixture(scope="module")
+def measure():
+    return TrialMeasure(METHODS, ("dropped", "black"), Boxes(BOXES))
+
+
+@pytest.fixture(scope="module")
+def found(inspector, items, measure, tmp_path_factory):
+    return vitviz.survey(items, inspector, [measure], out=tmp_path_factory.mktemp("out"), part=2)
+
+
+def test_the_means_are_those_of_the_single_trials(found, inspector, measure):
+    areas, alike = [], []
+    for name in NAMES:
+        trace = inspector.trace(vitviz.sample_image(name))
+        first, second = trace.logits.topk(2).indices.tolist()
+        one = [
+            trial_of(
+                maps.explained(inspector, trace, first, protocol),
+                ["ledger", "centre"],
+                protocol,
+                0,
+                SHARES,
+                1,
+            )
+            for protocol in ("dropped", "black")
+        ]
+        areas.append([one[0].areas("ledger"), one[1].areas("ledger"), one[1].areas("ledger", "logit")])
+        alike.append(maps.class_sensitivity(inspector, trace, first, second, ["ledger", "rollout"]))
+    mean = np.mean(areas, axis=0)
+    for place, (protocol, method, score) in enumerate([(0, 0, 1), (1, 0, 1), (1, 0, 2)]):
+        both = [found.mean(side)[protocol, method, score] for side in ("most", "least")]
+        np.testing.assert_allclose(both, mean[place], atol=1e-4)
+    assert found.mean("alike")[0] == pytest.approx(np.mean([one["ledger"] for one in alike]), abs=1e-5)
+    assert found.mean("alike")[1] == pytest.approx(1)
+    gaps = np.asarray(areas)[:, 0, 1] - np.asarray(areas)[:, 0, 0]
+    assert found.error("ahead").shape == (
+        2,
+        4,
+        4,
+    ) + () and np.isclose(found.mean("least")[0, 0, 1] - found.mean("most")[0, 0, 1], gaps.mean(), atol=1e-4)
+
+
+def test_boxes_are_moved_onto_the_input(found, inspector, measure):
+    expected = []
+    for name in NAMES[:2]:
+        trace = inspector.trace(vitviz.sample_image(name))
+        left, top, right, bottom = trace.view.box
+        x = [(value - left) / (right - left) * trace.grid.pixels[0] for value in (10, 200)]
+        y = [(value - top) / (bottom - top) * trace.grid.pixels[0] for value in (20, 150)]
+        box = (max(x[0], 0), max(y[0], 0), x[1], y[1])
+        expected.append(energy(maps.relevance(inspector, trace, int(trace.logits.argmax()), "ledger").map,
+                               covered(trace.grid, [box])))  # fmt: skip
+    assert found.moments("energy").count == 2, "a picture without boxes has nothing to say"
+    assert found.mean("energy")[0] == pytest.approx(np.mean(expected), abs=1e-4)
+
+
+def test_the_long_table_has_a_row_for_each_picture_method_and_protocol(found):
+    pq = pytest.importorskip("pyarrow.parquet")
+    rows = pq.read_table(found.folder / "trial-rows.parquet").to_pylist()
+    assert len(rows) == 3 * 4 * 2 and {row["patches_as"] for row in rows} == {"dropped", "black"}
+    black = [
+        row["most_probability"] for row in rows if row["method"] == "ledger" and row["patches_as"] == "black"
+    ]
+    assert np.mean(black) == pytest.approx(found.mean("most")[1, 0, 1], abs=1e-6)
+    assert math.isnan(next(row for row in rows if row["name"].endswith("rocket.png"))["hit"])
+    report = (found.folder / "report.html").read_text()
+    assert report.count("Maps on trial") == 2 and "Blob in the centre" in report
+
+
+def test_without_pyarrow_it_is_csv(found, measure, tmp_path, monkeypatch):
+    import sys
+
+    from vitviz.surveys.long import Long
+    from vitviz.surveys.parts import Parts
+
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    long = Long(measure, tmp_path)
+    for part in Parts(found.folder, json.loads((found.folder / "survey.json").read_text())).all():
+        long.add(part)
+    long.close()
+    rows = list(csv.DictReader((tmp_path / "trial-rows.csv").open()))
+    assert len(rows) == 24 and float(rows[0]["least_logit"]) > 0
+
+
+class Known:
+    """A survey whose pictures' gaps are given: method by picture."""
+
+    def __init__(self, gaps, methods):
+        gaps = np.asarray(gaps, dtype=float).T[:, None]  # picture protocol method
+        ahead = gaps[..., None] - gaps[:, :, None]
+        zero = np.zeros((*gaps.shape, 3))
+        self.measures = (TrialMeasure(methods),)
+        self.sums = {"trial.ahead": Moments.of(ahead), "trial.most": Moments.of(zero),
+                     "trial.least": Moments.of(zero + gaps[..., None])}  # fmt: skip
+
+    def moments(self, name):
+        return self.sums[name]
+
+
+def test_who_cannot_be_told_apart_shares_a_rank():
+    """Three maps differ by the same number on every picture; the fourth by noise alone from the third."""
+    hard = np.linspace(0, 0.5, 20)  # pictures differ far more than maps do
+    noise = 0.01 * np.array([1, -1] * 10)
+    gaps = [hard + 0.05, hard + 0.02, hard, hard + noise]
+    rows = {row["method"]: row for row in standing(Known(gaps, ("ledger", "chefer", "rollout", "random")))}
+    assert {name: row["rank"] for name, row in rows.items()} == {
+        "ledger": 1,
+        "chefer": 2,
+        "rollout": 3,
+        "random": 3,
+    }
+    assert [row["beats_chance"] for row in rows.values()] == [True, True, False, False]
+    assert rows["ledger"]["gap"] == pytest.approx(0.3)
+
+
+def test_boxes_are_read_from_json_and_voc(tmp_path):
+    (tmp_path / "boxes.json").write_text(
+        json.dumps({"a/7.jpg": [[0, 0, 4, 5]], "b/7.jpg": [], "a/8.jpg": [[1, 2, 3, 4]]})
+    )
+    read = Boxes.of(tmp_path / "boxes.json")
+    assert read.of_picture("a/7.jpg") == ((0, 0, 4, 5),) and read.of_picture("other/8.png") == ((1, 2, 3, 4),)
+    assert read.of_picture("7.jpg") == (), "two pictures are called so"
+    corners = "<xmin>1</xmin><ymin>2</ymin><xmax>10</xmax><ymax>20</ymax>"
+    xml = f"<annotation><object><bndbox>{corners}</bndbox></object></annotation>"
+    (tmp_path / "voc").mkdir()
+    (tmp_path / "voc" / "dog.xml").write_text(xml)
+    assert Boxes.of(tmp_path / "voc").of_picture("val/dog.jpg") == ((0, 1, 10, 20),)
+    for text in ("[]", "{", '{"a": [[0, 0, 0, 1]]}', '{"a": [[1, 2, 3]]}'):
+        (tmp_path / "wrong.json").write_text(text)
+        with pytest.raises(VitvizError, match="expected JSON"):
+            Boxes.of(tmp_path / "wrong.json")
+
+
+def test_what_cannot_be_tried_is_said():
+    with pytest.raises(VitvizError, match="Given lime; expected methods of ledger"):
+        TrialMeasure(("lime",))
+    with pytest.raises(VitvizError, match="Given green; expected methods"):
+        TrialMeasure(protocols=("green",))
+    assert TrialMeasure(("ledger",)).settings != TrialMeasure(("ledger",), seed=1).settings

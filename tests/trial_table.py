@@ -1,0 +1,105 @@
+"""The README's tables of maps on trial, from real runs: python -m tests.trial_table --pictures 100 --out DIR.
+
+Pictures are Tiny-ImageNet's validation pictures with their boxes, drawn by seed 0, and for DeiT-Tiny the
+photographs that come with vitviz and the dog and cat of the shared folder; the model's own answer is
+explained. Ended at any moment, the same command goes on; with --write the tables stand in the README.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import vitviz
+from tests.shared import shared
+from vitviz import samples
+from vitviz.analyses.correlation import spearman
+from vitviz.analyses.methods import TITLES
+from vitviz.surveys.boxes import Boxes
+from vitviz.surveys.items import Item
+from vitviz.surveys.measures.trial import TrialMeasure
+from vitviz.surveys.standing import HEAD, standing, table
+
+README = Path(__file__).parents[1] / "README.md"
+BEGIN, END = "<!-- trial: written by python -m tests.trial_table -->", "<!-- end of trial -->"
+PROTOCOLS = {"vitviz-tiny": ("dropped",), "DeiT-Tiny": ("dropped", "mean")}  # of the reference: mean
+PUBLISHED = {  # gap of probability of the reference measurement: DeiT-Tiny, 60 pictures, mean colour
+    "gradient_rollout": 40.0, "ledger": 40.6, "grad_cam": 37.1, "frozen": 38.5, "chefer": 36.7,
+    "last_attention": 22.6, "attention_grad_cam": 17.2, "rollout": 17.6,
+    "input_gradient": 7.5, "hires_cam": 6.4, "random": -2.5,
+}  # fmt: skip
+
+
+def validation(count: int) -> tuple[list[Item], Boxes]:
+    """So many pictures with their boxes, in pixels of the picture, ends no part of them."""
+    with np.load(shared("data/tiny-imagenet/val.npz")) as file:
+        webp, offsets, labels, boxes = (file[name] for name in ("webp", "offsets", "labels", "boxes"))
+    chosen = sorted(random.Random(0).sample(range(len(labels)), count))
+    items = [Item(f"val/{i}", webp[offsets[i] : offsets[i + 1]].tobytes(), int(labels[i])) for i in chosen]
+    corners = {f"val/{i}": [[int(v) + (place > 1) for place, v in enumerate(boxes[i])]] for i in chosen}
+    return items, Boxes(corners)
+
+
+def photographs() -> list[Item]:
+    """What the project may show, and the dog and the cat."""
+    own = [Item(one.name, samples.sample_image(one.name)) for one in samples.samples()]
+    return [*own, Item("both", shared("data/both.png"))]
+
+
+def run(name: str, folder: Path, count: int, protocols: tuple[str, ...]):
+    """A survey that goes on where it was."""
+    if name == "vitviz-tiny":
+        inspector, (items, boxes) = vitviz.load("vitviz-tiny", device="cpu"), validation(count)
+    else:
+        weights = shared("weights/deit_tiny_patch16_224.safetensors")
+        inspector = vitviz.load(weights, architecture="deit_tiny_patch16_224", device="cpu")
+        items, boxes = photographs(), None
+    measure = TrialMeasure(protocols=protocols, boxes=boxes)
+    told = lambda done, total: print(f"{name}: {done} of {total}", flush=True)  # noqa: E731
+    return vitviz.survey(items, inspector, [measure], out=folder / name, part=10, batch=2, progress=told)
+
+
+def markdown(name: str, survey, protocols: tuple[str, ...]) -> str:
+    """A table a protocol, and how far its order is the published one."""
+    parts = []
+    for place, protocol in enumerate(protocols):
+        rows = table(survey, place)
+        columns = [i for i in range(len(HEAD)) if any(row[i] != "–" for row in rows)]
+        lines = [" | ".join(HEAD[i] for i in columns), " | ".join("---" for _ in columns)]
+        lines += [" | ".join(row[i] for i in columns) for row in rows]
+        gaps = {row["method"]: row["gap"] for row in standing(survey, place)}
+        both = [one for one in PUBLISHED if one in gaps]
+        alike = spearman(*(torch.tensor([known[one] for one in both]) for known in (PUBLISHED, gaps)))
+        parts.append(
+            f"{name}, {survey.images} pictures, patches removed: {protocol}. Rank correlation with the order"
+            f" of the reference measurement: {alike:.2f}.\n\n" + "\n".join(f"| {line} |" for line in lines)
+        )
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pictures", type=int, default=100)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", choices=["vitviz-tiny", "DeiT-Tiny"])
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    parts = []
+    for name, protocols in PROTOCOLS.items():
+        if given.only in (None, name):
+            parts.append(markdown(name, run(name, given.out, given.pictures, protocols), protocols))
+    text = "\n\n".join(parts)
+    print(text)
+    if given.write:
+        before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+        after = rest.partition(END)[2]
+        README.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+
+
+assert set(PUBLISHED) <= set(TITLES)
+if __name__ == "__main__":
+    main()

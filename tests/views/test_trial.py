@@ -1,0 +1,159 @@
+"""The view of maps on trial: each method asked by itself makes the trial that all of them make together."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import vitviz
+from vitviz.analyses.methods import TITLES
+from vitviz.analyses.trials import trial as trials
+from vitviz.errors import Stopped, Unknown, WrongSetting
+from vitviz.runs import Without
+from vitviz.sentence import Sentence
+from vitviz.ui.serving.cache import Cache
+from vitviz.views import Subject
+from vitviz.views.trial import Trial, made
+from vitviz.views.trial.order import ORDER
+
+VIEW = Trial()
+FEW = ("random", "centre", "ledger", "chefer", "rollout")
+
+
+@pytest.fixture(scope="module")
+def subject():
+    inspector = vitviz.load("vitviz-tiny", device="cpu")
+    kept: Cache = Cache(500, lambda entry: 1)
+    return Subject(inspector, inspector.trace(vitviz.sample_image("coffee")), once=kept.get)
+
+
+@pytest.fixture(scope="module")
+def whole(subject):
+    return made.whole(subject, 193, "dropped", FEW)
+
+
+def asked(subject, name, **given):
+    settings = VIEW.settings(given, subject.about)
+    return json.loads(
+        VIEW.declared(name).checked(VIEW.item(subject, name, settings), subject.about).tobytes()
+    )
+
+
+def test_every_method_is_asked_about_once_and_has_a_title():
+    assert sorted(ORDER) == sorted(vitviz.METHODS) == sorted(TITLES) and ORDER[0] == "random"
+
+
+def test_one_after_the_other_is_what_all_together_are(subject, whole):
+    together = vitviz.trial(subject.inspector, subject.trace, 193, methods=FEW)
+    assert [row["method"] for row in together.rows()] == [row["method"] for row in whole.rows()]
+    for name in FEW:
+        for score in ("kept", "probability", "logit"):
+            assert whole.areas(name, score) == pytest.approx(together.areas(name, score), abs=1e-4)
+        assert whole.curves[name].saco == pytest.approx(together.curves[name].saco, abs=1e-3)
+    assert whole.chance() == pytest.approx(together.chance(), abs=1e-4)
+
+
+def test_what_travels_is_the_trial(subject, whole):
+    one = asked(subject, "tried", target="193", method="chefer")
+    assert one["most"]["probability"] == pytest.approx(
+        whole.curves["chefer"].most["probability"].tolist(), rel=1e-4
+    )
+    assert one["map"] == pytest.approx(whole.maps["chefer"].map.flatten().tolist(), rel=1e-5)
+    told = made.told(whole, "probability")
+    assert [row["method"] for row in told["rows"]] == [name for name, _ in whole.ranking()]
+    assert {row["method"] for row in told["rows"] if row["beats"]} == set(whole.beats_chance())
+    assert told["verdict"]["text"].startswith("On this picture") and len(told["agreement"]) == 10
+
+
+def test_chance_reaches_two_deviations_of_its_draws_and_no_share_below_nothing(whole):
+    random = made.one(made_part(whole, "random"))
+    low, high = random["band"]["most"]["logit"]
+    draws = np.array([draw.most["logit"].numpy() for draw in whole.draws])
+    np.testing.assert_allclose(low, draws.mean(0) - 2 * draws.std(0, ddof=1), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(np.add(low, high) / 2, draws.mean(0), rtol=1e-4)
+    for side in ("most", "least"):
+        low, high = random["band"][side]["probability"]
+        assert min(low) >= 0 and max(high) <= 1 and all(a <= b for a, b in zip(low, high, strict=True))
+
+
+def test_numbers_and_table_are_those_of_the_trial(whole):
+    arrays = made.arrays(whole)
+    names = arrays["methods"].tolist()
+    assert arrays["maps"].shape == (5, 14, 14) and arrays["curves"].shape == (5, 2, 3, 11)
+    at, scores = names.index("ledger"), arrays["scores"].tolist()
+    areas = np.trapezoid(arrays["curves"], arrays["shares"], axis=-1)
+    np.testing.assert_allclose(areas, arrays["areas"], atol=1e-12)
+    assert arrays["areas"][at, :, scores.index("logit")] == pytest.approx(whole.areas("ledger", "logit"))
+    rows = list(csv.DictReader(io.StringIO(made.table(whole).decode())))
+    assert len(rows) == 5 and rows[0]["rank"] == "1" and rows[0]["patches_as"] == "dropped"
+    assert float(rows[0]["gap_probability"]) == pytest.approx(whole.ranking()[0][1])
+
+
+def test_another_class_and_what_knows_no_class(subject):
+    found = made.sensitivity(subject, 193, ["rollout", "ledger"])
+    order = subject.trace.logits.argsort(descending=True).tolist()
+    assert found["classes"] == [193, next(one for one in order if one != 193)]
+    assert found["found"]["rollout"] == pytest.approx(1) and found["found"]["ledger"] < 0.99
+
+
+def test_verdicts_are_sentences(whole):
+    from vitviz.analyses.trials.verdict import verdict
+
+    said = verdict(whole)
+    assert isinstance(said, Sentence) and TITLES[whole.ranking()[0][0]] in said
+    near = [name for name in whole.beats_chance()[1:] if whole.tied(whole.beats_chance()[0], name)]
+    assert all(TITLES[name] in said for name in near)
+    blind = trials.together([made_part(whole, name) for name in ("random", "rollout")])
+    assert verdict(blind).pattern.startswith("On this picture no map")
+
+
+def made_part(whole, name):
+    from dataclasses import replace
+
+    return replace(whole, maps={name: whole.maps[name]}, curves={name: whole.curves[name]})
+
+
+def test_what_does_not_exist_is_refused(subject):
+    with pytest.raises(Unknown, match="expected one of random"):
+        asked(subject, "tried", method="lime")
+    with pytest.raises(WrongSetting, match="a class from 0 to 199"):
+        asked(subject, "tried", target="200", method="ledger")
+    trace = subject.inspector.trace(vitviz.sample_image("coffee"), without=Without(heads=[(4, 1)]))
+    assert "whole model" in VIEW.unsupported(Subject(subject.inspector, trace))
+
+
+def test_what_is_stopped_is_not_remembered_as_refused(subject, monkeypatch):
+    from vitviz import stopping
+
+    with stopping.when(lambda: True), pytest.raises(Stopped):
+        made.tried(subject, 7, "dropped", "chefer")
+    assert "chefer" in made.tried(subject, 7, "dropped", "chefer").curves
+
+
+def test_a_reason_keeps_its_sentence(subject, monkeypatch):
+    from vitviz.analyses import relevance
+    from vitviz.errors import UnsupportedModel
+    from vitviz.sentence import not_applicable
+
+    def refusing(passes):
+        raise UnsupportedModel(not_applicable("mine", Sentence("no attention has a gradient")))
+
+    monkeypatch.setattr(relevance, "METHODS", {**relevance.METHODS, "chefer": refusing})
+    told = made.one(made.tried(subject, 9, "dropped", "chefer"))
+    assert told["refused"]["text"] == "{checkpoint}: not applicable, because {reason}."
+    assert told["refused"]["values"]["reason"]["text"] == "no attention has a gradient"
+
+
+def test_a_map_with_ties_is_the_mean_of_its_orders_and_one_without_has_one(subject):
+    passes = made.passes_of(subject, 193)
+    tied, single = torch.zeros(14, 14), torch.arange(196.0).view(14, 14)
+    from vitviz.analyses.trials.curves import curves_of
+
+    found, sets = curves_of(
+        {"tied": tied, "single": single}, passes.answers, (193,), 193, (0.0, 0.5, 1.0), 0, 3
+    )
+    assert sets == 2 + 3 * 2 + 10 + 2 + 10  # both ends, two halves an order, ten groups each
+    assert found["tied"].saco == 0 and set(found) == {"tied", "single"}

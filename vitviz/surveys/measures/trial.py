@@ -1,0 +1,177 @@
+"""Maps on trial over a set: which of them predicts what the model loses, and which cannot be told from
+another.
+
+Of each picture's own answer every method makes a map, whose patches are taken away in its order (one order a
+picture: equal values in a random one of the picture's seed). `ahead` holds the differences of every two
+methods picture by picture, so that what is common to all maps of a hard picture is no noise in their
+comparison. Methods that take a pass for every patch or step are left out unless they are asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from vitviz import maps
+from vitviz.analyses.correlation import spearman
+from vitviz.analyses.relevance import METHODS, relevance_of
+from vitviz.analyses.trials.answers import SCORES
+from vitviz.analyses.trials.pointing import covered, energy, hit
+from vitviz.analyses.trials.trial import Trial, trial_of
+from vitviz.errors import VitvizError
+from vitviz.surveys.boxes import Boxes
+from vitviz.surveys.measure import Quantity, Seen
+
+DEAR = ("integrated_gradients", "leave_one_out")
+SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+PROTOCOLS = ("dropped", "mean", "blur", "black")
+
+
+@dataclass(frozen=True)
+class TrialMeasure:
+    """`methods` by name, chance always among them; `boxes` for pointing game and energy; `label` explains the
+    true class rather than the model's own answer; `saco` costs as much as the curves do.
+    """
+
+    methods: tuple[str, ...] = tuple(name for name in METHODS if name not in DEAR)
+    protocols: tuple[str, ...] = ("dropped",)
+    boxes: Boxes | None = None
+    label: bool = False
+    saco: bool = False
+    seed: int = 0
+    shares: tuple[float, ...] = SHARES
+    name: str = "trial"
+    says: str = "how well maps of relevance predict what the model loses, beside chance"
+
+    def __post_init__(self):
+        unknown = [one for one in self.methods if one not in METHODS]
+        other = [one for one in self.protocols if one not in PROTOCOLS]
+        if unknown or other or not self.protocols:
+            given = ", ".join(unknown + other) or "no protocol"
+            raise VitvizError(
+                f"Given {given}; expected methods of {', '.join(METHODS)} and protocols of"
+                f" {', '.join(PROTOCOLS)}."
+            )
+        object.__setattr__(self, "methods", tuple(dict.fromkeys([*self.methods, "random"])))
+
+    @property
+    def settings(self) -> str:
+        """All that its numbers depend on, for a survey that goes on."""
+        boxes = self.boxes.digest if self.boxes else ""
+        told = repr((self.methods, self.protocols, boxes, self.label, self.saco, self.seed, self.shares))
+        return f"trial {hashlib.sha256(told.encode()).hexdigest()[:16]}"
+
+    @property
+    def quantities(self) -> tuple[Quantity, ...]:
+        found = [
+            Quantity("most", "protocol method score", "Area, most relevant removed first", "score"),
+            Quantity("least", "protocol method score", "Area, least relevant removed first", "score"),
+            Quantity("ahead", "protocol method other", "Gap of one method less the other's", "probability"),
+            Quantity("alike", "method", "Rank correlation of the maps of the two likeliest classes", ""),
+        ]
+        if self.saco:
+            found.append(Quantity("saco", "protocol method", "SaCo", ""))
+        if self.boxes:
+            found += [
+                Quantity("hit", "method", "The largest patch lies in the object's box", "share of pictures"),
+                Quantity("energy", "method", "Share of what is positive in the object's box", "share"),
+                Quantity("box", "", "Share of the picture that the box covers", "share"),
+            ]
+        return tuple(found)
+
+    def of(self, seen: Seen) -> dict[str, np.ndarray]:
+        logits = seen.trace.logits
+        if logits is None:
+            raise VitvizError(f"{seen.trace.checkpoint} has no classifier, so no map can be tried.")
+        if self.label and seen.label is None:
+            return {}
+        first, second = logits.topk(2).indices.tolist() if len(logits) > 1 else (0, 0)
+        target = seen.label if self.label else first
+        passes = maps.explained(seen.inspector, seen.trace, target)
+        made, seed = {}, self._seed_of(seen)
+        trials = []
+        for protocol in self.protocols:
+            one = (
+                passes
+                if protocol == "dropped"
+                else maps.explained(seen.inspector, seen.trace, target, protocol)
+            )
+            trials.append(
+                trial_of(
+                    one, self.methods, protocol, seed, self.shares, draws=1, made=made, groups=10 * self.saco
+                )
+            )
+            made = dict(trials[0].maps)
+        other = second if target == first else first
+        found = self._areas(trials) | {"alike": self._alike(seen, made, other)}
+        return found | self._pointing(seen, made, seed)
+
+    def _areas(self, trials: Sequence[Trial]) -> dict[str, np.ndarray]:
+        shape = (len(trials), len(self.methods), len(SCORES))
+        sides = np.full((2, *shape), np.nan)
+        saco = np.full(shape[:2], np.nan)
+        for i, trial in enumerate(trials):
+            for j, method in enumerate(self.methods):
+                if method in trial.curves:
+                    saco[i, j] = trial.curves[method].saco
+                    for k, score in enumerate(SCORES):
+                        sides[:, i, j, k] = trial.areas(method, score)
+        gaps = (sides[1] - sides[0])[..., SCORES.index("probability")]
+        found = {"most": sides[0], "least": sides[1], "ahead": gaps[:, :, None] - gaps[:, None]}
+        return found | ({"saco": saco} if self.saco else {})
+
+    def _alike(self, seen: Seen, made: dict, other: int) -> np.ndarray:
+        passes, found = maps.explained(seen.inspector, seen.trace, other), []
+        for method in self.methods:
+            if method not in made or method in (*DEAR, "random"):
+                found.append(np.nan)
+                continue
+            alike = spearman(made[method].map, relevance_of(passes, method).map)
+            found.append(0.0 if alike is None else alike)  # a blank map has no order, and agrees with none
+        return np.asarray(found)
+
+    def _pointing(self, seen: Seen, made: dict, seed: int) -> dict[str, np.ndarray]:
+        boxes = self.boxes.on_input(seen.name, seen.trace) if self.boxes else ()
+        if not boxes:
+            return {}
+        grid, numbers = seen.trace.grid, torch.Generator().manual_seed(seed)
+        share, hits, energies = covered(grid, boxes), [], []
+        for method in self.methods:
+            values = made[method].map if method in made else None
+            if method == "random":
+                values = torch.rand(grid.rows, grid.cols, generator=numbers, dtype=torch.float64)
+            hits.append(np.nan if values is None else hit(values, grid, boxes))
+            energies.append(np.nan if values is None else energy(values, share))
+        return {
+            "hit": np.asarray(hits),
+            "energy": np.asarray(energies),
+            "box": np.asarray(share.mean().item()),
+        }
+
+    def _seed_of(self, seen: Seen) -> int:
+        """Of the picture: the same wherever in whatever source it lies."""
+        told = seen.trace.view.picture.tobytes() + str(self.seed).encode()
+        return int.from_bytes(hashlib.sha256(told).digest()[:4], "little") // 1000
+
+    def lines(self, values: dict[str, np.ndarray]) -> Iterator[dict[str, Any]]:
+        """A picture's rows of the long table: method by protocol, of what a `Row` keeps."""
+        own = {name.partition(".")[2]: value for name, value in values.items() if name.startswith("trial.")}
+        if "most" not in own:
+            return
+        for i, protocol in enumerate(self.protocols):
+            for j, method in enumerate(self.methods):
+                told: dict[str, Any] = {"method": method, "patches_as": protocol}
+                for k, score in enumerate(SCORES):
+                    told |= {f"{side}_{score}": float(own[side][i, j, k]) for side in ("most", "least")}
+                for name in ("alike", "hit", "energy"):
+                    told[name] = float(own[name][j]) if name in own else float("nan")
+                told["saco"] = float(own["saco"][i, j]) if "saco" in own else float("nan")
+                yield told
+
+
+__all__ = ["DEAR", "TrialMeasure"]

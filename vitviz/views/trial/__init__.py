@@ -1,0 +1,172 @@
+"""Maps on trial: what patches are worth to the answer by every method, and what happens without them.
+
+A view of its own rather than a part of Evidence: it shows many maps where Evidence shows one, and takes
+seconds, which nobody should wait for who only wants to see an account. The page asks for one method after the
+other, so that curves appear as they are found, the bar says how far it is, and stopping is not asking on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vitviz.analyses.methods import TITLES
+from vitviz.errors import Unknown
+from vitviz.sentence import Sentence
+from vitviz.views.base import File, Item, Needs, View, Words
+from vitviz.views.controls import Choice, Text
+from vitviz.views.shared import likeliest, packed, target_of
+from vitviz.views.subject import Subject
+from vitviz.views.trial.order import LAST, ORDER
+
+_NO_HEAD = "{checkpoint} has no classifier, so there is no answer that maps could be tried on."
+_EDITED = "Maps are tried on the whole model. Put back what was taken away."
+_PRECISION = "Maps are made in float32, and {checkpoint} computes in {dtype} here."
+SHOWN = 5  # likeliest classes that the picker offers
+PASSES = 400  # of a whole trial, about, in passes over all patches
+BY_ITSELF = 400e9  # multiplications up to which a trial begins without being asked: seconds on two cores
+_ASKED = ("target", "patches_as")
+
+
+class Trial(View):
+    slug = "trial"
+    title = "Trial"
+    needs = Needs.GRADIENTS
+    endpoint = "trial"
+    on_request = True
+    every_patch = True
+    unprinted = (
+        "Its curves come one after the other and are no figure for print; take them as PNG, numbers or table."
+    )
+    words = Words(
+        what=(
+            "Every method draws another map of what mattered; here each one is tried: its patches are taken"
+            " away in"
+            " its order, and the model is asked again."
+        ),
+        how=(
+            "A map that knows loses the answer soon with its best patches gone first, and late with them"
+            " gone last;"
+            " compare it with chance before you believe it."
+        ),
+        definition=(
+            "Patches are ranked by a map's values. With the share $p$ of them taken away, most relevant"
+            " first, the"
+            " score is $s_{most}(p)$, and least relevant first $s_{least}(p)$; the area under each is the"
+            " trapezoid"
+            " over $p$ from 0 to 100 %, and the map's gap is the difference of the two areas. SaCo cuts the"
+            " order"
+            " into 10 groups with values $v_i$ and takes each away by itself, at a cost $d_i$:"
+            " $\\sum_{i<j} \\pm (v_i - v_j) / \\sum_{i<j} |v_i - v_j|$, with + where $d_i \\ge d_j$. Chance"
+            " is the"
+            " mean of five random maps, its band two standard deviations of them."
+        ),
+        source=(
+            "Samek et al. 2017 and Petsiuk et al. 2018 (RISE); Chefer et al. 2021; SaCo: Wu et al. 2024"
+            " (arXiv"
+            " 2404.01415); tokens left out: Jain et al. 2022 (arXiv 2204.08945)"
+        ),
+        caveat=(
+            "One picture says little about another, and another way to take patches away is another"
+            " question. Where"
+            " the model gets its answer from several places at once, a right map can lose. That a map"
+            " predicts well"
+            " does not make it an account: that is what is left unexplained."
+        ),
+    )
+    controls = (
+        Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
+        Choice(
+            "patches_as", "Patches taken away are",
+            options=(
+                ("dropped", "left out"), ("mean", "mean colour"), ("blur", "blurred"), ("black", "black"),
+            ),
+            info="Left out of the sequence, the model answers on the others alone; painted over, it sees"
+            " the paint.",
+        ),
+        Choice(
+            "score", "Watched",
+            options=(("probability", "Probability"), ("logit", "Logit"), ("kept", "Answer kept")),
+        ),
+        Choice(
+            "show", "Beside the curves",
+            options=(("ranking", "Ranking"), ("maps", "All maps"), ("agreement", "Agreement")),
+        ),
+        Choice(
+            "scale", "Colours of the maps", options=(("ranks", "Order of patches"), ("values", "Values")),
+            info=(
+                "Maps are in different units; the order in which patches are taken away is one scale for"
+                " all. Values"
+                " in logits share a scale, each other map has its own."
+            ),
+        ),
+        Text("method", fits=r"[a-z0-9_]{0,40}"),  # the one that is held, and the one that is asked about
+    )  # fmt: skip
+    items = (
+        Item("classes", "byte", "the likeliest classes, as JSON", "uint8", taken=False),
+        Item("tried", "byte", "one method's trial, as JSON", "uint8", (*_ASKED, "method"), taken=False),
+        Item("verdict", "byte", "all methods' trial, as JSON", "uint8", (*_ASKED, "score"), taken=False),
+        Item("sensitivity", "byte", "maps of two classes, as JSON", "uint8", ("target",), taken=False),
+    )
+    files = (File("trial.csv", "Table (CSV)", "text/csv"),)
+
+    def unsupported(self, subject: Subject) -> str | None:
+        if subject.trace.logits is None:
+            return Sentence(_NO_HEAD, checkpoint=subject.checkpoint)
+        if subject.trace.dtype != "float32":
+            return Sentence(_PRECISION, checkpoint=subject.checkpoint, dtype=subject.trace.dtype)
+        return Sentence(_EDITED) if subject.trace.without else None
+
+    def summary(self, subject: Subject) -> dict[str, Any]:
+        operations = subject.inspector.demand(subject.grid.pixels).operations
+        top = subject.trace.logits.topk(min(2, subject.trace.logits.numel())).indices.tolist()
+        return {
+            "methods": [[name, TITLES[name]] for name in ORDER],
+            "starts": PASSES * operations <= BY_ITSELF,
+            "top": top,
+        }
+
+    def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+        from vitviz.views.trial import made
+
+        if name == "classes":
+            return packed(
+                {"likeliest": likeliest(subject.trace, SHOWN), "labels": list(subject.trace.labels)}
+            )
+        target = target_of(subject, settings["target"])
+        if name == "sensitivity":
+            return packed(
+                made.sensitivity(
+                    subject, target, [one for one in ORDER if one not in (*LAST, "random", "centre")]
+                )
+            )
+        if name == "verdict":
+            return packed(made.told(self.whole(subject, settings), settings["score"]))
+        if settings["method"] not in ORDER:
+            raise Unknown(
+                f"There is no method {settings['method'][:40]!r}; expected one of {', '.join(ORDER)}."
+            )
+        return packed(made.one(made.tried(subject, target, settings["patches_as"], settings["method"])))
+
+    def whole(self, subject: Subject, settings: Mapping[str, Any], alone: bool = False):
+        """The trial of all methods, or of one `alone` beside chance, each made once."""
+        from vitviz.views.trial import made
+
+        methods = ("random", settings["method"]) if alone else ORDER
+        target = target_of(subject, settings["target"])
+        return made.whole(subject, target, settings["patches_as"], tuple(dict.fromkeys(methods)))
+
+    def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        from vitviz.views.trial import made
+
+        return made.arrays(self.whole(subject, settings))
+
+    def file(self, subject: Subject, name: str, settings: Mapping[str, Any], upload: Any = None) -> bytes:
+        from vitviz.views.trial import made
+
+        return made.table(self.whole(subject, settings))
+
+    def texts(self) -> set[str]:
+        return super().texts() | {_NO_HEAD, _EDITED, _PRECISION, *TITLES.values()}

@@ -1,0 +1,162 @@
+"""A trial's parts, each made once and kept with the picture, and how they travel: JSON, arrays, a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from vitviz.analyses.correlation import agreement, spearman
+from vitviz.analyses.methods import TITLES
+from vitviz.analyses.trials.answers import SCORES
+from vitviz.analyses.trials.trial import Trial, together, trial_of
+from vitviz.analyses.trials.verdict import verdict
+from vitviz.errors import OutOfMemory, UnsupportedModel
+from vitviz.sentence import travelling
+from vitviz.views.shared import Target, passes_of, relevance_of
+from vitviz.views.subject import Subject
+from vitviz.views.trial.order import group_of
+
+
+def tried(subject: Subject, target: Target, patches_as: str, method: str) -> Trial:
+    """One method's part of the trial, made together with its group; what does not apply is in `refused`."""
+    methods = group_of(method)
+
+    def make() -> Trial:
+        known = {}
+        for name in methods:
+            try:
+                known[name] = relevance_of(subject, target, name)
+            except (UnsupportedModel, OutOfMemory):
+                continue  # found out once more below, and kept with its reason
+        passes = passes_of(subject, target, patches_as)
+        return trial_of(passes, methods, patches_as, made=known, chance=False)
+
+    return subject.once(f"trial {' '.join(methods)} {target} {patches_as}", make).part(method)
+
+
+def whole(subject: Subject, target: Target, patches_as: str, methods: Sequence[str]) -> Trial:
+    """All methods'."""
+    return together([tried(subject, target, patches_as, method) for method in methods])
+
+
+def one(trial: Trial) -> dict[str, Any]:
+    """What the page draws of one method: its map, its curves by score, or why it is not applicable."""
+    for reason in trial.refused.values():
+        return {"refused": travelling(reason)}
+    ((name, found),) = trial.maps.items()
+    curves = trial.curves[name]
+    return {
+        "map": _listed(found.map.flatten(), 6),
+        "signed": found.signed,
+        "logits": found.adds_up or name == "leave_one_out",
+        "at": found.at,
+        "nothing": found.nothing_positive,
+        "unexplained": found.unexplained,
+        "most": {score: _listed(curves.most[score]) for score in SCORES},
+        "least": {score: _listed(curves.least[score]) for score in SCORES},
+        "band": _band(trial) if trial.draws else None,
+        "shares": list(trial.shares),
+    }
+
+
+def _band(trial: Trial) -> dict[str, dict[str, list[list[float]]]]:
+    """What chance reaches at every step: two standard deviations of the random maps about their mean.
+
+    Of shares and probabilities, no more than there are.
+    """
+
+    def ends(side: str, score: str) -> list[list[float]]:
+        values = torch.stack([getattr(draw, side)[score] for draw in trial.draws])
+        middle, reach = values.mean(dim=0), 2 * values.std(dim=0)
+        found = middle - reach, middle + reach
+        return [_listed(one if score == "logit" else one.clamp(0, 1)) for one in found]
+
+    return {side: {score: ends(side, score) for score in SCORES} for side in ("most", "least")}
+
+
+def told(trial: Trial, score: str) -> dict[str, Any]:
+    """The ranking, the verdict, and how alike the maps are."""
+    mean, deviation = trial.chance(score)
+    beats, ranked = trial.beats_chance(score), trial.ranking(score)
+    pairs = agreement({name: one.map for name, one in trial.maps.items()})
+    return {
+        "verdict": travelling(verdict(trial, score)),
+        "chance": [mean, deviation],
+        "sets": trial.sets,
+        "rows": [
+            {
+                "method": name,
+                "areas": list(trial.areas(name, score)),
+                "gap": gap,
+                "saco": trial.curves[name].saco,
+                "beats": name in beats,
+                "unexplained": trial.maps[name].unexplained,
+            }
+            for name, gap in ranked
+        ],
+        "agreement": [[*pair, value] for pair, value in pairs.items()],
+    }
+
+
+def sensitivity(subject: Subject, target: Target, methods: Sequence[str]) -> dict[str, Any]:
+    """Rank correlation of each method's maps of the class that is explained and of the likeliest other."""
+    first = target[0] if isinstance(target, tuple) else target
+    other = next(i for i in subject.trace.logits.argsort(descending=True).tolist() if i != first)
+    found: dict[str, float | None] = {}
+    for method in methods:
+        try:
+            maps = [relevance_of(subject, one, method).map for one in (first, other)]
+        except (UnsupportedModel, OutOfMemory):
+            continue
+        found[method] = spearman(*maps)
+    return {"classes": [first, other], "found": found}
+
+
+def arrays(trial: Trial) -> dict[str, np.ndarray]:
+    """What is taken home: methods by name; areas and curves by method, side (most, least first) and score."""
+    names = list(trial.curves)
+    pairs = agreement({name: trial.maps[name].map for name in names})
+    alike = np.eye(len(names))
+    for (a, b), value in pairs.items():
+        i, j = names.index(a), names.index(b)
+        alike[i, j] = alike[j, i] = np.nan if value is None else value
+    return {
+        "methods": np.asarray(names),
+        "scores": np.asarray(SCORES),
+        "shares": np.asarray(trial.shares),
+        "maps": np.stack([trial.maps[name].map.numpy() for name in names]),
+        "curves": np.stack([_sides(trial.curves[name]) for name in names]),
+        "areas": np.asarray([[trial.areas(name, score) for score in SCORES] for name in names]).swapaxes(
+            1, 2
+        ),
+        "saco": np.asarray([trial.curves[name].saco for name in names]),
+        "chance": np.asarray([trial.chance(score) for score in SCORES]),
+        "random_draws": np.stack([_sides(draw) for draw in trial.draws]),
+        "agreement": alike,
+        "target": np.asarray(trial.classes),
+        "refused": np.asarray([f"{name}: {reason}" for name, reason in trial.refused.items()], dtype=str),
+    }
+
+
+def table(trial: Trial) -> bytes:
+    """A row a method, best first."""
+    file = io.StringIO()
+    rows = [{"checkpoint": trial.checkpoint, "title": TITLES[row["method"]], **row} for row in trial.rows()]
+    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue().encode()
+
+
+def _sides(curves) -> np.ndarray:
+    sides: tuple[Mapping, Mapping] = (curves.most, curves.least)
+    return np.stack([np.stack([side[score].numpy() for score in SCORES]) for side in sides])
+
+
+def _listed(values, digits: int = 5) -> list[float]:
+    return [float(f"{value:.{digits}g}") for value in values.tolist()]

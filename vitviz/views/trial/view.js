@@ -1,0 +1,190 @@
+// Maps on trial: one method after the other is asked about, and what is known of it is drawn as it comes.
+
+import { el } from '../../canvas/elements.js';
+import { t } from '../../canvas/words.js';
+import { curves } from './curves.js';
+import { agreement } from './agreement.js';
+import { maps } from './maps.js';
+import { ranking } from './ranking.js';
+
+const unpack = (item) => JSON.parse(new TextDecoder().decode(item.values));
+const query = (settings) => new URLSearchParams(settings).toString();
+
+/** What all numbers in view depend on: another goal is another trial. */
+const goalOf = ({ key, settings }) => `${key}/${settings.target}/${settings.patches_as}`;
+
+/** The methods in the order of the ranking once it is known, before that in which they are asked. */
+function known(self) {
+  const { tried, verdict } = self.ui.run;
+  const ranked = verdict ? verdict.rows.map((row) => row.method) : [...tried.keys()];
+  return ranked.filter((name) => tried.get(name) && !tried.get(name).refused);
+}
+
+export default () => ({
+  title: 'Trial',
+  walled: true,
+  pictures: () => ['upload'],
+  items: () => ['classes'],
+  idle: (settings) => (settings.show === 'maps' ? [] : ['scale']),
+  caption: (self) => self.ui.verdict.textContent,
+  reset: (self) => this_.end(self),
+
+  build(self) {
+    const asked = el('select', {
+      class: 'vv-asked-class',
+      'aria-label': t('Why'),
+      onchange: () => self.set('target', asked.value),
+    });
+    const go = el('button', {
+      type: 'button',
+      class: 'vv-go',
+      'data-export': 'no',
+      onclick: () => this_.toggle(self),
+    });
+    const bar = el('progress', {
+      max: 1,
+      value: 0,
+      'aria-label': t('How far the trial is'),
+      'data-export': 'no',
+    });
+    const said = el('p', { class: 'vv-text vv-trying', role: 'status', 'data-export': 'no' });
+    const verdict = el('p', { class: 'vv-verdict', role: 'status' }),
+      refused = el('p', { class: 'vv-text vv-refused' });
+    const title = (name) => t(Object.fromEntries(self.summary.methods)[name] ?? name);
+    const pick = (name) => self.set('method', self.settings.method === name ? '' : name);
+    const made = { title, pick, known: () => known(self), of: (name) => self.ui.run.tried.get(name) };
+    const drawn = curves(self, made),
+      parts = { ranking: ranking(self, made), maps: maps(self, made), agreement: agreement(self, made) };
+    const top = el('p', { class: 'vv-asked' }, el('span', { text: t('Why') }), asked, go, bar);
+    self.figure.append(el('div', { class: 'vv-stack' }, top, said, drawn.node, verdict));
+    self.below.append(
+      el('div', { class: 'vv-stack' }, ...Object.values(parts).map((part) => part.node), refused),
+    );
+    return { asked, go, bar, said, verdict, refused, drawn, parts, title, run: this_.fresh('') };
+  },
+
+  draw(self) {
+    const { ui } = self;
+    ui.classes = unpack(self.data.classes);
+    this_.pickers(self);
+    if (ui.run.goal !== goalOf(self)) {
+      this_.end(self);
+      ui.run = this_.fresh(goalOf(self));
+      if (self.summary.starts) this_.begin(self);
+    }
+    if (ui.run.verdict && ui.run.score !== self.settings.score) this_.judge(self, ui.run);
+    this_.paint(self);
+  },
+});
+
+const this_ = {
+  fresh: (goal) => ({
+    goal,
+    tried: new Map(),
+    verdict: null,
+    score: '',
+    alike: null,
+    now: '',
+    life: null,
+    problem: '',
+  }),
+
+  end(self) {
+    self.ui.run?.life?.abort();
+    if (self.ui.run) self.ui.run.life = null;
+  },
+
+  toggle(self) {
+    if (self.ui.run.life) this_.end(self);
+    else this_.begin(self);
+    this_.paint(self);
+  },
+
+  /** Asks about every method that is not known yet, then for the verdict; ends where nobody waits. */
+  async begin(self) {
+    const { run } = self.ui,
+      { target, patches_as } = self.settings,
+      life = new AbortController();
+    run.life = life;
+    run.problem = '';
+    try {
+      for (const [method] of self.summary.methods) {
+        if (run.tried.has(method)) continue;
+        run.now = method;
+        this_.paint(self);
+        const found = await self.array('tried', query({ target, patches_as, method }), life.signal);
+        run.tried.set(method, unpack(found));
+      }
+      await this_.judge(self, run, life.signal);
+      run.alike = unpack(await self.array('sensitivity', query({ target }), life.signal));
+    } catch (problem) {
+      if (problem.name !== 'AbortError')
+        [run.problem, run.life] = [problem.sentence ?? problem.message, null];
+    }
+    if (run.life === life) run.life = null;
+    run.now = '';
+    if (self.ui.run === run) this_.paint(self);
+  },
+
+  /** The ranking by the score that is watched: no pass, only areas. */
+  async judge(self, run, signal) {
+    const { target, patches_as, score } = self.settings;
+    run.score = score;
+    const found = unpack(await self.array('verdict', query({ target, patches_as, score }), signal));
+    if (self.ui.run !== run || self.settings.score !== score) return;
+    run.verdict = found;
+    this_.paint(self);
+  },
+
+  pickers(self) {
+    const { asked, classes } = self.ui,
+      { settings } = self,
+      named = new Map(classes.likeliest.map((one) => [String(one.class), one.name]));
+    const name = (index) =>
+      named.get(index) ?? classes.labels[Number(index)] ?? t('class {number}', { number: index });
+    const now = settings.target === 'top' ? String(self.summary.top[0]) : settings.target;
+    const values = [...new Set([...named.keys(), now])];
+    const label = (value) => {
+      const [of, rather] = value.split('-');
+      return rather ? `${name(of)} − ${name(rather)}` : name(of);
+    };
+    if (asked.dataset.of !== values.join()) {
+      asked.dataset.of = values.join();
+      asked.replaceChildren(...values.map((value) => el('option', { value, text: label(value) })));
+    }
+    asked.value = now;
+    self.ui.nameOf = name;
+  },
+
+  paint(self) {
+    const { ui } = self,
+      { run } = ui,
+      count = self.summary.methods.length,
+      done = run.tried.size;
+    if (!self.data || !self.width || run.goal !== goalOf(self)) return;
+    const whole = run.verdict !== null;
+    ui.go.hidden = whole && !run.life;
+    ui.go.textContent = run.life ? t('Stop') : done ? t('Go on') : t('Start the trial');
+    ui.bar.hidden = !run.life && (whole || !done);
+    ui.bar.value = done / count;
+    ui.said.textContent = run.problem
+      ? t(run.problem)
+      : run.life && run.now
+        ? t('{done} of {count}: {method}', { done, count, method: ui.title(run.now) })
+        : whole || run.life
+          ? ''
+          : done
+            ? t('Stopped; what is known stays.')
+            : t('Every method is tried one after the other; you can stop at any time.');
+    ui.said.hidden = !ui.said.textContent;
+    ui.verdict.textContent = whole ? t(run.verdict.verdict) : '';
+    ui.drawn.draw(known(self), run);
+    for (const [name, part] of Object.entries(ui.parts)) {
+      part.node.hidden = self.settings.show !== name || !done;
+      if (!part.node.hidden) part.draw(known(self), run);
+    }
+    const refused = [...run.tried].filter(([, one]) => one.refused);
+    ui.refused.textContent = refused.map(([name, one]) => `${ui.title(name)}: ${t(one.refused)}`).join(' ');
+    self.root.dataset.tried = whole ? run.goal : '';
+  },
+};
