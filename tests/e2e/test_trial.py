@@ -32,7 +32,7 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
     expect(page.locator(".vv-tip.vv-on")).to_contain_text("10 % removed, most relevant first")
     for shown, what in (("maps", ".vv-trial-maps button"), ("agreement", "canvas")):
         page.locator(f"#vitviz-trial [data-name=show] input[value={shown}]").check(force=True)
-        expect(page.locator(f"#vitviz-trial .vv-below {what}").first).to_be_visible()
+        expect(page.locator(f"#vitviz-trial .vv-below {what}").locator("visible=true").first).to_be_visible()
     with page.expect_download(timeout=60_000) as taken:
         page.locator("#vitviz-trial .vv-take").click()
     table = list(csv.DictReader(io.StringIO(taken.value.path().read_text())))
