@@ -44,8 +44,8 @@ class Compared(View):
     paired = True
     every_patch = True
     unprinted = (
-        "Compared has no figure for print, because it is of a set of pictures: its numbers and its figure as a"
-        " PNG can be taken home."
+        "Compared has no figure for print, because it is of a set of pictures: its numbers and its figure as"
+        " a PNG can be taken home."
     )
     words = Words(
         what=(
