@@ -47,9 +47,9 @@ class OnHub:
         return Described(count, hashlib.sha256(told.encode()).hexdigest())
 
     def _columns(self) -> tuple[Any, str, str | None]:
+        rows = self._opened()  # which says how the library is to be had
         from datasets import ClassLabel, Image
 
-        rows = self._opened()
         image = next((name for name, kind in rows.features.items() if isinstance(kind, Image)), None)
         if image is None:
             raise VitvizError(
