@@ -15,7 +15,6 @@ ALIKE = "vitviz-tiny@0"  # the same model before its training
 # The boxes of what has to be in view, and the area of the drawing's panels inside the window and their cells.
 MEASURE = """(slug) => {
   const root = document.documentElement;
-  const root = document.documentElement;
   const shown = (node) => getComputedStyle(node).visibility !== 'hidden';
   const seen = (node) => node && node.getClientRects().length && shown(node);
   const all = (css) => [...document.querySelectorAll(css)].filter(seen);
@@ -29,7 +28,6 @@ MEASURE = """(slug) => {
     for (let up = node.parentElement; up; up = up.parentElement) {
       const { display, overflow } = getComputedStyle(up);
       if (display !== 'contents' && overflow !== 'visible') found = cut(found, box(up));
-    }
     }
     return Math.max(0, found[2] - found[0]) * Math.max(0, found[3] - found[1]);
   };
