@@ -185,7 +185,7 @@ def _by_tensors(
     if usual is None:
         notes.append("The file does not tell its normalisation; ImageNet's mean and deviation were assumed.")
     elif not heads:
-        notes.append(f"Its mean and deviation are those of its family ({usual}).")
+        notes.append(f"Its normalisation (mean and deviation) is that of its family: {usual}.")
     data = {
         **assumed.NORMALISATIONS[usual or "ImageNet"].said(),
         "input_size": (args["in_chans"], *args["img_size"]),

@@ -65,7 +65,7 @@ def in_timms_names(files: Files, tensors: dict[str, Tensor], name: str) -> tuple
         )
         own = Own(found.mapping.given, (note,), (Assumption("mapping"),))
         return found.mapping.translated(tensors, name), own
-    if not found.mapping.names or "blocks" in found.missing:
+    if not any(".attn." in ours for ours in (*found.mapping.names.values(), *found.mapping.stack)):
         return tensors, Own()  # nothing like a ViT; whoever reads it next says so
     raise CheckpointError(
         f"{name} names its tensors in its own way, and shapes leave more than one possibility for"

@@ -53,7 +53,7 @@ class _Found:
 def proposed(tensors: Mapping[str, Tensor]) -> Proposal:
     """The mapping that shapes and usual names leave for a file's tensors, and what they leave open."""
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    counts = Counter(shape[0] for shape in shapes.values() if len(shape) == 1)
+    counts = Counter(shape[1] for shape in shapes.values() if len(shape) == 2)  # what layers read
     layers = _layers(shapes)
     if not counts or layers is None:
         return Proposal(NameMap(), tuple(map(_told, shapes.items())), ("blocks",))

@@ -59,6 +59,10 @@ def architecture_of(
         )
     width, channels, *patch = patch_embedding.shape
     heads, notes = _heads(tensors, width, name) if heads is None else (heads, [])
+    if width % heads:
+        raise CheckpointError(
+            f"{name} cannot have {heads} heads: its width of {width} does not divide into them."
+        )
     rows, no_embed_class = _grid(tensors, name)
     args: dict[str, Any] = {
         "embed_dim": width,
