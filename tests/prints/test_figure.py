@@ -207,3 +207,15 @@ def test_a_patch_that_was_left_out_has_no_colour(inspector, photo):
     alpha = middles(picture(svg, "panel-1-values"), trace.grid.rows, trace.grid.cols)[..., 3].ravel()
     assert sorted(np.flatnonzero(alpha == 0)) == [0, 17]
     assert "patches=0.17" in vitviz.figure("tokens", inspector, trace).caption
+
+
+def test_the_caption_says_what_was_assumed_and_names_tokens(photo, tmp_path):
+    from tests.engine.small import saved, small
+
+    inspector = vitviz.load(saved(small(), tmp_path / "mine.safetensors"), heads=4, device="cpu")
+    figure = vitviz.figure("tokens", inspector, inspector.trace(photo), token="6")
+    assert "Assumed, as its file does not say it: mean=0.485,0.456,0.406&std=" in figure.caption
+    assert (
+        "token: 5" in figure.caption and "token-5" in figure.name
+    )  # the sixth place, behind the class token
+    assert "Assumed" not in vitviz.figure("filters", vitviz.load("vitviz-tiny", device="cpu")).caption

@@ -30,6 +30,7 @@ def caption_of(
     grid = subject.grid
     told = {"height": grid.pixels[0], "width": grid.pixels[1], "rows": grid.rows, "cols": grid.cols}
     size = Sentence("Input {height} × {width} px, {rows} × {cols} patches", **told)
+    assumed = ", ".join(one.taken or one.name for one in checkpoint.assumed)
     without = "" if trace is None else trace.without.text()
     parts = [
         f"{say(view.title)}, {subject.checkpoint}. {say(view.words.what)}",
@@ -39,6 +40,7 @@ def caption_of(
                 "{size}; computed in {dtype}.", size=size, dtype="float32" if trace is None else trace.dtype
             )
         ),
+        say(Sentence("Assumed, as its file does not say it: {what}.", what=assumed)) if assumed else "",
         say(Sentence("Taken away: {what}.", what=without)) if without else "",
         say(
             Sentence("Settings: {settings}.", settings=_settings(view, subject, settings, say) or say("none"))
@@ -57,8 +59,9 @@ def caption_of(
 
 def name_of(view: View, subject: Subject, settings: Mapping[str, Any], detail: bool) -> str:
     """View, checkpoint, and every setting that is not as it is without being set; safe on every disk."""
+    filed = view.filed(settings, subject.grid)
     changed = [
-        f"{control.name}-{_spelled(settings[control.name])}"
+        f"{control.name}-{_spelled(filed[control.name])}"
         for control in view.controls
         if settings[control.name] != _default(control, subject)
     ]
@@ -73,10 +76,10 @@ def _default(control: Control, subject: Subject) -> Any:
 
 def _settings(view: View, subject: Subject, settings: Mapping[str, Any], say) -> str:
     """Every setting as the page words it, where it has a field; the others by their names."""
-    found = []
+    found, filed = [], view.filed(settings, subject.grid)
     for control in view.controls:
-        value = settings[control.name]
-        if value in ("", (), None):
+        value = filed[control.name]
+        if value in ("", (), [], None):
             continue
         if isinstance(control, Choice) and control.label:
             value = say(dict(control.options)[value])
@@ -85,6 +88,8 @@ def _settings(view: View, subject: Subject, settings: Mapping[str, Any], say) ->
 
 
 def _spelled(value: Any) -> str:
+    if isinstance(value, list):  # places in the sequence
+        return ".".join(map(str, value))
     if isinstance(value, tuple):
         return ("-" if len(value) == 2 else ".").join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
