@@ -57,7 +57,8 @@ def ask(calls):
                 if message["type"] == "http.disconnect" or not message.get("more_body"):
                     break
             broken = message["type"] == "http.disconnect"
-            await send({"type": "http.response.start", "status": 499 if broken else TAKEN, "headers": []})
+            status = 500 if given == b'"failing"' else 499 if broken else TAKEN
+            await send({"type": "http.response.start", "status": status, "headers": []})
             await send({"type": "http.response.body", "body": b"{}"})
 
         async def send(message):
@@ -135,6 +136,12 @@ def test_an_upload_is_bounded_by_its_length_and_by_what_arrives(ask):
     assert ask("/gradio_api/run/upload", b"not json")[0] == 400, "a listener of that name is no upload"
 
 
+def test_an_upload_over_which_the_app_fails_is_a_sentence_and_nothing_else_is_hidden(ask):
+    status, said, _ = ask("/gradio_api/upload", b'"failing"')
+    assert status == 400 and "files under plain names" in json.loads(said)["detail"]
+    assert ask("/gradio_api/other", b'"failing"')[:2] == (500, "{}")
+
+
 def test_room_is_made_as_uploads_arrive(ask, monkeypatch):
     made = []
     monkeypatch.setattr(uploads.Quota, "make_room", lambda quota: made.append(1))
@@ -184,6 +191,7 @@ def test_no_file_is_named_that_was_not_uploaded_however_deep(ask):
             [{"path": "/etc/passwd"}],
             {"a": [{"b": {"path": "/etc/passwd"}}]},
             {"path": ["x"]},
+            {"path": uploads.get_upload_folder()},
             {"path": 0},
         ):
             status, said, _ = ask(path, {"data": [given, 5], "fn_index": 1})

@@ -3,12 +3,16 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from gradio.context import LocalContext
 
 from vitviz import stopping
 from vitviz.errors import Stopped, TooMuch
+from vitviz.ui.serving import visitor
 from vitviz.ui.serving.limits import Limits
 from vitviz.ui.serving.studio import Settings, Studio
 from vitviz.ui.serving.turns import Turns
@@ -120,8 +124,6 @@ def test_time_that_is_over_ends_a_pass_with_a_sentence():
 
 
 def test_a_visitor_who_left_ends_the_pass_and_the_next_one_is_answered(monkeypatch):
-    from vitviz.ui.serving import visitor
-
     studio = Studio(Settings(device="cpu"))
     picture, left = studio.keep_sample("chelsea"), SimpleNamespace(alive=False)
     monkeypatch.setattr(visitor, "gone", lambda: not left.alive)
@@ -129,6 +131,39 @@ def test_a_visitor_who_left_ends_the_pass_and_the_next_one_is_answered(monkeypat
         studio.look(picture, "vitviz-tiny")
     left.alive = True
     assert studio.look(picture, "vitviz-tiny")
+
+
+def test_what_is_dear_has_a_line_of_its_own_and_what_is_cheap_to_read_has_none(monkeypatch):
+    studio = Studio(Settings(device="cpu"))
+    inspector, lines = studio.inspector("vitviz-tiny"), studio._turns._lines
+    for size, dear in ((None, False), ((1120, 1120), True)):
+        with studio.computing(inspector, size):
+            assert len(lines[dear].computing) == 1 and not lines[not dear].computing
+    for tokens, dear in ((197, False), (5_000, True)):
+        trace = SimpleNamespace(
+            layers=range(12), grid=SimpleNamespace(tokens=tokens), tokens=[np.zeros((1, 768))]
+        )
+        with studio.reading(SimpleNamespace(trace=trace)):
+            assert len(lines[True].computing) == dear and not lines[False].computing
+    monkeypatch.setattr(visitor, "gone", lambda: True)
+    with pytest.raises(visitor.Gone), studio.computing(inspector, None):
+        stopping.check()
+
+
+def test_a_visitor_is_gone_when_the_event_or_the_connection_is(monkeypatch):
+    def of_a_listener(alive: bool) -> bool:
+        events = {"mine": SimpleNamespace(alive=alive)}
+        LocalContext.blocks.set(SimpleNamespace(_queue=SimpleNamespace(event_ids_to_events=events)))
+        LocalContext.event_id.set("mine")
+        return visitor.gone()
+
+    assert copy_context().run(of_a_listener, False) and not copy_context().run(of_a_listener, True)
+    monkeypatch.setattr(visitor, "LOOKS", -1)
+    for broken in (True, False):
+        monkeypatch.setattr(visitor.anyio.from_thread, "run", lambda asked, broken=broken: broken)
+        with visitor.asking(SimpleNamespace(is_disconnected=None)):
+            assert visitor.gone() is broken
+    assert not visitor.gone()
 
 
 def test_a_whole_layer_of_a_large_input_is_refused_by_the_server():

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -95,10 +96,31 @@ def test_only_an_upload_is_opened(studio, own, tmp_path):
 def test_no_more_than_is_accepted_is_read(own, monkeypatch):
     (own / "huge.png").write_bytes(b"")
     os.truncate(own / "huge.png", 50 * 2**30)  # takes no room, and would be read for minutes
+    tracemalloc.start()
     with pytest.raises(ImageError, match="larger than 20 MB"):
         uploads.read(own / "huge.png")
+    assert tracemalloc.get_traced_memory()[1] < 3 * MAX_BYTES
+    tracemalloc.stop()
     (own / "most.png").write_bytes(bytes(MAX_BYTES))
     assert len(uploads.read(own / "most.png")) == MAX_BYTES
+
+
+def test_what_takes_an_uploads_place_after_it_was_checked_is_not_opened(own, tmp_path, monkeypatch):
+    strange(own, tmp_path)
+    for path in (own, own / "pipe.png", own / "nothing.png", "/dev/zero"):
+        with pytest.raises(uploads.NotUploaded):
+            uploads.uploaded(path)
+    monkeypatch.setattr(uploads, "uploaded", lambda path: path)
+    for path in (own / "link.png", own / "nothing.png", own, "/dev/zero"):
+        with pytest.raises(uploads.NotUploaded):
+            uploads.read(path)
+    with ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(uploads.read, own / "pipe.png")
+        try:
+            with pytest.raises(uploads.NotUploaded):
+                asked.result(5)
+        finally:
+            os.close(os.open(own / "pipe.png", os.O_RDWR))  # whoever waits for a writer goes on
 
 
 @pytest.mark.parametrize("view", [view for view in VIEWS if view.averages], ids=lambda view: view.slug)

@@ -42,5 +42,7 @@ def test_half_precision_and_tables_of_indices_are_read(tmp_path):
     table = "blocks.0.attn.relative_position_index"
     tensors[table] = torch.zeros(17, 17, dtype=torch.int64)
     require_real(tensors, "BEiT")
+    with pytest.raises(CheckpointError, match="as complex64 numbers"):
+        require_real({"some.index": torch.zeros(3, dtype=torch.complex64)}, "Some")
     loaded = load(find(str(saved(small().half(), tmp_path / "half.safetensors"))))
     assert all(parameter.dtype == torch.float32 for parameter in loaded.model.parameters())
