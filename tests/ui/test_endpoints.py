@@ -202,6 +202,7 @@ def test_no_file_of_the_server_can_be_asked_for(endpoints, image):
             {"image": "coffee", "query": "nobody"},
             "query='nobody'; expected one of auto, mean, class, or",
         ),
+        ("predict", {"image": "\ud83d"}, "no sample"),
         ("patch_attention", {"image": "coffee", "layer": 99}, "layer=99"),
         ("patch_attention", {"image": "coffee", "layer": 10**400}, "no whole number from 1 to 8"),
         ("patch_attention", {"image": "coffee", "query": "9" * 5_000}, "no query"),

@@ -38,7 +38,7 @@ class Pictures:
 
     def keep_sample(self, name: str) -> str:
         """The same for a sample picture."""
-        key = self._key(b"sample", name.encode())
+        key = self._key(b"sample", name.encode(errors="surrogatepass"))
         self._pictures.get(
             key, lambda: encoded(np.asarray(samples.sample_image(name).convert("RGB")), ".png")
         )

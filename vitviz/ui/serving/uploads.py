@@ -73,9 +73,10 @@ def read(path: Any) -> bytes:
         )
     except OSError:
         raise NotUploaded from None
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise NotUploaded
     with os.fdopen(opened, "rb") as file:
-        if not stat.S_ISREG(os.fstat(opened).st_mode):
-            raise NotUploaded
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ImageError(
