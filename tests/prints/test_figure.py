@@ -74,7 +74,7 @@ def test_the_colours_over_the_picture_are_the_rollouts_numbers(made, trace):
 
 def test_the_colours_of_an_attention_map_are_a_row_of_the_softmax(made, trace):
     svg = made("explorer", layer=3, head=2, token=40).svg()
-    query, key = (getattr(trace.layers[2], name)[1].double() for name in ("query", "key"))
+    query, key = (getattr(trace.layers[2], name)[1].double() for name in ("q", "k"))
     scores = query[40] @ key.T * trace.layers[2].scale
     row = (scores - scores.max()).exp()
     expected = (row / row.sum())[1:].reshape(trace.grid.rows, -1).numpy()
