@@ -167,6 +167,12 @@ def test_the_name_says_view_checkpoint_and_what_was_set(made):
     )
 
 
+def test_two_tokens_are_two_and_two_layers_a_range(made):
+    figure = made("explorer", pins=(5, 60))
+    assert [panel.marks[0].cell for panel in figure.plate.rows[1]] == [4, 59]  # behind the class token
+    assert "Layers: 2-5" in made("rollout", layers=(2, 5)).caption
+
+
 def test_the_caption_has_definition_settings_source_and_citation(made, inspector):
     view = next(view for view in VIEWS if view.slug == "rollout")
     caption = made("rollout", True, fusion="max", layers=(2, 5)).caption
