@@ -74,7 +74,7 @@ def test_the_colours_over_the_picture_are_the_rollouts_numbers(made, trace):
 
 def test_the_colours_of_an_attention_map_are_a_row_of_the_softmax(made, trace):
     svg = made("explorer", layer=3, head=2, token=40).svg()
-    query, key = (getattr(trace.layers[2], name)[1].double() for name in ("query", "key"))
+    query, key = (getattr(trace.layers[2], name)[1].double() for name in ("q", "k"))
     scores = query[40] @ key.T * trace.layers[2].scale
     row = (scores - scores.max()).exp()
     expected = (row / row.sum())[1:].reshape(trace.grid.rows, -1).numpy()
@@ -165,6 +165,12 @@ def test_the_name_says_view_checkpoint_and_what_was_set(made):
     assert made("rollout", True, fusion="max", layers=(2, 5)).name == (
         "vitviz-rollout_vitviz-tiny_detail_fusion-max_layers-2-5"
     )
+
+
+def test_two_tokens_are_two_and_two_layers_a_range(made):
+    figure = made("explorer", pins=(5, 60))
+    assert [panel.marks[0].cell for panel in figure.plate.rows[1]] == [4, 59]  # behind the class token
+    assert "Layers: 2-5" in made("rollout", layers=(2, 5)).caption
 
 
 def test_the_caption_has_definition_settings_source_and_citation(made, inspector):

@@ -24,7 +24,7 @@ def test_what_does_not_exist_is_refused_with_what_does(inspector, trace, view, a
 def test_widths_formats_and_resolutions_are_bounded(made, inspector):
     for asked in (("gif", 100, 300), ("svg", 5, 300), ("png", 100, 72), ("png", 400, 600)):
         with pytest.raises(VitvizError):
-            made("explorer", True).file(*asked)
+            made("explorer").file(*asked)
     with pytest.raises(VitvizError, match="hand in a trace"):
         vitviz.figure("rollout", inspector)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import vitviz
 from vitviz.languages import translated
 from vitviz.sentence import Sentence
-from vitviz.views.controls import Choice
+from vitviz.views.controls import Choice, Wholes
 
 if TYPE_CHECKING:
     from vitviz.views import Control, Subject, View
@@ -61,7 +61,7 @@ def name_of(view: View, subject: Subject, settings: Mapping[str, Any], detail: b
     """View, checkpoint, and every setting that is not as it is without being set; safe on every disk."""
     filed = view.filed(settings, subject.grid)
     changed = [
-        f"{control.name}-{_spelled(filed[control.name])}"
+        f"{control.name}-{spelled(control, filed[control.name])}"
         for control in view.controls
         if settings[control.name] != _default(control, subject)
     ]
@@ -83,16 +83,15 @@ def _settings(view: View, subject: Subject, settings: Mapping[str, Any], say) ->
             continue
         if isinstance(control, Choice) and control.label:
             value = say(dict(control.options)[value])
-        found.append(f"{say(control.label) if control.label else control.name}: {_spelled(value)}")
+        found.append(f"{say(control.label) if control.label else control.name}: {spelled(control, value)}")
     return "; ".join(found)
 
 
-def _spelled(value: Any) -> str:
-    if isinstance(value, list):  # places in the sequence
-        return ".".join(map(str, value))
-    if isinstance(value, tuple):
-        return ("-" if len(value) == 2 else ".").join(map(str, value))
+def spelled(control: Control | None, value: Any) -> str:
+    """A setting as a link spells it: several numbers with dots, a pair of layers or classes with a dash."""
+    if isinstance(value, list | tuple):
+        return ("." if isinstance(control, Wholes) else "-").join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-__all__ = ["caption_of", "name_of"]
+__all__ = ["caption_of", "name_of", "spelled"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from vitviz.errors import Unknown, VitvizError
 from vitviz.languages import NAMES, translated
-from vitviz.prints.caption import caption_of, name_of
+from vitviz.prints.caption import caption_of, name_of, spelled
 from vitviz.views import VIEWS, Subject, View
 from vitviz.views.printing import Asked
 
@@ -120,7 +120,9 @@ def figure(
     once = lambda name, make: made[name] if name in made else made.setdefault(name, make())  # noqa: E731
     subject = Subject(inspector, trace, once=once, once_of_weights=once)
     upload = None if picture is None else _pixels(picture, trace)
-    parsed = found.settings({name: _spelled(value) for name, value in settings.items()}, subject.about)
+    controls = {control.name: control for control in found.controls}
+    given = {name: spelled(controls.get(name), value) for name, value in settings.items()}
+    parsed = found.settings(given, subject.about)
     return printed(found, subject, parsed, Asked(detail, upload), dark, language)
 
 
@@ -142,13 +144,6 @@ def printed(
     caption = caption_of(view, subject, settings, asked, language)
     title = f"{translated(view.title, language)} · {subject.checkpoint}"
     return Figure(plate, name_of(view, subject, settings, asked.detail), caption, title, dark, language)
-
-
-def _spelled(value: Any) -> str:
-    """A setting as a link spells it: a pair of layers with a dash, further numbers with dots."""
-    if isinstance(value, tuple | list):
-        return ("-" if isinstance(value, tuple) and len(value) == 2 else ".").join(map(str, value))
-    return str(value)
 
 
 def _pixels(picture: Any, trace: Trace | None) -> np.ndarray:
