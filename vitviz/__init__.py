@@ -38,7 +38,7 @@ _HOMES = {
     "trial": "vitviz.maps",
     "METHODS": "vitviz.analyses.relevance",
     "sample_image": "vitviz.samples",
-    "cka": "vitviz.surveys",
+    "cka": "vitviz.notebook.results",
     "survey": "vitviz.surveys",
     "keep_freed_memory": "vitviz.heap",
     "AssumedWarning": "vitviz.errors",
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from vitviz.notebook.results import (
         attention_distance,
         checkpoints,
+        cka,
         film,
         lens,
         overlay,
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
     from vitviz.prints import figure
     from vitviz.runs import Without
     from vitviz.samples import sample_image
-    from vitviz.surveys import cka, survey
+    from vitviz.surveys import survey
     from vitviz.trace import Trace
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 import vitviz
+from vitviz.samples import samples
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +24,7 @@ def trace(inspector, image):
 @pytest.fixture(scope="session")
 def results(inspector, image, trace):
     """Public name -> what it gives."""
+    pictures = [vitviz.sample_image(one.name) for one in samples()]
     rollout = vitviz.rollout(trace, fusion="max", discard=0.9)
     return {
         "checkpoints": vitviz.checkpoints(),
@@ -45,6 +47,7 @@ def results(inspector, image, trace):
         "relevance": vitviz.relevance(inspector, trace, 0),
         "trial": vitviz.trial(inspector, image, 0, methods=["ledger"], draws=2),
         "survey": vitviz.survey([image, vitviz.sample_image("coffee")], inspector, ["distance", "lens"]),
+        "cka": vitviz.cka(vitviz.survey(pictures, inspector, ["similarity"], batch=4)),
         "overlay": vitviz.overlay(image, rollout),
         "show": vitviz.show("positions", inspector),
     }

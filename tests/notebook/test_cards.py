@@ -105,6 +105,16 @@ def test_a_patch_that_was_left_out_is_grey(inspector, image):
     assert grey[0, 0] and grey[1, 3] and grey.sum() == 2 and "patches left out" in html(trace)
 
 
+def test_two_depths_are_as_alike_as_their_square_is_bright(results):
+    page = Reader(results["cka"]._repr_html_())
+    found = results["cka"].clamp(0, 1).nan_to_num().numpy()
+    known = results["cka"].isfinite().numpy()
+    drawn = page.pictures[0]
+    assert drawn.shape[:2] == found.shape and (drawn[~known] == 128).all()
+    read = numbers(np.where(known[..., None], drawn, TABLES["viridis"][0]), 0.0, 1.0, "viridis")
+    np.testing.assert_allclose(read[known], found[known], atol=0.5 / 255 + 1e-6)
+
+
 def test_heads_are_dots_that_say_their_numbers(results):
     text = results["attention_distance"]._repr_html_()
     titles = re.findall(r"<title>layer (\d+), head (\d+): ([\d.]+) px</title>", text)

@@ -23,7 +23,7 @@ def drawn(tensor: Any, what: Name) -> str:
     values = np.asarray(tensor, dtype=np.float64)
     draw = {
         "layer head": _dots, "row col": _map, "layer row col": _strip, "row col row2 col2": _mosaic,
-        "layer token": _matrix, "layer class": _answers,
+        "layer token": _matrix, "layer class": _answers, "depth depth2": _square,
     }.get(what.axes)  # fmt: skip
     if draw is None or not values.size:
         return card(what.title, f"<pre>{text(tensor)}</pre>", caption=what.caption)
@@ -97,6 +97,12 @@ def _matrix(values: np.ndarray, what: Name) -> str:
     tall = max(1, round(0.4 * values.shape[1] / len(values)))
     pixels = squares(values, low, high, "viridis").repeat(tall, axis=0)
     return f"{image(pixels, f'{what.unit} by layer and token', 560)}{scale(low, high, 'viridis', what.unit)}"
+
+
+def _square(values: np.ndarray, what: Name) -> str:
+    """A square a pair of depths, on a scale from 0 to 1."""
+    pixels = image(squares(values, 0.0, 1.0, "viridis"), f"{what.unit} by depth and depth", WIDTH)
+    return f"{pixels}{scale(0.0, 1.0, 'viridis', what.unit, WIDTH)}"
 
 
 def _answers(values: np.ndarray, what: Name) -> str:

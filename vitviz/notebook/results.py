@@ -17,6 +17,7 @@ from vitviz import analyses, engine, models
 from vitviz.figures import overlay as laid
 from vitviz.notebook.named import Name, Named
 from vitviz.shown import Shown
+from vitviz.surveys import compared
 
 
 def _named(function: Callable[..., Tensor], name_of: Callable[[dict[str, Any]], Name]) -> Callable:
@@ -121,7 +122,17 @@ def _positions(asked: dict[str, Any]) -> Name:
     return Name("Similarity of position embeddings", "row col row2 col2", "cosine", caption)
 
 
+def _cka(asked: dict[str, Any]) -> Name:
+    one, other = asked["survey_a"], asked["survey_b"] or asked["survey_a"]
+    caption = (
+        f"Depths of {one.checkpoint} downwards, of {other.checkpoint} across, each from what enters block 1;"
+        f" over {one.images} pictures, of the tokens: {asked['tokens']}. 1: alike but for a turn and a scale."
+    )
+    return Name("Likeness of representations", "depth depth2", "CKA", caption, first=0)
+
+
 attention_distance = _named(analyses.attention_distance, _distance)
+cka = _named(compared.cka, _cka)
 lens = _named(models.lens, _lens)
 position_similarity = _named(models.position_similarity, _positions)
 rollout = _named(analyses.rollout, _rollout)
@@ -159,6 +170,6 @@ def overlay(*arguments: Any, **more: Any) -> Picture:
 
 
 __all__ = [
-    "Listed", "Picture", "attention_distance", "checkpoints", "film", "lens", "overlay",
+    "Listed", "Picture", "attention_distance", "checkpoints", "cka", "film", "lens", "overlay",
     "position_similarity", "rollout", "token_norms", "token_similarity",
 ]  # fmt: skip
