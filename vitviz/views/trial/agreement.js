@@ -10,15 +10,16 @@ const fixed = (value) => (value === null || value === undefined ? '–' : value.
 
 /** A field of cells, a row a method: a column for each method, and apart one for the other class. */
 export function agreement(self, { title }) {
-  const canvas = el('canvas'),
-    plot = el('div', { class: 'vv-plot' }, canvas),
-    spot = outline(plot),
-    said = el('p', { class: 'vv-text' });
+  const canvas = el('canvas');
+  const plot = el('div', { class: 'vv-plot' }, canvas);
+  const spot = outline(plot);
+  const said = el('p', { class: 'vv-text' });
   const node = el('div', { class: 'vv-stack' }, plot, said);
-  let now = { names: [], value: () => null },
-    place = null;
-  const col = (cell) => cell % place.cols,
-    row = (cell) => Math.floor(cell / place.cols);
+  /** @type {{ names: string[], other: string, value: (row: number, col: number) => number }} */
+  let now = { names: [], other: '', value: () => null };
+  let place = null;
+  const col = (cell) => cell % place.cols;
+  const row = (cell) => Math.floor(cell / place.cols);
   const between = (cell) =>
     col(cell) < now.names.length
       ? title(now.names[col(cell)])
@@ -36,18 +37,18 @@ export function agreement(self, { title }) {
   });
 
   function draw(names, { verdict, alike }) {
-    const count = names.length,
-      pairs = new Map((verdict?.agreement || []).map(([a, b, value]) => [[a, b].sort().join(), value]));
+    const count = names.length;
+    const pairs = new Map((verdict?.agreement || []).map(([a, b, value]) => [[a, b].sort().join(), value]));
     const value = (r, c) => {
       if (c === count) return alike?.found[names[r]] ?? null;
       return r === c ? 1 : (pairs.get([names[r], names[c]].sort().join()) ?? null);
     };
     now = { names, value, other: alike ? self.ui.nameOf(String(alike.classes[1])) : '' };
-    const room = Math.max(260, self.below.clientWidth),
-      left = Math.min(150, room * 0.4),
-      pitch = Math.max(10, Math.min(30, (room - left) / (count + 2)));
-    const cols = count + 1,
-      context = fit(canvas, left + (cols + 0.5) * pitch, count * pitch + 4, self.density);
+    const room = Math.max(260, self.below.clientWidth);
+    const left = Math.min(150, room * 0.4);
+    const pitch = Math.max(10, Math.min(30, (room - left) / (count + 2)));
+    const cols = count + 1;
+    const context = fit(canvas, left + (cols + 0.5) * pitch, count * pitch + 4, self.density);
     const numbers = Float32Array.from(
       { length: count * cols },
       (_, i) => value(Math.floor(i / cols), i % cols) ?? NaN,
@@ -102,6 +103,6 @@ export function agreement(self, { title }) {
 
 function shortened(context, text, room) {
   let cut = text;
-  while (cut.length > 3 && context.measureText(cut).width > room) cut = cut.slice(0, -2) + '…';
+  while (cut.length > 3 && context.measureText(cut).width > room) cut = `${cut.slice(0, -2)}…`;
   return cut;
 }

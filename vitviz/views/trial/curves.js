@@ -27,17 +27,17 @@ export function colourOf(method, names) {
 export function curves(self, { title, pick, of }) {
   const plot = svg('svg', { class: 'vv-chart vv-curves', role: 'application', tabindex: 0 });
   const node = el('div', { class: 'vv-plot' }, plot);
-  let points = [],
-    current = -1,
-    held = '',
-    last = null;
+  let points = [];
+  let current = -1;
+  let held = '';
+  let last = null;
 
   const told = (point) => {
-    const { name, side, step, value, share } = point,
-      first =
-        side === 'most'
-          ? t('{share} % removed, most relevant first', { share })
-          : t('{share} % removed, least relevant first', { share });
+    const { name, side, step, value, share } = point;
+    const first =
+      side === 'most'
+        ? t('{share} % removed, most relevant first', { share })
+        : t('{share} % removed, least relevant first', { share });
     return [shown(value), title(name), first, step === 0 ? t('the whole picture') : ''];
   };
   const shown = (value) => (self.settings.score === 'logit' ? number(value) : `${number(100 * value)} %`);
@@ -58,10 +58,10 @@ export function curves(self, { title, pick, of }) {
     if (last) draw(...last);
   };
   const nearest = (event) => {
-    const box = plot.getBoundingClientRect(),
-      [x, y] = [event.clientX - box.left, event.clientY - box.top];
-    let best = -1,
-      least = 30 ** 2;
+    const box = plot.getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    let best = -1;
+    let least = 30 ** 2;
     points.forEach((point, i) => {
       const away = (point.x - x) ** 2 + (point.y - y) ** 2;
       if (away < least) [best, least] = [i, away];
@@ -95,20 +95,20 @@ export function curves(self, { title, pick, of }) {
 
   function draw(names, run, pointed = held) {
     last = [names, run];
-    const { score, method } = self.settings,
-      stacked = self.width < 520,
-      sides = ['most', 'least'];
-    const width = Math.max(260, self.width),
-      height = Math.max(stacked ? 300 : 150, Math.min(self.tall, stacked ? 560 : 460) - 30);
-    const known = names.map((name) => [name, of(name)]),
-      random = of('random'),
-      band = random && !random.refused && random.band;
+    const { score, method } = self.settings;
+    const stacked = self.width < 520;
+    const sides = ['most', 'least'];
+    const width = Math.max(260, self.width);
+    const height = Math.max(stacked ? 300 : 150, Math.min(self.tall, stacked ? 560 : 460) - 30);
+    const known = names.map((name) => [name, of(name)]);
+    const random = of('random');
+    const band = random && !random.refused && random.band;
     const all = known.flatMap(([, one]) => sides.flatMap((side) => one[side][score]));
-    const low = score === 'logit' ? Math.min(0, ...all) : 0,
-      high = score === 'logit' ? Math.max(1, ...all) : 1;
-    const parts = [],
-      size = self.zoom,
-      box = { left: 50 * size, top: 24 * size, right: 8 * size, bottom: 38 * size };
+    const low = score === 'logit' ? Math.min(0, ...all) : 0;
+    const high = score === 'logit' ? Math.max(1, ...all) : 1;
+    const parts = [];
+    const size = self.zoom;
+    const box = { left: 50 * size, top: 24 * size, right: 8 * size, bottom: 38 * size };
     const panel = stacked ? { width, height: height / 2 } : { width: width / 2, height };
     points = [];
     sides.forEach((side, place) => {
@@ -132,8 +132,8 @@ export function curves(self, { title, pick, of }) {
           y: y(value),
           jump: 2 * one.shares.length,
         }));
-        const strong = name === pointed || name === method,
-          colour = strong ? 'var(--vv-accent)' : colourOf(name, names);
+        const strong = name === pointed || name === method;
+        const colour = strong ? 'var(--vv-accent)' : colourOf(name, names);
         const quiet = colour === 'currentColor' && !CONTROLS.includes(name);
         parts.push(
           svg('polyline', {
@@ -176,7 +176,7 @@ function bandOf([lower, upper], shares, x, y) {
   return [...ends(lower), ...ends(upper).reverse()].join(' ');
 }
 
-function frame(side, x, y, low, high, box, panel, at, score) {
+function frame(side, x, y, low, high, _box, _panel, at, score) {
   const said = (value) => (score === 'logit' ? number(value) : `${Math.round(100 * value)} %`);
   const head =
     side === 'most' ? t('Most relevant first: lower is better') : t('Least relevant first: higher is better');

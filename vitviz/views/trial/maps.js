@@ -10,9 +10,9 @@ import { t } from '../../canvas/words.js';
 
 /** Each value's share of the others that are smaller; equal ones share the mean of their places. */
 export function ranksOf(values) {
-  const order = values.map((value, i) => [value, i]).sort((a, b) => a[0] - b[0]),
-    found = new Float32Array(values.length);
-  for (let i = 0; i < order.length;) {
+  const order = values.map((value, i) => [value, i]).sort((a, b) => a[0] - b[0]);
+  const found = new Float32Array(values.length);
+  for (let i = 0; i < order.length; ) {
     let end = i;
     while (end < order.length && order[end][0] === order[i][0]) end += 1;
     for (let j = i; j < end; j++) found[order[j][1]] = (i + end - 1) / 2 / Math.max(1, order.length - 1);
@@ -23,15 +23,15 @@ export function ranksOf(values) {
 
 /** Thumbs of every map; the patch under the pointer is marked in all of them. */
 export function maps(self, { title, pick, of }) {
-  const wall = el('div', { class: 'vv-trial-maps' }),
-    said = el('p', { class: 'vv-text' }),
-    node = el('div', { class: 'vv-stack' }, wall, said);
+  const wall = el('div', { class: 'vv-trial-maps' });
+  const said = el('p', { class: 'vv-text' });
+  const node = el('div', { class: 'vv-stack' }, wall, said);
   const thumbs = new Map();
 
   function thumb(name) {
-    const canvas = el('canvas', {}),
-      plot = el('div', { class: 'vv-plot' }, canvas),
-      mark = outline(plot);
+    const canvas = el('canvas', {});
+    const plot = el('div', { class: 'vv-plot' }, canvas);
+    const mark = outline(plot);
     const label = el('span', { text: title(name) });
     const button = el(
       'button',
@@ -40,10 +40,10 @@ export function maps(self, { title, pick, of }) {
       label,
     );
     const at = (event) => {
-      const box = canvas.getBoundingClientRect(),
-        { rows, cols } = self.grid;
-      const col = Math.floor(((event.clientX - box.left) / box.width) * cols),
-        row = Math.floor(((event.clientY - box.top) / box.height) * rows);
+      const box = canvas.getBoundingClientRect();
+      const { rows, cols } = self.grid;
+      const col = Math.floor(((event.clientX - box.left) / box.width) * cols);
+      const row = Math.floor(((event.clientY - box.top) / box.height) * rows);
       return row >= 0 && col >= 0 && row < rows && col < cols ? row * cols + col : -1;
     };
     canvas.addEventListener('pointermove', (event) => point(name, at(event), event));
@@ -54,26 +54,26 @@ export function maps(self, { title, pick, of }) {
   function point(name, cell, event) {
     const { rows, cols } = self.grid;
     for (const { canvas, mark } of thumbs.values()) {
-      const w = canvas.clientWidth / cols,
-        h = canvas.clientHeight / rows;
+      const w = canvas.clientWidth / cols;
+      const h = canvas.clientHeight / rows;
       if (cell < 0) mark.hide();
       else mark.put((cell % cols) * w, Math.floor(cell / cols) * h, w, h);
     }
     if (cell < 0) return tip.hide();
-    const { map } = of(name),
-      above = map.filter((value) => value > map[cell]).length + 1;
+    const { map } = of(name);
+    const above = map.filter((value) => value > map[cell]).length + 1;
     tip.show(
       event,
       number(map[cell]),
       title(name),
-      `${patchName(self.grid, cell)}, ${placeName(self.grid, cell)}`,
+      `${patchName(cell)}, ${placeName(self.grid, cell)}`,
       t('number {place} of {count}', { place: above, count: map.length }),
     );
   }
 
   function draw(names) {
-    const { rows, cols } = self.grid,
-      ranked = self.settings.scale === 'ranks';
+    const { rows, cols } = self.grid;
+    const ranked = self.settings.scale === 'ranks';
     const shared =
       Math.max(
         0,
@@ -85,9 +85,9 @@ export function maps(self, { title, pick, of }) {
       wall.replaceChildren(...names.map((name) => thumbs.get(name).button));
     }
     for (const name of names) {
-      const one = of(name),
-        { canvas, button } = thumbs.get(name),
-        most = one.logits ? shared : Math.max(...one.map.map(Math.abs)) || 1;
+      const one = of(name);
+      const { canvas, button } = thumbs.get(name);
+      const most = one.logits ? shared : Math.max(...one.map.map(Math.abs)) || 1;
       if (ranked) tinted(ranksOf(one.map), rows, cols, 'viridis', 0, 1, 0, canvas);
       else
         tinted(

@@ -9,9 +9,9 @@ const minus = (text) => text.replace('-', '−');
 
 /** A table with a row a method, best first; a click holds its curves. */
 export function ranking(self, { title, pick }) {
-  const head = el('tr', {}),
-    body = el('tbody', {}),
-    said = el('p', { class: 'vv-text' });
+  const head = el('tr', {});
+  const body = el('tbody', {});
+  const said = el('p', { class: 'vv-text' });
   const table = el('table', { class: 'vv-ranking' }, el('thead', {}, head), body);
   const node = el(
     'div',
@@ -21,9 +21,9 @@ export function ranking(self, { title, pick }) {
   );
 
   function draw(names, { verdict }) {
-    const logit = self.settings.score === 'logit',
-      value = (one) => minus(logit ? one.toFixed(2) : (100 * one).toFixed(1)),
-      unit = logit ? '' : ' %';
+    const logit = self.settings.score === 'logit';
+    const value = (one) => minus(logit ? one.toFixed(2) : (100 * one).toFixed(1));
+    const unit = logit ? '' : ' %';
     const band = ({ chance }) => ({ mean: value(chance[0]), deviation: value(2 * chance[1]) + unit });
     const columns = [
       t('Method'),

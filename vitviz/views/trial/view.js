@@ -2,8 +2,8 @@
 
 import { el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
-import { curves } from './curves.js';
 import { agreement } from './agreement.js';
+import { curves } from './curves.js';
 import { maps } from './maps.js';
 import { ranking } from './ranking.js';
 
@@ -48,13 +48,13 @@ export default () => ({
       'data-export': 'no',
     });
     const said = el('p', { class: 'vv-text vv-trying', role: 'status', 'data-export': 'no' });
-    const verdict = el('p', { class: 'vv-verdict', role: 'status' }),
-      refused = el('p', { class: 'vv-text vv-refused' });
+    const verdict = el('p', { class: 'vv-verdict', role: 'status' });
+    const refused = el('p', { class: 'vv-text vv-refused' });
     const title = (name) => t(Object.fromEntries(self.summary.methods)[name] ?? name);
     const pick = (name) => self.set('method', self.settings.method === name ? '' : name);
     const made = { title, pick, known: () => known(self), of: (name) => self.ui.run.tried.get(name) };
-    const drawn = curves(self, made),
-      parts = { ranking: ranking(self, made), maps: maps(self, made), agreement: agreement(self, made) };
+    const drawn = curves(self, made);
+    const parts = { ranking: ranking(self, made), maps: maps(self, made), agreement: agreement(self, made) };
     const top = el('p', { class: 'vv-asked' }, el('span', { text: t('Why') }), asked, go, bar);
     self.figure.append(el('div', { class: 'vv-stack' }, top, said, drawn.node, verdict));
     self.below.append(
@@ -102,9 +102,9 @@ const this_ = {
 
   /** Asks about every method that is not known yet, then for the verdict; ends where nobody waits. */
   async begin(self) {
-    const { run } = self.ui,
-      { target, patches_as } = self.settings,
-      life = new AbortController();
+    const { run } = self.ui;
+    const { target, patches_as } = self.settings;
+    const life = new AbortController();
     run.life = life;
     run.problem = '';
     try {
@@ -137,9 +137,9 @@ const this_ = {
   },
 
   pickers(self) {
-    const { asked, classes } = self.ui,
-      { settings } = self,
-      named = new Map(classes.likeliest.map((one) => [String(one.class), one.name]));
+    const { asked, classes } = self.ui;
+    const { settings } = self;
+    const named = new Map(classes.likeliest.map((one) => [String(one.class), one.name]));
     const name = (index) =>
       named.get(index) ?? classes.labels[Number(index)] ?? t('class {number}', { number: index });
     const now = settings.target === 'top' ? String(self.summary.top[0]) : settings.target;
@@ -157,10 +157,10 @@ const this_ = {
   },
 
   paint(self) {
-    const { ui } = self,
-      { run } = ui,
-      count = self.summary.methods.length,
-      done = run.tried.size;
+    const { ui } = self;
+    const { run } = ui;
+    const count = self.summary.methods.length;
+    const done = run.tried.size;
     if (!self.data || !self.width || run.goal !== goalOf(self)) return;
     const whole = run.verdict !== null;
     ui.go.hidden = whole && !run.life;
