@@ -193,7 +193,7 @@ def count_parameters(architectures: list[str]) -> None:
                 parameter.numel()
                 for parameter in timm.create_model(architecture, pretrained=False).parameters()
             )
-    path = Path(vitviz.__file__).parent / "engine" / "loading" / "parameters.json"
+    path = Path(vitviz.__file__).parent / "engine" / "models" / "parameters.json"
     path.write_text(json.dumps(counted, indent=0, sort_keys=True) + "\n", encoding="utf-8")
 
 

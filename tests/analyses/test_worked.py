@@ -68,6 +68,21 @@ def test_the_output_is_the_weighted_values():
     trace = example_trace(GRID, seed=5)
     row = worked_row(trace, 0, 0, 3)
     np.testing.assert_allclose(row.output, trace.layers[0].output()[0, row.token], atol=1e-5)
+    assert not row.replaced
+
+
+def test_a_head_that_was_taken_away_hands_on_what_was_put_in_its_place():
+    trace = example_trace(GRID, seed=6)
+    given = torch.randn(
+        1, GRID.tokens, trace.layers[0].v.shape[-1], generator=torch.Generator().manual_seed(7)
+    )
+    layer = replace(trace.layers[0], replaced=(1,), given=given)
+    edited = replace(trace, layers=(layer, *trace.layers[1:]))
+    for token, query in enumerate(("class", 0, 1, 2, 3, 4, 5)):
+        lost, kept = worked_row(edited, 0, 1, query), worked_row(edited, 0, 0, query)
+        assert lost.replaced and lost.output.tolist() == given[0, token].double().tolist()
+        np.testing.assert_allclose(lost.weights, worked_row(trace, 0, 1, query).weights)  # its own still
+        assert not kept.replaced and torch.equal(kept.output, worked_row(trace, 0, 0, query).output)
 
 
 @pytest.mark.parametrize(

@@ -45,12 +45,12 @@ def test_the_walk_leads_through_all_steps_and_back(open_page):
     page = open_page()
     begin(page)
     tour = page.locator("#vitviz-tour")
-    expect(tour.locator(".vv-dot")).to_have_count(10)
+    expect(tour.locator(".vv-dot")).to_have_count(len(STEPS))
     expect(tour.locator(".vv-back")).to_be_disabled()
     titles = set()
     for place, name in enumerate(STEPS, start=1):
         arrived(page, name)
-        expect(tour.locator(".vv-count")).to_have_text(f"Step {place} of 10")
+        expect(tour.locator(".vv-count")).to_have_text(f"Step {place} of {len(STEPS)}")
         expect(tour.locator(".vv-dot[aria-current=step]")).to_have_count(1)
         for part in (".vv-said", ".vv-try", ".vv-shapes"):
             assert (
@@ -58,13 +58,13 @@ def test_the_walk_leads_through_all_steps_and_back(open_page):
                 and "{" not in tour.locator(part).inner_text()
             )
         titles.add(tour.locator(".vv-tour-title").inner_text())
-        if place < 10:
+        if place < len(STEPS):
             tour.locator(".vv-next").click()
-    assert len(titles) == 10
+    assert len(titles) == len(STEPS)
     expect(tour.locator(".vv-next")).to_be_disabled()
     expect(tour.locator(".vv-on")).to_be_hidden()
     tour.locator(".vv-back").click()
-    arrived(page, "readout")
+    arrived(page, STEPS[-2])
 
 
 def test_arrow_keys_walk_where_nothing_else_needs_them(open_page):
@@ -202,7 +202,7 @@ def test_numbers_and_figure_can_be_taken_home(open_page):
 def test_no_step_is_wider_than_the_window(open_page, width, dark):
     page = open_page(width=width, height=844, dark=dark)
     begin(page)
-    for place in range(1, 11):
+    for place in range(1, len(STEPS) + 1):
         go_to(page, place)
         wide = page.evaluate(
             "() => Math.max(document.documentElement.scrollWidth - window.innerWidth,"

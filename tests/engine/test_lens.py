@@ -1,5 +1,7 @@
 """The answer forming, against timm's own norm and head, and where it means nothing."""
 
+import math
+
 import pytest
 import torch
 
@@ -55,6 +57,38 @@ def test_a_patch_of_a_class_tokens_model_is_read_with_norm_and_both_heads():
             )
         torch.testing.assert_close(answers[2].flatten(), expected[:, 1] - expected[:, 3])
         assert analyses.lens_kind(readout) == "probe"
+
+
+@pytest.mark.parametrize("construction", ["class", "distilled", "norm, then average", "average, then norm"])
+def test_each_patchs_probabilities_are_timms_own_one_patch_at_a_time(construction):
+    model = small_model(construction)
+    trace, readout = traced(model, pixels_for(model))
+    for depth in range(len(trace.tokens)):
+        found = analyses.lens_probabilities(analyses.ledger_of(trace, readout), depth)
+        for row in range(3):
+            for col in range(4):
+                token = trace.tokens[depth][trace.grid.token(row, col)]
+                with torch.no_grad():
+                    y = getattr(model, "fc_norm", torch.nn.Identity())(model.norm(token[None, None]))[0, 0]
+                    logits = model.head(y)
+                    if construction == "distilled":
+                        logits = (logits + model.head_dist(y)) / 2
+                powers = [math.exp(one) for one in logits.tolist()]
+                expected = torch.tensor([one / sum(powers) for one in powers], dtype=found.dtype)
+                torch.testing.assert_close(found[:, row, col], expected, rtol=1e-9, atol=1e-12)
+    with pytest.raises(IndexError, match="no tokens at layer 4"):
+        analyses.lens_probabilities(analyses.ledger_of(trace, readout), 4)
+
+
+def test_a_patch_that_was_left_out_has_no_answer_and_the_others_keep_their_places():
+    inspector = inspect(small_model("class").float())
+    trace = inspector.trace(noise(), without=vitviz.Without(patches=[0, 5]))
+    found = analyses.lens_probabilities(models.balanced_ledger(inspector, trace), 3)
+    assert found.isnan().all(dim=0).flatten().nonzero().flatten().tolist() == [0, 5]
+    kept = models.balanced_ledger(inspector, trace).trace.tokens[3][trace.grid.prefix :]
+    with torch.no_grad():
+        expected = inspector.model.head(inspector.model.norm(kept)).double().softmax(-1)
+    torch.testing.assert_close(found.flatten(1)[:, list(trace.kept)].mT, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 import vitviz
+from tests.engine.accounts import small_model
+from tests.engine.looking import inspect, noise
 from vitviz.errors import WrongSetting
 from vitviz.runs import Without
 from vitviz.views import Subject
@@ -59,6 +61,7 @@ def test_what_patches_gave_through_each_head_adds_up_to_their_place_in_the_map(s
     patches, whole = [104, 105, 118], asked(subject, "map").ravel()
     through = asked(subject, "heads", patches=".".join(map(str, patches)))
     assert through.sum() == pytest.approx(whole[patches].sum(), abs=1e-5)
+    assert (asked(subject, "direct", patches="104") == asked(subject, "heads")).all()
     sources = asked(subject, "sources")
     assert sources[0] == pytest.approx(whole.sum(), abs=1e-4)
     assert sources.sum() == pytest.approx(asked(subject, "heads").sum(), abs=1e-4)
@@ -110,3 +113,77 @@ def test_a_head_that_was_taken_away_for_zero_has_no_share(inspector):
     )
     with pytest.raises(vitviz.VitvizError, match="taken away"):
         asked(edited, "map", method="frozen")
+
+
+@pytest.mark.parametrize("given", [{"target": "7"}, {"target": "193-7"}, {"target": "7", "relative": "yes"}])
+def test_effects_are_what_the_logit_loses_when_a_part_is_taken_away_alone(subject, inspector, given):
+    def asked_of(logits) -> float:
+        first, *other = [int(part) for part in given["target"].split("-")]
+        less = logits[other[0]] if other else logits.mean() if "relative" in given else 0
+        return float(logits[first] - less)
+
+    whole = asked_of(subject.trace.logits.double())
+    found = asked(subject, "effects", layer="6", **given)
+    assert found.shape == (subject.about.heads + 1,)
+    for part, expected in enumerate(found):
+        lost = Without(heads=[(5, part)]) if part < subject.about.heads else Without(mlps=[5])
+        without = inspector.trace(vitviz.sample_image("coffee"), without=lost).logits.double()
+        assert whole - asked_of(without) == pytest.approx(expected, abs=2e-4)
+
+
+def test_their_correlation_with_the_direct_shares_is_that_of_numpy(subject):
+    layers = range(1, subject.about.layers + 1)
+    effects = np.stack([asked(subject, "effects", layer=str(layer)) for layer in layers])
+    heads, mlps = asked(subject, "agreement")
+    shares = asked(subject, "heads").astype(np.float64)
+    assert heads == pytest.approx(np.corrcoef(effects[:, :-1].ravel(), shares.ravel())[0, 1], abs=1e-5)
+    assert mlps == pytest.approx(np.corrcoef(effects[:, -1], asked(subject, "mlps"))[0, 1], abs=1e-5)
+    taken = VIEW.numbers(subject, VIEW.settings({"show": "effects"}, subject.about))
+    np.testing.assert_allclose(taken["effects_of_heads"], effects[:, :-1], atol=1e-6)
+    np.testing.assert_allclose(taken["effects_of_mlps"], effects[:, -1], atol=1e-6)
+    assert taken["correlations"].tolist() == pytest.approx([heads, mlps], abs=1e-6)
+    assert -1 <= heads <= 1 and abs(effects[:, :-1] - shares).max() > 0.05, "later layers react"
+
+
+def test_another_class_takes_no_other_pass(inspector, monkeypatch):
+    kept = {}
+
+    def once(name, make):
+        return kept[name] if name in kept else kept.setdefault(name, make())
+
+    subject = Subject(inspector, inspector.trace(vitviz.sample_image("coffee")), once=once)
+    first = asked(subject, "effects", layer="8", target="7")
+    monkeypatch.setattr(inspector, "layer_effects", None)
+    assert not np.allclose(first, asked(subject, "effects", layer="8", target="8"))
+
+
+def test_each_patchs_own_answer_and_the_best_three_of_it_belong_together(subject):
+    depth = subject.about.layers
+    best, own = asked(subject, "best"), asked(subject, "own", target="7")
+    assert best.shape == (14, 14, 3, 2) and own.shape == (14, 14)
+    assert (np.diff(best[..., 1], axis=-1) <= 0).all() and (best[..., 1].sum(axis=-1) <= 1 + 1e-6).all()
+    first = asked(subject, "own", target=str(int(best[4, 9, 0, 0])), depth=str(depth))
+    assert first[4, 9] == pytest.approx(best[4, 9, 0, 1], abs=1e-6)
+    assert not np.allclose(own, asked(subject, "own", target="7", depth="0"))
+    assert VIEW.summary(subject)["patches"] == "probe"
+
+
+def test_a_patch_that_was_left_out_has_no_answer_and_effects_are_of_the_whole_model_alone(inspector):
+    trace = inspector.trace(vitviz.sample_image("coffee"), without=Without(patches=[0, 17]))
+    edited = Subject(inspector, trace)
+    best, own = asked(edited, "best"), asked(edited, "own")
+    gone = np.isnan(own).ravel()
+    assert gone.nonzero()[0].tolist() == [0, 17] and ((best[..., 0, 1].ravel() < 0) == gone).all()
+    with pytest.raises(vitviz.VitvizError, match="whole model alone"):
+        asked(edited, "effects", layer="1")
+
+
+@pytest.mark.parametrize(
+    "construction, said", [("attention pooling", "weighs all"), ("class and mean", "side")]
+)
+def test_a_patch_that_cannot_be_read_alone_is_refused_with_the_reason(construction, said):
+    other = inspect(small_model(construction).float())
+    subject = Subject(other, other.trace(noise()))
+    assert said in VIEW.summary(subject)["patches"]
+    with pytest.raises(vitviz.VitvizError, match=said):
+        asked(subject, "best")

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+import vitviz
 from tests.engine.passes.test_capture import inspect, noise, perturbed
 from tests.engine.small import small
-from vitviz.errors import Unknown, WrongSetting
+from vitviz.errors import Unknown, UnsupportedModel, WrongSetting
+from vitviz.runs import Without
 from vitviz.views import Subject
 from vitviz.views.tour import Tour
 
@@ -27,6 +29,8 @@ NAMES = [
     "layers",
     "readout",
     "probabilities",
+    "sum",
+    "without",
 ]
 
 
@@ -184,3 +188,48 @@ def test_heads_norms_and_numbers_are_the_traces(plain):
     )
     np.testing.assert_allclose(numbers["attention_row"], plain.trace.attention(1)[1, 3], atol=1e-6)
     np.testing.assert_array_equal(numbers["logits"], plain.trace.logits)
+
+
+def test_the_sum_can_be_done_by_hand_and_is_the_models_logit(plain):
+    found, trace = unpacked(plain, "sum"), plain.trace
+    first = int(trace.logits.argmax())
+    account = vitviz.evidence(plain.inspector, trace, first)
+    assert found["logit"] == pytest.approx(trace.logits[first].item())
+    by_hand = sum(six(line["share"]) for line in found["lines"]) + six(found["rest"])
+    assert by_hand == pytest.approx(found["logit"], abs=1e-4)
+    shares = {(layer, head): account.heads[layer - 1, head - 1].item() for layer in (1, 2) for head in (1, 2)}
+    expected = sorted(shares, key=lambda place: -shares[place])[:3]
+    assert [(line["layer"], line["head"]) for line in found["lines"]] == expected
+    assert [line["share"] for line in found["lines"]] == pytest.approx([shares[place] for place in expected])
+    said = spoken(plain)
+    assert "2 layers × 2 heads: 4 shares" in said["sum"] and "1 of 4 heads" in said["without"]
+
+
+def test_without_the_largest_head_the_answers_are_those_of_a_pass_without_it(plain):
+    found = unpacked(plain, "without")
+    head = found["lines"][0]
+    lost = Without(heads=[(head["layer"] - 1, head["head"] - 1)])
+    trace = plain.inspector.trace(noise(), without=lost)
+    first = int(plain.trace.logits.argmax())
+    assert found["left"] == pytest.approx(trace.logits[first].item(), abs=1e-4)
+    assert found["lost"] == pytest.approx(found["logit"] - found["left"], abs=1e-5)
+    for said, real in ((found["before"], plain.trace.top(3)), (found["after"], trace.top(3))):
+        assert [name for name, _ in said] == [name for name, _ in real]
+        assert [share for _, share in said] == pytest.approx([share for _, share in real], abs=1e-5)
+    edited = Subject(plain.inspector, trace)
+    assert "before" not in unpacked(edited, "without") and unpacked(edited, "sum")["lines"]
+
+
+def test_where_there_is_no_account_the_last_steps_say_so(monkeypatch):
+    bare = subject(small(num_classes=0))
+    said = spoken(bare)
+    assert "no classifier" in said["sum"] and "no classifier" in said["without"]
+    assert unpacked(bare, "sum") == unpacked(bare, "without") == {}
+    other = subject(small())
+    monkeypatch.setattr("vitviz.models.check_balance", lambda ledger: _refuse())
+    said = spoken(other)
+    assert "Evidence says why" in said["sum"] and unpacked(other, "without") == {}
+
+
+def _refuse():
+    raise UnsupportedModel("it does not add up")

@@ -3,6 +3,7 @@ everywhere.
 """
 
 import csv
+import itertools
 import json
 import re
 from hashlib import sha256
@@ -11,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import timm
 import torch
+from safetensors import safe_open
 
 import vitviz
 from tests.shared import shared
+from vitviz.engine.pictures.preprocess import prepare
 from vitviz.samples import sample_image
 
 HOME = Path(__file__).parents[2] / "weights" / "vitviz-tiny"
@@ -38,22 +41,29 @@ def logits() -> torch.Tensor:
     return vitviz.load("vitviz-tiny", device="cpu").trace(sample_image("coffee")).logits
 
 
+def pictures_of(numbers) -> list:
+    """Validation pictures of Tiny-ImageNet by their numbers."""
+    import cv2
+    from PIL import Image
+
+    with np.load(shared("data/tiny-imagenet/val.npz")) as file:
+        webp, offsets = file["webp"], file["offsets"]
+    return [
+        Image.fromarray(cv2.imdecode(webp[offsets[i] : offsets[i + 1]], cv2.IMREAD_COLOR)[:, :, ::-1])
+        for i in numbers
+    ]
+
+
 def right(name: str, of: int) -> int:
     """How many of so many validation pictures, spread evenly over the 10,000, a frame of the film names
     rightly.
     """
-    import cv2
-    from PIL import Image
-
     inspector = vitviz.load(name, device="cpu")
     with np.load(shared("data/tiny-imagenet/val.npz")) as file:
-        webp, offsets, labels = file["webp"], file["offsets"], file["labels"]
+        labels = file["labels"]
     wanted = range(0, len(labels), len(labels) // of)
-    pictures = [
-        Image.fromarray(cv2.imdecode(webp[offsets[i] : offsets[i + 1]], cv2.IMREAD_COLOR)[:, :, ::-1])
-        for i in wanted
-    ]
-    answers = [inspector.labels[int(trace.logits.argmax())] for trace in map(inspector.trace, pictures)]
+    traces = map(inspector.trace, pictures_of(wanted))
+    answers = [inspector.labels[int(trace.logits.argmax())] for trace in traces]
     names = [row["label"] for row in json.loads(shared("data/tiny-imagenet/classes.json").read_text())]
     return sum(answer == names[labels[i]] for answer, i in zip(answers, wanted, strict=True))
 
@@ -110,25 +120,43 @@ def test_the_film_shows_learning():
     assert abs(right(middle.name, of=100) / 100 - middle.top1) < 0.13  # three standard errors of 100 pictures
 
 
-def test_what_stands_for_its_heads_was_made_with_these_weights():
-    """Else run weights/vitviz-tiny/reference.py again; other pictures' means are most like those of the same
-    layer.
+def handed_on(pictures) -> dict[str, torch.Tensor]:
+    """What every head (before the projection) and MLP hands on, summed over prepared pictures, by torch's own
+    hooks on timm's own pass.
     """
+    model = timm.create_model(f"local-dir:{HOME}", pretrained=True).eval()
+    sums = {"heads": [0.0] * len(model.blocks), "mlps": [0.0] * len(model.blocks)}
+
+    def summed(name: str, layer: int, tokens: torch.Tensor) -> None:
+        sums[name][layer] = sums[name][layer] + tokens.double().sum(dim=0)
+
+    for layer, block in enumerate(model.blocks):
+        block.attn.proj.register_forward_pre_hook(
+            lambda module, given, layer=layer: summed("heads", layer, given[0])
+        )
+        block.mlp.register_forward_hook(lambda module, given, made, layer=layer: summed("mlps", layer, made))
+    with torch.no_grad():
+        while batch := list(itertools.islice(pictures, 25)):
+            model(torch.stack(batch))
+    heads = torch.stack(sums["heads"]).unflatten(-1, (model.blocks[0].attn.num_heads, -1))
+    return {"heads": heads.movedim(2, 1), "mlps": torch.stack(sums["mlps"])}  # layer head token dim
+
+
+def test_what_stands_for_its_heads_are_the_means_over_the_pictures_that_it_names():
+    """All of them anew, to the last digit that the file keeps; else run weights/vitviz-tiny/reference.py."""
+    with safe_open(HOME / "reference.safetensors", framework="pt") as file:
+        about, stored = file.metadata(), {name: file.get_tensor(name) for name in ("heads", "mlps")}
+    assert about["weights"] == sha256((HOME / "model.safetensors").read_bytes()).hexdigest()
+    assert "Tiny-ImageNet" in about["source"] and about["pictures"] == "500"
+    drawn = np.random.default_rng(int(about["seed"])).choice(10_000, 500, replace=False)
     inspector = vitviz.load("vitviz-tiny", device="cpu")
-    means, traces = (
-        inspector.reference(),
-        [inspector.trace(sample_image(one.name)) for one in vitviz.samples.samples()],
-    )
-    assert means.pictures == 500 and "Tiny-ImageNet" in means.sentence
-    shipped = torch.stack([one.flatten() for one in means.heads])
-    seen = torch.stack(
-        [
-            torch.stack([one.layers[layer].output() for one in traces]).mean(dim=0).flatten()
-            for layer in range(8)
-        ]
-    )
-    alike = torch.nn.functional.cosine_similarity(seen[:, None], shipped, dim=-1)
-    assert alike.argmax(dim=1).tolist() == list(range(8))
+    prepared = (prepare(one, inspector.preprocessing).tensor for one in pictures_of(sorted(drawn)))
+    for name, sums in handed_on(prepared).items():
+        torch.testing.assert_close(stored[name].double(), sums / 500, rtol=2**-11, atol=2e-6)
+    shown = inspector.reference()
+    assert shown.pictures == 500 and "Tiny-ImageNet" in shown.sentence
+    assert torch.equal(torch.stack(shown.heads), stored["heads"].float())
+    assert torch.equal(torch.stack(shown.mlps), stored["mlps"].float())
 
 
 def test_its_position_embeddings_know_their_neighbours():

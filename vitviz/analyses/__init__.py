@@ -53,6 +53,7 @@ _HOMES = {
     "ledger_of": "ledger",
     "lens_kind": "lens",
     "lens_patches": "lens",
+    "lens_probabilities": "lens",
     "lens_shares": "lens",
     "Tail": "tail",
     "Basis": "components",
@@ -107,7 +108,7 @@ if TYPE_CHECKING:
     from vitviz.analyses.evidence import Evidence, account_of, evidence
     from vitviz.analyses.filters import Filters, display_scaled, principal_filters, raw_filters
     from vitviz.analyses.ledger import Ledger, ledger_of
-    from vitviz.analyses.lens import lens_kind, lens_patches, lens_shares
+    from vitviz.analyses.lens import lens_kind, lens_patches, lens_probabilities, lens_shares
     from vitviz.analyses.norms import Largest, Usual, largest_activations, token_norms, usual_norms
     from vitviz.analyses.one_token import attended_by, attends_to
     from vitviz.analyses.position import position_similarity

@@ -23,6 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vitviz.analyses.depth import tokens_at
 from vitviz.analyses.evidence import directions
 from vitviz.analyses.ledger import Ledger
 from vitviz.analyses.tail import Tail
@@ -97,9 +98,7 @@ def lens_patches(ledger: Ledger, target: Asked, form: str = "now") -> Float[Tens
     direction = asked.direction.sum(dim=0)  # both heads of a distilled model, half each
     patches = torch.stack(trace.tokens)
     if form == "now":
-        for norm in (pooling.norm, pooling.fc_norm):
-            patches = patches if norm is None else norm(patches)
-        answers = patches @ direction + asked.bias
+        answers = _normed(readout, patches) @ direction + asked.bias
     else:
         basis, norm_bias, _ = directions(ledger, asked.direction)
         held = patches @ basis.sum(dim=0)
@@ -107,6 +106,35 @@ def lens_patches(ledger: Ledger, target: Asked, form: str = "now") -> Float[Tens
             held = held / pooling.norm.deviation(patches[-1])
         answers = held + norm_bias + asked.bias
     return trace.on_grid(answers)
+
+
+def lens_probabilities(ledger: Ledger, depth: int) -> Float[Tensor, "class row col"]:
+    """Every patch's own answer at one depth, read now: the probabilities of all classes; NaN where a patch
+    was left out.
+
+    `depth` 0 enters block 1, L is the last block's output. Raises VitvizError where a patch's reading means
+    nothing, IndexError for such a depth.
+
+    >>> from vitviz.analyses.example import example_account
+    >>> from vitviz.analyses.ledger import ledger_of
+    >>> from vitviz.grid import Grid
+    >>> found = lens_probabilities(ledger_of(*example_account(Grid(2, 3, (4, 4), ("class",)), seed=1)), 2)
+    >>> torch.allclose(found.sum(dim=0), torch.ones(2, 3, dtype=found.dtype))
+    True
+    """
+    trace, readout = ledger.trace, ledger.readout
+    check_patches(readout)
+    head, tokens = _head_of(trace, readout), tokens_at(trace, depth)
+    weights = sum(weights.to(tokens) for weights in head.weights) * head.factor  # distilled: half of both
+    logits = _normed(readout, tokens) @ weights.mT + head.bias.to(tokens)
+    return trace.on_grid(logits.double().softmax(dim=-1).mT)
+
+
+def _normed(readout: Tail, tokens: Float[Tensor, "*lead width"]) -> Float[Tensor, "*lead width"]:
+    """Each token by itself as the head would be given it, all norms afresh."""
+    for norm in (readout.pooling.norm, readout.pooling.fc_norm):
+        tokens = tokens if norm is None else norm(tokens)
+    return tokens
 
 
 def lens_kind(readout: Tail) -> str:

@@ -3,8 +3,9 @@
 For a query i and every key j of one head (paper appendix A, equations 5 and 6): the product q_i . k_j, times
 the scale, plus the bias if the model has one, its exponential, and that divided by the sum of all. q and k
 are those that enter the softmax: after query-key norm and rotary embedding where a model has them. Computed
-in float64 from the float32 of the trace, so that the last shown digit is not the machine's. Not shown: how q
-and k themselves were made of a token.
+in float64 from the float32 of the trace, so that the last shown digit is not the machine's. A head that was
+taken away has weights of its own still, but hands on what was put in its place. Not shown: how q and k
+themselves were made of a token.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class WorkedRow:
     powers: Float[Tensor, " key"]
     total: float
     weights: Float[Tensor, " key"]
-    output: Float[Tensor, " dim2"]  # the weighted values: what the head hands on for this query
+    output: Float[Tensor, " dim2"]  # what the head hands on for this query: the weighted values, unless
+    replaced: bool  # the head was taken away, and this was put in their place
 
 
 def worked_row(trace: Trace, layer: int, head: int, query: Query) -> WorkedRow:
@@ -70,6 +72,8 @@ def worked_row(trace: Trace, layer: int, head: int, query: Query) -> WorkedRow:
     powers = torch.exp(scores - shift)
     total = powers.sum().item()
     weights = powers / total
+    replaced = head in attention.replaced
+    output = attention.given[attention.replaced.index(head), token].double() if replaced else weights @ v
     return WorkedRow(
-        token, q, k, products, attention.scale, bias, scores, shift, powers, total, weights, weights @ v
+        token, q, k, products, attention.scale, bias, scores, shift, powers, total, weights, output, replaced
     )

@@ -21,7 +21,7 @@ from vitviz.engine.passes import experiments, record, sweeps, taken
 from vitviz.engine.passes.hooks import Hook
 from vitviz.engine.passes.references import Reference, References
 from vitviz.engine.pictures.images import open_image
-from vitviz.engine.pictures.preprocess import prepare
+from vitviz.engine.pictures.preprocess import Prepared, prepare
 from vitviz.errors import VitvizError
 from vitviz.runs import Without
 from vitviz.shown import Shown
@@ -125,10 +125,23 @@ class Inspector(Shown, Forward):
 
         >>> inspector.effects(image, target=3).heads  # (layer, head), in logits  # doctest: +SKIP
         """
-        preprocessing = self.preprocessing.with_size(self._size(size))
-        prepared = prepare(open_image(image), preprocessing)
+        prepared, seen = self._seen(image, size)
         asked = sweeps.Asking(target, heads_as, mlps, other, batch, progress)
-        return sweeps.swept(self, prepared, preprocessing.size, asked, self.reference)
+        return sweeps.swept(self, prepared, seen, asked, self.reference)
+
+    def layer_effects(
+        self, image, layer: int, heads_as: str = "mean", size: int | tuple[int, int] | None = None
+    ) -> Float[Tensor, "part class"]:
+        """The same of one layer (from 0) on all classes: its heads', then its MLP's, NaN where it has none.
+
+        `image` as for `trace`, or the View of a trace, taken as it is. `heads_as`: "mean", "tokens" or
+        "zero". Linear in the classes: the effect on a rather than b is the difference of two columns. Raises
+        IndexError for such a layer, otherwise as `effects`.
+
+        >>> inspector.layer_effects(image, 7)[:, 3]  # on the logit of class 3  # doctest: +SKIP
+        """
+        prepared, seen = self._seen(image, size)
+        return sweeps.of_layer(self, prepared, seen, layer, sweeps.Asking(heads_as=heads_as), self.reference)
 
     def reference(self, size: int | tuple[int, int] | None = None) -> Reference:
         """The means that take the place of heads and MLPs, and (`.sentence`) of which pictures they are."""
@@ -151,18 +164,21 @@ class Inspector(Shown, Forward):
 
         >>> inspector.experiment(image, shuffle=1, positions=False).top(3)  # doctest: +SKIP
         """
-        if isinstance(image, View):
-            preprocessing = self.preprocessing.with_size(self._size(image.picture.shape[:2]))
-            prepared = experiments.as_seen(image, preprocessing)
-        else:
-            preprocessing = self.preprocessing.with_size(self._size(size))
-            prepared = prepare(open_image(image), preprocessing)
+        prepared, seen = self._seen(image, size)
         if shuffle is not None:
-            prepared = experiments.shuffled(prepared, self.grid(preprocessing.size), shuffle)
+            prepared = experiments.shuffled(prepared, self.grid(seen), shuffle)
         change = (
             None if positions else lambda model: experiments.without_positions(model, self.checkpoint.name)
         )
-        return self.traces([prepared], preprocessing.size, change=change)[0]
+        return self.traces([prepared], seen, change=change)[0]
+
+    def _seen(self, image, size: int | tuple[int, int] | None) -> tuple[Prepared, tuple[int, int]]:
+        """A picture, or the View of a trace as it is, made ready for the model; and the input's size."""
+        size = image.picture.shape[:2] if isinstance(image, View) else size
+        preprocessing = self.preprocessing.with_size(self._size(size))
+        if isinstance(image, View):
+            return experiments.as_seen(image, preprocessing), preprocessing.size
+        return prepare(open_image(image), preprocessing), preprocessing.size
 
     def hook(self, point: str, fn: Hook) -> AbstractContextManager[None]:
         """Calls `fn` with a tensor "batch token width" of each pass inside the `with`, to read or replace it.

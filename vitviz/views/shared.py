@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.errors import WrongSetting
+from vitviz.errors import UnsupportedModel, WrongSetting
+from vitviz.sentence import Sentence
 
 if TYPE_CHECKING:
-    from vitviz.analyses import Sweep
+    from torch import Tensor
+
+    from vitviz.analyses import Ledger, Sweep
     from vitviz.analyses.relevance import Relevance
     from vitviz.engine.explained import Explained
     from vitviz.trace import Trace
     from vitviz.views.subject import Subject
 
 Target = int | tuple[int, int]  # a class, or a rather than b
+WHOLE = (
+    "Parts are taken away in turn from the whole model alone. Put back what has been taken away, and all of"
+    " them can be tried."
+)
 
 
 def sweep_of(subject: Subject) -> Sweep:
@@ -76,3 +83,21 @@ def likeliest(trace: Trace, count: int) -> list[dict[str, Any]]:
 def packed(value: Any) -> np.ndarray:
     """JSON as an item of bytes."""
     return np.frombuffer(json.dumps(value).encode(), dtype=np.uint8)
+
+
+def ledger_of(subject: Subject) -> Ledger:
+    """What all accounts of a trace have in common; UnsupportedModel where there is none that balances."""
+    from vitviz import models  # with torch, which a page that is being built has no use for
+
+    return subject.once("ledger", lambda: models.balanced_ledger(subject.inspector, subject.trace))
+
+
+def taken_away(subject: Subject, layer: int) -> Tensor:
+    """What goes of every logit when each part of a layer (from 0) is taken away alone: part, class.
+
+    UnsupportedModel where something has been taken away already.
+    """
+    if subject.trace.without:
+        raise UnsupportedModel(Sentence(WHOLE))
+    made = f"taken away {layer}"
+    return subject.once(made, lambda: subject.inspector.layer_effects(subject.trace.view, layer))

@@ -52,6 +52,22 @@ def test_progress_is_told_and_ends_the_sweep():
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in inspector.model.modules())
 
 
+@pytest.mark.parametrize("family", ["class", "parallel, averaged", "attention pooling"])
+def test_one_layer_on_all_classes_is_the_same_class_by_class(family):
+    inspector = inspector_of(family)
+    view = inspector.trace(noise()).view
+    layers = [inspector.layer_effects(view, layer) for layer in range(3)]
+    for target in (1, (2, 4)):
+        found = inspector.effects(view, target)
+        first, *second = target if isinstance(target, tuple) else (target,)
+        columns = torch.stack([one[:, first] - sum(one[:, other] for other in second) for one in layers])
+        assert_close(columns, torch.cat([found.heads, found.mlps[:, None]], dim=1), rtol=1e-4, atol=1e-6)
+    without = inspector.trace(noise(), without=Without(heads=[(1, 2)])).logits
+    assert_close(layers[1][2], inspector.trace(noise()).logits - without, rtol=1e-4, atol=1e-5)
+    with pytest.raises(IndexError, match="has layers 0 to 2"):
+        inspector.layer_effects(view, 3)
+
+
 def test_hooks_of_the_user_do_not_hold_in_a_sweep():
     inspector = inspector_of("class")
     expected = inspector.effects(noise(), 1)

@@ -9,7 +9,8 @@ passes is recorded but their answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
 class Asking:
     """What a sweep is asked."""
 
-    target: Any
-    heads_as: str
-    mlps: bool
-    other: Any
-    batch: int
-    progress: Callable[[int, int], bool | None] | None
+    target: Any = None
+    heads_as: str = "mean"
+    mlps: bool = True
+    other: Any = None
+    batch: int = 16
+    progress: Callable[[int, int], bool | None] | None = None
 
 
 class _Quiet:
@@ -82,6 +83,51 @@ class _Given:
         return kernel(*args, **named)
 
 
+@dataclass(frozen=True)
+class _Ready:
+    """A picture whose parts can be taken away: what every block was given, and what takes a part's place."""
+
+    model: nn.Module
+    blocks: list[nn.Module]
+    parts: list[int | None]  # of every layer: its heads, then None for its MLP
+    given: _Given
+    whole: Tensor  # logits with everything in its place
+    heads_as: str
+    instead: Parts
+
+    def without(self, layer: int, some: list[int | None]) -> Tensor:
+        """Logits, part x class, with each of these parts of a layer taken away alone."""
+        change = _change(some, layer, self.heads_as, self.instead)
+        return _without(self.model, self.blocks, self.given, layer, some, change)
+
+
+@contextmanager
+def _passing(inspector: Forward) -> Iterator[None]:
+    name = f"Taking parts of {inspector.checkpoint.name} away"
+    with torch.no_grad(), torch.autocast(inspector.device.type, enabled=False), exactly(inspector.device):
+        with memory_guard(inspector.device, name):
+            yield
+
+
+def _ready(
+    inspector: Forward, prepared: Prepared, size: tuple[int, int], asked: Asking, means: taken.Means
+) -> _Ready:
+    model = inspector._at(size)
+    blocks = capture.transformer_blocks(model)
+    mlps = asked.mlps and isinstance(wiring.mlp_of(blocks[0]), nn.Module)
+    heads = range(heads_of(blocks[0]))
+    everything = Without(
+        heads=[(layer, head) for layer in range(len(blocks)) for head in heads],
+        mlps=range(len(blocks)) if mlps else (),
+        heads_as=asked.heads_as,
+        other=("" if asked.heads_as == "other" else None),
+    )
+    instead = taken.put_instead(inspector, size, everything, asked.other, None, means)
+    given = _Given()
+    whole = _through(model, blocks, given, lambda: model(inspector._pixels([prepared])))
+    return _Ready(model, blocks, [*heads, *([None] if mlps else [])], given, whole, asked.heads_as, instead)
+
+
 @in_float32()
 def swept(
     inspector: Forward, prepared: Prepared, size: tuple[int, int], asked: Asking, means: taken.Means
@@ -92,36 +138,48 @@ def swept(
         raise VitvizError(
             f"Given batch={asked.batch!r}; expected how many parts are taken away at once, from 1."
         )
-    model, name = inspector._at(size), inspector.checkpoint.name
-    blocks = capture.transformer_blocks(model)
-    mlps = asked.mlps and isinstance(wiring.mlp_of(blocks[0]), nn.Module)
-    parts = [[*range(heads_of(blocks[0])), *([None] if mlps else [])]] * len(blocks)  # None: the MLP
-    everything = Without(
-        heads=[(layer, head) for layer, some in enumerate(parts) for head in some if head is not None],
-        mlps=range(len(blocks)) if mlps else (),
-        heads_as=asked.heads_as,
-        other=("" if asked.heads_as == "other" else None),
-    )
-    instead = taken.put_instead(inspector, size, everything, asked.other, None, means)
     stands = means(size).sentence if asked.heads_as == "mean" else ""
     score = _score(inspector.traces([prepared], size)[0], asked.target)
-    with torch.no_grad(), torch.autocast(inspector.device.type, enabled=False), exactly(inspector.device):
-        with memory_guard(inspector.device, f"Taking parts of {name} away"):
-            given = _Given()
-            whole = score(_through(model, blocks, given, lambda: model(inspector._pixels([prepared]))))[0]
-            found = torch.full((len(blocks), heads_of(blocks[0]) + 1), float("nan"), dtype=torch.float64)
-            done, of = 0, sum(map(len, parts))
-            for layer in reversed(range(len(blocks))):  # the cheapest first: progress begins at its worst
-                for first in range(0, len(parts[layer]), asked.batch):
-                    some = parts[layer][first : first + asked.batch]
-                    logits = _without(
-                        model, blocks, given, layer, some, _change(some, layer, asked.heads_as, instead)
-                    )
-                    found[layer, [-1 if part is None else part for part in some]] = whole - score(logits)
-                    done += len(some)
-                    if asked.progress is not None and asked.progress(done, of) is False:
-                        return _effects(whole, found, asked, stands)
+    with _passing(inspector):
+        ready = _ready(inspector, prepared, size, asked, means)
+        whole, layers, parts = score(ready.whole)[0], len(ready.blocks), ready.parts
+        found = torch.full((layers, heads_of(ready.blocks[0]) + 1), float("nan"), dtype=torch.float64)
+        done, of = 0, layers * len(parts)
+        for layer in reversed(range(layers)):  # the cheapest first: progress begins at its worst
+            for first in range(0, len(parts), asked.batch):
+                some = parts[first : first + asked.batch]
+                without = score(ready.without(layer, some))
+                found[layer, [-1 if part is None else part for part in some]] = whole - without
+                done += len(some)
+                if asked.progress is not None and asked.progress(done, of) is False:
+                    return _effects(whole, found, asked, stands)
     return _effects(whole, found, asked, stands)
+
+
+@in_float32()
+def of_layer(
+    inspector: Forward,
+    prepared: Prepared,
+    size: tuple[int, int],
+    layer: int,
+    asked: Asking,
+    means: taken.Means,
+) -> Tensor:
+    """One layer's effects on every class, part x class: its heads, then its MLP (NaN where that is no module
+    of its own). Raises IndexError for such a layer, otherwise as `swept`."""
+    with _passing(inspector):
+        ready = _ready(inspector, prepared, size, asked, means)
+        if not 0 <= layer < len(ready.blocks):
+            raise IndexError(
+                f"Layer {layer} does not exist: {inspector.checkpoint.name} has layers 0 to"
+                f" {len(ready.blocks) - 1}."
+            )
+        heads = heads_of(ready.blocks[0])
+        found = ready.whole.new_full((heads + 1, ready.whole.shape[-1]), float("nan"))
+        for first in range(0, len(ready.parts), asked.batch):
+            some = ready.parts[first : first + asked.batch]
+            found[[-1 if part is None else part for part in some]] = ready.whole - ready.without(layer, some)
+    return found.float().cpu()
 
 
 def _effects(whole: Tensor, found: Tensor, asked: Asking, means: str) -> Effects:

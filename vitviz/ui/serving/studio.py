@@ -21,7 +21,7 @@ from vitviz.ui.serving.looks import T
 from vitviz.ui.serving.sessions import Sessions
 from vitviz.ui.serving.sets import BATCH, Sets
 from vitviz.ui.serving.settings import Settings
-from vitviz.views import VIEWS, About, Needs, Subject, View
+from vitviz.views import VIEWS, About, Item, Needs, Subject, View
 
 
 class Studio(Sets):
@@ -51,7 +51,7 @@ class Studio(Sets):
         asked = tuple((one, settings[one]) for one in declared.depends)
 
         def made() -> np.ndarray:
-            return declared.checked(self._made(key, view, name, settings), about)
+            return declared.checked(self._made(key, view, declared, settings), about)
 
         place = (self.run(key).checkpoint, about.grid) if view.needs is Needs.WEIGHTS else key
         return self._drawn.get((place, slug, name, asked), made)
@@ -109,15 +109,15 @@ class Studio(Sets):
             (run.picture, which), lambda: encoded(np.asarray(self.picture(run.picture)), ".jpg")
         )
 
-    def _made(self, key: str, view: View, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+    def _made(self, key: str, view: View, item: Item, settings: Mapping[str, Any]) -> np.ndarray:
         subject = self._fitting(key, view)
-        with self._passing(key, view, subject):
-            return view.item(subject, name, settings)
+        with self._passing(key, view, subject, item.passes):
+            return view.item(subject, item.name, settings)
 
     @contextmanager
-    def _passing(self, key: str, view: View, subject: Subject) -> Iterator[None]:
-        """Around a view that makes passes of its own, as dear as a batch's: they wait for their turn."""
-        if view.needs is not Needs.GRADIENTS:
+    def _passing(self, key: str, view: View, subject: Subject, passes: bool = False) -> Iterator[None]:
+        """Around what makes passes of its own, as dear as a batch's: they wait for their turn."""
+        if not passes and view.needs is not Needs.GRADIENTS:
             yield
             return
         with self.computing(subject.inspector, self.run(key).size, BATCH):

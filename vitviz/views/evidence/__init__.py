@@ -8,26 +8,25 @@ from typing import Any
 import numpy as np
 
 from vitviz.analyses.methods import TITLES
-from vitviz.errors import UnsupportedModel, VitvizError, WrongSetting
+from vitviz.errors import VitvizError
 from vitviz.sentence import Sentence, said
 from vitviz.views.base import Item, View, Words
-from vitviz.views.controls import Choice, Text, Wholes
-from vitviz.views.shared import likeliest, packed, relevance_of, target_of
+from vitviz.views.controls import Choice, Slider, Text, Whole, Wholes
+from vitviz.views.evidence import made
+from vitviz.views.shared import WHOLE, ledger_of, likeliest, packed
 from vitviz.views.subject import Subject
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be accounted for."
 _NO_ACCOUNT = "There is no account of this answer: {reason}"
-SHOWN = 5  # likeliest classes that the picker offers at once
-_EDITED = (
-    "Maps by gradients are not made of a model from which something was taken away. Put it back, or read the"
-    " account."
-)
 _ASKED = ("target", "relative")
 MAPS = tuple(  # those that a visitor need not wait for; `vitviz.METHODS` has them all
     (name, TITLES[name])
     for name in TITLES
     if name not in ("attention_grad_cam", "integrated_gradients", "leave_one_out", "random", "centre")
 )
+
+
+_MADE = {"own": made.own, "best": made.best, "effects": made.effects, "agreement": made.agreement}
 
 
 class Evidence(View):
@@ -49,6 +48,10 @@ class Evidence(View):
             " b_O^l + m^l \\rangle + \\langle w_c, \\beta \\rangle + b_c$: the start, each head's share by"
             " source token, biases and MLPs. Where an average is read, the sums run over all patches too. The"
             " map sums the heads' shares by source patch."
+            " *Each part taken away*: what a head or an MLP hands on is replaced by its mean over other "
+            "pictures; the loss is the logit with it less the logit without it. *The answer forming*: "
+            "$W\\,\\mathrm{LN}(x^l) + b$ at every depth $l$, of what the classifier reads and of each "
+            "patch by itself."
         ),
         source=(
             "The final layer of equation 4; Elhage et al. 2021 and Gandelsman et al. 2024 (arXiv 2310.05916),"
@@ -65,14 +68,26 @@ class Evidence(View):
         "target": "",
         "line_names": "line",
         "by_source": "layer head token",
+        "effects_of_heads": "layer head",
+        "effects_of_mlps": "layer",
+        "correlations": "line",  # of effects and shares: of heads, of MLPs
     }
     controls = (
         Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
         Choice("relative", "Logit", options=(("no", "As it is"), ("yes", "Against the mean class"))),
         Choice("method", "Map by", options=MAPS),
         Choice(
-            "show", "Beside the map", options=(("account", "The account"), ("forming", "The answer forming"))
+            "show",
+            "Beside the map",
+            options=(
+                ("account", "The account"),
+                ("forming", "The answer forming"),
+                ("effects", "Each part taken away"),
+            ),
         ),
+        Slider("depth", "Depth", maximum="layers", default="layers"),  # of the answer forming
+        Choice("part", options=(("heads", "Heads"), ("mlps", "MLPs"))),  # whose effects are in view
+        Whole("layer", minimum=1, maximum="layers", default=1),  # whose parts are taken away
         Text("chosen", fits=r"|\d{1,3}(\.\d{1,3})?"),  # a layer's heads, or one head, both from 1
         Wholes("patches", maximum="patches", most=400),  # whose share in every head is in view
     )
@@ -90,6 +105,18 @@ class Evidence(View):
         Item("sources", "group", "heads' shares from patches and from each prefix token", depends=_ASKED),
         Item("forming", "depth class", "probability by depth, norm afresh", taken=False),
         Item("share", "depth", "share of the target so far, logits", depends=_ASKED, taken=False),
+        Item("own", "row col", "each patch's own answer", depends=("target", "depth"), taken=False),
+        Item("best", "row col rank pair", "classes and probabilities", depends=("depth",), taken=False),
+        Item(
+            "effects",
+            "part",
+            "what goes when each head of a layer, then its MLP, is taken away alone, logits",
+            depends=(*_ASKED, "layer"),
+            taken=False,
+            passes=True,
+        ),
+        Item("direct", "layer head", "each head's share, of all patches", depends=_ASKED, taken=False),
+        Item("agreement", "kind", "shares and effects", depends=_ASKED, taken=False, passes=True),
         Item("classes", "byte", "the likeliest classes, as JSON", "uint8", taken=False),
         Item("labels", "byte", "all classes, as JSON", "uint8", taken=False),
     )
@@ -98,14 +125,19 @@ class Evidence(View):
         if subject.trace.logits is None:
             return Sentence(_NO_HEAD, checkpoint=subject.checkpoint)
         try:
-            self._ledger(subject)
+            ledger_of(subject)
         except VitvizError as error:
             return Sentence(_NO_ACCOUNT, reason=said(error))
         return None
 
     def summary(self, subject: Subject) -> dict[str, Any]:
-        top = subject.trace.logits.topk(min(SHOWN, subject.trace.logits.numel()))
-        return {"diverging": True, "top": top.indices.tolist(), "prefix": list(subject.grid.prefix_names)}
+        top = subject.trace.logits.topk(min(made.SHOWN, subject.trace.logits.numel()))
+        return {
+            "diverging": True,
+            "top": top.indices.tolist(),
+            "prefix": list(subject.grid.prefix_names),
+            "patches": made.patches_are(subject),
+        }
 
     def likely(self, subject: Subject, name: str) -> tuple[str, ...]:
         layers = range(1, subject.about.layers + 1)
@@ -117,31 +149,29 @@ class Evidence(View):
         }.get(name, ())
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
-        from vitviz import models
-
         trace = subject.trace
+        if name in _MADE:
+            return _MADE[name](subject, settings)
         if name in ("classes", "labels"):
-            return packed(likeliest(trace, SHOWN) if name == "classes" else list(trace.labels))
+            return packed(likeliest(trace, made.SHOWN) if name == "classes" else list(trace.labels))
         if name == "forming":
-            now = subject.once("lens", lambda: models.lens(subject.inspector, trace))
-            return now.double().softmax(dim=-1)[:, self.summary(subject)["top"]].numpy()
+            return made.now(subject).double().softmax(dim=-1)[:, self.summary(subject)["top"]].numpy()
         if name == "share":
-            shares = subject.once("shares", lambda: models.lens(subject.inspector, trace, form="share"))
-            return _of(
-                shares.double(), self._target(subject, settings), settings["relative"] == "yes"
-            ).numpy()
-        account = self._account(subject, settings)
+            return made.of_target(subject, settings, made.shares(subject).double()).numpy()
+        account = made.account(subject, settings)
         if name == "explained":
             if settings["method"] == "ledger":
                 return np.asarray([account.total, account.gap])
-            found = self._relevance(subject, settings)
+            found = made.relevance(subject, settings)
             return np.asarray(
                 [np.nan if one is None else one for one in (found.explained, found.unexplained)]
             )
         if name == "map":
             if settings["method"] != "ledger":
-                return self._relevance(subject, settings).map.numpy()
-            return self._map(account, settings["chosen"], subject)
+                return made.relevance(subject, settings).map.numpy()
+            return made.map_of(subject, settings)
+        if name == "direct":
+            return account.heads.numpy()
         if name == "heads":
             picked = [subject.grid.prefix + patch for patch in settings["patches"]]
             return (account.sources[..., picked].sum(dim=-1) if picked else account.heads).numpy()
@@ -156,52 +186,21 @@ class Evidence(View):
         return (account.mlps if name == "mlps" else account.projection_biases).numpy()
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        target = self._target(subject, settings)
+        account, in_turn = made.account(subject, settings), {}
+        if settings["show"] == "effects" and not subject.trace.without:
+            effects = made.all_effects(subject, settings)
+            in_turn = {
+                "effects_of_heads": effects.heads.numpy(),
+                "effects_of_mlps": effects.mlps.numpy(),
+                "correlations": made.agreement(subject, settings),
+            }
         return {
             **super().numbers(subject, settings),
-            "target": np.asarray(target),
+            **in_turn,
+            "target": np.asarray(made.target(subject, settings)),
             "line_names": np.asarray(["start", "pooling", "norm_bias", "head_bias", "logit", "total"]),
-            "by_source": self._account(subject, settings).sources.numpy(),  # layer head token
+            "by_source": account.sources.numpy(),  # layer head token
         }
 
     def texts(self) -> set[str]:
-        return super().texts() | {_NO_HEAD, _NO_ACCOUNT, _EDITED}
-
-    def _ledger(self, subject: Subject):
-        from vitviz import models  # with torch, which a page that is being built has no use for
-
-        return subject.once("ledger", lambda: models.balanced_ledger(subject.inspector, subject.trace))
-
-    def _account(self, subject: Subject, settings: Mapping[str, Any]):
-        from vitviz.analyses import account_of
-
-        target, relative = self._target(subject, settings), settings["relative"] == "yes"
-        name = f"account {target} {relative}"
-        return subject.once(name, lambda: account_of(self._ledger(subject), target, relative))
-
-    def _relevance(self, subject: Subject, settings: Mapping[str, Any]):
-        """Another method's map; each makes passes of its own, of the untouched model."""
-        if subject.trace.without:
-            raise UnsupportedModel(Sentence(_EDITED))
-        return relevance_of(subject, self._target(subject, settings), settings["method"])
-
-    def _target(self, subject: Subject, settings: Mapping[str, Any]) -> int | tuple[int, int]:
-        return target_of(subject, settings["target"])
-
-    def _map(self, account, chosen: str, subject: Subject) -> np.ndarray:
-        if not chosen:
-            return account.patches.numpy()
-        layer, *head = (int(part) - 1 for part in chosen.split("."))
-        about = subject.about
-        if not (0 <= layer < about.layers and all(0 <= one < about.heads for one in head)):
-            bounds = f"layer 1 to {about.layers}, head 1 to {about.heads}"
-            raise WrongSetting(f"Given chosen={chosen}; expected {bounds}, such as 1.1.")
-        sources = account.sources[layer, head[0]] if head else account.sources[layer].sum(dim=0)
-        return sources[subject.grid.prefix :].reshape(about.grid.rows, about.grid.cols).numpy()
-
-
-def _of(shares, target: int | tuple[int, int], relative: bool):
-    """One target's column of (depth, class)."""
-    if isinstance(target, tuple):
-        return shares[:, target[0]] - shares[:, target[1]]
-    return shares[:, target] - (shares.mean(dim=-1) if relative else 0)
+        return super().texts() | {_NO_HEAD, _NO_ACCOUNT, made.EDITED, WHOLE, *made.ONE_ONLY.values()}

@@ -46,3 +46,6 @@ export const signed = (value) => (value >= 0 ? '+' : '−') + Math.abs(value).to
 
 /** Every head's share as a plain array, layer by layer. */
 export const wallOf = (self) => Array.from(self.data.heads.values);
+
+/** What the account is of, as a text: scales stand still as long as it stays the same. */
+export const asked = (self) => `${self.settings.target}/${self.settings.relative}`;

@@ -5,8 +5,9 @@ import { el } from '../../canvas/elements.js';
 import { map } from '../../canvas/map.js';
 import { bounds } from '../../canvas/numbers.js';
 import { outline } from '../../canvas/pointer.js';
+import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
-import { account } from './account.js';
+import { account, hideChart } from './account.js';
 import {
   chooseClasses,
   chooseHead,
@@ -17,8 +18,9 @@ import {
   takeAway,
   toggle,
 } from './choosing.js';
-import { drawForming } from './forming.js';
-import { chosenOf, className, listed, sums, targets, unpack } from './lines.js';
+import { drawEffects, effects, halt } from './effects.js';
+import { bestOf, drawForming, forming, ownAnswers, worth } from './forming.js';
+import { asked, chosenOf, className, listed, sums, targets, unpack } from './lines.js';
 import { tell } from './telling.js';
 import { drawWaterfall } from './waterfall.js';
 
@@ -26,7 +28,7 @@ export default () => ({
   title: 'Evidence',
   walled: true,
   pictures: () => ['upload'],
-  items: () => [
+  items: (self) => [
     'map',
     'heads',
     'mlps',
@@ -38,8 +40,13 @@ export default () => ({
     'labels',
     'forming',
     'share',
+    ...(forming(self) ? ['own', 'best'] : []),
+    ...(self.settings.show === 'effects' ? ['direct'] : []),
   ],
-  idle: (settings) => (settings.method === 'ledger' ? [] : ['relative']),
+  idle: (settings) => [
+    ...(settings.method === 'ledger' ? [] : ['relative']),
+    ...(settings.show === 'forming' ? [] : ['depth']),
+  ],
   caption: (self) => `${className(self, targets(self).of)}: ${self.ui.balance.textContent}`,
   reset: (self) => self.ui.marks?.forEach((mark) => mark.hide()),
 
@@ -47,7 +54,7 @@ export default () => ({
     const rather = picker(self, t('rather than'), (field) => chooseClasses(self, undefined, field));
     const of = picker(self, t('Why'), (field) => chooseClasses(self, field, undefined));
     const list = el('datalist', { id: `vv-classes-${self.name}` });
-    const asked = el(
+    const question = el(
       'p',
       { class: 'vv-asked' },
       el('span', { text: t('Why') }),
@@ -57,8 +64,10 @@ export default () => ({
       list,
     );
     const drawn = map(self, {
-      told: (_cell, value) => [
-        value >= 0 ? t('speaks for it, in logits') : t('speaks against it, in logits'),
+      told: (cell, value) => [
+        ...(forming(self)
+          ? bestOf(self, cell)
+          : [value >= 0 ? t('speaks for it, in logits') : t('speaks against it, in logits')]),
         t('Click to choose, drag for several'),
       ],
       pick: (cell) => toggle(self, [cell]),
@@ -82,15 +91,17 @@ export default () => ({
       el(
         'div',
         { class: 'vv-stack' },
-        asked,
+        question,
         drawn.node,
         el('p', { class: 'vv-sum' }, balance),
         parts,
         el('div', { class: 'vv-buttons' }, away, back, picked),
       ),
     );
-    const made = account(self, { pick: (layer, head) => chooseHead(self, layer, head) });
-    self.below.append(made.node);
+    const pick = (layer, head) => chooseHead(self, layer, head);
+    const made = account(self, { pick });
+    const tried = effects(self, { pick });
+    self.below.append(tried.node, made.node);
     const plot = drawn.heat.parentElement;
     const marks = Array.from({ length: 64 }, () => outline(plot, 'vv-key'));
     drags(self, drawn);
@@ -105,6 +116,7 @@ export default () => ({
       away,
       back,
       made,
+      tried,
       marks,
       listed: '',
       classes: [],
@@ -121,8 +133,8 @@ export default () => ({
     const [low, high] = bounds(values);
     const most = Math.max(-low, high) || 1;
     const chosen = chosenOf(self);
-    const shared = Math.max(most, ...self.beside().map((other) => other.most || 0));
-    self.most = most;
+    const scale = `map/${settings.method}/${settings.chosen}/${asked(self)}`;
+    const shared = still(self, scale, 0, most)[1]; // over a film, and for two checkpoints side by side
     const direct = settings.method === 'ledger';
     const method = self.control('method').options.find(([name]) => name === settings.method)[1];
     const what = !direct
@@ -132,7 +144,7 @@ export default () => ({
         : chosen.length
           ? t('All heads of layer {layer}', { layer: chosen[0] })
           : t('All heads, by the patch they took it from');
-    ui.drawn.show({
+    const account = {
       values,
       low: -shared,
       high: shared,
@@ -141,7 +153,8 @@ export default () => ({
         ? t('Share of the logit: against, for')
         : t('Relevance of each patch, as the method gives it'),
       title: what,
-    });
+    };
+    ui.drawn.show(forming(self) ? ownAnswers(self, className(self, of)) : account);
     const { width, height } = ui.drawn.heat.getBoundingClientRect();
     const picked = listed(settings.patches);
     ui.marks.forEach((mark, i) => {
@@ -154,6 +167,13 @@ export default () => ({
       );
     });
     tell(self, picked, chosen);
+    if (settings.show === 'forming') ui.parts.textContent = worth(self);
+    ui.tried.node.hidden = settings.show !== 'effects';
+    if (settings.show === 'effects') {
+      hideChart(ui.made);
+      return drawEffects(self, ui.tried);
+    }
+    halt(ui.tried);
     if (settings.show === 'forming') drawForming(self, ui.made);
     else drawWaterfall(self, ui.made, sums(self));
   },

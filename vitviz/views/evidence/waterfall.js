@@ -2,9 +2,10 @@
 
 import { fit } from '../../canvas/elements.js';
 import { number, ticks } from '../../canvas/numbers.js';
+import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
-import { drawWall } from './account.js';
-import { signed } from './lines.js';
+import { drawShares } from './account.js';
+import { asked, signed } from './lines.js';
 
 /** Start, then every layer's attention and MLP, biases, and the logit at which they arrive. */
 export function steps(self, sums) {
@@ -52,8 +53,8 @@ export function drawWaterfall(self, made, sums) {
     return { ...one, from, to: sum };
   });
   const values = bars.flatMap((bar) => [bar.from, bar.to]);
-  const low = Math.min(0, ...values);
-  const high = Math.max(0, ...values) || 1;
+  const widest = Math.max(0, ...values) || 1;
+  const [low, high] = still(self, `account/${asked(self)}`, Math.min(0, ...values), widest); // over a film
   const y = (value) => top + (1 - (value - low) / (high - low)) * (tall - top - bottom);
   const w = (width - left - right) / (found.length + 1);
   context.font = `${12 * self.zoom}px ${self.colour('font-family')}`;
@@ -109,5 +110,11 @@ export function drawWaterfall(self, made, sums) {
     ? ''
     : t('Attention that an early layer moved counts where it is read in the end: these are direct shares.');
   made.legend.replaceChildren();
-  drawWall(self, made, some, room - (some ? 0 : tall + 70 * size), width);
+  made.depthAt = null;
+  drawShares(self, made, {
+    values: self.data.heads.values,
+    some,
+    room: room - (some ? 0 : tall + 70 * size),
+    width,
+  });
 }

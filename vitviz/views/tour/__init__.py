@@ -13,6 +13,7 @@ from vitviz import analyses
 from vitviz.views.base import Item, View, Words
 from vitviz.views.controls import Whole, Wholes
 from vitviz.views.subject import Subject
+from vitviz.views.tour import account
 from vitviz.views.tour import numbers as made
 from vitviz.views.tour.facts import Facts
 from vitviz.views.tour.steps import steps, texts
@@ -33,8 +34,8 @@ class Tour(View):
     )
     words = Words(
         what=(
-            "Ten steps lead from the photograph to the answer, along figure 1 of the paper and its four"
-            " equations."
+            "Twelve steps lead from the photograph to the answer, along figure 1 of the paper and its four"
+            " equations, and to a sum that it can be added up from."
         ),
         how=(
             "Every number is this picture’s own: pick a patch, take it along, and recompute one of its"
@@ -74,7 +75,7 @@ class Tour(View):
         "logits": "class",
     }
     controls = (
-        Whole("step", minimum=1, maximum=10, default=1),
+        Whole("step", minimum=1, maximum=12, default=1),
         Whole("token", maximum="tokens", default="middle", tokens=True),
         Whole("layer", minimum=1, maximum="layers", default=1),
         Whole("head", minimum=1, maximum="heads", default=1),
@@ -103,6 +104,15 @@ class Tour(View):
             taken=False,
         ),
         Item("answer", "byte", "from the last layer to the probabilities, as JSON", "uint8", taken=False),
+        Item("sum", "byte", "the largest shares, the rest and the logit, as JSON", "uint8", taken=False),
+        Item(
+            "without",
+            "byte",
+            "the answers without the head of the largest share, as JSON",
+            "uint8",
+            taken=False,
+            passes=True,
+        ),
         Item("experiment", "byte", "answers to shuffled patches, as JSON", "uint8", ("seed",), taken=False),
     )
 
@@ -140,6 +150,10 @@ class Tour(View):
             return analyses.attends_to(trace, settings["layer"] - 1, _query(trace, settings)).numpy()
         if name == "answer":
             return made.packed(made.answer(subject))
+        if name == "sum":
+            return made.packed(account.summed(subject))
+        if name == "without":
+            return made.packed(account.without(subject))
         if name == "experiment":
             return made.packed(made.experiment(subject, settings["seed"]))
         raise NotImplementedError(name)  # declared and forgotten here
@@ -211,6 +225,7 @@ def facts_of(subject: Subject, parts: Parts) -> Facts:
         > 1e-4 * scale,
         prefix_read=trace.readout is not None
         and any(one.start == 0 and one.stop > 1 for one in trace.readout.summaries),
+        accounted=account.accounted(subject),
         root_scale=abs(attention.scale * attention.q.shape[2] ** 0.5 - 1) < 1e-4,
     )
 

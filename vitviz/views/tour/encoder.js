@@ -70,7 +70,14 @@ export const attentionStep = {
     const strips = [t('q'), t('k'), t('Product')].map((label) => strip(self, { label }));
     const sum = el('p', { class: 'vv-sum' });
     const line = el('p', { class: 'vv-sum vv-line' });
-    const made = { asks, answers, dials, chips, asked, given, table, strips, sum, line };
+    const lost = el('p', {
+      class: 'vv-text',
+      text: t(
+        'This head was taken away: these are its own weights still, but the model went on with what was put ' +
+          'in its place.',
+      ),
+    });
+    const made = { asks, answers, dials, chips, asked, given, table, strips, sum, line, lost };
     const product = folded(t('All numbers of this product'), () =>
       sheetOf(
         [t('Number'), 'q', 'k', 'q · k'],
@@ -87,6 +94,7 @@ export const attentionStep = {
     made.node = stack(
       el('div', { class: 'vv-row' }, ...dials.map((one) => one.node), chips.node),
       pair(stack(asked, asks.node), stack(given, answers.node)),
+      lost,
       table,
       line,
       stack(...strips.map((one) => one.node)),
@@ -160,6 +168,7 @@ export const attentionStep = {
     const room = Math.min(self.width, 900);
     made.dials.forEach((one) => one.show());
     made.chips.show();
+    made.lost.hidden = !w.replaced;
     made.asked.textContent = t('The query: {token}', { token: nameOf(self, token) });
     made.given.textContent = t('What it takes: layer {layer}, head {head}', self.settings);
     made.asks.draw({ width, mark: placed(self, token) });

@@ -36,6 +36,7 @@ class Facts:
         False  # attention pooling asks the prefix tokens too; for other pools the name says it
     )
     root_scale: bool = True  # scores are divided by the root of d
+    accounted: bool = True  # there is an account of its logits that adds up
 
     @property
     def sequence(self) -> str:

@@ -84,6 +84,7 @@ def worked(row: WorkedRow) -> dict[str, Any]:
         "shift": row.shift,
         "total": row.total,
         "bias": None if row.bias is None else listed(row.bias),
+        "replaced": row.replaced,
     }
 
 

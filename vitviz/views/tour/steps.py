@@ -1,16 +1,18 @@
-"""The words of the guided tour: ten steps along figure 1 and equations 1 to 4, said of the model at hand."""
+"""The words of the guided tour: twelve steps along figure 1 and equations 1 to 4 to a sum that can be done by
+hand, said of the model at hand.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from vitviz.views.tour import account, sequence
 from vitviz.views.tour import input as tour_input
-from vitviz.views.tour import sequence
 from vitviz.views.tour.facts import Facts, Step
 
 
 def steps(facts: Facts) -> list[Step]:
-    """The ten steps for one model."""
+    """The twelve steps for one model."""
     start = (
         tour_input.picture,
         tour_input.patches,
@@ -19,7 +21,8 @@ def steps(facts: Facts) -> list[Step]:
         sequence.class_token,
         sequence.positions,
     )
-    return [make(facts) for make in (*start, _attention, _layers, _readout, _probabilities)]
+    end = (account.sum_by_hand, account.one_taken_out)
+    return [make(facts) for make in (*start, _attention, _layers, _readout, _probabilities, *end)]
 
 
 def texts() -> list[str]:
@@ -47,6 +50,7 @@ def texts() -> list[str]:
         {"layer_scale": True},
         {"norm_before_blocks": True},
         {"classes": 0},
+        {"accounted": False},
         {"named": False},
         {"mlp": None},
     ]

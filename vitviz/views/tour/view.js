@@ -13,6 +13,7 @@ import { layersStep } from './layers.js';
 import { formula, prose, told } from './parts.js';
 import { pictureStep } from './picture.js';
 import { positionsStep } from './shuffle.js';
+import { sumStep, withoutStep } from './sum.js';
 
 const stops = {
   picture: pictureStep,
@@ -25,6 +26,8 @@ const stops = {
   layers: layersStep,
   readout: readoutStep,
   probabilities: probabilitiesStep,
+  sum: sumStep,
+  without: withoutStep,
 };
 
 export default () => ({

@@ -1,0 +1,145 @@
+"""The numbers of the Evidence view: the account, other methods' maps, patches' own answers, and what happens
+when each part is taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vitviz.errors import UnsupportedModel, WrongSetting
+from vitviz.sentence import Sentence
+from vitviz.views.shared import Target, ledger_of, relevance_of, taken_away, target_of
+from vitviz.views.subject import Subject
+
+SHOWN = 5  # likeliest classes that the picker offers at once
+BEST = 3  # of a patch's own answers that are named
+EDITED = (
+    "Maps by gradients are not made of a model from which something was taken away. Put it back, or read the"
+    " account."
+)
+ONE_ONLY = {  # by readout, why a patch alone cannot be read
+    "attention": (
+        "A patch has no answer of its own here, because the classifier reads attention pooling, which weighs"
+        " all patches together."
+    ),
+    "class and average": (
+        "A patch has no answer of its own here, because the classifier reads the class token and the mean of"
+        " the patches side by side."
+    ),
+}
+
+
+def target(subject: Subject, settings: Mapping[str, Any]) -> Target:
+    """The class that is asked about, or (a, b): a rather than b."""
+    return target_of(subject, settings["target"])
+
+
+def of_target(subject: Subject, settings: Mapping[str, Any], table):
+    """One target's column of (row, class): of a alone, of a rather than b, or against the mean class."""
+    asked = target(subject, settings)
+    if isinstance(asked, tuple):
+        return table[:, asked[0]] - table[:, asked[1]]
+    return table[:, asked] - (table.mean(dim=-1) if settings["relative"] == "yes" else 0)
+
+
+def account(subject: Subject, settings: Mapping[str, Any]):
+    from vitviz.analyses import account_of
+
+    asked, relative = target(subject, settings), settings["relative"] == "yes"
+    name = f"account {asked} {relative}"
+    return subject.once(name, lambda: account_of(ledger_of(subject), asked, relative))
+
+
+def map_of(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+    """The account's map, of all heads, of a layer's or of one."""
+    found, chosen = account(subject, settings), settings["chosen"]
+    if not chosen:
+        return found.patches.numpy()
+    layer, *head = (int(part) - 1 for part in chosen.split("."))
+    about = subject.about
+    if not (0 <= layer < about.layers and all(0 <= one < about.heads for one in head)):
+        bounds = f"layer 1 to {about.layers}, head 1 to {about.heads}"
+        raise WrongSetting(f"Given chosen={chosen}; expected {bounds}, such as 1.1.")
+    sources = found.sources[layer, head[0]] if head else found.sources[layer].sum(dim=0)
+    return sources[subject.grid.prefix :].reshape(about.grid.rows, about.grid.cols).numpy()
+
+
+def relevance(subject: Subject, settings: Mapping[str, Any]):
+    """Another method's map; each makes passes of its own, of the untouched model."""
+    if subject.trace.without:
+        raise UnsupportedModel(Sentence(EDITED))
+    return relevance_of(subject, target(subject, settings), settings["method"])
+
+
+def now(subject: Subject):
+    """The logits (depth, class) of what the classifier reads, the norm afresh."""
+    from vitviz import models
+
+    return subject.once("lens", lambda: models.lens(subject.inspector, subject.trace))
+
+
+def shares(subject: Subject):
+    """The shares so far (depth, class), the norm held."""
+    from vitviz import models
+
+    return subject.once("shares", lambda: models.lens(subject.inspector, subject.trace, form="share"))
+
+
+def patches_are(subject: Subject) -> str:
+    """What a patch's own answer is: "reading", "probe", or the sentence why there is none."""
+    from vitviz.analyses import lens_kind
+
+    tail = subject.inspector.tail(subject.grid.pixels)
+    return ONE_ONLY.get(tail.pooling.kind) or lens_kind(tail)
+
+
+def _answers(subject: Subject, depth: int):
+    """Every patch's own probabilities at a depth: class, row, col."""
+    from vitviz.analyses import lens_probabilities
+
+    if patches_are(subject) not in ("reading", "probe"):
+        raise UnsupportedModel(Sentence(patches_are(subject)))
+    return lens_probabilities(ledger_of(subject), depth)
+
+
+def own(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+    """Every patch's own probability of the class that is asked about, at a depth: row, col."""
+    asked = target(subject, settings)
+    return _answers(subject, settings["depth"])[asked[0] if isinstance(asked, tuple) else asked].numpy()
+
+
+def best(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+    """The likeliest classes of every patch at a depth, each with its probability: row, col, rank, pair."""
+    found = _answers(subject, settings["depth"]).nan_to_num(nan=-1.0)  # left out: no probability at all
+    top = found.topk(min(BEST, len(found)), dim=0)
+    pairs = np.stack([top.indices.numpy(), top.values.numpy()], axis=-1)  # rank row col pair
+    return np.moveaxis(pairs, 0, 2)
+
+
+def effects(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+    """What the target that is asked about loses without each part of a layer: its heads, then its MLP."""
+    return of_target(subject, settings, taken_away(subject, settings["layer"] - 1).double()).numpy()
+
+
+def all_effects(subject: Subject, settings: Mapping[str, Any]):
+    """The effects of all layers as `vitviz.analyses.Effects`."""
+    import torch
+
+    from vitviz.analyses import Effects
+
+    layers = range(subject.about.layers)
+    found = torch.stack(
+        [of_target(subject, settings, taken_away(subject, layer).double()) for layer in layers]
+    )
+    logit = account(subject, settings).logit
+    return Effects(logit, found[:, :-1], found[:, -1], "mean", subject.inspector.reference().sentence)
+
+
+def agreement(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+    """How well direct shares foretell the effects: Pearson's correlation over heads, over MLPs."""
+    from vitviz import analyses
+
+    return np.asarray(analyses.agreement(all_effects(subject, settings), account(subject, settings)))

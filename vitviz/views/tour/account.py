@@ -1,0 +1,140 @@
+"""The tour's last two steps: the logit as a sum of what was written, and without the largest part of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vitviz.errors import VitvizError
+from vitviz.views.shared import ledger_of, taken_away
+from vitviz.views.subject import Subject
+from vitviz.views.tour.facts import Facts, Step
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SHARES = 3  # heads whose shares are lines of their own
+ANSWERS = 3  # likeliest classes with and without the head
+
+
+def accounted(subject: Subject) -> bool:
+    """Whether the first answer has an account that adds up."""
+    if subject.trace.logits is None:
+        return False
+    try:
+        ledger_of(subject)
+    except VitvizError:
+        return False
+    return True
+
+
+def summed(subject: Subject) -> dict[str, Any]:
+    """The first answer's logit: its largest shares of heads (layer and head from 1), the rest, their sum."""
+    from vitviz.analyses import account_of
+
+    trace = subject.trace
+    if not accounted(subject):
+        return {}
+    first = int(trace.logits.argmax())
+    account = account_of(ledger_of(subject), first)
+    heads = account.heads.shape[1]
+    largest = account.heads.flatten().argsort(descending=True)[:SHARES].tolist()
+    lines = [
+        {"layer": i // heads + 1, "head": i % heads + 1, "share": account.heads.flatten()[i].item()}
+        for i in largest
+    ]
+    rest = account.total - sum(line["share"] for line in lines)
+    name = trace.labels[first] if len(trace.labels) == len(trace.logits) else f"class {first}"
+    return {"name": name, "lines": lines, "rest": rest, "total": account.total, "logit": account.logit}
+
+
+def without(subject: Subject) -> dict[str, Any]:
+    """The answers with the head of the largest share taken out, and what its logit loses by that.
+
+    Nothing but the sum where something has been taken away already: what goes then is another thing.
+    """
+    found = summed(subject)
+    if not found or subject.trace.without:
+        return found
+    head = found["lines"][0]
+    logits = subject.trace.logits.double()
+    lost = taken_away(subject, head["layer"] - 1)[head["head"] - 1].double()
+    first = int(logits.argmax())
+    return {
+        **found,
+        "before": _answers(subject, logits),
+        "after": _answers(subject, logits - lost),
+        "lost": lost[first].item(),
+        "left": (logits - lost)[first].item(),
+    }
+
+
+def _answers(subject: Subject, logits: Tensor) -> list[tuple[str, float]]:
+    labels = subject.trace.labels
+    top = logits.softmax(dim=-1).topk(min(ANSWERS, len(logits)))
+    return [
+        (labels[i] if len(labels) == len(logits) else f"class {i}", share)
+        for i, share in zip(top.indices.tolist(), top.values.tolist(), strict=True)
+    ]
+
+
+_NO_CLASSIFIER = (
+    "Not applicable to this model, because this checkpoint has no classifier and so no logit to account for."
+)
+_NO_ACCOUNT = (
+    "Not applicable to this model, because there is no account of its answers that adds up; Evidence says"
+    " why."
+)
+_ANOTHER = "Pick a checkpoint with a classifier, and come back to this step."
+_ELSEWHERE = "Pick another checkpoint, and come back to this step."
+_SUM = "The logit as a sum of what was written"
+_WITHOUT = "One head taken out"
+
+
+def sum_by_hand(f: Facts) -> Step:
+    """The words of the sum."""
+    if not (f.classes and f.accounted):
+        return _refused("sum", _SUM, f)
+    return Step(
+        "sum",
+        _SUM,
+        (
+            (
+                "The stream is only ever added to, so with the deviation of the last norm held the logit is a"
+                " sum too: every head, every MLP and every bias has its own share of it, for or against."
+            ),
+            "Here are the three heads that gave most, everything else together, and the logit they make.",
+        ),
+        "Add the three shares and the rest with a pocket calculator: they make the model’s own logit.",
+        ("logit_{c} = start + Σ_{l,h} share_{l,h} + Σ_{l} MLP_{l} + biases",),
+        ("{layers} layers × {heads} heads: {together} shares",),
+        {"layers": f.layers, "heads": f.heads, "together": f.layers * f.heads},
+    )
+
+
+def one_taken_out(f: Facts) -> Step:
+    """The words of what happens without the largest share."""
+    if not (f.classes and f.accounted):
+        return _refused("without", _WITHOUT, f)
+    return Step(
+        "without",
+        _WITHOUT,
+        (
+            (
+                "A share is what a head wrote itself. Here the head with the largest share is taken out: its"
+                " mean over other pictures stands in its place, and the model goes on from there."
+            ),
+            (
+                "Later layers read what it wrote. Without it they write other things too, so the logit loses"
+                " more than the share, or less."
+            ),
+        ),
+        "Take it out in every view, and look at Evidence: which shares are others now?",
+        (),
+        ("1 of {together} heads replaced",),
+        {"together": f.layers * f.heads},
+    )
+
+
+def _refused(name: str, title: str, f: Facts) -> Step:
+    said = (_NO_ACCOUNT, _ELSEWHERE) if f.classes else (_NO_CLASSIFIER, _ANOTHER)
+    return Step(name, title, said[:1], said[1])
