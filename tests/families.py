@@ -56,7 +56,7 @@ FAMILIES = [  # the first pattern that fits names the family
     ("ViT with registers, average pooling", r"_gap_|_reg\d"),
     ("ViT", r""),
 ]
-EVIDENCE = "Evidence"  # no panel yet: whether the account of a logit balances
+EVIDENCE = "Evidence"  # drawn only where the account of a direction balances too
 LARGEST = 4e9  # bytes of weights
 BEGIN, END = "<!-- families: written by python -m tests.families -->", "<!-- end of families -->"
 HEAD = """# Families and views

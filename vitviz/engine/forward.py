@@ -17,13 +17,14 @@ from torch import Tensor, nn
 from vitviz.engine import readouts
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import DTYPES, exactly, memory_guard, name_of, synchronise
-from vitviz.engine.passes import capture, copies, interventions, precision, record
-from vitviz.engine.pictures.preprocess import Prepared
+from vitviz.engine.passes import capture, copies, experiments, interventions, precision, record
+from vitviz.engine.pictures.images import open_image
+from vitviz.engine.pictures.preprocess import Prepared, prepare
 from vitviz.engine.placed import Placed
 from vitviz.errors import VitvizError
 from vitviz.readout import Readout
 from vitviz.runs import Without
-from vitviz.trace import Attention, Trace
+from vitviz.trace import Attention, Trace, View
 
 Change = Callable[[nn.Module], nn.Module]
 
@@ -166,3 +167,11 @@ class Forward(Placed):
         tolerance = capture.TOLERANCE[DTYPES[self.dtype]]
         capture.check_truth(recording.entered, layers, self.checkpoint.name, tolerance)
         self._truthful.add(size)
+
+    def _seen(self, image, size: int | tuple[int, int] | None) -> tuple[Prepared, tuple[int, int]]:
+        """A picture, or the View of a trace as it is, made ready for the model; and the input's size."""
+        size = image.picture.shape[:2] if isinstance(image, View) else size
+        preprocessing = self.preprocessing.with_size(self._size(size))
+        if isinstance(image, View):
+            return experiments.as_seen(image, preprocessing), preprocessing.size
+        return prepare(open_image(image), preprocessing), preprocessing.size

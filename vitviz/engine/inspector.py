@@ -20,12 +20,10 @@ from vitviz.engine.models.mapping_file import mapping_at
 from vitviz.engine.passes import experiments, record, sweeps, taken
 from vitviz.engine.passes.hooks import Hook
 from vitviz.engine.passes.references import Reference, References
-from vitviz.engine.pictures.images import open_image
-from vitviz.engine.pictures.preprocess import Prepared, prepare
 from vitviz.errors import VitvizError
 from vitviz.runs import Without
 from vitviz.shown import Shown
-from vitviz.trace import Trace, View
+from vitviz.trace import Trace
 
 
 class Inspector(Shown, Forward):
@@ -102,12 +100,11 @@ class Inspector(Shown, Forward):
         >>> without = vitviz.Without(heads=[(7, 1)], patches=[0, 17])  # doctest: +SKIP
         >>> inspector.trace(image, without=without).top(3)  # doctest: +SKIP
         """
-        preprocessing = self.preprocessing.with_size(self._size(size))
-        prepared = prepare(open_image(image), preprocessing)
+        prepared, seen = self._seen(image, size)
         if not without:
-            return self.traces([prepared], preprocessing.size)[0]
-        prepared, edit = taken.edited(self, prepared, preprocessing.size, without, other, self.reference)
-        return self.traces([prepared], preprocessing.size, edit=edit)[0]
+            return self.traces([prepared], seen)[0]
+        prepared, edit = taken.edited(self, prepared, seen, without, other, self.reference)
+        return self.traces([prepared], seen, edit=edit)[0]
 
     def effects(
         self, image, target: Asked, heads_as: str = "mean", size: int | tuple[int, int] | None = None, *,
@@ -171,14 +168,6 @@ class Inspector(Shown, Forward):
             None if positions else lambda model: experiments.without_positions(model, self.checkpoint.name)
         )
         return self.traces([prepared], seen, change=change)[0]
-
-    def _seen(self, image, size: int | tuple[int, int] | None) -> tuple[Prepared, tuple[int, int]]:
-        """A picture, or the View of a trace as it is, made ready for the model; and the input's size."""
-        size = image.picture.shape[:2] if isinstance(image, View) else size
-        preprocessing = self.preprocessing.with_size(self._size(size))
-        if isinstance(image, View):
-            return experiments.as_seen(image, preprocessing), preprocessing.size
-        return prepare(open_image(image), preprocessing), preprocessing.size
 
     def hook(self, point: str, fn: Hook) -> AbstractContextManager[None]:
         """Calls `fn` with a tensor "batch token width" of each pass inside the `with`, to read or replace it.
