@@ -20,6 +20,7 @@ from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import capture, experiments, gradients
+from vitviz.engine.passes.gradients import or_zero, product
 from vitviz.engine.passes.removal import Removal
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
@@ -170,15 +171,15 @@ class Explained:
     def _collected(self, one: gradients.Opened, answer: float, wanted: list, slopes: list) -> Gradients:
         depths, lines = len(one.tokens), len(one.lines)
         tokens = torch.stack(
-            [_product(t, g).sum(dim=-1)[0] for t, g in zip(wanted[:depths], slopes[:depths], strict=True)]
+            [product(t, g).sum(dim=-1)[0] for t, g in zip(wanted[:depths], slopes[:depths], strict=True)]
         )
         constants = {kind: torch.zeros(depths + 1, dtype=torch.float64) for kind in KINDS}
         for line, slope in zip(one.lines, slopes[depths : depths + lines], strict=True):
-            constants[line.kind][line.depth + 1] += _product(line.leaf, slope).sum().cpu()
+            constants[line.kind][line.depth + 1] += product(line.leaf, slope).sum().cpu()
         pixels, activation, *attentions = wanted[depths + lines :]
         pixel_slope, activation_slope, *attention_slopes = slopes[depths + lines :]
         weighed = [
-            Weighed(a.detach()[0].cpu(), _or_zero(a, g)[0].cpu())
+            Weighed(a.detach()[0].cpu(), or_zero(a, g)[0].cpu())
             for a, g in zip(attentions, attention_slopes, strict=True)
         ]
         patches = self.trace.grid.patches
@@ -186,11 +187,11 @@ class Explained:
             answer=answer,
             tokens=tokens.cpu(),
             constants=constants,
-            pixels=None if pixels is None else self._by_patch(_product(pixels, pixel_slope)),
+            pixels=None if pixels is None else self._by_patch(product(pixels, pixel_slope)),
             attentions=tuple(weighed[: len(self.blocks)]),
             pooling=weighed[len(self.blocks)] if len(weighed) > len(self.blocks) else None,
             activations=None if activation is None else activation.detach()[0, -patches:].cpu(),
-            slopes=None if activation is None else _or_zero(activation, activation_slope)[0, -patches:].cpu(),
+            slopes=None if activation is None else or_zero(activation, activation_slope)[0, -patches:].cpu(),
         )
 
     def _activation(self, one: gradients.Opened) -> Tensor | None:
@@ -245,12 +246,3 @@ class Explained:
         layers, heads = len(self.trace.layers), self.trace.layers[0].heads
         needed = gradients.bytes_of_gradients(layers, heads, tokens, width, attentions, batch)
         gradients.require_room(needed, self.inspector.device, self.trace.checkpoint, tokens)
-
-
-def _product(value: Tensor, slope: Tensor | None) -> Tensor:
-    value = value.detach().double()
-    return torch.zeros_like(value) if slope is None else value * slope.double()
-
-
-def _or_zero(value: Tensor, slope: Tensor | None) -> Tensor:
-    return torch.zeros_like(value) if slope is None else slope.detach()

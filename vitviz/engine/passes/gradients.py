@@ -215,3 +215,14 @@ def require_room(needed: int, device: torch.device, name: str, tokens: int) -> N
     """OutOfMemory, with both figures, where a pass with gradients would not fit."""
     what = f"The gradient of {name}'s answer at {tokens} tokens"
     memory.require(needed, device, what, "Choose a smaller size, or a method that takes no gradient.")
+
+
+def product(value: Tensor, slope: Tensor | None) -> Tensor:
+    """A value times its slope, in float64; zero where nothing depends on it."""
+    value = value.detach().double()
+    return torch.zeros_like(value) if slope is None else value * slope.double()
+
+
+def or_zero(value: Tensor, slope: Tensor | None) -> Tensor:
+    """A slope; zero where nothing depends on the value."""
+    return torch.zeros_like(value) if slope is None else slope.detach()
