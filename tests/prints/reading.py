@@ -33,8 +33,12 @@ def middles(pixels: np.ndarray, rows: int, cols: int) -> np.ndarray:
 
 
 def values(colours: np.ndarray, low: float, high: float, name: str = "viridis") -> np.ndarray:
-    """What number each colour stands for, by the nearest entry of matplotlib's colour map."""
+    """What number each colour stands for, by the nearest entry of matplotlib's colour map.
+
+    Two pairs of neighbours in viridis are one colour in 8 bits: between them it stands in the middle.
+    """
     table = np.rint(255 * matplotlib.colormaps[name](np.arange(256))[:, :3])
     flat = colours[..., :3].reshape(-1, 3).astype(float)
-    nearest = ((flat[:, None] - table) ** 2).sum(axis=-1).argmin(axis=1)
+    away = ((flat[:, None] - table) ** 2).sum(axis=-1)
+    nearest = (away.argmin(axis=1) + 255 - away[:, ::-1].argmin(axis=1)) / 2
     return (low + nearest / 255 * (high - low)).reshape(colours.shape[:-1])

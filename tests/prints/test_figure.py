@@ -1,6 +1,7 @@
 """Figures for print: text is text, pixels as many as asked for, colours are the analyses' numbers."""
 
 import io
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,9 +21,11 @@ PRINTED = [view for view in VIEWS if view.printable]
 
 
 def test_every_view_but_the_tour_has_a_figure(inspector, trace):
-    assert {view.slug for view in VIEWS} - {view.slug for view in PRINTED} == {"tour", "compared"}
-    with pytest.raises(VitvizError, match="no figure for print, because it is a walk"):
-        vitviz.figure("tour", inspector, trace)
+    assert {view.slug for view in VIEWS} - {view.slug for view in PRINTED} == {"tour", "compared", "trial"}
+    reasons = {"tour": "because it is a walk", "compared": "over a set of pictures", "trial": "are no figure"}
+    for slug, why in reasons.items():
+        with pytest.raises(VitvizError, match=why):
+            vitviz.figure(slug, inspector, trace)
 
 
 @pytest.mark.parametrize("detail", [False, True])
@@ -37,9 +40,8 @@ def test_in_every_format_text_is_text_and_the_scale_has_its_name(made, view, det
     for chart in (one for row in figure.plate.rows for one in row if hasattr(one, "up")):
         assert str(chart.along) in said and str(chart.up) in said
     page = pypdfium2.PdfDocument(figure.pdf())[0]
-    copied = page.get_textpage().get_text_range().split()
-    words = [word for text in said for word in text.split()]
-    assert sorted(set(words) - set(copied)) == []
+    copied = "".join(page.get_textpage().get_text_range().split())  # numbers of two axes may come as one word
+    assert [text for text in said if "".join(text.split()) not in copied] == []
 
 
 @pytest.mark.parametrize("view", PRINTED, ids=lambda view: view.slug)
@@ -95,7 +97,8 @@ def test_the_wall_has_every_head_and_their_mean_on_the_scale_that_it_names(made,
         solid = pixels[:, pixels[0, :, 3] == 255]
         found = values(middles(solid, grid.rows, 8 * grid.cols), 0.0, high)
         wanted = tiles.reshape(8, grid.rows, grid.cols).swapaxes(0, 1).reshape(grid.rows, -1)
-        np.testing.assert_allclose(found, wanted, atol=1.1 * high / 255)
+        # rounded twice: the wall comes in steps of 1 / 255 of each map's largest weight, and so do colours
+        np.testing.assert_allclose(found, wanted, atol=1.5 * high / 255)
 
 
 def test_the_evidence_map_is_even_about_zero_and_its_sum_is_said(made, inspector, trace):
@@ -111,20 +114,20 @@ def test_the_evidence_map_is_even_about_zero_and_its_sum_is_said(made, inspector
 
 
 def test_a_chart_has_its_dots_where_the_numbers_are(made, trace):
-    """Heights of the dots, read off the axis' own numbers in the file."""
+    """Heights of the dots, read off the lines that the file draws before it writes the axis' numbers."""
     import xml.etree.ElementTree as ET
 
     svg = "{http://www.w3.org/2000/svg}"
     root = ET.fromstring(made("distance").svg())
-    labels = {"".join(node.itertext()): node for node in root.iter(f"{svg}text")}
-    ends = [float(labels[text].get("y")) for text in ("0", "40")]
+    groups = [node for node in root.iter(f"{svg}g") if re.match("(line2d|text)_", node.get("id") or "")]
+    told = ["".join(group.itertext()).strip() for group in groups]
+    lines = [groups[told.index(number) - 1].find(f"{svg}path") for number in ("0", "40")]
+    ends = [float(line.get("d").split()[2]) for line in lines]
     uses = [node for node in root.iter(f"{svg}use") if "stroke-width: 0.3" in (node.get("style") or "")]
     expected = vitviz.attention_distance(trace).numpy()
     heights = np.array([float(node.get("y")) for node in uses])[: expected.size]
     found = (ends[0] - heights) / (ends[0] - ends[1]) * 40
-    offset = np.median(found - expected.ravel())  # a number's line is not exactly at its middle
-    assert abs(offset) < 1.0
-    np.testing.assert_allclose(found - offset, expected.ravel(), atol=0.05)
+    np.testing.assert_allclose(found, expected.ravel(), atol=0.05)
 
 
 def test_the_tiles_are_the_pictures_own_patches(made, trace):

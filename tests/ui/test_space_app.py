@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import vitviz
-from tests.ui.test_space import ROOT, SPACE
+from tests.ui.fork import ROOT, SPACE
 from vitviz.samples import sample_image
 
 

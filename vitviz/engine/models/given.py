@@ -147,7 +147,7 @@ def activation_in(module: Any) -> str | None:
 def split(name: str) -> tuple[str, Given]:
     """A checkpoint's name without what it carries, and that."""
     plain, asked, text = name.partition("?")
-    return plain, Given.parse(text) if asked else Given()
+    return (plain, Given.parse(text)) if plain and asked else (name, Given())
 
 
 def _with_heads(attention: nn.Module, heads: int, name: str) -> None:
