@@ -4,12 +4,14 @@ taken.
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
 
 from tests.e2e.conftest import free_port
+from vitviz import stopping
 from vitviz.ui.options import parse
 from vitviz.ui.page import build, launch
 from vitviz.ui.serving.studio import Studio
@@ -78,12 +80,23 @@ class Gate:
 
     def __init__(self, forward: Callable):
         self._forward, self._free = forward, threading.Semaphore(0)
+        self._context = contextvars.copy_context()  # of the pass that came last
         self.came = 0
 
     def forward(self, *given, **named):
         self.came += 1
+        self._context = contextvars.copy_context()
         assert self._free.acquire(timeout=60), "a forward pass was held and never let through"
         return self._forward(*given, **named)
+
+    @property
+    def unwanted(self) -> bool:
+        """Whether the app knows that nobody waits for the pass that came last."""
+        try:
+            self._context.copy().run(stopping.check)
+        except stopping.Stopped:
+            return True
+        return False
 
     def let(self, count: int = 1) -> None:
         self._free.release(count)

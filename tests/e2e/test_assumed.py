@@ -53,6 +53,6 @@ def test_a_bare_file_is_asked_about_until_it_is_answered_for_good(open_page, wei
     expect(page.locator("#vitviz-facts [data-checkpoint]")).to_have_attribute(
         "data-checkpoint", "mine.safetensors", timeout=60_000
     )
-    expect(form).to_be_hidden()
+    expect(form).to_be_hidden(timeout=60_000)
     kept = json.loads((weights / "mine.config.json").read_text())
     assert kept["pretrained_cfg"]["mean"] == [0.5, 0.5, 0.5] and kept["model_args"]["num_heads"] == 3

@@ -113,6 +113,7 @@ def test_a_page_closed_in_the_middle_of_a_pass_stops_it_and_the_next_has_one_of_
         until(lambda: gate.came == 1)
         page.context.close()
         key = server.studio.keep_sample("astronaut")
+        until(lambda: gate.unwanted)
         gate.let()
         until(lambda: server.idle)
         assert not server.studio._traces._entries, "nobody waits for it, so it is not made to its end"

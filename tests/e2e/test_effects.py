@@ -26,6 +26,11 @@ def done(page, count: str) -> None:
     )
 
 
+def correlation(value: float) -> str:
+    """As it is written, with a true minus sign."""
+    return f"Correlation of share and loss: {value:.2f}".replace("-", "−")
+
+
 def test_every_part_is_taken_away_in_turn_and_stands_beside_its_own_share(open_page, coffee):
     inspector, trace = coffee
     target = int(trace.logits.argmax())
@@ -38,7 +43,7 @@ def test_every_part_is_taken_away_in_turn_and_stands_beside_its_own_share(open_p
     panel = page.locator(PANEL)
     expect(panel.locator(".vv-dotted")).to_have_count(24)
     found = analyses.agreement(effects, account)
-    expect(panel.locator(".vv-sum")).to_have_text(f"Correlation of share and loss: {found.heads:.2f}")
+    expect(panel.locator(".vv-sum")).to_have_text(correlation(found.heads))
     away = (effects.heads - account.heads).abs()
     layer, head = divmod(int(away.argmax()), 3)
     expect(panel).to_contain_text(f"Layer {layer + 1}, head {head + 1} is furthest from the line")
@@ -53,7 +58,7 @@ def test_every_part_is_taken_away_in_turn_and_stands_beside_its_own_share(open_p
     )
     panel.get_by_role("button", name="MLPs").click()
     expect(panel.locator(".vv-dotted")).to_have_count(8)
-    expect(panel.locator(".vv-sum")).to_have_text(f"Correlation of share and loss: {found.mlps:.2f}")
+    expect(panel.locator(".vv-sum")).to_have_text(correlation(found.mlps))
 
 
 def test_what_patches_are_chosen_changes_nothing_of_it(open_page):

@@ -50,7 +50,9 @@ function folds() {
   document.addEventListener('click', (event) => {
     if (!origin(event).closest?.('.vitviz-fold')) return;
     /** @type {NodeListOf<HTMLElement>} */
-    const contents = document.querySelectorAll('.vitviz-fold [data-testid=accordion-content]');
+    const contents = document.querySelectorAll(
+      '.vitviz-fold :is([data-testid=accordion-content], .vitviz-formulas)',
+    );
     for (const node of contents) node.tabIndex = 0;
   });
 }

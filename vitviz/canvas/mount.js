@@ -122,7 +122,7 @@ export function mount(element, props, watch, trigger, view) {
   function build(shape) {
     self.shape = shape;
     bar = toolbar(self, changed);
-    controls.replaceChildren(...bar.nodes);
+    controls.replaceChildren(...bar.nodes, ...(view.beside?.(self) || []));
     controls.hidden = !bar.nodes.length;
     // the second of two follows the first; its own keep their room, so that both stand level
     controls.inert = Boolean(self.value.second);

@@ -73,7 +73,7 @@ export default () => ({
       pick: (cell) => toggle(self, [cell]),
     });
     const balance = el('strong', { class: 'vv-balance' });
-    const parts = el('p', { class: 'vv-text' });
+    const parts = el('p', { class: 'vv-text vv-lines' });
     const picked = el('p', { class: 'vv-text vv-picked', role: 'status' });
     const away = el('button', {
       type: 'button',

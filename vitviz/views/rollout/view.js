@@ -52,6 +52,7 @@ export default () => ({
   side: true,
   edged: true, // the layers in a narrow column beside the picture
   caption: (self) => (self.settings.alone ? t('Layer {layer} alone', { layer: self.settings.alone }) : ''),
+  beside: (self) => [fares(self)],
   idle: (settings) => (settings.overlay === 'paper' ? ['opacity', 'colormap', 'scale'] : []),
 
   build(self) {
@@ -71,7 +72,6 @@ export default () => ({
         title,
         plot,
         el('div', { class: 'vv-row' }, bar.node, said),
-        fares(self),
       ),
     );
     self.below.append(
