@@ -59,9 +59,9 @@ def test_the_sdist_builds_the_same_wheel(built, tmp_path):
     with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
         sdist.extractall(tmp_path, filter="data")
     (source,) = tmp_path.iterdir()
+    beside = {path.name for path in source.iterdir()} - {"vitviz", "vitviz.egg-info", "weights"}
     run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", tmp_path / "again", source)
     assert names(tmp_path / "again") == names(built)
-    beside = {path.name for path in source.iterdir()} - {"vitviz", "vitviz.egg-info", "weights"}
     needed = {"pyproject.toml", "requirements.txt", "setup.py", "README.md", "LICENSE"}
     assert beside == needed | {"MANIFEST.in", "PKG-INFO", "setup.cfg"}
 
@@ -76,7 +76,10 @@ def test_what_is_installed_starts_without_the_checkout(built, tmp_path):
     )
     borrowed = next(path for path in sys.path if path.endswith("site-packages"))
     (site / "borrowed.pth").write_text(borrowed)
-    ask = lambda *command: run(*command, cwd=tmp_path, env={"PATH": "", "HOME": str(tmp_path)})  # noqa: E731
+
+    def ask(*command):
+        return run(*command, cwd=tmp_path, env={"PATH": "", "HOME": str(tmp_path)})
+
     command = "import sys; from vitviz.command import main; sys.argv[0] = 'vitviz'; main()"
     assert "--port" in ask(python, "-c", command, "app", "--help")
     told = ask(python, "-c", command, "checkpoints", "--here")

@@ -59,7 +59,10 @@ def run(name: str, folder: Path, count: int, protocols: tuple[str, ...]):
         inspector = vitviz.load(weights, architecture="deit_tiny_patch16_224", device="cpu")
         items, boxes = photographs(), None
     measure = TrialMeasure(protocols=protocols, boxes=boxes)
-    told = lambda done, total: print(f"{name}: {done} of {total}", flush=True)  # noqa: E731
+
+    def told(done, total):
+        return print(f"{name}: {done} of {total}", flush=True)
+
     return vitviz.survey(items, inspector, [measure], out=folder / name, part=10, batch=2, progress=told)
 
 

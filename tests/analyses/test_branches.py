@@ -31,7 +31,10 @@ def heard(model, pixels) -> tuple[np.ndarray, np.ndarray]:
             part.register_forward_hook(lambda _, args, output: found[-1].append(output[0].double().numpy()))
     with torch.no_grad():
         model(pixels)
-    length = lambda tokens: np.sqrt(np.square(tokens).sum(-1))  # noqa: E731
+
+    def length(tokens):
+        return np.sqrt(np.square(tokens).sum(-1))
+
     attention = [length(t) / length(a) for t, a, _ in found]
     return np.stack(attention), np.stack([length(t + a) / length(m) for t, a, m in found])
 

@@ -23,7 +23,10 @@ def test_class_activation_maps_are_those_of_grad_cam(construction, method, name)
     one = explained(construction, TARGET)
     grid = one.trace.grid
     layer = one.blocks[-1] if construction.startswith("average") else one.blocks[-1].norm1
-    reshape = lambda tokens: on_grid(tokens, grid.prefix, grid.rows)  # noqa: E731
+
+    def reshape(tokens):
+        return on_grid(tokens, grid.prefix, grid.rows)
+
     chosen = [library.utils.model_targets.ClassifierOutputTarget(TARGET)]
     with getattr(library, name)(one.model, [layer], reshape_transform=reshape) as cam:
         cam(input_tensor=one.pixels, targets=chosen)

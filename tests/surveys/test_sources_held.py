@@ -47,7 +47,10 @@ def test_a_folder_is_in_order_whatever_the_filesystem_says(tmp_path, monkeypatch
 
 def test_the_hash_knows_names_labels_and_sizes():
     one = [Item("a.png", b"1234", "cat"), Item("b.png", b"12345", "dog")]
-    digest = lambda items: described(source_of(items)).digest  # noqa: E731
+
+    def digest(items):
+        return described(source_of(items)).digest
+
     others = [
         [Item("a.png", b"1234", "dog"), one[1]],  # a label
         [Item("c.png", b"1234", "cat"), one[1]],  # a name

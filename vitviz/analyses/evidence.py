@@ -94,9 +94,12 @@ class Evidence(Shown):
         """One row a line of the account, layers and heads from 0 (None where a line has none); they add up to
         `total`.
         """
-        row = lambda line, logits, layer=None, head=None: {  # noqa: E731
-            "line": line, "layer": layer, "head": head, "logits": float(logits),
-        }  # fmt: skip
+
+        def row(line, logits, layer=None, head=None):
+            return {
+                    "line": line, "layer": layer, "head": head, "logits": float(logits),
+                }  # fmt: skip
+
         found = [row("start", self.start)]
         for layer, heads in enumerate(self.heads):
             found += [row("head", share, layer, head) for head, share in enumerate(heads)]

@@ -1,4 +1,4 @@
-"""What the methods are called: in tables, on the page and in sentences."""
+"""What the methods are called: in tables, on the page and in sentences. Names say nothing about worth."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ export function chart(self) {
     const size = self.zoom;
     const EDGE = { left: 58 * size, right: 16 * size, top: 14 * size, bottom: 46 * size };
     const width = Math.max(280, self.width);
-    const height = Math.max(120, Math.round(self.tall)); // while a page takes shape there may be no room at all
+    const height = Math.max(120, Math.round(self.tall)); // a page that takes shape may have no room yet
     const right = width - EDGE.right;
     const low = height - EDGE.bottom;
     const x = (value) => EDGE.left + ((value - 0.4) / (figure.last + 0.2)) * (right - EDGE.left);

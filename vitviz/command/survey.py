@@ -12,15 +12,8 @@ import typer
 
 from vitviz.errors import VitvizError
 
-NAMES = (
-    "distance",
-    "prefix_mass",
-    "entropy",
-    "ledger",
-    "lens",
-    "accuracy",
-    "trial",
-)  # written out: help loads no torch; a test compares
+# written out: help loads no torch; a test compares
+NAMES = tuple("distance prefix_mass entropy skip similarity ledger lens accuracy trial".split())
 
 HELP = """Averages over pictures, with standard errors, a row a picture and a report.
 
@@ -41,6 +34,8 @@ Measures:
   distance     how far each head looks, in pixels (figure 7 right of the paper)
   prefix_mass  the attention that each head spends on class token and registers
   entropy      how many tokens each head spreads over, in nats
+  skip         how much longer the skip is than the branch beside it, by layer
+  similarity   how alike the tokens of any two depths are (CKA)
   ledger       each head's and MLP's share of the answer's logit
   lens         by depth, how often the answer is there already
   accuracy     how often the answer is right; needs labels

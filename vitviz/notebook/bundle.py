@@ -15,7 +15,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 _IMPORT = re.compile(
-    r"^import\s+(?:(?P<default>\w+)|\{(?P<names>[^}]*)\}|\*\s+as\s+(?P<all>\w+))\s+from\s+['\"](?P<path>[^'\"]+)['\"];?",
+    r"^import\s+(?:(?P<default>\w+)|\{(?P<names>[^}]*)\}|\*\s+as\s+(?P<all>\w+))\s+from\s+"
+    r"['\"](?P<path>[^'\"]+)['\"];?",
     re.M,
 )
 _EXPORT = re.compile(r"^export\s+(?P<what>(?:async\s+)?function\*?|const|class)\s+(?P<name>\w+)", re.M)

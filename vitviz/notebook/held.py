@@ -62,7 +62,10 @@ class Held:
 
     def controls(self, described: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The settings as the script is told them, beginning with the given values."""
-        number = lambda one: one["kind"] in ("slider", "whole")  # noqa: E731
+
+        def number(one):
+            return one["kind"] in ("slider", "whole")
+
         begun = {
             one["name"]: float(text) if number(one) else text
             for one, text in zip(described, self.given.values(), strict=True)

@@ -109,7 +109,10 @@ def _answers(values: np.ndarray, what: Name) -> str:
     """The likeliest class at every depth, and what the last one's had there."""
     shifted = np.exp(values - values.max(axis=1, keepdims=True))
     likely, last = shifted / shifted.sum(axis=1, keepdims=True), int(values[-1].argmax())
-    name = lambda number: what.labels[number] if number < len(what.labels) else f"class {number}"  # noqa: E731
+
+    def name(number):
+        return what.labels[number] if number < len(what.labels) else f"class {number}"
+
     rows = [
         (
             n,

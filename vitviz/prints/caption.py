@@ -23,7 +23,10 @@ def caption_of(
     view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked, language: str = "en"
 ) -> str:
     """What the figure shows, its settings, definition (formulas as LaTeX), limits, source and citation."""
-    say = lambda text: translated(text, language)  # noqa: E731
+
+    def say(text):
+        return translated(text, language)
+
     checkpoint, trace = subject.inspector.checkpoint, subject.trace
     made = [checkpoint.architecture, checkpoint.trained_on, checkpoint.licence, checkpoint.paper]
     known = ", ".join(part for part in made if part)

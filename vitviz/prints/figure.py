@@ -78,7 +78,9 @@ class Figure:
         return drawn
 
     def _drawn(self, form: str, width: float | None, dpi: int = 300) -> bytes:
-        say = lambda text: translated(text, self.language)  # noqa: E731
+        def say(text):
+            return translated(text, self.language)
+
         about = self.caption.partition("\n")[0]
         return self._sheet(self.plate, form, width, dpi, self.dark, say, self.language, self.title, about)
 
@@ -117,7 +119,10 @@ def figure(
             f"{found.title} is of a picture: hand in a trace, such as inspector.trace(picture)."
         )
     made: dict[str, Any] = {}
-    once = lambda name, make: made[name] if name in made else made.setdefault(name, make())  # noqa: E731
+
+    def once(name, make):
+        return made[name] if name in made else made.setdefault(name, make())
+
     subject = Subject(inspector, trace, once=once, once_of_weights=once)
     upload = None if picture is None else _pixels(picture, trace)
     controls = {control.name: control for control in found.controls}

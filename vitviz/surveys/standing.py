@@ -60,7 +60,10 @@ def _surely(ahead: Any, protocol: int, one: Any, other: int) -> np.ndarray:
 
 def table(survey: Any, protocol: int = 0) -> list[tuple[str, ...]]:
     """For people: rank, method, areas in %, gap, correlation between two classes, pointing and energy."""
-    share = lambda row, name: f"{100 * row[name]:.1f}" if name in row and row[name] == row[name] else "–"  # noqa: E731
+
+    def share(row, name):
+        return f"{100 * row[name]:.1f}" if name in row and row[name] == row[name] else "–"
+
     return [
         (
             str(row["rank"]),

@@ -36,7 +36,8 @@ def begun(arguments: Sequence[str] | None = None, program: str = "python app.py"
     own = Folder(os.environ.get("GRADIO_TEMP_DIR"))
     os.environ["GRADIO_TEMP_DIR"] = str(own.uploads)
 
-    import vitviz.ui.serving.zerogpu  # noqa: F401 # isort: skip - on a Space with shared GPUs before what touches CUDA
+    # on a Space with shared GPUs before what touches CUDA
+    import vitviz.ui.serving.zerogpu  # noqa: F401 # isort: skip
     from vitviz.ui.options import parse
     from vitviz.ui.page import build
     from vitviz.ui.serving.studio import Studio

@@ -36,7 +36,9 @@ def passes_of(subject: Subject, target: Target, patches_as: str = "dropped") -> 
     """The passes of maps on the untouched model; what they found is kept with the trace, never the model."""
     from vitviz import maps  # with torch, which a page that is being built has no use for
 
-    keep = lambda name, make: subject.once(f"{name} {target}", make)  # noqa: E731
+    def keep(name, make):
+        return subject.once(f"{name} {target}", make)
+
     return maps.explained(subject.inspector, subject.trace, target, patches_as, once=keep)
 
 
@@ -44,7 +46,9 @@ def relevance_of(subject: Subject, target: Target, method: str) -> Relevance:
     """One method's map, the same in every view."""
     from vitviz.analyses.relevance import relevance_of as found_by
 
-    make = lambda: found_by(passes_of(subject, target), method)  # noqa: E731
+    def make():
+        return found_by(passes_of(subject, target), method)
+
     return subject.once(f"relevance {method} {target}", make)
 
 

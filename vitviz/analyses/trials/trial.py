@@ -49,7 +49,10 @@ class Trial(Shown):
 
     def part(self, method: str) -> Trial:
         """One method's, which `together` joins with others; the first has all sets to its account."""
-        of = lambda several: {name: one for name, one in several.items() if name == method}  # noqa: E731
+
+        def of(several):
+            return {name: one for name, one in several.items() if name == method}
+
         first = next(iter({**self.maps, **self.refused}), method)
         sets = self.sets if method == first else 0
         return replace(self, maps=of(self.maps), curves=of(self.curves), refused=of(self.refused), sets=sets)

@@ -13,8 +13,13 @@ from vitviz.figures.paper.rooms import GAP, Room, entries, heights
 def draw_chart(pen: Pen, panel: Chart, room: Room, x: float, y: float) -> None:
     """The chart with its inner area at (x, y)."""
     (first, last), (low, high) = panel.x, panel.y
-    across = lambda value: x + (np.asarray(value, float) - first) / (last - first) * room.width  # noqa: E731
-    up = lambda value: y + (high - np.asarray(value, float)) / (high - low) * room.height  # noqa: E731
+
+    def across(value):
+        return x + (np.asarray(value, float) - first) / (last - first) * room.width
+
+    def up(value):
+        return y + (high - np.asarray(value, float)) / (high - low) * room.height
+
     _axes(pen, panel, room, x, y, across, up)
     if panel.bars is not None:
         bars = panel.bars

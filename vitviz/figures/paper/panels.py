@@ -172,8 +172,13 @@ def _scale(pen: Pen, scale: Scale, x: float, y: float, width: float) -> None:
     pen.picture(np.dstack([ramp, np.full((1, 256, 1), 255, np.uint8)]), x, y, width, BAR)
     pen.box(x, y, width, BAR, edge=pen.ink.quiet, line=0.12)
     span = scale.high - scale.low
-    place = lambda value: x + (value - scale.low) / (span or 1.0) * width  # noqa: E731
-    said = lambda value: number(0.0 if abs(value) < 1e-9 * span else value)  # noqa: E731
+
+    def place(value):
+        return x + (value - scale.low) / (span or 1.0) * width
+
+    def said(value):
+        return number(0.0 if abs(value) < 1e-9 * span else value)
+
     below = y + BAR + 0.5
     ends = [(scale.low, "left"), *([(scale.high, "right")] if span > 0 else [])]
     end = x + letters.width(said(scale.low)) + 1.5

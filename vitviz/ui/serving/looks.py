@@ -106,7 +106,10 @@ class Looks(Checkpoints, Pictures):
         beside, survey = self.subject(second) if second else None, self.survey(key)
         if survey is not None:
             film = self._films.peek(key) or {}
-            loaded = lambda: self.inspector(survey.checkpoint)  # noqa: E731
+
+            def loaded():
+                return self.inspector(survey.checkpoint)
+
             return Subject(loaded, survey=survey, beside=beside, film=lambda: film)
         run = self.run(key)
         with stopping.when(_gone):

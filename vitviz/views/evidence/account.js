@@ -1,4 +1,4 @@
-// The account beside the map: a chart (the waterfall, or the answer forming) and the wall of all heads' shares.
+// The account beside the map: a chart (the waterfall, or the answer forming) and the wall of all heads.
 
 import { el } from '../../canvas/elements.js';
 import { still } from '../../canvas/still.js';

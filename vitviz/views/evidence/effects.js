@@ -208,9 +208,9 @@ function say(made, part, worst) {
     ? made.problem
     : worst
       ? t(
-          '{name} is furthest from the line: {share} itself, {effect} lost without it. Later layers read what ' +
-            'it wrote, and react when it is gone; and the mean over other pictures that takes its place still ' +
-            'says something.',
+          '{name} is furthest from the line: {share} itself, {effect} lost without it. Later layers read ' +
+            'what it wrote, and react when it is gone; and the mean over other pictures that takes ' +
+            'its place still says something.',
           { name: worst.name, share: signed(worst.share), effect: signed(worst.effect) },
         )
       : '';

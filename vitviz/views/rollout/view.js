@@ -32,9 +32,9 @@ const fares = (self) =>
     'p',
     { class: 'vv-text vv-fares' },
     t(
-      'Where its brightest patches are covered first, DeiT-Tiny keeps its answer for {rollout} % of the way on ' +
-        'average over 60 photographs, with the map of Evidence for {ledger} %, at random for {random} %; and ' +
-        'all classes get the same map.',
+      'Where its brightest patches are covered first, DeiT-Tiny keeps its answer for {rollout} % of the ' +
+        'way on average over 60 photographs, with the map of Evidence for {ledger} %, at random for ' +
+        '{random} %; and all classes get the same map.',
       { rollout: 51, ledger: 26, random: 76 },
     ),
     ' ',

@@ -73,8 +73,8 @@ export const attentionStep = {
     const lost = el('p', {
       class: 'vv-text',
       text: t(
-        'This head was taken away: these are its own weights still, but the model went on with what was put ' +
-          'in its place.',
+        'This head was taken away: these are its own weights still, but the model went on with what ' +
+          'was put in its place.',
       ),
     });
     const made = { asks, answers, dials, chips, asked, given, table, strips, sum, line, lost };

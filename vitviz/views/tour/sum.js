@@ -78,7 +78,8 @@ export const withoutStep = {
       ),
     );
     made.line.textContent = t(
-      'The logit of {name} was {logit} and is {left}: it loses {lost}, where the head’s own share was {share}.',
+      'The logit of {name} was {logit} and is {left}: it loses {lost}, where the head’s own share ' +
+        'was {share}.',
       { name, logit: digits(logit), left: digits(left), lost: digits(lost), share: digits(head.share) },
     );
     made.button.onclick = () =>

@@ -33,7 +33,8 @@ _STREAMS = 5  # pickles in a file of torch's older form, before the numbers begi
 _NEEDED = re.compile(
     r"collections\.(OrderedDict|Counter)"
     r"|torch\._utils\._rebuild_(tensor(_v[23])?|parameter(_with_state)?)"
-    r"|torch\.nn\.parameter\.Parameter|torch\._tensor\._rebuild_from_type_v2|torch\.serialization\._get_layout"
+    r"|torch\.nn\.parameter\.Parameter|torch\._tensor\._rebuild_from_type_v2"
+    r"|torch\.serialization\._get_layout"
     r"|torch(\.cuda)?\.(?!Typed|Untyped)\w+Storage|torch\.(Size|device)"
     r"|torch\.(b?float\d+\w*|double|half|u?int\d+|long|short|bool|complex\d+|strided)"
     r"|argparse\.Namespace|_codecs\.encode|(builtins|__builtin__)\.(set|complex)"
