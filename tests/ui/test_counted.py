@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 
 from tests.ui.test_export import numbers, opened
+from vitviz.errors import VitvizError
 from vitviz.ui.serving import export
+from vitviz.ui.serving.derived import endpoint
+from vitviz.ui.serving.endpoints import Endpoints
 from vitviz.ui.serving.studio import Settings, Studio
 from vitviz.views import VIEWS
+from vitviz.views.tokens import Tokens
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +67,12 @@ def test_the_readme_says_how_each_array_counts(studio, key):
             assert all(long.get(axis, size) == size for axis, size in zip(axes, array.shape, strict=True)), (
                 view.slug, name, axes, array.shape,
             )  # fmt: skip
+
+
+def test_an_endpoint_takes_a_patch_as_text_or_as_a_number_and_refuses_all_else(studio):
+    ask = endpoint(Tokens(), Endpoints(studio).subject_of)
+    number, text, middle = (ask("coffee", token=token)["similarity"] for token in (0, "0", ""))
+    assert number == text != middle
+    for strange in ([1], {"a": 1}, 1.5, "-1", "2" * 400, "\ud800"):
+        with pytest.raises(VitvizError, match="token="):
+            ask("coffee", token=strange)

@@ -39,7 +39,8 @@ def endpoint(view: View, subject_of: Callable) -> Callable:
         subject = subject_of(*asked)
         chosen = {control.name: values[control.name] for control in controls}
         for name in chosen.keys() & tokens:
-            chosen[name] = sequential(chosen[name], subject.grid) if chosen[name] else None
+            given_token = "" if chosen[name] is None else str(chosen[name])  # a program may send 0 for "0"
+            chosen[name] = sequential(given_token, subject.grid) if given_token else None
         settings = view.settings(
             {name: str(one) for name, one in chosen.items() if one is not None}, subject.about
         )
