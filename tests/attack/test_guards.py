@@ -1,11 +1,11 @@
 """Every guard of the door by itself, before an app that takes whatever it is given."""
 
-import asyncio
 import json
 
 import gradio as gr
 import pytest
 
+from tests import loops
 from vitviz.ui.serving import uploads
 from vitviz.ui.serving.calls import LONGEST, MOST_FILES, Calls
 from vitviz.ui.serving.door import LARGEST, Door
@@ -73,7 +73,7 @@ def ask(calls):
                 (name.encode(), value.encode()) for name, value in named.items() if value is not None
             ],
         }
-        asyncio.run(Door(app, hosts or Hosts("127.0.0.1"), calls, quota)(scope, receive, send))
+        loops.run(Door(app, hosts or Hosts("127.0.0.1"), calls, quota)(scope, receive, send))
         return sent[0]["status"], sent[1]["body"].decode(), len(given)
 
     return asking
