@@ -92,6 +92,7 @@ def built(architecture: str, smaller: tuple[int, int] | None = None) -> torch.nn
                     )
                     * 4
                 )
+        # not every architecture takes these options, nor each says so alike: the next ones are fewer
         except (TypeError, ValueError, RuntimeError, AssertionError, NotImplementedError):
             continue
         if weight > LARGEST:

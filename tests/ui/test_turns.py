@@ -97,7 +97,7 @@ def test_a_full_line_refuses_at_once_and_whoever_left_gives_the_place_back():
 def test_an_error_gives_the_turn_back_and_one_turn_within_another_is_the_same():
     turns = Turns(cheap=1)
     with pytest.raises(ZeroDivisionError), turns.turn(True, "a"), turns.turn(True, "a"):
-        1 / 0  # noqa: B018
+        1 / 0  # noqa: B018, raising is its purpose
     with turns.turn(True, "a"), turns.turn(False, "a"):
         assert turns._lines[True].computing == ["a"] and not turns._lines[False].computing
     assert not turns._lines[True].computing

@@ -88,7 +88,8 @@ def parsed(text: str, name: str) -> NameMap:
             " called transpose and leave_out, in which every name stands in quotes."
         )
     mapping = NameMap(**content)
-    mapping.given  # says what is wrong with [model] before any tensor is looked at  # noqa: B018
+    # says what is wrong with [model] before any tensor is looked at
+    mapping.given  # noqa: B018, looking is what raises
     return mapping
 
 

@@ -30,7 +30,7 @@ PAIRS = (  # what one can learn from two checkpoints on the same picture
 class Handlers(Shown):
     """The page's own listeners over one studio."""
 
-    def first(self, state: dict, request: gr.Request, progress=gr.Progress()) -> list:  # noqa: B008
+    def first(self, state: dict, request: gr.Request, progress=gr.Progress()) -> list:
         """What the address asks for; where its checkpoint cannot be had, the first one, and the reason.
 
         Besides `outputs`: the choices of both pickers, and the tab.
@@ -85,7 +85,7 @@ class Handlers(Shown):
         name = known[index].name
         return self._attempt(state, lambda state: self._sample(state, name, self._checkpoint(state)))
 
-    def switch(self, state: dict, checkpoint: str, progress=gr.Progress()) -> list:  # noqa: B008
+    def switch(self, state: dict, checkpoint: str, progress=gr.Progress()) -> list:
         """Another checkpoint."""
         name, state = str(checkpoint).strip(), self._studio.sessions.newest(state)
         report = reported(progress, name, state)
@@ -117,12 +117,12 @@ class Handlers(Shown):
             page[film] = {**page[film], "ticket": ticket}
         return page
 
-    def beside(self, state: dict, second: str | None, progress=gr.Progress()) -> list:  # noqa: B008
+    def beside(self, state: dict, second: str | None, progress=gr.Progress()) -> list:
         """A second checkpoint beside the first, or none."""
         name = str(second or "").strip()
         return self._again(state, {"second": name}, reported(progress, name, state))
 
-    def pair(self, state: dict, pair: str | None, progress=gr.Progress()) -> list:  # noqa: B008
+    def pair(self, state: dict, pair: str | None, progress=gr.Progress()) -> list:
         """Two checkpoints that teach something side by side."""
         first, _, second = str(pair or "").partition("|")
         state = self._studio.sessions.newest(state)

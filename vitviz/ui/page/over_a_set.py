@@ -34,7 +34,7 @@ class OverASet:
         """The view's figures."""
         return figures_of(self._view, self._studio, state)
 
-    def survey(self, state: dict, paths: list[str] | None, progress=gr.Progress()) -> Iterator[list]:  # noqa: B008
+    def survey(self, state: dict, paths: list[str] | None, progress=gr.Progress()) -> Iterator[list]:
         """State, figures and notice as the average grows."""
         state = self._studio.sessions.newest(state)
         language = state.get("language", "en")

@@ -31,7 +31,7 @@ def here() -> bool:
 if here():
     import spaces
 
-    import vitviz.engine.inspector  # noqa: F401
+    import vitviz.engine.inspector  # noqa: F401, to be in memory before a fork
 
 import gradio as gr  # noqa: E402
 import httpx  # noqa: E402
