@@ -17,7 +17,7 @@ from torch.nn.utils.parametrize import register_parametrization
 TINY = Path(__file__).resolve().parents[1] / "vitviz-tiny"
 sys.path.append(str(TINY))  # what is the same there is not written again: data, lesson, film, teacher
 
-# noqa: E402 below: they lie in the folder that the line above adds
+# after the line above, which adds the folder that they lie in
 import lesson  # noqa: E402
 from settings import FIRST, Settings  # noqa: E402
 
