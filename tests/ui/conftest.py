@@ -1,3 +1,20 @@
-"""The stand-in for `spaces` is imported by programs that play a Space, never by the tests themselves."""
+"""What tests of the page share.
+
+The stand-in for `spaces` is imported by programs that play a Space, never by the tests themselves.
+"""
+
+import pytest
+
+from vitviz.ui.serving.studio import Settings, Studio
 
 collect_ignore = ["simulated"]
+
+
+@pytest.fixture(scope="module")
+def studio():
+    return Studio(Settings(device="cpu"))
+
+
+@pytest.fixture(scope="module")
+def key(studio):
+    return studio.look(studio.keep_sample("coffee"), "vitviz-tiny")

@@ -11,19 +11,8 @@ from vitviz.errors import VitvizError
 from vitviz.ui.serving import export
 from vitviz.ui.serving.derived import endpoint
 from vitviz.ui.serving.endpoints import Endpoints
-from vitviz.ui.serving.studio import Settings, Studio
 from vitviz.views import VIEWS
 from vitviz.views.tokens import Tokens
-
-
-@pytest.fixture(scope="module")
-def studio():
-    return Studio(Settings(device="cpu"))
-
-
-@pytest.fixture(scope="module")
-def key(studio):
-    return studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
 
 
 def test_tokens_are_told_by_name_or_as_patches_from_0(studio, key):

@@ -22,11 +22,6 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def studio():
-    return Studio(Settings(device="cpu"))
-
-
-@pytest.fixture(scope="module")
 def endpoints(studio):
     return Endpoints(studio)
 

@@ -11,19 +11,8 @@ from PIL import Image
 
 import vitviz
 from vitviz.ui.serving import export
-from vitviz.ui.serving.studio import Settings, Studio
 from vitviz.views import VIEWS, Subject
 from vitviz.views.positions import Positions
-
-
-@pytest.fixture(scope="module")
-def studio():
-    return Studio(Settings(device="cpu"))
-
-
-@pytest.fixture(scope="module")
-def key(studio):
-    return studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
 
 
 def opened(data: bytes) -> zipfile.ZipFile:

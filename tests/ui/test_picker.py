@@ -6,11 +6,6 @@ from vitviz.errors import CheckpointError
 from vitviz.ui.serving.studio import Settings, Studio
 
 
-@pytest.fixture(scope="module")
-def studio():
-    return Studio(Settings(device="cpu"))
-
-
 @pytest.mark.parametrize(
     "name", ["../weights/vitviz-tiny", "/etc", "no-such-model", "weights/vitviz-tiny/model.safetensors", ""]
 )

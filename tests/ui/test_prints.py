@@ -12,18 +12,7 @@ from tests.prints.reading import texts
 from vitviz.errors import Unknown, VitvizError
 from vitviz.ui.serving import export, prints
 from vitviz.ui.serving.endpoints import Endpoints
-from vitviz.ui.serving.studio import Settings, Studio
 from vitviz.views import VIEWS
-
-
-@pytest.fixture(scope="module")
-def studio():
-    return Studio(Settings(device="cpu"))
-
-
-@pytest.fixture(scope="module")
-def key(studio):
-    return studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
 
 
 @pytest.fixture(scope="module")

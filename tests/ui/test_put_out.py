@@ -6,11 +6,6 @@ from vitviz.errors import ImageError
 from vitviz.ui.serving.studio import Settings, Studio
 
 
-@pytest.fixture(scope="module")
-def studio():
-    return Studio(Settings(device="cpu"))
-
-
 def test_what_the_trace_alone_answers_never_brings_a_checkpoint_back(monkeypatch):
     studio = Studio(Settings(device="cpu"))
     key = studio.look(studio.keep_sample("coffee"), "vitviz-tiny")

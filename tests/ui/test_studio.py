@@ -16,11 +16,6 @@ from vitviz.views import VIEWS
 
 
 @pytest.fixture(scope="module")
-def studio():
-    return Studio(Settings(device="cpu"))
-
-
-@pytest.fixture(scope="module")
 def key(studio):
     return studio.look(studio.keep_sample("chelsea"), "vitviz-tiny")
 

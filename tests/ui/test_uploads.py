@@ -30,11 +30,6 @@ from vitviz.ui.serving.studio import Settings, Studio
 from vitviz.views import VIEWS
 
 
-@pytest.fixture(scope="module")
-def studio():
-    return Studio(Settings(device="cpu"))
-
-
 @pytest.fixture
 def own():
     """A folder in that of uploads, which goes with the test."""

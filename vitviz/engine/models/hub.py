@@ -126,13 +126,14 @@ def cached_repositories() -> set[str]:
 def _answer(repo: str, revision: str | None, filename: str, token: str | None) -> Any:
     """The hub's first answer about a file (size, hash), or HubError within ANSWER_SECONDS."""
     result: list[Any] = []
+    patience = 2 * ANSWER_SECONDS  # of the thread that asks: it ends some day, after we have spoken
 
     def ask() -> None:
         try:
             with checked_answers():
                 result.append(
                     get_hf_file_metadata(
-                        hf_hub_url(repo, filename, revision=revision), token=token, timeout=ANSWER_SECONDS
+                        hf_hub_url(repo, filename, revision=revision), token=token, timeout=patience
                     )
                 )
         except Exception as error:  # noqa: BLE001 - handed over to the waiting thread
