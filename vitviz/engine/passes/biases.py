@@ -14,8 +14,7 @@ from vitviz.trace import Bias
 
 def bias_of(mask: Tensor, image: int, grid: Grid, device: torch.device) -> Bias:
     """A mask as a table over relative positions where it is one, else as it was given."""
-    if mask.dtype == torch.bool:
-        mask = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, float("-inf"))
+    mask = additive(mask, torch.float32)
     while mask.ndim < 4:
         mask = mask.unsqueeze(0)
     dense = mask[image if mask.shape[0] > 1 else 0].to(device=device, dtype=torch.float32)
@@ -26,6 +25,13 @@ def bias_of(mask: Tensor, image: int, grid: Grid, device: torch.device) -> Bias:
         if torch.equal(table[:, index], dense):
             return Bias(table=table, index=index)
     return Bias(dense=dense.clone())
+
+
+def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """A mask as what is added to the scores; a boolean one says which keys a query may see."""
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, float("-inf"))
 
 
 @lru_cache(maxsize=8)

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitviz.engine.passes.biases import additive
 from vitviz.engine.passes.plain import transformer_blocks
 from vitviz.engine.passes.recording import Change
 from vitviz.engine.passes.wiring import mlp_of
@@ -60,7 +61,7 @@ class Edit:
             unseen = query.new_zeros(self.grid.tokens).index_fill(
                 0, self.hidden.to(query.device), float("-inf")
             )
-            bias = unseen if mask is None else mask + unseen
+            bias = unseen if mask is None else additive(mask, query.dtype) + unseen
             return (
                 bias.expand(*bias.shape[:-2], query.shape[-2], self.grid.tokens)
                 if bias.ndim > 1

@@ -27,6 +27,7 @@ from vitviz import stopping
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly
 from vitviz.engine.passes import capture, wiring
+from vitviz.engine.passes.biases import additive
 from vitviz.engine.pictures.preprocess import Preprocessing
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.grid import Grid
@@ -169,13 +170,11 @@ class _Removing:
         shut.
         """
         if self.masked:
-            shut = torch.ones(
+            seen = torch.zeros(
                 len(self.kept), self.grid.tokens, dtype=torch.bool, device=queries.device
-            ).scatter_(1, self.kept, False)
-            closed = torch.zeros(shut.shape, dtype=queries.dtype, device=queries.device).masked_fill_(
-                shut, float("-inf")
-            )
-            return closed[:, None, None] if mask is None else _additive(mask, queries) + closed[:, None, None]
+            ).scatter_(1, self.kept, True)
+            closed = additive(seen, queries.dtype)[:, None, None]
+            return closed if mask is None else additive(mask, queries.dtype) + closed
         if mask is None or mask.shape[-1] != self.grid.tokens:
             return mask
         while mask.ndim < 4:
@@ -184,12 +183,6 @@ class _Removing:
         count, heads = self.kept.shape[1], mask.shape[1]
         mask = mask.gather(2, self.kept[:, None, :, None].expand(-1, heads, -1, mask.shape[-1]))
         return mask.gather(3, self.kept[:, None, None, :].expand(-1, heads, count, -1))
-
-
-def _additive(mask: Tensor, queries: Tensor) -> Tensor:
-    if mask.dtype != torch.bool:
-        return mask
-    return torch.zeros(mask.shape, dtype=queries.dtype, device=mask.device).masked_fill(~mask, float("-inf"))
 
 
 class _Seam(TorchFunctionMode):
