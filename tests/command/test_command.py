@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import vitviz
-from vitviz.command import main, program
+from vitviz.command import program
 from vitviz.command import survey as command
 
 ROOT = Path(__file__).parents[2]
@@ -23,20 +23,6 @@ def pictures(tmp_path):
         vitviz.sample_image(name).save(folder / f"{name}.jpg")
     (folder / "damaged.png").write_bytes(b"no picture")
     return folder
-
-
-@pytest.fixture
-def said(monkeypatch, capsys):
-    """Runs the program as the installed script does: (exit status, printed, told beside it)."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["vitviz", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        told = capsys.readouterr()
-        return ended.value.code or 0, told.out, told.err
-
-    return run
 
 
 def test_a_survey_is_printed_as_json_and_leaves_its_files(said, pictures, tmp_path):

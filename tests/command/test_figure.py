@@ -1,27 +1,9 @@
 """`vitviz figure` as a user types it."""
 
-import sys
-
 import pytest
 from PIL import Image
 
 import vitviz
-from vitviz.command import main
-
-
-@pytest.fixture
-def said(monkeypatch, capsys, tmp_path):
-    """Runs the program in a folder of its own: (exit status, what is printed, what is told beside it)."""
-
-    def run(*arguments):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["vitviz", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        told = capsys.readouterr()
-        return ended.value.code or 0, told.out, told.err
-
-    return run
 
 
 def test_a_figure_of_a_file_is_the_one_of_python(said, tmp_path):

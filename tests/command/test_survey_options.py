@@ -11,7 +11,7 @@ from vitviz.command import main
 
 
 @pytest.fixture
-def asked(monkeypatch, capsys):
+def asked(monkeypatch, said):
     """Runs the program; (status, told, what load was asked, what survey was asked)."""
 
     def run(*arguments, ends=None):
@@ -29,11 +29,8 @@ def asked(monkeypatch, capsys):
 
         monkeypatch.setattr(vitviz, "load", load, raising=False)
         monkeypatch.setattr(vitviz, "survey", survey, raising=False)
-        monkeypatch.setattr(sys, "argv", ["vitviz", "survey", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        told = capsys.readouterr()
-        return ended.value.code or 0, told.out + told.err, seen.get("load"), seen.get("survey")
+        status, printed, told = said("survey", *arguments)
+        return status, printed + told, seen.get("load"), seen.get("survey")
 
     return run
 

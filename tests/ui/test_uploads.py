@@ -1,6 +1,5 @@
 """What guards uploads without the door before it, as in an app that is mounted in another."""
 
-import asyncio
 import json
 import os
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 from gradio.state_holder import StateHolder
 from gradio.utils import get_upload_folder
 
+from tests import loops
 from tests.e2e.conftest import ROOT
 from vitviz.engine.pictures.images import MAX_BYTES
 from vitviz.errors import ImageError
@@ -216,9 +216,7 @@ def test_the_page_goes_on_after_hundreds_of_other_visitors():
         )
 
     def asked_for(name: str, data: list) -> dict:
-        """In a thread of its own: in this one, the loop of an earlier test's browser may be running."""
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(asyncio.run, ask(name, data)).result()
+        return loops.run(ask(name, data))
 
     StateHolder().set_blocks(demo)
     first = asked_for("first", [None])

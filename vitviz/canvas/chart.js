@@ -1,10 +1,10 @@
 // A chart with axes of its own: dots and lines over whole numbers, a level to compare with, under pointer,
 // finger and keys.
 
+import { follow, ringed } from './dots.js';
 import { el, svg } from './elements.js';
 import { number, ticks } from './numbers.js';
 import { still } from './still.js';
-import { tip } from './tip.js';
 import { t } from './words.js';
 
 // first to last, told apart with any colour vision
@@ -56,59 +56,8 @@ export function chart(self) {
   const plot = svg('svg', { class: 'vv-chart', role: 'application', tabindex: 0 });
   const node = el('div', { class: 'vv-stack' }, title, el('div', { class: 'vv-plot' }, plot), legend);
   let points = [];
-  let current = -1;
-  let mark = null;
-
-  const select = (index, event) => {
-    current = index;
-    const point = points[index];
-    if (!point) return leave();
-    mark.setAttribute('cx', point.left);
-    mark.setAttribute('cy', point.top);
-    mark.removeAttribute('visibility');
-    self.root.dataset.cur = index;
-    const box = plot.getBoundingClientRect();
-    tip.show(event ?? { clientX: box.left + point.left, clientY: box.top + point.top }, ...point.told());
-  };
-  const leave = () => {
-    current = -1;
-    mark?.setAttribute('visibility', 'hidden');
-    delete self.root.dataset.cur;
-    tip.hide();
-  };
-  const nearest = (event) => {
-    const box = plot.getBoundingClientRect();
-    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-    let best = -1;
-    let least = 24 ** 2;
-    points.forEach((point, i) => {
-      const away = (point.left - x) ** 2 + (point.top - y) ** 2;
-      if (away < least) [best, least] = [i, away];
-    });
-    return best;
-  };
-  plot.addEventListener('pointermove', (event) => {
-    const found = nearest(event);
-    if (found < 0) leave();
-    else select(found, event);
-  });
-  plot.addEventListener('pointerdown', (event) => {
-    const found = nearest(event);
-    if (found >= 0) select(found, event);
-  });
-  plot.addEventListener('pointerleave', leave);
-  plot.addEventListener('blur', leave);
-  plot.addEventListener('click', (event) => points[nearest(event)]?.pick?.());
-  plot.addEventListener('keydown', (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: 1, ArrowDown: -1 }[event.key];
-    if (event.key === 'Escape') return leave();
-    if ((event.key === 'Enter' || event.key === ' ') && points[current]) points[current].pick?.();
-    else if (!step || !points.length) return;
-    event.preventDefault();
-    if (!step) return;
-    select(Math.max(0, Math.min(points.length - 1, current < 0 ? 0 : current + step)));
-    self.say(points[current].told().filter(Boolean).join(', '));
-  });
+  const { ring, mark } = ringed();
+  const under = follow(self, plot, { points: () => points, mark });
 
   function draw(figure) {
     self.most = still(self, `${figure.across} ${figure.up}`, 0, figure.most)[1];
@@ -192,14 +141,14 @@ export function chart(self) {
           y2: y(figure.level.value),
         }),
       );
-    mark = svg('circle', { class: 'vv-mark-dot', r: 8, visibility: 'hidden' });
+    mark(null);
     plot.setAttribute('width', width);
     plot.setAttribute('height', height);
     plot.setAttribute(
       'aria-label',
       `${figure.title}. ${figure.up}, ${figure.across}. ${t('Arrow keys move, Enter picks.')}`,
     );
-    plot.replaceChildren(...parts, mark);
+    plot.replaceChildren(...parts, ring);
     title.textContent = figure.title;
     const shown = figure.series.filter(
       (_, i) => figure.series.length <= 12 || i === 0 || i === figure.series.length - 1 || (i + 1) % 4 === 0,
@@ -208,7 +157,7 @@ export function chart(self) {
       ? [entry({ name: figure.level.name, colour: 'var(--vv-orange)', dashed: true })]
       : [];
     legend.replaceChildren(...shown.map(entry), ...level);
-    current = -1;
+    under.forget();
   }
 
   return { node, draw };

@@ -1,56 +1,16 @@
 // Dots in a square whose axes have one scale, so that the diagonal says: both alike.
 
+import { follow, ringed } from '../../canvas/dots.js';
 import { svg } from '../../canvas/elements.js';
 import { number, ticks } from '../../canvas/numbers.js';
-import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
-
-const NEAR = 24; // px from the pointer to a dot
 
 /** `draw({points, low, high, across, up, title, width, height})`; a point is {x, y, told, pick?, marked}. */
 export function scatter(self) {
   const plot = svg('svg', { class: 'vv-chart', role: 'application', tabindex: 0 });
   let points = [];
-  let current = -1;
-  let ring = null;
-
-  const leave = () => {
-    current = -1;
-    ring?.setAttribute('visibility', 'hidden');
-    tip.hide();
-  };
-  const select = (index, event) => {
-    const point = points[index];
-    if (!point) return leave();
-    current = index;
-    ring.setAttribute('cx', point.left);
-    ring.setAttribute('cy', point.top);
-    ring.removeAttribute('visibility');
-    const box = plot.getBoundingClientRect();
-    tip.show(event ?? { clientX: box.left + point.left, clientY: box.top + point.top }, ...point.told());
-  };
-  const nearest = (event) => {
-    const box = plot.getBoundingClientRect();
-    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-    const away = points.map((point) => (point.left - x) ** 2 + (point.top - y) ** 2);
-    const least = Math.min(...away);
-    return least < NEAR ** 2 ? away.indexOf(least) : -1;
-  };
-  plot.addEventListener('pointermove', (event) => select(nearest(event), event));
-  plot.addEventListener('pointerdown', (event) => select(nearest(event), event));
-  plot.addEventListener('pointerleave', leave);
-  plot.addEventListener('blur', leave);
-  plot.addEventListener('click', (event) => points[nearest(event)]?.pick?.());
-  plot.addEventListener('keydown', (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: 1, ArrowDown: -1 }[event.key];
-    if (event.key === 'Escape') return leave();
-    if ((event.key === 'Enter' || event.key === ' ') && points[current]) points[current].pick?.();
-    else if (!step || !points.length) return;
-    event.preventDefault();
-    if (!step) return;
-    select(Math.max(0, Math.min(points.length - 1, current < 0 ? 0 : current + step)));
-    self.say(points[current].told().join(', '));
-  });
+  const { ring, mark } = ringed();
+  const under = follow(self, plot, { points: () => points, mark });
 
   function draw(figure) {
     const { low, high, width, height } = figure;
@@ -66,7 +26,7 @@ export function scatter(self) {
     points = figure.points
       .map((point) => ({ ...point, left: x(point.x), top: y(point.y) }))
       .sort((a, b) => a.x - b.x);
-    ring = svg('circle', { class: 'vv-mark-dot', r: 8, visibility: 'hidden' });
+    mark(null);
     plot.setAttribute('width', width);
     plot.setAttribute('height', height);
     plot.setAttribute('aria-label', `${figure.title}. ${t('Arrow keys move, Enter picks.')}`);
@@ -101,7 +61,7 @@ export function scatter(self) {
       ),
       ring,
     );
-    current = -1;
+    under.forget();
   }
 
   return { node: plot, draw };

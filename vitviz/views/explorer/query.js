@@ -4,12 +4,10 @@ import { tinted } from '../../canvas/colours.js';
 import { el, sheet } from '../../canvas/elements.js';
 import { tokenName } from '../../canvas/names.js';
 import { bounds, number, total } from '../../canvas/numbers.js';
+import { pinColours, pinned, pinsOf } from '../../canvas/pins.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
-import { distanceOf, entropy, first, nameOf, pinsOf, small, tokensOf } from './tokens.js';
-
-// Okabe and Ito, told apart with any colour vision
-export const pinColours = ['#e69f00', '#56b4e9', '#009e73', '#cc79a7'];
+import { distanceOf, entropy, first, nameOf, small, tokensOf } from './tokens.js';
 
 /** Whether the map shows who attends to the token; the rollout knows only what a token has collected. */
 const askedBy = (self) => self.settings.direction === 'column' && self.settings.show !== 'rollout';
@@ -150,14 +148,6 @@ export function showChips(self) {
   chips.hidden = !names.length;
 }
 
-/** Pins the query, or lets it go; four at most. */
-export function togglePin(self) {
-  const pins = pinsOf(self);
-  const token = self.query;
-  const next = pins.includes(token) ? pins.filter((one) => one !== token) : [...pins, token].slice(-4);
-  self.set('pins', next.join('.'));
-}
-
 /** The pinned tokens with their maps. */
 export function showPins(self) {
   const { ui, grid, settings, data } = self;
@@ -184,24 +174,7 @@ export function showPins(self) {
     canvas.className = 'vv-heat';
     const tall = (side * rows * grid.patch[0]) / (cols * grid.patch[1]);
     canvas.style.cssText = `width:${side}px;height:${tall}px;position:static`;
-    return el(
-      'figure',
-      { style: `border-color:${pinColours[i]};width:${side + 6}px` },
-      canvas,
-      el(
-        'figcaption',
-        {},
-        el('span', { text: nameOf(self, token) }),
-        el('button', {
-          type: 'button',
-          class: 'vv-more',
-          'data-export': 'no',
-          'aria-label': t('Unpin'),
-          text: '×',
-          onclick: () => self.set('pins', list.filter((one) => one !== token).join('.')),
-        }),
-      ),
-    );
+    return pinned(self, i, { token, name: nameOf(self, token), canvas, side });
   });
   ui.pinned.replaceChildren(...parts);
   ui.marks.forEach((mark, i) => {

@@ -12,7 +12,6 @@ export const nameOf = (self, token) =>
   token < first(self)
     ? tokenName(self.grid.prefix[token])
     : `${patchName(token - first(self))} (${placeName(self.grid, token - first(self))})`;
-export const pinsOf = (self) => (self.settings.pins ? self.settings.pins.split('.').map(Number) : []);
 
 /** The entropy of a part of an array in nats; 0 ln 0 counts as 0. */
 export function entropy(values, start, count) {

@@ -5,10 +5,11 @@ import { colourbar } from '../../canvas/colourbar.js';
 import { el, fit } from '../../canvas/elements.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
+import { pinColours, togglePin } from '../../canvas/pins.js';
 import { cells, outline } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
-import { ask, chooseToken, paint, pinColours, showChips, showPins, togglePin, told } from './query.js';
+import { ask, chooseToken, paint, showChips, showPins, told } from './query.js';
 import { distanceOf, first, nameOf, small, tokensOf } from './tokens.js';
 import { drawWall } from './wall.js';
 
@@ -50,7 +51,7 @@ export default () => ({
       type: 'button',
       text: t('Pin this token'),
       'data-export': 'no',
-      onclick: () => togglePin(self),
+      onclick: () => togglePin(self, self.query),
     });
     const pinned = el('div', { class: 'vv-pins' });
     const wall = el('canvas');

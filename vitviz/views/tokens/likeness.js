@@ -3,11 +3,9 @@
 import { tinted } from '../../canvas/colours.js';
 import { el } from '../../canvas/elements.js';
 import { tokenName } from '../../canvas/names.js';
+import { pinColours, pinned, pinsOf } from '../../canvas/pins.js';
 import { t } from '../../canvas/words.js';
-import { cosines, pinsOf, roomOf, scale, shortOf, sizeOf, skipOf, tokensOf, where } from './tokens.js';
-
-// Okabe and Ito, told apart with any colour vision
-export const pinColours = ['#e69f00', '#56b4e9', '#009e73', '#cc79a7'];
+import { cosines, roomOf, scale, shortOf, sizeOf, skipOf, tokensOf, where } from './tokens.js';
 
 /** The map of likeness to one token, and the same at every depth. */
 export function drawSimilarity(self) {
@@ -82,16 +80,6 @@ export function showChips(self, told, pick) {
   chips.hidden = !names.length;
 }
 
-/** Pins the token in view, or lets it go; four at most. */
-export function togglePin(self) {
-  const list = pinsOf(self);
-  const { token } = self.settings;
-  self.set(
-    'pins',
-    (list.includes(token) ? list.filter((one) => one !== token) : [...list, token].slice(-4)).join('.'),
-  );
-}
-
 /** The pinned tokens with their maps. */
 function showPins(self) {
   const {
@@ -99,7 +87,7 @@ function showPins(self) {
     grid: { rows, cols, patch },
     data,
   } = self;
-  const list = pinsOf(self).slice(0, 4);
+  const list = pinsOf(self).slice(0, pinColours.length);
   const skip = skipOf(self);
   const count = tokensOf(self);
   const { low, high, colours } = scale(self);
@@ -112,24 +100,7 @@ function showPins(self) {
       const canvas = tinted(values, rows, cols, colours, low, high, skip);
       const tall = (side * rows * patch[0]) / (cols * patch[1]);
       canvas.style.cssText = `width:${side}px;height:${tall}px;image-rendering:pixelated`;
-      return el(
-        'figure',
-        { style: `border-color:${pinColours[i]};width:${side + 6}px` },
-        canvas,
-        el(
-          'figcaption',
-          {},
-          el('span', { text: shortOf(self, token) }),
-          el('button', {
-            type: 'button',
-            class: 'vv-more',
-            'data-export': 'no',
-            'aria-label': t('Unpin'),
-            text: '×',
-            onclick: () => self.set('pins', list.filter((one) => one !== token).join('.')),
-          }),
-        ),
-      );
+      return pinned(self, i, { token, name: shortOf(self, token), canvas, side });
     }),
   );
   ui.pinned.forEach((mark, i) =>

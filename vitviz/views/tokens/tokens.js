@@ -13,9 +13,6 @@ export const sizeOf = (self) => self.grid.rows * self.grid.cols;
 /** How long the sequence is. */
 export const tokensOf = (self) => skipOf(self) + sizeOf(self);
 
-/** The pinned tokens. */
-export const pinsOf = (self) => (self.settings.pins ? self.settings.pins.split('.').map(Number) : []);
-
 /** Whether all cosines come at once, so that hovering asks for nothing. */
 export const small = (self) => self.summary.whole;
 

@@ -5,11 +5,12 @@ import { el } from '../../canvas/elements.js';
 import { map } from '../../canvas/map.js';
 import { matrix } from '../../canvas/matrix.js';
 import { number } from '../../canvas/numbers.js';
+import { pinColours, togglePin } from '../../canvas/pins.js';
 import { outline } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
 import { drawComponents } from './components.js';
 import { drawHeads, head, pair } from './heads.js';
-import { ask, drawSimilarity, pinColours, togglePin } from './likeness.js';
+import { ask, drawSimilarity } from './likeness.js';
 import { drawNorms, frameOutliers, sink } from './norms.js';
 import { histogram, strip } from './sides.js';
 import { marking, nameOf, outliers, skipOf, small, tokensOf } from './tokens.js';
@@ -71,7 +72,7 @@ export default () => ({
       type: 'button',
       text: t('Pin this token'),
       'data-export': 'no',
-      onclick: () => togglePin(self),
+      onclick: () => togglePin(self, self.settings.token),
     });
     drawn.node.append(
       facts,

@@ -1,21 +1,12 @@
 // Curves of removal in two panels on one scale: the most relevant patches first, and the least relevant.
 
-import { el } from '../../canvas/elements.js';
+import { follow } from '../../canvas/dots.js';
+import { el, svg } from '../../canvas/elements.js';
 import { number, ticks } from '../../canvas/numbers.js';
-import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
 
-const SVG = 'http://www.w3.org/2000/svg';
 const COLOURS = ['var(--vv-blue)', 'var(--vv-orange)', '#2a8a63']; // the first three of the ranking
 const CONTROLS = ['random', 'centre'];
-
-function svg(tag, attributes, text) {
-  const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes))
-    if (value !== undefined) node.setAttribute(name, value);
-  if (text !== undefined) node.textContent = text;
-  return node;
-}
 
 /** The colour of a method: of the first three of the ranking one each; of the others that of the ink. */
 export function colourOf(method, names) {
@@ -28,7 +19,6 @@ export function curves(self, { title, pick, of }) {
   const plot = svg('svg', { class: 'vv-chart vv-curves', role: 'application', tabindex: 0 });
   const node = el('div', { class: 'vv-plot' }, plot);
   let points = [];
-  let current = -1;
   let held = '';
   let last = null;
 
@@ -41,59 +31,17 @@ export function curves(self, { title, pick, of }) {
     return [shown(value), title(name), first, step === 0 ? t('the whole picture') : ''];
   };
   const shown = (value) => (self.settings.score === 'logit' ? number(value) : `${number(100 * value)} %`);
-  const select = (index, event) => {
-    const point = points[index];
-    if (!point) return leave();
-    current = index;
-    if (held !== point.name) [held] = [point.name, last && draw(...last, point.name)];
-    self.root.dataset.cur = index;
-    const box = plot.getBoundingClientRect();
-    tip.show(event ?? { clientX: box.left + point.x, clientY: box.top + point.y }, ...told(point));
-  };
-  const leave = () => {
-    if (current < 0) return;
-    [current, held] = [-1, ''];
-    delete self.root.dataset.cur;
-    tip.hide();
-    if (last) draw(...last);
-  };
-  const nearest = (event) => {
-    const box = plot.getBoundingClientRect();
-    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-    let best = -1;
-    let least = 30 ** 2;
-    points.forEach((point, i) => {
-      const away = (point.x - x) ** 2 + (point.y - y) ** 2;
-      if (away < least) [best, least] = [i, away];
-    });
-    return best;
-  };
-  const follow = (event) => {
-    const found = nearest(event);
-    if (found < 0) leave();
-    else select(found, event);
-  };
-  plot.addEventListener('pointermove', follow);
-  plot.addEventListener('pointerdown', follow);
-  plot.addEventListener('pointerleave', leave);
-  plot.addEventListener('blur', leave);
-  plot.addEventListener('click', () => current >= 0 && pick(points[current].name));
-  plot.addEventListener('keydown', (event) => {
-    if (event.key === 'Escape') return leave();
-    if ((event.key === 'Enter' || event.key === ' ') && current >= 0) {
-      event.preventDefault();
-      return pick(points[current].name);
-    }
-    const step =
-      { ArrowLeft: -1, ArrowRight: 1 }[event.key] ??
-      (points.length && { ArrowUp: -points[0].jump, ArrowDown: points[0].jump }[event.key]);
-    if (!step) return;
-    event.preventDefault();
-    select(Math.max(0, Math.min(points.length - 1, current < 0 ? 0 : current + step)));
-    if (current >= 0) self.say(told(points[current]).filter(Boolean).join(', '));
+  follow(self, plot, {
+    points: () => points,
+    mark: (point) => {
+      if (held === (point?.name ?? '')) return;
+      held = point?.name ?? '';
+      if (last) draw(...last);
+    },
+    rows: () => ({ ArrowUp: -(points[0]?.jump ?? 0), ArrowDown: points[0]?.jump ?? 0 }),
   });
 
-  function draw(names, run, pointed = held) {
+  function draw(names, run) {
     last = [names, run];
     const { score, method } = self.settings;
     const stacked = self.width < 520;
@@ -122,22 +70,25 @@ export function curves(self, { title, pick, of }) {
           svg('polygon', { class: 'vv-chance', points: bandOf(band[side][score], random.shares, x, y) }),
         );
       for (const [name, one] of known) {
-        const found = one[side][score].map((value, step) => ({
-          name,
-          side,
-          step,
-          value,
-          share: Math.round(100 * one.shares[step]),
-          x: x(one.shares[step]),
-          y: y(value),
-          jump: 2 * one.shares.length,
-        }));
-        const strong = name === pointed || name === method;
+        const found = one[side][score].map((value, step) => {
+          const share = Math.round(100 * one.shares[step]);
+          return {
+            name,
+            side,
+            step,
+            left: x(one.shares[step]),
+            top: y(value),
+            jump: 2 * one.shares.length,
+            told: () => told({ name, side, step, value, share }),
+            pick: () => pick(name),
+          };
+        });
+        const strong = name === held || name === method;
         const colour = strong ? 'var(--vv-accent)' : colourOf(name, names);
         const quiet = colour === 'currentColor' && !CONTROLS.includes(name);
         parts.push(
           svg('polyline', {
-            points: found.map((p) => `${p.x.toFixed(1)},${p.y.toFixed(1)}`).join(' '),
+            points: found.map((p) => `${p.left.toFixed(1)},${p.top.toFixed(1)}`).join(' '),
             fill: 'none',
             stroke: colour,
             'stroke-width': strong ? 3.2 : quiet ? 1.1 : 2,
