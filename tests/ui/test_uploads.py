@@ -156,6 +156,10 @@ def test_the_oldest_uploads_make_room_and_the_pages_own_stay(own, monkeypatch, t
     os.utime(files[2], (time.time() - uploads.LIFETIME - 1,) * 2)
     quota.make_room()
     assert [file.exists() for file in files] == [True, False, False, True], "an hour is the end of any"
+    os.utime(files[1].parent, (time.time() - uploads.LIFETIME - 1,) * 2)
+    quota.make_room()
+    assert not files[1].parent.exists(), "a folder that has been empty for so long goes as well"
+    assert files[2].parent.exists() and tmp_path.exists(), "one that a file has just left may get another"
 
 
 def test_what_a_killed_run_left_is_removed_by_the_next_and_nothing_else(tmp_path):
