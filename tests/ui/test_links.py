@@ -4,7 +4,7 @@ import pytest
 
 from vitviz.grid import Grid
 from vitviz.ui.serving import links
-from vitviz.views import VIEWS, About
+from vitviz.views import VIEWS, About, Wholes
 
 LARGE = About(99, 99, Grid(300, 300, (16, 16), ("class",)))
 HOSTILE = [
@@ -112,6 +112,15 @@ def test_every_setting_at_another_value_than_its_default_can_stand_in_a_link(vie
                 view.settings({control.name: text}, LARGE)[control.name]
                 != view.settings({}, LARGE)[control.name]
             )
+
+
+def test_a_link_holds_as_many_numbers_as_the_setting_does_and_not_one_more():
+    several = [(view, one) for view in VIEWS for one in view.controls if isinstance(one, Wholes)]
+    assert {control.most for _, control in several} == {16, 400}
+    for view, control in several:
+        whole = ".".join(map(str, range(10_000, 10_000 + control.most)))
+        for text, held in ((whole, {control.name: whole}), (f"{whole}.3", {})):
+            assert links.read({"tab": view.slug, control.name: text}).settings == held
 
 
 @pytest.mark.parametrize(

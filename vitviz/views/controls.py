@@ -49,10 +49,6 @@ class Control:
             for name, value in told.items()
         }
 
-    def known(self) -> dict[str, Any]:
-        """What a link may ask for, before a model is known."""
-        return {"pattern": self.pattern, "default": str(self.start())}
-
     def _refuse(self, text: str, expected: str) -> WrongSetting:
         return WrongSetting(f"Given {self.name}={text[:60]!r}; expected {expected}.")
 
@@ -173,7 +169,10 @@ class Wholes(Control):
     tokens: bool = False
     most: int = 16
     kind = "wholes"
-    pattern = r"\d{1,5}(\.\d{1,5}){0,15}"
+
+    @property
+    def pattern(self) -> str:
+        return rf"\d{{1,5}}(\.\d{{1,5}}){{0,{self.most - 1}}}"
 
     def parse(self, text: str, about: About | None = None) -> tuple[int, ...]:
         parts = text.split(".") if text else []
