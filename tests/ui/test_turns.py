@@ -18,8 +18,8 @@ from vitviz.ui.serving.studio import Settings, Studio
 from vitviz.ui.serving.turns import Turns
 
 
-def until(condition):
-    end = time.monotonic() + 20
+def until(condition, seconds=20):
+    end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come"
         time.sleep(0.01)

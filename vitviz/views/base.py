@@ -52,7 +52,7 @@ class Item:
     `axes` names its axes, such as "layer head" or "row col": what they are called on the page and in the
     endpoint, and how long those are that the model decides. `depends` names the settings that change it:
     nothing else asks for it anew. `says` tells what the numbers are, with their unit. An item that is not
-    `taken` is for drawing alone. One that `passes` makes passes of its own, for which a server has turns.
+    `taken` is for drawing alone.
     """
 
     name: str
@@ -61,7 +61,6 @@ class Item:
     dtype: str = "float32"
     depends: tuple[str, ...] = ()
     taken: bool = True
-    passes: bool = False
 
     def checked(self, array: np.ndarray, about: About) -> np.ndarray:
         """The array as it travels; RuntimeError where it is not what was declared, which is a bug of the

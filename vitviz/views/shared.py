@@ -33,7 +33,10 @@ def sweep_of(subject: Subject) -> Sweep:
 
 
 def passes_of(subject: Subject, target: Target, patches_as: str = "dropped") -> Explained:
-    """The passes of maps on the untouched model; what they found is kept with the trace, never the model."""
+    """The passes of maps on the untouched model; what they found is kept with the trace, never the model.
+
+    Whoever makes them does so within `once_by_passes`.
+    """
     from vitviz import maps  # with torch, which a page that is being built has no use for
 
     def keep(name, make):
@@ -49,7 +52,7 @@ def relevance_of(subject: Subject, target: Target, method: str) -> Relevance:
     def make():
         return found_by(passes_of(subject, target), method)
 
-    return subject.once(f"relevance {method} {target}", make)
+    return subject.once_by_passes(f"relevance {method} {target}", make)
 
 
 def target_of(subject: Subject, asked: str) -> Target:
@@ -104,4 +107,4 @@ def taken_away(subject: Subject, layer: int) -> Tensor:
     if subject.trace.without:
         raise UnsupportedModel(Sentence(WHOLE))
     made = f"taken away {layer}"
-    return subject.once(made, lambda: subject.inspector.layer_effects(subject.trace.view, layer))
+    return subject.once_by_passes(made, lambda: subject.inspector.layer_effects(subject.trace.view, layer))

@@ -22,7 +22,8 @@ class Subject:
     """A model is loaded only where a view asks for it: what the trace alone answers never brings it back.
 
     `once(name, make)` makes what several items share a single time, however many ask at once;
-    `once_of_weights` the same for what depends on the checkpoint and the input size and on no picture.
+    `once_of_weights` the same for what depends on the checkpoint and the input size and on no picture, and
+    `once_by_passes` for what takes passes of its own, which on a server wait for their turn.
     `sampled()` surveys the pictures that come with vitviz, `film()` does so at every step of the checkpoint's
     training, and `beside` is the second checkpoint: for views that look at many pictures.
     """
@@ -34,12 +35,14 @@ class Subject:
         survey: Any = None,
         once: Once = lambda name, make: make(),
         once_of_weights: Once = lambda name, make: make(),
+        once_by_passes: Once | None = None,
         sampled: Callable[[], Any] | None = None,
         beside: Subject | None = None,
         film: Callable[[], Mapping[int, Any]] = dict,
     ):
         self._inspector, self.trace, self.survey = inspector, trace, survey
         self.once, self.once_of_weights = once, once_of_weights
+        self.once_by_passes = once_by_passes or once
         self.sampled, self.beside, self.film = sampled, beside, film
 
     @property

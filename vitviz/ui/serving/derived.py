@@ -4,6 +4,7 @@ its items.
 Gradio reads type hints, defaults and the docstring of a function, so these are made for each view.
 """
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from typing import Any, Literal
@@ -24,8 +25,10 @@ def answering() -> tuple[View, ...]:
     return tuple(view for view in VIEWS if view.endpoint is None and any(item.taken for item in view.items))
 
 
-def endpoint(view: View, subject_of: Callable) -> Callable:
-    """The function behind a view's endpoint; `subject_of(image, checkpoint)` gives what it looks at."""
+def endpoint(view: View, subject_of: Callable, reading: Callable = contextlib.nullcontext) -> Callable:
+    """The function behind a view's endpoint; `subject_of(image, checkpoint)` gives what it looks at, and
+    `reading(subject)` is around what is read of it, for which a large one waits for a turn.
+    """
     taken = [item for item in view.items if item.taken]
     asked = {name for item in taken for name in item.depends}
     controls = [control for control in view.controls if control.name in asked]
@@ -47,9 +50,11 @@ def endpoint(view: View, subject_of: Callable) -> Callable:
         reason = view.refused(subject)
         if reason:
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
-        found = {
-            item.name: item.checked(view.item(subject, item.name, settings), subject.about) for item in taken
-        }
+        with contextlib.nullcontext() if view.needs is Needs.SET else reading(subject):
+            found = {
+                item.name: item.checked(view.item(subject, item.name, settings), subject.about)
+                for item in taken
+            }
         numbers = {name: plain(array) for name, array in found.items()}
         precision = {} if subject.trace is None else {"dtype": subject.trace.dtype}
         return {"checkpoint": subject.checkpoint, **precision, **numbers, "grid": cells(subject.grid)}

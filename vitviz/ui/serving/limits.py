@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vitviz import stopping
 from vitviz.errors import TooMuch
 from vitviz.sentence import Sentence
 
@@ -16,6 +19,30 @@ if TYPE_CHECKING:
 DEAR = (
     100e9  # multiplications of a pass: a second or two on two cores; ViT-B/16 has 18e9 at 224 px, 55e9 at 384
 )
+
+
+@dataclass
+class _Computed:
+    """Of one answer: seconds of turns that are over, and when the present one began."""
+
+    before: float = 0.0
+    began: float | None = None
+
+    def seconds(self) -> float:
+        return self.before + (0.0 if self.began is None else time.monotonic() - self.began)
+
+
+_answer: ContextVar[_Computed | None] = ContextVar("vitviz_answer", default=None)
+
+
+@contextmanager
+def one_answer() -> Iterator[None]:
+    """What is computed inside is one answer, in however many turns; outside each turn counts by itself."""
+    token = _answer.set(_Computed())
+    try:
+        yield
+    finally:
+        _answer.reset(token)
 
 
 @dataclass(frozen=True)
@@ -49,12 +76,16 @@ class Limits:
         """Whether something waits for a turn among the dear ones."""
         return operations > DEAR
 
-    def clock(self) -> Callable[[], bool]:
-        """From now on, for `stopping.when`: TooMuch once the time of one answer is over."""
-        end = time.monotonic() + self.seconds
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Around a turn: what is computed inside ends by TooMuch once the time of its answer is over."""
+        computed = _answer.get() or _Computed()
+        if computed.began is not None:  # a turn within a turn is the same
+            yield
+            return
 
         def over() -> bool:
-            if time.monotonic() > end:
+            if computed.seconds() > self.seconds:
                 said = Sentence(
                     "This took longer than the {seconds} seconds that this server gives to one answer. Choose"
                     " a smaller input size or a smaller checkpoint.",
@@ -63,4 +94,9 @@ class Limits:
                 raise TooMuch(said)
             return False
 
-        return over
+        computed.began = time.monotonic()
+        try:
+            with stopping.when(over):
+                yield
+        finally:
+            computed.before, computed.began = computed.seconds(), None

@@ -23,6 +23,7 @@ from vitviz.ui.serving.turns import Turns
 from vitviz.views import Subject
 
 T = TypeVar("T")
+BATCH = 8  # pictures of a survey that go through the model at once; maps and removals count as much
 GONE = (
     "The server no longer knows this picture; it may have been started anew. Drop the picture in once more."
 )
@@ -120,6 +121,7 @@ class Looks(Checkpoints, Pictures):
             trace,
             once=lambda name, make: self._once((key, name), make),
             once_of_weights=lambda name, make: self._once((weights, name), make),
+            once_by_passes=lambda name, make: self._by_passes(run, (key, name), make),
             sampled=lambda: self.sampled(run),
             beside=beside,
             film=lambda: self.film_of(run),
@@ -155,8 +157,8 @@ class Looks(Checkpoints, Pictures):
 
     @contextmanager
     def _turn(self, dear: bool, patient: bool) -> Iterator[None]:
-        clock = self.settings.limits.clock
-        with stopping.when(_gone), self._turns.turn(dear, visitor.name(), patient), stopping.when(clock()):
+        limits = self.settings.limits
+        with stopping.when(_gone), self._turns.turn(dear, visitor.name(), patient), limits.timed():
             yield
 
     def survey(self, key: str | None):
@@ -185,6 +187,16 @@ class Looks(Checkpoints, Pictures):
                 " looked at. Look at it again."
             )
         return inspector
+
+    def _by_passes(self, run: Run, key, make):
+        """`_once` of what costs a batch's passes: in a turn, which is taken before the cache is asked, since
+        who makes something has to have one; no turn for what is known.
+        """
+        known = self._drawn.peek(("once", key))
+        if known is not None:
+            return known.value
+        with self.computing(self._looked_with(run), run.size, BATCH):
+            return self._once(key, make)
 
     def _once(self, key, make):
         return self._drawn.get(("once", key), lambda: Kept(make())).value

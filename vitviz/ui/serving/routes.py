@@ -16,6 +16,7 @@ from fastapi.routing import APIRoute
 
 from vitviz.errors import Unknown, VitvizError
 from vitviz.ui.serving import export, modules, prints, visitor
+from vitviz.ui.serving.limits import one_answer
 from vitviz.ui.serving.spoken import UNEXPECTED, told_of, without_paths
 from vitviz.ui.serving.studio import Studio
 
@@ -77,7 +78,7 @@ def download(data: bytes, name: str) -> Response:
 def answered(answer: Callable[[], Response], request: Request) -> Response:
     """The answer, or what was wrong with the question; given up where the connection ends meanwhile."""
     try:
-        with visitor.asking(request):
+        with visitor.asking(request), one_answer():
             return answer()
     except VitvizError as error:
         told, status = told_of(error), 404 if isinstance(error, Unknown) else 422

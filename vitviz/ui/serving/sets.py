@@ -8,9 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from vitviz.runs import Run
-from vitviz.ui.serving.looks import Looks
-
-BATCH = 8  # pictures of a survey that go through the model at once
+from vitviz.ui.serving.looks import BATCH, Looks
 
 
 class Sets(Looks):

@@ -8,8 +8,7 @@ cache is made again from its run.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,9 @@ from vitviz.figures.encode import encoded
 from vitviz.ui.serving.cache import Cache
 from vitviz.ui.serving.looks import T
 from vitviz.ui.serving.sessions import Sessions
-from vitviz.ui.serving.sets import BATCH, Sets
+from vitviz.ui.serving.sets import Sets
 from vitviz.ui.serving.settings import Settings
-from vitviz.views import VIEWS, About, Item, Needs, Subject, View
+from vitviz.views import VIEWS, About, Needs, Subject, View
 
 
 class Studio(Sets):
@@ -51,7 +50,7 @@ class Studio(Sets):
         asked = tuple((one, settings[one]) for one in declared.depends)
 
         def made() -> np.ndarray:
-            return declared.checked(self._made(key, view, declared, settings), about)
+            return declared.checked(view.item(self._fitting(key, view), name, settings), about)
 
         place = (self.run(key).checkpoint, about.grid) if view.needs is Needs.WEIGHTS else key
         return self._drawn.get((place, slug, name, asked), made)
@@ -64,8 +63,7 @@ class Studio(Sets):
         if view.needs is Needs.SET:  # which takes turns by itself
             arrays = view.numbers(subject, settings)
         else:
-            with self._passing(key, view, subject):
-                arrays = self._read(subject, lambda: view.numbers(subject, settings))
+            arrays = self._read(subject, lambda: view.numbers(subject, settings))
         told = {f"setting_{name}": str(value) for name, value in view.filed(settings, subject.grid).items()}
         about = {"checkpoint": subject.checkpoint, "view": slug, "dtype": self.settings.dtype, **told}
         about["assumed"] = self.assumed(key)
@@ -82,8 +80,8 @@ class Studio(Sets):
         if name not in [file.name for file in view.files]:
             raise Unknown(f"{view.title} has no file {name[:60]!r}.")
         upload = None if subject.trace is None else np.asarray(self.upload(key))
-        with self._passing(key, view, subject):
-            return view.file(subject, name, view.settings(given, subject.about), upload)
+        settings = view.settings(given, subject.about)
+        return self._read(subject, lambda: view.file(subject, name, settings, upload))
 
     def summary(self, key: str, view: View) -> dict[str, Any]:
         """A view's summary, made once."""
@@ -108,20 +106,6 @@ class Studio(Sets):
         return self._drawn.get(
             (run.picture, which), lambda: encoded(np.asarray(self.picture(run.picture)), ".jpg")
         )
-
-    def _made(self, key: str, view: View, item: Item, settings: Mapping[str, Any]) -> np.ndarray:
-        subject = self._fitting(key, view)
-        with self._passing(key, view, subject, item.passes):
-            return view.item(subject, item.name, settings)
-
-    @contextmanager
-    def _passing(self, key: str, view: View, subject: Subject, passes: bool = False) -> Iterator[None]:
-        """Around what makes passes of its own, as dear as a batch's: they wait for their turn."""
-        if not passes and view.needs is not Needs.GRADIENTS:
-            yield
-            return
-        with self.computing(subject.inspector, self.run(key).size, BATCH):
-            yield
 
     def _read(self, subject: Subject, make: Callable[[], T]) -> T:
         with self.reading(subject):

@@ -113,10 +113,9 @@ class Evidence(View):
             "what goes when each head of a layer, then its MLP, is taken away alone, logits",
             depends=(*_ASKED, "layer"),
             taken=False,
-            passes=True,
         ),
         Item("direct", "layer head", "each head's share, of all patches", depends=_ASKED, taken=False),
-        Item("agreement", "kind", "shares and effects", depends=_ASKED, taken=False, passes=True),
+        Item("agreement", "kind", "shares and effects", depends=_ASKED, taken=False),
         Item("classes", "byte", "the likeliest classes, as JSON", "uint8", taken=False),
         Item("labels", "byte", "all classes, as JSON", "uint8", taken=False),
     )

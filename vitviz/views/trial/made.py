@@ -36,7 +36,8 @@ def tried(subject: Subject, target: Target, patches_as: str, method: str) -> Tri
         passes = passes_of(subject, target, patches_as)
         return trial_of(passes, methods, patches_as, made=known, chance=False)
 
-    return subject.once(f"trial {' '.join(methods)} {target} {patches_as}", make).part(method)
+    name = f"trial {' '.join(methods)} {target} {patches_as}"
+    return subject.once_by_passes(name, make).part(method)
 
 
 def whole(subject: Subject, target: Target, patches_as: str, methods: Sequence[str]) -> Trial:

@@ -18,6 +18,7 @@ from vitviz.ui.serving.endpoints.checkpoints import OfCheckpoints
 from vitviz.ui.serving.endpoints.pictures import OfPictures
 from vitviz.ui.serving.endpoints.prints import OfPrints
 from vitviz.ui.serving.endpoints.trials import OfTrials
+from vitviz.ui.serving.limits import one_answer
 from vitviz.ui.serving.spoken import UNEXPECTED, without_paths
 from vitviz.ui.serving.studio import Studio
 
@@ -49,7 +50,7 @@ def publish(studio: Studio) -> None:
     for name in PUBLIC:
         gr.api(_spoken(getattr(endpoints, name)), api_name=name)
     for view in derived.answering():
-        gr.api(_spoken(derived.endpoint(view, endpoints.subject_of)), api_name=view.slug)
+        gr.api(_spoken(derived.endpoint(view, endpoints.subject_of, studio.reading)), api_name=view.slug)
 
 
 def _spoken(fn: Callable) -> Callable:
@@ -58,7 +59,8 @@ def _spoken(fn: Callable) -> Callable:
     @wraps(fn)
     def answer(*given, **named):
         try:
-            return fn(*given, **named)
+            with one_answer():
+                return fn(*given, **named)
         except VitvizError as error:
             raise gr.Error(without_paths(str(error)), print_exception=False) from error
         except Exception as error:  # a mistake of ours, which would reach the caller as "error: null"

@@ -40,10 +40,6 @@ class OfTrials(Asking):
         view, subject = self._studio.view("trial"), self._subject(image, checkpoint)
         given = {"target": target, "patches_as": patches_as, "score": score, "method": method}
         settings = view.settings({name: str(value) for name, value in given.items()}, subject.about)
-        with self._studio.computing(subject.inspector, subject.grid.pixels):
-            return self._tried(view, subject, settings)
-
-    def _tried(self, view, subject, settings) -> dict:
         if reason := view.refused(subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
         from vitviz.analyses.trials.verdict import verdict

@@ -1,0 +1,151 @@
+"""Whatever makes passes of its own takes turns, by whichever way it was asked for, and one answer's time is
+bounded over all of them.
+"""
+
+import io
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import gradio as gr
+import numpy as np
+import pytest
+
+import vitviz
+from tests.ui.test_turns import until
+from vitviz import stopping
+from vitviz.engine.inspector import Inspector
+from vitviz.errors import TooMuch, Unknown
+from vitviz.ui.serving import derived, endpoints, export, limits, prints, routes, visitor
+from vitviz.ui.serving.limits import Limits
+from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.views import VIEWS, shared
+
+EVIDENCE = next(view for view in VIEWS if view.slug == "evidence")
+
+
+def _program(studio, **given):
+    ask = endpoints.Endpoints(studio)
+    return derived.endpoint(EVIDENCE, ask.subject_of, studio.reading)("coffee", **given)
+
+
+WAYS = {
+    "a map": lambda studio, key: studio.item(key, "evidence", "map", {"method": "grad_cam"}),
+    "its sum": lambda studio, key: studio.item(key, "evidence", "explained", {"method": "frozen"}),
+    "a layer's effects": lambda studio, key: studio.item(key, "evidence", "effects", {"layer": "3"}),
+    "a map's numbers": lambda studio, key: studio.numbers(key, "evidence", {"method": "chefer"}),
+    "all effects' numbers": lambda studio, key: studio.numbers(key, "evidence", {"show": "effects"}),
+    "the zip": lambda studio, key: export.everything(studio, key, {"evidence.method": "gradient_rollout"}),
+    "a print": lambda studio, key: prints.figure(studio, key, "evidence", {"method": "hires_cam"}),
+    "a program's map": lambda studio, key: _program(studio, method="attention_gradient"),
+    "a program's trial": lambda studio, key: endpoints.Endpoints(studio).trial("coffee", method="random"),
+    "a trial": lambda studio, key: studio.item(key, "trial", "tried", {"method": "centre"}),
+    "a trial's other class": lambda studio, key: studio.item(key, "trial", "sensitivity", {}),
+    "shuffled patches": lambda studio, key: studio.item(key, "tour", "experiment", {"seed": "7"}),
+    "a head taken out": lambda studio, key: studio.item(key, "tour", "without", {}),
+}
+
+
+@pytest.fixture
+def studio():
+    return Studio(Settings(device="cpu", limits=Limits(passes=1)))
+
+
+@pytest.fixture
+def key(studio):
+    return studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_passes_wait_while_another_visitor_has_the_turn(studio, key, way):
+    line = studio._turns._lines[False]
+    with ThreadPoolExecutor(1) as threads:
+        with studio.computing(studio.inspector("vitviz-tiny"), None):
+            asked = threads.submit(WAYS[way], studio, key)
+            until(lambda: line.waiting or asked.done(), seconds=120)  # a zip has other views' files first
+            assert not asked.done(), asked.exception() or "it was answered without a turn"
+        asked.result(120)
+    assert not line.computing and not line.waiting
+
+
+def test_what_is_known_waits_for_nobody(studio, key):
+    known = studio.item(key, "evidence", "map", {"method": "chefer"})
+    with (
+        ThreadPoolExecutor(1) as threads,
+        studio.computing(studio.inspector("vitviz-tiny"), None),
+    ):
+        numbers = threads.submit(studio.numbers, key, "evidence", {"method": "chefer"}).result(60)
+    np.testing.assert_allclose(np.load(io.BytesIO(numbers))["map"], known, rtol=1e-6)
+
+
+def test_a_visitor_who_asks_for_all_effects_lets_another_in_between(studio, key, monkeypatch):
+    """Both get what Python gets alone."""
+    who, order, held, go = threading.local(), [], threading.Event(), threading.Event()
+    effects, passes, line = Inspector.layer_effects, shared.passes_of, studio._turns._lines[False]
+
+    def one_layer(self, image, layer, *given, **named):
+        order.append(layer)
+        held.set()
+        assert go.wait(60)
+        return effects(self, image, layer, *given, **named)
+
+    def of_a_map(*given, **named):
+        order.append("map")
+        return passes(*given, **named)
+
+    def visiting(name, item, settings):
+        who.name = name
+        return studio.item(key, "evidence", item, settings)
+
+    monkeypatch.setattr(visitor, "name", lambda: getattr(who, "name", ""))
+    monkeypatch.setattr(Inspector, "layer_effects", one_layer)
+    monkeypatch.setattr(shared, "passes_of", of_a_map)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(visiting, "a", "agreement", {"target": "7"})
+        assert held.wait(60)
+        second = threads.submit(visiting, "b", "map", {"method": "grad_cam"})
+        until(lambda: line.waiting)
+        go.set()
+        alike, found = first.result(120), second.result(120)
+    assert order == [0, "map", *range(1, 8)]
+    alone = vitviz.load("vitviz-tiny", device="cpu")
+    trace = alone.trace(vitviz.sample_image("coffee"))
+    map_alone = vitviz.relevance(alone, trace, int(trace.logits.argmax()), "grad_cam").map
+    np.testing.assert_allclose(found, map_alone, atol=1e-5)
+    effects_alone = alone.effects(trace.view, 7)
+    expected = vitviz.analyses.agreement(effects_alone, vitviz.evidence(alone, trace, 7))
+    np.testing.assert_allclose(alike, expected, atol=1e-4)
+
+
+def test_the_time_of_one_answer_adds_up_over_its_turns_and_waiting_is_none(monkeypatch):
+    now, bound = [0.0], Limits(seconds=300)
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def computes(seconds):
+        with bound.timed(), bound.timed():  # one turn within another is the same
+            now[0] += seconds
+            stopping.check()
+
+    for _ in range(3):
+        computes(200)  # a survey's batches are not one answer
+    with limits.one_answer():
+        computes(200)
+        now[0] += 1000
+        computes(99)
+        with pytest.raises(TooMuch, match="longer than the 300 seconds"):
+            computes(2)
+    computes(200)
+
+
+def test_what_the_routes_and_the_endpoints_answer_is_one_answer():
+    told = []
+
+    def answer(*_):
+        told.append(limits._answer.get())
+        raise Unknown("seen")
+
+    request = SimpleNamespace(is_disconnected=None)
+    assert routes.answered(answer, request).status_code == 404
+    with pytest.raises(gr.Error, match="seen"):
+        endpoints._spoken(answer)()
+    assert None not in told and told[0] is not told[1] and limits._answer.get() is None
