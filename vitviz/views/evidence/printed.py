@@ -1,4 +1,6 @@
-"""The evidence for print: the map over the picture; with detail the account, or the answer forming."""
+"""The evidence for print: the map over the picture; with detail the account, the answer forming, or each part
+taken away in turn.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import numpy as np
 
 from vitviz.figures.paper.plates import BLUE, ORANGE, SEVERAL, Bars, Chart, Mark, Matrix, Plate, Scale, Series
 from vitviz.sentence import Sentence
+from vitviz.views.evidence import printed_effects
 from vitviz.views.printing import NARROW, WIDE, balanced, fixed, joined, over, prefix_name, signed
 
 PALE = {ORANGE: "#e3b78e", BLUE: "#9cc3e2"}  # the same for an MLP
@@ -28,6 +31,10 @@ def plate(view, subject, settings, asked) -> Plate:
     notes = tuple(_notes(view, subject, settings))
     if not asked.detail:
         return Plate(((main,),), notes, width=NARROW)
+    if settings["show"] == "effects":
+        walls = printed_effects.walls(view, subject, settings)
+        rows = (main, printed_effects.dots(view, subject, settings)), *([walls] if walls else [])
+        return Plate(rows, (*notes, *printed_effects.notes(view, subject, settings)), width=WIDE)
     if settings["show"] == "forming":
         return Plate(((main, _forming(view, subject, settings)),), notes, width=WIDE)
     return Plate(
@@ -133,26 +140,15 @@ def _account(view, subject, settings) -> Chart:
 
 def _wall(view, subject, settings) -> Matrix:
     """Every head's share; of chosen patches where some are chosen."""
-    heads = np.asarray(view.item(subject, "heads", settings), float).T
-    most = float(np.abs(heads).max()) or 1.0
+    heads = np.asarray(view.item(subject, "heads", settings), float)
+    most = balanced(heads)
     said = (
         "What the chosen patches gave through every head, up to {most}"
         if settings["patches"]
         else "The share of every head, up to {most}"
     )
-    chosen = None
-    if "." in settings["chosen"]:
-        layer, head = (int(one) for one in settings["chosen"].split("."))
-        chosen = (head - 1) * heads.shape[1] + layer - 1
     label = Sentence("Share of the logit: against, for")
-    return Matrix(
-        heads,
-        Scale("balance", -most, most, label),
-        Sentence("layer"),
-        Sentence("head"),
-        Sentence(said, most=signed(most)),
-        chosen,
-    )
+    return printed_effects.wall_of(heads, settings, most, Sentence(said, most=signed(most)), label)
 
 
 def _forming(view, subject, settings) -> Chart:
