@@ -1,7 +1,8 @@
 // The upload with the model's crop drawn on it; takes dropped files and hands them to the page's picture
 // input.
 
-import { el, fit } from './elements.js';
+import { drawCrop, rim } from './crop.js';
+import { el } from './elements.js';
 import { t } from './words.js';
 
 function forward(files) {
@@ -49,46 +50,20 @@ export default () => ({
       box,
       input,
     } = self.photo;
-    const picture = self.data.upload;
     const width = Math.min(self.width, (w / h) * Math.min(self.tall, window.innerWidth >= 1024 ? 160 : 150));
-    const height = Math.max(8, (width * h) / w);
-    const s = width / w;
-    const context = fit(self.ui.canvas, width, height, self.density);
-    context.imageSmoothingQuality = 'high';
-    context.drawImage(picture, 0, 0, width, height);
-    const [l, top, r, b] = [
-      Math.max(0, box[0] * s),
-      Math.max(0, box[1] * s),
-      Math.min(width, box[2] * s),
-      Math.min(height, box[3] * s),
-    ];
-    const whole = r - l > width - 1 && b - top > height - 1;
-    if (!whole) {
-      context.fillStyle = self.colour('--vv-paper');
-      context.globalAlpha = 0.68;
-      context.beginPath();
-      context.rect(0, 0, width, height);
-      context.rect(l, top, r - l, b - top);
-      context.fill('evenodd');
-      context.globalAlpha = 1;
-      context.strokeStyle = 'rgb(0 0 0 / .7)';
-      context.lineWidth = 3;
-      context.strokeRect(l + 1.5, top + 1.5, r - l - 3, b - top - 3);
-      context.strokeStyle = '#fff';
-      context.lineWidth = 1.5;
-      context.strokeRect(l + 1.5, top + 1.5, r - l - 3, b - top - 3);
+    const { context, crop } = drawCrop(self, self.ui.canvas, width, Math.max(8, (width * h) / w));
+    if (crop) {
+      rim(context, crop, 'rgb(0 0 0 / .7)', 3, 1.5);
+      rim(context, crop, '#fff', 1.5, 1.5);
     }
     const size = (x, y) => `${Math.round(x)} × ${Math.round(y)}`;
-    const caption = whole
-      ? t('{upload} px, all of it → {input} for the model', {
-          upload: size(w, h),
-          input: size(input[1], input[0]),
-        })
-      : t('{upload} px, crop {crop} → {input} for the model', {
-          upload: size(w, h),
+    const sizes = { upload: size(w, h), input: size(input[1], input[0]) };
+    const caption = crop
+      ? t('{upload} px, crop {crop} → {input} for the model', {
+          ...sizes,
           crop: size(box[2] - box[0], box[3] - box[1]),
-          input: size(input[1], input[0]),
-        });
+        })
+      : t('{upload} px, all of it → {input} for the model', sizes);
     self.ui.caption.textContent = caption;
     self.ui.canvas.setAttribute(
       'aria-label',

@@ -86,17 +86,13 @@ _NO_ACCOUNT = (
 )
 _ANOTHER = "Pick a checkpoint with a classifier, and come back to this step."
 _ELSEWHERE = "Pick another checkpoint, and come back to this step."
-_SUM = "The logit as a sum of what was written"
-_WITHOUT = "One head taken out"
 
 
 def sum_by_hand(f: Facts) -> Step:
     """The words of the sum."""
-    if not (f.classes and f.accounted):
-        return _refused("sum", _SUM, f)
-    return Step(
+    step = Step(
         "sum",
-        _SUM,
+        "The logit as a sum of what was written",
         (
             (
                 "The stream is only ever added to, so with the deviation of the last norm held the logit is a"
@@ -109,15 +105,14 @@ def sum_by_hand(f: Facts) -> Step:
         ("{layers} layers × {heads} heads: {together} shares",),
         {"layers": f.layers, "heads": f.heads, "together": f.layers * f.heads},
     )
+    return _where_accounted(step, f)
 
 
 def one_taken_out(f: Facts) -> Step:
     """The words of what happens without the largest share."""
-    if not (f.classes and f.accounted):
-        return _refused("without", _WITHOUT, f)
-    return Step(
+    step = Step(
         "without",
-        _WITHOUT,
+        "One head taken out",
         (
             (
                 "A share is what a head wrote itself. Here the head with the largest share is taken out: its"
@@ -133,8 +128,12 @@ def one_taken_out(f: Facts) -> Step:
         ("1 of {together} heads replaced",),
         {"together": f.layers * f.heads},
     )
+    return _where_accounted(step, f)
 
 
-def _refused(name: str, title: str, f: Facts) -> Step:
-    said = (_NO_ACCOUNT, _ELSEWHERE) if f.classes else (_NO_CLASSIFIER, _ANOTHER)
-    return Step(name, title, said[:1], said[1])
+def _where_accounted(step: Step, f: Facts) -> Step:
+    """The step, or why a model without an account of its answers has no such numbers."""
+    if f.classes and f.accounted:
+        return step
+    said, attempt = (_NO_ACCOUNT, _ELSEWHERE) if f.classes else (_NO_CLASSIFIER, _ANOTHER)
+    return Step(step.name, step.title, (said,), attempt)

@@ -7,7 +7,7 @@ import { bounds, number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
-import { digits, largest } from './parts.js';
+import { digits, drawPatch, largest, shapeOf } from './parts.js';
 
 /**
  * The model's input in its patches; `draw` lays weights over it and outlines the patches that are meant.
@@ -50,31 +50,16 @@ export function board(self, { label, pick, tell }) {
     pick,
   });
   const draw = ({ width, weights, order, gap = 0, mark = -1, key = -1, lined = true }) => {
-    const {
-      rows,
-      cols,
-      patch: [tall, wide],
-    } = self.grid;
-    const height = (width * rows * tall) / (cols * wide);
+    const { rows, cols, aspect } = shapeOf(self);
+    const height = width * aspect;
     const context = fit(canvas, width, height, self.density);
     pitch = [width / cols, height / rows];
     size = { rows, cols, x: 0, y: 0, width, height };
-    context.imageSmoothingEnabled = false;
     for (let i = 0; i < rows * cols; i++) {
-      const from = order ? order[i] : i;
-      const shrink = gap / 2;
       const [w, h] = pitch;
-      context.drawImage(
-        self.data.picture,
-        (from % cols) * wide,
-        Math.floor(from / cols) * tall,
-        wide,
-        tall,
-        (i % cols) * w + shrink,
-        Math.floor(i / cols) * h + shrink,
-        w - gap + (gap ? 0 : 0.5),
-        h - gap + (gap ? 0 : 0.5),
-      );
+      const [left, top] = [(i % cols) * w + gap / 2, Math.floor(i / cols) * h + gap / 2];
+      const seam = gap ? 0 : 0.5;
+      drawPatch(self, context, order ? order[i] : i, [left, top, w - gap + seam, h - gap + seam]);
     }
     if (weights) {
       context.globalAlpha = 0.75;

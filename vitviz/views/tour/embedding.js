@@ -11,6 +11,13 @@ import { board, strip } from './board.js';
 import { flattened } from './input.js';
 import { beside, captioned, digits, largest, pair, patchOf, stack, take, tokenTitle } from './parts.js';
 
+/** The vectors of all patches and, where the model has it, what stands beside them. */
+async function withEmbedded(self, signal, name) {
+  const fetched = ['embedded', name].filter(Boolean).map((one) => self.get(one, signal));
+  const [embedded, more] = await Promise.all(fetched);
+  return { embedded, more };
+}
+
 export const embeddingStep = {
   build(self) {
     const from = board(self, { label: t('The picture, cut into patches.'), pick: take(self) });
@@ -61,16 +68,13 @@ export const embeddingStep = {
     };
   },
   async load(self, signal) {
-    const [embedded, filter] = await Promise.all([
-      self.get('embedded', signal),
-      self.summary.filters ? self.get('filter', signal) : null,
-    ]);
-    return { embedded, filter: filter?.values };
+    return withEmbedded(self, signal, self.summary.filters && 'filter');
   },
   draw(self, made) {
     const { picture, rest } = beside(self);
     const patch = patchOf(self);
-    const { embedded, filter } = self.data;
+    const { embedded, more } = self.data;
+    const filter = more?.values;
     const [, , width] = embedded.shape;
     const values = flattened(self, patch);
     const n = self.settings.number;
@@ -163,14 +167,10 @@ export const tokenStep = {
     };
   },
   async load(self, signal) {
-    const [embedded, front] = await Promise.all([
-      self.get('embedded', signal),
-      self.grid.prefix.length ? self.get('front', signal) : null,
-    ]);
-    return { embedded, front };
+    return withEmbedded(self, signal, self.grid.prefix.length && 'front');
   },
   draw(self, made) {
-    const { embedded, front } = self.data;
+    const { embedded, more: front } = self.data;
     const [, count, width] = embedded.shape;
     const room = Math.min(self.width, 900);
     const height = Math.max(160, Math.min(420, count * 6));

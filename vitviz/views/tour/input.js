@@ -6,7 +6,18 @@ import { normalised } from '../../canvas/normalised.js';
 import { outline } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
 import { board, strip } from './board.js';
-import { beside, captioned, digits, folded, pair, patchOf, stack, take } from './parts.js';
+import {
+  beside,
+  captioned,
+  digits,
+  drawPatch,
+  folded,
+  pair,
+  patchOf,
+  shapeOf,
+  stack,
+  take,
+} from './parts.js';
 import { colourNames } from './picture.js';
 
 /** The numbers that the model reads of one patch. */
@@ -31,11 +42,7 @@ export const patchesStep = {
     };
   },
   draw(self, made) {
-    const {
-      rows,
-      cols,
-      patch: [tall, wide],
-    } = self.grid;
+    const { rows, cols, tall, wide } = shapeOf(self);
     const { picture, rest } = beside(self, 380);
     const count = rows * cols;
     const patch = patchOf(self);
@@ -47,16 +54,7 @@ export const patchesStep = {
     const down = (pitch * tall) / wide;
     const context = fit(made.line, area, Math.ceil(count / across) * down, self.density);
     const at = (i) => [(i % across) * pitch, Math.floor(i / across) * down, size, (size * tall) / wide];
-    context.imageSmoothingEnabled = false;
-    for (let i = 0; i < count; i++)
-      context.drawImage(
-        self.data.picture,
-        (i % cols) * wide,
-        Math.floor(i / cols) * tall,
-        wide,
-        tall,
-        ...at(i),
-      );
+    for (let i = 0; i < count; i++) drawPatch(self, context, i, at(i));
     made.here.put(...at(patch));
     made.text.textContent = `${patchName(patch)}: ${placeName(self.grid, patch)}.`;
   },
@@ -106,8 +104,7 @@ export const flattenStep = {
     return made;
   },
   draw(self, made) {
-    const [tall, wide] = self.grid.patch;
-    const { cols } = self.grid;
+    const { tall, wide } = shapeOf(self);
     const { picture } = beside(self);
     const patch = patchOf(self);
     const values = flattened(self, patch);
@@ -115,18 +112,7 @@ export const flattenStep = {
     made.side = Math.min(picture, (picture * wide) / tall);
     made.from.draw({ width: picture, mark: patch });
     const context = fit(made.big, made.side, (made.side * tall) / wide, self.density);
-    context.imageSmoothingEnabled = false;
-    context.drawImage(
-      self.data.picture,
-      (patch % cols) * wide,
-      Math.floor(patch / cols) * tall,
-      wide,
-      tall,
-      0,
-      0,
-      made.side,
-      (made.side * tall) / wide,
-    );
+    drawPatch(self, context, patch, [0, 0, made.side, (made.side * tall) / wide]);
     made.row.draw(values, {
       width: Math.min(self.width, 1000),
       text: t('{patch} as a row of {count} numbers', {

@@ -7,7 +7,7 @@ import { bounds, number, ticks } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { board } from './board.js';
 import { placed, prefixChips } from './encoder.js';
-import { beside, captioned, dial, first, nameOf, pair, stack, take } from './parts.js';
+import { beside, captioned, dial, first, nameOf, pair, shapeOf, stack, take } from './parts.js';
 
 export const layersStep = {
   build(self) {
@@ -53,11 +53,7 @@ export const layersStep = {
   },
 
   draw(self, made) {
-    const {
-      rows,
-      cols,
-      patch: [tall, wide],
-    } = self.grid;
+    const { rows, cols, aspect } = shapeOf(self);
     const {
       heads: {
         values,
@@ -81,15 +77,10 @@ export const layersStep = {
     const side = Math.min(150, area / across - 16);
     made.faces.forEach(({ canvas, button }, h) => {
       const line = values.subarray(h * tokens + skip, (h + 1) * tokens);
-      const context = fit(canvas, side, (side * rows * tall) / (cols * wide), self.density);
+      const context = fit(canvas, side, side * aspect, self.density);
+      const map = tinted(line, rows, cols, 'viridis', 0, bounds(line)[1] || 1);
       context.imageSmoothingEnabled = false;
-      context.drawImage(
-        tinted(line, rows, cols, 'viridis', 0, bounds(line)[1] || 1),
-        0,
-        0,
-        side,
-        (side * rows * tall) / (cols * wide),
-      );
+      context.drawImage(map, 0, 0, side, side * aspect);
       canvas.setAttribute('aria-label', t('Attention of head {head}', { head: h + 1 }));
       button.setAttribute('aria-pressed', String(h + 1 === head));
       button.style.width = `${side + 8}px`;

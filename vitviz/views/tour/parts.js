@@ -5,6 +5,18 @@ import { patchName, tokenName } from '../../canvas/names.js';
 import { bounds, number } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 
+/** The grid with its patch's height and width, and how tall the input is for each of its width. */
+export function shapeOf({ grid: { rows, cols, patch } }) {
+  const [tall, wide] = patch;
+  return { rows, cols, tall, wide, aspect: (rows * tall) / (cols * wide) };
+}
+/** A patch of the model's input, drawn into a box [x, y, width, height] without smoothing. */
+export function drawPatch(self, context, patch, box) {
+  const { cols, tall, wide } = shapeOf(self);
+  context.imageSmoothingEnabled = false;
+  const [left, top] = [(patch % cols) * wide, Math.floor(patch / cols) * tall];
+  context.drawImage(self.data.picture, left, top, wide, tall, ...box);
+}
 export const unpack = (array) => JSON.parse(new TextDecoder().decode(array.values));
 export const told = (text, values) =>
   t(

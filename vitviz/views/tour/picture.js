@@ -1,10 +1,11 @@
 // Step 1: the photograph, and the model's input pixel by pixel.
 
+import { drawCrop, rim } from '../../canvas/crop.js';
 import { el, fit } from '../../canvas/elements.js';
 import { number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
-import { captioned, digits, pair, patchOf, sheetOf, stack } from './parts.js';
+import { captioned, digits, pair, patchOf, shapeOf, sheetOf, stack } from './parts.js';
 
 export const colourNames = () => [t('Red'), t('Green'), t('Blue')];
 
@@ -93,42 +94,15 @@ export const pictureStep = {
     return { upload: await self.picture('upload', signal) };
   },
   draw(self, made) {
-    const {
-      upload: [w, h],
-      box,
-    } = self.photo;
-    const {
-      rows,
-      cols,
-      patch: [tall, wide],
-    } = self.grid;
+    const [w, h] = self.photo.upload;
+    const { cols, tall, wide, aspect } = shapeOf(self);
     const side = self.width >= 720;
     const width = Math.min(side ? 300 : 340, self.width);
     const limit = side ? self.width - width - 112 : self.width;
-    const shown = Math.min(limit, (w / h) * ((width * rows * tall) / (cols * wide)), 520);
-    const s = shown / w;
-    const context = fit(made.upload, shown, h * s, self.density);
-    const [l, top, r, b] = [
-      Math.max(0, box[0] * s),
-      Math.max(0, box[1] * s),
-      Math.min(shown, box[2] * s),
-      Math.min(h * s, box[3] * s),
-    ];
-    context.imageSmoothingQuality = 'high';
-    context.drawImage(self.data.upload, 0, 0, shown, h * s);
-    if (r - l < shown - 1 || b - top < h * s - 1) {
-      context.fillStyle = self.colour('--vv-paper');
-      context.globalAlpha = 0.68;
-      context.beginPath();
-      context.rect(0, 0, shown, h * s);
-      context.rect(l, top, r - l, b - top);
-      context.fill('evenodd');
-      context.globalAlpha = 1;
-      context.strokeStyle = '#fff';
-      context.lineWidth = 2;
-      context.strokeRect(l + 1, top + 1, r - l - 2, b - top - 2);
-    }
-    Object.assign(made.ui, { width, height: (width * rows * tall) / (cols * wide) });
+    const shown = Math.min(limit, (w / h) * width * aspect, 520);
+    const { context, crop } = drawCrop(self, made.upload, shown, (shown * h) / w);
+    if (crop) rim(context, crop, '#fff', 2, 1);
+    Object.assign(made.ui, { width, height: width * aspect });
     const on = fit(made.input, width, made.ui.height, self.density);
     on.imageSmoothingEnabled = false;
     on.drawImage(self.data.picture, 0, 0, width, made.ui.height);

@@ -71,6 +71,7 @@ export default () => ({
       'data-export': 'no',
       onclick: () => this.go(self, 1, true),
     });
+    const parts = { nav, title, said, formulas, body, shapes, attempt, on };
     const node = el(
       'div',
       {
@@ -90,32 +91,10 @@ export default () => ({
           this.go(self, step);
         },
       },
-      nav,
-      title,
-      said,
-      formulas,
-      body,
-      shapes,
-      attempt,
-      on,
+      ...Object.values(parts),
     );
     self.figure.append(node);
-    return {
-      node,
-      back,
-      next,
-      dots,
-      count,
-      title,
-      said,
-      formulas,
-      body,
-      shapes,
-      attempt,
-      on,
-      made: {},
-      shown: '',
-    };
+    return { node, ...parts, back, next, dots, count, made: {}, shown: '' };
   },
 
   go(self, step, up) {
