@@ -123,7 +123,7 @@ export function mount(element, props, watch, trigger, view) {
     self.shape = shape;
     bar = toolbar(self, changed);
     controls.replaceChildren(...bar.nodes, ...(view.beside?.(self) || []));
-    controls.hidden = !bar.nodes.length;
+    controls.hidden = !controls.childElementCount;
     // the second of two follows the first; its own keep their room, so that both stand level
     controls.inert = Boolean(self.value.second);
     foot.replaceChildren(...(view.bare ? [] : closing(self, reset)));

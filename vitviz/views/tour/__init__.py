@@ -13,7 +13,7 @@ from vitviz import analyses
 from vitviz.views.base import Item, View, Words
 from vitviz.views.controls import Whole, Wholes
 from vitviz.views.subject import Subject
-from vitviz.views.tour import account
+from vitviz.views.tour import account, diagram
 from vitviz.views.tour import numbers as made
 from vitviz.views.tour.facts import Facts
 from vitviz.views.tour.steps import steps, texts
@@ -131,6 +131,7 @@ class Tour(View):
             "stem": parts.stem,
             "norms": made.norms(trace),
             "steps": [step.told() for step in steps(facts)],
+            "diagram": diagram.figure_one(facts),
         }
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vitviz.views.tour import account, sequence
+from vitviz.views.tour import account, diagram, sequence
 from vitviz.views.tour import input as tour_input
 from vitviz.views.tour.facts import Facts, Step
 
@@ -26,7 +26,7 @@ def steps(facts: Facts) -> list[Step]:
 
 
 def texts() -> list[str]:
-    """Every English text that a step can say, whatever the model: the keys that a translation needs."""
+    """Every English text that a step or the diagram can say of any model: what needs a translation."""
     from vitviz.readout import NAMES  # with torch, which the page is built without
 
     plain = Facts(
@@ -54,8 +54,10 @@ def texts() -> list[str]:
         {"named": False},
         {"mlp": None},
     ]
-    found = [step for change in changes for step in steps(replace(plain, **change))]
-    return sorted({text for step in found for text in (step.title, *step.said, step.attempt, *step.shapes)})
+    models = [replace(plain, **change) for change in changes]
+    found = [step for facts in models for step in steps(facts)]
+    said = {text for step in found for text in (step.title, *step.said, step.attempt, *step.shapes)}
+    return sorted(said.union(*map(diagram.texts, models)))
 
 
 def _attention(f: Facts) -> Step:

@@ -10,6 +10,7 @@ import { embeddingStep, tokenStep } from './embedding.js';
 import { attentionStep } from './encoder.js';
 import { flattenStep, patchesStep } from './input.js';
 import { layersStep } from './layers.js';
+import { mapOf } from './map.js';
 import { formula, prose, told } from './parts.js';
 import { pictureStep } from './picture.js';
 import { positionsStep } from './shuffle.js';
@@ -51,6 +52,11 @@ export default () => ({
     });
     const dots = el('ol', { class: 'vv-dots' });
     const count = el('p', { class: 'vv-count' });
+    const fold = el(
+      'details',
+      { class: 'vv-map-fold' },
+      el('summary', { text: t('The model as in figure 1 of the paper') }),
+    );
     const nav = el(
       'nav',
       { class: 'vv-tour-nav', 'aria-label': t('Steps of the tour'), 'data-export': 'no' },
@@ -58,6 +64,7 @@ export default () => ({
       count,
       dots,
       next,
+      fold,
     );
     const title = el('p', { class: 'vv-tour-title', role: 'heading', 'aria-level': '3' });
     const said = el('p', { class: 'vv-said' });
@@ -72,29 +79,35 @@ export default () => ({
       onclick: () => this.go(self, 1, true),
     });
     const parts = { nav, title, said, formulas, body, shapes, attempt, on };
-    const node = el(
-      'div',
-      {
-        class: 'vv-tour',
-        onkeydown: (event) => {
-          const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-          if (
-            !step ||
-            event.defaultPrevented ||
-            event.altKey ||
-            event.ctrlKey ||
-            event.metaKey ||
-            /^(INPUT|SELECT|TEXTAREA|CANVAS)$/.test(event.target.tagName)
-          )
-            return;
-          event.preventDefault();
-          this.go(self, step);
-        },
-      },
-      ...Object.values(parts),
-    );
+    const keys = { onkeydown: (event) => this.walk(self, event) };
+    const side = el('div', { class: 'vv-map-side', ...keys });
+    const node = el('div', { class: 'vv-tour', ...keys }, ...Object.values(parts));
     self.figure.append(node);
-    return { node, ...parts, back, next, dots, count, made: {}, shown: '' };
+    return {
+      node,
+      ...parts,
+      back,
+      next,
+      dots,
+      count,
+      fold,
+      side,
+      map: null,
+      made: {},
+      shown: '',
+      space: null,
+    };
+  },
+
+  beside: (self) => [self.ui.side],
+
+  /** Arrow keys go through the steps where nothing else needs them. */
+  walk(self, event) {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step || event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (/^(INPUT|SELECT|TEXTAREA|CANVAS)$/.test(event.target.tagName)) return;
+    event.preventDefault();
+    this.go(self, step);
   },
 
   go(self, step, up) {
@@ -135,11 +148,14 @@ export default () => ({
       self.value.heads,
       self.summary.filters,
       self.summary.zeroable,
+      self.summary.diagram,
     ]);
     if (key !== self.key) return; // what was fetched belongs to the picture before
     if (ui.model !== model) {
       // another model: its steps differ
       [ui.model, ui.made, ui.shown] = [model, {}, ''];
+      ui.map?.node.remove();
+      ui.map = mapOf(self);
       ui.dots.replaceChildren(
         ...steps.map((one, i) =>
           el(
@@ -157,9 +173,21 @@ export default () => ({
       );
     }
     if (ui.shown !== step.name) this.turn(self, step, at);
-    const made = ui.made[step.name];
-    stops[step.name].draw(self, made);
+    this.place(self, step);
+    stops[step.name].draw(self, ui.made[step.name]);
     ui.node.dataset.step = step.name;
+  },
+
+  /**
+   * The map stands beside the step where the page keeps a column for it, else folded above; so do both of two
+   * checkpoints, each with its own.
+   */
+  place({ ui, room, value }, step) {
+    const beside = Boolean(room && !value.heading);
+    const home = beside ? ui.side : ui.fold;
+    if (ui.map.node.parentNode !== home) home.append(ui.map.node);
+    ui.fold.hidden = ui.dots.hidden = beside;
+    ui.map.show(step.name);
   },
 
   /** Another step comes up. */
@@ -170,6 +198,7 @@ export default () => ({
     } = self;
     const before = ui.shown;
     ui.shown = step.name;
+    self.figure.scrollTop = 0;
     ui.made[step.name] = ui.made[step.name] || stops[step.name].build(self);
     ui.body.replaceChildren(ui.made[step.name].node);
     ui.title.textContent = t(step.title);

@@ -1,0 +1,124 @@
+"""Figure 1 of the paper as the tour's map, of the model at hand: each block leads to the step of its own.
+
+It draws what the checkpoint has and counts it. A block that the paper has and the model has not stays, as an
+outline with its reason in the step; rotary or relative positions stand where they act, in the attention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from vitviz.views.tour.facts import Facts
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of the figure: texts with names in braces, filled with the diagram's values."""
+
+    step: str
+    name: str
+    size: str = ""
+    there: bool = True  # False for what this model does without
+
+
+_READ = {
+    "class": "y: class token",
+    "average": "y: mean of the patches",
+    "average of all": "y: mean of all tokens",
+    "max": "y: largest of the patches",
+    "max of all": "y: largest of all tokens",
+    "average and max": "y: mean and largest",
+    "average and max of all": "y: mean and largest",
+    "class and average": "y: class token, mean",
+    "class and distillation": "y: class, distillation",
+    "attention": "y: attention pooling",
+}
+
+
+def figure_one(f: Facts) -> dict[str, Any]:
+    """As JSON for the page: blocks in the order of the steps, what stands before the patches, the encoder."""
+    blocks = [*_to_patches(f), *_to_tokens(f), *_encoder(f), *_to_answer(f)]
+    return {
+        "blocks": [vars(block) for block in blocks],
+        "values": _values(f),
+        "front": front(f),
+        "tokens": f.tokens,
+        "plain": f.plain_blocks,  # a block is LN, attention, LN, MLP, each pair with a way around it
+        "norm": f.norm_before_blocks,
+    }
+
+
+def front(f: Facts) -> list[list[Any]]:
+    """The kinds of tokens before the patches, and how many of each, in the order of the sequence."""
+    kinds = [name.split()[0] for name in f.prefix]
+    return [[kind, kinds.count(kind)] for kind in dict.fromkeys(kinds)]
+
+
+def _to_patches(f: Facts) -> list[Block]:
+    grid = "{rows} × {cols} of {tall} × {wide}"
+    return [
+        Block("picture", "Picture", "{height} × {across} × 3"),
+        Block("patches", "Convolutions", grid) if f.stem else Block("patches", "Patches", grid),
+        Block("flatten", "Flattened", "" if f.stem else "{patches} × {numbers}", not f.stem),
+        Block("embedding", "Linear embedding E", "→ {width}" if f.stem else "{numbers} → {width}"),
+    ]
+
+
+def _to_tokens(f: Facts) -> list[Block]:
+    learned = "learned" in f.positions
+    return [
+        Block("token", "{tokens} tokens")
+        if "class" in f.prefix
+        else Block("token", "No class token", "{tokens} tokens", there=False),
+        Block("positions", "+ positions", "{table} × {width}")
+        if learned
+        else Block("positions", "No E_pos", there=False),
+    ]
+
+
+def _encoder(f: Facts) -> list[Block]:
+    kind = next((kind for kind in ("rotary", "relative") if kind in f.positions), "")
+    size = {"rotary": "{heads} × {dim}, rotary", "relative": "{heads} × {dim}, relative"}
+    return [
+        Block("attention", "Attention", size.get(kind, "{heads} heads × {dim}")),
+        Block("layers", "MLP", "{width} → {mlp} → {width}" if f.mlp else ""),
+        Block("layers", "Encoder", "× {layers}"),
+    ]
+
+
+def _to_answer(f: Facts) -> list[Block]:
+    classified, accounted = f.classes > 0, f.classes > 0 and f.accounted
+    return [
+        Block("readout", _READ.get(f.pool, "y"), "{read} → {classes}" if classified else "{read}"),
+        Block(
+            "probabilities",
+            "Softmax" if classified else "No classifier",
+            "{classes}" * classified,
+            classified,
+        ),
+        Block("sum", "{together} shares" if accounted else "No shares", there=accounted),
+        Block("without", "One head out", there=accounted),
+    ]
+
+
+def _values(f: Facts) -> dict[str, Any]:
+    (rows, cols), (tall, wide) = f.grid, f.patch
+    found = {
+        "rows": rows,
+        "cols": cols,
+        "tall": tall,
+        "wide": wide,
+        "height": rows * tall,
+        "across": cols * wide,
+    }
+    found |= {"patches": f.patches, "tokens": f.tokens, "numbers": f.numbers, "table": f.position_rows}
+    found |= {"width": f.width, "layers": f.layers, "heads": f.heads, "dim": f.dim, "mlp": f.mlp}
+    read = f.width * (2 if f.pool == "class and average" else 1)
+    return {**found, "classes": f.classes, "read": read, "together": f.layers * f.heads}
+
+
+def texts(f: Facts) -> set[str]:
+    """Every English text of one model's diagram."""
+    blocks = figure_one(f)["blocks"]
+    return {block[part] for block in blocks for part in ("name", "size")} - {""}

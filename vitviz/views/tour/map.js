@@ -1,0 +1,121 @@
+// Figure 1 of the paper as a map of the tour: the model at hand from the picture below to the answer on top.
+// Each block leads to its step, and the step that is shown is lit.
+
+import { el, fit } from '../../canvas/elements.js';
+import { tokenName } from '../../canvas/names.js';
+import { t } from '../../canvas/words.js';
+import { drawPatch, shapeOf, told } from './parts.js';
+
+const SHOWN = 5; // patches in a row
+
+/** One block: a button that names its step, what it is, and its numbers. */
+function blockOf(self, block) {
+  const { steps, diagram } = self.summary;
+  const at = steps.findIndex((step) => step.name === block.step);
+  const [name, size] = [block.name, block.size].map((text) => text && told(text, diagram.values));
+  const title = t('Step {step}: {title}', { step: at + 1, title: t(steps[at].title) });
+  return el(
+    'button',
+    {
+      type: 'button',
+      class: block.there ? 'vv-block' : 'vv-block vv-without',
+      'aria-label': `${title}. ${[name, size].filter(Boolean).join(', ')}`,
+      title,
+      'data-to': block.step,
+      onclick: () => self.set('step', at + 1),
+    },
+    el('span', { class: 'vv-block-name', text: name }),
+    size ? el('span', { class: 'vv-block-size', text: size }) : null,
+  );
+}
+
+/** A chip for each kind of token before the patches, and for the patches. */
+function sequence(self) {
+  const { front, tokens } = self.summary.diagram;
+  const kinds = { class: 'cls', distillation: 'dist', register: 'reg' };
+  const chips = front.map(([kind, count]) =>
+    el('span', {
+      class: 'vv-token vv-learned',
+      title: kind === 'register' ? t('registers') : tokenName(kind),
+      text: count > 1 ? `${count} ${kinds[kind]}` : kinds[kind],
+    }),
+  );
+  const before = front.reduce((sum, [, count]) => sum + count, 0);
+  const patches =
+    tokens - before > 3 ? [1, 2, '…', tokens - before] : [...Array(tokens - before).keys()].map((i) => i + 1);
+  return [...chips, ...patches.map((number) => el('span', { class: 'vv-token', text: String(number) }))];
+}
+
+/** A part of the encoder with its norm before it and a way around both, as long as the model has that. */
+function branch(plain, block) {
+  if (!plain) return block;
+  const norm = el('span', { class: 'vv-norm', text: 'LN' });
+  return el('div', { class: 'vv-branch' }, norm, block, el('span', { class: 'vv-plus', text: '+' }));
+}
+
+const level = (kind, ...parts) => el('li', { class: `vv-level ${kind}` }, ...parts);
+
+/**
+ * The map of a model: `node`, and `show(step)`, which lights a step's blocks. Its pictures are drawn from
+ * self.data.picture.
+ */
+export function mapOf(self) {
+  const { blocks, plain, norm } = self.summary.diagram;
+  const made = blocks.map((block) => ({ block, node: blockOf(self, block) }));
+  const [picture, patches, flat, embedding, token, positions, attention, mlp, encoder, ...rest] = made.map(
+    ({ node }) => node,
+  );
+  const [readout, probabilities, sum, without] = rest;
+  const canvases = [picture, patches, flat].map((button) => {
+    const canvas = el('canvas', { 'aria-hidden': 'true' });
+    button.prepend(canvas);
+    return canvas;
+  });
+  token.prepend(el('span', { class: 'vv-sequence', 'aria-hidden': 'true' }, ...sequence(self)));
+  const inside = el('div', { class: 'vv-encoder' }, branch(plain, attention), branch(plain, mlp), encoder);
+  const node = el(
+    'nav',
+    { class: 'vv-map', 'aria-label': t('The model as in figure 1 of the paper'), 'data-export': 'no' },
+    el(
+      'ol',
+      { class: 'vv-levels' },
+      level('vv-two', picture, patches),
+      level('', flat),
+      level('', embedding),
+      level('', token),
+      level('', positions),
+      ...(norm ? [level('', el('span', { class: 'vv-norm', text: 'LN' }))] : []),
+      level('vv-whole', inside),
+      level('', readout),
+      level('', probabilities),
+      level('vv-two', sum, without),
+    ),
+  );
+  const show = (step) => {
+    for (const { block, node: button } of made) {
+      const here = block.step === step;
+      here ? button.setAttribute('aria-current', 'step') : button.removeAttribute('aria-current');
+    }
+    inside.classList.toggle('vv-lit', step === 'layers');
+    paint(self, canvases);
+  };
+  return { node, show };
+}
+
+/** The picture, the picture cut apart, and the first patches in a row. */
+function paint(self, canvases) {
+  const [whole, cut, row] = canvases;
+  const { rows, cols, tall, wide, aspect } = shapeOf(self);
+  const em = parseFloat(getComputedStyle(whole).fontSize);
+  const [width, height] = aspect > 1 ? [(2.9 * em) / aspect, 2.9 * em] : [2.9 * em, 2.9 * em * aspect];
+  fit(whole, width, height, self.density).drawImage(self.data.picture, 0, 0, width, height);
+  const context = fit(cut, width, height, self.density);
+  const [w, h] = [width / cols, height / rows];
+  const gap = Math.min(1.5, w * 0.25);
+  for (let i = 0; i < rows * cols; i++)
+    drawPatch(self, context, i, [(i % cols) * w, Math.floor(i / cols) * h, w - gap, h - gap]);
+  const side = 1.3 * em;
+  const count = Math.min(SHOWN, rows * cols);
+  const line = fit(row, count * (side + 2), (side * tall) / wide, self.density);
+  for (let i = 0; i < count; i++) drawPatch(self, line, i, [i * (side + 2), 0, side, (side * tall) / wide]);
+}
