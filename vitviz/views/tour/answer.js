@@ -3,7 +3,7 @@
 import { el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { strip } from './board.js';
-import { digits, folded, sheetOf, stack, unpack } from './parts.js';
+import { beside, digits, folded, sheetOf, stack, unpack } from './parts.js';
 
 export const readoutStep = {
   build(self) {
@@ -41,7 +41,7 @@ export const readoutStep = {
   },
   draw(self, made) {
     const { read, y, top } = self.data.answer;
-    const width = Math.min(self.width, 900);
+    const { across: width } = beside(self);
     const explained = Boolean(top?.[0]?.weights);
     if (made.key !== self.key) [made.key, made.shown] = [self.key, 0];
     made.read.node.hidden = made.sign.hidden = !read;

@@ -7,7 +7,7 @@ import { bounds, number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
-import { digits, drawPatch, largest, shapeOf } from './parts.js';
+import { beside, digits, drawPatch, largest, shapeOf } from './parts.js';
 
 /**
  * The model's input in its patches; `draw` lays weights over it and outlines the patches that are meant.
@@ -143,8 +143,9 @@ export function strip(self, { label, name, pick, touched, extra }) {
     const count = values.length;
     const rows = Math.max(1, Math.ceil((count * 3.5) / width));
     const cols = Math.ceil(count / rows);
-    const cell = Math.min(12, width / cols);
-    const tall = rows > 6 ? 8 : rows > 2 ? 12 : 18;
+    const { large } = beside(self);
+    const cell = Math.min(12 * large, width / cols);
+    const tall = (rows > 6 ? 8 : rows > 2 ? 12 : 18) * large;
     const down = tall + 2;
     const context = fit(canvas, cols * cell, rows * down - 2, self.density);
     state = { values, rows, cols, cell, tall, down, x: 0, y: 0, width: cols * cell, height: rows * down };

@@ -71,7 +71,8 @@ export const embeddingStep = {
     return withEmbedded(self, signal, self.summary.filters && 'filter');
   },
   draw(self, made) {
-    const { picture, rest } = beside(self);
+    const room = beside(self);
+    const { picture, rest } = room;
     const patch = patchOf(self);
     const { embedded, more } = self.data;
     const filter = more?.values;
@@ -97,7 +98,7 @@ export const embeddingStep = {
     const weights = filter.subarray(0, values.length);
     const bias = filter[values.length];
     const products = values.map((value, i) => value * weights[i]);
-    const side = Math.min(120, (self.width - 80) / 3);
+    const side = Math.min(120 * room.large, (room.width - 80) / 3, room.ceiling * 0.3);
     const rgb = (list) => {
       const most = largest(list);
       const out = sheet(wide, tall);
@@ -172,8 +173,8 @@ export const tokenStep = {
   draw(self, made) {
     const { embedded, more: front } = self.data;
     const [, count, width] = embedded.shape;
-    const room = Math.min(self.width, 900);
-    const height = Math.max(160, Math.min(420, count * 6));
+    const { across: room, ceiling, large } = beside(self);
+    const height = Math.min(Math.max(160, Math.min(420, count * 6)) * large, ceiling * 0.7);
     const most = largest(embedded.values.subarray(0, count * width));
     made.front.forEach((one, i) =>
       one.draw(front.values.subarray(i * width, (i + 1) * width), { width: room }),

@@ -97,8 +97,7 @@ export const attentionStep = {
       lost,
       table,
       line,
-      stack(...strips.map((one) => one.node)),
-      sum,
+      el('div', { class: 'vv-stack', 'data-slide': 'no' }, ...strips.map((one) => one.node), sum),
       product.node,
       keys.node,
     );
@@ -161,11 +160,10 @@ export const attentionStep = {
         shape: [, dim],
       },
     } = self.data;
-    const { wide } = beside(self);
+    const { wide, width: whole, tall, large, across: room } = beside(self);
     const { picked, keys } = shownKeys(self, w.weights);
     const { token } = self.settings;
-    const width = wide ? Math.min(320, (self.width - 36) / 2, self.tall * 0.6) : Math.min(self.width, 340);
-    const room = Math.min(self.width, 900);
+    const width = wide ? Math.min(320 * large, (whole - 36) / 2, tall * 0.6) : Math.min(whole, 340);
     made.dials.forEach((one) => one.show());
     made.chips.show();
     made.lost.hidden = !w.replaced;

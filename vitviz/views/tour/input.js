@@ -43,11 +43,11 @@ export const patchesStep = {
   },
   draw(self, made) {
     const { rows, cols, tall, wide } = shapeOf(self);
-    const { picture, rest } = beside(self, 380);
+    const { picture, rest, ceiling, large } = beside(self, 380);
     const count = rows * cols;
     const patch = patchOf(self);
     made.cut.draw({ width: picture, gap: Math.min(4, (picture / cols) * 0.16), mark: patch });
-    const area = Math.min(rest, 640);
+    const area = Math.min(rest, 640 * large, ceiling);
     const across = Math.min(count, Math.max(cols + 3, Math.floor(Math.sqrt((count * area) / 180))));
     const pitch = area / across;
     const size = pitch * 0.82;
@@ -105,7 +105,7 @@ export const flattenStep = {
   },
   draw(self, made) {
     const { tall, wide } = shapeOf(self);
-    const { picture } = beside(self);
+    const { picture, width, large } = beside(self);
     const patch = patchOf(self);
     const values = flattened(self, patch);
     made.values = values;
@@ -114,7 +114,7 @@ export const flattenStep = {
     const context = fit(made.big, made.side, (made.side * tall) / wide, self.density);
     drawPatch(self, context, patch, [0, 0, made.side, (made.side * tall) / wide]);
     made.row.draw(values, {
-      width: Math.min(self.width, 1000),
+      width: Math.min(width, 1000 * large),
       text: t('{patch} as a row of {count} numbers', {
         patch: patchName(patch),
         count: values.length,

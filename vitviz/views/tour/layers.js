@@ -60,7 +60,7 @@ export const layersStep = {
         shape: [, tokens],
       },
     } = self.data;
-    const { picture, wide: roomy } = beside(self, 280);
+    const { picture, wide: roomy, width, ceiling, large } = beside(self, 280);
     const skip = first(self);
     const { head, layer, token } = self.settings;
     made.layer.show();
@@ -69,12 +69,16 @@ export const layersStep = {
     made.asked.textContent = t('The query: {token}', { token: nameOf(self, token) });
     made.title.textContent = t('Layer {layer}: where each head looks', { layer });
     const count = made.faces.length;
-    const area = roomy ? Math.min(640, self.width - picture - 36) : self.width;
+    const area = roomy ? Math.min(640 * large, width - picture - 36) : width;
     const across = Math.min(
       count,
-      count <= 4 ? count : Math.ceil(count / 2) <= 6 && roomy ? Math.ceil(count / 2) : Math.floor(area / 84),
+      count <= 4
+        ? count
+        : Math.ceil(count / 2) <= 6 && roomy
+          ? Math.ceil(count / 2)
+          : Math.floor(area / (84 * large)),
     );
-    const side = Math.min(150, area / across - 16);
+    const side = Math.min(150 * large, area / across - 16, (ceiling * 0.4) / Math.ceil(count / across));
     made.faces.forEach(({ canvas, button }, h) => {
       const line = values.subarray(h * tokens + skip, (h + 1) * tokens);
       const context = fit(canvas, side, side * aspect, self.density);
@@ -91,9 +95,10 @@ export const layersStep = {
   /** The mean length of the patch tokens and of each prefix token, z_0 to z_L. */
   chart(self, canvas, layer) {
     const lines = Object.entries(self.summary.norms);
-    const width = Math.min(self.width, 760);
-    const height = 220;
-    const [left, right, top, bottom] = [46, 100, 10, 34];
+    const { width: whole, ceiling, large } = beside(self);
+    const width = Math.min(whole, 760 * large);
+    const height = Math.min(220 * large, ceiling * 0.4);
+    const [left, right, top, bottom] = [46, 100, 10, 34].map((side) => side * large);
     const last = self.value.layers;
     const most = Math.max(...lines.flatMap(([, values]) => values));
     const context = fit(canvas, width, height, self.density);
@@ -101,7 +106,7 @@ export const layersStep = {
     const font = self.colour('font-family');
     const x = (l) => left + (l / last) * (width - left - right);
     const y = (value) => height - bottom - (value / (most || 1)) * (height - top - bottom);
-    context.font = `12px ${font}`;
+    context.font = `${12 * large}px ${font}`;
     context.textBaseline = 'middle';
     context.fillStyle = context.strokeStyle = ink;
     for (const value of ticks(0, most, 4)) {
@@ -109,12 +114,12 @@ export const layersStep = {
       context.fillRect(left, y(value), width - left - right, 1);
       context.globalAlpha = 0.75;
       context.textAlign = 'right';
-      context.fillText(number(value), left - 8, y(value));
+      context.fillText(number(value), left - 8 * large, y(value));
     }
     context.textAlign = 'center';
     for (let l = 0; l <= last; l += Math.ceil(last / 12))
-      context.fillText(String(l), x(l), height - bottom + 14);
-    context.fillText(t('after layer (0: z₀)'), (left + width - right) / 2, height - 6);
+      context.fillText(String(l), x(l), height - bottom + 14 * large);
+    context.fillText(t('after layer (0: z₀)'), (left + width - right) / 2, height - 6 * large);
     context.globalAlpha = 0.12;
     context.fillRect(x(layer - 1), top, x(1) - x(0), height - top - bottom);
     const ends = [];
@@ -130,10 +135,11 @@ export const layersStep = {
       context.stroke();
       context.setLineDash([]);
       let at = y(values[last]);
-      while (ends.some((other) => Math.abs(other - at) < 14)) at += at > height / 2 ? -14 : 14;
+      while (ends.some((other) => Math.abs(other - at) < 14 * large))
+        at += (at > height / 2 ? -14 : 14) * large;
       ends.push(at);
       context.textAlign = 'left';
-      context.fillText(lineName(name), x(last) + 8, at, right - 10);
+      context.fillText(lineName(name), x(last) + 8 * large, at, right - 10 * large);
     });
     context.globalAlpha = 1;
     canvas.setAttribute(

@@ -144,11 +144,19 @@ export function dial(self, name, label, maximum) {
 
 /** A chosen patch goes along through all steps. */
 export const take = (self) => (cell) => self.set('token', cell + first(self));
-/** The width for a picture beside something else, and for what stands beside or below it. */
+/**
+ * The room of a step: `width` and `tall`, the width of a picture beside something else and of that (`rest`), and
+ * of what stands across both (`across`). A slide has its own room and ends at its `ceiling`, and all is larger
+ * there, like its letters.
+ */
 export const beside = (self, most = 300) => {
-  const wide = self.width >= 720;
-  const picture = Math.min(most, self.width, self.tall * 0.7);
-  return { wide, picture, rest: Math.min(760, wide ? self.width - picture - 36 : self.width) };
+  const { width, tall, slide } = self.ui.space;
+  const large = slide ? self.zoom : 1;
+  const wide = slide || width >= 720;
+  const picture = Math.min(most * large, slide ? (width - 36) / 2 : width, tall * 0.7);
+  const rest = Math.min(760 * large, wide ? width - picture - 36 : width);
+  const ceiling = slide ? tall : Infinity;
+  return { width, tall, slide, ceiling, wide, large, picture, rest, across: Math.min(900 * large, width) };
 };
 export const pair = (...parts) => el('div', { class: 'vv-tour-pair' }, ...parts);
 export const stack = (...parts) => el('div', { class: 'vv-stack' }, ...parts);

@@ -5,7 +5,7 @@ import { el, fit } from '../../canvas/elements.js';
 import { number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
-import { captioned, digits, pair, patchOf, shapeOf, sheetOf, stack } from './parts.js';
+import { beside, captioned, digits, pair, patchOf, shapeOf, sheetOf, stack } from './parts.js';
 
 export const colourNames = () => [t('Red'), t('Green'), t('Blue')];
 
@@ -96,10 +96,11 @@ export const pictureStep = {
   draw(self, made) {
     const [w, h] = self.photo.upload;
     const { cols, tall, wide, aspect } = shapeOf(self);
-    const side = self.width >= 720;
-    const width = Math.min(side ? 300 : 340, self.width);
-    const limit = side ? self.width - width - 112 : self.width;
-    const shown = Math.min(limit, (w / h) * width * aspect, 520);
+    const { wide: side, width: room, ceiling, large, slide } = beside(self);
+    const most = (side ? 300 : 340) * large;
+    const width = Math.min(most, slide ? room * 0.42 : room, (ceiling * 0.7) / aspect);
+    const limit = side ? room - width - 112 : room;
+    const shown = Math.min(limit, (w / h) * width * aspect, 520 * large);
     const { context, crop } = drawCrop(self, made.upload, shown, (shown * h) / w);
     if (crop) rim(context, crop, '#fff', 2, 1);
     Object.assign(made.ui, { width, height: width * aspect });

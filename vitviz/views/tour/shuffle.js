@@ -144,7 +144,9 @@ export const positionsStep = {
       el('div', { class: 'vv-cards' }, ...cards.map((card) => card.node)),
       words,
     );
-    const node = stack(pair(captioned(t('Pick a patch'), from.node), stack(sums, none)), experiment);
+    const added = pair(captioned(t('Pick a patch'), from.node), stack(sums, none));
+    if (self.summary.zeroable) added.dataset.slide = 'no'; // one idea a slide: the experiment shows it
+    const node = stack(added, experiment);
     const made = { node, from, strips, sums, none, cards, words, again, seed: 1, found: null, key: '' };
     return made;
   },
@@ -202,8 +204,8 @@ export const positionsStep = {
   },
 
   show(self, made) {
-    const narrow = self.width < 560;
-    const side = narrow ? 96 : Math.min(150, self.width / 5);
+    const { width, ceiling, large, wide } = beside(self);
+    const side = !wide && width < 560 ? 96 : Math.min(150 * large, width / 5, ceiling / 4);
     const names = ['original', 'shuffled', 'zeroed', 'both'];
     made.cards.forEach((card, i) => {
       card.picture.draw({ width: side, lined: false, order: i % 2 && made.found ? made.found.order : null });

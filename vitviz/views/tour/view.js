@@ -174,7 +174,7 @@ export default () => ({
     }
     if (ui.shown !== step.name) this.turn(self, step, at);
     this.place(self, step);
-    stops[step.name].draw(self, ui.made[step.name]);
+    this.fitted(self, () => stops[step.name].draw(self, ui.made[step.name]));
     ui.node.dataset.step = step.name;
   },
 
@@ -188,6 +188,21 @@ export default () => ({
     if (ui.map.node.parentNode !== home) home.append(ui.map.node);
     ui.fold.hidden = ui.dots.hidden = beside;
     ui.map.show(step.name);
+  },
+
+  /** Draws a step at the width it has, on a slide as tall as that allows: what stands around its pictures is
+   * known only once it is there. */
+  fitted(self, draw) {
+    const { body } = self.ui;
+    const slide = Boolean(self.room) && document.documentElement.classList.contains('vv-lecturing');
+    const tall = slide ? body.clientHeight : self.tall;
+    self.ui.space = { width: body.clientWidth, tall, slide };
+    draw();
+    if (!slide) return;
+    for (let i = 0; i < 8 && body.scrollHeight > body.clientHeight; i++) {
+      self.ui.space.tall *= Math.max(0.7, (body.clientHeight / body.scrollHeight) * 0.98);
+      draw();
+    }
   },
 
   /** Another step comes up. */
