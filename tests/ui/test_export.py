@@ -53,7 +53,7 @@ def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(studio, ke
     assert (
         about["views"]["rollout"]["residual"] == 0.8
         and about["checkpoint"]["name"] == "vitviz-tiny"
-        and about["left_out"] == {"trial": export.ON_REQUEST}
+        and about["left_out"] == dict.fromkeys(("experiment", "trial"), export.ON_REQUEST)
     )
     assert [one["label"] for one in about["prediction"]] == [label for label, _ in trace.top(5)]
     for name in set(archive.namelist()) - {"README.txt"}:
@@ -174,7 +174,7 @@ def test_every_view_is_in_it_with_its_files_settings_and_words(studio, key):
     archive = opened(export.everything(studio, key, {}))
     names, about = set(archive.namelist()), json.loads(archive.read("settings.json"))["views"]
     readme = archive.read("README.txt").decode()
-    assert [view.slug for view in VIEWS if view.on_request] == ["trial"]
+    assert [view.slug for view in VIEWS if view.on_request] == ["experiment", "trial"]
     for view in VIEWS:
         if view.on_request:  # which would hold up all others
             assert not any(view.slug in name for name in names) and export.ON_REQUEST in readme
@@ -197,6 +197,7 @@ def test_a_view_that_does_not_exist_is_left_out_with_the_reason(studio, key, mon
     assert "numbers/positions.npz" not in archive.namelist()
     assert json.loads(archive.read("settings.json"))["left_out"] == {
         "positions": "It turns queries and keys instead.",
+        "experiment": export.ON_REQUEST,
         "trial": export.ON_REQUEST,
     }
     assert "It turns queries and keys instead." in archive.read("README.txt").decode()

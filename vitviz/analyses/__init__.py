@@ -76,6 +76,11 @@ _HOMES = {
     "largest_activations": "norms",
     "token_norms": "norms",
     "usual_norms": "norms",
+    "mean_and_error": "occlusion",
+    "patches_kept": "occlusion",
+    "permutation": "occlusion",
+    "piece_sides": "occlusion",
+    "shuffled_pieces": "occlusion",
     "attention_received": "received",
     "HeadEntropy": "redundancy",
     "Redundancy": "redundancy",
@@ -110,6 +115,13 @@ if TYPE_CHECKING:
     from vitviz.analyses.ledger import Ledger, ledger_of
     from vitviz.analyses.lens import lens_kind, lens_patches, lens_probabilities, lens_shares
     from vitviz.analyses.norms import Largest, Usual, largest_activations, token_norms, usual_norms
+    from vitviz.analyses.occlusion import (
+        mean_and_error,
+        patches_kept,
+        permutation,
+        piece_sides,
+        shuffled_pieces,
+    )
     from vitviz.analyses.one_token import attended_by, attends_to
     from vitviz.analyses.position import position_similarity
     from vitviz.analyses.received import attention_received

@@ -44,11 +44,20 @@ function entry({ name, line, dots, colour, dashed }) {
   return el('span', { class: 'vv-legend' }, mark, el('span', { text: name }));
 }
 
+/** The outline of a series' band: along its lowest values, and back along its highest. */
+function outlined({ points, band }, x, y) {
+  const ends = [0, 1].map((end) =>
+    points.map((point, i) => `${x(point.x).toFixed(1)},${y(band[i][end]).toFixed(1)}`),
+  );
+  return [...ends[0], ...ends[1].reverse()].join(' ');
+}
+
 /**
- * Makes a chart. `draw({title, across, up, last, most, series, level})` draws it at the room there is: x runs
- * over the whole numbers 1 to `last`, y from 0 to a little more than `most`. A series has points {x, y,
- * told(), pick()}. Two charts of the same view that stand side by side get one scale: the larger `most` of
- * both.
+ * Makes a chart. `draw({title, across, up, last, most, series, level, names, unit, at})` draws it at the room
+ * there is: x runs over the whole numbers 1 to `last`, or over their `names`, y from 0 to a little more than
+ * `most`, in a `unit`; `at` is where a line stands. A series has points {x, y, told(), pick()}, and `band`: a
+ * lowest and a highest y for each of them. Two charts of the same view that stand side by side get one scale:
+ * the larger `most` of both.
  */
 export function chart(self) {
   const title = el('p', { class: 'vv-h' });
@@ -73,7 +82,8 @@ export function chart(self) {
     const low = height - EDGE.bottom;
     const x = (value) => EDGE.left + ((value - 0.4) / (figure.last + 0.2)) * (right - EDGE.left);
     const y = (value) => low - (value / most) * (low - EDGE.top);
-    const every = Math.max(1, Math.ceil((26 * size * figure.last) / (right - EDGE.left)));
+    const broad = Math.max(26, 9 * Math.max(...(figure.names ?? ['']).map((name) => name.length)));
+    const every = Math.max(1, Math.ceil((broad * size * figure.last) / (right - EDGE.left)));
     const ink = 'currentColor';
     const across = Array.from({ length: figure.last }, (_, i) => i + 1).filter(
       (value) => (value - 1) % every === 0,
@@ -81,10 +91,18 @@ export function chart(self) {
     const parts = [
       ...ticks(0, most, 5).flatMap((value) => [
         svg('line', { class: 'vv-grid', x1: EDGE.left, x2: right, y1: y(value), y2: y(value) }),
-        svg('text', { x: EDGE.left - 8, y: y(value) + 4, 'text-anchor': 'end' }, number(value)),
+        svg(
+          'text',
+          { x: EDGE.left - 8, y: y(value) + 4, 'text-anchor': 'end' },
+          number(value) + (figure.unit ?? ''),
+        ),
       ]),
       ...across.map((value) =>
-        svg('text', { x: x(value), y: low + 18 * size, 'text-anchor': 'middle' }, String(value)),
+        svg(
+          'text',
+          { x: x(value), y: low + 18 * size, 'text-anchor': 'middle' },
+          figure.names?.[value - 1] ?? String(value),
+        ),
       ),
       svg(
         'text',
@@ -103,10 +121,14 @@ export function chart(self) {
         figure.up,
       ),
     ];
+    if (figure.at)
+      parts.push(svg('line', { class: 'vv-at', x1: x(figure.at), x2: x(figure.at), y1: EDGE.top, y2: low }));
     points = [];
     for (const one of figure.series) {
       const colour = one.shade === undefined ? (one.dots ? 'var(--vv-blue)' : ink) : shaded(one.shade);
       const found = one.points.map((point) => ({ ...point, left: x(point.x), top: y(point.y) }));
+      if (one.band)
+        parts.push(svg('polygon', { class: 'vv-band', points: outlined(one, x, y), fill: colour }));
       if (one.line)
         parts.push(
           svg('polyline', {

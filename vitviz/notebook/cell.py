@@ -77,13 +77,13 @@ def show(
 ) -> Cell:
     """One of the page's views, to be moved about in a notebook's output cell without a server.
 
-    `view`: "patches", "filters", "positions", "explorer", "tokens", "evidence", "distance", "rollout" or
-    "tour"; `of`: a trace, or a survey where the view can be averaged; none for views of the weights alone.
-    `image`: the picture that was traced, to be shown whole; without it, what the model saw of it. `settings`
-    are the page's and its links': layers and heads from 1. `live` names those that can be changed in the
-    cell, by default as many as `megabytes` and `seconds` of computing allow; the others stay fixed.
-    `language`: "en", "zh-CN" or "ko". Raises VitvizError for a view, setting or language that does not
-    exist, and with the reason where the view is not applicable.
+    `view`: "patches", "filters", "positions", "experiment", "explorer", "tokens", "evidence", "distance",
+    "rollout" or "tour"; `of`: a trace, or a survey where the view can be averaged; none for views of the
+    weights alone. `image`: the picture that was traced, to be shown whole; without it, what the model saw of
+    it. `settings` are the page's and its links': layers and heads from 1. `live` names those
+    that can be changed in the cell, by default as many as `megabytes` and `seconds` of computing allow; the
+    others stay fixed. `language`: "en", "zh-CN" or "ko". Raises VitvizError for a view, setting or language
+    that does not exist, and with the reason where the view is not applicable.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")

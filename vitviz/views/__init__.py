@@ -5,6 +5,7 @@ from vitviz.views.compared import Compared
 from vitviz.views.controls import About, Choice, Control, LayerRange, Query, Slider, Text, Whole, Wholes
 from vitviz.views.distance import Distance
 from vitviz.views.evidence import Evidence
+from vitviz.views.experiment import Experiment
 from vitviz.views.explorer import Explorer
 from vitviz.views.filters import Filters
 from vitviz.views.patches import Patches
@@ -16,8 +17,8 @@ from vitviz.views.tour import Tour
 from vitviz.views.trial import Trial
 
 VIEWS: tuple[View, ...] = (
-    Patches(), Filters(), Positions(), Explorer(), Tokens(), Evidence(), Trial(), Distance(), Rollout(),
-    Compared(),
+    Patches(), Filters(), Positions(), Experiment(), Explorer(), Tokens(), Evidence(), Trial(), Distance(),
+    Rollout(), Compared(),
     Tour(),
 )  # fmt: skip
 

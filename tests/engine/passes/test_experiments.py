@@ -12,6 +12,7 @@ from vitviz.engine.passes import experiments
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
 from vitviz.errors import VitvizError
+from vitviz.grid import Grid
 
 AGREES = [
     ("vit_tiny_patch16_224", {}),  # class token
@@ -134,3 +135,24 @@ def test_readout_and_parts_are_the_models_own(name, changes):
         parts.embedding.weight @ patch + parts.embedding.bias, trace.patch_embedding[0], atol=1e-4, rtol=1e-4
     )
     assert len(parts.prefix) == trace.grid.prefix and parts.classes == 7 and not parts.stem
+
+
+def test_answers_in_many_orders_are_those_of_the_orders_one_by_one(monkeypatch):
+    inspector = inspect(small())
+    trace = inspector.trace(noise())
+    pixels = experiments.as_seen(trace.view, inspector.preprocessing).tensor[None]
+    orders = torch.stack([torch.from_numpy(experiments.permutation(16, seed)) for seed in range(5)])
+    monkeypatch.setattr(experiments, "AT_ONCE", 2 * trace.grid.tokens)  # two pictures at once
+    found = experiments.answers_in_order(inspector.model, pixels, trace.grid, orders)
+    for seed, logits in enumerate(found):
+        expected = inspector.experiment(trace.view, shuffle=seed).logits
+        torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)
+
+
+def test_a_rim_that_no_patch_is_cut_from_stays_where_it_is():
+    grid = Grid(2, 2, (3, 3), ())
+    pixels = torch.arange(2 * 3 * 7 * 8).view(2, 3, 7, 8)
+    moved = experiments.reordered(pixels, grid, torch.tensor([3, 2, 1, 0]))
+    torch.testing.assert_close(moved[..., 6:, :], pixels[..., 6:, :])
+    torch.testing.assert_close(moved[..., 6:], pixels[..., 6:])
+    torch.testing.assert_close(moved[..., :3, 3:6], pixels[..., 3:6, :3])

@@ -9,17 +9,20 @@ table of zeros. Not shown: what a model trained without positions would answer.
 
 from __future__ import annotations
 
-import operator
 from dataclasses import replace
 
 import numpy as np
 import torch
 from einops import rearrange
-from jaxtyping import Int
-from torch import nn
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor, nn
 
+from vitviz import stopping
+from vitviz.analyses.occlusion import permutation
 from vitviz.engine.defaults import in_float32
+from vitviz.engine.device import exactly
 from vitviz.engine.passes import copies, record
+from vitviz.engine.passes.removal import AT_ONCE
 from vitviz.engine.pictures.preprocess import Prepared, Preprocessing
 from vitviz.errors import VitvizError
 from vitviz.grid import Grid
@@ -38,57 +41,56 @@ def as_seen(view: View, preprocessing: Preprocessing) -> Prepared:
     return Prepared((pixels - mean) / std, view)
 
 
-def permutation(patches: int, seed: int) -> Int[np.ndarray, " patch"]:
-    """Which patch (row-major, from 0) comes to stand at each place; the same for the same seed.
-
-    VitvizError for what is no seed.
-
-    >>> permutation(5, seed=1).tolist() == permutation(5, seed=1).tolist()
-    True
-    >>> sorted(permutation(5, seed=2).tolist())
-    [0, 1, 2, 3, 4]
-    """
-    try:
-        number = operator.index(seed)
-    except TypeError:
-        number = -1
-    if number < 0 or isinstance(seed, bool):
-        raise VitvizError(
-            f"Given shuffle={seed!r}; expected a seed, a whole number from 0, which is the same order each"
-            " time."
-        )
-    return np.random.default_rng(number).permutation(patches)
-
-
 def shuffled(prepared: Prepared, grid: Grid, seed: int) -> Prepared:
     """The picture with its patches in another order, in pixels: what the model reads and what can be shown of
-    it.
+    it. VitvizError for what is no seed.
     """
-    order, (rows, cols) = permutation(grid.patches, seed), (grid.rows, grid.cols)
-
-    height, width = grid.pixels
-
-    def moved(pixels):  # a rim that no patch is cut from stays as it is
-        whole = pixels.clone() if isinstance(pixels, torch.Tensor) else pixels.copy()
-        whole[:, :height, :width] = reordered(pixels[:, :height, :width])
-        return whole
-
-    def reordered(pixels):
-        patches = rearrange(
-            pixels, "channel (row height) (col width) -> (row col) channel height width", row=rows, col=cols
-        )
-        return rearrange(
-            patches[order],
-            "(row col) channel height width -> channel (row height) (col width)",
-            row=rows,
-            col=cols,
-        )
-
+    order = torch.from_numpy(permutation(grid.patches, seed))
     picture = rearrange(
-        moved(rearrange(prepared.view.picture, "height width channel -> channel height width")),
-        "channel height width -> height width channel",
+        torch.from_numpy(prepared.view.picture), "height width channel -> channel height width"
     )
-    return Prepared(moved(prepared.tensor), replace(prepared.view, picture=np.ascontiguousarray(picture)))
+    picture = rearrange(reordered(picture, grid, order), "channel height width -> height width channel")
+    view = replace(prepared.view, picture=np.ascontiguousarray(picture.numpy()))
+    return Prepared(reordered(prepared.tensor, grid, order), view)
+
+
+def reordered(
+    pixels: Shaped[Tensor, "*batch channel height width"], grid: Grid, order: Int[Tensor, " patch"]
+) -> Shaped[Tensor, "*batch channel height width"]:
+    """Pixels with the patch `order[i]` at place i; a rim that no patch is cut from stays as it is."""
+    height, width = grid.pixels
+    cut = {"row": grid.rows, "col": grid.cols}
+    patches = rearrange(
+        pixels[..., :height, :width],
+        "... channel (row height) (col width) -> ... (row col) channel height width",
+        **cut,
+    )
+    whole = pixels.clone()
+    whole[..., :height, :width] = rearrange(
+        patches[..., order.to(pixels.device), :, :, :],
+        "... (row col) channel height width -> ... channel (row height) (col width)",
+        **cut,
+    )
+    return whole
+
+
+@in_float32()
+def answers_in_order(
+    model: nn.Module,
+    pixels: Float[Tensor, "1 channel height width"],
+    grid: Grid,
+    orders: Int[Tensor, "draw patch"],
+) -> Float[Tensor, "draw class"]:
+    """The logits of one picture with its patches in several orders, in float32.
+
+    Raises Stopped where nobody waits.
+    """
+    found = []
+    with torch.no_grad(), torch.autocast(pixels.device.type, enabled=False), exactly(pixels.device):
+        for some in orders.split(max(1, AT_ONCE // grid.tokens)):
+            stopping.check()
+            found.append(model(torch.cat([reordered(pixels, grid, order) for order in some])))
+    return torch.cat(found).cpu()
 
 
 def why_not(model: nn.Module) -> str | None:

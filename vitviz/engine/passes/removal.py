@@ -34,7 +34,7 @@ from vitviz.grid import Grid
 from vitviz.sentence import Sentence
 
 PATCHES_AS = ("dropped", "mean", "blur", "black")
-_TOKENS = 10 * 197  # at once: of 32 pictures what the MLPs make leaves the cache, and each takes half longer
+AT_ONCE = 10 * 197  # tokens: of 32 pictures what the MLPs make leaves the cache, and each takes half longer
 
 
 class Removal:
@@ -81,7 +81,7 @@ class Removal:
             torch.autocast(self._pixels.device.type, enabled=False),
             exactly(self._pixels.device),
         ):
-            for some in kept.to(self._pixels.device).split(max(1, _TOKENS // max(1, tokens))):
+            for some in kept.to(self._pixels.device).split(max(1, AT_ONCE // max(1, tokens))):
                 stopping.check()
                 found.append(self._batch(some))
         return torch.cat(found).cpu()

@@ -3,6 +3,7 @@
 
 import { el } from '../../canvas/elements.js';
 import { number } from '../../canvas/numbers.js';
+import { tops } from '../../canvas/tops.js';
 import { t } from '../../canvas/words.js';
 import { board, strip } from './board.js';
 import { beside, captioned, largest, pair, patchOf, prose, stack, take, unpack } from './parts.js';
@@ -32,17 +33,7 @@ function answerCard(title, picture) {
             text: t('Likeness of y to the original (cosine): {value}', { value: answer.likeness.toFixed(4) }),
           }),
         );
-      list.replaceChildren(
-        ...answer.top.map(([name, share]) =>
-          el(
-            'div',
-            { class: 'vv-top' },
-            el('span', { text: name }),
-            el('span', { text: `${(100 * share).toFixed(1)} %` }),
-            el('span', { class: 'vv-track' }, el('span', { style: `width:${100 * share}%` })),
-          ),
-        ),
-      );
+      list.replaceChildren(...tops(answer.top));
     },
   };
 }

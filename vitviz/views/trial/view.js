@@ -1,6 +1,7 @@
 // Maps on trial: one method after the other is asked about, and what is known of it is drawn as it comes.
 
 import { el } from '../../canvas/elements.js';
+import { running } from '../../canvas/running.js';
 import { t } from '../../canvas/words.js';
 import { agreement } from './agreement.js';
 import { curves } from './curves.js';
@@ -35,19 +36,7 @@ export default () => ({
       'aria-label': t('Why'),
       onchange: () => self.set('target', asked.value),
     });
-    const go = el('button', {
-      type: 'button',
-      class: 'vv-go',
-      'data-export': 'no',
-      onclick: () => this_.toggle(self),
-    });
-    const bar = el('progress', {
-      max: 1,
-      value: 0,
-      'aria-label': t('How far the trial is'),
-      'data-export': 'no',
-    });
-    const said = el('p', { class: 'vv-text vv-trying', role: 'status', 'data-export': 'no' });
+    const far = running(t('How far the trial is'), () => this_.toggle(self));
     const verdict = el('p', { class: 'vv-verdict', role: 'status' });
     const refused = el('p', { class: 'vv-text vv-refused' });
     const title = (name) => t(Object.fromEntries(self.summary.methods)[name] ?? name);
@@ -55,12 +44,12 @@ export default () => ({
     const made = { title, pick, known: () => known(self), of: (name) => self.ui.run.tried.get(name) };
     const drawn = curves(self, made);
     const parts = { ranking: ranking(self, made), maps: maps(self, made), agreement: agreement(self, made) };
-    const top = el('p', { class: 'vv-asked' }, el('span', { text: t('Why') }), asked, go, bar);
-    self.figure.append(el('div', { class: 'vv-stack' }, top, said, drawn.node, verdict));
+    const top = el('p', { class: 'vv-asked' }, el('span', { text: t('Why') }), asked, far.go, far.bar);
+    self.figure.append(el('div', { class: 'vv-stack' }, top, far.said, drawn.node, verdict));
     self.below.append(
       el('div', { class: 'vv-stack' }, ...Object.values(parts).map((part) => part.node), refused),
     );
-    return { asked, go, bar, said, verdict, refused, drawn, parts, title, run: this_.fresh('') };
+    return { asked, far, verdict, refused, drawn, parts, title, run: this_.fresh('') };
   },
 
   draw(self) {
@@ -163,11 +152,7 @@ const this_ = {
     const done = run.tried.size;
     if (!self.data || !self.width || run.goal !== goalOf(self)) return;
     const whole = run.verdict !== null;
-    ui.go.hidden = whole && !run.life;
-    ui.go.textContent = run.life ? t('Stop') : done ? t('Go on') : t('Start the trial');
-    ui.bar.hidden = !run.life && (whole || !done);
-    ui.bar.value = done / count;
-    ui.said.textContent = run.problem
+    const text = run.problem
       ? t(run.problem)
       : run.life && run.now
         ? t('{done} of {count}: {method}', { done, count, method: ui.title(run.now) })
@@ -176,7 +161,7 @@ const this_ = {
           : done
             ? t('Stopped; what is known stays.')
             : t('Every method is tried one after the other; you can stop at any time.');
-    ui.said.hidden = !ui.said.textContent;
+    ui.far.show({ on: run.life, whole, share: done / count, start: t('Start the trial'), text });
     ui.verdict.textContent = whole ? t(run.verdict.verdict) : '';
     ui.drawn.draw(known(self), run);
     for (const [name, part] of Object.entries(ui.parts)) {

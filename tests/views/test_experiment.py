@@ -1,0 +1,219 @@
+"""The classroom experiment: its ends are known beforehand, and each draw is what another path makes of it."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import vitviz
+from vitviz.analyses import patches_kept, shuffled_pieces
+from vitviz.engine.passes.experiments import as_seen
+from vitviz.engine.pictures.images import open_image
+from vitviz.engine.pictures.preprocess import prepare
+from vitviz.errors import Stopped, UnsupportedModel, WrongSetting
+from vitviz.runs import Without
+from vitviz.sentence import Sentence
+from vitviz.ui.serving.cache import Cache
+from vitviz.views import Subject
+from vitviz.views import experiment as made
+from vitviz.views.experiment import DRAWS, SHARES, Experiment
+
+VIEW = Experiment()
+
+
+def looked(checkpoint="vitviz-tiny", sample="coffee"):
+    inspector = vitviz.load(checkpoint, device="cpu")
+    kept: Cache = Cache(500, lambda entry: 1)
+    return Subject(inspector, inspector.trace(vitviz.sample_image(sample)), once=kept.get)
+
+
+@pytest.fixture(scope="module")
+def subject():
+    return looked()
+
+
+def asked(subject, name, **given):
+    settings = VIEW.settings({key: str(value) for key, value in given.items()}, subject.about)
+    return VIEW.declared(name).checked(VIEW.item(subject, name, settings), subject.about)
+
+
+def point(subject, kind, step):
+    return json.loads(asked(subject, "point", kind=kind, step=step).tobytes())
+
+
+def close(found, expected):
+    torch.testing.assert_close(found, expected, atol=2e-4, rtol=0)
+
+
+@pytest.mark.parametrize("way", ["dropped", "black", "shuffled"])
+def test_nothing_done_is_the_plain_answer_to_the_bit(subject, way):
+    trace, inspector = subject.trace, subject.inspector
+    for logits in made._answers(subject, way, 0):
+        assert torch.equal(logits, trace.logits)
+    picture = prepare(open_image(vitviz.sample_image("coffee")), inspector.preprocessing)
+    seen = as_seen(trace.view, inspector.preprocessing)
+    assert torch.equal(seen.tensor, picture.tensor), "what the draws begin with is the model's own input"
+
+
+@pytest.mark.parametrize("way, painted", [("dropped", "dropped"), ("black", "black")])
+@pytest.mark.parametrize("step", [1, 5, 9])
+def test_a_draw_is_the_trace_without_its_patches(subject, way, painted, step):
+    found = made._answers(subject, way, step)
+    for draw in (1, 7):
+        kept = set(patches_kept(subject.grid, SHARES[step], draw).tolist())
+        gone = [patch for patch in range(subject.grid.patches) if patch not in kept]
+        without = Without(patches=gone, patches_as=painted)
+        other = subject.inspector.trace(vitviz.sample_image("coffee"), without=without)
+        close(found[draw - 1], other.logits)
+    assert (found[0] - found[6]).abs().max() > 1e-2, "draws differ"
+
+
+@pytest.mark.parametrize("way", ["dropped", "black"])
+def test_everything_dropped_is_one_answer_whatever_was_on_the_picture(subject, way):
+    found = made._answers(subject, way, len(SHARES) - 1)
+    other = looked(sample="rocket")
+    assert (subject.trace.logits - other.trace.logits).abs().max() > 0.5
+    assert torch.equal(found, made._answers(other, way, len(SHARES) - 1))
+    assert found.shape[0] == DRAWS and (found == found[0]).all()
+
+
+def test_the_empty_pictures_are_what_they_are_called(subject):
+    inspector, last = subject.inspector, len(SHARES) - 1
+    black = inspector.trace(Image.new("RGB", (300, 300)))
+    close(made._answers(subject, "black", last)[0], black.logits)
+    model = inspector.model
+    with torch.no_grad():  # the class token alone, by hand
+        tokens = model.cls_token + model.pos_embed[:, :1]
+        for block in model.blocks:
+            tokens = block(tokens)
+        alone = model.head(model.norm(tokens)[:, 0])[0]
+    close(made._answers(subject, "dropped", last)[0], alone)
+
+
+def test_patches_dropped_make_a_pass_cheaper(subject):
+    lengths = []
+    watched = subject.inspector.model.blocks[1].register_forward_pre_hook(
+        lambda block, given: lengths.append(given[0].shape[1])
+    )
+    try:
+        fresh = Subject(subject.inspector, subject.trace)
+        for step in (1, 9):
+            made._answers(fresh, "dropped", step)
+    finally:
+        watched.remove()
+    assert set(lengths) == {1 + 196 - 19, 1 + 196 - 176}
+
+
+def test_a_model_without_positions_does_not_mind_the_order_and_one_with_them_does(subject):
+    blind = looked("vitviz-positions-none-0")
+    for step, _ in enumerate(asked(blind, "steps", kind="shuffle")):
+        found, plain = made._answers(blind, "shuffled", step), blind.trace.logits
+        tolerance = 1e-4 * plain.abs().max().item()
+        torch.testing.assert_close(found, plain.expand_as(found), atol=tolerance, rtol=0)
+    assert asked(blind, "kept", kind="shuffle").min() == 1
+    seeing = made._answers(subject, "shuffled", 3)
+    assert (seeing - subject.trace.logits).abs().max(dim=1).values.min() > 0.1
+
+
+def test_single_patches_shuffled_are_the_experiment_of_that_seed(subject):
+    found = made._answers(subject, "shuffled", 3)
+    for draw in (1, 4):
+        close(found[draw - 1], subject.inspector.experiment(subject.trace.view, shuffle=draw).logits)
+
+
+def test_pieces_shuffled_are_a_picture_put_together_anew(subject):
+    found, picture = made._answers(subject, "shuffled", 1), subject.trace.view.picture
+    order = shuffled_pieces(subject.grid, 7, 2)
+    anew, (tall, wide) = picture.copy(), subject.grid.patch
+    for place, patch in enumerate(order):
+        (row, col), (row2, col2) = divmod(place, 14), divmod(int(patch), 14)
+        rows, cols = slice(tall * row2, tall * (row2 + 1)), slice(wide * col2, wide * (col2 + 1))
+        anew[tall * row : tall * (row + 1), wide * col : wide * (col + 1)] = picture[rows, cols]
+    preprocessing = subject.inspector.preprocessing
+    pixels = (anew / 255 - np.array(preprocessing.mean)) / np.array(preprocessing.std)
+    with torch.no_grad():
+        logits = subject.inspector.model(torch.from_numpy(pixels).permute(2, 0, 1)[None].float())
+    close(found[1], logits[0])
+
+
+def test_numbers_and_points_are_the_scores_of_these_answers(subject):
+    answer = int(subject.trace.logits.argmax())
+    for kind, ways in made.WAYS.items():
+        numbers = VIEW.numbers(subject, VIEW.settings({"kind": kind}, subject.about))
+        steps = len(numbers["steps"])
+        assert numbers["probability"].shape == numbers["kept"].shape == (len(ways), steps, DRAWS)
+        for i, way in enumerate(ways):
+            for step in (0, 2, steps - 1):
+                logits = made._answers(subject, way, step).double().numpy()
+                powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+                shares = powers / powers.sum(axis=1, keepdims=True)
+                np.testing.assert_allclose(numbers["probability"][i, step], shares[:, answer], rtol=1e-5)
+                assert numbers["kept"][i, step].tolist() == (logits.argmax(axis=1) == answer).tolist()
+                told = point(subject, kind, step)[i]
+                mean, error = told["means"]["probability"]
+                assert mean == pytest.approx(shares[:, answer].mean())
+                assert error == pytest.approx(shares[:, answer].std(ddof=1) / 10**0.5, abs=1e-12)
+                best = logits[3].argsort()[::-1][:3]
+                labels = [subject.trace.labels[one] for one in best]
+                assert [name for name, _ in told["tops"][3]] == labels
+                assert [share for _, share in told["tops"][3]] == pytest.approx(shares[3][best])
+    dropped = [0, 19, 39, 58, 78, 98, 117, 137, 156, 176, 196]
+    assert asked(subject, "steps", kind="drop").tolist() == dropped
+    assert asked(subject, "steps", kind="shuffle").tolist() == [1, 4, 49, 196]
+
+
+def test_orders_are_those_that_were_asked_about(subject):
+    dropped, shuffled = asked(subject, "orders", kind="drop"), asked(subject, "orders", kind="shuffle")
+    assert dropped.shape == (1, DRAWS, 196) and shuffled.shape == (4, DRAWS, 196)
+    for draw in (1, 10):
+        kept = patches_kept(subject.grid, 30, draw)
+        assert sorted(dropped[0, draw - 1, 58:].tolist()) == kept.tolist()
+        assert shuffled[2, draw - 1].tolist() == shuffled_pieces(subject.grid, 2, draw).tolist()
+    assert (shuffled[0] == np.arange(196)).all()
+
+
+def test_what_is_stopped_goes_on_where_it_was(subject):
+    from vitviz import stopping
+
+    fresh = looked()
+    with stopping.when(lambda: True), pytest.raises(Stopped):
+        point(fresh, "drop", 4)
+    with stopping.when(lambda: True), pytest.raises(Stopped):
+        point(fresh, "shuffle", 1)
+    known = point(fresh, "drop", 4)
+    with stopping.when(lambda: True):
+        assert point(fresh, "drop", 4) == known, "what is known costs no pass"
+
+
+def test_one_way_that_does_not_exist_leaves_the_other(monkeypatch):
+    fresh, reason = looked(), Sentence("it pools with positions of its own")
+    passes = made.passes_of
+
+    def refused(kept):
+        raise UnsupportedModel(reason)
+
+    def refusing(subject, target, patches_as="dropped"):
+        found = passes(subject, target, patches_as)
+        if patches_as == "dropped":
+            found.answers = refused
+        return found
+
+    monkeypatch.setattr(made, "passes_of", refusing)
+    left, black = point(fresh, "drop", 2)
+    assert left["refused"]["text"] == reason and len(black["tops"]) == DRAWS
+    numbers = asked(fresh, "probability", kind="drop")
+    assert np.isnan(numbers[0, 1:]).all() and np.isfinite(numbers[1]).all()
+
+
+def test_where_there_is_no_answer_it_says_so(subject):
+    with pytest.raises(WrongSetting, match="step=4; expected one of 0 to 3"):
+        point(subject, "shuffle", 4)
+    trace = subject.inspector.trace(vitviz.sample_image("coffee"), without=Without(heads=[(4, 1)]))
+    assert "whole model" in VIEW.refused(Subject(subject.inspector, trace))
+    left_out = subject.inspector.trace(vitviz.sample_image("coffee"), without=Without(patches=[3]))
+    assert "left out of the sequence" in VIEW.refused(Subject(subject.inspector, left_out))
+    half = vitviz.load("vitviz-tiny", device="cpu", dtype="bfloat16")
+    other = Subject(half, half.trace(vitviz.sample_image("coffee")))
+    assert "computes in bfloat16" in VIEW.unsupported(other)
