@@ -1,5 +1,7 @@
 """The comparison in a browser: what is drawn is what a survey says, and hovering asks for nothing."""
 
+import re
+
 import numpy as np
 import pytest
 from playwright.sync_api import expect
@@ -63,3 +65,33 @@ def test_a_set_of_ones_own_can_be_compared(open_page, tmp_path):
     expect(page.locator("#vitviz-compared")).to_contain_text("Over 9 pictures of yours", timeout=60_000)
     page.locator("#vitviz-compared-set-single").click()
     expect(page.locator("#vitviz-compared")).to_contain_text("four sample photographs")
+
+
+def test_a_training_says_how_far_it_is_and_can_be_stopped(open_page):
+    page = open_page("?tab=compared", wait=False)
+    ready(page, "compared")
+    questions, asked, part = [], [], page.locator("#vitviz-compared")
+    count = len(vitviz.film("vitviz-tiny"))
+    page.on("request", lambda request: asked.append(request.url) if "/looked?" in request.url else None)
+    page.route(re.compile(r"/compared/looked\?frame=3$"), lambda question: questions.append(question))
+    part.locator("[data-name=against]").get_by_text("Its training").click()
+    said, go, canvas = (part.locator(one) for one in (".vv-trying", ".vv-go", ".vv-figure canvas"))
+    expect(said).to_have_text(f"3 of {count} steps of the training", timeout=60_000)
+    expect(canvas.first).to_be_hidden()  # nothing of another question stands under this one
+    go.click()
+    expect(said).to_contain_text("what is known stays")
+    expect(go).to_have_text("Go on")
+    expect(part.locator(".vv-below .vv-chart")).to_be_visible()
+    page.wait_for_function(f"() => !{VIEW}.data.cka")
+    assert len(asked) == 4
+    part.locator("[data-name=curve] select").select_option("entropy")
+    ready(page, "compared")
+    assert len(asked) == 4, "another curve is no wish to go on"
+    page.unroute_all()
+    go.click()
+    followed = f"() => {VIEW}.data.cka?.shape[1] === {count}"
+    page.wait_for_function(followed, timeout=120_000)
+    expect(go).to_be_hidden()
+    expect(canvas.first).to_be_visible()
+    steps = [int(one.split("=")[-1]) for one in asked[4:]]
+    assert steps == [*range(3, count)], "what is known is not asked anew"

@@ -158,3 +158,40 @@ def test_programs_compare_two_checkpoints_without_a_picture(studio):
     assert ask(tokens="class")["cka"][0] == [None] * 9 and ask()["checkpoint"] == "vitviz-tiny"
     with pytest.raises(WrongSetting, match="no second checkpoint"):
         ask(against="beside")
+
+
+def test_a_training_is_looked_at_step_by_step_and_each_step_once(monkeypatch):
+    studio, asked = Studio(Settings(device="cpu")), []
+    key = studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
+    of_samples = studio._of_samples
+    monkeypatch.setattr(
+        studio, "_of_samples", lambda run, what: asked.append(run.checkpoint) or of_samples(run, what)
+    )
+    names = [frame["name"] for frame in studio.film("vitviz-tiny")["frames"]]
+    assert VIEW.summary(studio.subject(key))["steps"] == len(names) and not asked, "no pass is made for that"
+    for _ in range(2):
+        assert studio.item(key, "compared", "looked", {"frame": "2"}).tolist() == [20]
+    assert asked == [names[2]]
+    with pytest.raises(WrongSetting, match=f"expected a step of the training, below {len(names)}"):
+        studio.item(key, "compared", "looked", {"frame": str(len(names))})
+
+
+def test_over_a_set_of_ones_own_the_training_says_how_far_it_is(studio, keys, tmp_path, monkeypatch):
+    from PIL import Image
+
+    from vitviz.ui.page.over_a_set import OverASet
+    from vitviz.ui.serving import uploads
+
+    monkeypatch.setattr(uploads, "uploaded", lambda path: path)
+    paths = []
+    for number in range(4):
+        paths.append(str(tmp_path / f"{number}.png"))
+        pixels = np.random.default_rng(number).integers(0, 255, (40, 40, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(paths[-1])
+    told = []
+    fold = OverASet(VIEW, studio, [])
+    list(fold.survey({"key": keys[0]}, paths, progress=lambda done, unit: told.append((done, unit))))
+    count = len(studio.film("vitviz-tiny")["frames"])
+    assert told == [((4, 4), "pictures")] + [
+        ((step, count), "steps of the training") for step in range(1, count + 1)
+    ]

@@ -44,8 +44,14 @@ class OverASet:
         try:
             own = [uploads.uploaded(path) for path in paths]
             second = state.get("second_key") if self._view.paired else None
+            steps, last = -1, None
             for key, measured in self._studio.surveying(state["key"], own, self._view.paired, second):
-                progress((measured.images, len(paths)), unit=translated("pictures", language))
+                steps, last = (steps + 1 if measured is last else 0), measured
+                if steps:  # the set is through, and the training follows
+                    of = len(self._studio.steps_of(self._studio.run(state["key"])))
+                    progress((steps, of), unit=translated("steps of the training", language))
+                else:
+                    progress((measured.images, len(paths)), unit=translated("pictures", language))
                 # Not settled: every other choice ends the survey, and what it had yet to say must count for
                 # nothing.
                 now = {**state, "surveys": {**state.get("surveys", {}), self._view.slug: key}}

@@ -171,7 +171,7 @@ class Looks(Checkpoints, Pictures):
 
     @abstractmethod
     def film_of(self, run: Run) -> Mapping[int, Any]:
-        """The same at every step of its training."""
+        """The same at every step of its training, each made when it is asked for."""
 
     def _traced(self, run: Run):
         inspector, picture = self._looked_with(run), self.picture(run.picture)

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from vitviz.runs import Run
 from vitviz.ui.serving.looks import BATCH, Looks
+
+
+class Film(Mapping[int, Any]):
+    """What is made of each step of a training, when it is asked for."""
+
+    def __init__(self, steps: Mapping[int, Run], make: Callable[[Run], Any]):
+        self._steps, self._make = steps, make
+
+    def __getitem__(self, step: int) -> Any:
+        return self._make(self._steps[step])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._steps)
+
+    def __len__(self) -> int:
+        return len(self._steps)
 
 
 class Sets(Looks):
@@ -29,7 +45,7 @@ class Sets(Looks):
         for surveys in zip(*(self._over(run, paths, "all" if paired else "") for run in runs), strict=False):
             yield self._kept(surveys), surveys[0]
         film: dict[int, Any] = {}
-        for step, run in self._steps(runs[0]).items() if surveys and paired else ():
+        for step, run in self.steps_of(runs[0]).items() if surveys and paired else ():
             *_, film[step] = self._over(run, paths, "similarity")
             yield self._kept(surveys, film), surveys[0]
 
@@ -41,11 +57,14 @@ class Sets(Looks):
         key = self._key(b"sampled", repr((asked, run.checkpoint, run.weights, run.size)).encode())
         return self._surveys.get(key, lambda: self._of_samples(run, asked))
 
-    def film_of(self, run: Run) -> dict[int, Any]:
-        """The similarity at every step of the checkpoint's training, first step first; {} without a film."""
-        return {step: self.sampled(one, "similarity") for step, one in self._steps(run).items()}
+    def film_of(self, run: Run) -> Mapping[int, Any]:
+        """The similarity at every step of the checkpoint's training, first step first, each surveyed once it
+        is asked for; empty without a film.
+        """
+        return Film(self.steps_of(run), lambda one: self.sampled(one, "similarity"))
 
-    def _steps(self, run: Run) -> dict[int, Run]:
+    def steps_of(self, run: Run) -> dict[int, Run]:
+        """A run of the same picture by every step of the checkpoint's training, first step first."""
         frames = self.film(run.checkpoint).get("frames", ())
         steps = {one["step"]: one["name"] for one in frames if one["step"] is not None}
         return {step: self.run_of(run.picture, name, run.size) for step, name in steps.items()}

@@ -11,7 +11,7 @@ from vitviz import analyses
 from vitviz.errors import WrongSetting
 from vitviz.sentence import Sentence
 from vitviz.views.base import Item, Needs, View, Words
-from vitviz.views.controls import Choice
+from vitviz.views.controls import Choice, Whole
 from vitviz.views.subject import Subject
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ class Compared(View):
                 ("mlp", "Skip over MLP"),
             ),
         ),
+        Whole("frame"),  # the step of the training, counted from 0, that is asked to look at the pictures
     )
     arrays = {
         "pictures": "",
@@ -121,6 +122,7 @@ class Compared(View):
             depends=("tokens", "against"),
         ),
         Item("steps", "other", "steps of the training", "int32", taken=False),
+        Item("looked", "one", "pictures that a step has looked at", "int32", ("frame",), taken=False),
         Item("curves", "curve layer", "by layer: " + ", ".join(CURVES)),
         Item("curves_beside", "curve other", "the same of the second checkpoint", taken=False),
     )
@@ -137,17 +139,14 @@ class Compared(View):
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
         missing = self.summary(subject)["missing"]
         gone = {
-            *(["steps"] if "film" in missing else []),
+            *(["steps", "looked"] if "film" in missing else []),
             *(["curves_beside"] if "beside" in missing else []),
         }
         return tuple(item for item in self.items if item.name not in gone)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         """What is known without any pass."""
-        from vitviz.engine.models.film import frames
-
-        beside, survey = subject.beside, subject.survey
-        film = frames(subject.inspector.checkpoint) if survey is None else subject.film()
+        beside, survey, film = subject.beside, subject.survey, subject.film()
         missing = {} if beside else {"beside": NO_SECOND}
         missing |= {} if film else {"film": NO_FILM}
         return {
@@ -155,6 +154,7 @@ class Compared(View):
             "beside": None if beside is None else beside.checkpoint,
             "pixels": [list(one.grid.pixels) for one in (subject, beside) if one is not None],
             "missing": missing,
+            "steps": len(film) if survey is None else 0,  # of the training, to be gone through one by one
         }
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
@@ -162,8 +162,8 @@ class Compared(View):
             return self._matrix(subject, settings, analyses.cka).numpy()
         if name == "error":
             return self._matrix(subject, settings, analyses.cka_error).numpy()
-        if name == "steps":
-            return np.asarray(list(subject.film()), dtype=np.int32)
+        if name in ("steps", "looked"):
+            return np.asarray(list(subject.film()) if name == "steps" else [_looked(subject, settings)])
         found = curves(subject if name == "curves" else second(subject))
         return np.stack([found[one] for one in CURVES])
 
@@ -228,6 +228,14 @@ def curves(subject: Subject) -> dict[str, np.ndarray]:
             survey.mean(f"skip.{name}") if f"skip.{name}" in known else np.full_like(distance, np.nan)
         )
     return found
+
+
+def _looked(subject: Subject, settings: Mapping[str, Any]) -> int:
+    """Lets one step of the training look at the pictures, which is kept; how many they were."""
+    film, frame = subject.film(), settings["frame"]
+    if frame >= len(film):
+        raise WrongSetting(f"Given frame={frame}; expected a step of the training, below {len(film)}.")
+    return film[list(film)[frame]].images
 
 
 def _known(found: Mapping[str, np.ndarray], before: str) -> dict[str, np.ndarray]:

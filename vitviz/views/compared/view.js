@@ -4,6 +4,7 @@ import { chart } from '../../canvas/chart.js';
 import { el } from '../../canvas/elements.js';
 import { matrix } from '../../canvas/matrix.js';
 import { bounds, number } from '../../canvas/numbers.js';
+import { running } from '../../canvas/running.js';
 import { t } from '../../canvas/words.js';
 
 const ROWS = { distance: 0, even: 1, entropy: 2, attention: 3, mlp: 4 }; // of the item "curves"
@@ -31,14 +32,17 @@ export default () => ({
   caption: (self) => said(self),
 
   build(self) {
+    const far = running(t('How many steps of the training have looked at the pictures'), () =>
+      this.toggle(self),
+    );
     const drawn = matrix(self, { told: (row, col) => this.told(self, row, col) });
     const over = el('p', { class: 'vv-text' });
-    self.figure.append(el('div', { class: 'vv-stack' }, drawn.node, over));
+    self.figure.append(el('div', { class: 'vv-stack' }, far.node, drawn.node, over));
     const side = Object.create(self);
     const curve = chart(side);
     const note = el('p', { class: 'vv-text' }); // the same view, with the room beside its figure
     self.below.append(el('div', { class: 'vv-stack' }, curve.node, note));
-    return { drawn, over, side, curve, note };
+    return { far, life: null, drawn, over, side, curve, note };
   },
 
   items(self) {
@@ -47,11 +51,57 @@ export default () => ({
     return [...matrices, ...steps, 'curves', ...(self.summary.beside ? ['curves_beside'] : [])];
   },
 
+  /** All that an answer of `load` depends on. */
+  asks(self) {
+    return this.items(self)
+      .map((name) => self.item(name).slice(self.key.length))
+      .join('|');
+  },
+
+  /** What is drawn; without the matrix where its training was stopped. */
+  async load(self, signal) {
+    const followed = await this.follow(self, signal);
+    const names = this.items(self).filter((name) => followed || !['cka', 'error'].includes(name));
+    const found = await Promise.all(names.map((name) => self.get(name, signal)));
+    return Object.fromEntries(names.map((name, i) => [name, found[i]]));
+  },
+
+  /** Lets one step of the training after the other look at the pictures; false where that was stopped. */
+  async follow(self, signal) {
+    const { ui } = self;
+    const count = self.settings.against === 'film' ? self.summary.steps : 0;
+    const life = new AbortController();
+    const show = (on, done, text) =>
+      ui.far.show({ on, whole: done === count, share: done / (count || 1), start: t('Go on'), text });
+    ui.life = life;
+    if (count) ui.drawn.node.hidden = true; // what was drawn is of another question
+    signal.addEventListener('abort', () => life.abort());
+    let done = 0;
+    try {
+      for (; done < count; done++) {
+        show(true, done, t('{done} of {count} steps of the training', { done, count }));
+        await self.array('looked', `frame=${done}`, life.signal);
+      }
+    } catch (problem) {
+      show(false, done, t('Stopped; what is known stays.'));
+      if (problem.name !== 'AbortError' || signal.aborted) throw problem;
+    }
+    ui.life = null;
+    if (done === count) show(false, done, '');
+    return done === count;
+  },
+
+  toggle(self) {
+    if (self.ui.life) return self.ui.life.abort();
+    self.loaded = '';
+    self.refresh();
+  },
+
   draw(self) {
     const { ui, data } = self;
-    const known = there(self);
+    const known = there(self) && Boolean(data.cka);
     ui.drawn.node.hidden = !known;
-    ui.over.textContent = known ? said(self) : t(self.summary.missing[self.settings.against]);
+    ui.over.textContent = there(self) ? said(self) : t(self.summary.missing[self.settings.against]);
     if (known) {
       const [rows, cols] = data.cka.shape;
       const { names, axis } = columns(self);
