@@ -3,12 +3,14 @@ file.
 """
 
 import json
+import re
 
 import pytest
 from playwright.sync_api import expect
 from safetensors.torch import load_file, save_file
 
 from tests.e2e.conftest import Server, pick, shipped
+from tests.engine.small import saved, small
 from tests.shared import shared
 
 
@@ -17,6 +19,7 @@ def weights(tmp_path_factory):
     folder = tmp_path_factory.mktemp("weights")
     shipped(folder / "vitviz-tiny")
     save_file(load_file(shared("weights/deit_tiny_patch16_224.safetensors")), folder / "mine.safetensors")
+    saved(small(embed_dim=96, num_heads=6, num_classes=10), folder / "cifar.safetensors")
     return folder
 
 
@@ -56,3 +59,30 @@ def test_a_bare_file_is_asked_about_until_it_is_answered_for_good(open_page, wei
     expect(form).to_be_hidden(timeout=60_000)
     kept = json.loads((weights / "mine.config.json").read_text())
     assert kept["pretrained_cfg"]["mean"] == [0.5, 0.5, 0.5] and kept["model_args"]["num_heads"] == 3
+
+
+def test_heads_and_names_that_a_small_file_does_not_say(open_page, weights, tmp_path):
+    page = open_page()
+    form, facts = page.locator(".vv-assumed"), page.locator("#vitviz-facts [data-checkpoint]")
+    pick(page, "cifar.safetensors")
+    heads = form.locator("fieldset").filter(has_text="Heads")
+    expect(heads.locator("label")).to_have_count(4, timeout=60_000)
+    expect(heads.locator("label").nth(1)).to_contain_text("%", timeout=60_000)
+    box = form.get_by_label("Names of the classes")
+    box.fill("\n".join(f"thing {i}" for i in range(9)))
+    expect(form).to_contain_text("9 of 10 names")
+    heads.locator("input").nth(1).check()
+    expect(facts).to_have_attribute("data-checkpoint", "cifar.safetensors?heads=6", timeout=60_000)
+    expect(box).to_have_value(re.compile("^thing 0\n"))  # what was written outlives another answer
+    form.get_by_role("button", name="Keep beside the file").click()
+    expect(page.locator("#vitviz-notice")).to_contain_text("10 classes, and 9 names", timeout=60_000)
+    assert not (weights / "cifar.config.json").exists()
+    names = tmp_path / "names.txt"
+    names.write_text("".join(f"thing {i}\n" for i in range(10)))
+    form.get_by_label("A file with one name a line").set_input_files(names)
+    expect(form).to_contain_text("10 of 10 names")
+    form.get_by_role("button", name="Keep beside the file").click()
+    expect(facts).to_have_attribute("data-checkpoint", "cifar.safetensors", timeout=60_000)
+    expect(page.locator("#vitviz-facts")).to_contain_text("thing")
+    kept = json.loads((weights / "cifar.config.json").read_text())
+    assert kept["pretrained_cfg"]["label_names"][9] == "thing 9" and kept["model_args"]["num_heads"] == 6

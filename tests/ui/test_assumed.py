@@ -9,6 +9,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import vitviz
+from tests.engine.small import saved, small
 from tests.shared import shared
 from vitviz.errors import CheckpointError, VitvizError
 from vitviz.ui.page import assumed
@@ -78,6 +79,44 @@ def test_a_site_that_offers_few_checkpoints_offers_no_others_by_a_question_mark(
     studio = Studio(Settings(device="cpu", weights=weights, allowed=("other",)))
     with pytest.raises(CheckpointError, match="offers only other"):
         studio.inspector("mine.safetensors?heads=3")
+
+
+@pytest.fixture
+def cifar(tmp_path):
+    """A bare file of a ViT that is 96 wide and has ten classes without names."""
+    saved(small(embed_dim=96, num_heads=6, num_classes=10), tmp_path / "cifar.safetensors")
+    return Studio(Settings(device="cpu", weights=tmp_path, keeps=True))
+
+
+def test_heads_that_64_does_not_tell_are_asked_with_the_answer_of_each(cifar):
+    key = cifar.look(cifar.keep_sample("coffee"), "cifar.safetensors")
+    form = assumed.answered(cifar, {"key": key})
+    (heads,) = [item for item in form["items"] if item["name"] == "heads"]
+    assert heads["taken"] == "heads=3" and form["classes"] == 10
+    for choice in heads["choices"]:
+        name = assumed.name_with("cifar.safetensors", choice["text"])
+        trace = cifar.subject(cifar.look(cifar.keep_sample("coffee"), name)).trace
+        assert choice["answer"] == pytest.approx(trace.top(1)[0]), choice["text"]
+    assert len({choice["answer"] for choice in heads["choices"]}) == 4, "each has an answer of its own"
+
+
+def test_names_of_the_classes_are_kept_with_the_answers(cifar, tmp_path):
+    name, names = "cifar.safetensors?heads=6", [f"thing {i}" for i in range(10)]
+    with pytest.raises(CheckpointError, match="10 classes, and 9 names"):
+        assumed.keep(cifar, name, "\n".join(names[:9]))
+    assert not (tmp_path / "cifar.config.json").exists(), "nothing is kept of what was refused"
+    assert assumed.keep(cifar, name, "\n".join(names)) == "cifar.safetensors"
+    kept = json.loads((tmp_path / "cifar.config.json").read_text())
+    assert kept["pretrained_cfg"]["label_names"] == names and kept["model_args"]["num_heads"] == 6
+    again = cifar.inspector("cifar.safetensors")
+    assert again.labels == tuple(names) and again.model.blocks[0].attn.num_heads == 6
+
+
+def test_a_shared_site_asks_for_no_names_that_it_would_not_keep(cifar):
+    inspector = cifar.inspector("cifar.safetensors")
+    assert assumed.shown(inspector, None, keeps=False)["classes"] == 0
+    shipped = Studio(Settings(device="cpu")).inspector("vitviz-tiny")
+    assert assumed.shown(shipped, None, keeps=True)["classes"] == 0, "what is shipped is not written to"
 
 
 def test_an_answer_is_kept_on_ones_own_machine_alone(weights, tmp_path):

@@ -46,10 +46,14 @@ def test_a_file_without_blocks_is_no_vit(tmp_path):
         load(find(str(tmp_path / "a.safetensors")))
 
 
-def test_width_whose_heads_cannot_be_assumed_is_refused_with_a_config_to_write(tmp_path):
-    path = saved(small(embed_dim=96), tmp_path / "weights.safetensors")
-    with pytest.raises(CheckpointError, match="config.json"):
-        load(find(str(path)))
+@pytest.mark.parametrize("width, heads", [(96, (3, 6, 2, 1)), (144, (9, 3)), (60, (1, 2, 3, 4, 5, 6))])
+def test_a_width_that_64_does_not_divide_is_asked_about_with_what_is_possible(width, heads, tmp_path):
+    path = saved(small(embed_dim=width, num_heads=heads[0]), tmp_path / "weights.safetensors")
+    loaded = load(find(str(path)))
+    assert loaded.model.blocks[0].attn.num_heads == heads[0]
+    (asked,) = [one for one in loaded.checkpoint.assumed if one.name == "heads"]
+    assert asked.taken == f"heads={heads[0]}" and asked.choices == tuple(f"heads={one}" for one in heads)
+    assert f"{heads[0]} of {width // heads[0]} dimensions were assumed" in loaded.checkpoint.note
 
 
 @pytest.mark.parametrize("architecture", ["beit_base_patch16_224", "resnet18"])

@@ -1,7 +1,10 @@
 """A class without a name has its number, whatever a file writes for nothing."""
 
+import pytest
+
 from vitviz.engine.models.formats import huggingface
-from vitviz.engine.models.labels import labels_of
+from vitviz.engine.models.labels import in_lines, labels_of
+from vitviz.errors import CheckpointError
 
 
 def test_null_is_no_name():
@@ -19,6 +22,25 @@ def test_null_is_no_name():
     )
     assert huggingface.labels({"id2label": {"0": None, "1": "LABEL_1"}}, 2) == ()
     assert huggingface.labels({"id2label": {"0": None, "1": None}}, 2) == ()
+
+
+@pytest.mark.parametrize("text", ["cat\ndog\n", "cat\r\ndog", "\ufeff cat \ndog\n\n\n", "cat\rdog"])
+def test_names_are_read_line_by_line(text):
+    assert in_lines(text, 2, "mine.pth") == ("cat", "dog")
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("cat\n", "mine.pth has 2 classes, and 1 names were given"),
+        ("cat\ndog\ncow", "2 classes, and 3 names"),
+        ("cat\n\ndog", "2 classes, and 3 names"),
+        ("\ndog", "Line 1 of the names is empty"),
+    ],
+)
+def test_names_that_do_not_fit_the_head_are_refused(text, said):
+    with pytest.raises(CheckpointError, match=said):
+        in_lines(text, 2, "mine.pth")
 
 
 def test_a_class_that_is_called_none_keeps_its_name():

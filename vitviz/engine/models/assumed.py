@@ -110,8 +110,7 @@ def warning(name: str, assumed: Iterable[Assumption]) -> str:
 
 
 def _of_heads(width: int, taken: int) -> Assumption:
-    likely = [width // dim for dim in (64, 32, 16, 48, 80, 96, 128) if width % dim == 0]
-    counts = dict.fromkeys([taken, *likely])
+    counts = dict.fromkeys([taken, *heads.likely(width)])
     return Assumption("heads", f"heads={taken}", tuple(f"heads={count}" for count in counts))
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import log
 
 import torch
 from torch import Tensor
@@ -22,6 +23,22 @@ from torch import Tensor
 _LAYERS = 6  # as many, spread evenly, are looked at
 _CLEAR = 15.0  # standard errors by which blocks have to stand out: untrained reach 2, trained 35 and more
 _AHEAD = 1.25  # times as much of the variance explained as by any other number of heads
+
+
+_USUAL = (64, 32, 16, 48, 80, 96, 128)  # dimensions a head, the paper's first
+_OTHERS = 6  # numbers of heads that are offered where none is usual
+
+
+def likely(width: int) -> tuple[int, ...]:
+    """The numbers of heads that a model of this width may have, to be asked about, the likeliest first.
+
+    >>> likely(192), likely(96), likely(100)
+    ((3, 6, 12, 4, 2), (3, 6, 2, 1), (2, 1, 4, 5, 10, 20))
+    """
+    usual = [width // dim for dim in _USUAL if width % dim == 0]
+    divisors = [heads for heads in range(1, width + 1) if width % heads == 0]
+    nearest = sorted(divisors, key=lambda heads: abs(log(width / heads / _USUAL[0])))
+    return tuple(usual or nearest[:_OTHERS])
 
 
 def shown(tensors: Mapping[str, Tensor]) -> int | None:

@@ -8,6 +8,12 @@ from typing import Any
 
 from timm.data import ImageNetInfo, infer_imagenet_subset
 
+from vitviz.errors import CheckpointError
+from vitviz.sentence import Sentence
+
+COUNT = "{name} has {classes} classes, and {given} names were given, one a line. Give one for each class."
+EMPTY = "Line {line} of the names is empty. Give one name a line, in the order of the classes."
+
 
 def labels_of(config: Mapping[str, Any], classes: int, tag: str = "") -> tuple[str, ...]:
     """The labels that a timm config carries, else ImageNet's where the number of classes (or the tag) tells
@@ -33,6 +39,22 @@ def labels_of(config: Mapping[str, Any], classes: int, tag: str = "") -> tuple[s
     if classes == 1000 or any(part in tag for part in ("in12k", "in21k", "in22k")):
         return _imagenet(classes)
     return ()
+
+
+def in_lines(text: str, classes: int, name: str) -> tuple[str, ...]:
+    """The labels that somebody wrote, one a line in the order of the logits.
+
+    CheckpointError where they are not as many as the head has classes, or a line among them is empty.
+
+    >>> in_lines("cat\\ndog\\n", 2, "mine.pth")
+    ('cat', 'dog')
+    """
+    found = tuple(line.strip() for line in text.removeprefix("\ufeff").rstrip().splitlines())
+    if len(found) != classes:
+        raise CheckpointError(Sentence(COUNT, name=name, classes=classes, given=len(found)))
+    if "" in found:
+        raise CheckpointError(Sentence(EMPTY, line=found.index("") + 1))
+    return found
 
 
 def named_or_numbered(names: Iterable[object]) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ function named(choice) {
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-assumed');
   let open = true; // until somebody closes it
+  let names = { of: '', text: '' }; // of a file's classes, as they were written
 
   function say(more) {
     const said = new URLSearchParams(props.value.said);
@@ -57,6 +58,26 @@ export default function part(element, props, watch, trigger) {
     return el('fieldset', {}, legend, ...rows);
   }
 
+  /** What the classes are called: one name a line, written or out of a file. */
+  function naming(classes) {
+    const count = el('p', { class: 'vv-small', role: 'status' });
+    const take = (text) => {
+      names.text = box.value = text;
+      const given = text.trim() ? text.trimEnd().split(/\r\n|\r|\n/).length : 0;
+      count.textContent = t('{given} of {classes} names, one a line', { given, classes });
+    };
+    const label = t('Names of the classes');
+    const box = el('textarea', { rows: 3, 'aria-label': label, oninput: () => take(box.value) });
+    const file = el('input', {
+      type: 'file',
+      accept: '.txt,text/plain',
+      'aria-label': t('A file with one name a line'),
+      onchange: async () => file.files[0] && take(await file.files[0].text()),
+    });
+    take(names.text);
+    return el('fieldset', {}, el('legend', { text: label }), box, count, file);
+  }
+
   function mark(value) {
     const items = [...(value?.items ?? []), ...(value?.second ?? [])].map((item) => titles()[item.name]);
     const text = items.length ? t('assumed: {what}', { what: [...new Set(items)].join(', ') }) : '';
@@ -79,10 +100,13 @@ export default function part(element, props, watch, trigger) {
         ]
       : [];
     const taken = value.items.map((item) => item.taken).filter(Boolean);
+    if (names.of !== value.file) names = { of: value.file, text: '' };
     const buttons = [
       taken.length > 0 && button(t('These are right'), () => say(taken)),
       value.said && button(t('Ask again'), () => trigger('assume', { said: '' })),
-      value.keeps && value.said && button(t('Keep beside the file'), () => trigger('keep', {})),
+      value.keeps &&
+        value.said &&
+        button(t('Keep beside the file'), () => trigger('keep', { labels: names.text })),
     ].filter(Boolean);
     root.replaceChildren(
       el(
@@ -95,6 +119,7 @@ export default function part(element, props, watch, trigger) {
         },
         el('summary', { text: value.items.length ? t('The file does not say') : t('Said of this file') }),
         ...value.items.map(asked),
+        ...(value.classes ? [naming(value.classes)] : []),
         ...told,
         el('div', { class: 'vv-assumed-do' }, ...buttons),
       ),

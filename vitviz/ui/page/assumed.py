@@ -27,7 +27,8 @@ def shown(
     from vitviz.engine.models.assumed import NORMALISATIONS
     from vitviz.engine.models.given import split
 
-    _, given = split(inspector.checkpoint.name)
+    plain, given = split(inspector.checkpoint.name)
+    keeps = keeps and inspector.checkpoint.source == "local"
     names = {one.text(): _KNOWN[name] for name, one in NORMALISATIONS.items()}
     items = [
         {
@@ -45,7 +46,9 @@ def shown(
         "said": given.text(),
         "items": items,
         "second": beside,
-        "keeps": keeps and inspector.checkpoint.source == "local",
+        "keeps": keeps,
+        "file": plain,
+        "classes": inspector.model.num_classes if keeps else 0,  # to be named, where that can be kept
         "answered": answers is not None or not items,
     }
 
@@ -74,18 +77,21 @@ def name_with(checkpoint: str, text: str) -> str:
     return f"{plain}?{said}" if said else plain
 
 
-def keep(studio: Studio, checkpoint: str) -> str:
-    """Keeps what was said beside the file, and returns the name under which it then holds; CheckpointError
-    where this site does not write.
+def keep(studio: Studio, checkpoint: str, names: str = "") -> str:
+    """Keeps what was said beside the file, and the names of the classes where they are given, one a line;
+    returns the checkpoint's name under which it then holds.
+
+    CheckpointError where this site does not write, and for names that are not as many as the classes.
     """
-    from vitviz.engine.models import kept
+    from vitviz.engine.models import kept, labels
     from vitviz.engine.models.given import split
 
     if not studio.settings.keeps:
         raise CheckpointError(SHARED)
     inspector = studio.inspector(checkpoint)
-    kept.keep(inspector.checkpoint, inspector.model, inspector.preprocessing, inspector.labels)
     plain, _ = split(checkpoint)
+    named = labels.in_lines(names, inspector.model.num_classes, plain) if names.strip() else inspector.labels
+    kept.keep(inspector.checkpoint, inspector.model, inspector.preprocessing, named)
     studio.forget(plain)
     return plain
 

@@ -153,15 +153,17 @@ class Handlers(Shown):
             ),
         )
 
-    def keep(self, state: dict) -> list:
-        """What was said is kept beside the file."""
+    def keep(self, state: dict, event: gr.EventData) -> list:
+        """What was said is kept beside the file, with the names of the classes, one a line."""
+        names = event._data.get("labels") if isinstance(event._data, dict) else None
+        names = names if isinstance(names, str) else ""
         state = self._studio.sessions.newest(state)
         if not state.get("picture"):
             return [gr.skip()] * len(self.outputs)
         return self._attempt(
             state,
             lambda state: self._show(
-                state, state["picture"], assumed.keep(self._studio, self._checkpoint(state))
+                state, state["picture"], assumed.keep(self._studio, self._checkpoint(state), names)
             ),
         )
 

@@ -3,7 +3,8 @@
 Width, depth, patch, image size, classes, pooling and the optional parts are shapes and names. The number of
 heads is not: queries, keys and values of all heads lie in one matrix. It is known from a query-key norm or a
 Google file, or from how trained weights are structured (`heads`); else it is that of the published ViT of
-this width, else 64 dimensions a head as in the paper's table 1, and a note says so.
+this width, else 64 dimensions a head as in the paper's table 1 where they divide the width, and a note says
+so.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import timm
 from torch import Tensor
 
+from vitviz.engine.models.heads import likely
 from vitviz.engine.models.heads import shown as heads_shown
 from vitviz.errors import CheckpointError
 
@@ -119,15 +121,7 @@ def _heads(tensors: Mapping[str, Tensor], width: int, name: str) -> tuple[int, l
     shown = heads_shown(tensors)
     if shown is not None:
         return shown, []
-    if width not in _HEADS and width % 64:
-        raise CheckpointError(
-            f"{name} has a width of {width}, and its number of heads is not in the file. Say heads=…, or"
-            " put it into a"
-            ' folder with a config.json such as {"architecture": "vit_tiny_patch16_224", "num_classes": 10,'
-            ' "model_args": {"img_size": 32, "patch_size": 4, "embed_dim": 96, "depth": 4, "num_heads":'
-            " 3}}."
-        )
-    heads = _HEADS.get(width, width // 64)
+    heads = _HEADS.get(width) or likely(width)[0]
     return heads, [
         f"The file does not tell its number of heads; {heads} of {width // heads} dimensions were assumed."
     ]
