@@ -19,10 +19,10 @@ from tests.shared import shared
 from vitviz import samples
 from vitviz.analyses.correlation import spearman
 from vitviz.analyses.methods import TITLES
+from vitviz.analyses.trials.standing import HEAD, standing, table
 from vitviz.surveys.boxes import Boxes
 from vitviz.surveys.items import Item
 from vitviz.surveys.measures.trial import TrialMeasure
-from vitviz.surveys.standing import HEAD, standing, table
 
 README = Path(__file__).parents[1] / "README.md"
 BEGIN, END = "<!-- trial: written by python -m tests.trial_table -->", "<!-- end of trial -->"

@@ -7,6 +7,7 @@ import re
 import numpy as np
 from playwright.sync_api import expect
 
+import vitviz
 from tests.e2e.conftest import open_tab, ready
 
 WHOLE = "#vitviz-trial [data-tried]:not([data-tried=''])"
@@ -78,3 +79,40 @@ def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
     assert width <= 390, "nothing juts out of a phone's window"
     go.click()
     page.locator(WHOLE).wait_for(state="attached", timeout=120_000)
+
+
+def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
+    page, files = open_page("?tab=trial&sample=coffee", wait=False), []
+    questions = held(page, "centre")  # the trial of the one picture need not be waited for
+    ready(page, "trial")
+    for name in ("chelsea", "rocket"):
+        vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
+        files.append(path)
+    fold = page.locator("#vitviz-tab-trial")
+    fold.get_by_text("Average over a set of pictures").click()
+    page.set_input_files("#vitviz-trial-set-files input[type=file]", files)
+    page.locator("#vitviz-trial-set-choice").get_by_text("black").click()
+    page.locator("#vitviz-trial-set-start").click()
+    view = page.locator("#vitviz-trial")
+    expect(view.locator(".vv-trying")).to_have_text("Over 2 pictures of yours.", timeout=120_000)
+    expect(view.locator(".vv-verdict")).to_contain_text("Over 2 pictures")
+    rows = view.locator(".vv-ranking tbody tr:visible")
+    expect(rows).to_have_count(13)
+    assert rows.first.locator("td").first.inner_text() == "1"
+    assert re.search(r"\d ± \d", rows.first.inner_text())
+    expect(view.locator(".vv-standing circle")).to_have_count(13)
+    expect(view.locator("[data-name=patches_as] input[value=black]")).to_be_checked()
+    expect(view.locator(".vv-curves")).to_be_hidden()
+    before = rows.first.inner_text()
+    view.locator("[data-name=score] input[value=logit]").check(force=True)
+    expect(view.locator(".vv-ranking th:visible").nth(2)).to_have_text("Most first ↓")
+    assert rows.first.inner_text() != before
+    with page.expect_download(timeout=60_000) as taken:
+        view.locator(".vv-take").click()
+    table = list(csv.DictReader(io.StringIO(taken.value.path().read_text())))
+    assert len(table) == 13 and {row["pictures"] for row in table} == {"2"}
+    assert {row["patches_as"] for row in table} == {"black"}
+    page.locator("#vitviz-trial-set-single").click()
+    expect(view.locator(".vv-curves")).to_be_visible()
+    expect(view.locator(".vv-standing")).to_be_hidden()
+    assert questions, "the one picture was on trial meanwhile"

@@ -10,13 +10,13 @@ import pytest
 import vitviz
 from vitviz import maps
 from vitviz.analyses.trials.pointing import covered, energy
+from vitviz.analyses.trials.standing import standing
 from vitviz.analyses.trials.trial import trial_of
 from vitviz.errors import VitvizError
 from vitviz.surveys.boxes import Boxes
 from vitviz.surveys.items import Item
 from vitviz.surveys.measures.trial import SHARES, TrialMeasure
 from vitviz.surveys.moments import Moments
-from vitviz.surveys.standing import standing
 
 NAMES = ("chelsea", "coffee", "rocket")
 METHODS = ("ledger", "rollout", "centre")
@@ -68,11 +68,11 @@ def test_the_means_are_those_of_the_single_trials(found, inspector, measure):
     assert found.mean("alike")[0] == pytest.approx(np.mean([one["ledger"] for one in alike]), abs=1e-5)
     assert found.mean("alike")[1] == pytest.approx(1)
     gaps = np.asarray(areas)[:, 0, 1] - np.asarray(areas)[:, 0, 0]
-    assert found.error("ahead").shape == (
-        2,
-        4,
-        4,
-    ) + () and np.isclose(found.mean("least")[0, 0, 1] - found.mean("most")[0, 0, 1], gaps.mean(), atol=1e-4)
+    assert found.error("ahead").shape == (2, 4, 4, 3)
+    own = found.mean("least")[0, 0] - found.mean("most")[0, 0]
+    assert own[1] == pytest.approx(gaps.mean(), abs=1e-4)
+    others = found.mean("least")[0, 3] - found.mean("most")[0, 3]
+    np.testing.assert_allclose(found.mean("ahead")[0, 0, 3], own - others, atol=1e-9)
 
 
 def test_boxes_are_moved_onto_the_input(found, inspector, measure):
@@ -118,15 +118,17 @@ def test_without_pyarrow_it_is_csv(found, measure, tmp_path, monkeypatch):
 
 
 class Known:
-    """A survey whose pictures' gaps are given: method by picture."""
+    """A survey whose pictures' gaps are given: method by picture, the same by every score or each by its
+    own.
+    """
 
-    def __init__(self, gaps, methods):
-        gaps = np.asarray(gaps, dtype=float).T[:, None]  # picture protocol method
-        ahead = gaps[..., None] - gaps[:, :, None]
-        zero = np.zeros((*gaps.shape, 3))
+    def __init__(self, gaps, methods, scores=3):
+        several = [gaps] * scores if isinstance(scores, int) else scores
+        gaps = np.stack([np.asarray(one, dtype=float).T[:, None] for one in several], axis=-1)
+        ahead = gaps[:, :, :, None] - gaps[:, :, None]  # picture protocol method other score
         self.measures = (TrialMeasure(methods),)
-        self.sums = {"trial.ahead": Moments.of(ahead), "trial.most": Moments.of(zero),
-                     "trial.least": Moments.of(zero + gaps[..., None])}  # fmt: skip
+        self.sums = {"trial.ahead": Moments.of(ahead), "trial.most": Moments.of(0 * gaps),
+                     "trial.least": Moments.of(gaps)}  # fmt: skip
 
     def moments(self, name):
         return self.sums[name]
@@ -146,6 +148,20 @@ def test_who_cannot_be_told_apart_shares_a_rank():
     }
     assert [row["beats_chance"] for row in rows.values()] == [True, True, False, False]
     assert rows["ledger"]["gap"] == pytest.approx(0.3)
+
+
+def test_the_rank_is_by_the_score_that_is_asked_for():
+    pictures = np.linspace(0, 0.5, 20)
+    kept, probability, logit = ([pictures + far, pictures] for far in (0.0, 0.1, -3.0))
+    survey = Known([], ("ledger", "random"), (kept, probability, logit))
+    for score, ranks in (("kept", [1, 1]), ("probability", [1, 2]), ("logit", [1, 2])):
+        rows = standing(survey, score=score)
+        assert [row["rank"] for row in rows] == ranks
+        assert rows[0]["method"] == ("random" if score == "logit" else "ledger")
+        assert {row["method"]: row["beats_chance"] for row in rows} == {
+            "ledger": score == "probability",
+            "random": False,
+        }
 
 
 def test_boxes_are_read_from_json_and_voc(tmp_path):

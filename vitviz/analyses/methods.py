@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from vitviz.sentence import Sentence
 
+UNTRIED = "This survey tried no maps; ask for the measure 'trial'."
 TITLES: Mapping[str, str] = MappingProxyType(
     {
         "ledger": "The account",

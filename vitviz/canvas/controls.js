@@ -177,7 +177,7 @@ export function toolbar(self, change) {
         part.show(self.settings[part.control.name]);
         part.node?.classList.toggle(
           'vv-idle',
-          Boolean(self.view.idle?.(self.settings).includes(part.control.name)),
+          Boolean(self.view.idle?.(self.settings, self).includes(part.control.name)),
         );
       }),
   };

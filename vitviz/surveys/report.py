@@ -110,7 +110,7 @@ def _trial(survey: Survey) -> str:
     """Where maps stand that were on trial, by protocol."""
     if "trial.most" not in survey.sums:
         return ""
-    from vitviz.surveys.standing import HEAD, table
+    from vitviz.analyses.trials.standing import HEAD, table
 
     protocols = next(one for one in survey.measures if one.name == "trial").protocols
     said = (

@@ -131,6 +131,9 @@ class View(ABC):
         False  # whether it can also be drawn of a survey, the mean over a set of pictures
     )
 
+    set_control: ClassVar[str] = ""  # the choice by which a set of pictures is looked at, where there is one
+    most_pictures: ClassVar[int] = 1_000  # of a set, from the page
+
     paired: ClassVar[bool] = False  # whether a figure is also of the second checkpoint, where there is one
 
     @property
@@ -216,6 +219,12 @@ class View(ABC):
     def settings(self, given: Mapping[str, str], about: About | None = None) -> dict[str, Any]:
         """Every control's value, checked; WrongSetting for what does not fit."""
         return parsed(self.controls, given, about, self.title)
+
+    def set_choice(self, given: str = "") -> str:
+        """How a set of pictures is looked at, checked; "" where that leaves no choice."""
+        if not self.set_control:
+            return ""
+        return self.settings({self.set_control: given} if given else {})[self.set_control]
 
     def declared(self, name: str) -> Item:
         """An item by its name; Unknown for any other."""

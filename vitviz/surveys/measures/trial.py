@@ -71,7 +71,7 @@ class TrialMeasure:
         found = [
             Quantity("most", "protocol method score", "Area, most relevant removed first", "score"),
             Quantity("least", "protocol method score", "Area, least relevant removed first", "score"),
-            Quantity("ahead", "protocol method other", "Gap of one method less the other's", "probability"),
+            Quantity("ahead", "protocol method other score", "Gap of one method less the other's", "score"),
             Quantity("alike", "method", "Rank correlation of the maps of the two likeliest classes", ""),
         ]
         if self.saco:
@@ -121,7 +121,7 @@ class TrialMeasure:
                     saco[i, j] = trial.curves[method].saco
                     for k, score in enumerate(SCORES):
                         sides[:, i, j, k] = trial.areas(method, score)
-        gaps = (sides[1] - sides[0])[..., SCORES.index("probability")]
+        gaps = sides[1] - sides[0]
         found = {"most": sides[0], "least": sides[1], "ahead": gaps[:, :, None] - gaps[:, None]}
         return found | ({"saco": saco} if self.saco else {})
 

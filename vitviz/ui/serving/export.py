@@ -101,7 +101,8 @@ def _write(
         view.slug: view.filed(view.settings(asked[view.slug], subject.about), subject.grid) for view in VIEWS
     }
     left_out = {view.slug: reason for view in VIEWS if (reason := view.refused(subject))}
-    left_out |= {view.slug: ON_REQUEST for view in VIEWS if view.on_request and view.slug not in left_out}
+    asked_for = {view.slug for view in VIEWS if view.on_request} - {*left_out, *surveys}  # a survey is there
+    left_out |= dict.fromkeys(sorted(asked_for), ON_REQUEST)
     for view in VIEWS:
         if view.slug in left_out:
             continue

@@ -10,6 +10,8 @@ from typing import Any
 from vitviz.runs import Run
 from vitviz.ui.serving.looks import BATCH, Looks
 
+TRIED = 100  # passes over all patches that maps on trial on one picture cost, about
+
 
 class Film(Mapping[int, Any]):
     """What is made of each step of a training, when it is asked for."""
@@ -31,18 +33,25 @@ class Sets(Looks):
     """What is over many pictures."""
 
     def surveying(
-        self, key: str, paths: Sequence[str], paired: bool = False, second: str | None = None
+        self,
+        key: str,
+        paths: Sequence[str],
+        paired: bool = False,
+        second: str | None = None,
+        protocol: str = "",
     ) -> Iterator[tuple[str, Any]]:
         """The running survey of a set of pictures, each with the key it is kept under: how far heads look,
         and for a `paired` view all that checkpoints are compared by.
 
         By the checkpoint and at the input size that `key` stands for; with `second`, the key of a run, by
         that one's too, so that the key is a pair's. A paired view's set is then looked at by every step of
-        the first one's training. Unknown for an unknown key.
+        the first one's training. With a `protocol`, the way in which patches are removed, maps are tried
+        instead, picture by picture. Unknown for an unknown key.
         """
         surveys: tuple = ()
         runs = [self.run(one) for one in (key, second) if one]
-        for surveys in zip(*(self._over(run, paths, "all" if paired else "") for run in runs), strict=False):
+        asked = "all" if paired else f"trial {protocol}" if protocol else ""
+        for surveys in zip(*(self._over(run, paths, asked) for run in runs), strict=False):
             yield self._kept(surveys), surveys[0]
         film: dict[int, Any] = {}
         for step, run in self.steps_of(runs[0]).items() if surveys and paired else ():
@@ -87,18 +96,30 @@ class Sets(Looks):
         from vitviz.surveys import LAYERS, in_batches, surveying
 
         inspector, batch, survey = self._looked_with(run), BATCH, None
-        if asked:
+        word, _, protocol = asked.partition(" ")
+        if word == "trial":
+            # a set is asked for layers and heads, which the distance says
+            batch, measures = 1, [_trial(protocol), "distance"]
+            surveys = surveying(pictures, inspector, measures, batch=batch, size=run.size)
+        elif asked:
             batch, measures = in_batches(len(pictures)), LAYERS if asked == "all" else [asked]
             surveys = surveying(pictures, inspector, measures, batch=batch, size=run.size)
         else:
             surveys = surveying(pictures, inspector, batch=batch, size=run.size)
         while True:
             begun = survey is not None
-            with self.computing(inspector, run.size, min(batch, len(pictures)), begun):  # a turn for a batch
+            cost = TRIED if word == "trial" else min(batch, len(pictures))
+            with self.computing(inspector, run.size, cost, begun):  # a turn for a batch
                 survey = next(surveys, None)
             if survey is None:
                 return
             yield survey
+
+
+def _trial(protocol: str) -> Any:
+    from vitviz.surveys.measures.trial import TrialMeasure
+
+    return TrialMeasure(protocols=(protocol,))
 
 
 __all__ = ["Sets"]

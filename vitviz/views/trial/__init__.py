@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.analyses.methods import TITLES
+from vitviz.analyses.methods import TITLES, UNTRIED
 from vitviz.errors import Unknown
 from vitviz.sentence import Sentence
 from vitviz.views.base import File, Item, Needs, View, Words
@@ -24,6 +24,8 @@ from vitviz.views.trial.order import LAST, ORDER
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that maps could be tried on."
 _EDITED = "Maps are tried on the whole model. Put back what was taken away."
 _PRECISION = "Maps are made in float32, and {checkpoint} computes in {dtype} here."
+OF_ONE = "This is of one picture, and a set of them is in view."
+OF_MANY = "This is over a set of pictures, and one picture is in view."
 SHOWN = 5  # likeliest classes that the picker offers
 PASSES = 400  # of a whole trial, about, in passes over all patches
 BY_ITSELF = 400e9  # multiplications up to which a trial begins without being asked: seconds on two cores
@@ -37,6 +39,9 @@ class Trial(View):
     endpoint = "trial"
     on_request = True
     every_patch = True
+    averages = True
+    set_control = "patches_as"
+    most_pictures = 300
     unprinted = (
         "Its curves come one after the other and are no figure for print; take them as PNG, numbers or table."
     )
@@ -61,7 +66,9 @@ class Trial(View):
             " into 10 groups with values $v_i$ and takes each away by itself, at a cost $d_i$:"
             " $\\sum_{i<j} \\pm (v_i - v_j) / \\sum_{i<j} |v_i - v_j|$, with + where $d_i \\ge d_j$. Chance"
             " is the"
-            " mean of five random maps, its band two standard deviations of them."
+            " mean of five random maps, its band two standard deviations of them. Over a set of pictures:"
+            " means with standard errors, one random map a picture; a method's rank is 1 and as many more as"
+            " lie ahead of it by over two standard errors of the difference, picture by picture."
         ),
         source=(
             "Samek et al. 2017 and Petsiuk et al. 2018 (RISE); Chefer et al. 2021; SaCo: Wu et al. 2024"
@@ -109,28 +116,52 @@ class Trial(View):
         Item("tried", "byte", "one method's trial, as JSON", "uint8", (*_ASKED, "method"), taken=False),
         Item("verdict", "byte", "all methods' trial, as JSON", "uint8", (*_ASKED, "score"), taken=False),
         Item("sensitivity", "byte", "maps of two classes, as JSON", "uint8", ("target",), taken=False),
-    )
+        Item(
+            "standing", "byte", "where methods stand over a set, as JSON", "uint8", ("patches_as", "score"),
+            taken=False,
+        ),
+    )  # fmt: skip
+    arrays = {
+        **dict.fromkeys(("rank", "most", "most_error", "least", "least_error"), "method score"),
+        **dict.fromkeys(("gap", "ahead", "ahead_error"), "method score"),
+        "alike": "method",
+        "pictures": "",
+    }
     files = (File("trial.csv", "Table (CSV)", "text/csv"),)
 
     def unsupported(self, subject: Subject) -> str | None:
+        if subject.survey is not None:
+            return None if "trial.most" in subject.survey.sums else UNTRIED
         if subject.trace.logits is None:
             return Sentence(_NO_HEAD, checkpoint=subject.checkpoint)
         if subject.trace.dtype != "float32":
             return Sentence(_PRECISION, checkpoint=subject.checkpoint, dtype=subject.trace.dtype)
         return Sentence(_EDITED) if subject.trace.without else None
 
+    def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
+        over = subject.survey is not None
+        return tuple(item for item in self.items if (item.name == "standing") is over)
+
     def summary(self, subject: Subject) -> dict[str, Any]:
+        methods = [[name, TITLES[name]] for name in ORDER]
+        if subject.survey is not None:
+            return {"methods": methods, "pictures": subject.survey.images}
         operations = subject.inspector.demand(subject.grid.pixels).operations
         top = subject.trace.logits.topk(min(2, subject.trace.logits.numel())).indices.tolist()
         return {
-            "methods": [[name, TITLES[name]] for name in ORDER],
+            "methods": methods,
+            "pictures": None,
             "starts": PASSES * operations <= BY_ITSELF,
             "top": top,
         }
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
-        from vitviz.views.trial import made
+        from vitviz.views.trial import made, over
 
+        if (name == "standing") is not (subject.survey is not None):
+            raise Unknown(OF_ONE if subject.survey is not None else OF_MANY)
+        if name == "standing":
+            return packed(over.told(subject.survey, settings))
         if name == "classes":
             return packed(
                 {"likeliest": likeliest(subject.trace, SHOWN), "labels": list(subject.trace.labels)}
@@ -159,14 +190,18 @@ class Trial(View):
         return made.whole(subject, target, settings["patches_as"], tuple(dict.fromkeys(methods)))
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        from vitviz.views.trial import made
+        from vitviz.views.trial import made, over
 
+        if subject.survey is not None:
+            return over.arrays(subject.survey, settings)
         return made.arrays(self.whole(subject, settings))
 
     def file(self, subject: Subject, name: str, settings: Mapping[str, Any], upload: Any = None) -> bytes:
-        from vitviz.views.trial import made
+        from vitviz.views.trial import made, over
 
+        if subject.survey is not None:
+            return made.written(over.rows(subject.survey, settings))
         return made.table(self.whole(subject, settings))
 
     def texts(self) -> set[str]:
-        return super().texts() | {_NO_HEAD, _EDITED, _PRECISION, *TITLES.values()}
+        return super().texts() | {_NO_HEAD, _EDITED, _PRECISION, UNTRIED, *TITLES.values()}

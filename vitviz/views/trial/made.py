@@ -146,8 +146,14 @@ def arrays(trial: Trial) -> dict[str, np.ndarray]:
 
 def table(trial: Trial) -> bytes:
     """A row a method, best first."""
+    return written(
+        [{"checkpoint": trial.checkpoint, "title": TITLES[row["method"]], **row} for row in trial.rows()]
+    )
+
+
+def written(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Rows as CSV."""
     file = io.StringIO()
-    rows = [{"checkpoint": trial.checkpoint, "title": TITLES[row["method"]], **row} for row in trial.rows()]
     writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)

@@ -1,4 +1,5 @@
-// Maps on trial: one method after the other is asked about, and what is known of it is drawn as it comes.
+// Maps on trial: one method after the other is asked about, and what is known of it is drawn as it comes; of
+// a set of pictures, where methods stand over it.
 
 import { el } from '../../canvas/elements.js';
 import { running } from '../../canvas/running.js';
@@ -7,6 +8,7 @@ import { agreement } from './agreement.js';
 import { curves } from './curves.js';
 import { maps } from './maps.js';
 import { ranking } from './ranking.js';
+import { standing } from './standing.js';
 
 const unpack = (item) => JSON.parse(new TextDecoder().decode(item.values));
 const query = (settings) => new URLSearchParams(settings).toString();
@@ -24,9 +26,10 @@ function known(self) {
 export default () => ({
   title: 'Trial',
   walled: true,
-  pictures: () => ['upload'],
-  items: () => ['classes'],
-  idle: (settings) => (settings.show === 'maps' ? [] : ['scale']),
+  pictures: (self) => (self.summary.pictures ? [] : ['upload']),
+  items: (self) => (self.summary.pictures ? ['standing'] : ['classes']),
+  idle: (settings, { summary }) =>
+    summary.pictures ? ['show', 'scale'] : settings.show === 'maps' ? [] : ['scale'],
   caption: (self) => self.ui.verdict.textContent,
   reset: (self) => this_.end(self),
 
@@ -44,16 +47,23 @@ export default () => ({
     const made = { title, pick, known: () => known(self), of: (name) => self.ui.run.tried.get(name) };
     const drawn = curves(self, made);
     const parts = { ranking: ranking(self, made), maps: maps(self, made), agreement: agreement(self, made) };
+    const over = standing(self, made);
     const top = el('p', { class: 'vv-asked' }, el('span', { text: t('Why') }), asked, far.go, far.bar);
-    self.figure.append(el('div', { class: 'vv-stack' }, top, far.said, drawn.node, verdict));
-    self.below.append(
-      el('div', { class: 'vv-stack' }, ...Object.values(parts).map((part) => part.node), refused),
-    );
-    return { asked, far, verdict, refused, drawn, parts, title, run: this_.fresh('') };
+    self.figure.append(el('div', { class: 'vv-stack' }, top, far.said, drawn.node, over.node, verdict));
+    const nodes = Object.values(parts).map((part) => part.node);
+    self.below.append(el('div', { class: 'vv-stack' }, ...nodes, over.table, refused));
+    const ofOne = [top, drawn.node, refused];
+    const ofMany = [over.node, over.table];
+    const fields = { asked, far, verdict, refused, ofOne, ofMany };
+    return { ...fields, drawn, parts, over, title, run: this_.fresh('') };
   },
 
   draw(self) {
     const { ui } = self;
+    const many = Boolean(self.summary.pictures);
+    ui.ofOne.forEach((node) => (node.hidden = many));
+    ui.ofMany.forEach((node) => (node.hidden = !many));
+    if (many) return this_.over(self);
     ui.classes = unpack(self.data.classes);
     this_.pickers(self);
     if (ui.run.goal !== goalOf(self)) {
@@ -115,6 +125,21 @@ const this_ = {
     if (self.ui.run === run) this_.paint(self);
   },
 
+  /** Where methods stand over a set of pictures, removed as they were when it was asked about. */
+  over(self) {
+    const { ui } = self;
+    const told = unpack(self.data.standing);
+    if (told.patches_as !== self.settings.patches_as) return self.set('patches_as', told.patches_as);
+    ui.run = this_.fresh('');
+    ui.far.said.textContent = t('Over {count} pictures of yours.', { count: told.pictures });
+    ui.far.said.hidden = false;
+    ui.verdict.textContent = t(told.verdict);
+    for (const part of Object.values(ui.parts)) part.node.hidden = true;
+    ui.over.draw(told);
+    self.root.dataset.tried = '';
+    self.root.dataset.over = `${self.key}/${told.pictures}`;
+  },
+
   /** The ranking by the score that is watched: no pass, only areas. */
   async judge(self, run, signal) {
     const { target, patches_as, score } = self.settings;
@@ -151,6 +176,7 @@ const this_ = {
     const count = self.summary.methods.length;
     const done = run.tried.size;
     if (!self.data || !self.width || run.goal !== goalOf(self)) return;
+    delete self.root.dataset.over;
     const whole = run.verdict !== null;
     const text = run.problem
       ? t(run.problem)

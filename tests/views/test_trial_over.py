@@ -1,0 +1,123 @@
+"""The trial over a set of pictures, as the view tells it: the survey's own numbers, and JSON without NaN."""
+
+import csv
+import io
+import json
+import math
+
+import numpy as np
+import pytest
+
+import vitviz
+from vitviz.analyses.methods import TITLES
+from vitviz.analyses.trials.standing import standing
+from vitviz.analyses.trials.verdict import verdict_over
+from vitviz.errors import Unknown, WrongSetting
+from vitviz.surveys.measures.trial import TrialMeasure
+from vitviz.views import Subject
+from vitviz.views.trial import Trial
+
+VIEW, METHODS = Trial(), ("ledger", "rollout", "centre")
+MEASURES = [TrialMeasure(METHODS, ("mean", "black")), "distance"]
+
+
+@pytest.fixture(scope="module")
+def inspector():
+    return vitviz.load("vitviz-tiny", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def subject(inspector):
+    pictures = [vitviz.sample_image(name) for name in ("chelsea", "coffee", "rocket")]
+    return Subject(inspector, survey=vitviz.survey(pictures, inspector, MEASURES))
+
+
+def asked(subject, **given):
+    settings = VIEW.settings(given, subject.about)
+    item = VIEW.item(subject, "standing", settings)
+    return json.loads(VIEW.declared("standing").checked(item, subject.about).tobytes(), parse_constant=int)
+
+
+@pytest.mark.parametrize("score", ["probability", "kept", "logit"])
+def test_the_rows_are_where_the_survey_says_that_methods_stand(subject, score):
+    for place, protocol in enumerate(("mean", "black")):
+        told = asked(subject, patches_as=protocol, score=score)
+        expected = standing(subject.survey, place, score)
+        assert told["patches_as"] == protocol and math.isnan(expected[at(expected, "random")]["alike"])
+        expected[at(expected, "random")]["alike"] = None  # JSON knows no NaN
+        assert told["rows"] == expected
+    assert told["pictures"] == VIEW.summary(subject)["pictures"] == 3 and len(told["rows"]) == 4
+    assert told["verdict"] == vars_of(verdict_over(told["rows"], 3))
+
+
+def at(rows, method):
+    return next(i for i, row in enumerate(rows) if row["method"] == method)
+
+
+def vars_of(sentence):
+    from vitviz.sentence import travelling
+
+    return json.loads(json.dumps(travelling(sentence)))
+
+
+def test_what_was_not_tried_is_told_as_what_was(subject):
+    assert asked(subject, patches_as="dropped")["patches_as"] == "mean"
+
+
+def test_one_picture_has_no_error_and_no_order(inspector):
+    one = Subject(inspector, survey=vitviz.survey([vitviz.sample_image("coffee")], inspector, MEASURES))
+    told = asked(one)
+    assert {row["most_error"] for row in told["rows"]} == {None} and told["verdict"]["text"].startswith("One")
+    assert {row["rank"] for row in told["rows"]} == {1} and not any(r["beats_chance"] for r in told["rows"])
+
+
+def test_what_is_taken_home_is_the_same_by_every_score(subject):
+    settings = VIEW.settings({"patches_as": "black", "score": "logit"}, subject.about)
+    arrays = VIEW.numbers(subject, settings)
+    rows = list(csv.DictReader(io.StringIO(VIEW.file(subject, "trial.csv", settings).decode())))
+    names, scores = arrays["methods"].tolist(), arrays["scores"].tolist()
+    assert [row["method"] for row in rows] == names and rows[0]["title"] == TITLES[names[0]]
+    for k, score in enumerate(scores):
+        for row in standing(subject.survey, 1, score):
+            at = names.index(row["method"])
+            for name in ("rank", "most", "most_error", "least", "gap", "ahead", "ahead_error"):
+                assert arrays[name][at, k] == row[name] == pytest.approx(float(rows[at][f"{name}_{score}"]))
+            assert arrays["alike"][at] == pytest.approx(row["alike"], nan_ok=True)
+    assert str(arrays["patches_as"]) == "black" and int(arrays["pictures"]) == 3
+    for name in VIEW.arrays:
+        assert np.ndim(arrays[name]) == len(VIEW.arrays[name].split())
+
+
+def test_a_set_and_a_picture_are_not_mistaken_for_each_other(inspector, subject):
+    picture = Subject(inspector, inspector.trace(vitviz.sample_image("coffee")))
+    with pytest.raises(Unknown, match="of one picture, and a set"):
+        VIEW.item(subject, "classes", VIEW.settings({}, subject.about))
+    with pytest.raises(Unknown, match="over a set of pictures, and one"):
+        VIEW.item(picture, "standing", VIEW.settings({}, picture.about))
+    assert [item.name for item in VIEW.drawn_from(subject)] == ["standing"]
+    assert "standing" not in [item.name for item in VIEW.drawn_from(picture)]
+    assert VIEW.unsupported(subject) is None
+    other = Subject(inspector, survey=vitviz.survey([vitviz.sample_image("coffee")], inspector))
+    assert "tried no maps" in VIEW.unsupported(other)
+
+
+def row(method, rank, beats):
+    return {"method": method, "rank": rank, "beats_chance": beats}
+
+
+def test_the_verdict_names_who_cannot_be_told_from_the_first():
+    rows = [row("centre", 1, True), row("ledger", 1, True), row("chefer", 2, True), row("random", 4, False)]
+    said = verdict_over(rows, 40)
+    assert said == "Over 40 pictures Blob in the centre lies first and cannot be told from The account; 2 of 2 maps beat chance."  # fmt: skip # noqa: E501
+    alone = verdict_over([rows[1], *rows[2:]], 40)
+    assert alone.startswith("Over 40 pictures The account tells best")
+    assert alone.endswith("2 of 2 maps beat chance.")
+    assert verdict_over([row("ledger", 1, False), rows[3]], 40).startswith("Over 40 pictures no map")
+    assert verdict_over(rows, 1).startswith("One picture says nothing")
+
+
+def test_how_a_set_is_looked_at_is_checked():
+    assert VIEW.set_choice() == "dropped" and VIEW.set_choice("blur") == "blur"
+    with pytest.raises(WrongSetting, match="expected one of dropped"):
+        VIEW.set_choice("green")
+    assert next(view for view in vitviz.views.VIEWS if view.slug == "distance").set_choice("green") == ""

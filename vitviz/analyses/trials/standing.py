@@ -1,0 +1,114 @@
+"""Where methods stand after a trial over a set: an order only as far as differences are more than noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from vitviz.analyses.methods import TITLES, UNTRIED
+from vitviz.analyses.trials.answers import SCORES
+from vitviz.errors import UnsupportedModel
+
+ALSO = ("alike", "hit", "energy")  # of a method, whatever way patches are removed
+
+
+def trial_in(survey: Any) -> Any:
+    """The measure by which a survey tried maps; UnsupportedModel where it did not."""
+    measure = next((one for one in survey.measures if one.name == "trial"), None)
+    if measure is None or "trial.most" not in survey.sums:
+        raise UnsupportedModel(UNTRIED)
+    return measure
+
+
+def standing(survey: Any, protocol: int = 0, score: str = "probability") -> list[dict[str, Any]]:
+    """Methods by the mean of their gap over pictures, best first: {method, rank, most, least, gap, ahead,
+    ...}.
+
+    `rank`, by the same score, is 1 and as many more as lie ahead by over two standard errors of the
+    difference, picture by picture: who cannot be told apart shares it. `ahead` is the gap less chance's. Of
+    `most`, `least` and `ahead` the standard errors are there, not a number for a single picture.
+    UnsupportedModel where the survey tried no maps.
+    """
+    measure = trial_in(survey)
+    k, ahead = SCORES.index(score), survey.moments("trial.ahead")
+    most, least = (survey.moments(f"trial.{side}") for side in ("most", "least"))
+    chance = measure.methods.index("random")
+    found = []
+    for j, method in enumerate(measure.methods):
+        if np.isnan(most.mean[protocol, j, k]):
+            continue
+        beaten = _surely(ahead, protocol, slice(None), j, k)
+        found.append(
+            {
+                "method": method,
+                "rank": 1 + int(beaten.sum()),
+                "most": float(most.mean[protocol, j, k]),
+                "most_error": float(most.error[protocol, j, k]),
+                "least": float(least.mean[protocol, j, k]),
+                "least_error": float(least.error[protocol, j, k]),
+                "gap": float(least.mean[protocol, j, k] - most.mean[protocol, j, k]),
+                "ahead": float(ahead.mean[protocol, j, chance, k]),
+                "ahead_error": float(ahead.error[protocol, j, chance, k]),
+                "beats_chance": bool(_surely(ahead, protocol, j, chance, k)),
+                **{
+                    name: float(survey.mean(f"trial.{name}")[j])
+                    for name in ALSO
+                    if f"trial.{name}" in survey.sums
+                },
+            }
+        )
+    return sorted(found, key=lambda row: -row["gap"])
+
+
+def _surely(ahead: Any, protocol: int, one: Any, other: int, score: int) -> np.ndarray | np.bool_:
+    """Whether one method lies ahead of the other by more than two standard errors."""
+    at = protocol, one, other, score
+    return np.nan_to_num(ahead.mean[at] - 2 * ahead.error[at], nan=-1) > 1e-12
+
+
+def table(survey: Any, protocol: int = 0) -> list[tuple[str, ...]]:
+    """For people: rank, method, areas in %, gap, correlation between two classes, pointing and energy."""
+
+    def share(row: Mapping[str, Any], name: str) -> str:
+        return f"{100 * row[name]:.1f}" if name in row and row[name] == row[name] else "–"
+
+    return [
+        (
+            str(row["rank"]),
+            TITLES[row["method"]],
+            f"{share(row, 'most')} ± {share(row, 'most_error')}",
+            f"{share(row, 'least')} ± {share(row, 'least_error')}",
+            share(row, "gap"),
+            f"{row['alike']:.2f}" if row["alike"] == row["alike"] else "–",
+            share(row, "hit"),
+            share(row, "energy"),
+        )
+        for row in standing(survey, protocol)
+    ]
+
+
+def in_all_scores(survey: Any, protocol: int = 0) -> list[dict[str, Any]]:
+    """A row a method, best first by probability, with every score's numbers under names such as
+    "gap_logit": for tables and files.
+    """
+    by_score: dict[str, Sequence[dict[str, Any]]] = {
+        score: standing(survey, protocol, score) for score in ("probability", *SCORES)
+    }
+    found = []
+    for first in by_score["probability"]:
+        one: dict[str, Any] = {"method": first["method"]}
+        for score, rows in by_score.items():
+            (row,) = (row for row in rows if row["method"] == first["method"])
+            one |= {f"{name}_{score}": value for name, value in row.items() if name not in ("method", *ALSO)}
+        found.append(one | {name: first[name] for name in ALSO if name in first})
+    return found
+
+
+HEAD = (
+    "rank", "map", "most relevant first ↓", "least relevant first ↑", "gap ↑", "class 1 ~ 2", "hit",
+    "energy in box",
+)  # fmt: skip
+
+__all__ = ["HEAD", "in_all_scores", "standing", "table", "trial_in"]
