@@ -3,18 +3,21 @@
 import csv
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 import vitviz
 from vitviz import maps
-from vitviz.analyses.trials.pointing import covered, energy
+from vitviz.analyses.trials.pointing import covered, energy, hit
 from vitviz.analyses.trials.standing import standing
 from vitviz.analyses.trials.trial import trial_of
 from vitviz.errors import VitvizError
 from vitviz.surveys.boxes import Boxes
 from vitviz.surveys.items import Item
+from vitviz.surveys.measure import Seen
 from vitviz.surveys.measures.trial import SHARES, TrialMeasure
 from vitviz.surveys.moments import Moments
 
@@ -188,3 +191,56 @@ def test_what_cannot_be_tried_is_said():
     with pytest.raises(VitvizError, match="Given green; expected methods"):
         TrialMeasure(protocols=("green",))
     assert TrialMeasure(("ledger",)).settings != TrialMeasure(("ledger",), seed=1).settings
+
+
+@pytest.fixture(scope="module")
+def seen(inspector):
+    """Two pictures as a measure sees them."""
+    return [
+        Seen(inspector, inspector.trace(vitviz.sample_image(name)), label, name)
+        for name, label in (("chelsea", 5), ("coffee", None))
+    ]
+
+
+def test_every_picture_has_a_random_map_of_its_own_and_of_the_seed(seen):
+    """One map for a whole set would be one place, and its luck the chance of all."""
+    measure, again = (TrialMeasure(("ledger",), boxes=Boxes(BOXES), seed=seed) for seed in (0, 1))
+    seeds = {one._seed_of(picture) for one in (measure, again) for picture in seen}
+    assert len(seeds) == 4
+    for picture in seen:
+        found, grid = measure.of(picture), picture.trace.grid
+        assert measure._seed_of(replace(picture, name="elsewhere/x.png")) == measure._seed_of(picture)
+        numbers = torch.Generator().manual_seed(measure._seed_of(picture))
+        drawn = torch.rand(grid.rows, grid.cols, generator=numbers, dtype=torch.float64)
+        boxes = measure.boxes.on_input(picture.name, picture.trace)
+        assert found["hit"][1] == hit(drawn, grid, boxes)
+        assert found["energy"][1] == pytest.approx(energy(drawn, covered(grid, boxes)))
+        first = int(picture.trace.logits.argmax())
+        one = maps.explained(picture.inspector, picture.trace, first)
+        own = trial_of(one, ["random"], "dropped", measure._seed_of(picture), SHARES, 1)
+        assert found["most"][0, 1, 1] == pytest.approx(own.areas("random")[0], abs=1e-5)
+        assert again.of(picture)["most"][0, 1, 1] != found["most"][0, 1, 1]
+
+
+def test_the_true_class_is_explained_where_that_is_asked_for(seen):
+    measure, (labelled, other) = TrialMeasure(("ledger",), label=True), seen
+    passes = maps.explained(labelled.inspector, labelled.trace, 5)
+    own = trial_of(passes, ["ledger"], "dropped", 0, SHARES, 1)
+    found = measure.of(labelled)
+    for k, score in enumerate(("kept", "probability", "logit")):
+        assert found["most"][0, 0, k] == pytest.approx(own.areas("ledger", score)[0], abs=1e-4)
+    first = int(labelled.trace.logits.argmax())
+    alike = maps.class_sensitivity(labelled.inspector, labelled.trace, 5, first, ["ledger"])
+    assert first != 5 and found["alike"][0] == pytest.approx(alike["ledger"], abs=1e-5)
+    assert measure.of(other) == {}, "its label is not known"
+
+
+def test_saco_is_measured_where_it_is_asked_for(seen):
+    picture = seen[1]
+    measure = TrialMeasure(("ledger", "centre"), saco=True)
+    found = measure.of(picture)
+    passes = maps.explained(picture.inspector, picture.trace, int(picture.trace.logits.argmax()))
+    own = trial_of(passes, ["ledger", "centre"], "dropped", measure._seed_of(picture), SHARES, 1)
+    for j, method in enumerate(("ledger", "centre")):
+        assert found["saco"][0, j] == pytest.approx(own.curves[method].saco, abs=1e-4)
+    assert "saco" not in TrialMeasure(("ledger",)).of(picture)
