@@ -2,13 +2,16 @@
 
 Pictures are Tiny-ImageNet's validation pictures with their boxes, drawn by seed 0, and for DeiT-Tiny the
 photographs that come with vitviz and the dog and cat of the shared folder; the model's own answer is
-explained. Ended at any moment, the same command goes on; with --write the tables stand in the README.
+explained. Ended at any moment, or after --minutes, the same command goes on, and the table is of the pictures
+that are done: which of them come first in the set has nothing to do with what they show. With --write the
+tables stand in the README.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import time
 from pathlib import Path
 
 import numpy as np
@@ -50,8 +53,9 @@ def photographs() -> list[Item]:
     return [*own, Item("both", shared("data/both.png"))]
 
 
-def run(name: str, folder: Path, count: int, protocols: tuple[str, ...]):
+def run(name: str, folder: Path, count: int, protocols: tuple[str, ...], minutes: float):
     """A survey that goes on where it was."""
+    end = time.monotonic() + 60 * minutes
     if name == "vitviz-tiny":
         inspector, (items, boxes) = vitviz.load("vitviz-tiny", device="cpu"), validation(count)
     else:
@@ -61,7 +65,8 @@ def run(name: str, folder: Path, count: int, protocols: tuple[str, ...]):
     measure = TrialMeasure(protocols=protocols, boxes=boxes)
 
     def told(done, total):
-        return print(f"{name}: {done} of {total}", flush=True)
+        print(f"{name}: {done} of {total}", flush=True)
+        return time.monotonic() < end
 
     return vitviz.survey(items, inspector, [measure], out=folder / name, part=10, batch=2, progress=told)
 
@@ -89,12 +94,14 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=100)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", choices=["vitviz-tiny", "DeiT-Tiny"])
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="of each checkpoint's set")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     parts = []
     for name, protocols in PROTOCOLS.items():
         if given.only in (None, name):
-            parts.append(markdown(name, run(name, given.out, given.pictures, protocols), protocols))
+            found = run(name, given.out, given.pictures, protocols, given.minutes)
+            parts.append(markdown(name, found, protocols))
     text = "\n\n".join(parts)
     print(text)
     if given.write:
