@@ -63,7 +63,7 @@ def picture(name: str) -> bytes:
     data = _valid(rng)
     if how == "cut":
         return data[: rng.randrange(len(data))]
-    return _boasting(data, rng) if how == "size" else _changed(data, rng)
+    return _boasting(data, rng) if how == "size" else changed(data, rng)
 
 
 def _valid(rng: random.Random) -> bytes:
@@ -87,7 +87,8 @@ def _valid(rng: random.Random) -> bytes:
     return file.getvalue()
 
 
-def _changed(data: bytes, rng: random.Random) -> bytes:
+def changed(data: bytes, rng: random.Random) -> bytes:
+    """A file with some of its bytes changed, taken out or repeated."""
     changed = bytearray(data)
     for _ in range(rng.choice([1, 2, 5, 30])):
         at = rng.randrange(len(changed) if rng.random() < 0.5 else min(len(changed), 120))
@@ -112,7 +113,7 @@ def _boasting(data: bytes, rng: random.Random) -> bytes:
         at = max(data.find(b"\xff\xc0"), data.find(b"\xff\xc2"))
         changed[at + 5 : at + 9] = struct.pack(">HH", height % 65536, width % 65536)
     else:
-        changed = bytearray(_changed(data, rng))
+        changed = bytearray(changed(data, rng))
     return bytes(changed)
 
 

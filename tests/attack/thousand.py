@@ -31,20 +31,26 @@ from tests.engine.models.probe import faults, probed
 COUNTS = {
     "checkpoints": 267,
     "offered": len(hostile.HOSTILE),
-    "pictures": 200,
+    "pictures": 150,
+    "zips": 50,
     "sent": 100,
     "calls": 200,
     "routes": 100,
     "hub": 100,
 }
 
+OPENED = {  # kinds that are opened in a process of their own
+    "checkpoints": "tests.engine.models.mutated",
+    "pictures": "tests.attack.hostile_pictures",
+    "zips": "tests.attack.hostile_zips",
+}
+
 
 def wrong(kind: str, first: int, count: int, folder: Path) -> list[str]:
     """The faults of one kind of input, of `count` seeds from `first` on."""
     seeds = [f"seed {number}" for number in range(first, first + count)]
-    if kind in ("checkpoints", "pictures"):
-        modules = {"checkpoints": "tests.engine.models.mutated", "pictures": "tests.attack.hostile_pictures"}
-        return _probed(modules[kind], seeds, folder)
+    if kind in OPENED:
+        return _probed(OPENED[kind], seeds, folder)
     if kind == "hub":
         return hostile_hub.wrong(seeds, folder)
     if kind == "offered":

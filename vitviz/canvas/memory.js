@@ -34,6 +34,23 @@ export function open(name, settings) {
   tab?.click();
 }
 
+/**
+ * Puts the settings of all views in place of what they are, as texts: those of a lesson, say. A view that does
+ * not yet show this checkpoint on this picture takes them with it.
+ * @param {Record<string, Record<string, string>>} settings
+ * @param {{scene: string, checkpoint: string}} shown
+ */
+export function put(settings, { scene, checkpoint }) {
+  for (const name of names) memory[name] = { ...settings[name] };
+  for (const self of views) {
+    const { value, root } = self;
+    const ready = value.scene === scene && value.checkpoint === checkpoint && !value.message;
+    if (!ready || value.second || !root.isConnected || !names.includes(self.name)) continue;
+    self.follow();
+    remember(self);
+  }
+}
+
 /** What a view was left with, as it is allowed and meant in the model that it shows now. */
 export function remembered(self) {
   const last = memory[self.name] || {};

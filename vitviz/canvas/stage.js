@@ -3,17 +3,8 @@
 
 import { drawCrop, rim } from './crop.js';
 import { el } from './elements.js';
+import { hand } from './handed.js';
 import { t } from './words.js';
-
-function forward(files) {
-  /** @type {HTMLInputElement | null} */
-  const input = document.querySelector('#vitviz-upload input[type=file]');
-  if (!input || !files.length) return;
-  const transfer = new DataTransfer();
-  transfer.items.add(files[0]);
-  input.files = transfer.files;
-  input.dispatchEvent(new Event('change', { bubbles: true }));
-}
 
 export default () => ({
   title: 'The picture and the crop that the model sees',
@@ -37,7 +28,7 @@ export default () => ({
     });
     listen('drop', (event) => {
       over(false)(event);
-      forward(event.dataTransfer.files);
+      hand(event.dataTransfer.files);
     });
     return { canvas, caption };
   },

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vitviz.ui.serving import zerogpu
 from vitviz.ui.serving.limits import Limits
-from vitviz.ui.serving.settings import MB, Settings
+from vitviz.ui.serving.settings import MB, Settings, folder_of_lessons
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,12 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
         default=None,
         help="folder of your own checkpoints (default: weights/ beside the app)",
     )
+    parser.add_argument(
+        "--lessons",
+        type=Path,
+        default=None,
+        help="folder of lessons, zips of the page, that it offers (default: lessons/ beside the app)",
+    )
     _add_room(parser, "--model-cache", 4_000, "memory for loaded checkpoints")
     _add_room(parser, "--trace-cache", 512, "memory for traces of pictures")
     _add_room(parser, "--picture-cache", 256, "memory for uploads, and again for drawn data")
@@ -84,7 +90,7 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
     settings = Settings(
         given.checkpoint, given.weights, given.device, given.model_cache, given.trace_cache,
         given.picture_cache, allowed,
-        given.dtype, _limits(given), _own(given),
+        given.dtype, _limits(given), _own(given), folder_of_lessons(given.lessons),
     )  # fmt: skip
     allowed_hosts = tuple(name.strip() for name in hosts if name.strip())
     return Options(given.host, given.port, given.share, settings, allowed_hosts, given.upload_quota)

@@ -21,7 +21,7 @@ from vitviz.ui.page.first_script import FirstScript
 from vitviz.ui.page.handlers import FIRST_SAMPLE, PAIRS, Handlers
 from vitviz.ui.page.shown import Left
 from vitviz.ui.page.theme import theme
-from vitviz.ui.page.widgets import Upload
+from vitviz.ui.page.widgets import Upload, Zip
 from vitviz.ui.serving import door, endpoints, modules
 from vitviz.ui.serving.calls import Calls
 from vitviz.ui.serving.hosts import Hosts
@@ -70,6 +70,8 @@ def build(studio: Studio) -> gr.Blocks:
             left.pairs.input,
             left.size.input,
             left.film.frame,
+            left.zipped.upload,
+            left.lessons.learn,
         ):
             change(None, None, None, cancels=[view.running for view in views if view.running])
         _connect(demo, left, session, right, Handlers(studio, session, left, link, views))
@@ -117,6 +119,8 @@ def _left(studio: Studio) -> Left:
         buttons=[],
         elem_id="vitviz-samples",
     )
+    lessons = Part("lessons", ("learn",), elem_id="vitviz-lessons")
+    zipped = Zip(elem_id="vitviz-lesson", show_label=False)  # out of sight: scripts hand it what was dropped
     picker = gr.Dropdown(
         [studio.settings.checkpoint],
         value=studio.settings.checkpoint,
@@ -157,7 +161,10 @@ def _left(studio: Studio) -> Left:
             elem_id="vitviz-size",
         )
     answers = [Part("facts", elem_id="vitviz-facts"), Part("facts", elem_id="vitviz-second-facts")]
-    return Left(stage, upload, gallery, picker, second, pairs, size, notice, film, *answers, edits, assumed)
+    return Left(
+        stage, upload, gallery, picker, second, pairs, size, notice, film, *answers, edits, assumed, lessons,
+        zipped,
+    )  # fmt: skip
 
 
 def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do: Handlers) -> None:
@@ -169,6 +176,9 @@ def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do:
     left.pairs.input(do.pair, [session, left.pairs], do.outputs, **hidden)
     left.size.input(do.resize, [session, left.size], do.outputs, **hidden)
     left.edits.without(do.take_away, [session], do.outputs, trigger_mode="always_last", **hidden)
+    taught = [*do.outputs, left.lessons, right, left.zipped]
+    left.zipped.upload(do.lesson, [session, left.zipped], taught, **hidden)
+    left.lessons.learn(do.learn, [session], taught, **hidden)
     left.assumed.assume(do.assume, [session], do.outputs, **hidden)
     left.assumed.keep(do.keep, [session], do.outputs, **hidden)
     quiet = {"api_visibility": "private", "show_progress": "hidden", "trigger_mode": "always_last"}
@@ -181,7 +191,9 @@ def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do:
         api_visibility="private",
         show_progress="hidden",
     )
-    opened = demo.load(do.first, [session], [*do.outputs, left.picker, left.second, right], **hidden)
+    opened = demo.load(
+        do.first, [session], [*do.outputs, left.picker, left.second, left.lessons, right], **hidden
+    )
     # A page that comes when the queue is full has nothing to show; Gradio's own sentence is gone after ten
     # seconds.
     opened.failure(None, None, left.notice, js=f"() => ({{ text: {json.dumps(NOT_OPENED)} }})")

@@ -9,7 +9,8 @@ import gradio as gr
 from vitviz import samples
 from vitviz.errors import VitvizError
 from vitviz.ui.page import assumed, sizes
-from vitviz.ui.page.shown import Shown, language_of, reported
+from vitviz.ui.page.shown import language_of, reported
+from vitviz.ui.page.taught import Taught
 from vitviz.ui.serving import links
 from vitviz.ui.words import translated, wanted
 
@@ -27,13 +28,13 @@ PAIRS = (  # what one can learn from two checkpoints on the same picture
 )
 
 
-class Handlers(Shown):
+class Handlers(Taught):
     """The page's own listeners over one studio."""
 
     def first(self, state: dict, request: gr.Request, progress=gr.Progress()) -> list:
         """What the address asks for; where its checkpoint cannot be had, the first one, and the reason.
 
-        Besides `outputs`: the choices of both pickers, and the tab.
+        Besides `outputs`: the choices of both pickers, the lessons, and the tab.
         """
         asked = links.read(request.query_params)
         plain = {**self._studio.sessions.begun(state), "language": wanted(request)}
@@ -61,7 +62,8 @@ class Handlers(Shown):
         choices = self._studio.choices()
         nothing = (translated("none", language_of(state)), "")
         tab = gr.Tabs(selected=asked.tab) if asked.tab else gr.skip()
-        return [*page, gr.update(choices=choices), gr.update(choices=[nothing, *choices]), tab]
+        pickers = [gr.update(choices=choices), gr.update(choices=[nothing, *choices])]
+        return [*page, *pickers, {"offered": self.offered()}, tab]
 
     def upload(self, state: dict, path: str | None) -> list:
         """One's own picture. Besides `outputs`: the upload, emptied for the next."""

@@ -116,6 +116,7 @@ export default function part(element, props, watch) {
   async function everything() {
     if (!props.value?.key || zip.disabled) return;
     const asked = names.flatMap((slug) => settings(slug).map(([name, value]) => [`${slug}.${name}`, value]));
+    asked.push(['tab', tab()]);
     const { second_key: second } = props.value;
     if (second)
       asked.push(

@@ -12,7 +12,7 @@ from vitviz.ui.page import assumed, edits, facts, sizes
 from vitviz.ui.page.canvas import Canvas, Part
 from vitviz.ui.page.figures import framed
 from vitviz.ui.page.tabs import Tab
-from vitviz.ui.page.widgets import Upload
+from vitviz.ui.page.widgets import Upload, Zip
 from vitviz.ui.serving import links
 from vitviz.ui.serving.spoken import told_of
 from vitviz.ui.serving.studio import Studio
@@ -37,6 +37,8 @@ class Left:
     second_facts: Part
     edits: Part
     assumed: Part
+    lessons: Part
+    zipped: Zip
 
 
 class Shown:

@@ -47,3 +47,19 @@ class Pictures(gr.File):
 
     def get_config(self, cls=None) -> dict:
         return super().get_config(gr.File)
+
+
+class Zip(gr.File):
+    """An input of one zip, filled by the page's scripts, that hands on its path: a stranger's too."""
+
+    def __init__(self, **options):
+        super().__init__(file_count="single", type="filepath", **options)
+
+    def preprocess(self, payload):
+        return None if payload is None else payload.path
+
+    def get_block_name(self) -> str:
+        return "file"
+
+    def get_config(self, cls=None) -> dict:
+        return super().get_config(gr.File)

@@ -17,14 +17,15 @@ import numpy as np
 
 import vitviz
 from vitviz.errors import Unknown
-from vitviz.ui.serving import prints
+from vitviz.ui.serving import lessons, prints
 from vitviz.ui.serving.studio import Studio
 from vitviz.views import VIEWS, Needs, Subject
 
 README = """vitviz: what {checkpoint} made of one picture
+As it is, this zip is a lesson: dropped onto a page of vitviz, it shows there what was seen here.
 
 settings.json      checkpoint, picture, grid, prediction, every view's settings; views left out, and why
-upload.jpg         the picture, upright
+upload.jpg         the picture, upright; a JPEG of quality 92
 input.png          what the model saw: resized and cropped, lossless
 numbers/*.npz      each view's numbers by name, its settings (setting_...), the checkpoint and what was
                    assumed of it, for numpy.load
@@ -50,8 +51,9 @@ def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
     """The zip for one run.
 
     `given` holds the page's settings as "view.setting"; "survey.view", the key of an average over a set of
-    pictures, where a view shows one; and "second", the key of the checkpoint beside, with its settings as
-    "second.view.setting": its files lie in second/. VitvizError for what is not known or does not fit.
+    pictures, where a view shows one; "tab", the view in front; and "second", the key of the checkpoint
+    beside, with its settings as "second.view.setting": its files lie in second/.
+    VitvizError for what is not known or does not fit.
     """
     surveys = {
         name.removeprefix("survey."): value for name, value in given.items() if name.startswith("survey.")
@@ -63,7 +65,8 @@ def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
     given = {name: value for name, value in given.items() if not name.startswith("second.")}
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        left_out = _write(archive, "", studio, key, given, surveys)
+        lesson = {"lesson": lessons.told(studio, key, given)}
+        left_out = _write(archive, "", studio, key, given, surveys, lesson)
         if given.get("second"):
             _write(archive, "second/", studio, given["second"], beside, {})
         archive.writestr("upload.jpg", studio.image(key, "upload"), zipfile.ZIP_STORED)
@@ -90,8 +93,11 @@ def _write(
     key: str,
     given: Mapping[str, str],
     surveys: Mapping[str, str],
+    more: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
-    """One checkpoint's files, into a folder; returns the views that are left out, with the reasons."""
+    """One checkpoint's files, into a folder, with `more` in its description; returns the views that are left
+    out, with the reasons.
+    """
     subject, asked = studio.subject(key), _by_view(given)
     for slug, survey in surveys.items():
         known = studio.survey(survey) is not None or studio.both(survey)[0] == key  # or of two checkpoints
@@ -118,8 +124,8 @@ def _write(
             archive.writestr(f"{folder}{view.slug}-{file.name}", data)
     archive.writestr(f"{folder}input.png", studio.image(key, "input"), zipfile.ZIP_STORED)
     without = studio.run(key).without.text()
-    about = json.dumps(_about(subject, settings, left_out, surveys, without), indent=1, ensure_ascii=False)
-    archive.writestr(f"{folder}settings.json", about)
+    about = {**_about(subject, settings, left_out, surveys, without), **(more or {})}
+    archive.writestr(f"{folder}settings.json", json.dumps(about, indent=1, ensure_ascii=False))
     return left_out
 
 

@@ -66,7 +66,7 @@ def read(query: Mapping[str, str]) -> Link:
         _name(query.get("second", "")),
         _name(query.get("size", "")),
         _taken_away(query.get("without", "")),
-        _fitting(view, query) if view else {},
+        fitting(view, query) if view else {},
     )
 
 
@@ -100,7 +100,8 @@ def _taken_away(text: str) -> str | None:
         return None
 
 
-def _fitting(view: View, query: Mapping[str, str]) -> dict[str, str]:
+def fitting(view: View, query: Mapping[str, str]) -> dict[str, str]:
+    """Those settings of a view in a query that it could take, as far as no model is known."""
     found = {}
     for control in view.controls:
         text = query.get(control.name)

@@ -27,9 +27,12 @@ class Pictures:
 
     def keep_picture(self, path: str | os.PathLike) -> str:
         """Remembers an upload and returns its key; ImageError for what is no picture or no upload."""
+        return self.keep_bytes(uploads.read(path))
+
+    def keep_bytes(self, data: bytes) -> str:
+        """The same for a file that has been read."""
         from vitviz.engine.pictures.images import open_image
 
-        data = uploads.read(path)
         key = self._key(data)
         if self._pictures.peek(key) is None:
             open_image(io.BytesIO(data))
@@ -38,11 +41,15 @@ class Pictures:
 
     def keep_sample(self, name: str) -> str:
         """The same for a sample picture."""
-        key = self._key(b"sample", name.encode(errors="surrogatepass"))
+        key = self._sample_key(name)
         self._pictures.get(
             key, lambda: encoded(np.asarray(samples.sample_image(name).convert("RGB")), ".png")
         )
         return key
+
+    def sample_of(self, key: str) -> str | None:
+        """The sample that a picture's key stands for; None for a picture of one's own."""
+        return next((one.name for one in samples.samples() if self._sample_key(one.name) == key), None)
 
     def picture(self, key: str):
         """The upright upload in RGB."""
@@ -52,6 +59,9 @@ class Pictures:
         if data is None:
             raise ImageError(PUT_AWAY)
         return open_image(io.BytesIO(data))
+
+    def _sample_key(self, name: str) -> str:
+        return self._key(b"sample", name.encode(errors="surrogatepass"))
 
     def _key(self, *parts: bytes) -> str:
         digest = hashlib.blake2b(key=self._salt, digest_size=20)

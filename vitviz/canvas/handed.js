@@ -1,0 +1,20 @@
+// Files that are handed to the page, dropped or pasted: pictures go to its picture input, a zip to that of
+// lessons.
+
+/** @param {File} [file] */
+export const zipped = (file) => Boolean(file && (/\.zip$/i.test(file.name) || /zip/.test(file.type)));
+
+/**
+ * Hands the first of some files on, as if it had been chosen.
+ * @param {FileList | File[]} files
+ */
+export function hand(files) {
+  const [first] = files;
+  /** @type {HTMLInputElement | null} */
+  const input = document.querySelector(`#vitviz-${zipped(first) ? 'lesson' : 'upload'} input[type=file]`);
+  if (!input || !first) return;
+  const transfer = new DataTransfer();
+  transfer.items.add(first);
+  input.files = transfer.files;
+  input.dispatchEvent(new Event('change', { bubbles: true }));
+}

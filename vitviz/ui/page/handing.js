@@ -1,0 +1,38 @@
+// Where files reach the page: dropped anywhere on it, and a lesson's zip through the picture's own button too.
+
+import { origin } from '../../canvas/elements.js';
+import { hand, zipped } from '../../canvas/handed.js';
+
+const PICTURE = '#vitviz-upload';
+const holds = (event) => [...(event.dataTransfer?.types || [])].includes('Files');
+
+/** A zip where a picture was expected, which Gradio would refuse. */
+function rerouted(event, files) {
+  if (!origin(event).closest?.(PICTURE) || !zipped(files?.[0])) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  hand(files);
+}
+
+/** Listens as long as the page is open. */
+export function listen() {
+  const before = { capture: true };
+  document.addEventListener('change', (event) => rerouted(event, origin(event).files), before);
+  document.addEventListener('drop', (event) => rerouted(event, event.dataTransfer?.files), before);
+  document.addEventListener(
+    'click',
+    (event) => {
+      const input = origin(event).closest?.(PICTURE)?.querySelector('input[type=file]');
+      if (input) input.accept = 'image/*,.zip'; // what the file dialogue offers
+    },
+    before,
+  );
+  document.addEventListener('dragover', (event) => {
+    if (holds(event)) event.preventDefault(); // else the browser would open the file in place of the page
+  });
+  document.addEventListener('drop', (event) => {
+    if (event.defaultPrevented || !holds(event)) return;
+    event.preventDefault();
+    hand(event.dataTransfer.files);
+  });
+}
