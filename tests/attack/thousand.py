@@ -125,7 +125,7 @@ def _load(config: dict) -> int:
 
 def _key(http: httpx.Client, config: dict) -> str:
     """The key of the picture that a page shows."""
-    _, said = answer(http, _load(config), [None])
+    _, said = answer(http, _load(config), [None, {}])
     values = json.loads(said)["output"]["data"]
     return next(one["key"] for one in values if isinstance(one, dict) and one.get("view") == "picture")
 
@@ -143,7 +143,8 @@ def _offered(names: Sequence[str], folder: Path) -> list[str]:
             judge.ask(name, Question("POST", "gradio_api/run/predict", body))
             join = f"gradio_api/queue/join?checkpoint=hostile-{number}"
             judge.ask(
-                f"a link to {name}", Question("POST", join, {"fn_index": load, "data": [None]}, event=True)
+                f"a link to {name}",
+                Question("POST", join, {"fn_index": load, "data": [None, {}]}, event=True),
             )
         return judge.faults
 

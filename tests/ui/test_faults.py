@@ -23,7 +23,7 @@ def test_a_link_to_a_checkpoint_that_breaks_opens_the_page_with_a_sentence(monke
     monkeypatch.setattr(studio, "inspector", inspector)
     demo = build(studio)
     (first,) = [fn.fn for fn in demo.fns.values() if fn.api_name == "first"]
-    page = first({}, gr.Request(query_params={"checkpoint": "broken"}, headers={}))
+    page = first({}, {}, gr.Request(query_params={"checkpoint": "broken"}, headers={}))
     said = [one for one in page if isinstance(one, dict)]
     assert any(one.get("text") == UNEXPECTED for one in said) and any(
         one.get("view") == "picture" for one in said

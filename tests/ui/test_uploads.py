@@ -223,7 +223,7 @@ def test_the_page_goes_on_after_hundreds_of_other_visitors():
         return loops.run(ask(name, data))
 
     StateHolder().set_blocks(demo)
-    first = asked_for("first", [None])
+    first = asked_for("first", [None, None])
     StateHolder().set_blocks(demo)  # everything is forgotten
     after = asked_for("resize", [None, "96"])
     said = json.dumps(after["data"], default=str)

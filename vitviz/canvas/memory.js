@@ -8,6 +8,10 @@ import names from './views.js';
  * @type {Set<any>}
  */
 export const views = new Set();
+/** What the entry in view of the browser's history says was seen; a reload comes back to it. */
+export const kept = () =>
+  typeof window.history.state?.vitviz?.checkpoint === 'string' ? window.history.state.vitviz : undefined;
+
 /**
  * View -> settings, so that a view mounted again comes back as it was left; those of a link to begin with.
  * @type {Record<string, any>}
@@ -16,7 +20,7 @@ export const memory = linked();
 
 function linked() {
   const { tab, without, ...settings } = Object.fromEntries(new URLSearchParams(window.location.search));
-  return names.includes(tab) ? { [tab]: settings } : {};
+  return { ...kept()?.settings, ...(names.includes(tab) ? { [tab]: settings } : {}) };
 }
 
 export function asText(settings) {

@@ -38,6 +38,8 @@ NOT_OPENED = translated(
     "Load it again in a moment.",
     "en",
 )
+# What the browser's history keeps of a page that is loaded again, in place of the value of the links.
+KEPT = "(session) => [session, window.history.state?.vitviz || {}]"
 
 
 def build(studio: Studio) -> gr.Blocks:
@@ -51,7 +53,7 @@ def build(studio: Studio) -> gr.Blocks:
             )
             Part("language", elem_id="vitviz-language")
             Part("present", elem_id="vitviz-present")
-            link = Part("links", elem_id="vitviz-links")
+            link = Part("links", ("seen",), elem_id="vitviz-links")
         with gr.Row(elem_id="vitviz-page"):
             with gr.Column(scale=2, min_width=280, elem_id="vitviz-left"):
                 left = _left(studio)
@@ -72,9 +74,10 @@ def build(studio: Studio) -> gr.Blocks:
             left.film.frame,
             left.zipped.upload,
             left.lessons.learn,
+            link.seen,
         ):
             change(None, None, None, cancels=[view.running for view in views if view.running])
-        _connect(demo, left, session, right, Handlers(studio, session, left, link, views))
+        _connect(demo, left, session, right, link, Handlers(studio, session, left, link, views))
         endpoints.publish(studio)
     return demo
 
@@ -167,7 +170,9 @@ def _left(studio: Studio) -> Left:
     )  # fmt: skip
 
 
-def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do: Handlers) -> None:
+def _connect(
+    demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, link: Part, do: Handlers
+) -> None:
     hidden = {"api_visibility": "private", "show_progress_on": left.stage}
     left.upload.input(do.upload, [session, left.upload], [*do.outputs, left.upload], **hidden)
     left.gallery.select(do.sample, [session], do.outputs, **hidden)
@@ -176,6 +181,7 @@ def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do:
     left.pairs.input(do.pair, [session, left.pairs], do.outputs, **hidden)
     left.size.input(do.resize, [session, left.size], do.outputs, **hidden)
     left.edits.without(do.take_away, [session], do.outputs, trigger_mode="always_last", **hidden)
+    link.seen(do.seen, [session], do.outputs, trigger_mode="always_last", **hidden)
     taught = [*do.outputs, left.lessons, right, left.zipped]
     left.zipped.upload(do.lesson, [session, left.zipped], taught, **hidden)
     left.lessons.learn(do.learn, [session], taught, **hidden)
@@ -191,9 +197,8 @@ def _connect(demo: gr.Blocks, left: Left, session: gr.State, right: gr.Tabs, do:
         api_visibility="private",
         show_progress="hidden",
     )
-    opened = demo.load(
-        do.first, [session], [*do.outputs, left.picker, left.second, left.lessons, right], **hidden
-    )
+    first = [*do.outputs, left.picker, left.second, left.lessons, right]
+    opened = demo.load(do.first, [session, link], first, js=KEPT, **hidden)
     # A page that comes when the queue is full has nothing to show; Gradio's own sentence is gone after ten
     # seconds.
     opened.failure(None, None, left.notice, js=f"() => ({{ text: {json.dumps(NOT_OPENED)} }})")

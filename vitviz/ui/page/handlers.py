@@ -8,13 +8,15 @@ import gradio as gr
 
 from vitviz import samples
 from vitviz.errors import VitvizError
+from vitviz.sentence import travelling
 from vitviz.ui.page import assumed, sizes
-from vitviz.ui.page.shown import language_of, reported
-from vitviz.ui.page.taught import Taught
+from vitviz.ui.page.restored import Restored
+from vitviz.ui.page.shown import asked_for, language_of, reported
 from vitviz.ui.serving import links
 from vitviz.ui.words import translated, wanted
 
 FIRST_SAMPLE = "coffee"  # one of the classes that the shipped checkpoint knows
+AWAY = "Your photograph is no longer on the server, so a sample stands in its place. Drop it in once more."
 
 
 PAIRS = (  # what one can learn from two checkpoints on the same picture
@@ -28,37 +30,39 @@ PAIRS = (  # what one can learn from two checkpoints on the same picture
 )
 
 
-class Handlers(Taught):
+class Handlers(Restored):
     """The page's own listeners over one studio."""
 
-    def first(self, state: dict, request: gr.Request, progress=gr.Progress()) -> list:
+    def first(self, state: dict, kept: dict, request: gr.Request, progress=gr.Progress()) -> list:
         """What the address asks for; where its checkpoint cannot be had, the first one, and the reason.
 
-        Besides `outputs`: the choices of both pickers, the lessons, and the tab.
+        `kept` is what the browser's history has of a page that is loaded again: its `picture`, too. Besides
+        `outputs`: the choices of both pickers, the lessons, and the tab.
         """
         asked = links.read(request.query_params)
         plain = {**self._studio.sessions.begun(state), "language": wanted(request)}
-        state = {
-            **plain,
-            "second": asked.second or "",
-            "size": asked.size or sizes.OWN,
-            "without": asked.without or "",
-        }
+        state = {**plain, **asked_for(asked)}
         sample, default, notice = (
             asked.sample or FIRST_SAMPLE,
             self._studio.settings.checkpoint,
             self.outputs.index(self._left.notice),
         )
-        page = self._attempt(
-            state,
-            lambda state: self._sample(
-                state, sample, asked.checkpoint or default, reported(progress, asked.checkpoint, plain)
-            ),
-        )
+        own = "" if asked.sample or not isinstance(kept, dict) else str(kept.get("picture") or "")
+        gone = bool(own) and not self._studio.has_picture(own)
+
+        def shown(state: dict, checkpoint: str, report=None) -> list:
+            if own and not gone:
+                return self._show({**state, "sample": None}, own, checkpoint, report)
+            return self._sample(state, sample, checkpoint, report)
+
+        report = reported(progress, asked.checkpoint, plain)
+        page = self._attempt(state, lambda state: shown(state, asked.checkpoint or default, report))
         refused = page[notice]
         if refused["text"]:
-            page = self._attempt(plain, lambda state: self._sample(state, sample, default))
+            page = self._attempt(plain, lambda state: shown(state, default))
             page[notice] = refused
+        elif gone:
+            page[notice] = travelling(AWAY)
         choices = self._studio.choices()
         nothing = (translated("none", language_of(state)), "")
         tab = gr.Tabs(selected=asked.tab) if asked.tab else gr.skip()

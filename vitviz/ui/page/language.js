@@ -4,10 +4,12 @@ import { el } from '../../canvas/elements.js';
 
 const NAMES = { en: 'English', 'zh-CN': '中文', ko: '한국어' };
 
+/** In the same entry of the browser's history, which keeps what is seen, a photograph of one's own too. */
 function go(tag) {
   const url = new URL(window.location.href);
   url.searchParams.set('lang', tag);
-  window.location.assign(url);
+  window.history.replaceState(window.history.state, '', url);
+  window.location.reload();
 }
 
 export default function part(element) {

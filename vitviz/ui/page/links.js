@@ -2,11 +2,12 @@
 
 import { el, origin } from '../../canvas/elements.js';
 import { save } from '../../canvas/export.js';
-import { memory, views } from '../../canvas/memory.js';
+import { kept, memory, views } from '../../canvas/memory.js';
 import names from '../../canvas/views.js';
 import { t } from '../../canvas/words.js';
+import { alike, past } from './past.js';
 
-export default function part(element, props, watch) {
+export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-links');
   const said = el('p', { class: 'vv-small', role: 'status' });
   const field = el('input', {
@@ -24,8 +25,8 @@ export default function part(element, props, watch) {
     title: t('All figures’ numbers, the pictures and the settings in one file'),
     onclick: everything,
   });
+  const told = past(moment, () => props.value, trigger);
   let touched = false;
-  let last = '';
   let timer = 0;
   let hiding = 0;
 
@@ -66,19 +67,35 @@ export default function part(element, props, watch) {
     ]).toString();
   }
 
+  /** What is seen, for the browser's history: the settings of all views, and a photograph of one's own too. */
+  function moment() {
+    const { checkpoint, second, size, sample, picture, without } = props.value;
+    const all = names.map((slug) => [slug, Object.fromEntries(settings(slug).map(asText))]);
+    return {
+      ...{ checkpoint, second, size, without, tab: tab(), sample: sample || '' },
+      picture: sample ? '' : picture,
+      settings: Object.fromEntries(all),
+    };
+  }
+  const asText = ([name, value]) => [name, String(value)];
+
   function write() {
+    clearTimeout(timer);
+    if (!props.value?.key || !root.isConnected) return;
+    const url = new URL(window.location.href);
+    const staying = [...url.searchParams].filter(
+      ([name]) => name.startsWith('__') || name === 'lang' || name === 'present',
+    ); // Gradio's own: theme, and a private Space's key
+    url.search = new URLSearchParams([...staying, ...new URLSearchParams(query())]).toString();
     // until something is done, the address stays as it was opened
-    if (!touched || !props.value?.key || !root.isConnected) return;
-    const now = query();
-    if (now !== last) {
-      const url = new URL(window.location.href);
-      const kept = [...url.searchParams].filter(
-        ([name]) => name.startsWith('__') || name === 'lang' || name === 'present',
-      ); // Gradio's own: theme, and a private Space's key
-      url.search = new URLSearchParams([...kept, ...new URLSearchParams(now)]).toString();
-      window.history.replaceState(window.history.state, '', url);
-    }
-    last = now;
+    told.keep(touched ? url : window.location.href, touched);
+  }
+
+  /** What was chosen is kept at once, before a reload or another language can come. */
+  function arrived() {
+    told.answered();
+    if (props.value?.key && kept() && !alike(kept(), moment())) write();
+    else later();
   }
 
   function later() {
@@ -178,5 +195,5 @@ export default function part(element, props, watch) {
   document.addEventListener('click', (event) => {
     if (origin(event).closest?.('#vitviz-tabs')) later();
   }); // a tab out of the menu of a narrow window
-  watch('value', later);
+  watch('value', arrived);
 }

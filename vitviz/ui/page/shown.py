@@ -45,7 +45,7 @@ class Shown:
     """What the page shows over one studio. A session is a small dict: keys, names, the chart's settings."""
 
     def __init__(self, studio: Studio, session: gr.State, left: Left, link: Part, views: list[Tab]):
-        self._studio, self._left, self._views = studio, left, views
+        self._studio, self._left, self._link, self._views = studio, left, link, views
         drawn = [component for view in views for component in view.drawn]
         picked = [left.picker, left.second, left.size]
         self.outputs = [
@@ -86,7 +86,7 @@ class Shown:
         second_key = self._look(state, picture, second, progress) if second else ""
         subject = studio.subject(key)
         state = {**state, "picture": picture, "checkpoint": checkpoint, "key": key, "second_key": second_key}
-        state["surveys"] = {}
+        state["surveys"], state["scene"] = {}, studio.scene(key)
         stage = framed(studio, key, "picture")
         offered = sizes.choices(subject.inspector, language_of(state), studio.settings.limits.tokens)
         size = gr.update(choices=offered, value=state.get("size", sizes.OWN))
@@ -159,6 +159,11 @@ def reported(progress: gr.Progress, checkpoint: str | None, state: dict) -> Call
         progress((done, total), desc=told, unit="bytes")
 
     return report
+
+
+def asked_for(link: links.Link) -> dict[str, str]:
+    """What a session keeps of a link, besides picture and checkpoint."""
+    return {"second": link.second or "", "size": link.size or sizes.OWN, "without": link.without or ""}
 
 
 def language_of(state: dict) -> str:

@@ -47,6 +47,10 @@ class Pictures:
         )
         return key
 
+    def has_picture(self, key: str) -> bool:
+        """Whether a picture is still there."""
+        return self._pictures.peek(key) is not None
+
     def sample_of(self, key: str) -> str | None:
         """The sample that a picture's key stands for; None for a picture of one's own."""
         return next((one.name for one in samples.samples() if self._sample_key(one.name) == key), None)
