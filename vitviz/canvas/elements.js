@@ -33,6 +33,10 @@ export function svg(tag, attributes, text) {
  */
 export const origin = (event) => event.target;
 
+/** Whether something is typed there, so that keys and what is pasted are its own. */
+export const typing = (node) =>
+  Boolean(node?.closest?.('input:not([type=range], [type=radio]), select, textarea, [contenteditable=true]'));
+
 /** An off-screen canvas. */
 export function sheet(width, height) {
   const canvas = document.createElement('canvas');

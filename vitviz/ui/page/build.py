@@ -70,6 +70,7 @@ def build(studio: Studio) -> gr.Blocks:
             left.picker.input,
             left.second.input,
             left.pairs.input,
+            left.compare.compare,
             left.size.input,
             left.film.frame,
             left.zipped.upload,
@@ -131,6 +132,7 @@ def _left(studio: Studio) -> Left:
         allow_custom_value=True,
         elem_id="vitviz-picker",
     )
+    compare = Part("compare", ("compare",), elem_id="vitviz-compare")
     notice = Part("notice", elem_id="vitviz-notice")
     assumed = Part("assumed", ("assume", "answers", "keep"), elem_id="vitviz-assumed")
     film = Part("film", ("frame",), elem_id="vitviz-film", render=False)
@@ -166,7 +168,7 @@ def _left(studio: Studio) -> Left:
     answers = [Part("facts", elem_id="vitviz-facts"), Part("facts", elem_id="vitviz-second-facts")]
     return Left(
         stage, upload, gallery, picker, second, pairs, size, notice, film, *answers, edits, assumed, lessons,
-        zipped,
+        zipped, compare,
     )  # fmt: skip
 
 
@@ -179,6 +181,7 @@ def _connect(
     left.picker.input(do.switch, [session, left.picker], do.outputs, **hidden)
     left.second.input(do.beside, [session, left.second], do.outputs, **hidden)
     left.pairs.input(do.pair, [session, left.pairs], do.outputs, **hidden)
+    left.compare.compare(do.compare, [session], do.outputs, **hidden)
     left.size.input(do.resize, [session, left.size], do.outputs, **hidden)
     left.edits.without(do.take_away, [session], do.outputs, trigger_mode="always_last", **hidden)
     link.seen(do.seen, [session], do.outputs, trigger_mode="always_last", **hidden)

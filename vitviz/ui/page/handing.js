@@ -1,6 +1,7 @@
-// Where files reach the page: dropped anywhere on it, and a lesson's zip through the picture's own button too.
+// Where files reach the page: dropped or pasted anywhere on it, and a lesson's zip through the picture's own
+// button too.
 
-import { origin } from '../../canvas/elements.js';
+import { origin, typing } from '../../canvas/elements.js';
 import { hand, zipped } from '../../canvas/handed.js';
 
 const PICTURE = '#vitviz-upload';
@@ -34,5 +35,12 @@ export function listen() {
     if (event.defaultPrevented || !holds(event)) return;
     event.preventDefault();
     hand(event.dataTransfer.files);
+  });
+  document.addEventListener('paste', (event) => {
+    const files = [...(event.clipboardData?.files || [])];
+    const file = files.find((one) => one.type.startsWith('image/') || zipped(one));
+    if (!file || event.defaultPrevented || typing(origin(event))) return;
+    event.preventDefault();
+    hand([file]);
   });
 }

@@ -141,6 +141,12 @@ class Handlers(Restored):
             ),
         )
 
+    def compare(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
+        """The same by the button under the picker; an empty pair ends the comparison."""
+        pair = event._data.get("pair") if isinstance(event._data, dict) else None
+        named = isinstance(pair, str) and pair
+        return self.pair(state, pair, progress) if named else self._again(state, {"second": ""})
+
     def take_away(self, state: dict, event: gr.EventData) -> list:
         """Heads, MLPs or patches taken away, or put back: every view shows what the model then does."""
         text = event._data.get("text")  # out of the page, so perhaps anything

@@ -1,14 +1,12 @@
 // Lecture mode: one view on the whole screen, walked through by keys; and the sheet that names the keys.
 
 import { access } from '../../canvas/access.js';
-import { el, origin } from '../../canvas/elements.js';
+import { el, origin, typing } from '../../canvas/elements.js';
 import { views } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 
 // texts drawn on a canvas, for each pixel of the window's height: 10.5 px become 18 at 1080
 const LARGE = 1.75 / 1080;
-const typing = (node) =>
-  node?.closest?.('input:not([type=range], [type=radio]), select, textarea, [contenteditable=true]');
 
 export default function part(element) {
   const root = element.querySelector('.vv-present');

@@ -39,6 +39,7 @@ class Left:
     assumed: Part
     lessons: Part
     zipped: Zip
+    compare: Part
 
 
 class Shown:
@@ -59,6 +60,7 @@ class Shown:
             left.second_facts,
             left.edits,
             left.assumed,
+            left.compare,
             *drawn,
         ]
 
@@ -87,7 +89,7 @@ class Shown:
         subject = studio.subject(key)
         state = {**state, "picture": picture, "checkpoint": checkpoint, "key": key, "second_key": second_key}
         state["surveys"], state["scene"] = {}, studio.scene(key)
-        stage = framed(studio, key, "picture")
+        film, stage = studio.film(checkpoint), framed(studio, key, "picture")
         offered = sizes.choices(subject.inspector, language_of(state), studio.settings.limits.tokens)
         size = gr.update(choices=offered, value=state.get("size", sizes.OWN))
         beside = facts.answer(studio.subject(second_key)) if second else {}
@@ -101,7 +103,7 @@ class Shown:
             second or None,
             size,
             {"text": ""},
-            studio.film(checkpoint),
+            film,
             links.shown(state),
             stage,
             answer,
@@ -110,6 +112,7 @@ class Shown:
             assumed.shown(
                 subject.inspector, studio.inspector(second) if second else None, studio.settings.keeps
             ),
+            {"shown": True, "second": second, "before": _before(film)},
             *answers,
         ]
 
@@ -159,6 +162,12 @@ def reported(progress: gr.Progress, checkpoint: str | None, state: dict) -> Call
         progress((done, total), desc=told, unit="bytes")
 
     return report
+
+
+def _before(film: dict) -> str:
+    """The pair of a film's first frame and its last, as `pair` takes it; '' where there is no film."""
+    names = [frame["name"] for frame in film.get("frames", ())]
+    return f"{names[0]}|{names[-1]}" if len(names) > 1 else ""
 
 
 def asked_for(link: links.Link) -> dict[str, str]:

@@ -1,0 +1,63 @@
+// A second checkpoint beside the first: what lies nearest is offered under the picker, the rest is a click away.
+
+import { el } from '../../canvas/elements.js';
+import { t } from '../../canvas/words.js';
+
+/** Opens the fold in which any other checkpoint can be chosen. */
+function choose() {
+  const field = () => /** @type {HTMLElement | null} */ (document.querySelector('#vitviz-second input'));
+  if (!field()?.getClientRects().length) {
+    /** @type {HTMLElement | null} */
+    const fold = document.querySelector('#vitviz-more button');
+    fold?.click();
+  }
+  requestAnimationFrame(() => field()?.focus());
+}
+
+export default function part(element, props, watch, trigger) {
+  const root = element.querySelector('.vv-compare');
+  const button = el('button', { type: 'button', 'aria-expanded': 'false', onclick: () => unfold() });
+  const offers = el('div', { class: 'vv-compare-offers', hidden: true });
+
+  function unfold(open = offers.hidden) {
+    offers.hidden = !open;
+    button.setAttribute('aria-expanded', String(open));
+  }
+
+  const offer = (text, act) =>
+    el('button', {
+      type: 'button',
+      text,
+      onclick: () => {
+        unfold(false);
+        button.focus();
+        act();
+      },
+    });
+
+  function show() {
+    const { second, before } = props.value || {};
+    root.hidden = !props.value?.shown;
+    button.textContent = second ? t('Beside it: {checkpoint}', { checkpoint: second }) : t('Compare');
+    offers.replaceChildren(
+      ...[
+        before && offer(t('Before and after its training'), () => trigger('compare', { pair: before })),
+        offer(t('With another checkpoint …'), choose),
+        second && offer(t('Compare no longer'), () => trigger('compare', { pair: '' })),
+      ].filter(Boolean),
+    );
+  }
+
+  root.removeAttribute('role');
+  root.replaceChildren(button, offers);
+  root.addEventListener('keydown', (event) => {
+    if (event.key !== 'Escape' || offers.hidden) return;
+    unfold(false);
+    button.focus();
+  });
+  document.addEventListener('pointerdown', (event) => {
+    if (!root.contains(event.target)) unfold(false);
+  });
+  watch('value', show);
+  show();
+}
