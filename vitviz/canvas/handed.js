@@ -1,6 +1,8 @@
 // Files that are handed to the page, dropped or pasted: pictures go to its picture input, a zip to that of
 // lessons.
 
+import { slimmed } from './slimmed.js';
+
 /** @param {File} [file] */
 export const zipped = (file) => Boolean(file && (/\.zip$/i.test(file.name) || /zip/.test(file.type)));
 
@@ -8,8 +10,9 @@ export const zipped = (file) => Boolean(file && (/\.zip$/i.test(file.name) || /z
  * Hands the first of some files on, as if it had been chosen.
  * @param {FileList | File[]} files
  */
-export function hand(files) {
-  const [first] = files;
+export async function hand(files) {
+  const [given] = files;
+  const first = zipped(given) ? await slimmed(given) : given;
   /** @type {HTMLInputElement | null} */
   const input = document.querySelector(`#vitviz-${zipped(first) ? 'lesson' : 'upload'} input[type=file]`);
   if (!input || !first) return;

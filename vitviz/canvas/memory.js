@@ -9,8 +9,10 @@ import names from './views.js';
  */
 export const views = new Set();
 /** What the entry in view of the browser's history says was seen; a reload comes back to it. */
-export const kept = () =>
-  typeof window.history.state?.vitviz?.checkpoint === 'string' ? window.history.state.vitviz : undefined;
+export function kept() {
+  const moment = window.history?.state?.vitviz;
+  return typeof moment?.checkpoint === 'string' ? moment : undefined;
+}
 
 /**
  * View -> settings, so that a view mounted again comes back as it was left; those of a link to begin with.

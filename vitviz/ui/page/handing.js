@@ -13,6 +13,7 @@ function rerouted(event, files) {
   event.preventDefault();
   event.stopImmediatePropagation();
   hand(files);
+  if (event.type === 'change') origin(event).value = ''; // or the same one could not be chosen again
 }
 
 /** Listens as long as the page is open. */

@@ -1,0 +1,65 @@
+"""The button under the picker: two checkpoints in two clicks, before and after the training first."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.conftest import Server, ready, shipped
+from tests.e2e.test_links import until_asked
+
+WORDS = {
+    "en-US": ("Compare", "Before and after its training", "Beside it: vitviz-tiny", "Compare no longer"),
+    "zh-CN": ("比较", "训练之前与之后", "旁边：vitviz-tiny", "不再比较"),
+    "ko-KR": ("비교", "학습 전과 후", "옆에: vitviz-tiny", "비교 끝내기"),
+}
+
+
+@pytest.mark.parametrize(("locale", "width"), [("en-US", 1440), ("zh-CN", 390), ("ko-KR", 1280)])
+def test_before_and_after_the_training_is_the_first_offer(open_page, locale, width):
+    compare, before, beside, end = WORDS[locale]
+    page = open_page(locale=locale, width=width, height=720)
+    button = page.locator(".vv-compare > button")
+    expect(button).to_have_text(compare)
+    under = page.locator("#vitviz-picker").bounding_box()
+    box = button.bounding_box()
+    assert 0 <= box["y"] - under["y"] - under["height"] < 60, "it stands right under the picker"
+    button.click()
+    first = page.locator(".vv-compare-offers button").first
+    expect(first).to_have_text(before)
+    first.click()
+    expect(page.locator("#vitviz-facts [data-checkpoint='vitviz-tiny@0']")).to_be_attached()
+    expect(page.locator("#vitviz-second-facts [data-checkpoint='vitviz-tiny']")).to_be_attached()
+    ready(page, "second-patches")
+    expect(button).to_have_text(beside)
+    expect(page.locator(".vv-compare-offers")).to_be_hidden()
+    until_asked(page, checkpoint="vitviz-tiny@0", second="vitviz-tiny")
+    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+    button.click()
+    page.get_by_role("button", name=end).click()
+    expect(page.locator("#vitviz-second-patches")).to_be_hidden()
+    expect(button).to_have_text(compare)
+    until_asked(page, second=None)
+
+
+def test_another_checkpoint_is_chosen_in_the_fold_and_escape_closes(open_page):
+    page = open_page()
+    button = page.locator(".vv-compare > button")
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(button).to_have_attribute("aria-expanded", "true")
+    page.keyboard.press("Escape")
+    expect(page.locator(".vv-compare-offers")).to_be_hidden()
+    expect(button).to_be_focused()
+    button.click()
+    page.get_by_role("button", name="With another checkpoint …").click()
+    expect(page.locator("#vitviz-second input")).to_be_focused()
+
+
+def test_without_a_film_there_is_no_before(browser, tmp_path):
+    shipped(tmp_path / "vitviz-tiny")
+    with Server("--device", "cpu", "--weights", str(tmp_path)) as server:
+        page = browser.new_page()
+        page.goto(server.url)
+        ready(page, "patches")
+        page.locator(".vv-compare > button").click()
+        expect(page.locator(".vv-compare-offers button")).to_have_text(["With another checkpoint …"])
+        page.close()
