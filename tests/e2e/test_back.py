@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.e2e.conftest import Server, open_tab, pick, ready, sample
-from tests.e2e.test_links import asked, drawn, size, until_asked
+from tests.e2e.test_links import drawn, size, until_asked
 from tests.e2e.test_page import write_picture
 
 OWN = "300 × 200"
@@ -59,10 +59,10 @@ def test_back_and_forward_walk_through_pictures_views_checkpoints_and_edits(open
     expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
     page.go_back()
     expect(page.locator("#vitviz-stage")).to_contain_text(size("rocket"))
-    assert asked(page) == {"sample": "rocket", "tab": "patches"}, "the address as it was opened"
+    until_asked(page, sample="rocket", tab="patches", checkpoint="vitviz-tiny")
     for _ in range(4):
         page.go_forward()
-    expect(page.locator("#vitviz-edits")).to_contain_text("Layer 2, head 1")
+    expect(page.locator("#vitviz-edits")).to_contain_text("Layer 2, head 1", timeout=30_000)
     expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
     expect(page.locator("#vitviz-tab-rollout")).to_be_visible()
     until_asked(page, without="heads=2.1", checkpoint="vitviz-positions-none-0", tab="rollout")
@@ -113,7 +113,10 @@ def test_a_step_of_the_film_is_no_entry(open_page):
 def test_a_reload_and_another_language_keep_the_photograph_and_all_settings(open_page, tmp_path, width):
     page = open_page("?tab=rollout&fusion=max", wait=False, width=width, height=844)
     ready(page, "rollout")
-    upload(page, tmp_path / "mine.png")
+    page.set_input_files("#vitviz-upload input[type=file]", write_picture(tmp_path / "mine.png"))
+    expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
+    page.reload()  # at once
+    expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
     open_tab(page, "Distance")
     until_asked(page, tab="distance")
     key = ready(page, "distance")
@@ -144,12 +147,13 @@ def test_a_photograph_that_was_put_away_is_said_to_be(browser, tmp_path):
         expect(notice).to_contain_text("腾出")
         expect(page.locator("#vitviz-stage")).to_contain_text(size("rocket"))
         kept(page, "moment.sample === 'rocket'")
-        page.evaluate(
-            "history.replaceState({ vitviz: { ...history.state.vitviz, sample: '', picture: 'x' } }, '', '/')"
+        page.close()
+        page = browser.new_page(locale="ko-KR")
+        page.add_init_script(
+            "history.replaceState({ vitviz: { checkpoint: 'vitviz-tiny', picture: 'x' } }, '')"
         )
-        page.reload()
-        ready(page, "patches")
-        expect(notice).to_contain_text("不在服务器上")
+        page.goto(server.url)
+        expect(page.locator("#vitviz-notice .vv-notice-text")).to_contain_text("서버에 없어")
         expect(page.locator("#vitviz-stage")).to_contain_text(size("coffee"))
         page.close()
 

@@ -3,15 +3,20 @@
 import { el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 
+const field = () => /** @type {HTMLElement | null} */ (document.querySelector('#vitviz-second input'));
+
+/** Goes to the field once its fold has opened. */
+function focus(frames = 60) {
+  if (field()?.getClientRects().length) field().focus();
+  else if (frames) requestAnimationFrame(() => focus(frames - 1));
+}
+
 /** Opens the fold in which any other checkpoint can be chosen. */
 function choose() {
-  const field = () => /** @type {HTMLElement | null} */ (document.querySelector('#vitviz-second input'));
-  if (!field()?.getClientRects().length) {
-    /** @type {HTMLElement | null} */
-    const fold = document.querySelector('#vitviz-more button');
-    fold?.click();
-  }
-  requestAnimationFrame(() => field()?.focus());
+  /** @type {HTMLElement | null} */
+  const fold = document.querySelector('#vitviz-more button');
+  if (!field()?.getClientRects().length) fold?.click();
+  focus();
 }
 
 export default function part(element, props, watch, trigger) {

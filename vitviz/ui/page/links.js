@@ -2,10 +2,10 @@
 
 import { el, origin } from '../../canvas/elements.js';
 import { save } from '../../canvas/export.js';
-import { kept, memory, views } from '../../canvas/memory.js';
+import { memory, views } from '../../canvas/memory.js';
 import names from '../../canvas/views.js';
 import { t } from '../../canvas/words.js';
-import { alike, past } from './past.js';
+import { past } from './past.js';
 
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-links');
@@ -27,6 +27,7 @@ export default function part(element, props, watch, trigger) {
   });
   const told = past(moment, () => props.value, trigger);
   let touched = false;
+  let coming = ''; // the tab that a lesson opens, until it is in view
   let timer = 0;
   let hiding = 0;
 
@@ -70,9 +71,10 @@ export default function part(element, props, watch, trigger) {
   /** What is seen, for the browser's history: the settings of all views, and a photograph of one's own too. */
   function moment() {
     const { checkpoint, second, size, sample, picture, without } = props.value;
+    if (coming === tab()) coming = '';
     const all = names.map((slug) => [slug, Object.fromEntries(settings(slug).map(asText))]);
     return {
-      ...{ checkpoint, second, size, without, tab: tab(), sample: sample || '' },
+      ...{ checkpoint, second, size, without, tab: coming || tab(), sample: sample || '' },
       picture: sample ? '' : picture,
       settings: Object.fromEntries(all),
     };
@@ -91,10 +93,11 @@ export default function part(element, props, watch, trigger) {
     told.keep(touched ? url : window.location.href, touched);
   }
 
-  /** What was chosen is kept at once, before a reload or another language can come. */
+  /** What the server was asked for is kept at once, before a reload can come. */
   function arrived() {
     told.answered();
-    if (props.value?.key && kept() && !alike(kept(), moment())) write();
+    coming = props.value?.tab || '';
+    if (props.value?.key && !told.holds()) write();
     else later();
   }
 

@@ -11,7 +11,7 @@ const same = (one, other, names) => names.every((name) => (one[name] || '') === 
 const choice = (moment) => ({ ...moment, checkpoint: moment.checkpoint.split('@')[0] });
 
 /** Whether two moments differ in nothing that somebody chose. */
-export const alike = (one, other) => same(choice(one), choice(other), [...ANSWERED, 'tab']);
+const alike = (one, other) => same(choice(one), choice(other), [...ANSWERED, 'tab']);
 
 /**
  * @param {() => any} now what is seen: what ANSWERED names, the tab, and all views' settings
@@ -34,7 +34,7 @@ export function past(now, value, trigger) {
     const moment = kept();
     if (!moment || !value()?.key) return;
     ticket += 1; // an answer that is still under way is of another moment
-    if (same(moment, now(), ANSWERED)) return restore(moment);
+    if (!waiting && same(moment, now(), ANSWERED)) return restore(moment);
     waiting = moment;
     clearTimeout(patience);
     patience = setTimeout(() => {
@@ -54,6 +54,8 @@ export function past(now, value, trigger) {
       if (chosen && kept() && !alike(kept(), moment)) window.history.pushState(state, '', url);
       else window.history.replaceState(state, '', url);
     },
+    /** Whether the entry in view has what the server was last asked for, but for a step of a film. */
+    holds: () => Boolean(waiting || (kept() && same(choice(kept()), choice(now()), ANSWERED))),
     /** Takes over what the server has answered to `seen`; what it refused is no moment any more. */
     answered() {
       const { ticket: asked, refused } = value();

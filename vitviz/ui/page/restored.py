@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import gradio as gr
 
+from vitviz.errors import ImageError
 from vitviz.ui.page.shown import Shown, asked_for, reported
 from vitviz.ui.serving import lessons, links, uploads
+from vitviz.ui.serving.pictures import PUT_AWAY
 
 
 class Restored(Shown):
@@ -22,6 +24,8 @@ class Restored(Shown):
 
         def make(state: dict) -> list:
             picture = self._studio.keep_sample(seen.sample) if seen.sample else str(data.get("picture"))
+            if not self._studio.has_picture(picture):  # though some of what was made of it may be there
+                raise ImageError(PUT_AWAY)
             return self._moment(state, seen, picture)
 
         page = self._attempt(state, make)
@@ -63,6 +67,8 @@ class Restored(Shown):
         if page[0] == gr.skip():  # refused: all stays as it was
             return [*page, gr.skip(), gr.skip(), None]
         (lesson,), now = restored, page[0]
+        at = self.outputs.index(self._link)
+        page[at] = {**page[at], "tab": lesson.seen.tab}
         shown = {name: now[name] for name in ("scene", "checkpoint")}
         taken = {"settings": lesson.settings, "number": now["version"], **shown}
         tab = gr.Tabs(selected=lesson.seen.tab) if lesson.seen.tab else gr.skip()
