@@ -47,7 +47,7 @@ export function open(name, settings) {
  * @param {{scene: string, checkpoint: string}} shown
  */
 export function put(settings, { scene, checkpoint }) {
-  for (const name of names) memory[name] = { ...settings[name] };
+  for (const name of names) memory[name] = { ...settings?.[name] };
   for (const self of views) {
     const { value, root } = self;
     const ready = value.scene === scene && value.checkpoint === checkpoint && !value.message;

@@ -1,5 +1,6 @@
-// A lesson's zip without what no page reads of it: its numbers and figures may be larger than an upload can be.
-// Entries are copied as they lie, nothing is unpacked. Format: PKWARE's APPNOTE 6.3, as in serving/zips.py.
+// A lesson's zip without what no page reads of it: its numbers and figures may be larger than an upload can
+// be. Entries are copied as they lie, nothing is unpacked. Format: PKWARE's APPNOTE 6.3, as in
+// serving/zips.py.
 
 const READ = ['settings.json', 'upload.jpg'];
 const [END, ENTRY, LOCAL] = [22, 46, 30]; // bytes of each record before its name or comment

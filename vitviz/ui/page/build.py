@@ -39,7 +39,7 @@ NOT_OPENED = translated(
     "en",
 )
 # What the browser's history keeps of a page that is loaded again, in place of the value of the links.
-KEPT = "(session) => [session, window.history.state?.vitviz || {}]"
+KEPT = "(session) => [session, { picture: window.history.state?.vitviz?.picture || '' }]"
 
 
 def build(studio: Studio) -> gr.Blocks:
@@ -184,7 +184,7 @@ def _connect(
     left.compare.compare(do.compare, [session], do.outputs, **hidden)
     left.size.input(do.resize, [session, left.size], do.outputs, **hidden)
     left.edits.without(do.take_away, [session], do.outputs, trigger_mode="always_last", **hidden)
-    link.seen(do.seen, [session], do.outputs, trigger_mode="always_last", **hidden)
+    link.seen(do.seen, [session], do.outputs, trigger_mode="multiple", **hidden)
     taught = [*do.outputs, left.lessons, right, left.zipped]
     left.zipped.upload(do.lesson, [session, left.zipped], taught, **hidden)
     left.lessons.learn(do.learn, [session], taught, **hidden)

@@ -19,13 +19,13 @@ const alike = (one, other) => same(choice(one), choice(other), [...ANSWERED, 'ta
  * @param {(name: string, data: any) => void} trigger
  */
 export function past(now, value, trigger) {
-  let waiting = null;
+  let waiting = null; // the moment that Back or Forward led to last, until it is in view
+  let sent = null; // the one that the server was asked for
   let ticket = 0;
   let patience = 0;
 
   function restore(moment) {
     waiting = null;
-    clearTimeout(patience);
     put(moment.settings, value());
     if (moment.tab && moment.tab !== now().tab) open(moment.tab);
   }
@@ -33,14 +33,20 @@ export function past(now, value, trigger) {
   function go() {
     const moment = kept();
     if (!moment || !value()?.key) return;
-    ticket += 1; // an answer that is still under way is of another moment
     if (!waiting && same(moment, now(), ANSWERED)) return restore(moment);
     waiting = moment;
+    if (!sent) ask();
+  }
+
+  /** One question at a time: Gradio's `always_last` would ask once more what was asked first. */
+  function ask() {
+    sent = waiting;
+    ticket += 1;
     clearTimeout(patience);
     patience = setTimeout(() => {
-      waiting = null;
+      [sent, waiting] = [null, null];
     }, PATIENCE);
-    trigger('seen', { ...Object.fromEntries(ANSWERED.map((name) => [name, moment[name] || ''])), ticket });
+    trigger('seen', { ...Object.fromEntries(ANSWERED.map((name) => [name, sent[name] || ''])), ticket });
   }
 
   window.addEventListener('popstate', go);
@@ -59,8 +65,11 @@ export function past(now, value, trigger) {
     /** Takes over what the server has answered to `seen`; what it refused is no moment any more. */
     answered() {
       const { ticket: asked, refused } = value();
-      if (!waiting || asked !== ticket) return;
-      const moment = waiting;
+      if (!sent || asked !== ticket) return;
+      const moment = sent;
+      sent = null;
+      clearTimeout(patience);
+      if (moment !== waiting) return ask(); // Back or Forward led on meanwhile
       if (!refused) return restore(moment);
       waiting = null;
       window.history.replaceState({ ...window.history.state, vitviz: now() }, '');
