@@ -41,8 +41,8 @@ export function open(name, settings) {
 }
 
 /**
- * Puts the settings of all views in place of what they are, as texts: those of a lesson, say. A view that does
- * not yet show this checkpoint on this picture takes them with it.
+ * Puts the settings of all views in place of what they are, as texts: those of a lesson, say. A view that
+ * does not yet show this checkpoint on this picture takes them with it.
  * @param {Record<string, Record<string, string>>} settings
  * @param {{scene: string, checkpoint: string}} shown
  */

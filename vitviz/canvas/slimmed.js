@@ -7,7 +7,7 @@ const [END, ENTRY, LOCAL] = [22, 46, 30]; // bytes of each record before its nam
 
 const view = async (file, from, to) => new DataView(await file.slice(from, to).arrayBuffer());
 
-/** The entries that are read, each as its bytes and its record in the directory; throws where it is no zip. */
+/** The entries that are read, as bytes and record in the directory each; throws where it is no zip. */
 async function entries(file) {
   const tail = await view(file, Math.max(0, file.size - END - 65535), file.size);
   let end = tail.byteLength - END;

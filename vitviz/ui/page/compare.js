@@ -1,4 +1,5 @@
-// A second checkpoint beside the first: what lies nearest is offered under the picker, the rest is a click away.
+// A second checkpoint beside the first: what lies nearest is offered under the picker, the rest is a click
+// away.
 
 import { el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';

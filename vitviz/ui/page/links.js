@@ -68,7 +68,7 @@ export default function part(element, props, watch, trigger) {
     ]).toString();
   }
 
-  /** What is seen, for the browser's history: the settings of all views, and a photograph of one's own too. */
+  /** What is seen, for the browser's history: all views' settings, and a photograph of one's own too. */
   function moment() {
     const { checkpoint, second, size, sample, picture, without } = props.value;
     if (coming === tab()) coming = '';

@@ -1,6 +1,6 @@
-// The browser's Back and Forward: an entry for every choice of photograph, checkpoint, view and edit, none for
-// the ticks of a slider or the steps of a film. Each entry keeps what was seen, all views' settings with it, so
-// that a reload comes back to it too.
+// The browser's Back and Forward: an entry for every choice of photograph, checkpoint, view and edit, none
+// for the ticks of a slider or the steps of a film. Each entry keeps what was seen, all views' settings with
+// it, so that a reload comes back to it too.
 
 import { kept, open, put } from '../../canvas/memory.js';
 
