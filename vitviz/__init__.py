@@ -33,6 +33,7 @@ _HOMES = {
     "evidence": "vitviz.models",
     "lens": "vitviz.notebook.results",
     "position_similarity": "vitviz.notebook.results",
+    "animation": "vitviz.prints",
     "figure": "vitviz.prints",
     "relevance": "vitviz.maps",
     "trial": "vitviz.maps",
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
         token_norms,
         token_similarity,
     )
-    from vitviz.prints import figure
+    from vitviz.prints import animation, figure
     from vitviz.runs import Without
     from vitviz.samples import sample_image
     from vitviz.surveys import survey

@@ -1,5 +1,6 @@
 """What can be taken home from the page holds what it shows: charts, the zip, an average."""
 
+import re
 import zipfile
 
 import numpy as np
@@ -8,6 +9,7 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.e2e.conftest import ready
+from tests.e2e.test_late_answers import Held
 from tests.prints.reading import texts
 
 
@@ -114,3 +116,54 @@ def test_a_figure_for_print_is_the_one_of_python_under_the_settings_in_view(open
         dialog.get_by_role("button", name="Download").click()
     with Image.open(download.value.path()) as picture:
         assert picture.width == round(86 / 25.4 * 150)
+
+
+def test_a_figures_film_is_the_one_of_python_under_the_settings_in_view(open_page):
+    page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
+    ready(page, "rollout")
+    page.locator("#vitviz-rollout .vv-filmed").click()
+    dialog = page.get_by_role("dialog", name="The figure as a film")
+    expect(dialog).to_contain_text(f"{len(vitviz.film('vitviz-tiny'))} frames")
+    dialog.get_by_label("The film goes over").select_option("layers")
+    expect(dialog).to_contain_text("8 frames")
+    dialog.get_by_label("Format").select_option("gif")
+    dialog.get_by_label("Width in pixels").select_option("640")
+    dialog.get_by_label("Seconds for each frame").select_option("0.4")
+    with page.expect_download() as download:
+        dialog.get_by_role("button", name="Download").click()
+    assert download.value.suggested_filename == "vitviz-rollout_vitviz-tiny_fusion-max_over-layers.gif"
+    expect(dialog).to_have_count(0)
+    inspector, photo = vitviz.load("vitviz-tiny"), vitviz.sample_image("rocket")
+    made = vitviz.animation("rollout", inspector, photo, over="layers", fusion="max")
+    with Image.open(download.value.path()) as film:
+        assert (film.width, film.n_frames) == (640, 8)
+        for number in range(8):
+            film.seek(number)
+            assert film.info["duration"] == (400 if number < 7 else 1200)
+            shown = np.asarray(film.convert("RGB"), float)
+            assert np.abs(shown - made.picture(number, 640)).mean() < 4
+
+
+def test_the_page_says_how_far_a_film_is_and_gives_it_up_with_its_dialog(open_page):
+    page = open_page("?sample=rocket&tab=filters", wait=False)
+    ready(page, "filters")
+    page.locator("#vitviz-filters .vv-filmed").click()
+    dialog = page.get_by_role("dialog", name="The figure as a film")
+    dialog.get_by_label("The film goes over").select_option("layers")
+    expect(dialog).to_contain_text("has no film over the layers")
+    expect(dialog.get_by_role("button", name="Download")).to_be_disabled()
+    dialog.get_by_label("The film goes over").select_option("training")
+    page.route(
+        re.compile("film.progress"), lambda route: route.fulfill(json={"done": 9, "of": 36}, status=200)
+    )
+    held = Held(page, r"/filters/film\.mp4")
+    dialog.get_by_role("button", name="Download").click()
+    held.wait()
+    expect(dialog).to_contain_text("Drawing … 25 %")
+    failed = []
+    page.on("requestfailed", lambda request: failed.append(request.url))
+    dialog.get_by_role("button", name="Close").click()
+    expect(dialog).to_have_count(0)
+    page.wait_for_timeout(100)
+    assert any("film.mp4" in url for url in failed)
+    held.let_go()

@@ -3,6 +3,7 @@
 import { address } from './data.js';
 import { el } from './elements.js';
 import { portrait, save } from './export.js';
+import { filmButton } from './filmed.js';
 import { asText } from './memory.js';
 import { printButton } from './print.js';
 import { spoken } from './settings.js';
@@ -38,6 +39,7 @@ export function closing(self, reset) {
     ),
     el('button', { type: 'button', class: 'vv-png', text: t('Figure (PNG)'), onclick: () => shoot(self) }),
     printButton(self),
+    filmButton(self),
     el('a', {
       class: 'vv-npz',
       text: t('Numbers (.npz)'),

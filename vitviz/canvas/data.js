@@ -128,10 +128,15 @@ export function array(path, signal) {
 }
 
 /** A file to be saved, and the name that the server gives it; kept by nobody here. */
-export async function file(path) {
-  const response = await answer(address(path));
+export async function file(path, signal) {
+  const response = await answer(address(path), signal);
   const [, name] = /filename="([^"]+)"/.exec(response.headers.get('Content-Disposition') || '') || [];
   return { blob: await response.blob(), name };
+}
+
+/** An answer in JSON, as it is at this moment. */
+export async function answers(path, signal) {
+  return (await answer(address(path), signal)).json();
 }
 
 /** A picture as an ImageBitmap, its pixel values untouched. */

@@ -1,8 +1,10 @@
 // The page's language: an English text is the key of its translation, in the module of the language that was
 // chosen.
 
-const tag = navigator.language; // language.first.js put the chosen one there
-const texts = (await import(`../ui/words/${['zh-CN', 'ko'].includes(tag) ? tag : 'en'}.js`)).default;
+/** The chosen language as the server knows it; language.first.js put it there. */
+export const spokenTag = () => (['zh-CN', 'ko'].includes(navigator.language) ? navigator.language : 'en');
+
+const texts = (await import(`../ui/words/${spokenTag()}.js`)).default;
 
 /**
  * A text in the page's language. {names} are filled with values; a value, or the text itself, may be a

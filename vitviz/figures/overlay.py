@@ -31,12 +31,13 @@ def overlay(
     colours: str = "viridis",
     smooth: bool = True,
     low: float = 0.0,
+    high: float | None = None,
 ) -> UInt8[np.ndarray, "height width 3"]:
     """The picture with the map (row x col) over `box` (left, top, right, bottom in pixels; the whole picture
     where None).
 
-    `form` is "heat" or "paper". Colours run from `low` to the map's maximum. `opacity`, `colours` and `low`
-    belong to the heat map alone; the paper's form is map / max.
+    `form` is "heat" or "paper". Colours run from `low` to `high`, the map's maximum where None. `opacity`,
+    `colours` and `low` belong to the heat map alone; the paper's form is map / high.
 
     >>> grey = np.full((4, 4, 3), 200, np.uint8)
     >>> overlay(grey, np.array([[0.0, 1.0]]), form="paper", smooth=False)[0, :, 0].tolist()
@@ -58,7 +59,7 @@ def overlay(
     full = enlarged(map, (bottom - top, right - left), smooth)
     rows, cols = slice(max(top, 0), min(bottom, height)), slice(max(left, 0), min(right, width))
     full = full[rows.start - top : rows.stop - top, cols.start - left : cols.stop - left]
-    most = float(np.max(map)) or 1.0
+    most = (float(np.max(map)) if high is None else high) or 1.0
     inside = picture[rows, cols].astype(np.float32)
     if form == "paper":
         inside *= np.clip(full / most, 0.0, 1.0)[..., None]

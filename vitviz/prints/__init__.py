@@ -1,4 +1,4 @@
-"""Figures for print of every view, without a page: SVG, PDF and PNG, each with its caption.
+"""Figures for print of every view, without a page, each with its caption; and films of them.
 
 >>> import vitviz
 >>> inspector = vitviz.load("vitviz-tiny")
@@ -8,6 +8,7 @@
 ('vitviz-rollout_vitviz-tiny_fusion-max', b'<?xml')
 """
 
+from vitviz.prints.animation import Animation, animation
 from vitviz.prints.figure import Figure, figure, printed
 
-__all__ = ["Figure", "figure", "printed"]
+__all__ = ["Animation", "Figure", "animation", "figure", "printed"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,16 @@ if TYPE_CHECKING:
     from vitviz.trace import Trace
 
 MISSING = "Figures for print are drawn by matplotlib, which is not installed: pip install 'vitviz[print]'."
+
+
+def paper(name: str) -> ModuleType:
+    """A module of those that draw on paper; VitvizError where matplotlib is not installed."""
+    try:
+        return importlib.import_module(f"vitviz.figures.paper.{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        raise VitvizError(MISSING) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,22 +78,14 @@ class Figure:
     def _repr_svg_(self) -> str:
         return self.svg().decode()
 
-    @cached_property
-    def _sheet(self) -> Callable[..., bytes]:
-        try:
-            from vitviz.figures.paper.sheet import drawn
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "matplotlib":
-                raise
-            raise VitvizError(MISSING) from None
-        return drawn
-
     def _drawn(self, form: str, width: float | None, dpi: int = 300) -> bytes:
         def say(text):
             return translated(text, self.language)
 
         about = self.caption.partition("\n")[0]
-        return self._sheet(self.plate, form, width, dpi, self.dark, say, self.language, self.title, about)
+        return paper("sheet").drawn(
+            self.plate, form, width, dpi, self.dark, say, self.language, self.title, about
+        )
 
 
 def figure(
@@ -111,6 +114,13 @@ def figure(
     >>> figure("filters", inspector).png(width=86, dpi=300)[1:4]
     b'PNG'
     """
+    found, subject = looked_at(view, inspector, trace)
+    parsed = read(found, subject, settings)
+    return printed(found, subject, parsed, Asked(detail, upload_of(picture, trace)), dark, language)
+
+
+def looked_at(view: str, inspector: Inspector, trace: Trace | None) -> tuple[View, Subject]:
+    """A view by its slug, and what it looks at; VitvizError for another, and where it needs a trace."""
     found = next((one for one in VIEWS if one.slug == view), None)
     if found is None:
         raise Unknown(f"There is no view {view!r}; there are {', '.join(one.slug for one in VIEWS)}.")
@@ -123,12 +133,14 @@ def figure(
     def once(name, make):
         return made[name] if name in made else made.setdefault(name, make())
 
-    subject = Subject(inspector, trace, once=once, once_of_weights=once)
-    upload = None if picture is None else _pixels(picture, trace)
-    controls = {control.name: control for control in found.controls}
+    return found, Subject(inspector, trace, once=once, once_of_weights=once)
+
+
+def read(view: View, subject: Subject, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as Python hands them in, checked, with the defaults of all others."""
+    controls = {control.name: control for control in view.controls}
     given = {name: spelled(controls.get(name), value) for name, value in settings.items()}
-    parsed = found.settings(given, subject.about)
-    return printed(found, subject, parsed, Asked(detail, upload), dark, language)
+    return view.settings(given, subject.about)
 
 
 def printed(
@@ -151,8 +163,10 @@ def printed(
     return Figure(plate, name_of(view, subject, settings, asked.detail), caption, title, dark, language)
 
 
-def _pixels(picture: Any, trace: Trace | None) -> np.ndarray:
-    """The upright photograph in RGB; VitvizError for one of another size than the trace's."""
+def upload_of(picture: Any, trace: Trace | None) -> np.ndarray | None:
+    """The upright photograph in RGB, if there is one; VitvizError for another size than the trace's."""
+    if picture is None:
+        return None
     from vitviz.engine.pictures.images import open_image
 
     pixels = np.asarray(open_image(picture))
@@ -165,4 +179,4 @@ def _pixels(picture: Any, trace: Trace | None) -> np.ndarray:
     return pixels
 
 
-__all__ = ["Figure", "figure", "printed"]
+__all__ = ["Figure", "figure", "looked_at", "paper", "printed", "read", "upload_of"]

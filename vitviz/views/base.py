@@ -28,7 +28,7 @@ from vitviz.views.subject import Subject
 
 if TYPE_CHECKING:
     from vitviz.figures.paper.plates import Plate
-    from vitviz.views.printing import Asked
+    from vitviz.views.printing import Asked, Film
 
 LEFT_OUT = (
     "{view} is not applicable here, because patches have been left out of the sequence. Put them back, or"
@@ -63,9 +63,7 @@ class Item:
     taken: bool = True
 
     def checked(self, array: np.ndarray, about: About) -> np.ndarray:
-        """The array as it travels; RuntimeError where it is not what was declared, which is a bug of the
-        view.
-        """
+        """The array as it travels; RuntimeError where it is not what was declared: a bug of the view."""
         array = np.ascontiguousarray(array, dtype=self.dtype)
         grid, names = about.grid, self.axes.split()
         known = {
@@ -156,6 +154,10 @@ class View(ABC):
                 self, subject, settings, asked
             )
         return printing.shared(self, subject, settings, asked)
+
+    def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
+        """Each frame of its film over the layers, by name and settings; none where nothing grows."""
+        return ()
 
     @property
     def printable(self) -> bool:

@@ -18,10 +18,13 @@ from vitviz.sentence import Sentence
 
 if TYPE_CHECKING:
     from vitviz.grid import Grid
+    from vitviz.views.about import About
     from vitviz.views.base import View
     from vitviz.views.subject import Subject
 
+NOTHING_GROWS = "{view} has no film over the layers: nothing in it grows from one to the next."
 NO_PRINT = "{view} has no figure for print: it draws itself in the browser alone."
+Film = tuple[tuple[str, dict[str, Any]], ...]  # each frame's label and settings
 PINS = ("#e69f00", "#56b4e9", "#009e73", "#cc79a7")  # Okabe and Ito, told apart with any colour vision
 WIDE = 174.0  # mm: both columns of a paper
 NARROW = 86.0  # one column
@@ -63,6 +66,23 @@ def joined(*texts: str) -> Sentence:
     """Texts with a dot between them."""
     names = [f"part{i}" for i in range(len(texts))]
     return Sentence(" · ".join(f"{{{name}}}" for name in names), **dict(zip(names, texts, strict=True)))
+
+
+def each_layer(settings: Mapping[str, Any], about: About) -> Film:
+    """A film over the layers of a view whose setting "layer" says which is in view."""
+    layers = range(1, about.layers + 1)
+    return tuple((Sentence("Layer {layer}", layer=one), {**settings, "layer": one}) for one in layers)
+
+
+def each_depth(settings: Mapping[str, Any], about: About) -> Film:
+    """The same of a view with a setting "depth", from what enters the first layer."""
+    depths = range(about.layers + 1)
+    return tuple((Sentence("Depth {depth}", depth=one), {**settings, "depth": one}) for one in depths)
+
+
+def layers_to(first: int, last: int) -> Sentence:
+    """Several layers in a row, counted from 1."""
+    return Sentence("Layers {first} to {last}", first=first, last=last)
 
 
 def signed(value: float) -> str:
@@ -149,13 +169,17 @@ def shared(view: View, subject: Subject, settings: Mapping[str, Any], asked: Ask
 __all__ = [
     "Asked",
     "NARROW",
+    "NOTHING_GROWS",
     "NO_PRINT",
     "PINS",
     "WIDE",
     "balanced",
+    "each_depth",
+    "each_layer",
     "ends",
     "fixed",
     "joined",
+    "layers_to",
     "over",
     "patch_name",
     "place_name",

@@ -61,7 +61,7 @@ def snapshots(checkpoint: Checkpoint) -> list[tuple[int, Path]]:
     none.
     """
     root = _root(checkpoint)
-    if checkpoint.source == "hub" or not (root / "snapshots").is_dir():
+    if checkpoint.source in ("hub", "memory") or not (root / "snapshots").is_dir():
         return []
     files = (root / "snapshots").iterdir()
     # A link may point anywhere on the machine; what the page offers stays inside of the folder.
@@ -82,6 +82,11 @@ def snapshot(checkpoint: Checkpoint, step: int) -> Checkpoint:
         raise CheckpointError(f"{checkpoint.name} has no snapshot of step {step}; kept are: {steps}.")
     note = Sentence("After {step} steps of training.", step=f"{step:,}")
     return replace(checkpoint, name=f"{checkpoint.name}@{step}", location=str(kept[step]), note=note)
+
+
+def folder_of(checkpoint: Checkpoint) -> Path:
+    """The folder in which a checkpoint of this name, and its snapshots, are found."""
+    return _root(checkpoint).parent
 
 
 def _root(checkpoint: Checkpoint) -> Path:

@@ -7,7 +7,7 @@ import numpy as np
 from vitviz.figures.paper.lettering import number, ticks
 from vitviz.figures.paper.pen import Pen
 from vitviz.figures.paper.plates import Chart
-from vitviz.figures.paper.rooms import GAP, Room, entries, heights
+from vitviz.figures.paper.rooms import GAP, Room, entries, heights, within
 
 
 def draw_chart(pen: Pen, panel: Chart, room: Room, x: float, y: float) -> None:
@@ -28,7 +28,7 @@ def draw_chart(pen: Pen, panel: Chart, room: Room, x: float, y: float) -> None:
             upper, lower = sorted((float(up(bottom)), float(up(top))))
             pen.box(float(left), upper, float(right - left), max(0.15, lower - upper), fill=colour)
     for level in panel.levels:
-        if not np.isfinite(level.value):  # beyond the axis, as its name says
+        if not within(panel, level):  # as its name says
             continue
         if level.upright:
             pen.line([float(across(level.value))] * 2, [y, y + room.height], level.colour, 0.35, dashed=True)

@@ -6,12 +6,12 @@ import cv2
 import numpy as np
 from jaxtyping import UInt8
 
-from vitviz.figures.overlay import enlarged
+from vitviz.figures.overlay import enlarged, overlay
 from vitviz.figures.paper.charts import draw_chart
 from vitviz.figures.paper.lettering import number, ticks
 from vitviz.figures.paper.pen import Pen
 from vitviz.figures.paper.plates import Chart, Map, Matrix, Panel, Scale, Tiles
-from vitviz.figures.paper.rooms import BAR, GAP, STRIP, TITLE, Room, captioned, tile
+from vitviz.figures.paper.rooms import BAR, GAP, STRIP, TITLE, Room, barred, captioned, tile
 from vitviz.figures.paper.tints import tinted
 
 FINE = 600  # pixels across that numbers get at least, each a whole square: viewers blur what is small
@@ -27,20 +27,24 @@ def draw(pen: Pen, panel: Panel, room: Room, x: float, y: float, name: str) -> N
     if isinstance(panel, Chart):
         return draw_chart(pen, panel, room, left, top)
     {Map: _map, Tiles: _tiles, Matrix: _matrix}[type(panel)](pen, panel, room, left, top, name)
-    if panel.scale is not None:
+    if barred(panel):
         bar = BAR + 0.5 + 2 * letters.line()
         _scale(pen, panel.scale, left, y + room.tall - bar, max(room.width, min(STRIP, room.free)))
 
 
 def _map(pen: Pen, panel: Map, room: Room, x: float, y: float, name: str) -> None:
-    if panel.picture is not None:
-        pen.picture(panel.picture, x, y, room.width, room.height, photo=True, name=f"{name}-picture")
+    picture = panel.picture
+    if panel.lit:
+        most = panel.scale.high
+        picture = overlay(picture, panel.values, panel.box, "paper", smooth=panel.smooth, high=most)
+    if picture is not None:
+        pen.picture(picture, x, y, room.width, room.height, photo=True, name=f"{name}-picture")
     left, top, wide, tall = x, y, room.width, room.height
     if panel.box is not None:
         across, down = room.width / panel.picture.shape[1], room.height / panel.picture.shape[0]
         left, top = x + panel.box[0] * across, y + panel.box[1] * down
         wide, tall = (panel.box[2] - panel.box[0]) * across, (panel.box[3] - panel.box[1]) * down
-    if panel.values is not None:
+    if panel.values is not None and not panel.lit:
         pen.picture(laid(panel), left, top, wide, tall, name=f"{name}-values")
     if panel.marks and panel.values is not None:
         rows, cols = panel.values.shape
@@ -73,10 +77,11 @@ def squares(pixels: np.ndarray) -> np.ndarray:
 
 def _tiles(pen: Pen, panel: Tiles, room: Room, x: float, y: float, name: str) -> None:
     pitch, side, down = tile(panel, room.width, pen.letters)
-    pictures = np.asarray(panel.pictures, np.uint8)
-    count, tall = len(pictures), side * panel.aspect
+    count, tall = len(panel.pictures), side * panel.aspect
     for row in range(-(-count // panel.across)):
-        part = pictures[row * panel.across : (row + 1) * panel.across]
+        part = np.asarray(panel.pictures[row * panel.across : (row + 1) * panel.across])
+        if part.ndim == 3:  # row by row: of thousands of patches all are much
+            part = tinted(part, panel.scale)
         pixels = _abreast(part, panel, room.width)
         # the gap has a whole number of pixels, so that a row may miss its width by a part of one
         wide = room.width if len(part) == panel.across else len(part) * pitch - (pitch - side)

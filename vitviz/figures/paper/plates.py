@@ -39,7 +39,8 @@ class Map:
 
     `values` (row, col) lie over `box` of `picture` (left, top, right, bottom in pixels; all where None);
     not-a-number leaves the picture as it is. `pixels` (row, col, 3) are colours that take the scale's place.
-    `aspect` is height / width of what is drawn; None for the picture's own.
+    `aspect` is height / width of what is drawn; None for the picture's own. Where `lit`, numbers / the
+    scale's high end are the picture's brightness, as in figure 6 of the paper.
     """
 
     title: str = ""
@@ -52,12 +53,14 @@ class Map:
     smooth: bool = False
     marks: tuple[Mark, ...] = ()
     aspect: float | None = None
+    lit: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Tiles:
     """Small pictures (n, height, width, 3) of uint8 in rows of `across`, the gap between them a share of one.
 
+    Or numbers (n, row, col), which take their colours from `scale`; that stands below them unless `unscaled`.
     `captions` stand below each; `cols` and `rows` number columns and rows, every so many as find room;
     `aspect` is height / width of one tile. A tile whose number is `chosen` has a frame.
     """
@@ -74,6 +77,7 @@ class Tiles:
     aspect: float = 1.0
     scale: Scale | None = None
     chosen: int | None = None
+    unscaled: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,12 +118,13 @@ class Bars:
 
 @dataclass(frozen=True)
 class Level:
-    """A dashed line at a value, upright where it marks a place on the x axis."""
+    """A dashed line at a value, upright where it marks a place on the x axis; `beyond` is its name off it."""
 
     value: float
     name: str
     upright: bool = False
     colour: str = ORANGE
+    beyond: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vitviz.figures.paper.lettering import Letters, number, ticks
-from vitviz.figures.paper.plates import Chart, Map, Matrix, Panel, Tiles
+from vitviz.figures.paper.plates import Chart, Level, Map, Matrix, Panel, Tiles
 
 TITLE = 7.6  # points
 GAP = 1.2  # mm between an axis and its numbers, and other small gaps
@@ -56,13 +56,19 @@ def room_of(panel: Panel, wide: float, letters: Letters, say: Callable[[str], st
         bottom = (
             (line if panel.cols else 0.0) + (line + 0.4 if panel.along else 0.0) + (0.6 if panel.cols else 0)
         )
-    scale = None if isinstance(panel, Chart) else panel.scale
-    if scale is not None:
+    if barred(panel):
         bottom += GAP + BAR + 0.5 + 2 * line
     free = width = wide - left - right
     if isinstance(panel, Matrix):
         width = min(free, CELL * panel.values.shape[1])
     return Room(left, right, top, bottom, width, width * aspect(panel, width, letters), free, title, legend)
+
+
+def barred(panel: Panel) -> bool:
+    """Whether a scale of colours stands below the panel."""
+    if isinstance(panel, Chart) or panel.scale is None:
+        return False
+    return not (isinstance(panel, Tiles) and panel.unscaled)
 
 
 def aspect(panel: Panel, width: float, letters: Letters) -> float:
@@ -112,7 +118,19 @@ def entries(panel: Chart, say: Callable[[str], str]) -> list[tuple[str, str, str
         for one in shown
     ]
     found += [(say(name), colour, "square") for colour, name in panel.named]
-    return found + [(say(one.name), one.colour, "dashed") for one in panel.levels if one.name]
+    levels = [(named_at(panel, one), one.colour) for one in panel.levels]
+    return found + [(say(name), colour, "dashed") for name, colour in levels if name]
+
+
+def named_at(panel: Chart, level: Level) -> str:
+    """What a level is called: otherwise where it lies beyond the axis, and no line is drawn."""
+    return level.name if not level.beyond or within(panel, level) else level.beyond
+
+
+def within(panel: Chart, level: Level) -> bool:
+    """Whether a level lies on the chart."""
+    low, high = panel.x if level.upright else panel.y
+    return bool(low <= level.value <= high)
 
 
 def _flowed(found: list[tuple[str, str, str]], width: float, letters: Letters) -> list[tuple[int, ...]]:
@@ -129,4 +147,7 @@ def _flowed(found: list[tuple[str, str, str]], width: float, letters: Letters) -
     return lines
 
 
-__all__ = ["BAR", "GAP", "Room", "STRIP", "TITLE", "captioned", "entries", "heights", "room_of", "tile"]
+__all__ = [
+    "BAR", "GAP", "Room", "STRIP", "TITLE", "barred", "captioned", "entries", "heights", "room_of",
+    "tile", "within",
+]  # fmt: skip

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vitviz.errors import CheckpointError
 from vitviz.ui.serving import zerogpu
 from vitviz.ui.serving.cache import Cache
 from vitviz.ui.serving.settings import Settings
 from vitviz.ui.serving.written import line_of
+
+if TYPE_CHECKING:
+    from vitviz.engine import Frame
 
 
 class Checkpoints:
@@ -40,12 +43,16 @@ class Checkpoints:
         """The training film that a loaded checkpoint belongs to, and which of its frames it is; {} where
         there is none.
         """
-        from vitviz.engine.models.film import frames
-
-        found = [vars(frame) for frame in frames(self.inspector(checkpoint).checkpoint)]
+        found = [vars(frame) for frame in self.moments(checkpoint)]
         return (
             {"at": checkpoint, "frames": found} if any(frame["name"] == checkpoint for frame in found) else {}
         )
+
+    def moments(self, checkpoint: str) -> list[Frame]:
+        """The moments of that training, first step first; [] where none was kept."""
+        from vitviz.engine.models.film import frames
+
+        return frames(self.inspector(checkpoint).checkpoint)
 
     def inspector(self, name: str, progress: Callable[[int, int], None] | None = None):
         """The loaded checkpoint; loaded once, and again where its files were replaced since.

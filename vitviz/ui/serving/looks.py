@@ -156,6 +156,12 @@ class Looks(Checkpoints, Pictures):
                 yield
 
     @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """The same around what only draws, for a while; like other dear things it goes alone."""
+        with self._turn(True, False):
+            yield
+
+    @contextmanager
     def _turn(self, dear: bool, patient: bool) -> Iterator[None]:
         limits = self.settings.limits
         with stopping.when(_gone), self._turns.turn(dear, visitor.name(), patient), limits.timed():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from vitviz.errors import Unknown, WrongSetting
 from vitviz.prints import Figure, printed
 from vitviz.ui.serving.studio import Studio
+from vitviz.views import View
 from vitviz.views.printing import Asked
 
 FORMATS = ("svg", "pdf", "png", "txt")
@@ -30,7 +32,20 @@ def figure(
     view, subject = studio.view(slug), studio.subject(key)
     if subject.survey is not None and not view.averages:
         raise Unknown(f"{view.title} has no average over a set of pictures.")
-    settings = view.settings(given, subject.about)
+    return of_settings(studio, key, view, view.settings(given, subject.about), detail, dark, language)
+
+
+def of_settings(
+    studio: Studio,
+    key: str,
+    view: View,
+    settings: Mapping[str, Any],
+    detail: bool,
+    dark: bool,
+    language: str,
+) -> Figure:
+    """The same for settings that have been read."""
+    subject = studio.subject(key)
     upload = None if subject.trace is None else np.asarray(studio.upload(key))
     with studio.reading(subject):
         return printed(view, subject, settings, Asked(detail, upload), dark, language)
@@ -47,10 +62,10 @@ def asked_for(
         wrong = sorted(unknown)[0] if unknown else ending
         known = "width, dpi, detail, dark, lang" if unknown else ", ".join(FORMATS)
         raise Unknown(f"Figures for print have no {wrong[:60]!r}; expected one of {known}.")
-    flags = {name: _flag(ours, name) for name in ("detail", "dark")}
+    flags = {name: flag(ours, name) for name in ("detail", "dark")}
     made = figure(studio, key, slug, theirs, **flags, language=ours.get("lang", "en"))
-    width = None if not ours.get("width") else _whole(ours, "width")
-    return made.file(ending, width, _whole(ours, "dpi") if "dpi" in ours else 300), f"{made.name}.{ending}"
+    width = None if not ours.get("width") else number(ours, "width")
+    return made.file(ending, width, number(ours, "dpi") if "dpi" in ours else 300), f"{made.name}.{ending}"
 
 
 def settings_of(text: str) -> dict[str, str]:
@@ -64,18 +79,20 @@ def settings_of(text: str) -> dict[str, str]:
     return found
 
 
-def _flag(given: Mapping[str, str], name: str) -> bool:
+def flag(given: Mapping[str, str], name: str, prefix: str = PREFIX) -> bool:
+    """A setting of an address that is 0 or 1; 0 where it is not given."""
     value = given.get(name, "0")
     if value not in FLAGS:
-        raise WrongSetting(f"Given {PREFIX}{name}={value[:60]!r}; expected 0 or 1.")
+        raise WrongSetting(f"Given {prefix}{name}={value[:60]!r}; expected 0 or 1.")
     return FLAGS[value]
 
 
-def _whole(given: Mapping[str, str], name: str) -> int:
+def number(given: Mapping[str, str], name: str, prefix: str = PREFIX) -> int:
+    """A setting of an address that is a whole number."""
     value = given[name]
     if not re.fullmatch(r"[0-9]{1,4}", value):
-        raise WrongSetting(f"Given {PREFIX}{name}={value[:60]!r}; expected a whole number.")
+        raise WrongSetting(f"Given {prefix}{name}={value[:60]!r}; expected a whole number.")
     return int(value)
 
 
-__all__ = ["FORMATS", "asked_for", "figure", "settings_of"]
+__all__ = ["FORMATS", "asked_for", "figure", "flag", "number", "of_settings", "settings_of"]

@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from vitviz.errors import Unknown, VitvizError
-from vitviz.ui.serving import export, modules, prints, visitor
+from vitviz.ui.serving import export, films, modules, prints, visitor
 from vitviz.ui.serving.limits import one_answer
 from vitviz.ui.serving.spoken import UNEXPECTED, told_of, without_paths
 from vitviz.ui.serving.studio import Studio
@@ -42,6 +42,12 @@ def routes(studio: Studio) -> list[APIRoute]:
             given, shown = dict(request.query_params), studio.view(view)
             if name == "numbers.npz":
                 return download(studio.numbers(key, view, given), f"vitviz-{view}.npz")
+            if name == "film.json":
+                return JSONResponse(films.offered(studio, key, view, given))
+            if name == "film.progress":
+                return JSONResponse(films.progress(studio, key, given))
+            if name.startswith("film."):
+                return download(*films.asked_for(studio, key, view, name.removeprefix("film."), given))
             if name.startswith("print."):
                 return download(*prints.asked_for(studio, key, view, name.removeprefix("print."), given))
             if name in [file.name for file in shown.files]:

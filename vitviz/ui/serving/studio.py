@@ -29,8 +29,13 @@ class Studio(Sets):
     def __init__(self, settings: Settings):
         super().__init__(settings)
         self._abouts: Cache[About] = Cache(20_000, lambda about: 1)  # outlive what they are about
+        self._counts: Cache[list[int]] = Cache(2_000, lambda count: 1)
         self.sessions = Sessions()
         self._views = {view.slug: view for view in VIEWS}
+
+    def counted(self, key: str, ticket: str) -> list[int]:
+        """[done, of]: how far a long answer is that was asked for with a ticket; to be counted on."""
+        return self._counts.get((key, ticket), lambda: [0, 0])
 
     def view(self, slug: str) -> View:
         """A view by its slug; Unknown for any other."""

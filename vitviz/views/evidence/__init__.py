@@ -11,13 +11,15 @@ from vitviz.analyses.methods import TITLES
 from vitviz.errors import VitvizError
 from vitviz.sentence import Sentence, said
 from vitviz.views.base import Item, View, Words
-from vitviz.views.controls import Choice, Slider, Text, Whole, Wholes
+from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
 from vitviz.views.evidence import made
+from vitviz.views.printing import Film, layers_to
 from vitviz.views.shared import WHOLE, ledger_of, likeliest, packed
 from vitviz.views.subject import Subject
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be accounted for."
 _NO_ACCOUNT = "There is no account of this answer: {reason}"
+ONE_MAP = "Only the account grows layer by layer; the maps of other methods are of all layers at once."
 _ASKED = ("target", "relative")
 MAPS = tuple(  # those that a visitor need not wait for; `vitviz.METHODS` has them all
     (name, TITLES[name])
@@ -89,11 +91,15 @@ class Evidence(View):
         Choice("part", options=(("heads", "Heads"), ("mlps", "MLPs"))),  # whose effects are in view
         Whole("layer", minimum=1, maximum="layers", default=1),  # whose parts are taken away
         Text("chosen", fits=r"|\d{1,3}(\.\d{1,3})?"),  # a layer's heads, or one head, both from 1
+        Whole("until", maximum="layers"),  # the map of the heads up to this layer, from 1; 0 for all
         Wholes("patches", maximum="patches", most=400),  # whose share in every head is in view
     )
     items = (
         Item(
-            "map", "row col", "heads' shares by source patch, logits", depends=(*_ASKED, "method", "chosen")
+            "map",
+            "row col",
+            "heads' shares by source patch, logits",
+            depends=(*_ASKED, "method", "chosen", "until"),
         ),
         Item(
             "explained", "line", "what the map explains, and leaves unexplained", depends=("target", "method")
@@ -201,5 +207,13 @@ class Evidence(View):
             "by_source": account.sources.numpy(),  # layer head token
         }
 
+    def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
+        if settings["method"] != "ledger":
+            raise VitvizError(Sentence(ONE_MAP))
+        layers = range(1, about.layers + 1)
+        return tuple(
+            (layers_to(1, one), {**settings, "chosen": "", "patches": (), "until": one}) for one in layers
+        )
+
     def texts(self) -> set[str]:
-        return super().texts() | {_NO_HEAD, _NO_ACCOUNT, made.EDITED, WHOLE, *made.ONE_ONLY.values()}
+        return super().texts() | {_NO_HEAD, _NO_ACCOUNT, ONE_MAP, made.EDITED, WHOLE, *made.ONE_ONLY.values()}

@@ -54,17 +54,23 @@ def account(subject: Subject, settings: Mapping[str, Any]):
 
 
 def map_of(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
-    """The account's map, of all heads, of a layer's or of one."""
-    found, chosen = account(subject, settings), settings["chosen"]
-    if not chosen:
+    """The account's map, of all heads, of those up to a layer, of a layer's or of one."""
+    found, chosen, until = account(subject, settings), settings["chosen"], settings["until"]
+    if not chosen and not until:
         return found.patches.numpy()
+    if not chosen:
+        return _patches(subject, found.sources[:until].sum(dim=(0, 1)))
     layer, *head = (int(part) - 1 for part in chosen.split("."))
     about = subject.about
     if not (0 <= layer < about.layers and all(0 <= one < about.heads for one in head)):
         bounds = f"layer 1 to {about.layers}, head 1 to {about.heads}"
         raise WrongSetting(f"Given chosen={chosen}; expected {bounds}, such as 1.1.")
     sources = found.sources[layer, head[0]] if head else found.sources[layer].sum(dim=0)
-    return sources[subject.grid.prefix :].reshape(about.grid.rows, about.grid.cols).numpy()
+    return _patches(subject, sources)
+
+
+def _patches(subject: Subject, sources) -> np.ndarray:
+    return sources[subject.grid.prefix :].reshape(subject.grid.rows, subject.grid.cols).numpy()
 
 
 def relevance(subject: Subject, settings: Mapping[str, Any]):

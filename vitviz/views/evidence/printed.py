@@ -62,6 +62,8 @@ def _what(view, settings) -> str:
     if settings["method"] != "ledger":
         options = next(one for one in view.controls if one.name == "method").options
         return dict(options)[settings["method"]]
+    if settings["until"] and not settings["chosen"]:
+        return Sentence("All heads of layers 1 to {layer}", layer=settings["until"])
     layer, *head = settings["chosen"].split(".") if settings["chosen"] else ("",)
     if head:
         return Sentence("Layer {layer}, head {head}", layer=layer, head=head[0])

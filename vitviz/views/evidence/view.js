@@ -143,7 +143,9 @@ export default () => ({
         ? t('Layer {layer}, head {head}', { layer: chosen[0], head: chosen[1] })
         : chosen.length
           ? t('All heads of layer {layer}', { layer: chosen[0] })
-          : t('All heads, by the patch they took it from');
+          : settings.until
+            ? t('All heads of layers 1 to {layer}', { layer: settings.until })
+            : t('All heads, by the patch they took it from');
     const account = {
       values,
       low: -shared,

@@ -10,7 +10,8 @@ import numpy as np
 from vitviz import analyses
 from vitviz.errors import TooMuch
 from vitviz.views.base import Item, View, Words
-from vitviz.views.controls import Choice, Slider, Whole, Wholes
+from vitviz.views.controls import About, Choice, Slider, Whole, Wholes
+from vitviz.views.printing import Film, each_layer
 from vitviz.views.shared import sweep_of
 from vitviz.views.subject import Subject
 
@@ -121,6 +122,11 @@ class Explorer(View):
         wall = subject.once(f"wall {token} {way}", lambda: self._wall(trace, token, way))
         most = wall.max(axis=-1)
         return most if name == "wallmax" else np.round(255 * wall / np.maximum(most, 1e-30)[..., None])
+
+    def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
+        if settings["show"] == "rollout":  # the same at every layer
+            return super().over_layers(settings, about)
+        return each_layer(settings, about)
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         trace, layer = subject.trace, settings["layer"] - 1

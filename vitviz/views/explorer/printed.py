@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from vitviz.figures.paper.plates import Map, Mark, Plate, Scale, Tiles
-from vitviz.figures.paper.tints import tinted
 from vitviz.sentence import Sentence
 from vitviz.views.printing import NARROW, PINS, WIDE, fixed, joined, over, prefix_name, shape_of, token_name
 
@@ -103,7 +102,7 @@ def _wall(view, subject, settings) -> Tiles:
         else Sentence("Share of each map’s own largest weight")
     )
     scale = Scale("viridis", 0.0, high, label)
-    tiles = tinted(high * shown.swapaxes(0, 1), scale).reshape(-1, grid.rows, grid.cols, 3)
+    tiles = (high * shown.swapaxes(0, 1)).reshape(-1, grid.rows, grid.cols)
     names = (
         [Sentence("near"), *[""] * (heads - 2), *[Sentence("far")] * (heads > 1)]
         if by_distance

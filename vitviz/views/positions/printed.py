@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from vitviz.figures.paper.plates import Map, Mark, Matrix, Plate, Scale, Tiles
-from vitviz.figures.paper.tints import tinted
 from vitviz.sentence import Sentence
 from vitviz.views.printing import WIDE, joined, patch_name, place_name, shape_of
 
@@ -21,12 +20,9 @@ def plate(view, subject, settings, asked) -> Plate:
         main = Matrix(similarity, scale, said, said, step=grid.cols)
     else:
         each = similarity.reshape(grid.patches, grid.rows, grid.cols)
-        tiles = np.stack(
-            [tinted(one, scale) for one in each]
-        )  # one by one: of thousands of patches all are much
         numbers = [tuple(str(i + 1) for i in range(count)) for count in (grid.cols, grid.rows)]
         along, down = Sentence("Input patch column"), Sentence("Input patch row")
-        main = Tiles(tiles, grid.cols, "", (), *numbers, along, down, 0.08, grid.rows / grid.cols, scale)
+        main = Tiles(each, grid.cols, "", (), *numbers, along, down, 0.08, grid.rows / grid.cols, scale)
     if not asked.detail:
         return Plate(((main,),), width=112.0)
     middle = grid.rows // 2 * grid.cols + grid.cols // 2

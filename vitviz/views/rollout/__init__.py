@@ -9,7 +9,8 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.views.base import File, Item, View, Words
-from vitviz.views.controls import Choice, LayerRange, Query, Slider, Whole
+from vitviz.views.controls import About, Choice, LayerRange, Query, Slider, Whole
+from vitviz.views.printing import Film, layers_to
 from vitviz.views.subject import Subject
 
 AUTO = {
@@ -119,6 +120,13 @@ class Rollout(View):
             residual=settings["residual"],
             layers=None if layers is None else (layers[0] - 1, layers[1] - 1),
         ).numpy()
+
+    def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
+        first, last = settings["layers"] or (1, about.layers)
+        return tuple(
+            (layers_to(first, to), {**settings, "layers": (first, to), "alone": 0})
+            for to in range(first, last + 1)
+        )
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vitviz.figures.overlay import faded, overlay
+from vitviz.figures.overlay import faded
 from vitviz.figures.paper.plates import Map, Mark, Plate, Scale, Tiles
 from vitviz.figures.paper.tints import tinted
 from vitviz.sentence import Sentence
@@ -42,14 +42,7 @@ def _laid(subject, settings, asked, values: np.ndarray, title: str) -> Map:
     aspect = shape_of(subject.grid) if box is None else None
     if paper:
         scale = Scale("grey", 0.0, high or 1.0, Sentence("Brightness: share of attention, per patch"))
-        return Map(
-            title,
-            overlay(picture, values, box, form="paper", smooth=smooth),
-            None,
-            None,
-            scale,
-            aspect=aspect,
-        )
+        return Map(title, picture, values, None, scale, box, smooth=smooth, aspect=aspect, lit=True)
     low = low if settings["scale"] == "data" and low < high else 0.0
     scale = Scale(settings["colormap"], low, high or 1.0, Sentence("Share of attention, per patch"))
     return Map(

@@ -11,7 +11,8 @@ import numpy as np
 
 from vitviz.errors import WrongSetting
 from vitviz.views.base import Item, View, Words
-from vitviz.views.controls import Choice, Slider, Whole, Wholes
+from vitviz.views.controls import About, Choice, Slider, Whole, Wholes
+from vitviz.views.printing import Film, each_depth
 from vitviz.views.subject import Subject
 from vitviz.views.tokens import made
 
@@ -166,6 +167,11 @@ class Tokens(View):
         if name in ("entropy", "prefix_entropy"):
             return made.entropies(subject, name)
         return getattr(made.of_trace(subject), name)
+
+    def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
+        if settings["show"] == "heads":  # which are all in one figure
+            return super().over_layers(settings, about)
+        return each_depth(settings, about)
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Those of what is shown."""

@@ -56,7 +56,7 @@ def _similarity(view, subject, settings, asked) -> Plate:
     if asked.detail:
         depths = np.asarray(view.item(subject, "by_depth", settings), float)
         text = Sentence("{token} at every depth", token=_name(grid, token))
-        rows = [(main, _strip(tinted(depths, scale), text, grid, settings))]
+        rows = [(main, _strip(depths, text, grid, settings, scale))]
     if settings["pins"]:
         pinned = view.item(subject, "pinned", settings)[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
         parts = zip(settings["pins"], pinned, PINS * 4, strict=False)
@@ -168,11 +168,21 @@ def _norms(view, subject, settings, asked) -> Plate:
     return Plate(((main, histogram(patches, limit)), (strip, matrix)), tuple(notes), width=WIDE)
 
 
-def _strip(pictures: np.ndarray, title: str, grid, settings) -> Tiles:
-    """A small map for every depth, the one in view with a frame."""
+def _strip(pictures: np.ndarray, title: str, grid, settings, scale: Scale | None = None) -> Tiles:
+    """A small map for every depth, the one in view with a frame; `scale` is that of the large map."""
     names = tuple(str(depth) for depth in range(len(pictures)))
     across = int(np.ceil(np.sqrt(len(pictures))))
-    return Tiles(pictures, across, title, names, gap=0.1, aspect=shape_of(grid), chosen=settings["depth"])
+    return Tiles(
+        pictures,
+        across,
+        title,
+        names,
+        gap=0.1,
+        aspect=shape_of(grid),
+        scale=scale,
+        chosen=settings["depth"],
+        unscaled=True,
+    )
 
 
 def _outliers(view, subject, settings) -> tuple[Mark, ...]:

@@ -20,13 +20,9 @@ def histogram(patches: np.ndarray, limit: float) -> Chart:
     middle = (edges[1:] + edges[:-1]) / 2
     colours = tuple(ORANGE if at > limit else BLUE for at in middle)
     bars = Bars(middle, np.zeros(BINS), counts.astype(float), colours, 0.9 * float(edges[1] - edges[0]))
-    inside = edges[0] <= limit <= edges[-1]
-    name = (
-        Sentence("limit: {value}", value=number(limit))
-        if inside
-        else Sentence("limit: {value}, beyond this axis", value=number(limit))
-    )
-    level = Level(limit if inside else float("nan"), name, upright=True)
+    name = Sentence("limit: {value}", value=number(limit))
+    beyond = Sentence("limit: {value}, beyond this axis", value=number(limit))
+    level = Level(limit, name, upright=True, beyond=beyond)
     return Chart(
         Sentence("Norm of the token"),
         Sentence("Patches"),

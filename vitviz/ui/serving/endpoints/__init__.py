@@ -39,6 +39,7 @@ PUBLIC = (
     "without",
     "lens",
     "figure",
+    "film",
     "trial",
     "checkpoints",
 )

@@ -1,4 +1,4 @@
-"""The endpoint that gives a view's figure for print.
+"""The endpoints that give a view's figure for print, and its film.
 
 Type hints and docstrings become Gradio's documentation, so hints are real objects here and not strings: this
 file does without `from __future__ import annotations`.
@@ -8,7 +8,7 @@ import base64
 from typing import Literal
 
 from vitviz.runs import Without
-from vitviz.ui.serving import prints
+from vitviz.ui.serving import films, prints
 from vitviz.ui.serving.derived import Picture
 from vitviz.ui.serving.endpoints.asking import Asking
 from vitviz.ui.serving.plain import truth, whole
@@ -54,4 +54,47 @@ class OfPrints(Asking):
         data = made.file(str(format), width, whole(dpi, "dpi", 1, 10_000))
         told = {"checkpoint": self._studio.run(key).checkpoint, "view": str(view)}
         told |= {"name": f"{made.name}.{format}", "caption": made.caption}
+        return {**told, "data": base64.b64encode(data).decode("ascii")}
+
+    def film(
+        self,
+        image: Picture,
+        view: str = "rollout",
+        checkpoint: str = "",
+        settings: str = "",
+        over: Literal["training", "layers"] = "training",
+        format: Literal["mp4", "gif"] = "mp4",
+        width: int = 960,
+        seconds: float = 0.8,
+        detail: bool = False,
+        language: Literal["en", "zh-CN", "ko"] = "en",
+        without: str = "",
+    ) -> dict:
+        """A view's figure as a film: over a training, or growing over the layers, under one scale.
+
+        Args:
+            image: a file (handle_file), or the name of a sample such as "chelsea"
+            view: patches, filters, positions, explorer, tokens, evidence, distance or rollout
+            checkpoint: a name that `checkpoints` lists; empty for the first one
+            settings: the view's, by the names in the page's links, such as "fusion=max discard=0.9"
+            over: training, where snapshots were kept; layers for rollout, evidence, tokens or explorer
+            format: mp4 or gif
+            width: pixels, even, from 320 to 1280
+            seconds: for each frame, 0.1 to 5; the last stands three times as long
+            detail: with what stands beside the figure
+            language: en, zh-CN or ko
+            without: what is taken away, such as heads=8.2 patches=0.17; empty for nothing
+
+        Returns:
+            {checkpoint, view, name: the file's, caption: text, frames: their labels, data: in base64}
+        """
+        changes = {"without": Without.parse(str(without))}
+        key = self._studio.look(self._picture(image), self._name(checkpoint), **changes)
+        given, whether = prints.settings_of(str(settings)), truth(detail, "detail")
+        made = films.film(self._studio, key, str(view), given, str(over), whether, language=str(language))
+        pixels = whole(width, "width", 1, films.WIDE)
+        data = films.written(self._studio, made, str(format), pixels, seconds)
+        told = {"checkpoint": self._studio.run(key).checkpoint, "view": str(view)}
+        told |= {"name": f"{made.name}.{format}", "caption": made.caption}
+        told |= {"frames": [str(label) for label in made.labels]}
         return {**told, "data": base64.b64encode(data).decode("ascii")}

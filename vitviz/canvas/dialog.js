@@ -1,0 +1,69 @@
+// A small dialog that asks how a file is wanted, and says how far it is.
+
+import { el } from './elements.js';
+import { t } from './words.js';
+
+/** A line of a dialog: what is asked, and where it is answered. */
+export const field = (label, input) =>
+  el('label', { class: 'vv-print-field' }, el('span', { text: label }), input);
+
+/** A choice of a few values, kept in `chosen` under a name. */
+export function choice(chosen, name, options) {
+  const listed = options.map(([value, text]) => el('option', { value, text }));
+  const select = el('select', {}, ...listed);
+  select.value = chosen[name];
+  select.addEventListener('change', () => {
+    chosen[name] = select.value;
+  });
+  return select;
+}
+
+/** Yes or no, kept likewise. */
+export function tick(chosen, name) {
+  const input = el('input', { type: 'checkbox' });
+  input.checked = chosen[name];
+  input.addEventListener('change', () => {
+    chosen[name] = input.checked;
+  });
+  return input;
+}
+
+/**
+ * Opens a dialog over a view. `take(signal, say)` gets the file, and is given up when the dialog is closed; a
+ * sentence that it throws stands in the dialog, which then stays. Returns the dialog, its button and `say`.
+ */
+export function dialog(self, title, fields, take) {
+  const said = el('p', { class: 'vv-text', role: 'status' });
+  const button = el('button', { type: 'button', class: 'vv-print-take', text: t('Download') });
+  const close = el('button', { type: 'button', text: t('Close'), onclick: () => node.close() });
+  const node = el(
+    'dialog',
+    { class: 'vv-dialog', 'aria-label': title, 'data-export': 'no' },
+    el('p', { class: 'vv-h', text: title }),
+    ...fields,
+    said,
+    el('div', { class: 'vv-buttons' }, button, close),
+  );
+  const life = new AbortController();
+  const say = (text) => {
+    said.textContent = text;
+  };
+  button.addEventListener('click', async () => {
+    button.disabled = true;
+    say(t('Drawing …'));
+    try {
+      await take(life.signal, say);
+      node.close();
+    } catch (problem) {
+      say(problem.sentence ? t(problem.sentence) : problem.message);
+    }
+    button.disabled = false;
+  });
+  node.addEventListener('close', () => {
+    life.abort();
+    node.remove();
+  });
+  self.root.append(node);
+  node.showModal();
+  return { node, button, say, signal: life.signal };
+}

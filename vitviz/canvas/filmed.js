@@ -1,0 +1,81 @@
+// A view's figure as a film: a dialog with what it goes over and how, and the file from the server, which is
+// asked meanwhile how many frames are done.
+
+import { answers, file } from './data.js';
+import { choice, dialog, field, tick } from './dialog.js';
+import { el } from './elements.js';
+import { save } from './export.js';
+import { asText } from './memory.js';
+import { spokenTag, t } from './words.js';
+
+const LOOKS = 500; // ms between two looks at how far it is
+const chosen = { form: 'mp4', over: 'training', width: '960', seconds: '0.8', detail: false };
+
+/** The button that opens the dialog; null for a view without a figure for print. */
+export function filmButton(self) {
+  if (!self.value.printable) return null;
+  return el('button', { type: 'button', class: 'vv-filmed', text: t('Film …'), onclick: () => open(self) });
+}
+
+async function open(self) {
+  const plain = (values) => values.map((one) => [one, one]);
+  const over = choice(chosen, 'over', [
+    ['training', t('its training')],
+    ['layers', t('its layers')],
+  ]);
+  const fields = [
+    field(
+      t('Format'),
+      choice(chosen, 'form', [
+        ['mp4', 'MP4'],
+        ['gif', 'GIF'],
+      ]),
+    ),
+    field(t('The film goes over'), over),
+    field(t('Width in pixels'), choice(chosen, 'width', plain(['640', '960', '1280']))),
+    field(t('Seconds for each frame'), choice(chosen, 'seconds', plain(['0.4', '0.8', '1.5', '3']))),
+    field(t('With its detail'), tick(chosen, 'detail')),
+  ];
+  const take = (signal, say) => download(self, signal, say);
+  const { button, say, signal } = dialog(self, t('The figure as a film'), fields, take);
+  button.disabled = true;
+  let offered;
+  try {
+    offered = await answers(self.path('film.json', asText(self.settings)), signal);
+  } catch (problem) {
+    return say(problem.sentence ? t(problem.sentence) : problem.message);
+  }
+  const shown = () => {
+    const found = offered[chosen.over];
+    button.disabled = typeof found !== 'number';
+    say(button.disabled ? t(found) : t('{count} frames', { count: found }));
+  };
+  over.addEventListener('change', shown);
+  shown();
+}
+
+/** Fetches the film under the settings in view and saves it under the server's name for it. */
+async function download(self, signal, say) {
+  const ticket = Array.from(crypto.getRandomValues(new Uint8Array(12)), (one) => one.toString(16)).join('');
+  const asked = {
+    'film.over': chosen.over,
+    'film.width': chosen.width,
+    'film.seconds': chosen.seconds,
+    'film.detail': chosen.detail ? '1' : '0',
+    'film.lang': spokenTag(),
+    'film.ticket': ticket,
+  };
+  const tell = ({ done, of }) => {
+    if (of) say(t('Drawing … {percent} %', { percent: Math.floor((100 * done) / of) }));
+  };
+  const asks = self.path('film.progress', asText({ 'film.ticket': ticket }));
+  // what is told too late or not at all is no reason to stop: the film itself says what is wrong
+  const far = setInterval(() => answers(asks, signal).then(tell, () => {}), LOOKS);
+  try {
+    const path = self.path(`film.${chosen.form}`, asText({ ...self.settings, ...asked }));
+    const found = await file(path, signal);
+    save(found.blob, found.name || `vitviz-${self.name}.${chosen.form}`);
+  } finally {
+    clearInterval(far);
+  }
+}

@@ -1,0 +1,171 @@
+"""Films from the server: what is asked for, checked; moments are looked at in turns, and drawn in one.
+
+Whoever asks for a film brings a ticket of their own, and may ask under it how many frames are done.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from vitviz.errors import Unknown, VitvizError, WrongSetting
+from vitviz.prints.animation import NO_FILM, Animation, each_layers, over_layers, over_training, wanted
+from vitviz.prints.moving import FORMATS
+from vitviz.sentence import Sentence, said, travelling
+from vitviz.ui.serving import prints, visitor
+from vitviz.ui.serving.plain import whole
+from vitviz.ui.serving.studio import Studio
+
+MOST = 60  # frames; of a longer film every so many, its first and its last among them
+WIDE = 1280  # pixels across, at most
+PREFIX = "film."
+OF_A_SET = "A film is of one picture; show one picture again, and not an average over a set."
+
+T = TypeVar("T")
+Told = Callable[[int, int], None]
+
+
+def film(
+    studio: Studio,
+    key: str,
+    slug: str,
+    given: Mapping[str, str],
+    over: str = "training",
+    detail: bool = False,
+    dark: bool = False,
+    language: str = "en",
+    told: Told = lambda done, of: None,
+) -> Animation:
+    """A view's film, for a key and settings as in a link; VitvizError for what there is not, and why.
+
+    `told` hears how many moments have been looked at, of how many.
+    """
+    if studio.survey(key) is not None:
+        raise Unknown(OF_A_SET)
+    view, run = studio.view(slug), studio.run(key)
+
+    def figure(key: str, given: Mapping[str, str]):
+        visitor.require_visitor()
+        return prints.figure(studio, key, slug, given, detail, dark, language)
+
+    if wanted(over) == "layers":
+        subject = studio.subject(key)
+        settings = view.settings(given, subject.about)
+
+        def grown(each: Mapping[str, Any]):
+            visitor.require_visitor()
+            return prints.of_settings(studio, key, view, each, detail, dark, language)
+
+        return over_layers(view, subject, settings, detail, grown)
+    moments = thinned(studio.moments(run.checkpoint))
+    changes = {"without": run.without} if run.without else {}
+    done = iter(range(1, len(moments) + 1))
+
+    def figure_of(name: str):
+        made = figure(studio.look(run.picture, name, run.size, **changes), given)
+        told(next(done), len(moments))
+        return made
+
+    return over_training(run.checkpoint, moments, figure_of)
+
+
+def asked_for(
+    studio: Studio, key: str, slug: str, ending: str, given: Mapping[str, str]
+) -> tuple[bytes, str]:
+    """The file of an address, and its name; film.over, .width, .seconds, .detail, .dark, .lang say how."""
+    ours = {name.removeprefix(PREFIX): value for name, value in given.items() if name.startswith(PREFIX)}
+    theirs = {name: value for name, value in given.items() if not name.startswith(PREFIX)}
+    known = ("over", "width", "seconds", "detail", "dark", "lang", "ticket")
+    if ending not in FORMATS or set(ours) - set(known):
+        wrong = sorted(set(ours) - set(known))[0] if set(ours) - set(known) else ending
+        listed = known if set(ours) - set(known) else FORMATS
+        raise Unknown(f"Films have no {wrong[:60]!r}; expected one of {', '.join(listed)}.")
+    flags = {name: prints.flag(ours, name, PREFIX) for name in ("detail", "dark")}
+    told = _counted(studio, key, ours.get("ticket", ""))
+    over, language = ours.get("over", "training"), ours.get("lang", "en")
+    made = film(studio, key, slug, theirs, over, **flags, language=language, told=told(0))
+    width = prints.number(ours, "width", PREFIX) if "width" in ours else 960
+    return written(studio, made, ending, width, _seconds(ours), told(1)), f"{made.name}.{ending}"
+
+
+def written(
+    studio: Studio,
+    made: Animation,
+    form: str,
+    width: int,
+    seconds: float,
+    told: Told = lambda done, of: None,
+) -> bytes:
+    """The file, drawn and encoded in a turn among what is dear."""
+    whole(width, "width", 1, WIDE)
+    with studio.drawing():
+        return made.file(form, width, seconds, told)
+
+
+def offered(studio: Studio, key: str, slug: str, given: Mapping[str, str]) -> dict[str, Any]:
+    """How many frames each film of a view has, by what it goes over; else the sentence why there is none."""
+    view, subject = studio.view(slug), studio.subject(key)
+    theirs = {name: value for name, value in given.items() if not name.startswith(PREFIX)}
+
+    def layers() -> int:
+        return len(each_layers(view, subject, view.settings(theirs, subject.about)))
+
+    def training() -> int:
+        checkpoint = studio.run(key).checkpoint
+        if not (moments := thinned(studio.moments(checkpoint))):
+            raise VitvizError(Sentence(NO_FILM, checkpoint=checkpoint))
+        return len(moments)
+
+    def of(count: Callable[[], int]) -> int | dict[str, Any]:
+        try:
+            if studio.survey(key) is not None:
+                raise Unknown(OF_A_SET)
+            return count()
+        except VitvizError as error:
+            return travelling(said(error))
+
+    return {"training": of(training), "layers": of(layers)}
+
+
+def progress(studio: Studio, key: str, given: Mapping[str, str]) -> dict[str, int]:
+    """How many frames of the film with a ticket are done, of how many; each counts twice: seen, and drawn."""
+    studio.run(key)  # Unknown for an unknown key
+    done, of = studio.counted(key, given.get(f"{PREFIX}ticket", ""))
+    return {"done": done, "of": of}
+
+
+def thinned(frames: Sequence[T], most: int = MOST) -> list[T]:
+    """At most so many, evenly out of all, the first and the last among them.
+
+    >>> thinned(range(10), 4)
+    [0, 3, 6, 9]
+    """
+    if len(frames) <= most:
+        return list(frames)
+    return [frames[round(i * (len(frames) - 1) / (most - 1))] for i in range(most)]
+
+
+def _counted(studio: Studio, key: str, ticket: str) -> Callable[[int], Told]:
+    """Who counts frames under a ticket: seen with 0, drawn with 1."""
+    if ticket and not re.fullmatch("[0-9a-z]{1,40}", ticket):
+        raise WrongSetting(f"Given {PREFIX}ticket={ticket[:60]!r}; expected up to 40 letters and digits.")
+    count = studio.counted(key, ticket)
+
+    def part(drawn: int) -> Told:
+        def told(done: int, of: int) -> None:
+            count[:] = [done + drawn * of, 2 * of]
+
+        return told
+
+    return part
+
+
+def _seconds(given: Mapping[str, str]) -> float:
+    text = given.get("seconds", "0.8")
+    if not re.fullmatch(r"\d(\.\d)?", text, re.ASCII):
+        raise WrongSetting(f"Given {PREFIX}seconds={text[:60]!r}; expected 0.1 to 5, such as 0.8.")
+    return float(text)
+
+
+__all__ = ["asked_for", "film", "offered", "progress", "thinned", "written"]
