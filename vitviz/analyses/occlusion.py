@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import operator
 from math import gcd
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -26,7 +27,7 @@ from vitviz.errors import VitvizError
 from vitviz.grid import Grid
 
 
-def permutation(patches: int, seed: int) -> Int[np.ndarray, " patch"]:
+def permutation(patches: int, seed: Any) -> Int[np.ndarray, " patch"]:
     """Which patch (row-major, from 0) comes to stand at each place; the same for the same seed.
 
     Raises VitvizError for what is no seed.

@@ -41,7 +41,7 @@ def inside(path: Any) -> Path:
         found, folder = Path(os.path.realpath(path)), Path(os.path.realpath(get_upload_folder()))
     except (OSError, ValueError, TypeError):
         raise NotUploaded from None
-    if not found.is_relative_to(folder):
+    if found == folder or not found.is_relative_to(folder):
         raise NotUploaded
     return found
 
