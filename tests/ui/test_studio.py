@@ -8,7 +8,7 @@ import torch
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from vitviz.ui.page.figures import figures_of
+from vitviz.ui.page.figures import figures_of, value
 from vitviz.ui.serving.routes import routes
 from vitviz.ui.serving.spoken import UNEXPECTED
 from vitviz.ui.serving.studio import Settings, Studio
@@ -232,3 +232,13 @@ def test_numbers_of_one_picture_are_not_handed_out_for_another(studio, key):
         ("patches", "norms"),
     ):
         assert not np.array_equal(studio.item(key, slug, name, {}), studio.item(other, slug, name, {})), slug
+
+
+def test_a_page_of_a_film_loads_none_of_its_other_steps(monkeypatch):
+    studio, loaded = Studio(Settings(device="cpu")), []
+    load = studio.inspector
+    monkeypatch.setattr(studio, "inspector", lambda name, *more: (loaded.append(name), load(name, *more))[1])
+    key = studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
+    for view in VIEWS:
+        value(studio, key, view)
+    assert set(loaded) == {"vitviz-tiny"}

@@ -16,7 +16,7 @@ TRIED = 100  # passes over all patches that maps on trial on one picture cost, a
 class Film(Mapping[int, Any]):
     """What is made of each step of a training, when it is asked for."""
 
-    def __init__(self, steps: Mapping[int, Run], make: Callable[[Run], Any]):
+    def __init__(self, steps: Mapping[int, str], make: Callable[[str], Any]):
         self._steps, self._make = steps, make
 
     def __getitem__(self, step: int) -> Any:
@@ -54,8 +54,8 @@ class Sets(Looks):
         for surveys in zip(*(self._over(run, paths, asked) for run in runs), strict=False):
             yield self._kept(surveys), surveys[0]
         film: dict[int, Any] = {}
-        for step, run in self.steps_of(runs[0]).items() if surveys and paired else ():
-            *_, film[step] = self._over(run, paths, "similarity")
+        for step, name in self.steps_of(runs[0]).items() if surveys and paired else ():
+            *_, film[step] = self._over(self._at(runs[0], name), paths, "similarity")
             yield self._kept(surveys, film), surveys[0]
 
     def sampled(self, run: Run, asked: str = "all") -> Any:
@@ -70,13 +70,16 @@ class Sets(Looks):
         """The similarity at every step of the checkpoint's training, first step first, each surveyed once it
         is asked for; empty without a film.
         """
-        return Film(self.steps_of(run), lambda one: self.sampled(one, "similarity"))
+        return Film(self.steps_of(run), lambda name: self.sampled(self._at(run, name), "similarity"))
 
-    def steps_of(self, run: Run) -> dict[int, Run]:
-        """A run of the same picture by every step of the checkpoint's training, first step first."""
+    def steps_of(self, run: Run) -> dict[int, str]:
+        """The names of every step of the checkpoint's training, first step first; none of them is loaded."""
         frames = self.film(run.checkpoint).get("frames", ())
-        steps = {one["step"]: one["name"] for one in frames if one["step"] is not None}
-        return {step: self.run_of(run.picture, name, run.size) for step, name in steps.items()}
+        return {one["step"]: one["name"] for one in frames if one["step"] is not None}
+
+    def _at(self, run: Run, name: str) -> Run:
+        """The run of the same picture by a step of the training, which is loaded for it."""
+        return self.run_of(run.picture, name, run.size)
 
     def _kept(self, surveys: Sequence[Any], film: Mapping[int, Any] = MappingProxyType({})) -> str:
         """The key of a survey, or of two that stand beside each other; the film belongs to the first."""
