@@ -1,5 +1,7 @@
 """Bare files: the architecture is read from the tensors' names and shapes, or asked for."""
 
+import re
+
 import pytest
 import timm
 import torch
@@ -62,3 +64,25 @@ def test_tensors_that_are_no_vit_ask_for_the_architecture(architecture, tmp_path
     path = saved(timm.create_model(architecture, **args), tmp_path / "weights.safetensors")
     with pytest.raises(CheckpointError, match="architecture"):
         load(find(str(path)))
+
+
+def test_layer_scale_under_its_older_names_is_found_and_filled(tmp_path):
+    model, path = small(init_values=1e-5), tmp_path / "weights.safetensors"
+    older = {
+        re.sub(r"ls(\d)\.gamma", r"gamma_\1", name): tensor for name, tensor in model.state_dict().items()
+    }
+    assert "blocks.1.gamma_2" in older
+    save_file(older, path)
+    same(load(find(str(path))), model)
+
+
+def test_a_distilled_file_tells_its_normalisation_and_a_plain_one_does_not(tmp_path):
+    for kind, known in (("distilled", True), ("plain", False)):
+        loaded = load(find(str(saved(small(**KINDS[kind]), tmp_path / f"{kind[0]}.safetensors"))))
+        assert ("normalisation" not in [one.name for one in loaded.checkpoint.assumed]) == known, kind
+
+
+@pytest.mark.parametrize("size, crop", [(32, 1.0), (120, 1.0), (128, 0.9)])
+def test_small_pictures_are_not_cropped_where_the_file_does_not_say(size, crop, tmp_path):
+    loaded = load(find(str(saved(small(img_size=size), tmp_path / "weights.safetensors"))))
+    assert loaded.preprocessing.crop_pct == crop
