@@ -101,20 +101,20 @@ def changed(data: bytes, rng: random.Random) -> bytes:
 def _boasting(data: bytes, rng: random.Random) -> bytes:
     """The same file with another width and height in its header."""
     width, height = (rng.choice([0, 1, 65535, 2**31 - 1, 2**32 - 1, 30_000, 8_900, 20_000]) for _ in range(2))
-    changed = bytearray(data)
+    boast = bytearray(data)
     if data[:4] == b"\x89PNG":
-        changed[16:24] = struct.pack(">II", width, height)
-        changed[29:33] = struct.pack(">I", zlib.crc32(changed[12:29]))
+        boast[16:24] = struct.pack(">II", width, height)
+        boast[29:33] = struct.pack(">I", zlib.crc32(boast[12:29]))
     elif data[:2] == b"BM":
-        changed[18:26] = struct.pack("<II", width, height)
+        boast[18:26] = struct.pack("<II", width, height)
     elif data[:3] == b"GIF":
-        changed[6:10] = struct.pack("<HH", width % 65536, height % 65536)
+        boast[6:10] = struct.pack("<HH", width % 65536, height % 65536)
     elif data[:3] == b"\xff\xd8\xff":
         at = max(data.find(b"\xff\xc0"), data.find(b"\xff\xc2"))
-        changed[at + 5 : at + 9] = struct.pack(">HH", height % 65536, width % 65536)
+        boast[at + 5 : at + 9] = struct.pack(">HH", height % 65536, width % 65536)
     else:
-        changed = bytearray(changed(data, rng))
-    return bytes(changed)
+        boast = bytearray(changed(data, rng))
+    return bytes(boast)
 
 
 def _tagged(rng: random.Random) -> bytes:

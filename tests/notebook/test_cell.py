@@ -86,7 +86,7 @@ def test_evidence_holds_every_head_and_class_that_can_be_clicked(inspector, trac
     account = vitviz.evidence(inspector, trace, best)
     expected = account.sources[4, 1, trace.grid.prefix :].reshape(14, 14).numpy()
     for target in ("top", best):
-        key = f"cell/evidence/map?target={target}&relative=no&method=ledger&chosen=5.2"
+        key = f"cell/evidence/map?target={target}&relative=no&method=ledger&chosen=5.2&until=0"
         np.testing.assert_allclose(array(parts[key]), expected, rtol=1e-6, atol=1e-9)
 
 

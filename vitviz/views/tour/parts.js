@@ -145,9 +145,9 @@ export function dial(self, name, label, maximum) {
 /** A chosen patch goes along through all steps. */
 export const take = (self) => (cell) => self.set('token', cell + first(self));
 /**
- * The room of a step: `width` and `tall`, the width of a picture beside something else and of that (`rest`), and
- * of what stands across both (`across`). A slide has its own room and ends at its `ceiling`, and all is larger
- * there, like its letters.
+ * The room of a step: `width` and `tall`, the width of a picture beside something else and of that (`rest`),
+ * and of what stands across both (`across`). A slide has its own room and ends at its `ceiling`, and all is
+ * larger there, like its letters.
  */
 export const beside = (self, most = 300) => {
   const { width, tall, slide } = self.ui.space;

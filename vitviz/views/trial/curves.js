@@ -47,7 +47,7 @@ export function curves(self, { title, pick, of }) {
     const stacked = self.width < 520;
     const sides = ['most', 'least'];
     const width = Math.max(260, self.width);
-    const height = Math.max(stacked ? 300 : 150, Math.min(self.tall, stacked ? 560 : 620) - 30);
+    const height = Math.max(stacked ? 300 : 150, Math.min(self.tall, stacked ? 560 : 620) - 16);
     const known = names.map((name) => [name, of(name)]);
     const random = of('random');
     const band = random && !random.refused && random.band;
