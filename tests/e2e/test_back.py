@@ -124,7 +124,8 @@ def test_a_reload_and_another_language_keep_the_photograph_and_all_settings(open
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
     page.locator("#vitviz-language a", has_text="한국어").click()
     expect(page.locator("#vitviz-links .vv-copy")).to_have_text("링크 복사")
-    assert ready(page, "distance") == key
+    mark = page.locator("#vitviz-distance [data-ready]").first
+    expect(mark).to_have_attribute("data-ready", re.compile(f"^{key}"), timeout=30_000)  # in the end
     expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
     open_tab(page, "롤아웃")
     assert drawn(page, "rollout")["fusion"] == ["max"], "the settings of a view that was not in front"
