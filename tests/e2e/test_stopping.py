@@ -58,7 +58,11 @@ def heard(http: httpx.Client, session: str, question: dict, last: str) -> Genera
 def opening_and_resizing(config: dict) -> list[dict]:
     """What a browser asks as it opens the page, and as somebody chooses an input of 4,900 tokens."""
     size = next(one["id"] for one in config["components"] if one["props"].get("elem_id") == "vitviz-size")
-    listeners = [(one["targets"], one["id"]) for one in config["dependencies"] if one["backend_fn"]]
-    (load,) = [number for targets, number in listeners if any(event == "load" for _, event in targets)]
-    (resize,) = [number for targets, number in listeners if [size, "input"] in map(list, targets)]
-    return [{"fn_index": load, "data": [None]}, {"fn_index": resize, "data": [None, "560"]}]
+    listeners = [one for one in config["dependencies"] if one["backend_fn"]]
+    (load,) = [one for one in listeners if any(event == "load" for _, event in one["targets"])]
+    (resize,) = [one for one in listeners if [size, "input"] in map(list, one["targets"])]
+    return [question(load, {}), question(resize, {size: "560"})]
+
+
+def question(listener: dict, said: dict) -> dict:
+    return {"fn_index": listener["id"], "data": [said.get(one) for one in listener["inputs"]]}
