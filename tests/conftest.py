@@ -7,11 +7,14 @@ sentence that a user gets; a type error would come first.
 Tests run in as many processes as there are cores, up to four. Each is given its share of the cores before
 torch is imported: threads of several processes on one core would spend their time waiting for one another.
 Each has a folder of its own for what Gradio writes, because a test counts what is in it.
+
+The shipped checkpoint, a photograph and what one says of the other are here for all of them.
 """
 
 import os
 import tempfile
 
+import pytest
 from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook
 
@@ -36,3 +39,22 @@ install_import_hook(
     ["vitviz.grid", "vitviz.readout", "vitviz.trace", "vitviz.analyses", "vitviz.models"],
     f"{__name__}.checked",
 )
+
+
+@pytest.fixture(scope="module")
+def inspector():
+    import vitviz  # once the hook above is there
+
+    return vitviz.load("vitviz-tiny", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def photo():
+    import vitviz
+
+    return vitviz.sample_image("coffee")
+
+
+@pytest.fixture(scope="module")
+def trace(inspector, photo):
+    return inspector.trace(photo)

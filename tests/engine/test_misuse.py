@@ -16,11 +16,6 @@ from vitviz.errors import VitvizError
 PICTURE = np.random.default_rng(0).integers(0, 255, (40, 60, 3), dtype=np.uint8)
 
 
-@pytest.fixture(scope="module")
-def inspector():
-    return vitviz.load("vitviz-tiny", device="cpu")
-
-
 @pytest.mark.parametrize(
     "given",
     [

@@ -1,23 +1,8 @@
-"""One checkpoint, one picture, and figures made once."""
+"""Figures made once."""
 
 import pytest
 
 import vitviz
-
-
-@pytest.fixture(scope="module")
-def inspector():
-    return vitviz.load("vitviz-tiny", device="cpu")
-
-
-@pytest.fixture(scope="module")
-def photo():
-    return vitviz.sample_image("coffee")
-
-
-@pytest.fixture(scope="module")
-def trace(inspector, photo):
-    return inspector.trace(photo)
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,7 @@
-"""A checkpoint and pictures for surveys."""
+"""Pictures for surveys."""
 
 import numpy as np
-import pytest
 from PIL import Image
-
-import vitviz
-
-
-@pytest.fixture(scope="module")
-def inspector():
-    return vitviz.load("vitviz-tiny", device="cpu")
 
 
 def noise(random: np.random.Generator, height: int, width: int) -> Image.Image:

@@ -37,11 +37,6 @@ class Deadly:
 
 
 @pytest.fixture(scope="module")
-def inspector():
-    return vitviz.load("vitviz-tiny", device="cpu")
-
-
-@pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
     folder, random = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
     for number in range(30):

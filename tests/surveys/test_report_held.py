@@ -19,11 +19,6 @@ from vitviz.surveys.rows import Row, Skipped
 from vitviz.surveys.tables import harmless
 
 
-@pytest.fixture(scope="module")
-def inspector():
-    return vitviz.load("vitviz-tiny", device="cpu")
-
-
 @pytest.fixture
 def pictures(tmp_path):
     folder = tmp_path / "pictures"

@@ -27,11 +27,6 @@ BOXES = {name: [[10, 20, 200, 150]] for name in NAMES[:2]}
 
 
 @pytest.fixture(scope="module")
-def inspector():
-    return vitviz.load("vitviz-tiny", device="cpu")
-
-
-@pytest.fixture(scope="module")
 def items():
     return [Item(f"photos/{name}.png", vitviz.sample_image(name)) for name in NAMES]
 

@@ -19,16 +19,6 @@ def ask(studio):
     return Endpoints(studio).trial
 
 
-@pytest.fixture(scope="module")
-def inspector():
-    return vitviz.load("vitviz-tiny", device="cpu")
-
-
-@pytest.fixture(scope="module")
-def trace(inspector):
-    return inspector.trace(vitviz.sample_image("coffee"))
-
-
 def told(answer):
     """As it travels, which knows no NaN."""
     return json.loads(json.dumps(answer, allow_nan=False))

@@ -16,8 +16,7 @@ ASKED = {"film.width": "320", "film.over": "layers"}
 
 
 @pytest.fixture(scope="module")
-def expected():
-    inspector, photo = vitviz.load("vitviz-tiny", device="cpu"), vitviz.sample_image("coffee")
+def expected(inspector, photo):
     return vitviz.animation("rollout", inspector, photo, over="layers", fusion="max")
 
 

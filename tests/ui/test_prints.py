@@ -16,9 +16,8 @@ from vitviz.views import VIEWS
 
 
 @pytest.fixture(scope="module")
-def expected():
-    inspector, photo = vitviz.load("vitviz-tiny", device="cpu"), vitviz.sample_image("coffee")
-    return vitviz.figure("rollout", inspector, inspector.trace(photo), picture=photo, fusion="max")
+def expected(inspector, trace, photo):
+    return vitviz.figure("rollout", inspector, trace, picture=photo, fusion="max")
 
 
 def test_an_address_gives_what_python_gives(studio, key, expected):

@@ -18,13 +18,8 @@ VIEW = Evidence()
 
 
 @pytest.fixture(scope="module")
-def inspector():
-    return vitviz.load("vitviz-tiny", device="cpu")
-
-
-@pytest.fixture(scope="module")
-def subject(inspector):
-    return Subject(inspector, inspector.trace(vitviz.sample_image("coffee")))
+def subject(inspector, trace):
+    return Subject(inspector, trace)
 
 
 def asked(subject, name: str, **given: str) -> np.ndarray:

@@ -22,11 +22,6 @@ MEASURES = [TrialMeasure(METHODS, ("mean", "black")), "distance"]
 
 
 @pytest.fixture(scope="module")
-def inspector():
-    return vitviz.load("vitviz-tiny", device="cpu")
-
-
-@pytest.fixture(scope="module")
 def subject(inspector):
     pictures = [vitviz.sample_image(name) for name in ("chelsea", "coffee", "rocket")]
     return Subject(inspector, survey=vitviz.survey(pictures, inspector, MEASURES))
