@@ -20,6 +20,7 @@ from vitviz.ui.serving.studio import Studio
 MOST = 60  # frames; of a longer film every so many, its first and its last among them
 WIDE = 1280  # pixels across, at most
 PREFIX = "film."
+ASKED = ("over", "width", "seconds", "detail", "dark", "lang", "ticket")
 OF_A_SET = "A film is of one picture; show one picture again, and not an average over a set."
 
 T = TypeVar("T")
@@ -59,11 +60,10 @@ def film(
 
         return over_layers(view, subject, settings, detail, grown)
     moments = thinned(studio.moments(run.checkpoint))
-    changes = {"without": run.without} if run.without else {}
     done = iter(range(1, len(moments) + 1))
 
     def figure_of(name: str):
-        made = figure(studio.look(run.picture, name, run.size, **changes), given)
+        made = figure(studio.look(run.picture, name, run.size, without=run.without), given)
         told(next(done), len(moments))
         return made
 
@@ -76,11 +76,9 @@ def asked_for(
     """The file of an address, and its name; film.over, .width, .seconds, .detail, .dark, .lang say how."""
     ours = {name.removeprefix(PREFIX): value for name, value in given.items() if name.startswith(PREFIX)}
     theirs = {name: value for name, value in given.items() if not name.startswith(PREFIX)}
-    known = ("over", "width", "seconds", "detail", "dark", "lang", "ticket")
-    if ending not in FORMATS or set(ours) - set(known):
-        wrong = sorted(set(ours) - set(known))[0] if set(ours) - set(known) else ending
-        listed = known if set(ours) - set(known) else FORMATS
-        raise Unknown(f"Films have no {wrong[:60]!r}; expected one of {', '.join(listed)}.")
+    for one, known in ((ending, FORMATS), *((name, ASKED) for name in sorted(ours))):
+        if one not in known:
+            raise Unknown(f"Films have no {one[:60]!r}; expected one of {', '.join(known)}.")
     flags = {name: prints.flag(ours, name, PREFIX) for name in ("detail", "dark")}
     told = _counted(studio, key, ours.get("ticket", ""))
     over, language = ours.get("over", "training"), ours.get("lang", "en")

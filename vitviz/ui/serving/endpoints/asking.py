@@ -27,7 +27,7 @@ class Asking:
             return self._studio.subject(keys[0] if len(keys) == 1 else self._studio.pair(*keys))
         if image is None:
             return Subject(self._inspector(checkpoint))
-        return self._subject(image, checkpoint, without=Without.parse(str(without)))
+        return self._subject(image, checkpoint, without)
 
     def _inspector(self, checkpoint: str):
         return self._studio.inspector(str(checkpoint).strip() or self._studio.settings.checkpoint)
@@ -35,10 +35,13 @@ class Asking:
     def _name(self, checkpoint: str) -> str:
         return str(checkpoint).strip() or self._studio.settings.checkpoint
 
-    def _subject(self, image: Any, checkpoint: str, **changes) -> Subject:
-        return self._studio.subject(
-            self._studio.look(self._picture(image), self._name(checkpoint), **changes)
-        )
+    def _subject(self, image: Any, checkpoint: str, without: str = "") -> Subject:
+        return self._studio.subject(self._key(image, checkpoint, without))
+
+    def _key(self, image: Any, checkpoint: str, without: str = "") -> str:
+        """The key of a picture as a checkpoint sees it, less what is taken away."""
+        parsed = Without.parse(str(without))
+        return self._studio.look(self._picture(image), self._name(checkpoint), without=parsed)
 
     def _picture(self, image: Any) -> str:
         """The picture's key: of a sample by its name, or of an upload. A bare path would be one on this

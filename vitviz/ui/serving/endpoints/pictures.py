@@ -152,7 +152,7 @@ class OfPictures(Asking):
         """
         count, asked = whole(count, "count", 1, 100_000), Without.parse(str(without))
         name = self._name(checkpoint)
-        before, after = self._subject(image, name).trace, self._subject(image, name, without=asked).trace
+        before, after = self._subject(image, name).trace, self._subject(image, name, asked.text()).trace
         told = {"before": before, "after": after}
         top = {
             name: [{"label": one, "probability": plain(p)} for one, p in trace.top(count)]

@@ -7,7 +7,6 @@ file does without `from __future__ import annotations`.
 import base64
 from typing import Literal
 
-from vitviz.runs import Without
 from vitviz.ui.serving import films, prints
 from vitviz.ui.serving.derived import Picture
 from vitviz.ui.serving.endpoints.asking import Asking
@@ -47,14 +46,11 @@ class OfPrints(Asking):
         Returns:
             {checkpoint, view, name: the file's, caption: text, data: the file in base64}
         """
-        changes = {"without": Without.parse(str(without))}
-        key = self._studio.look(self._picture(image), self._name(checkpoint), **changes)
+        key = self._key(image, checkpoint, without)
         given, whether = prints.settings_of(str(settings)), truth(detail, "detail")
         made = prints.figure(self._studio, key, str(view), given, whether, language=str(language))
         data = made.file(str(format), width, whole(dpi, "dpi", 1, 10_000))
-        told = {"checkpoint": self._studio.run(key).checkpoint, "view": str(view)}
-        told |= {"name": f"{made.name}.{format}", "caption": made.caption}
-        return {**told, "data": base64.b64encode(data).decode("ascii")}
+        return self._told(key, view, f"{made.name}.{format}", made.caption, data)
 
     def film(
         self,
@@ -88,13 +84,15 @@ class OfPrints(Asking):
         Returns:
             {checkpoint, view, name: the file's, caption: text, frames: their labels, data: in base64}
         """
-        changes = {"without": Without.parse(str(without))}
-        key = self._studio.look(self._picture(image), self._name(checkpoint), **changes)
+        key = self._key(image, checkpoint, without)
         given, whether = prints.settings_of(str(settings)), truth(detail, "detail")
         made = films.film(self._studio, key, str(view), given, str(over), whether, language=str(language))
         pixels = whole(width, "width", 1, films.WIDE)
         data = films.written(self._studio, made, str(format), pixels, seconds)
-        told = {"checkpoint": self._studio.run(key).checkpoint, "view": str(view)}
-        told |= {"name": f"{made.name}.{format}", "caption": made.caption}
-        told |= {"frames": [str(label) for label in made.labels]}
-        return {**told, "data": base64.b64encode(data).decode("ascii")}
+        told = self._told(key, view, f"{made.name}.{format}", made.caption, data)
+        return {**told, "frames": [str(label) for label in made.labels]}
+
+    def _told(self, key: str, view: str, name: str, caption: str, data: bytes) -> dict:
+        """A file as it travels."""
+        about = {"checkpoint": self._studio.run(key).checkpoint, "view": str(view), "name": name}
+        return {**about, "caption": caption, "data": base64.b64encode(data).decode("ascii")}
