@@ -26,7 +26,7 @@ for line in sys.stdin:
         studio = Studio(parse(arguments).settings)
         chelsea = studio.keep_sample("chelsea")
         try: exec(code)
-        except BaseException: traceback.print_exc()
+        except BaseException: traceback.print_exc()  # whatever it is, it must not go on in the child
         finally: sys.stdout.flush(), os._exit(0)
     os.wait()
     print("done", flush=True)

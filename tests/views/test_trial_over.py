@@ -102,8 +102,10 @@ def row(method, rank, beats):
 
 def test_the_verdict_names_who_cannot_be_told_from_the_first():
     rows = [row("centre", 1, True), row("ledger", 1, True), row("chefer", 2, True), row("random", 4, False)]
-    said = verdict_over(rows, 40)
-    assert said == "Over 40 pictures Blob in the centre lies first and cannot be told from The account; 2 of 2 maps beat chance."  # fmt: skip # noqa: E501
+    assert verdict_over(rows, 40) == (
+        "Over 40 pictures Blob in the centre lies first and cannot be told from The account; 2 of 2 maps beat"
+        " chance."
+    )
     alone = verdict_over([rows[1], *rows[2:]], 40)
     assert alone.startswith("Over 40 pictures The account tells best")
     assert alone.endswith("2 of 2 maps beat chance.")

@@ -1,13 +1,12 @@
-"""Charts for Plotly: attention distance by depth, and the likeliest classes.
+"""A chart for Plotly: attention distance by depth.
 
-They stand on a page that is light or dark: backgrounds are transparent, and every colour is of middle
+It stands on a page that is light or dark: its background is transparent, and every colour of middle
 lightness, so that it reads on both. Blue and orange are told apart with any colour vision.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
 
 import numpy as np
 import plotly.graph_objects as go
@@ -70,26 +69,6 @@ def distance_by_depth(
     return figure
 
 
-def predictions(top: Sequence[tuple[str, float]]) -> go.Figure:
-    """The likeliest classes as horizontal bars, likeliest on top, with their probabilities in per cent."""
-    labels = [html.escape(_short(label)) for label, _ in top]
-    shares = [100 * probability for _, probability in top]
-    places = list(range(len(top)))
-    bars = go.Bar(
-        x=shares, y=places, orientation="h", marker={"color": _BLUE, "cornerradius": 4, "line": {"width": 0}},
-        width=0.62,
-        text=[f"{share:.1f} %" for share in shares], textposition="outside", cliponaxis=False,
-        textfont={"color": _TEXT, "size": 13},
-        customdata=[html.escape(label) for label, _ in top],
-        hovertemplate="%{customdata}<br>%{x:.2f} %<extra></extra>",
-    )  # fmt: skip
-    figure = go.Figure(bars, _layout("", "", ""))
-    figure.update_layout(height=46 + 34 * len(top), margin={"l": 8, "r": 56, "t": 4, "b": 32})
-    figure.update_xaxes(range=[0, max([*shares, 1.0]) * 1.02], ticksuffix=" %", nticks=3, tickangle=0)
-    figure.update_yaxes(tickvals=places, ticktext=labels, autorange="reversed", showgrid=False, ticks="")
-    return figure
-
-
 def _dots(distances: np.ndarray, mass: np.ndarray) -> list[go.Scatter]:
     layers, heads = distances.shape
     layer, head = np.divmod(np.arange(distances.size), heads)
@@ -139,10 +118,6 @@ def _ramp(place: int, count: int) -> str:
     return "rgb({}, {}, {})".format(*colour)
 
 
-def _short(label: str, most: int = 26) -> str:
-    return label if len(label) <= most else label[: most - 1].rstrip(" ,") + "…"
-
-
 def _layout(subtitle: str, across: str, up: str) -> go.Layout:
     title = {"font": {"size": 13}, "standoff": 8}
     axis = {
@@ -168,4 +143,4 @@ def _layout(subtitle: str, across: str, up: str) -> go.Layout:
     )  # fmt: skip
 
 
-__all__ = ["distance_by_depth", "predictions"]
+__all__ = ["distance_by_depth"]

@@ -46,7 +46,7 @@ class _Worker:
             args, kwargs = self.asked.get()
             try:
                 answer = ("done", task(*args, **kwargs))
-            except Exception as error:
+            except Exception as error:  # of any kind it is the asker's, by its name alone
                 answer = ("failed", type(error).__name__)
             self.answers.put(answer)
 

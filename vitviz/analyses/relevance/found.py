@@ -40,16 +40,6 @@ class Relevance(Shown):
         return None if self.explained is None else self.answer - self.explained
 
     @property
-    def prefix_share(self) -> float | None:
-        """The prefix tokens' part of the sum of all tokens' magnitudes that is not drawn; None where they
-        have none.
-        """
-        if self.prefix is None:
-            return None
-        whole = abs(self.prefix) + self.map.double().abs().sum().item()
-        return abs(self.prefix) / whole if whole else 0.0
-
-    @property
     def nothing_positive(self) -> bool:
         """Whether no patch speaks for the answer, or none more than another: to be said in a sentence, not
         drawn blank.

@@ -89,7 +89,7 @@ def answered(answer: Callable[[], Response], request: Request) -> Response:
     except VitvizError as error:
         told, status = told_of(error), 404 if isinstance(error, Unknown) else 422
         detail = _short(without_paths(str(error)))
-    except Exception as error:
+    except Exception as error:  # a mistake of ours, which goes to the log
         told, status, detail = told_of(error), 500, UNEXPECTED
     return JSONResponse({**told, "text": _short(told["text"]), "detail": detail}, status_code=status)
 

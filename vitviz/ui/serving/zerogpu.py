@@ -33,11 +33,11 @@ if here():
 
     import vitviz.engine.inspector  # noqa: F401, to be in memory before a fork
 
-import gradio as gr  # noqa: E402
-import httpx  # noqa: E402
-from gradio.context import LocalContext  # noqa: E402
+import gradio as gr  # noqa: E402, after the above
+import httpx  # noqa: E402, likewise
+from gradio.context import LocalContext  # noqa: E402, likewise
 
-from vitviz.errors import VitvizError  # noqa: E402
+from vitviz.errors import VitvizError  # noqa: E402, likewise
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
