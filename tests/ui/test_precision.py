@@ -17,9 +17,7 @@ from vitviz.ui.page.figures import value
 from vitviz.ui.serving import export
 from vitviz.ui.serving.studio import Settings, Studio
 from vitviz.ui.words import translated
-from vitviz.views import VIEWS, Needs
-
-EXACT = {"experiment"}  # whose first point has to be the plain answer to the bit
+from vitviz.views import VIEWS
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +68,7 @@ def test_in_float32_the_facts_say_so_and_no_more():
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
 def test_every_view_exists_and_its_numbers_say_the_precision(rough, key, view):
-    if view.needs is Needs.GRADIENTS or view.slug in EXACT:  # of a rounded model they would be another's
+    if view.exact:
         assert "float32" in value(rough, key, view)["message"]["text"]
         return
     assert value(rough, key, view)["message"] is None

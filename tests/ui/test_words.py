@@ -132,12 +132,14 @@ def said_in() -> dict[str, set[str]]:
         rooms[f"views/{view.slug}"] |= python_texts(HOME / "views" / view.slug, "printed*.py")
     rooms["views/tour"] |= tour_texts()
     rooms["canvas"] = written_in(HOME / "canvas") | {"class", "distillation"}  # names of prefix tokens
-    rooms["canvas"] |= python_texts(HOME / "views", "printing.py")
+    for said_of_all in ("base.py", "printing.py"):
+        rooms["canvas"] |= python_texts(HOME / "views", said_of_all)
     rooms["ui/words"] = (
         python_texts(HOME / "ui")
         | python_texts(HOME / "engine", sentences=False)
         | python_texts(HOME / "prints")
         | python_texts(HOME / "analyses", sentences=False)
+        | python_texts(HOME / "surveys", sentences=False)
         | {"{checkpoint}: not applicable, because {reason}."}
         | written_in(HOME / "ui/page")
         | {NOTE, "none", "{what} {how}"}

@@ -216,4 +216,4 @@ def test_where_there_is_no_answer_it_says_so(subject):
     assert "left out of the sequence" in VIEW.refused(Subject(subject.inspector, left_out))
     half = vitviz.load("vitviz-tiny", device="cpu", dtype="bfloat16")
     other = Subject(half, half.trace(vitviz.sample_image("coffee")))
-    assert "computes in bfloat16" in VIEW.unsupported(other)
+    assert "computes in bfloat16" in VIEW.refused(other)

@@ -34,6 +34,10 @@ LEFT_OUT = (
     "{view} is not applicable here, because patches have been left out of the sequence. Put them back, or"
     " take them away by painting over them."
 )
+ROUNDED = (
+    "{view} is not applicable here, because its passes are made in float32, and {checkpoint} computes in"
+    " {dtype}."
+)
 
 
 class Needs(enum.Enum):
@@ -41,7 +45,6 @@ class Needs(enum.Enum):
 
     WEIGHTS = "weights"  # the checkpoint and its input size alone: computed once, whatever the picture
     RUN = "run"  # one picture's trace
-    GRADIENTS = "gradients"  # a trace and gradients of a target
     SET = "set"  # a set of pictures
 
 
@@ -121,6 +124,8 @@ class View(ABC):
     every_patch: ClassVar[bool] = (
         False  # whether it needs all of them: not applicable where some were left out
     )
+    # whether it begins with the plain answer to the bit, or with gradients: a rounded model's are another's
+    exact: ClassVar[bool] = False
     unprinted: ClassVar[str] = ""  # why it has no figure for print; none where it has one
     on_request: ClassVar[bool] = (
         False  # whether its numbers take so long that only its own downloads make them
@@ -177,6 +182,8 @@ class View(ABC):
         trace = subject.trace
         if self.every_patch and trace is not None and trace.kept is not None:
             return Sentence(LEFT_OUT, view=self.title)
+        if self.exact and trace is not None and trace.dtype != "float32":
+            return Sentence(ROUNDED, view=self.title, checkpoint=subject.checkpoint, dtype=trace.dtype)
         return self.unsupported(subject)
 
     def summary(self, subject: Subject) -> dict[str, Any]:

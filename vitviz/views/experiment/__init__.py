@@ -14,7 +14,7 @@ import numpy as np
 
 from vitviz.errors import UnsupportedModel, WrongSetting
 from vitviz.sentence import Sentence, said, travelling
-from vitviz.views.base import Item, Needs, View, Words
+from vitviz.views.base import Item, View, Words
 from vitviz.views.controls import Choice, Whole
 from vitviz.views.shared import likeliest, packed, passes_of
 from vitviz.views.subject import Subject
@@ -28,14 +28,13 @@ TOLD = 3  # likeliest classes of a draw
 WAYS = {"drop": ("dropped", "black"), "shuffle": ("shuffled",)}
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be watched."
 _EDITED = "The experiment is on the whole model. Put back what was taken away."
-_PRECISION = "The experiment is made in float32, and {checkpoint} computes in {dtype} here."
 _ONE_PATCH = "{checkpoint} sees a single patch, so there is nothing to drop or to shuffle."
 
 
 class Experiment(View):
     slug = "experiment"
     title = "Experiment"
-    needs = Needs.RUN
+    exact = True
     on_request = True
     every_patch = True
     unprinted = (
@@ -101,8 +100,6 @@ class Experiment(View):
         trace = subject.trace
         if trace.logits is None:
             return Sentence(_NO_HEAD, checkpoint=subject.checkpoint)
-        if trace.dtype != "float32":
-            return Sentence(_PRECISION, checkpoint=subject.checkpoint, dtype=trace.dtype)
         if subject.grid.patches == 1:
             return Sentence(_ONE_PATCH, checkpoint=subject.checkpoint)
         return Sentence(_EDITED) if trace.without else None
@@ -128,7 +125,7 @@ class Experiment(View):
         return packed(_told(subject, kind, settings["step"]))
 
     def texts(self) -> set[str]:
-        return super().texts() | {_NO_HEAD, _EDITED, _PRECISION, _ONE_PATCH}
+        return super().texts() | {_NO_HEAD, _EDITED, _ONE_PATCH}
 
 
 # ----- what is asked, draw by draw

@@ -15,7 +15,7 @@ import numpy as np
 from vitviz.analyses.methods import TITLES, UNTRIED
 from vitviz.errors import Unknown
 from vitviz.sentence import Sentence
-from vitviz.views.base import File, Item, Needs, View, Words
+from vitviz.views.base import File, Item, View, Words
 from vitviz.views.controls import Choice, Text
 from vitviz.views.shared import likeliest, packed, target_of
 from vitviz.views.subject import Subject
@@ -23,7 +23,6 @@ from vitviz.views.trial.order import LAST, ORDER
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that maps could be tried on."
 _EDITED = "Maps are tried on the whole model. Put back what was taken away."
-_PRECISION = "Maps are made in float32, and {checkpoint} computes in {dtype} here."
 OF_ONE = "This is of one picture, and a set of them is in view."
 OF_MANY = "This is over a set of pictures, and one picture is in view."
 SHOWN = 5  # likeliest classes that the picker offers
@@ -35,7 +34,7 @@ _ASKED = ("target", "patches_as")
 class Trial(View):
     slug = "trial"
     title = "Trial"
-    needs = Needs.GRADIENTS
+    exact = True
     endpoint = "trial"
     on_request = True
     every_patch = True
@@ -134,8 +133,6 @@ class Trial(View):
             return None if "trial.most" in subject.survey.sums else UNTRIED
         if subject.trace.logits is None:
             return Sentence(_NO_HEAD, checkpoint=subject.checkpoint)
-        if subject.trace.dtype != "float32":
-            return Sentence(_PRECISION, checkpoint=subject.checkpoint, dtype=subject.trace.dtype)
         return Sentence(_EDITED) if subject.trace.without else None
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
@@ -204,4 +201,4 @@ class Trial(View):
         return made.table(self.whole(subject, settings))
 
     def texts(self) -> set[str]:
-        return super().texts() | {_NO_HEAD, _EDITED, _PRECISION, UNTRIED, *TITLES.values()}
+        return super().texts() | {_NO_HEAD, _EDITED, UNTRIED, *TITLES.values()}
