@@ -35,7 +35,7 @@ ALLOWED = {
     "models": {"analyses", "engine", "trace", "errors"},
     "surveys": {
         *("analyses", "engine", "figures", "frames", "grid", "maps", "models", "samples", "shown", "trace"),
-        "errors",
+        *("errors", "sentence"),
     },
     "notebook": {
         *("analyses", "engine", "errors", "figures", "frames", "grid", "models", "runs", "sentence", "shown"),

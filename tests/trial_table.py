@@ -22,7 +22,7 @@ from tests.shared import shared
 from vitviz import samples
 from vitviz.analyses.correlation import spearman
 from vitviz.analyses.methods import TITLES
-from vitviz.analyses.trials.standing import HEAD, standing, table
+from vitviz.analyses.trials.standing import HEAD, said_of_refused, standing, table
 from vitviz.surveys.boxes import Boxes
 from vitviz.surveys.items import Item
 from vitviz.surveys.measures.trial import TrialMeasure
@@ -82,9 +82,12 @@ def markdown(name: str, survey, protocols: tuple[str, ...]) -> str:
         gaps = {row["method"]: row["gap"] for row in standing(survey, place)}
         both = [one for one in PUBLISHED if one in gaps]
         alike = spearman(*(torch.tensor([known[one] for one in both]) for known in (PUBLISHED, gaps)))
+        told = "".join(f"\n\n{sentence}" for sentence in said_of_refused(survey))
         parts.append(
             f"{name}, {survey.images} pictures, patches removed: {protocol}. Rank correlation with the order"
-            f" of the reference measurement: {alike:.2f}.\n\n" + "\n".join(f"| {line} |" for line in lines)
+            f" of the reference measurement: {alike:.2f}.\n\n"
+            + "\n".join(f"| {line} |" for line in lines)
+            + told
         )
     return "\n\n".join(parts)
 

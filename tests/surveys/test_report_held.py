@@ -86,7 +86,7 @@ def test_reasons_in_memory_are_bounded(inspector):
     survey = survey_of(inspector)
     for start in range(0, 3 * LISTED, 500):
         skipped = [Skipped(n, str(n), "broken") for n in range(start, start + 500)]
-        survey = survey.with_sums({}, 0, skipped)
+        survey = survey.with_rows([], {}, skipped)
     assert (len(survey.skipped), survey.left_out) == (LISTED, 3 * LISTED)
     assert survey.skipped[-1].index == LISTED - 1
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import vitviz
+from tests.refusing import WHY, refuse
 from vitviz.analyses.methods import TITLES
 from vitviz.analyses.trials.standing import standing
 from vitviz.analyses.trials.verdict import verdict_over
@@ -118,3 +119,27 @@ def test_how_a_set_is_looked_at_is_checked():
     with pytest.raises(WrongSetting, match="expected one of dropped"):
         VIEW.set_choice("green")
     assert next(view for view in vitviz.views.VIEWS if view.slug == "distance").set_choice("green") == ""
+
+
+def test_a_method_without_a_rank_is_told_with_its_reason(inspector, trace, subject, monkeypatch):
+    refuse(monkeypatch, "rollout", trace)
+    pictures = [vitviz.sample_image(name) for name in ("chelsea", "coffee")]
+    other = Subject(inspector, survey=vitviz.survey(pictures, inspector, MEASURES))
+    told = asked(other)
+    assert sorted(row["method"] for row in told["rows"]) == ["centre", "ledger", "random"]
+    (sentence,) = told["refused"]
+    assert sentence["values"]["count"] == 1 and sentence["values"]["pictures"] == 2
+    assert sentence["values"]["reason"]["values"]["checkpoint"]["text"] == "mine", (
+        "to be said in any language"
+    )
+    assert sentence["values"]["name"] == {"text": "Picture {number}", "values": {"number": 2}}
+    settings = VIEW.settings({}, other.about)
+    (line,) = VIEW.numbers(other, settings)["refused"].tolist()
+    assert (
+        line == f"Rollout is not ranked: it does not apply to 1 of 2 pictures. The first is Picture 2: {WHY}"
+    )
+    *ranked, last = csv.DictReader(io.StringIO(VIEW.file(other, "trial.csv", settings).decode()))
+    assert {row["refused"] for row in ranked} == {"0"} and {row["reason"] for row in ranked} == {""}
+    assert (last["method"], last["refused"], last["rank_logit"]) == ("rollout", "1", "")
+    assert last["reason"] == WHY and last["pictures"] == "2" and last["title"] == "Rollout"
+    assert asked(subject)["refused"] == [] and len(VIEW.numbers(subject, settings)["refused"]) == 0

@@ -33,6 +33,7 @@ class Seen:
     trace: Trace
     label: int | None = None  # the true class, where it is known
     name: str = ""  # within its source
+    refused: dict[str, str] = field(default_factory=dict, repr=False)  # for measures to fill, see `Measure`
     _once: dict[Callable, Any] = field(default_factory=dict, repr=False)
 
     def once(self, make: Callable[[Trace], T]) -> T:
@@ -58,8 +59,10 @@ class Measure(Protocol):
     def of(self, seen: Seen) -> Mapping[str, np.ndarray]:
         """Float arrays by the quantities' names, of shapes that are the same for every picture.
 
-        A quantity that this picture has nothing to say about (no label is known) is left out. Raises
-        VitvizError, which ends the survey, for a checkpoint that it does not apply to.
+        A quantity that this picture has nothing to say about (no label is known) is left out. What of an
+        array does not exist for this picture is not a number, and `seen.refused["measure.part"]` says why,
+        which the survey tells beside its averages. Raises VitvizError, which ends the survey, for a
+        checkpoint that it does not apply to.
         """
         ...
 

@@ -28,7 +28,7 @@ def finish(begun: Survey, parts: Parts) -> Survey:
     """
     result, mistakes = begun, Mistakes()
     for part in parts.all():
-        result = result.with_sums(part.sums, len(part.rows), part.skipped, part.grams)
+        result = result.with_rows(part.rows, part.sums, part.skipped, part.grams)
         mistakes.add(part.rows)
     result = replace(result, mistakes=mistakes)
     rows, skipped = Rows(result, parts.folder), SkippedList(parts.folder)
@@ -91,6 +91,7 @@ def summary_of(survey: Survey) -> dict[str, Any]:
             for name, sums in survey.sums.items()
         },
         "skipped": [vars(one) for one in survey.skipped],
+        "refused": {part: vars(one) for part, one in survey.refused.items()},
         "about": dict(survey.about),
     }
 

@@ -110,7 +110,7 @@ def _trial(survey: Survey) -> str:
     """Where maps stand that were on trial, by protocol."""
     if "trial.most" not in survey.sums:
         return ""
-    from vitviz.analyses.trials.standing import HEAD, table
+    from vitviz.analyses.trials.standing import HEAD, said_of_refused, table
 
     protocols = next(one for one in survey.measures if one.name == "trial").protocols
     said = (
@@ -118,6 +118,7 @@ def _trial(survey: Survey) -> str:
         " Who shares a rank cannot be told apart: the rank is 1 and as many more as lie ahead by over two"
         " standard errors of the difference, picture by picture.</p>"
     )
+    said += "".join(f"<p>{_text(sentence)}</p>" for sentence in said_of_refused(survey))
     return "".join(
         f"<h2>Maps on trial, patches removed: {_text(protocol)}</h2>{said}"
         + _table(HEAD, table(survey, place))

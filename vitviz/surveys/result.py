@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from vitviz.shown import Shown
 from vitviz.surveys.measure import Measure, Quantity
 from vitviz.surveys.mistakes import Mistakes
 from vitviz.surveys.moments import Moments, added
-from vitviz.surveys.rows import Batch, Skipped
+from vitviz.surveys.rows import Batch, Refused, Row, Skipped, refused_in
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
@@ -38,6 +38,7 @@ class Survey(Shown):
     sums: Mapping[str, Moments] = field(default_factory=dict)
     skipped: tuple[Skipped, ...] = ()  # the first thousand
     left_out: int = 0  # how many pictures could not be read
+    refused: Mapping[str, Refused] = field(default_factory=dict)  # "measure.part" -> where and why it is none
     labels: tuple[str, ...] = field(default=(), repr=False)
     about: Mapping[str, Any] = field(default_factory=dict)  # settings, seeds, hashes, versions
     mistakes: Mistakes | None = field(default=None, repr=False)
@@ -62,14 +63,15 @@ class Survey(Shown):
 
     def grown(self, batch: Batch) -> Survey:
         """With one batch more."""
-        return self.with_sums(batch.sums, len(batch.rows), batch.skipped, batch.grams)
+        return self.with_rows(batch.rows, batch.sums, batch.skipped, batch.grams)
 
-    def with_sums(self, sums: Mapping[str, Moments], images: int, skipped, grams=()) -> Survey:
-        """With a part's sums more."""
+    def with_rows(self, rows: Sequence[Row], sums: Mapping[str, Moments], skipped, grams=()) -> Survey:
+        """With some pictures more, whose `sums` are known."""
         listed = (*self.skipped, *skipped)[:LISTED]
         return replace(
-            self, images=self.images + images, sums=added(dict(self.sums), dict(sums)), skipped=listed,
+            self, images=self.images + len(rows), sums=added(dict(self.sums), dict(sums)), skipped=listed,
             left_out=self.left_out + len(skipped), grams=(*self.grams, *grams),
+            refused=refused_in(rows, self.refused),
         )  # fmt: skip
 
     @property

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
@@ -36,6 +36,7 @@ class Row:
     probability: float | None  # of the answer
     of_label: float | None  # probability of the true class
     values: Values = field(repr=False)  # "measure.quantity" -> float64 array
+    refused: Mapping[str, str] = field(default_factory=dict, repr=False)  # "measure.part" -> why not
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,25 @@ class Skipped:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """What a measure could not say of some pictures: of how many, the first of them, and why there."""
+
+    pictures: int
+    name: str
+    reason: str
+
+
+def refused_in(rows: Iterable[Row], before: Mapping[str, Refused] | None = None) -> dict[str, Refused]:
+    """By "measure.part", of these pictures and of those `before`."""
+    found = dict(before or {})
+    for row in rows:
+        for part, reason in row.refused.items():
+            known = found.get(part, Refused(0, row.name, reason))
+            found[part] = replace(known, pictures=known.pictures + 1)
+    return found
 
 
 @dataclass(frozen=True)
@@ -144,13 +164,14 @@ class Measuring:
             for name, value in measure.of(seen).items():
                 values[f"{measure.name}.{name}"] = np.asarray(value, dtype=np.float64)
         if trace.logits is None or not trace.logits.numel():
-            return Row(index, item.name, item.label, label, None, None, None, values)
+            return Row(index, item.name, item.label, label, None, None, None, values, seen.refused)
         likely = trace.logits.double().softmax(dim=-1)
         answer = int(likely.argmax())
         of_label = None if label is None else likely[label].item()
-        return Row(index, item.name, item.label, label, answer, likely[answer].item(), of_label, values)
+        sure = likely[answer].item()
+        return Row(index, item.name, item.label, label, answer, sure, of_label, values, seen.refused)
 
 
 Progress = Callable[[int, int | None], bool | None]
 
-__all__ = ["Batch", "Measuring", "Progress", "Row", "Skipped", "moments_of"]
+__all__ = ["Batch", "Measuring", "Progress", "Refused", "Row", "Skipped", "moments_of", "refused_in"]

@@ -175,9 +175,7 @@ def _spread(
 
 def _added(result: Survey, mistakes: Mistakes, part: Part, at: int) -> tuple[Survey, int]:
     mistakes.add(part.rows)
-    return result.with_sums(part.sums, len(part.rows), part.skipped, part.grams), at + len(part.rows) + len(
-        part.skipped
-    )
+    return result.with_rows(part.rows, part.sums, part.skipped, part.grams), at + len(part)
 
 
 def _now() -> str:

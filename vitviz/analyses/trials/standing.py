@@ -10,8 +10,18 @@ import numpy as np
 from vitviz.analyses.methods import TITLES, UNTRIED
 from vitviz.analyses.trials.answers import SCORES
 from vitviz.errors import UnsupportedModel
+from vitviz.sentence import Sentence
 
-ALSO = ("alike", "hit", "energy")  # of a method, whatever way patches are removed
+ALIKE = "alike"
+ALSO = (ALIKE, "hit", "energy")  # of a method, whatever way patches are removed
+NO_RANK = (
+    "{method} is not ranked: it does not apply to {count} of {pictures} pictures. The first is {name}:"
+    " {reason}"
+)
+NOT_ALIKE = (
+    "{method} is not compared between two classes: for {count} of {pictures} pictures it has no map of the"
+    " second. The first is {name}: {reason}"
+)
 
 
 def trial_in(survey: Any) -> Any:
@@ -24,7 +34,7 @@ def trial_in(survey: Any) -> Any:
 
 def standing(survey: Any, protocol: int = 0, score: str = "probability") -> list[dict[str, Any]]:
     """Methods by the mean of their gap over pictures, best first: {method, rank, most, least, gap, ahead,
-    ...}.
+    ...}. Those that do not apply to every picture are not among them; `refused` says why.
 
     `rank`, by the same score, is 1 and as many more as lie ahead by over two standard errors of the
     difference, picture by picture: who cannot be told apart shares it. `ahead` is the gap less chance's. Of
@@ -60,6 +70,28 @@ def standing(survey: Any, protocol: int = 0, score: str = "probability") -> list
             }
         )
     return sorted(found, key=lambda row: -row["gap"])
+
+
+def refused(survey: Any) -> dict[str, Any]:
+    """Methods that do not apply to some of the pictures, and so have no rank: each with `pictures`, on how
+    many, and `name` and `reason`, of the first.
+
+    Over the other pictures alone they would be compared with methods that were tried on harder ones.
+    """
+    found = {name: survey.refused.get(f"trial.{name}") for name in trial_in(survey).methods}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def said_of_refused(survey: Any) -> list[Sentence]:
+    """The same in sentences, and of which methods maps of two classes could not be compared."""
+
+    def values(method: str, one: Any) -> dict[str, Any]:
+        about = {"method": TITLES[method], "count": one.pictures, "pictures": survey.images}
+        return {**about, "name": one.name, "reason": one.reason}
+
+    found = [Sentence(NO_RANK, **values(*one)) for one in refused(survey).items()]
+    alike = {name: survey.refused.get(f"trial.{ALIKE}.{name}") for name in trial_in(survey).methods}
+    return found + [Sentence(NOT_ALIKE, **values(name, one)) for name, one in alike.items() if one]
 
 
 def _surely(ahead: Any, protocol: int, one: Any, other: int, score: int) -> np.ndarray | np.bool_:
@@ -111,4 +143,4 @@ HEAD = (
     "energy in box",
 )  # fmt: skip
 
-__all__ = ["HEAD", "in_all_scores", "standing", "table", "trial_in"]
+__all__ = ["HEAD", "in_all_scores", "refused", "said_of_refused", "standing", "table", "trial_in"]

@@ -119,7 +119,7 @@ def trial_of(
     classes, answer = _classes(passes)
     names, shares = _names(methods, chance), _shares(shares)
     tell = progress or (lambda share, what: None)
-    maps, refused = _maps(passes, names, made, lambda done, name: tell(0.5 * done, name))
+    maps, refused = maps_of(passes, names, made, lambda done, name: tell(0.5 * done, name))
     tried: dict[Hashable, Tensor] = {name: one.map for name, one in maps.items() if name != "random"}
     if "random" in maps:
         tried |= {draw: _random_like(maps["random"], 1000 * seed + draw) for draw in range(draws)}
@@ -143,9 +143,16 @@ def together(parts: Sequence[Trial]) -> Trial:
     return replace(parts[0], maps=maps, curves=curves, refused=refused, draws=draws, sets=sets)
 
 
-def _maps(
-    passes: Passes, names: list[str], made: Mapping[str, Relevance], tell: Progress
+def maps_of(
+    passes: Passes,
+    names: Sequence[str],
+    made: Mapping[str, Relevance] = MappingProxyType({}),
+    tell: Progress = lambda share, what: None,
 ) -> tuple[dict[str, Relevance], dict[str, str]]:
+    """The maps of some methods, and why the others do not apply; `made` are known, `tell` as in `trial_of`.
+
+    Raises Stopped or TooMuch where nobody waits, or nobody may.
+    """
     maps, refused = {}, {}
     for number, name in enumerate(names):
         tell(number / len(names), name)

@@ -19,10 +19,11 @@ import torch
 
 from vitviz import maps
 from vitviz.analyses.correlation import spearman
-from vitviz.analyses.relevance import METHODS, relevance_of
+from vitviz.analyses.relevance import METHODS
 from vitviz.analyses.trials.answers import SCORES
 from vitviz.analyses.trials.pointing import covered, energy, hit
-from vitviz.analyses.trials.trial import Trial, trial_of
+from vitviz.analyses.trials.standing import ALIKE
+from vitviz.analyses.trials.trial import Trial, maps_of, trial_of
 from vitviz.errors import VitvizError
 from vitviz.surveys.boxes import Boxes
 from vitviz.surveys.measure import Quantity, Seen
@@ -107,6 +108,8 @@ class TrialMeasure:
                 )
             )
             made = dict(trials[0].maps)
+        for method, reason in trials[0].refused.items():
+            seen.refused[f"{self.name}.{method}"] = reason
         other = second if target == first else first
         found = self._areas(trials) | {"alike": self._alike(seen, made, other)}
         return found | self._pointing(seen, made, seed)
@@ -126,14 +129,16 @@ class TrialMeasure:
         return found | ({"saco": saco} if self.saco else {})
 
     def _alike(self, seen: Seen, made: dict, other: int) -> np.ndarray:
-        passes, found = maps.explained(seen.inspector, seen.trace, other), []
-        for method in self.methods:
-            if method not in made or method in (*DEAR, "random"):
-                found.append(np.nan)
-                continue
-            alike = spearman(made[method].map, relevance_of(passes, method).map)
-            found.append(0.0 if alike is None else alike)  # a blank map has no order, and agrees with none
-        return np.asarray(found)
+        passes, found = maps.explained(seen.inspector, seen.trace, other), np.full(len(self.methods), np.nan)
+        asked = [one for one in self.methods if one in made and one not in (*DEAR, "random")]
+        others, refused = maps_of(passes, asked)
+        for method, one in others.items():
+            alike = spearman(made[method].map, one.map)
+            # a blank map has no order, and agrees with none
+            found[self.methods.index(method)] = 0.0 if alike is None else alike
+        for method, reason in refused.items():
+            seen.refused[f"{self.name}.{ALIKE}.{method}"] = reason
+        return found
 
     def _pointing(self, seen: Seen, made: dict, seed: int) -> dict[str, np.ndarray]:
         boxes = self.boxes.on_input(seen.name, seen.trace) if self.boxes else ()

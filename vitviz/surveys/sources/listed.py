@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from vitviz.sentence import Sentence
 from vitviz.surveys.items import Item
 
 
@@ -28,4 +29,5 @@ class Listed:
                 continue
             picture, label = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
             path = self.by_path and isinstance(picture, str | os.PathLike)
-            yield Item(os.fspath(picture) if path else f"Picture {number}", picture, label)
+            name = os.fspath(picture) if path else Sentence("Picture {number}", number=number)
+            yield Item(name, picture, label)

@@ -12,7 +12,7 @@ import numpy as np
 
 from vitviz.analyses.methods import TITLES
 from vitviz.analyses.trials.answers import SCORES
-from vitviz.analyses.trials.standing import in_all_scores, standing, trial_in
+from vitviz.analyses.trials.standing import in_all_scores, refused, said_of_refused, standing, trial_in
 from vitviz.analyses.trials.verdict import verdict_over
 from vitviz.sentence import travelling
 
@@ -32,6 +32,7 @@ def told(survey: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         "patches_as": trial_in(survey).protocols[place],
         "verdict": travelling(verdict_over(rows, survey.images)),
         "rows": [{name: _known(value) for name, value in row.items()} for row in rows],
+        "refused": [travelling(sentence) for sentence in said_of_refused(survey)],
     }
 
 
@@ -52,18 +53,24 @@ def arrays(survey: Any, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         "pictures": np.asarray(survey.images),
         **{name: of(name) for name in names},
         "alike": np.asarray([row["alike"] for row in rows]),
+        "refused": np.asarray(list(map(str, said_of_refused(survey))), dtype=str),
     }
 
 
 def rows(survey: Any, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row a method, best first, for a table."""
+    """A row a method, best first, for a table; below them those that have no rank, with the reason."""
     place = protocol_of(survey, settings)
     about = {
         "checkpoint": survey.checkpoint,
         "pictures": survey.images,
         "patches_as": trial_in(survey).protocols[place],
     }
-    return [{**about, "title": TITLES[row["method"]], **row} for row in in_all_scores(survey, place)]
+    found = [{**row, "refused": 0, "reason": ""} for row in in_all_scores(survey, place)]
+    found += [
+        {**dict.fromkeys(found[0], ""), "method": method, "refused": one.pictures, "reason": str(one.reason)}
+        for method, one in refused(survey).items()
+    ]
+    return [{**about, "title": TITLES[row["method"]], **row} for row in found]
 
 
 def _known(value: Any) -> Any:

@@ -14,6 +14,7 @@ export function standing(self, { title }) {
   const head = el('tr', {});
   const body = el('tbody', {});
   const said = el('p', { class: 'vv-text' });
+  const gone = el('p', { class: 'vv-text vv-refused' });
   const table = el('table', { class: 'vv-ranking' }, el('thead', {}, head), body);
   const wide = { class: 'vv-wide-table', tabindex: 0, role: 'region', 'aria-label': t('Ranking') };
   const logit = () => self.settings.score === 'logit';
@@ -75,7 +76,7 @@ export function standing(self, { title }) {
     );
   }
 
-  function drawTable({ rows }) {
+  function drawTable({ rows, refused }) {
     const unit = logit() ? '' : ' %';
     const columns = [
       t('Rank'),
@@ -104,11 +105,12 @@ export function standing(self, { title }) {
       t('± is the standard error. Who shares a rank cannot be told apart; slanted rows not from chance.'),
       t('Two classes: how alike a method’s maps of the two likeliest are; 1 means that it knows no class.'),
     ].join(' ');
+    gone.textContent = refused.map((sentence) => t(sentence)).join(' ');
   }
 
   return {
     node: el('div', { class: 'vv-plot' }, plot),
-    table: el('div', { class: 'vv-stack' }, el('div', wide, table), said),
+    table: el('div', { class: 'vv-stack' }, el('div', wide, table), gone, said),
     draw(told) {
       drawPlot(told);
       drawTable(told);

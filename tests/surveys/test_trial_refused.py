@@ -1,0 +1,52 @@
+"""A method that does not apply to every picture of a set: it has no rank, and that is said everywhere."""
+
+import json
+import math
+
+import pytest
+
+import vitviz
+from tests.refusing import WHY, refuse
+from vitviz.analyses.trials.standing import refused, said_of_refused, standing
+from vitviz.surveys.items import Item
+from vitviz.surveys.measures.trial import TrialMeasure
+from vitviz.surveys.rows import Refused
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    return [Item(f"photos/{name}.png", vitviz.sample_image(name)) for name in ("chelsea", "coffee", "rocket")]
+
+
+def test_a_method_that_one_picture_refuses_has_no_rank_and_that_is_said(
+    pictures, inspector, monkeypatch, tmp_path
+):
+    refuse(monkeypatch, "chefer", inspector.trace(vitviz.sample_image("rocket")))
+    measure, found = TrialMeasure(("ledger", "chefer")), []
+    found.append(vitviz.survey(pictures, inspector, [measure]))
+    asked = {"out": tmp_path, "part": 2}
+    vitviz.survey(pictures, inspector, [measure], **asked, progress=lambda done, _: done < 3)
+    assert len(list((tmp_path / "parts").iterdir())) == 1, "it was ended after its first part"
+    found.append(vitviz.survey(pictures, inspector, [measure], **asked))
+    found.append(vitviz.survey(pictures, inspector, [measure], **asked))  # of parts alone
+    for one in found:
+        assert sorted(row["method"] for row in standing(one)) == ["ledger", "random"]
+        assert refused(one) == {"chefer": Refused(1, "photos/rocket.png", WHY)}
+        assert said_of_refused(one) == [
+            "Chefer et al. 2021 is not ranked: it does not apply to 1 of 3 pictures. The first is"
+            f" photos/rocket.png: {WHY}"
+        ]
+    assert "Chefer et al. 2021 is not ranked" in (tmp_path / "report.html").read_text()
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["refused"] == {"trial.chefer": {"pictures": 1, "name": "photos/rocket.png", "reason": WHY}}
+
+
+def test_a_second_class_that_has_no_map_ends_no_survey(pictures, inspector, trace, monkeypatch):
+    refuse(monkeypatch, "chefer", trace, trace.logits.topk(2).indices[1].item())
+    found = vitviz.survey(pictures, inspector, [TrialMeasure(("ledger", "chefer"))])
+    rows = {row["method"]: row for row in standing(found)}
+    assert rows["chefer"]["rank"] >= 1 and refused(found) == {}
+    assert math.isnan(rows["chefer"]["alike"]) and not math.isnan(rows["ledger"]["alike"])
+    (said,) = said_of_refused(found)
+    assert "Chefer et al. 2021 is not compared between two classes: for 1 of 3 pictures" in said
+    assert said.endswith(f"photos/coffee.png: {WHY}")
