@@ -50,6 +50,24 @@ def at(page, name: str):
     expect(page.locator("#vitviz-film .vv-film")).to_have_attribute("data-at", name, timeout=15_000)
 
 
+def stepping(page) -> None:
+    """From now on the steps that the film comes to are kept, however short each stands there."""
+    page.evaluate(
+        "() => { const film = document.querySelector('#vitviz-film .vv-film'); window.steps = [];"
+        " new MutationObserver(() => window.steps.push(film.dataset.at))"
+        ".observe(film, { attributeFilter: ['data-at'] }); }"
+    )
+
+
+def came_to(page, *names: str) -> None:
+    """Waits until these steps have followed each other."""
+    page.wait_for_function(
+        "(names) => ` ${window.steps.join(' ')} `.includes(` ${names.join(' ')} `)",
+        arg=list(names),
+        timeout=20_000,
+    )
+
+
 def test_a_snapshot_that_is_gone_is_told_and_the_slider_goes_back(open_page, weights):
     page = open_page("?checkpoint=vitviz-tiny@0")
     at(page, "vitviz-tiny@0")
@@ -112,8 +130,9 @@ def test_the_last_of_many_moves_wins_and_play_goes_on_to_the_end(open_page):
     at(page, "vitviz-tiny")
     expect(told).to_contain_text("without any notion")
     expect(page.get_by_role("button", name="Play the training")).to_be_visible()
+    stepping(page)
     page.get_by_role("button", name="Play the training").click()  # from the end it begins anew
-    at(page, "vitviz-tiny@0")
+    came_to(page, "vitviz-tiny@0", "vitviz-tiny@30")
     page.get_by_role("button", name="Stop", exact=True).first.click()
 
 

@@ -7,6 +7,7 @@ import { el, fit } from './elements.js';
 import { patchName, placeName } from './names.js';
 import { bounds, number } from './numbers.js';
 import { cells, outline } from './pointer.js';
+import { still } from './still.js';
 import { tip } from './tip.js';
 import { t } from './words.js';
 
@@ -151,7 +152,8 @@ export default (slug) => ({
     const start = offset(self, item);
     const count = self.grid.rows * self.grid.cols;
     const values = self.data[item.name].values.subarray(start, start + count);
-    const [low, high] = ends(self, values);
+    const asked = [...item.leading.map((axis) => self.settings[axis]), self.settings.scale].join('/');
+    const [low, high] = still(self, `${item.name}/${asked}`, ...ends(self, values));
     const colours = self.summary.diverging ? 'balance' : (self.settings.colormap ?? 'viridis');
     this.title = self.value.title;
     self.ui.drawn.show({

@@ -25,6 +25,23 @@ function linked() {
   return { ...kept()?.settings, ...(names.includes(tab) ? { [tab]: settings } : {}) };
 }
 
+const PATIENCE = 5000; // ms that a view is waited for which is never told
+
+/**
+ * Resolves when every view that can be seen has been told of a checkpoint and drawn it; one of an average over
+ * a set is of no step, and one beside is of another checkpoint.
+ */
+export async function settled(checkpoint) {
+  const end = performance.now() + PATIENCE;
+  const waits = (self) => {
+    const { key, scene, second } = self.value;
+    if (second || !key || key === scene || !self.figure.offsetParent) return false;
+    return self.flight || (self.value.checkpoint !== checkpoint && performance.now() < end);
+  };
+  do await new Promise((resolve) => requestAnimationFrame(resolve));
+  while ([...views].some(waits));
+}
+
 export function asText(settings) {
   return new URLSearchParams(
     Object.entries(settings).map(([name, value]) => [name, String(value)]),

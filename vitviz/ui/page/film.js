@@ -2,6 +2,7 @@
 // view follows.
 
 import { el, svg } from '../../canvas/elements.js';
+import { settled } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 import { align, drawCurve, parted } from './film_curve.js';
 
@@ -16,6 +17,7 @@ export default function part(element, props, watch, trigger) {
   let patience = 0;
   let speed = 1;
   let loop = false;
+  let telling = 0;
 
   const slider = el('input', {
     type: 'range',
@@ -176,23 +178,34 @@ export default function part(element, props, watch, trigger) {
     frames = value.frames || [];
     const at = frames.findIndex((frame) => frame.name === value.at);
     root.hidden = at < 0;
-    if (root.hidden) return stop();
+    if (root.hidden) {
+      telling += 1;
+      return stop();
+    }
     slider.max = frames.length - 1;
     const moved = answered && wanted !== sent && wanted < frames.length;
     if (answered) sent = null;
     if (moved) {
-      told(at);
-      draw(at);
+      tell(at);
       return ask();
     }
     if (sent !== null) return; // of an earlier question
     if (answered && at !== wanted) stop(); // it was refused
     wanted = at;
     slider.value = at;
+    clearTimeout(timer);
+    tell(at);
+  }
+
+  /** The label and the curve change with the figures and not before them; then the film may go on. */
+  async function tell(at) {
+    const mine = ++telling;
+    if (root.dataset.at) await settled(frames[at].name);
+    if (mine !== telling || !frames[at]) return; // of an earlier answer
     told(at);
     draw(at);
-    root.dataset.at = value.at;
-    clearTimeout(timer);
+    root.dataset.at = frames[at].name;
+    if (sent !== null) return; // another frame is on its way
     if (playing && at === frames.length - 1 && !loop) stop();
     else if (playing) timer = setTimeout(() => go((at + 1) % frames.length), 900 / speed);
   }

@@ -48,6 +48,13 @@ export function chooseToken(self, token) {
   self.set('token', token);
 }
 
+/** The largest weight of a token's map that was seen over a film. */
+function largest(self, token, values, again = undefined) {
+  const { show, layer, head, direction } = self.settings;
+  const asked = [token, show, layer, head, direction].join('/');
+  return still(self, asked, 0, bounds(values, first(self))[1], again)[1];
+}
+
 /** The map of the query. */
 export function paint(self) {
   const { ui, grid, settings } = self;
@@ -56,14 +63,7 @@ export function paint(self) {
   const values = weights(self, self.query);
   if (!values) return;
   ui.weights = values;
-  const asked = [self.query, settings.show, settings.layer, settings.head, settings.direction].join('/');
-  const [, most] = still(
-    self,
-    asked,
-    0,
-    bounds(values, skip)[1],
-    (other) => other.data && other.ui.size && paint(other),
-  );
+  const most = largest(self, self.query, values, (other) => other.data && other.ui.size && paint(other));
   const high = settings.scale === 'shared' && settings.show !== 'rollout' ? self.absolute : most;
   tinted(values, rows, cols, settings.colormap, 0, high || 1, skip, ui.heat);
   ui.bar.update(
@@ -167,7 +167,7 @@ export function showPins(self) {
           cols,
           settings.colormap,
           0,
-          (settings.scale === 'shared' ? self.absolute : bounds(found, skip)[1]) || 1,
+          (settings.scale === 'shared' ? self.absolute : largest(self, token, found)) || 1,
           skip,
         )
       : sheet(cols, rows);

@@ -3,6 +3,7 @@
 import { tinted } from '../../canvas/colours.js';
 import { fit } from '../../canvas/elements.js';
 import { bounds } from '../../canvas/numbers.js';
+import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { distanceOf, nameOf } from './tokens.js';
 
@@ -43,9 +44,10 @@ export function drawWall(self) {
     value: { layers, heads },
   } = self;
   const { rows, cols } = grid;
-  self.absolute = Math.max(...data.wallmax.values) || 1;
+  const asked = [settings.token, settings.direction].join('/');
+  self.absolute = still(self, `wall/${asked}`, 0, Math.max(...data.wallmax.values) || 1)[1];
   const absolute = settings.scale === 'shared';
-  const name = [self.key, settings.token, settings.direction, settings.scale, settings.colormap].join('/');
+  const name = [self.key, asked, settings.scale, settings.colormap, self.absolute].join('/');
   if (ui.wallName !== name) {
     // all maps in one picture, a pixel for each patch; the mean of the heads last
     const line = (heads + 1) * cols;

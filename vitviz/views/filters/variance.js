@@ -2,6 +2,7 @@
 
 import { fit } from '../../canvas/elements.js';
 import { number, ticks } from '../../canvas/numbers.js';
+import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 
 /** A share as a percentage of two digits or so. */
@@ -21,7 +22,7 @@ export function drawVariance(self) {
   const bottom = 34 * s;
   const top = 8;
   const context = fit(self.ui.chart, width, height, self.density);
-  const most = Math.max(...shares) || 1;
+  const [, most] = still(self, 'variance', 0, Math.max(...shares) || 1);
   const w = (width - left - right) / shares.length;
   const h = height - bottom - top;
   context.font = `${12 * s}px ${self.colour('font-family')}`;

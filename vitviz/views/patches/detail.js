@@ -4,6 +4,7 @@ import { tinted } from '../../canvas/colours.js';
 import { el, fit } from '../../canvas/elements.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { normalised } from '../../canvas/normalised.js';
+import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 
 /** What a patch is called, and its place in the sequence. */
@@ -104,7 +105,8 @@ export function normsOf({ values }, patch, count) {
 
 /** The norms as bars. */
 function showNorms(self, patch, count) {
-  const { before, after, most } = normsOf(self.data.norms, patch, count);
+  const { before, after, most: own } = normsOf(self.data.norms, patch, count);
+  const [, most] = still(self, 'norms', 0, own);
   const row = (label, value) =>
     el(
       'div',

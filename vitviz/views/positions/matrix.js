@@ -2,6 +2,7 @@
 
 import { tinted } from '../../canvas/colours.js';
 import { bounds } from '../../canvas/numbers.js';
+import { still } from '../../canvas/still.js';
 
 /** The numbers patch by patch as a tile of the grid, each tile where its patch lies. */
 export function tilesOf(values, { rows, cols }) {
@@ -42,6 +43,9 @@ export function ends(self) {
   const { minimum, maximum } = self.summary;
   return minimum < maximum ? [minimum, maximum] : bounds(self.data.similarity.values);
 }
+
+/** The same, standing still over a film. */
+export const steady = (self) => still(self, self.settings.scale, ...ends(self));
 
 export function axis(context, labels, size, horizontal, unit, scale) {
   // numbers along one side, as many as find room

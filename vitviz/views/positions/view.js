@@ -8,7 +8,7 @@ import { number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
-import { axis, ends, picture } from './matrix.js';
+import { axis, picture, steady } from './matrix.js';
 
 export default () => ({
   title: 'Similarity of position embeddings',
@@ -137,7 +137,7 @@ export default () => ({
     const { ui, grid, settings } = self;
     const { rows, cols } = grid;
     const form = settings.form || 'tiles';
-    const [low, high] = ends(self);
+    const [low, high] = steady(self);
     const source = picture(self, form, low, high);
     const pad = { left: (form === 'tiles' ? 40 : 52) * self.zoom, top: 8, bottom: 40 * self.zoom };
     const room = (self.wide ? self.width - self.detail - 28 : self.width) - pad.left;
@@ -221,7 +221,7 @@ export default () => ({
       : Math.min(150, self.width * 0.4);
     const unit = side / Math.max(rows, cols);
     const [width, height] = [unit * cols, unit * rows];
-    if (anew) [ui.low, ui.high] = ends(self);
+    if (anew) [ui.low, ui.high] = steady(self);
     const context = fit(ui.detail, width, height, self.density);
     ui.tile = tinted(
       self.data.similarity.values,

@@ -3,6 +3,7 @@
 import { painted, tinted } from '../../canvas/colours.js';
 import { el } from '../../canvas/elements.js';
 import { bounds, number } from '../../canvas/numbers.js';
+import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { roomOf, sizeOf, where } from './tokens.js';
 
@@ -40,11 +41,12 @@ export function drawComponents(self) {
   }
   const aspect = (rows * grid.patch[0]) / (cols * grid.patch[1]);
   const side = Math.min((width - 24) / 3, 170, (height * 0.3) / aspect);
+  const asked = [settings.depth, settings.norm, settings.basis].join('/');
   [...ui.single.children].forEach((figure, c) => {
     figure.style.width = `${side}px`;
     const values = Float32Array.from({ length: size }, (_, i) => scores[3 * i + c]);
     const [low, high] = bounds(values.filter(Number.isFinite));
-    const most = Math.max(-low, high) || 1;
+    const [, most] = still(self, `component/${c}/${asked}`, 0, Math.max(-low, high) || 1);
     tinted(values, rows, cols, 'balance', -most, most, 0, figure.firstChild).style.cssText =
       `width:${side}px;height:${side * aspect}px;image-rendering:pixelated`;
     figure.lastChild.textContent = t('Component {number}: {share}', { number: c + 1, share: share(c) });

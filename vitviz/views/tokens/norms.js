@@ -4,6 +4,7 @@ import { tinted } from '../../canvas/colours.js';
 import { el, fit } from '../../canvas/elements.js';
 import { tokenName } from '../../canvas/names.js';
 import { bounds, number } from '../../canvas/numbers.js';
+import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { showChips } from './likeness.js';
 import {
@@ -27,10 +28,11 @@ export function drawNorms(self) {
   const { depth } = settings;
   const { width, height } = roomOf(self);
   const { median, mad, limit, all, values, cells: above } = outliers(self);
-  const [low, high] = bounds(values.filter(Number.isFinite));
+  const [least, greatest] = bounds(values.filter(Number.isFinite));
+  const [low, high] = still(self, `norms/${depth}`, Math.min(least, median), greatest);
   ui.drawn.show({
     values,
-    low: Math.min(low, median),
+    low,
     high,
     colours: 'magma',
     label: t('Norm of the token'),
@@ -91,7 +93,7 @@ export function drawNorms(self) {
   );
   const { layers, heads } = self.value;
   const shares = byHead(self, 'sinks', (share) => share);
-  const most = bounds(shares)[1] || 1;
+  const [, most] = still(self, 'sinks', 0, bounds(shares)[1] || 1);
   ui.sinks.draw({
     values: shares,
     rows: heads,

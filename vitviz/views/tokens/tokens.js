@@ -2,6 +2,7 @@
 
 import { patchName, placeName, tokenName } from '../../canvas/names.js';
 import { bounds } from '../../canvas/numbers.js';
+import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 
 /** How many tokens stand before the patches. */
@@ -48,7 +49,9 @@ export function scale(self) {
     const values = (self.data.cosines || self.data.line).values;
     [self.ui.scaled, self.ui.lowest] = [self.loaded, bounds(values)[0]];
   }
-  return { low: Math.min(self.ui.lowest, 0.99), high: 1, colours: 'viridis' };
+  const { depth, norm } = self.settings;
+  const [low, high] = still(self, `cosines/${depth}/${norm}`, Math.min(self.ui.lowest, 0.99), 1);
+  return { low, high, colours: 'viridis' };
 }
 
 /** Numbers by layer and head as a matrix with a row for each head; of several numbers the first. */
