@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.e2e.conftest import open_tab, ready
@@ -58,13 +60,20 @@ MEASURE = """(slug) => {
 }"""
 
 
-def settled(page, slug: str, count: int = 1) -> dict:
-    """The measure, once the room has been taken."""
+def settled(page, slug: str, count: int = 1) -> list[str]:
+    """What is wrong once the room has been taken: a busy machine takes it in several steps, so a fault is one
+    that stays.
+    """
     ready(page, slug)
     if count == 2:
         page.locator(f"#vitviz-second-{slug} [data-ready]").wait_for(state="visible")
-    page.wait_for_timeout(250)
-    return page.evaluate(MEASURE, slug)
+    found, end = None, time.monotonic() + 10
+    while True:
+        page.wait_for_timeout(250)
+        before, found = found, page.evaluate(MEASURE, slug)
+        told = faults(found, count)
+        if (found == before and not told) or time.monotonic() > end:
+            return [f"{slug}: {fault}" for fault in told]
 
 
 def faults(found: dict, count: int) -> list[str]:
@@ -87,7 +96,7 @@ def test_every_view_is_one_screen(open_page, width, height, count):
         if view.slug not in DRAWN:
             continue
         open_tab(page, view.title)
-        told += [f"{view.slug}: {fault}" for fault in faults(settled(page, view.slug, count), count)]
+        told += settled(page, view.slug, count)
     assert told == [], "\n".join(told)
 
 
@@ -98,5 +107,12 @@ def test_so_it_is_in_every_language_and_theme(open_page, language, dark):
         if view.slug not in DRAWN:
             continue
         page.locator("#vitviz-tabs [role=tab]").nth(number).click()
-        told += [f"{view.slug}: {fault}" for fault in faults(settled(page, view.slug), 1)]
+        told += settled(page, view.slug)
     assert told == [], "\n".join(told)
+
+
+def test_two_trials_that_are_over_are_one_screen(open_page):
+    page = open_page(f"?tab=trial&second={ALIKE}", 1280, 720, wait=False)
+    for cell in ("#vitviz-trial", "#vitviz-second-trial"):
+        page.locator(f"{cell} [data-tried*='/']").wait_for(state="attached", timeout=120_000)
+    assert settled(page, "trial", 2) == []

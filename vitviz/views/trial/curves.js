@@ -47,7 +47,7 @@ export function curves(self, { title, pick, of }) {
     const stacked = self.width < 520;
     const sides = ['most', 'least'];
     const width = Math.max(260, self.width);
-    const height = Math.max(stacked ? 300 : 150, Math.min(self.tall, stacked ? 560 : 620) - 16);
+    const height = Math.max(stacked ? 230 : 150, Math.min(self.tall, stacked ? 560 : 620) - 16);
     const known = names.map((name) => [name, of(name)]);
     const random = of('random');
     const band = random && !random.refused && random.band;
@@ -57,14 +57,15 @@ export function curves(self, { title, pick, of }) {
     const parts = [];
     const size = self.zoom;
     const box = { left: 50 * size, top: 24 * size, right: 8 * size, bottom: 38 * size };
-    const panel = stacked ? { width, height: height / 2 } : { width: width / 2, height };
+    const between = 20 * size; // one above the other they share the name of their axis
+    const across = (stacked ? width : width / 2) - box.left - box.right;
+    const down = stacked ? (height - 2 * box.top - between - box.bottom) / 2 : height - box.top - box.bottom;
     points = [];
     sides.forEach((side, place) => {
-      const at = stacked ? [0, place * panel.height] : [place * panel.width, 0];
-      const x = (share) => at[0] + box.left + share * (panel.width - box.left - box.right);
-      const y = (value) =>
-        at[1] + box.top + (1 - (value - low) / (high - low)) * (panel.height - box.top - box.bottom);
-      parts.push(...frame(side, x, y, low, high, box, panel, at, score));
+      const at = stacked ? [0, place * (box.top + down + between)] : [(place * width) / 2, 0];
+      const x = (share) => at[0] + box.left + share * across;
+      const y = (value) => at[1] + box.top + (1 - (value - low) / (high - low)) * down;
+      parts.push(...frame(side, x, y, low, high, score, !stacked || place > 0));
       if (band)
         parts.push(
           svg('polygon', { class: 'vv-chance', points: bandOf(band[side][score], random.shares, x, y) }),
@@ -127,12 +128,12 @@ function bandOf([lower, upper], shares, x, y) {
   return [...ends(lower), ...ends(upper).reverse()].join(' ');
 }
 
-function frame(side, x, y, low, high, _box, _panel, at, score) {
+function frame(side, x, y, low, high, score, named) {
   const said = (value) => (score === 'logit' ? number(value) : `${Math.round(100 * value)} %`);
   const head =
     side === 'most' ? t('Most relevant first: lower is better') : t('Least relevant first: higher is better');
   return [
-    svg('text', { class: 'vv-axis', x: x(0), y: at[1] + 14, 'text-anchor': 'start' }, head),
+    svg('text', { class: 'vv-axis', x: x(0), y: y(high) - 10, 'text-anchor': 'start' }, head),
     ...ticks(low, high, 4).flatMap((value) => [
       svg('line', { class: 'vv-grid', x1: x(0), x2: x(1), y1: y(value), y2: y(value) }),
       svg('text', { x: x(0) - 6, y: y(value) + 4, 'text-anchor': 'end' }, said(value)),
@@ -144,10 +145,11 @@ function frame(side, x, y, low, high, _box, _panel, at, score) {
         `${100 * share} %`,
       ),
     ),
-    svg(
-      'text',
-      { class: 'vv-axis', x: (x(0) + x(1)) / 2, y: y(low) + 33, 'text-anchor': 'middle' },
-      t('patches taken away'),
-    ),
-  ];
+    named &&
+      svg(
+        'text',
+        { class: 'vv-axis', x: (x(0) + x(1)) / 2, y: y(low) + 33, 'text-anchor': 'middle' },
+        t('patches taken away'),
+      ),
+  ].filter(Boolean);
 }

@@ -6,7 +6,7 @@ import { t } from '../../canvas/words.js';
 
 const minus = (text) => text.replace('-', '−');
 const ROWS = [14, 24]; // px, as low and as high as a row may be
-const AROUND = 130; // px of the figure for the axis, the count of pictures and the verdict
+const AROUND = 100; // px of the figure for the axis and the count of pictures
 
 /** The plot and the table; `draw(told)` draws what the item "standing" says. */
 export function standing(self, { title }) {

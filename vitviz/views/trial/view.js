@@ -49,9 +49,9 @@ export default () => ({
     const parts = { ranking: ranking(self, made), maps: maps(self, made), agreement: agreement(self, made) };
     const over = standing(self, made);
     const top = el('p', { class: 'vv-asked' }, el('span', { text: t('Why') }), asked, far.go, far.bar);
-    self.figure.append(el('div', { class: 'vv-stack' }, top, far.said, drawn.node, over.node, verdict));
+    self.figure.append(el('div', { class: 'vv-stack' }, top, far.said, drawn.node, over.node));
     const nodes = Object.values(parts).map((part) => part.node);
-    self.below.append(el('div', { class: 'vv-stack' }, ...nodes, over.table, refused));
+    self.below.append(el('div', { class: 'vv-stack' }, verdict, ...nodes, over.table, refused));
     const ofOne = [top, drawn.node, refused];
     const ofMany = [over.node, over.table];
     const fields = { asked, far, verdict, refused, ofOne, ofMany };
