@@ -106,12 +106,13 @@ def server():
 def browser():
     executable = chromium()
     try:
-        from playwright.sync_api import sync_playwright
+        from playwright.sync_api import expect, sync_playwright
     except ImportError:
         executable = None
     if executable is None:
         reason = "no Chromium and Playwright on this machine: the page is not tested in a browser"
         pytest.fail(reason) if os.environ.get("VITVIZ_REQUIRE_ALL") else pytest.skip(reason)
+    expect.set_options(timeout=30_000)  # as all else is waited for: five seconds are a fast machine's
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=executable, args=FLAGS)
         yield launched

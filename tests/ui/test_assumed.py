@@ -3,7 +3,9 @@
 import io
 import json
 import zipfile
+from types import SimpleNamespace
 
+import gradio as gr
 import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
@@ -12,7 +14,7 @@ import vitviz
 from tests.engine.small import saved, small
 from tests.shared import shared
 from vitviz.errors import CheckpointError, VitvizError
-from vitviz.ui.page import assumed
+from vitviz.ui.page import assumed, build
 from vitviz.ui.serving import export, links
 from vitviz.ui.serving.settings import Settings
 from vitviz.ui.serving.studio import Studio
@@ -132,3 +134,22 @@ def test_an_answer_is_kept_on_ones_own_machine_alone(weights, tmp_path):
     assert again.checkpoint.assumed == () and not again.checkpoint.replaced
     assert again.preprocessing.mean == (0.5, 0.5, 0.5) and again.labels[285] == "Egyptian cat"
     assert vitviz.load(path, device="cpu").preprocessing == again.preprocessing
+
+
+def test_answers_to_an_older_form_do_not_ask_again_what_was_answered_meanwhile(studio, monkeypatch):
+    listeners = {one.api_name: one.fn for one in build(studio).fns.values()}
+    asked = gr.Request(query_params={"checkpoint": "mine.safetensors"}, headers={})
+    state = listeners["first"]({}, {}, asked)[0]
+    real = assumed.answered
+
+    def meanwhile(*given):
+        form = real(*given)
+        said = SimpleNamespace(_data={"said": "epsilon=1e-6"})
+        assert listeners["assume"](state, said)[0]["checkpoint"] == "mine.safetensors?epsilon=1e-06"
+        return form
+
+    monkeypatch.setattr(assumed, "answered", meanwhile)
+    assert listeners["answers"](state) == gr.skip()
+    monkeypatch.setattr(assumed, "answered", real)
+    form = listeners["answers"](state)
+    assert form["answered"] and form["said"] == "epsilon=1e-06"

@@ -23,7 +23,7 @@ function named(choice) {
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-assumed');
   let open = true; // until somebody closes it
-  let names = { of: '', text: '' }; // of a file's classes, as they were written
+  let names = { of: null, box: null, field: null }; // of the classes: one field as long as the file is the same
 
   function say(more) {
     const said = new URLSearchParams(props.value.said);
@@ -58,11 +58,11 @@ export default function part(element, props, watch, trigger) {
     return el('fieldset', {}, legend, ...rows);
   }
 
-  /** What the classes are called: one name a line, written or out of a file. */
-  function naming(classes) {
+  /** What the classes of a file are called: one name a line, written or out of a file. */
+  function naming(of, classes) {
     const count = el('p', { class: 'vv-small', role: 'status' });
     const take = (text) => {
-      names.text = box.value = text;
+      box.value = text;
       const given = text.trim() ? text.trimEnd().split(/\r\n|\r|\n/).length : 0;
       count.textContent = t('{given} of {classes} names, one a line', { given, classes });
     };
@@ -74,8 +74,8 @@ export default function part(element, props, watch, trigger) {
       'aria-label': t('A file with one name a line'),
       onchange: async () => file.files[0] && take(await file.files[0].text()),
     });
-    take(names.text);
-    return el('fieldset', {}, el('legend', { text: label }), box, count, file);
+    take('');
+    return { of, box, field: el('fieldset', {}, el('legend', { text: label }), box, count, file) };
   }
 
   function mark(value) {
@@ -100,13 +100,13 @@ export default function part(element, props, watch, trigger) {
         ]
       : [];
     const taken = value.items.map((item) => item.taken).filter(Boolean);
-    if (names.of !== value.file) names = { of: value.file, text: '' };
+    if (names.of !== value.file) names = naming(value.file, value.classes);
     const buttons = [
       taken.length > 0 && button(t('These are right'), () => say(taken)),
       value.said && button(t('Ask again'), () => trigger('assume', { said: '' })),
       value.keeps &&
         value.said &&
-        button(t('Keep beside the file'), () => trigger('keep', { labels: names.text })),
+        button(t('Keep beside the file'), () => trigger('keep', { labels: names.box.value })),
     ].filter(Boolean);
     root.replaceChildren(
       el(
@@ -119,7 +119,7 @@ export default function part(element, props, watch, trigger) {
         },
         el('summary', { text: value.items.length ? t('The file does not say') : t('Said of this file') }),
         ...value.items.map(asked),
-        ...(value.classes ? [naming(value.classes)] : []),
+        ...(value.classes ? [names.field] : []),
         ...told,
         el('div', { class: 'vv-assumed-do' }, ...buttons),
       ),

@@ -181,10 +181,15 @@ class Handlers(Restored):
 
     def answers(self, state: dict):
         """What each choice would answer to the picture in view; where that cannot be, the form stays."""
+        state = self._studio.sessions.newest(state)
         try:
-            return assumed.answered(self._studio, self._studio.sessions.newest(state))
+            form = assumed.answered(self._studio, state)
         except (VitvizError, KeyError):
             return gr.skip()
+        newest = self._studio.sessions.newest(state)
+        if any(newest.get(name) != state.get(name) for name in ("key", "second")):
+            return gr.skip()  # this form would ask once more what has been answered meanwhile
+        return form
 
     def resize(self, state: dict, size: str | None) -> list:
         """Another size of the model's input."""
