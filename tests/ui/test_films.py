@@ -146,6 +146,18 @@ def test_what_does_not_fit_is_refused(studio, key, asked):
         films.asked_for(studio, key, "rollout", "gif", {**ASKED, **asked})
 
 
+@pytest.mark.parametrize(
+    "asked", [{"width": "9999"}, {"width": "481"}, {"width": "3"}, {"seconds": "9"}, {"seconds": "0"}]
+)
+def test_a_file_that_there_is_not_is_refused_before_anything_is_computed(studio, key, asked, monkeypatch):
+    monkeypatch.setattr(films, "film", lambda *given, **named: pytest.fail("its figures were made"))
+    with pytest.raises(VitvizError, match="expected|no whole number"):
+        films.asked_for(studio, key, "rollout", "gif", {f"film.{name}": one for name, one in asked.items()})
+    monkeypatch.setattr(studio, "look", lambda *given, **named: pytest.fail("the picture was looked at"))
+    with pytest.raises(VitvizError, match="expected|no whole number"):
+        Endpoints(studio).film("coffee", **{name: int(one) for name, one in asked.items()})
+
+
 def test_other_formats_views_and_keys_have_no_film(studio, key):
     for wrong in (("no such key", "rollout", "gif"), (key, "cls", "gif"), (key, "rollout", "avi")):
         with pytest.raises(Unknown):

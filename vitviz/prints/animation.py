@@ -88,10 +88,7 @@ class Animation:
         return f'<img alt="" src="data:image/gif;base64,{shown}">'
 
     def _reel(self, width: int) -> Any:
-        low, high = PIXELS
-        if isinstance(width, bool) or not isinstance(width, int) or not low <= width <= high or width % 2:
-            wanted = f"an even number of pixels from {low} to {high}"
-            raise VitvizError(f"Given a width of {width!r}; expected {wanted}.")
+        checked_width(width)
         first = self.frames[0]
 
         def say(text):
@@ -149,6 +146,14 @@ def animation(
         frames(checkpoint),
         lambda name: printed(*seen(engine.load(name, **like)), dark, language),
     )
+
+
+def checked_width(width: int) -> None:
+    """VitvizError for a width that films do not have."""
+    low, high = PIXELS
+    if isinstance(width, bool) or not isinstance(width, int) or not low <= width <= high or width % 2:
+        wanted = f"an even number of pixels from {low} to {high}"
+        raise VitvizError(f"Given a width of {width!r}; expected {wanted}.")
 
 
 def wanted(over: str) -> str:
@@ -214,4 +219,7 @@ def _label(moment: Frame) -> str:
     return joined(step, Sentence("accuracy {share} %", share=f"{100 * moment.top1:.1f}"))
 
 
-__all__ = ["OVER", "Animation", "animation", "each_layers", "over_layers", "over_training", "wanted"]
+__all__ = [
+    "OVER", "Animation", "animation", "checked_width", "each_layers", "over_layers", "over_training",
+    "wanted",
+]  # fmt: skip

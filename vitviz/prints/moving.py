@@ -42,13 +42,18 @@ def written(frames: Frames, form: str, seconds: float, told: Told = lambda done,
     Both sides of the frames are even. `told` is called after each frame with how many are done, of how many.
     VitvizError for a form or time that does not exist, and where there is no encoder.
     """
+    checked(form, seconds)
+    tenths = round(10 * seconds)
+    times = [tenths] * (len(frames) - 1) + [HELD * tenths]
+    return (_mp4 if form == "mp4" else _gif)(frames, times, told)
+
+
+def checked(form: str, seconds: float) -> None:
+    """VitvizError for a form or time that does not exist."""
     if form not in FORMATS:
         raise VitvizError(f"There is no film as {form!r}; expected one of {', '.join(FORMATS)}.")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0.1 <= seconds <= 5:
         raise VitvizError(f"Given {seconds!r} seconds for each frame; expected 0.1 to 5.")
-    tenths = round(10 * seconds)
-    times = [tenths] * (len(frames) - 1) + [HELD * tenths]
-    return (_mp4 if form == "mp4" else _gif)(frames, times, told)
 
 
 def _each(frames: Frames, told: Told) -> Iterator[UInt8[np.ndarray, "tall wide 3"]]:
@@ -118,4 +123,4 @@ def _colours(frames: Frames) -> Image.Image:
     return Image.fromarray(np.concatenate(found)).quantize(256, Image.Quantize.MEDIANCUT)
 
 
-__all__ = ["FORMATS", "HELD", "RATE", "written"]
+__all__ = ["FORMATS", "HELD", "RATE", "checked", "written"]

@@ -10,8 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from vitviz.errors import Unknown, VitvizError, WrongSetting
-from vitviz.prints.animation import NO_FILM, Animation, each_layers, over_layers, over_training, wanted
-from vitviz.prints.moving import FORMATS
+from vitviz.prints.animation import (
+    NO_FILM,
+    Animation,
+    checked_width,
+    each_layers,
+    over_layers,
+    over_training,
+    wanted,
+)
+from vitviz.prints.moving import FORMATS, checked
 from vitviz.sentence import Sentence, said, travelling
 from vitviz.ui.serving import prints, visitor
 from vitviz.ui.serving.plain import whole
@@ -81,10 +89,17 @@ def asked_for(
             raise Unknown(f"Films have no {one[:60]!r}; expected one of {', '.join(known)}.")
     flags = {name: prints.flag(ours, name, PREFIX) for name in ("detail", "dark")}
     told = _counted(studio, key, ours.get("ticket", ""))
+    width = prints.number(ours, "width", PREFIX) if "width" in ours else 960
+    require(ending, width, seconds := _seconds(ours))
     over, language = ours.get("over", "training"), ours.get("lang", "en")
     made = film(studio, key, slug, theirs, over, **flags, language=language, told=told(0))
-    width = prints.number(ours, "width", PREFIX) if "width" in ours else 960
-    return written(studio, made, ending, width, _seconds(ours), told(1)), f"{made.name}.{ending}"
+    return written(studio, made, ending, width, seconds, told(1)), f"{made.name}.{ending}"
+
+
+def require(form: str, width: int, seconds: float) -> None:
+    """VitvizError for a file that there is not: asked before its figures are made, which takes long."""
+    checked(form, seconds)
+    checked_width(whole(width, "width", 1, WIDE))
 
 
 def written(
@@ -96,7 +111,6 @@ def written(
     told: Told = lambda done, of: None,
 ) -> bytes:
     """The file, drawn and encoded in a turn among what is dear."""
-    whole(width, "width", 1, WIDE)
     with studio.drawing():
         return made.file(form, width, seconds, told)
 
@@ -166,4 +180,4 @@ def _seconds(given: Mapping[str, str]) -> float:
     return float(text)
 
 
-__all__ = ["asked_for", "film", "offered", "progress", "thinned", "written"]
+__all__ = ["asked_for", "film", "offered", "progress", "require", "thinned", "written"]

@@ -84,10 +84,11 @@ class OfPrints(Asking):
         Returns:
             {checkpoint, view, name: the file's, caption: text, frames: their labels, data: in base64}
         """
+        pixels = whole(width, "width", 1, films.WIDE)
+        films.require(str(format), pixels, seconds)
         key = self._key(image, checkpoint, without)
         given, whether = prints.settings_of(str(settings)), truth(detail, "detail")
         made = films.film(self._studio, key, str(view), given, str(over), whether, language=str(language))
-        pixels = whole(width, "width", 1, films.WIDE)
         data = films.written(self._studio, made, str(format), pixels, seconds)
         told = self._told(key, view, f"{made.name}.{format}", made.caption, data)
         return {**told, "frames": [str(label) for label in made.labels]}
