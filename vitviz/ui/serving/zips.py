@@ -1,9 +1,10 @@
 """A few files out of a zip that a stranger has sent, each named beforehand and no larger than it may be.
 
 Python's zipfile makes an object of every entry that a directory claims, half a million in 20 MB, before
-anything can be counted. Here the directory is walked with nothing kept of it; what is inflated is counted as
-it comes; and a name in the zip is only ever compared, never used. Format: PKWARE's APPNOTE 6.3, sections
-4.3.7, 4.3.12 and 4.3.16; no zip64, several disks or encryption, which a zip of ours never has.
+anything can be counted; and what the end says of its size binds nobody, since a zip64 record before it may
+name another directory. Here it is walked with nothing kept of it; what is inflated is counted as it comes;
+and a name in the zip is only ever compared, never used. Format: PKWARE's APPNOTE 6.3, sections 4.3.7, 4.3.12
+and 4.3.16; no zip64, several disks or encryption, which a zip of ours never has.
 """
 
 from __future__ import annotations
