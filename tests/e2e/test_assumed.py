@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from safetensors.torch import load_file, save_file
 
 from tests.e2e.conftest import Server, pick, shipped
+from tests.e2e.test_late_answers import Held
 from tests.engine.small import saved, small
 from tests.shared import shared
 
@@ -61,6 +62,23 @@ def test_a_bare_file_is_asked_about_until_it_is_answered_for_good(open_page, wei
     expect(form).to_be_hidden(timeout=60_000)
     kept = json.loads((weights / "mine.config.json").read_text())
     assert kept["pretrained_cfg"]["mean"] == [0.5, 0.5, 0.5] and kept["model_args"]["num_heads"] == 3
+
+
+def test_two_answers_given_quickly_both_count(open_page):
+    page = open_page()
+    form, facts = page.locator(".vv-assumed"), page.locator("#vitviz-facts [data-checkpoint]")
+    pick(page, "cifar.safetensors")
+    choices = {
+        name: form.locator("fieldset").filter(has_text=name).locator("input") for name in ("Heads", "Mean")
+    }
+    expect(choices["Heads"]).to_have_count(4, timeout=60_000)
+    held = Held(page, "/queue/join")
+    choices["Heads"].nth(1).check()
+    held.wait()
+    choices["Mean"].nth(2).check()
+    held.let_go()
+    said = re.compile(r"^cifar\.safetensors\?heads=6&mean=[^&]+&std=[^&]+$")
+    expect(facts).to_have_attribute("data-checkpoint", said, timeout=60_000)
 
 
 def test_heads_and_names_that_a_small_file_does_not_say(open_page, weights, tmp_path):

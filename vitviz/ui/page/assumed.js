@@ -3,6 +3,7 @@
 
 import { el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
+import { questions } from './questions.js';
 
 const titles = () => ({
   heads: t('Heads'),
@@ -22,13 +23,21 @@ function named(choice) {
 
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-assumed');
+  const question = questions(trigger, 'assume');
+  let wanted = { of: '', said: '' }; // of a file, and not yet answered
   let open = true; // until somebody closes it
   let names = { of: null, box: null, field: null }; // of the classes: one field as long as the file is the same
 
+  function ask(said) {
+    wanted = { of: props.value.file, said };
+    question.ask({ said });
+  }
+
   function say(more) {
-    const said = new URLSearchParams(props.value.said);
+    const coming = question.open() && wanted.of === props.value.file;
+    const said = new URLSearchParams(coming ? wanted.said : props.value.said);
     for (const text of more) new URLSearchParams(text).forEach((value, name) => said.set(name, value));
-    trigger('assume', { said: said.toString() });
+    ask(said.toString());
   }
 
   /** One question: the choices with the answer that each would give. */
@@ -103,7 +112,7 @@ export default function part(element, props, watch, trigger) {
     if (names.of !== value.file) names = naming(value.file, value.classes);
     const buttons = [
       taken.length > 0 && button(t('These are right'), () => say(taken)),
-      value.said && button(t('Ask again'), () => trigger('assume', { said: '' })),
+      value.said && button(t('Ask again'), () => ask('')),
       value.keeps &&
         value.said &&
         button(t('Keep beside the file'), () => trigger('keep', { labels: names.box.value })),

@@ -6,6 +6,7 @@ import atexit
 import gc
 import json
 import threading
+from collections.abc import Callable
 
 import gradio as gr
 from starlette.middleware import Middleware
@@ -75,6 +76,9 @@ def build(studio: Studio) -> gr.Blocks:
             left.film.frame,
             left.zipped.upload,
             left.lessons.learn,
+            left.edits.without,
+            left.assumed.assume,
+            left.assumed.keep,
             link.seen,
         ):
             change(None, None, None, cancels=[view.running for view in views if view.running])
@@ -181,14 +185,14 @@ def _connect(
     left.picker.input(do.switch, [session, left.picker], do.outputs, **hidden)
     left.second.input(do.beside, [session, left.second], do.outputs, **hidden)
     left.pairs.input(do.pair, [session, left.pairs], do.outputs, **hidden)
-    left.compare.compare(do.compare, [session], do.outputs, **hidden)
+    _one_by_one(left.compare, "compare", do.compare, session, do.outputs, **hidden)
     left.size.input(do.resize, [session, left.size], do.outputs, **hidden)
-    left.edits.without(do.take_away, [session], do.outputs, trigger_mode="always_last", **hidden)
+    _one_by_one(left.edits, "without", do.take_away, session, do.outputs, **hidden)
     link.seen(do.seen, [session], do.outputs, trigger_mode="multiple", **hidden)
     taught = [*do.outputs, left.lessons, right, left.zipped]
     left.zipped.upload(do.lesson, [session, left.zipped], taught, **hidden)
-    left.lessons.learn(do.learn, [session], taught, **hidden)
-    left.assumed.assume(do.assume, [session], do.outputs, **hidden)
+    _one_by_one(left.lessons, "learn", do.learn, session, taught, **hidden)
+    _one_by_one(left.assumed, "assume", do.assume, session, do.outputs, **hidden)
     left.assumed.keep(do.keep, [session], do.outputs, **hidden)
     quiet = {"api_visibility": "private", "show_progress": "hidden", "trigger_mode": "always_last"}
     left.assumed.answers(do.answers, [session], left.assumed, **quiet)
@@ -205,6 +209,14 @@ def _connect(
     # A page that comes when the queue is full has nothing to show; Gradio's own sentence is gone after ten
     # seconds.
     opened.failure(None, None, left.notice, js=f"() => ({{ text: {json.dumps(NOT_OPENED)} }})")
+
+
+def _one_by_one(part: Part, event: str, do: Callable, session: gr.State, outputs: list, **options) -> None:
+    """Listens to a part that asks one question after the other, and tells it when each has been answered."""
+    asked = getattr(part, event)(do, [session], outputs, trigger_mode="multiple", **options)
+    told = f"() => {{ document.dispatchEvent(new CustomEvent('vitviz:answered', {{ detail: '{event}' }})); }}"
+    for answered in (asked.then, asked.failure):
+        answered(None, None, None, js=told)
 
 
 def _warm_up(studio: Studio) -> None:

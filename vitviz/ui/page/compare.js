@@ -3,6 +3,7 @@
 
 import { el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
+import { questions } from './questions.js';
 
 const field = () => /** @type {HTMLElement | null} */ (document.querySelector('#vitviz-second input'));
 
@@ -22,6 +23,7 @@ function choose() {
 
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-compare');
+  const question = questions(trigger, 'compare');
   const button = el('button', { type: 'button', 'aria-expanded': 'false', onclick: () => unfold() });
   const offers = el('div', { class: 'vv-compare-offers', hidden: true });
 
@@ -47,9 +49,9 @@ export default function part(element, props, watch, trigger) {
     button.textContent = second ? t('Beside it: {checkpoint}', { checkpoint: second }) : t('Compare');
     offers.replaceChildren(
       ...[
-        before && offer(t('Before and after its training'), () => trigger('compare', { pair: before })),
+        before && offer(t('Before and after its training'), () => question.ask({ pair: before })),
         offer(t('With another checkpoint …'), choose),
-        second && offer(t('Compare no longer'), () => trigger('compare', { pair: '' })),
+        second && offer(t('Compare no longer'), () => question.ask({ pair: '' })),
       ].filter(Boolean),
     );
   }

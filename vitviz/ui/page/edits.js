@@ -2,7 +2,9 @@
 
 import { el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
+import { questions } from './questions.js';
 
+const NOTHING = { heads: [], mlps: [], patches: [] };
 const headsBy = () => [
   ['mean', t('their mean over pictures')],
   ['tokens', t('their mean over tokens')],
@@ -24,10 +26,14 @@ function how(label, options, value, change) {
 
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-edits');
-  let now = { heads: [], mlps: [], patches: [], heads_as: 'mean', patches_as: 'dropped' };
+  const question = questions(trigger, 'without');
+  let wanted = { ...NOTHING, heads_as: 'mean', patches_as: 'dropped' };
+
+  /** What is taken away as soon as all that was asked for has been answered. */
+  const coming = () => (!question.open() && props.value?.heads ? props.value : wanted);
 
   function ask(next) {
-    now = next;
+    wanted = next;
     const { heads, mlps, patches, heads_as: headsAs, patches_as: patchesAs } = next;
     const parts = [
       heads.length && `heads=${heads.join('_')}`,
@@ -36,7 +42,7 @@ export default function part(element, props, watch, trigger) {
       (heads.length || mlps.length) && headsAs !== 'mean' && `heads_as=${headsAs}`,
       patches.length && patchesAs !== 'dropped' && `patches_as=${patchesAs}`,
     ];
-    trigger('without', { text: parts.filter(Boolean).join(' ') });
+    question.ask({ text: parts.filter(Boolean).join(' ') });
   }
 
   function chip(text, remove) {
@@ -55,8 +61,7 @@ export default function part(element, props, watch, trigger) {
     const value = props.value;
     root.hidden = !value?.text;
     if (!value?.heads) return;
-    now = value;
-    const without = (name, one) => ({ ...now, [name]: now[name].filter((other) => other !== one) });
+    const without = (name, one) => ({ ...coming(), [name]: coming()[name].filter((other) => other !== one) });
     const heads = value.heads.map((one) => {
       const [layer, head] = one.split('.');
       return chip(t('Layer {layer}, head {head}', { layer, head }), () => ask(without('heads', one)));
@@ -65,19 +70,19 @@ export default function part(element, props, watch, trigger) {
       chip(t('MLP of layer {layer}', { layer: one }), () => ask(without('mlps', one))),
     );
     const patches = value.patches.length
-      ? [chip(t('{count} patches', { count: value.patches.length }), () => ask({ ...now, patches: [] }))]
+      ? [chip(t('{count} patches', { count: value.patches.length }), () => ask({ ...coming(), patches: [] }))]
       : [];
     const ways = [
       heads.length + mlps.length &&
-        how(t('replaced by'), headsBy(), value.heads_as, (name) => ask({ ...now, heads_as: name })),
+        how(t('replaced by'), headsBy(), value.heads_as, (name) => ask({ ...coming(), heads_as: name })),
       patches.length &&
-        how(t('patches'), patchesBy(), value.patches_as, (name) => ask({ ...now, patches_as: name })),
+        how(t('patches'), patchesBy(), value.patches_as, (name) => ask({ ...coming(), patches_as: name })),
     ].filter(Boolean);
     const all = el('button', {
       type: 'button',
       class: 'vv-edit-all',
       text: t('Put everything back'),
-      onclick: () => trigger('without', { text: '' }),
+      onclick: () => ask({ ...coming(), ...NOTHING }),
     });
     root.replaceChildren(
       el('strong', { text: t('Taken away:') }),
@@ -94,7 +99,7 @@ export default function part(element, props, watch, trigger) {
     if (!root.isConnected) return;
     const { heads = [], mlps = [], patches = [] } = event.detail;
     const join = (old, more) => [...new Set([...old, ...more])];
-    const base = props.value?.heads ? props.value : now;
+    const base = coming();
     ask({
       ...base,
       heads: join(base.heads, heads),

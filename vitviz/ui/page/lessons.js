@@ -4,15 +4,17 @@ import { el } from '../../canvas/elements.js';
 import { put } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 import { listen } from './handing.js';
+import { questions } from './questions.js';
 
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-lessons');
+  const question = questions(trigger, 'learn');
   let last = 0;
 
   function show() {
     const { offered = [], taken } = props.value || {};
     const lesson = (name) =>
-      el('button', { type: 'button', text: name, title: name, onclick: () => trigger('learn', { name }) });
+      el('button', { type: 'button', text: name, title: name, onclick: () => question.ask({ name }) });
     root.hidden = !offered.length;
     root.replaceChildren(
       el('h2', { text: t('Lessons') }),

@@ -1,0 +1,58 @@
+"""What is taken away quickly, one thing after the other: nothing of it is lost on the way."""
+
+from playwright.sync_api import expect
+
+from tests.e2e.test_back import kept
+from tests.e2e.test_late_answers import Held
+
+
+def take(page, *heads: str) -> None:
+    """Takes heads away, as a view does."""
+    page.evaluate(
+        "(heads) => document.dispatchEvent(new CustomEvent('vitviz:without', { detail: { heads } }))", heads
+    )
+
+
+def chips(page):
+    return page.locator("#vitviz-edits .vv-edit > span")
+
+
+def test_heads_that_are_taken_away_while_another_is_under_way_are_all_gone(open_page):
+    page = open_page("?sample=coffee")
+    held = Held(page, "/queue/join")
+    take(page, "2.1")
+    held.wait()
+    take(page, "5.2")
+    take(page, "7.3")
+    held.let_go()
+    expect(chips(page)).to_have_text(["Layer 2, head 1", "Layer 5, head 2", "Layer 7, head 3"])
+    kept(page, "moment.without === 'heads=2.1_5.2_7.3'")
+
+
+def test_one_more_counts_after_the_first_has_been_answered_and_the_second_not_yet(open_page):
+    page = open_page("?sample=coffee")
+    first, second = Held(page, "/queue/join"), []
+    take(page, "2.1")
+    first.wait()
+    take(page, "5.2")
+    page.route("**/queue/join*", lambda route: second.append(route))
+    first.let_go()
+    expect(chips(page)).to_have_text(["Layer 2, head 1"])
+    while not second:
+        page.wait_for_timeout(20)
+    take(page, "7.3")
+    page.locator("#vitviz-edits button", has_text="×").first.click()  # and the first is put back
+    page.unroute("**/queue/join*")
+    second[0].continue_()
+    expect(chips(page)).to_have_text(["Layer 5, head 2", "Layer 7, head 3"])
+    kept(page, "moment.without === 'heads=5.2_7.3'")
+
+
+def test_what_is_refused_is_not_asked_for_again(open_page):
+    page = open_page("?sample=coffee")
+    take(page, "99.1")
+    expect(page.locator("#vitviz-notice .vv-notice-text")).to_contain_text("has layers")
+    take(page, "2.1")
+    expect(chips(page)).to_have_text(["Layer 2, head 1"])
+    expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
+    kept(page, "moment.without === 'heads=2.1'")
