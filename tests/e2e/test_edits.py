@@ -1,9 +1,11 @@
 """What is taken away quickly, one thing after the other: nothing of it is lost on the way."""
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.e2e.test_back import kept
 from tests.e2e.test_late_answers import Held
+from tests.e2e.test_stage import SIZES
 
 
 def take(page, *heads: str) -> None:
@@ -56,3 +58,13 @@ def test_what_is_refused_is_not_asked_for_again(open_page):
     expect(chips(page)).to_have_text(["Layer 2, head 1"])
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
     kept(page, "moment.without === 'heads=2.1'")
+
+
+@pytest.mark.parametrize(("width", "height"), [*SIZES, (390, 844)])
+def test_a_view_that_does_not_apply_says_why_in_full(open_page, width, height):
+    page = open_page("?sample=coffee&tab=experiment&without=patches%3D3", width, height, wait=False)
+    note = page.locator("#vitviz-experiment .vv-note")
+    expect(note).to_contain_text("because patches have been left out of the sequence. Put them back")
+    shown, needed = note.evaluate("(note) => [note.clientHeight, note.scrollHeight]")
+    assert shown >= needed > 40, "the whole sentence is there, in more than a line of its box"
+    assert note.bounding_box()["y"] + shown <= page.evaluate("document.documentElement.scrollHeight")
