@@ -16,6 +16,7 @@ ALLOWED = {
     "errors": set(),
     "heap": set(),
     "stopping": {"errors"},
+    "progress": set(),
     "shown": set(),  # asks for the room notebook by its name, when a notebook asks it
     "frames": {"errors"},
     "grid": {"shown"},
@@ -30,7 +31,7 @@ ALLOWED = {
     "analyses": {"frames", "grid", "readout", "sentence", "shown", "trace", "errors", "stopping"},
     "engine": {
         *("grid", "readout", "trace", "errors", "analyses", "runs", "samples", "sentence"),
-        *("shown", "stopping"),
+        *("progress", "shown", "stopping"),
     },
     "models": {"analyses", "engine", "trace", "errors"},
     "surveys": {
@@ -59,7 +60,7 @@ ALLOWED = {
     },
     "ui": {
         *("analyses", "engine", "errors", "figures", "grid", "heap", "languages", "models"),
-        *("prints", "runs", "samples", "sentence", "stopping", "surveys", "trace", "views"),
+        *("prints", "progress", "runs", "samples", "sentence", "stopping", "surveys", "trace", "views"),
     },
 }
 ONLY_IN = {

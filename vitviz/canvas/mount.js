@@ -8,12 +8,14 @@ import { el } from './elements.js';
 import { asText, memory, places, remember, remembered, views } from './memory.js';
 import { mounted } from './mounted.js';
 import { roomOf } from './room.js';
+import { awaiting } from './waiting.js';
 import { t } from './words.js';
 
 function forget() {
   for (const self of views) {
     if (self.root.isConnected) continue;
     self.watcher.disconnect();
+    self.awaiting?.end();
     self.flight?.abort();
     self.life.abort();
     views.delete(self);
@@ -87,11 +89,14 @@ export function mount(element, props, watch, trigger, view) {
     heading.textContent = value.heading || '';
     heading.hidden = !value.heading;
     note.hidden = !value.message;
-    note.textContent = value.message ? t(value.message) : '';
+    self.awaiting?.end();
+    self.awaiting = value.awaited ? awaiting(value.key) : null;
+    note.replaceChildren(value.message ? t(value.message) : '', self.awaiting?.node || '');
     frame.hidden = aside.hidden = Boolean(value.message);
     if (value.message) {
       self.loaded = '';
-      root.dataset.ready = `${value.key}/`;
+      if (value.awaited) delete root.dataset.ready;
+      else root.dataset.ready = `${value.key}/`;
       return;
     }
     if (!self.built) [self.built, self.ui] = [true, view.build(self)];

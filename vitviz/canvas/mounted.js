@@ -29,6 +29,7 @@ export function mounted(root, { figure, below, live }, view, trigger) {
     ratio: 0,
     flight: null,
     life: null,
+    awaiting: null, // a pass, as long as it is being made
     shape: '',
     loaded: '',
     get key() {

@@ -38,6 +38,15 @@ class Forward(Placed):
 
     elsewhere: Callable[[Forward, list[Prepared], tuple[int, int]], list[Trace] | None] | None = None
 
+    def view(self, image, size: int | tuple[int, int] | None = None) -> View:
+        """The picture as the model gets it, in whole patches, and its place in the upload, without a pass.
+
+        `image` and `size` as for `trace`, whose `view` it is. Raises ImageError, and VitvizError for a size
+        that does not fit.
+        """
+        prepared, seen = self._seen(image, size)
+        return record.covered(prepared.view, self.grid(seen))
+
     def traces(
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device=False,
         change: Change | None = None, edit: interventions.Edit | None = None,

@@ -136,7 +136,7 @@ class View(ABC):
 
     set_control: ClassVar[str] = ""  # the choice by which a set of pictures is looked at, where there is one
     most_pictures: ClassVar[int] = 1_000  # of a set, from the page
-
+    soon: ClassVar[bool] = False  # whether its figure needs no pass, and stands there while one is made
     paired: ClassVar[bool] = False  # whether a figure is also of the second checkpoint, where there is one
 
     @property

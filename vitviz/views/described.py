@@ -11,7 +11,7 @@ from vitviz.views.subject import Subject
 
 def framed(subject: Subject, slug: str) -> dict[str, Any]:
     """What every figure is told of the model and the picture."""
-    grid, about, view = subject.grid, subject.about, subject.trace and subject.trace.view
+    grid, about, view = subject.grid, subject.about, subject.seen
     picture = (
         {"upload": list(view.upload), "box": list(view.box), "input": list(grid.pixels)} if view else None
     )

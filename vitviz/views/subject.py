@@ -12,7 +12,7 @@ from vitviz.views.controls import MOST, About
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
     from vitviz.grid import Grid
-    from vitviz.trace import Trace
+    from vitviz.trace import Trace, View
 
 T = TypeVar("T")
 Once = Callable[[str, Callable[[], T]], T]
@@ -25,7 +25,8 @@ class Subject:
     `once_of_weights` the same for what depends on the checkpoint and the input size and on no picture, and
     `once_by_passes` for what takes passes of its own, which on a server wait for their turn.
     `sampled()` surveys the pictures that come with vitviz, `film()` does so at every step of the checkpoint's
-    training, and `beside` is the second checkpoint: for views that look at many pictures.
+    training, and `beside` is the second checkpoint: for views that look at many pictures. `grid` and `seen()`
+    are the patch grid and the picture as the model gets it, where there is no trace yet that tells them.
     """
 
     def __init__(
@@ -39,11 +40,14 @@ class Subject:
         sampled: Callable[[], Any] | None = None,
         beside: Subject | None = None,
         film: Callable[[], Mapping[int, Any]] = dict,
+        grid: Grid | None = None,
+        seen: Callable[[], View] | None = None,
     ):
         self._inspector, self.trace, self.survey = inspector, trace, survey
         self.once, self.once_of_weights = once, once_of_weights
         self.once_by_passes = once_by_passes or once
         self.sampled, self.beside, self.film = sampled, beside, film
+        self._grid, self._seen = grid, seen
 
     @property
     def inspector(self) -> Inspector:
@@ -63,7 +67,21 @@ class Subject:
         """The patch grid: of the trace, of the survey, or the checkpoint's own."""
         if self.trace is not None:
             return self.trace.grid
-        return self.inspector.grid() if self.survey is None else self.survey.grid
+        if self.survey is not None:
+            return self.survey.grid
+        return self.inspector.grid() if self._grid is None else self._grid
+
+    @property
+    def seen(self) -> View | None:
+        """The picture as the model gets it; None where there is none, as of a survey."""
+        if self.trace is not None:
+            return self.trace.view
+        return self._seen() if self._seen else None
+
+    @property
+    def awaited(self) -> bool:
+        """Whether it is one picture's, whose trace is still to be made."""
+        return self.trace is None and self._seen is not None
 
     @property
     def about(self) -> About:
@@ -72,7 +90,7 @@ class Subject:
             return About(len(self.trace.layers), self.trace.layers[0].heads, self.trace.grid)
         if self.survey is not None:
             return About(self.survey.layers, self.survey.heads, self.survey.grid)
-        return About(MOST, MOST, self.inspector.grid())  # of weights alone, no view asks for a layer or head
+        return About(MOST, MOST, self.grid)  # of weights alone, no view asks for a layer or head
 
 
 __all__ = ["Subject"]

@@ -21,7 +21,7 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from vitviz import stopping
+from vitviz import progress, stopping
 from vitviz.engine.passes import wiring
 from vitviz.engine.passes.branches import BRANCHES, branches_of
 from vitviz.engine.passes.interventions import Edit
@@ -142,6 +142,7 @@ class Pass:
         self._layer = None
         given, _ = self._changed("output", layer, output)
         self.recording.tokens.append(given)
+        progress.tell(layer + 1, len(self.recording.calls))
         return given
 
     def _changed(self, moment: str, layer: int, tensor: Any) -> tuple[Any, bool]:

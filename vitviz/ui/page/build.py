@@ -79,6 +79,7 @@ def build(studio: Studio) -> gr.Blocks:
             left.edits.without,
             left.assumed.assume,
             left.assumed.keep,
+            left.facts.computed,
             link.seen,
         ):
             change(None, None, None, cancels=[view.running for view in views if view.running])
@@ -169,7 +170,10 @@ def _left(studio: Studio) -> Left:
             allow_custom_value=True,
             elem_id="vitviz-size",
         )
-    answers = [Part("facts", elem_id="vitviz-facts"), Part("facts", elem_id="vitviz-second-facts")]
+    answers = [
+        Part("facts", ("computed",), elem_id="vitviz-facts"),
+        Part("facts", elem_id="vitviz-second-facts"),
+    ]
     return Left(
         stage, upload, gallery, picker, second, pairs, size, notice, film, *answers, edits, assumed, lessons,
         zipped, compare,
@@ -198,6 +202,14 @@ def _connect(
     left.assumed.answers(do.answers, [session], left.assumed, **quiet)
     left.film.frame(
         do.frame,
+        [session],
+        do.outputs,
+        trigger_mode="multiple",
+        api_visibility="private",
+        show_progress="hidden",
+    )
+    left.facts.computed(
+        do.computed,
         [session],
         do.outputs,
         trigger_mode="multiple",

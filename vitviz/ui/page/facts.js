@@ -1,9 +1,10 @@
 // The answer of the model, and what it took to compute it.
 
 import { el } from '../../canvas/elements.js';
+import { awaiting } from '../../canvas/waiting.js';
 import { t } from '../../canvas/words.js';
 
-export default function part(element, props, watch) {
+export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-facts');
 
   function bar([label, probability]) {
@@ -29,21 +30,25 @@ export default function part(element, props, watch) {
   }
 
   let open = false; // until somebody opens it
+  let wait = null;
 
   function show() {
     const value = props.value;
     root.hidden = !value?.checkpoint;
+    wait?.end();
+    wait = value?.awaited ? awaiting(value.awaited) : null;
     if (root.hidden) return;
+    if (value.asks) trigger('computed', {}); // for the rest of the page
     const took = { milliseconds: value.milliseconds, device: value.device };
     const cost = value.first
       ? t('{milliseconds} ms on {device}, the first pass', took)
       : t('{milliseconds} ms on {device}', took);
+    const title = root.closest('#vitviz-second-facts')
+      ? `${t('Prediction')} · ${value.checkpoint}`
+      : t('Prediction');
+    if (wait) return root.replaceChildren(el('h2', { text: title }), wait.node);
     root.replaceChildren(
-      el('h2', {
-        text: root.closest('#vitviz-second-facts')
-          ? `${t('Prediction')} · ${value.checkpoint}`
-          : t('Prediction'),
-      }),
+      el('h2', { text: title }),
       value.top.length
         ? el('ol', { class: 'vv-answers', 'aria-label': t('Likeliest classes') }, ...value.top.map(bar))
         : el('p', { text: t('This checkpoint has no classifier, so there is no prediction.') }),

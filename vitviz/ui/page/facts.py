@@ -16,8 +16,12 @@ PATCHES = "{rows} × {cols} of {tall} × {wide} px"
 TOKENS = "{tokens} ({patches} patches, prefix: {prefix})"
 
 
-def answer(subject: Subject) -> dict[str, Any]:
-    """The five likeliest classes, and the device, time and shapes of the forward pass."""
+def answer(subject: Subject, key: str = "") -> dict[str, Any]:
+    """The five likeliest classes, and the device, time and shapes of the forward pass; as long as it is being
+    made, only for what `key` it is.
+    """
+    if subject.awaited:
+        return {"checkpoint": subject.checkpoint, "awaited": key}
     trace, checkpoint = subject.trace, subject.inspector.checkpoint
     grid, (attention, *_) = trace.grid, trace.layers
     height, width = grid.pixels

@@ -116,7 +116,7 @@ class Handlers(Restored):
                     state,
                     *[gr.skip()] * (len(self.outputs) - 1),
                 ]  # of a film that is not, or no longer, in view
-            return self._show(state, state["picture"], name)
+            return self._show(state, state["picture"], name, soon=False)  # one that plays covers nothing
 
         page, film = self._attempt(state, seen), self.outputs.index(self._left.film)
         if page[film] != gr.skip():

@@ -19,6 +19,9 @@ from vitviz.ui.serving.studio import Studio
 from vitviz.ui.serving.visitor import require_visitor
 from vitviz.ui.words import translated
 
+# Of a state whose page waits for no pass; else `last` is the state of what was in view before.
+WHOLE = {"awaited": False, "last": None}
+
 
 @dataclass
 class Left:
@@ -77,8 +80,10 @@ class Shown:
     def _checkpoint(self, state: dict) -> str:
         return state.get("checkpoint", self._studio.settings.checkpoint)
 
-    def _show(self, state: dict, picture: str, checkpoint: str, progress=None) -> list:
-        """Everything on the page for one picture and checkpoint, and the one beside it if there is one."""
+    def _show(self, state: dict, picture: str, checkpoint: str, progress=None, soon: bool = True) -> list:
+        """Everything on the page for one picture and checkpoint, and the one beside it if there is one; or
+        `soon`, before a long pass, what needs none.
+        """
         studio, second = self._studio, state.get("second", "")
         if checkpoint != state.get("checkpoint", checkpoint):  # another model has other heads
             state = {**state, "without": ""}
@@ -86,42 +91,76 @@ class Shown:
         untouched = self._look(state, picture, checkpoint, progress)
         key = self._look(state, picture, checkpoint, progress, without=without) if without else untouched
         second_key = self._look(state, picture, second, progress) if second else ""
-        subject = studio.subject(key)
         state = {**state, "picture": picture, "checkpoint": checkpoint, "key": key, "second_key": second_key}
-        state["surveys"], state["scene"] = {}, studio.scene(key)
-        film, stage = studio.film(checkpoint), framed(studio, key, "picture")
-        offered = sizes.choices(subject.inspector, language_of(state), studio.settings.limits.tokens)
-        size = gr.update(choices=offered, value=state.get("size", sizes.OWN))
-        beside = facts.answer(studio.subject(second_key)) if second else {}
-        answer = facts.answer(subject)
-        if without:
-            answer["before"] = facts.answer(studio.subject(untouched))["top"]
-        answers = [value for view in self._views for value in view.draw(state)]
+        state |= {"untouched": untouched, "surveys": {}, "scene": studio.scene(key)}
+        soon = soon and any(studio.long(one) for one in (untouched, second_key) if one)
+        return self._page({**state, **WHOLE, "awaited": soon})
+
+    def _page(self, state: dict) -> list:
+        """The page of a state whose keys are known; of one that is awaited, what no pass is needed for."""
+        studio, second, checkpoint = self._studio, state.get("second", ""), state["checkpoint"]
+        soon, without = state["awaited"], Without.parse(state.get("without", ""))
+        # what is taken away is seen when it is computed
+        drawn = {**state, "key": state["untouched"]} if soon else state
+        keys = drawn["key"], state["second_key"]
+        subjects = [(studio.before if soon else studio.subject)(key) if key else None for key in keys]
+        subject, film, inspector = subjects[0], studio.film(checkpoint), studio.inspector(checkpoint)
+        offered = sizes.choices(inspector, language_of(state), studio.settings.limits.tokens)
+        answer, beside = (facts.answer(subjects[i], keys[i]) if keys[i] else {} for i in (0, 1))
+        if without and not soon:
+            answer["before"] = facts.answer(studio.subject(state["untouched"]))["top"]
+        beside_it = studio.inspector(second) if second else None
         return [
             state,
             checkpoint,
             second or None,
-            size,
+            gr.update(choices=offered, value=state.get("size", sizes.OWN)),
             {"text": ""},
             film,
             links.shown(state),
-            stage,
-            answer,
+            framed(studio, drawn["key"], "picture"),
+            {**answer, "asks": soon},
             beside,
             edits.shown(without, subject),
-            assumed.shown(
-                subject.inspector, studio.inspector(second) if second else None, studio.settings.keeps
-            ),
+            assumed.shown(inspector, beside_it, studio.settings.keeps),
             {"shown": True, "second": second, "before": _before(film)},
-            *answers,
+            *[value for view in self._views for value in view.draw(drawn, soon)],
         ]
+
+    def computed(self, state: dict) -> list:
+        """The whole of a page that stands there without its pass; where that fails, the page before it, and
+        why; nothing where something else has been chosen meanwhile.
+        """
+        notice, key = self.outputs.index(self._left.notice), self._studio.sessions.newest(state).get("key")
+
+        def unless_gone_on(make: Callable[[dict], list]) -> Callable[[dict], list]:
+            def made(now: dict) -> list:
+                waits = now.get("awaited") and now["key"] == key
+                return make(now) if waits else [now, *[gr.skip()] * (len(self.outputs) - 1)]
+
+            return made
+
+        page = self._attempt(state, unless_gone_on(lambda now: self._page({**now, **WHOLE})))
+        if page[0] != gr.skip():
+            return page
+        said, page = page[notice], self._attempt(state, unless_gone_on(self._last))
+        if page[notice] != gr.skip():
+            page[notice] = said
+        return page
+
+    def _last(self, state: dict) -> list:
+        """What was in view before what is awaited; at first there is only the picture."""
+        if state["last"].get("key"):
+            return self._page(state["last"])
+        plain = {**state["last"], "sample": state.get("sample")}
+        return self._show(plain, state["picture"], self._studio.settings.checkpoint, soon=False)
 
     def _look(self, state: dict, picture: str, checkpoint: str, progress=None, **changes) -> str:
         """The key of a picture seen by a checkpoint at the size that the session asks for."""
         asked = state.get("size", sizes.OWN)
         inspector = self._studio.inspector(checkpoint, progress)
         upload = self._studio.picture(picture).size if asked == sizes.SHAPE else (0, 0)
-        return self._studio.look(picture, checkpoint, sizes.pixels(asked, inspector, upload), **changes)
+        return self._studio.known(picture, checkpoint, sizes.pixels(asked, inspector, upload), **changes)
 
     def _sample(self, state: dict, name: str, checkpoint: str, progress=None) -> list:
         return self._show({**state, "sample": name}, self._studio.keep_sample(name), checkpoint, progress)
@@ -130,8 +169,15 @@ class Shown:
         """What `make` gives of the newest state; when it cannot, a sentence where the action was, and
         everything else as it was.
         """
+
+        def made(state: dict) -> list:
+            page = make(state)
+            if page[0].get("awaited"):  # which may yet fail
+                page[0] = {**page[0], "last": state["last"] if state.get("awaited") else state}
+            return page
+
         try:
-            return self._studio.sessions.settled(state, make)
+            return self._studio.sessions.settled(state, made)
         except Exception as error:
             state = self._studio.sessions.newest(state)
             kept = [self._checkpoint(state), state.get("second") or None, state.get("size", sizes.OWN)]

@@ -25,7 +25,7 @@ class Tab:
     """
 
     drawn: list[gr.components.Component]
-    draw: Callable[[dict], list]
+    draw: Callable[..., list]  # of a state, and whether only what waits for no pass is asked for
     running: gr.events.Dependency | None = (
         None  # what goes on for a while, and ends when something else is looked at
     )
@@ -54,7 +54,7 @@ def tab(view: View, studio: Studio, session: gr.State) -> Tab:
                 ),
             ]
         running = over_a_set(view, studio, session, figures) if view.averages else None
-    return Tab(figures, lambda state: figures_of(view, studio, state), running)
+    return Tab(figures, lambda state, soon=False: figures_of(view, studio, state, soon), running)
 
 
 __all__ = ["Tab", "tab"]

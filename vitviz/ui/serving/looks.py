@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from vitviz import stopping
+from vitviz import progress, stopping
 from vitviz.errors import CheckpointError, Unknown
 from vitviz.runs import Run
 from vitviz.ui.serving import visitor
@@ -24,6 +24,7 @@ from vitviz.views import Subject
 
 T = TypeVar("T")
 BATCH = 8  # pictures of a survey that go through the model at once; maps and removals count as much
+PASS = "the pass"  # what a run's own pass is counted under; no visitor's ticket has a space
 GONE = (
     "The server no longer knows this picture; it may have been started anew. Drop the picture in once more."
 )
@@ -42,6 +43,7 @@ class Looks(Checkpoints, Pictures):
         self._assumed: Cache[str] = Cache(20_000, lambda text: 1)  # outlives its checkpoint
         self._films: Cache[Any] = Cache(2_000, lambda film: 1)  # of surveys, by their keys
         self._pairs: Cache[tuple[str, str]] = Cache(20_000, lambda pair: 1)
+        self._counts: Cache[list[int]] = Cache(2_000, lambda count: 1)
         self._turns = Turns(settings.limits.passes)
 
     def look(
@@ -52,6 +54,14 @@ class Looks(Checkpoints, Pictures):
 
         `changes` are further fields of the run, such as `without`.
         """
+        key = self.known(picture, checkpoint, size, progress, **changes)
+        self.subject(key)
+        return key
+
+    def known(
+        self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, progress=None, **changes
+    ) -> str:
+        """The same key, before anything is computed for it."""
         inspector = self.inspector(checkpoint, progress)
         self.settings.limits.require(inspector, size)
         assumed = " ".join(one.taken or one.name for one in inspector.checkpoint.assumed)
@@ -59,7 +69,6 @@ class Looks(Checkpoints, Pictures):
         run = self.run_of(picture, checkpoint, size, **changes)
         key = self._key(repr(run).encode())
         self._runs.get(key, lambda: run)
-        self.subject(key)
         return key
 
     def run_of(self, picture: str, checkpoint: str, size: tuple[int, int] | None, **changes) -> Run:
@@ -114,7 +123,7 @@ class Looks(Checkpoints, Pictures):
             return Subject(loaded, survey=survey, beside=beside, film=lambda: film)
         run = self.run(key)
         with stopping.when(_gone):
-            trace = self._traces.get(key, lambda: self._traced(run))
+            trace = self._traces.get(key, lambda: self._traced(key, run))
         weights = (run.checkpoint, run.weights, trace.grid)
         return Subject(
             lambda: self._looked_with(run),
@@ -126,6 +135,16 @@ class Looks(Checkpoints, Pictures):
             beside=beside,
             film=lambda: self.film_of(run),
         )
+
+    def counted(self, key: str, ticket: str) -> list[int]:
+        """[done, of]: how far a long answer is that was asked for with a ticket; to be counted on."""
+        return self._counts.get((key, ticket), lambda: [0, 0])
+
+    def far(self, key: str) -> tuple[int, int]:
+        """How many layers of a run's pass are done, and of how many; 0 of 0 unless it is being made."""
+        self.run(key)  # Unknown for an unknown key
+        done, of = self.counted(self.both(key)[0], PASS)
+        return done, of
 
     @contextmanager
     def computing(
@@ -179,10 +198,18 @@ class Looks(Checkpoints, Pictures):
     def film_of(self, run: Run) -> Mapping[int, Any]:
         """The same at every step of its training, each made when it is asked for."""
 
-    def _traced(self, run: Run):
+    def _traced(self, key: str, run: Run):
         inspector, picture = self._looked_with(run), self.picture(run.picture)
-        with self.computing(inspector, run.size):
-            return inspector.trace(picture, run.size, **({"without": run.without} if run.without else {}))
+        count = self.counted(key, PASS)
+
+        def tell(done: int, of: int) -> None:
+            count[:] = done, of
+
+        try:
+            with self.computing(inspector, run.size), progress.to(tell):
+                return inspector.trace(picture, run.size, **({"without": run.without} if run.without else {}))
+        finally:
+            tell(0, 0)
 
     def _looked_with(self, run: Run):
         """The inspector of a run; CheckpointError where its name stands for other weights by now."""

@@ -30,6 +30,13 @@ def routes(studio: Studio) -> list[APIRoute]:
         kind = "image/png" if which == "input" else "image/jpeg"
         return answered(lambda: Response(studio.image(key, which), media_type=kind, headers=KEPT), request)
 
+    def far(key: str, request: Request) -> Response:
+        def answer() -> Response:
+            done, of = studio.far(key)
+            return JSONResponse({"done": done, "of": of})
+
+        return answered(answer, request)
+
     def everything(key: str, request: Request) -> Response:
         def answer() -> Response:
             data = export.everything(studio, key, dict(request.query_params))
@@ -70,6 +77,7 @@ def routes(studio: Studio) -> list[APIRoute]:
         base + "/modules/{version}/{path:path}": module,
         base + "/{key}/picture/{which}": picture,
         base + "/{key}/everything.zip": everything,
+        base + "/{key}/progress": far,
         base + "/{key}/{view}/{name}": item,
     }
     return [APIRoute(path, answer, methods=["GET"], include_in_schema=False) for path, answer in made.items()]

@@ -29,13 +29,8 @@ class Studio(Sets):
     def __init__(self, settings: Settings):
         super().__init__(settings)
         self._abouts: Cache[About] = Cache(20_000, lambda about: 1)  # outlive what they are about
-        self._counts: Cache[list[int]] = Cache(2_000, lambda count: 1)
         self.sessions = Sessions()
         self._views = {view.slug: view for view in VIEWS}
-
-    def counted(self, key: str, ticket: str) -> list[int]:
-        """[done, of]: how far a long answer is that was asked for with a ticket; to be counted on."""
-        return self._counts.get((key, ticket), lambda: [0, 0])
 
     def view(self, slug: str) -> View:
         """A view by its slug; Unknown for any other."""
@@ -50,7 +45,8 @@ class Studio(Sets):
         pictures. What has been drawn is handed out even if its checkpoint has been put out since, or is gone
         from the disk.
         """
-        view, about = self.view(slug), self._abouts.get(key, lambda: self.subject(key).about)
+        view = self.view(slug)
+        about = self._abouts.peek(key) or self._about(key, view)
         declared, settings = view.declared(name), view.settings(given, about)
         asked = tuple((one, settings[one]) for one in declared.depends)
 
@@ -59,6 +55,45 @@ class Studio(Sets):
 
         place = (self.run(key).checkpoint, about.grid) if view.needs is Needs.WEIGHTS else key
         return self._drawn.get((place, slug, name, asked), made)
+
+    def long(self, key: str) -> bool:
+        """Whether a pass is still to be made for a run, and takes so long that a visitor should be told."""
+        run = self.run(key)
+        if self._traces.peek(self.both(key)[0]) is not None:
+            return False
+        return self.settings.limits.dear(self._looked_with(run).demand(run.size).operations)
+
+    def before(self, key: str) -> Subject:
+        """What is known of a run before its pass: the picture as the model gets it, and the weights.
+
+        The same as `subject` where there is a trace, or a survey, or where something is taken away, which the
+        picture may show.
+        """
+        if self.survey(key) is not None:
+            return self.subject(key)
+        first, second = self.both(key)
+        run, traces = self.run(key), [self._traces.peek(one) for one in (first, second) if one]
+        if None not in traces or run.without:
+            return self.subject(key)
+        inspector = self._looked_with(run)
+        grid = inspector.grid(run.size)
+        weights = (run.checkpoint, run.weights, grid)
+
+        def seen():
+            return self._once((first, "seen"), lambda: inspector.view(self.picture(run.picture), run.size))
+
+        return Subject(
+            inspector,
+            once_of_weights=lambda name, make: self._once((weights, name), make),
+            grid=grid,
+            seen=seen,
+        )
+
+    def _about(self, key: str, view: View) -> About:
+        """What the bounds of a view's settings depend on; of weights alone known before the pass."""
+        if view.needs is Needs.WEIGHTS:
+            return self.before(key).about
+        return self._abouts.get(key, lambda: self.subject(key).about)
 
     def numbers(self, key: str, slug: str, given: Mapping[str, str]) -> bytes:
         """A view's numbers with all settings and the checkpoint's name, as an .npz file."""
@@ -90,7 +125,7 @@ class Studio(Sets):
 
     def summary(self, key: str, view: View) -> dict[str, Any]:
         """A view's summary, made once."""
-        subject = self.subject(key)
+        subject = self.before(key) if view.soon else self.subject(key)
         return self._once(
             (key, view.slug, "summary"), lambda: self._read(subject, lambda: view.summary(subject))
         )
@@ -103,9 +138,7 @@ class Studio(Sets):
         """The upload (JPEG) or the model's input (PNG, lossless)."""
         run = self.run(key)
         if which == "input":
-            return self._drawn.get(
-                (key, which), lambda: encoded(self.subject(key).trace.view.picture, ".png")
-            )
+            return self._drawn.get((key, which), lambda: encoded(self.before(key).seen.picture, ".png"))
         if which != "upload":
             raise Unknown(f"There is no picture {which[:60]!r}; there are upload and input.")
         return self._drawn.get(
@@ -117,7 +150,7 @@ class Studio(Sets):
             return make()
 
     def _fitting(self, key: str, view: View) -> Subject:
-        subject = self.subject(key)
+        subject = self.before(key) if view.needs is Needs.WEIGHTS else self.subject(key)
         if subject.survey is not None and not view.averages:
             raise Unknown(f"{view.title} has no average over a set of pictures.")
         if reason := view.refused(subject):

@@ -28,6 +28,7 @@ class Filters(View):
     title = "Filters"
     endpoint = "filters"
     needs = Needs.WEIGHTS
+    soon = True
     words = Words(
         what=(
             "Before any attention, each patch is compared with the same set of learned patterns; together"

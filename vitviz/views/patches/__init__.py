@@ -16,6 +16,7 @@ class Patches(View):
     slug = "patches"
     title = "Patches"
     every_patch = True
+    soon = True  # all but the norms
     words = Words(
         what=(
             "A Vision Transformer reads a picture as a sentence: it cuts the picture into equal squares and"
@@ -57,9 +58,7 @@ class Patches(View):
         return {
             "mean": list(preprocessing.mean),
             "std": list(preprocessing.std),
-            "width": subject.trace.patch_embedding.shape[1],
-            "pool": subject.trace.pool,
-            "positions": subject.inspector.position_kind(),
+            "width": subject.inspector.model.embed_dim,
         }
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:

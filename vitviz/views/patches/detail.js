@@ -61,7 +61,8 @@ export function inspect(self) {
   });
   ui.bar.update('cividis', low, high, t('Value given to the model: (pixel − mean) / standard deviation'));
   drawVector(self, values, low, high);
-  showNorms(self, patch, count);
+  ui.normBars.hidden = ui.norms.hidden = !data.norms;
+  if (data.norms) showNorms(self, patch, count);
 }
 
 /** The patch as a vector: a strip of its numbers. */

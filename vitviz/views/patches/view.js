@@ -158,7 +158,7 @@ export default () => ({
   patch: (self, cell) => cell - self.ui.layout.prefix,
 
   pictures: () => ['input'],
-  items: () => ['norms'],
+  items: (self) => (self.value.items.norms ? ['norms'] : []), // they come with the pass
 
   draw(self) {
     const { ui, grid, data } = self;

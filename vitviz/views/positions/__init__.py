@@ -33,6 +33,7 @@ class Positions(View):
     title = "Positions"
     endpoint = "position_similarity"
     needs = Needs.WEIGHTS
+    soon = True
     words = Words(
         what=(
             "Nobody tells the model which patches are neighbours: it learns one vector for each place, and"
