@@ -31,8 +31,8 @@ def go_to(page, number: int):
 
 
 def number(text: str) -> float:
-    text = text.replace("−", "-")
-    mantissa, _, power = text.partition(" · 10^")
+    mantissa, _, power = text.replace("−", "-").partition(" · 10")
+    power = power.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))
     return float(mantissa) * 10 ** int(power or 0)
 
 

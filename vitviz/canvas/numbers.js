@@ -18,18 +18,25 @@ export function total(values, start = 0, stop = values.length) {
   return sum;
 }
 
+/** A power of ten that follows a number: " · 10⁻⁶". */
+export const tenTo = (power) =>
+  ` · 10${String(power)
+    .replace('-', '⁻')
+    .replace(/\d/g, (digit) => '⁰¹²³⁴⁵⁶⁷⁸⁹'[digit])}`;
+
 /** A number as a person reads it: `digits` significant ones, a real minus sign. */
 export function number(value, digits = 3) {
   if (!Number.isFinite(value)) return '–';
   if (value === 0) return '0';
   const size = Math.abs(value);
-  const text =
+  const [head, power] = (
     size >= 10 ** digits
       ? value.toFixed(0)
       : size < 1e-4
         ? value.toExponential(digits - 1)
-        : String(Number(value.toPrecision(digits)));
-  return text.replace('e', ' · 10^').replace(/-/g, '−');
+        : String(Number(value.toPrecision(digits)))
+  ).split('e');
+  return head.replace('-', '−') + (power ? tenTo(Number(power)) : '');
 }
 
 /** About `count` round numbers within low..high. */

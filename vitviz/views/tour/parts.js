@@ -2,7 +2,7 @@
 
 import { el } from '../../canvas/elements.js';
 import { patchName, tokenName } from '../../canvas/names.js';
-import { bounds, number } from '../../canvas/numbers.js';
+import { bounds, number, tenTo } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 
 /** The grid with its patch's height and width, and how tall the input is for each of its width. */
@@ -46,7 +46,7 @@ export function digits(value) {
   const [head, power] = value.toPrecision(6).split('e');
   const size = Math.abs(value);
   const text = size < 1e-4 || size >= 1e6 ? value.toExponential(5).split('e') : [head, power];
-  return (text[0] + (text[1] ? ` · 10^${Number(text[1])}` : '')).replace(/-/g, '−');
+  return text[0].replace('-', '−') + (text[1] ? tenTo(Number(text[1])) : '');
 }
 
 /** A formula from plain text: _{} below, ^{} above, one over the other where they meet. */
