@@ -2,6 +2,7 @@
 // away.
 
 import { el } from '../../canvas/elements.js';
+import { offering } from '../../canvas/leads.js';
 import { t } from '../../canvas/words.js';
 import { questions } from './questions.js';
 
@@ -44,7 +45,8 @@ export default function part(element, props, watch, trigger) {
     });
 
   function show() {
-    const { second, before } = props.value || {};
+    const { second, before, twins } = props.value || {};
+    offering(twins ?? [], (pair) => question.ask({ pair }));
     root.hidden = !props.value?.shown;
     button.textContent = second ? t('Beside it: {checkpoint}', { checkpoint: second }) : t('Compare');
     offers.replaceChildren(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import gradio as gr
 
 from vitviz.runs import Without
-from vitviz.ui.page import assumed, edits, facts, sizes
+from vitviz.ui.page import assumed, edits, facts, sizes, twins
 from vitviz.ui.page.canvas import Canvas, Part
 from vitviz.ui.page.figures import framed
 from vitviz.ui.page.tabs import Tab
@@ -67,6 +68,10 @@ class Shown:
             *drawn,
         ]
 
+    @cached_property
+    def _twins(self) -> list[dict[str, str]]:
+        return twins.offered(self._studio.names())
+
     def _again(self, state: dict, change: dict, report=None) -> list:
         """The same picture and checkpoint with something else changed."""
         state = self._studio.sessions.newest(state)
@@ -123,7 +128,7 @@ class Shown:
             beside,
             edits.shown(without, subject),
             assumed.shown(inspector, beside_it, studio.settings.keeps),
-            {"shown": True, "second": second, "before": _before(film)},
+            {"shown": True, "second": second, "before": _before(film), "twins": self._twins},
             *[value for view in self._views for value in view.draw(drawn, soon)],
         ]
 

@@ -3,6 +3,7 @@
 import { colourbar } from '../../canvas/colourbar.js';
 import { tinted } from '../../canvas/colours.js';
 import { el, fit } from '../../canvas/elements.js';
+import { leads } from '../../canvas/leads.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
@@ -29,12 +30,15 @@ export default () => ({
     const own = outline(detailPlot, 'vv-pinned');
     const name = el('p', { class: 'vv-h' });
     const said = el('p', { class: 'vv-text' });
+    const lesson = leads(self, t('Trained alike but for their positions:'), 'experiment', {
+      kind: 'shuffle',
+    });
     self.figure.append(
       el(
         'div',
         { class: 'vv-row vv-positions' },
         plot,
-        el('div', { class: 'vv-stack vv-detail' }, name, detailPlot, said, bar.node),
+        el('div', { class: 'vv-stack vv-detail' }, name, detailPlot, said, bar.node, lesson),
       ),
     );
     const cosine = (a, b) => self.data.similarity.values[a * self.grid.rows * self.grid.cols + b];
@@ -123,6 +127,7 @@ export default () => ({
       detail,
       name_: name,
       said,
+      lesson,
       own,
       place: null,
       detailSize: null,
@@ -217,7 +222,7 @@ export default () => ({
     } = self;
     const count = rows * cols;
     const side = self.wide
-      ? Math.max(120, Math.min(self.detail, self.tall - 190 * self.zoom))
+      ? Math.max(120, Math.min(self.detail, self.tall - 190 * self.zoom - ui.lesson.offsetHeight))
       : Math.min(150, self.width * 0.4);
     const unit = side / Math.max(rows, cols);
     const [width, height] = [unit * cols, unit * rows];

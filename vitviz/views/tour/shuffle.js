@@ -2,6 +2,7 @@
 // zero.
 
 import { el } from '../../canvas/elements.js';
+import { leads } from '../../canvas/leads.js';
 import { number } from '../../canvas/numbers.js';
 import { tops } from '../../canvas/tops.js';
 import { t } from '../../canvas/words.js';
@@ -134,6 +135,7 @@ export const positionsStep = {
       title,
       el('div', { class: 'vv-cards' }, ...cards.map((card) => card.node)),
       words,
+      leads(self, t('Trained alike but for their positions:'), 'experiment', { kind: 'shuffle' }),
     );
     const added = pair(captioned(t('Pick a patch'), from.node), stack(sums, none));
     if (self.summary.zeroable) added.dataset.slide = 'no'; // one idea a slide: the experiment shows it

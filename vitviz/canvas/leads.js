@@ -1,0 +1,39 @@
+// What leads from a view to a lesson: two checkpoints on the picture in view, seen by another view.
+
+import { el } from './elements.js';
+import { open } from './memory.js';
+import { t } from './words.js';
+
+/** @type {{text: string, pair: string}[]} */
+let pairs = [];
+let choose = (_pair) => {};
+const drawn = new Set();
+
+/** The pairs that can be had here, and how one is chosen. */
+export function offering(now, chosen) {
+  [pairs, choose] = [now, chosen];
+  for (const draw of drawn) draw();
+}
+
+/** A line with a button for each pair; it opens the view `slug` with some of its settings. */
+export function leads(self, said, slug, settings) {
+  const node = el('p', { class: 'vv-text vv-leads vv-rest', 'data-export': 'no', 'data-slide': 'no' });
+  const draw = () => {
+    node.hidden = !pairs.length || Boolean(self.value.second);
+    const buttons = pairs.map(({ text, pair }) =>
+      el('button', {
+        type: 'button',
+        text: t(text),
+        onclick: () => {
+          choose(pair);
+          open(slug, settings);
+        },
+      }),
+    );
+    node.replaceChildren(`${said} `, ...buttons);
+  };
+  drawn.add(draw);
+  self.life.signal.addEventListener('abort', () => drawn.delete(draw));
+  draw();
+  return node;
+}
