@@ -25,14 +25,14 @@ import httpx
 sys.path.insert(0, str(Path(__file__).parents[2]))
 import vitviz
 from tests.benchmarks.load import megabytes
-from tests.e2e.conftest import Server
+from tests.e2e.conftest import Server, question
 from vitviz.samples import sample_image, samples
 
 
-def opened(http: httpx.Client, function: int, tops: dict) -> bool:
+def opened(http: httpx.Client, listener: dict, tops: dict) -> bool:
     """Opens the page of a new session; whether its first answer is right."""
     session = uuid.uuid4().hex
-    data = {"fn_index": function, "data": [None], "session_hash": session}
+    data = {**question(listener, {}), "session_hash": session}
     http.post("gradio_api/queue/join", json=data).raise_for_status()
     with http.stream("GET", "gradio_api/queue/data", params={"session_hash": session}) as events:
         for line in events.iter_lines():
@@ -56,10 +56,10 @@ def called(http: httpx.Client, name: str, tops: dict) -> bool:
     )
 
 
-def loading(url: str) -> int:
-    """The number of the listener that fills a page as it is opened."""
+def loading(url: str) -> dict:
+    """The listener that fills a page as it is opened."""
     return next(
-        one["id"]
+        one
         for one in httpx.get(url + "config").json()["dependencies"]
         if [None, "load"] in [[None, target[1]] for target in one["targets"]] and one["backend_fn"]
     )
@@ -89,8 +89,8 @@ def main() -> int:
     tops = {name: inspector.trace(sample_image(name)).top(3) for name in names}
     bad = False
     with Server() as server, httpx.Client(base_url=server.url, timeout=120) as http:
-        function, chance = loading(server.url), random.Random(0)
-        page, call = lambda: opened(http, function, tops), lambda: called(http, chance.choice(names), tops)
+        listener, chance = loading(server.url), random.Random(0)
+        page, call = lambda: opened(http, listener, tops), lambda: called(http, chance.choice(names), tops)
         runs = (
             [("pages and calls", 0, lambda: page() and call())]
             if given.minutes

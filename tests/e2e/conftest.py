@@ -180,6 +180,11 @@ def open_tab(page, name: str):
     tab.click()
 
 
+def question(listener: dict, said: dict) -> dict:
+    """What the page sends to one of the config's listeners: a value for each of its inputs, by its number."""
+    return {"fn_index": listener["id"], "data": [said.get(one) for one in listener["inputs"]]}
+
+
 def pick(page, name: str):
     """Switches the checkpoint."""
     picker = page.locator("#vitviz-picker input")

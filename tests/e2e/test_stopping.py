@@ -8,7 +8,7 @@ from collections.abc import Generator
 import httpx
 import pytest
 
-from tests.e2e.conftest import Server
+from tests.e2e.conftest import Server, question
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "service"])
@@ -62,7 +62,3 @@ def opening_and_resizing(config: dict) -> list[dict]:
     (load,) = [one for one in listeners if any(event == "load" for _, event in one["targets"])]
     (resize,) = [one for one in listeners if [size, "input"] in map(list, one["targets"])]
     return [question(load, {}), question(resize, {size: "560"})]
-
-
-def question(listener: dict, said: dict) -> dict:
-    return {"fn_index": listener["id"], "data": [said.get(one) for one in listener["inputs"]]}

@@ -231,7 +231,7 @@ def test_the_page_goes_on_after_hundreds_of_other_visitors():
 
 
 def test_an_endpoint_that_fails_by_our_mistake_says_so(studio, monkeypatch, caplog):
-    monkeypatch.setattr(studio, "look", lambda *_: 1 / 0)
+    monkeypatch.setattr(studio, "look", lambda *_, **__: 1 / 0)
     with pytest.raises(gr.Error, match="log of the server"):
         _spoken(Endpoints(studio).predict)("coffee")
     assert "ZeroDivisionError" in caplog.text

@@ -149,8 +149,10 @@ class Handlers(Restored):
 
     def take_away(self, state: dict, event: gr.EventData) -> list:
         """Heads, MLPs or patches taken away, or put back: every view shows what the model then does."""
-        text = event._data.get("text")  # out of the page, so perhaps anything
-        return self._again(state, {"without": text if isinstance(text, str) and len(text) <= 4_000 else ""})
+        text = event._data.get("text") if isinstance(event._data, dict) else None  # perhaps anything
+        if not isinstance(text, str) or len(text) > 4_000:
+            return [gr.skip()] * len(self.outputs)
+        return self._again(state, {"without": text})
 
     def assume(self, state: dict, event: gr.EventData) -> list:
         """Something is said of the checkpoint that its file does not say; nothing, to be asked again."""
