@@ -5,6 +5,7 @@ from playwright.sync_api import expect
 
 from tests.e2e.conftest import Server, ready, shipped
 from tests.e2e.test_links import until_asked
+from vitviz.views import VIEWS
 
 WORDS = {
     "en-US": ("Compare", "Before and after its training", "Beside it: vitviz-tiny", "Compare no longer"),
@@ -63,3 +64,17 @@ def test_without_a_film_there_is_no_before(browser, tmp_path):
         page.locator(".vv-compare > button").click()
         expect(page.locator(".vv-compare-offers button")).to_have_text(["With another checkpoint …"])
         page.close()
+
+
+TOO_WIDE = """(slug) => ['', 'second-'].flatMap((which) =>
+  [...document.querySelectorAll(`#vitviz-${which}${slug} :is(.vv-figure, .vv-below)`)]
+    .filter((node) => node.scrollWidth > node.clientWidth + 16)
+    .map((node) => `${node.className} ${node.scrollWidth} in ${node.clientWidth}`))"""
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
+def test_on_a_phone_two_figures_are_whole(open_page, view):
+    page = open_page(f"?tab={view.slug}&second=vitviz-tiny@0", 390, 844, wait=False)
+    for slug in (view.slug, f"second-{view.slug}"):
+        ready(page, slug)
+    page.wait_for_function(f"(slug) => !({TOO_WIDE})(slug).length", arg=view.slug, timeout=15_000)
