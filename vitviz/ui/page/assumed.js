@@ -26,7 +26,8 @@ export default function part(element, props, watch, trigger) {
   const question = questions(trigger, 'assume');
   let wanted = { of: '', said: '' }; // of a file, and not yet answered
   let open = true; // until somebody closes it
-  let names = { of: null, box: null, field: null }; // of the classes: one field as long as the file is the same
+  // of the classes: one field for as long as it is the same file
+  let names = { of: null, box: null, field: null };
 
   function ask(said) {
     wanted = { of: props.value.file, said };

@@ -1,5 +1,5 @@
-// The questions of one event of a part, one at a time: of those that come while one is under way the newest is
-// asked next, and none is lost.
+// The questions of one event of a part, one at a time: of those that come while one is under way the newest
+// is asked next, and none is lost.
 //
 // Gradio drops what comes while an event is under way ("once"), or repeats the data of the first when that is
 // answered ("always_last"); several at once ("multiple") are answered in any order. page/build.py tells when
