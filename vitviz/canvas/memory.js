@@ -28,8 +28,8 @@ function linked() {
 const PATIENCE = 5000; // ms that a view is waited for which is never told
 
 /**
- * Resolves when every view that can be seen has been told of a checkpoint and drawn it; one of an average over
- * a set is of no step, and one beside is of another checkpoint.
+ * Resolves when every view that can be seen has been told of a checkpoint and drawn it; one of an average
+ * over a set is of no step, and one beside is of another checkpoint.
  */
 export async function settled(checkpoint) {
   const end = performance.now() + PATIENCE;
