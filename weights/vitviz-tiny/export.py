@@ -32,6 +32,9 @@ def config(
     What stands under "vitviz" is for the page, which shows the note beside every prediction.
     """
     first, five = (f"{figures[key]:.1%}".replace("%", " %") for key in ("val_top1", "val_top5"))
+    how = "in bfloat16"
+    if s.image != data.SIDE:
+        how = f"enlarged from {data.SIDE} to {s.image} px by torch's bicubic, in bfloat16"
     return {
         "architecture": "vit_tiny_patch16_224",
         "num_classes": s.classes,
@@ -63,8 +66,7 @@ def config(
         "vitviz": {
             "note": (
                 f"Our own training: it names {first} of {pictures:,} validation pictures of Tiny-ImageNet"
-                f" rightly ({five} within five guesses; whole pictures, enlarged from {data.SIDE} to"
-                f" {s.image} px by torch's bicubic, in bfloat16)."
+                f" rightly ({five} within five guesses; whole pictures, {how})."
             ),
             "trained_on": "Tiny-ImageNet-200 (64 px, 200 classes)",
             "licence": "ImageNet's terms: non-commercial research and education",
