@@ -2,6 +2,9 @@
 
 import io
 import json
+import subprocess
+import sys
+import textwrap
 import zipfile
 
 import numpy as np
@@ -154,6 +157,27 @@ def test_a_lesson_beside_the_app_may_be_larger_than_an_upload(zipped, tmp_path):
         archive.writestr("numbers/large.npz", bytes(25 * 2**20))
     (tmp_path / "large.zip").write_bytes(held.getvalue())
     assert lessons.opened(tmp_path, "large") == lessons.read(zipped)
+
+
+def test_a_lesson_that_is_overwritten_while_it_is_read_does_not_end_the_process(zipped, tmp_path):
+    """By a process of its own: the operating system ends one that has the file mapped into its memory."""
+    (tmp_path / "mine.zip").write_bytes(zipped)
+    code = f"""
+    import os
+    from pathlib import Path
+    from vitviz.ui.serving import lessons
+    own = lessons.zips.files
+    def cut(file, wanted):
+        os.truncate({str(tmp_path / "mine.zip")!r}, 100)  # as `cp` does before it writes
+        return own(file, wanted)
+    lessons.zips.files = cut
+    try:
+        lessons.opened(Path({str(tmp_path)!r}), "mine")
+    except lessons.zips.NoZip as error:
+        print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert done.stdout.startswith("This zip is damaged"), (done.returncode, done.stderr[-500:])
 
 
 def test_where_lessons_lie(tmp_path, monkeypatch):

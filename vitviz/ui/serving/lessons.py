@@ -7,12 +7,12 @@ upload, the description as any link. What it says decides nothing that a visitor
 
 from __future__ import annotations
 
+import io
 import json
-import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from vitviz.errors import Unknown
 from vitviz.ui.serving import links, zips
@@ -65,13 +65,17 @@ def told(studio: Studio, key: str, given: Mapping[str, str]) -> dict[str, Any]:
     return {**seen, "settings": settings}
 
 
-def read(data: bytes | mmap.mmap) -> Lesson:
+def read(data: bytes) -> Lesson:
     """The lesson in a zip; NoZip or NoLesson where there is none. What does not fit a view is passed over, as
     in a link.
     """
+    return _read(io.BytesIO(data))
+
+
+def _read(file: BinaryIO) -> Lesson:
     from vitviz.engine.pictures.images import MAX_BYTES
 
-    found = zips.files(data, {TOLD: MOST_TOLD, PICTURE: MAX_BYTES})
+    found = zips.files(file, {TOLD: MOST_TOLD, PICTURE: MAX_BYTES})
     try:
         lesson = json.loads(found[TOLD])["lesson"]
         seen = links.read({name: text for name, text in lesson.items() if isinstance(text, str)})
@@ -105,10 +109,7 @@ def opened(folder: Path, name: Any) -> Lesson:
         raise Unknown(GONE)
     try:
         with path.open("rb") as file:
-            if not file.read(1):  # nothing that could be mapped
-                raise NoLesson(NO_LESSON)
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return read(data)
+            return _read(file)
     except OSError:
         raise Unknown(GONE) from None
 

@@ -3,16 +3,18 @@
 Python's zipfile makes an object of every entry that a directory claims, half a million in 20 MB, before
 anything can be counted; and what the end says of its size binds nobody, since a zip64 record before it may
 name another directory. Here it is walked with nothing kept of it; what is inflated is counted as it comes;
-and a name in the zip is only ever compared, never used. Format: PKWARE's APPNOTE 6.3, sections 4.3.7, 4.3.12
-and 4.3.16; no zip64, several disks or encryption, which a zip of ours never has.
+and a name in the zip is only ever compared, never used. A file is read, not mapped into memory: overwritten
+in place meanwhile, it would end the process. Format: PKWARE's APPNOTE 6.3, sections 4.3.7, 4.3.12 and 4.3.16;
+no zip64, several disks or encryption, which a zip of ours never has.
 """
 
 from __future__ import annotations
 
-import mmap
+import os
 import struct
 import zlib
 from collections.abc import Mapping
+from typing import BinaryIO
 
 from vitviz.errors import VitvizError
 from vitviz.sentence import Sentence
@@ -33,7 +35,7 @@ class NoZip(VitvizError):
     """What was sent is no zip, a damaged one, or one that asks for too much."""
 
 
-def files(data: bytes | mmap.mmap, wanted: Mapping[str, int]) -> dict[str, bytes]:
+def files(file: BinaryIO, wanted: Mapping[str, int]) -> dict[str, bytes]:
     """Those files of a zip that are `wanted` (name -> most bytes), as far as they are in it; NoZip says what
     is wrong with it.
 
@@ -41,20 +43,22 @@ def files(data: bytes | mmap.mmap, wanted: Mapping[str, int]) -> dict[str, bytes
     >>> with zipfile.ZipFile(held := io.BytesIO(), "w") as archive:
     ...     archive.writestr("a.txt", "one"), archive.writestr("b.txt", "two")
     (None, None)
-    >>> files(held.getvalue(), {"a.txt": 10, "c.txt": 10})
+    >>> files(held, {"a.txt": 10, "c.txt": 10})
     {'a.txt': b'one'}
     """
     names, found = {name.encode(): name for name in wanted}, {}
     try:
-        end = data.rfind(b"PK\x05\x06", max(0, len(data) - _END.size - _COMMENT))
+        last = _read(file, max(0, file.seek(0, os.SEEK_END) - _END.size - _COMMENT), _END.size + _COMMENT)
+        end = last.rfind(b"PK\x05\x06")
         if end < 0:
             raise NoZip(DAMAGED)
-        *_, count, _, at, _ = _END.unpack_from(data, end)
+        *_, count, _, at, _ = _END.unpack_from(last, end)
         if count > MOST_FILES:
             raise NoZip(Sentence(TOO_MANY, count=MOST_FILES))
         for _ in range(count):
-            sign, *about, name_size, extra, comment, _, _, _, start = _ENTRY.unpack_from(data, at)
-            name = names.get(bytes(data[at + _ENTRY.size : at + _ENTRY.size + name_size]))
+            entry = _ENTRY.unpack(_read(file, at, _ENTRY.size))
+            sign, *about, name_size, extra, comment, _, _, _, start = entry
+            name = names.get(file.read(name_size))
             if sign != b"PK\x01\x02" or name in found:
                 raise NoZip(DAMAGED)
             if name is not None:
@@ -63,20 +67,26 @@ def files(data: bytes | mmap.mmap, wanted: Mapping[str, int]) -> dict[str, bytes
                     raise NoZip(Sentence(TOO_LARGE, name=name, size=_written(wanted[name])))
                 if flags & 1 or method not in (STORED, DEFLATED):
                     raise NoZip(DAMAGED)
-                found[name] = _whole(_packed(data, start, packed), method, size, check)
+                found[name] = _whole(_packed(file, start, packed), method, size, check)
             at += _ENTRY.size + name_size + extra + comment
     except struct.error:
         raise NoZip(DAMAGED) from None
     return found
 
 
-def _packed(data: bytes | mmap.mmap, start: int, size: int) -> bytes:
+def _packed(file: BinaryIO, start: int, size: int) -> bytes:
     """The bytes of one file as they lie in the zip."""
-    sign, *_, name, extra = _LOCAL.unpack_from(data, start)
+    sign, *_, name, extra = _LOCAL.unpack(_read(file, start, _LOCAL.size))
     start += _LOCAL.size + name + extra
-    if sign != b"PK\x03\x04" or start + size > len(data):
+    if sign != b"PK\x03\x04" or start + size > file.seek(0, os.SEEK_END):
         raise NoZip(DAMAGED)
-    return bytes(data[start : start + size])
+    return _read(file, start, size)
+
+
+def _read(file: BinaryIO, start: int, size: int) -> bytes:
+    """So many bytes from there on; fewer where the file ends."""
+    file.seek(start)
+    return file.read(size)
 
 
 def _whole(packed: bytes, method: int, size: int, check: int) -> bytes:
