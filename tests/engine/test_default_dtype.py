@@ -9,6 +9,7 @@ import timm
 import torch
 
 import vitviz
+from tests.engine.models.theirs import Apart, Scratch
 from tests.engine.small import perturbed, saved
 from vitviz.engine.defaults import in_float32
 from vitviz.views import VIEWS, Subject
@@ -99,6 +100,15 @@ def test_the_default_dtype_changes_nothing(folders, kind, dtype):
         inspector._sizes[inspector.preprocessing.size] = inspector.model
         assert torch.equal(inspector.trace(PICTURE, size=48).logits, wider.logits)
         assert torch.get_default_dtype() == dtype, "the default is its owner's again"
+
+
+def test_a_proposed_mapping_is_proven_in_float32(tmp_path):
+    path = saved(perturbed(Scratch(Apart)), tmp_path / "mine.safetensors")
+    said = {"heads": 4, "mean": 0.5, "std": 0.5, "device": "cpu"}
+    with pytest.warns(vitviz.AssumedWarning, match="what its tensors are"):
+        expected = vitviz.load(path, **said).trace(PICTURE).logits
+        with default(torch.bfloat16):
+            assert torch.equal(vitviz.load(path, **said).trace(PICTURE).logits, expected)
 
 
 def test_the_default_is_set_back_by_the_last():

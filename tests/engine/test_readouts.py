@@ -127,6 +127,7 @@ ATTENTION = [
     {"global_pool": "prr", **BARE},
     {"global_pool": "map", **REGISTERS},
     {"global_pool": "map", "pool_include_prefix": True},
+    {"architecture": "eva02_tiny_patch14_224", "global_pool": "map"},  # with its class token, as PE has it
 ]
 
 
@@ -146,6 +147,18 @@ def test_attention_pooling_is_read_with_its_own_weights(changes):
         trace.pool == "attention"
         and trace.readout.summaries[0].start == trace.grid.tokens - attention.k.shape[1]
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("beit_base_patch16_224", {}), ("vit_relpos_small_patch16_224", {"class_token": True})],
+)
+def test_whatever_else_they_are_told_these_read_their_first_token(name, changes):
+    model = small(name, global_pool="token", **changes)
+    model.global_pool = "max"  # as who takes a model over may set it
+    trace = inspect(model).trace(noise())
+    found = gradient(model, trace)
+    assert trace.pool == "class" and found[0].any() and not found[1:].any()
 
 
 def test_a_classifier_of_every_token_is_refused():

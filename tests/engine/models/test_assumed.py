@@ -112,6 +112,10 @@ def test_a_family_is_known_by_its_name_or_parts(tmp_path):
         assert "normalisation" not in [one.name for one in found]
     half = vitviz.load(bare(tmp_path, "augreg-tuned.safetensors"), device="cpu")
     assert half.preprocessing.mean == (0.5, 0.5, 0.5)
+    clip = vitviz.load(saved(small(pre_norm=True), tmp_path / "mine.safetensors"), device="cpu")
+    assert clip.preprocessing.mean == (0.48145466, 0.4578275, 0.40821073)
+    asked = {one.name: one.choices for one in clip.checkpoint.assumed}
+    assert "normalisation" not in asked and "activation=quick_gelu" in asked["activation"]
 
 
 def test_what_is_said_is_followed_and_nothing_left_to_assume(tmp_path):
@@ -139,6 +143,19 @@ def test_heads_epsilon_and_activation_are_those_of_a_model_built_with_them(tmp_p
     )
     noise = torch.randn(2, 3, 32, 32)
     with torch.no_grad():
+        torch.testing.assert_close(inspector.model(noise), other(noise))
+
+
+def test_heads_that_an_architecture_has_otherwise_are_followed(tmp_path):
+    name = "vit_tiny_patch16_224"
+    other = perturbed(timm.create_model(name, num_heads=6, img_size=32, num_classes=7))
+    path = saved(other, tmp_path / "mine.safetensors")
+    inspector = vitviz.load(path, architecture=name, heads=6, device="cpu")
+    noise = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(inspector.model(noise), other(noise))
+        for block in inspector.model.blocks:
+            block.attn.fused_attn = False  # as exports compute it: with the scale that stands in the model
         torch.testing.assert_close(inspector.model(noise), other(noise))
 
 

@@ -189,6 +189,7 @@ def test_without_a_preprocessor_the_usual_one_is_assumed_and_said(model, mean, i
     found = loaded.preprocessing
     assert (found.mean, found.interpolation, (found.crop_mode, found.crop_pct)) == (mean, interpolation, crop)
     assert "preprocessor_config" in loaded.checkpoint.note
+    assert [one.name for one in loaded.checkpoint.assumed] == ["normalisation", "crop_pct", "interpolation"]
 
 
 @pytest.mark.parametrize(

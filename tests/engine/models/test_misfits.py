@@ -44,6 +44,16 @@ def test_fine_tuned_file_of_a_named_architecture_keeps_its_classes_and_size(tmp_
         and "classes 10" in loaded.checkpoint.note
         and loaded.labels == ()
     )
+    # Who fine-tuned it may have normalised otherwise.
+    assert [one.name for one in loaded.checkpoint.assumed] == ["normalisation", "crop_pct", "interpolation"]
+
+
+def test_fine_tuned_file_that_pools_otherwise_keeps_its_pooling(tmp_path):
+    model = perturbed(timm.create_model("vit_tiny_patch16_224", num_classes=10, global_pool="avg", depth=12))
+    path = saved(model, tmp_path / "pets.safetensors")
+    loaded = load(find(str(path), architecture="vit_tiny_patch16_224"))
+    same(loaded, model, size=224, tolerance=0)
+    assert loaded.model.global_pool == "avg" and "pooling avg" in loaded.checkpoint.note
 
 
 def test_a_config_of_one_channel_is_refused(tmp_path):

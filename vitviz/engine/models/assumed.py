@@ -45,7 +45,7 @@ def family(tensors: Mapping[str, Tensor], name: str) -> str | None:
             return found
     if "dist_token" in tensors:  # DeiT's distillation
         return "ImageNet"
-    if "norm_pre.weight" in tensors and "patch_embed.proj.bias" not in tensors:  # CLIP's way to begin
+    if "norm_pre.weight" in tensors:  # CLIP's way to begin
         return "CLIP"
     return None
 
