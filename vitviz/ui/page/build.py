@@ -41,6 +41,8 @@ NOT_OPENED = translated(
 )
 # What the browser's history keeps of a page that is loaded again, in place of the value of the links.
 KEPT = "(session) => [session, { picture: window.history.state?.vitviz?.picture || '' }]"
+# To whoever listens on the page.
+TOLD = "() => {{ document.dispatchEvent(new CustomEvent('vitviz:{name}', {{ detail: '{detail}' }})); }}"
 
 
 def build(studio: Studio) -> gr.Blocks:
@@ -208,7 +210,7 @@ def _connect(
         api_visibility="private",
         show_progress="hidden",
     )
-    left.facts.computed(
+    awaited = left.facts.computed(
         do.computed,
         [session],
         do.outputs,
@@ -216,6 +218,7 @@ def _connect(
         api_visibility="private",
         show_progress="hidden",
     )
+    awaited.failure(None, None, None, js=TOLD.format(name="unanswered", detail="computed"))
     first = [*do.outputs, left.picker, left.second, left.lessons, right]
     opened = demo.load(do.first, [session, link], first, js=KEPT, **hidden)
     # A page that comes when the queue is full has nothing to show; Gradio's own sentence is gone after ten
@@ -226,7 +229,7 @@ def _connect(
 def _one_by_one(part: Part, event: str, do: Callable, session: gr.State, outputs: list, **options) -> None:
     """Listens to a part that asks one question after the other, and tells it when each has been answered."""
     asked = getattr(part, event)(do, [session], outputs, trigger_mode="multiple", **options)
-    told = f"() => {{ document.dispatchEvent(new CustomEvent('vitviz:answered', {{ detail: '{event}' }})); }}"
+    told = TOLD.format(name="answered", detail=event)
     for answered in (asked.then, asked.failure):
         answered(None, None, None, js=told)
 

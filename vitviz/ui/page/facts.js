@@ -4,6 +4,9 @@ import { el } from '../../canvas/elements.js';
 import { awaiting } from '../../canvas/waiting.js';
 import { t } from '../../canvas/words.js';
 
+const PAUSE = 2000; // ms before what was not answered is asked for again
+const LONGEST = 30000;
+
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-facts');
 
@@ -31,9 +34,11 @@ export default function part(element, props, watch, trigger) {
 
   let open = false; // until somebody opens it
   let wait = null;
+  let pause = PAUSE;
 
   function show() {
     const value = props.value;
+    pause = PAUSE;
     root.hidden = !value?.checkpoint;
     wait?.end();
     wait = value?.awaited ? awaiting(value.awaited) : null;
@@ -76,6 +81,11 @@ export default function part(element, props, watch, trigger) {
     root.dataset.checkpoint = value.checkpoint;
   }
 
+  // A full queue takes no question: what is still awaited is asked for again, ever less often.
+  document.addEventListener('vitviz:unanswered', () => {
+    setTimeout(() => props.value?.asks && root.isConnected && trigger('computed', {}), pause);
+    pause = Math.min(2 * pause, LONGEST);
+  });
   watch('value', show);
   show();
 }
