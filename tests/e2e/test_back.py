@@ -177,3 +177,44 @@ def test_a_history_of_anything_else_does_nothing(open_page, state):
     page.go_back()
     expect(page.locator("#vitviz-tab-patches")).to_be_visible()
     expect(page.locator("#vitviz-stage")).to_contain_text(size("coffee"))
+
+
+@pytest.mark.parametrize("again", ["loaded", "in Korean"])
+def test_an_average_over_a_set_survives_a_reload_and_another_language(open_page, tmp_path, again):
+    page = open_page("?tab=distance", wait=False)
+    ready(page, "distance")
+    upload(page, tmp_path / "mine.png")
+    sets = [write_picture(tmp_path / f"{number}.png") for number in range(3)]
+    page.locator("#vitviz-tab-distance .vitviz-set > button").click()
+    page.set_input_files("#vitviz-distance-set-files input[type=file]", sets)
+    page.locator("#vitviz-distance-set-start").click()
+    chart = page.locator("#vitviz-distance")
+    expect(chart).to_contain_text("mean of 3 pictures")
+    kept(page, "moment.averages.distance")
+    if again == "loaded":
+        page.reload()
+        expect(chart).to_contain_text("mean of 3 pictures")
+    else:
+        page.locator("#vitviz-language a", has_text="한국어").click()
+        page.wait_for_url("**lang=ko**")
+        expect(chart).to_contain_text("그림 3장의 평균")
+    expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
+    page.locator("#vitviz-tab-distance .vitviz-set > button").click()
+    page.locator("#vitviz-distance-set-single").click()
+    kept(page, "!moment.averages.distance")
+    expect(chart).not_to_contain_text("3 pictures" if again == "loaded" else "3장")
+
+
+def test_what_is_no_average_is_none_after_a_reload_either(open_page):
+    page = open_page("?tab=distance", wait=False)
+    before = ready(page, "distance")
+    kept(page, "moment.sample")
+    for averages in ({"distance": before}, {"distance": 7}, {"patches": "x"}, ["distance"], None, "x"):
+        page.evaluate(
+            "(averages) => history.replaceState("
+            "{ ...history.state, vitviz: { ...history.state.vitviz, averages } }, '')",
+            averages,
+        )
+        page.reload()
+        assert ready(page, "distance") == before
+        expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()

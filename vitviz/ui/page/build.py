@@ -40,7 +40,10 @@ NOT_OPENED = translated(
     "en",
 )
 # What the browser's history keeps of a page that is loaded again, in place of the value of the links.
-KEPT = "(session) => [session, { picture: window.history.state?.vitviz?.picture || '' }]"
+KEPT = """(session) => {
+  const { picture = '', averages = {} } = window.history.state?.vitviz || {};
+  return [session, { picture, averages }];
+}"""
 # To whoever listens on the page.
 TOLD = "() => {{ document.dispatchEvent(new CustomEvent('vitviz:{name}', {{ detail: '{detail}' }})); }}"
 

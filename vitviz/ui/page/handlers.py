@@ -36,8 +36,8 @@ class Handlers(Restored):
     def first(self, state: dict, kept: dict, request: gr.Request, progress=gr.Progress()) -> list:
         """What the address asks for; where its checkpoint cannot be had, the first one, and the reason.
 
-        `kept` is what the browser's history has of a page that is loaded again: its `picture`, too. Besides
-        `outputs`: the choices of both pickers, the lessons, and the tab.
+        `kept` is what the browser's history has of a page that is loaded again: its `picture`, and the keys
+        of its `averages` over a set. Besides `outputs`: the choices of both pickers, the lessons, the tab.
         """
         asked = links.read(request.query_params)
         plain = {**self._studio.sessions.begun(state), "language": wanted(request)}
@@ -47,13 +47,16 @@ class Handlers(Restored):
             self._studio.settings.checkpoint,
             self.outputs.index(self._left.notice),
         )
-        own = "" if asked.sample or not isinstance(kept, dict) else str(kept.get("picture") or "")
+        kept = kept if isinstance(kept, dict) else {}
+        own = "" if asked.sample else str(kept.get("picture") or "")
         gone = bool(own) and not self._studio.has_picture(own)
 
         def shown(state: dict, checkpoint: str, report=None) -> list:
             if own and not gone:
-                return self._show({**state, "sample": None}, own, checkpoint, report)
-            return self._sample(state, sample, checkpoint, report)
+                page = self._show({**state, "sample": None}, own, checkpoint, report)
+            else:
+                page = self._sample(state, sample, checkpoint, report)
+            return self._averaged(page, kept.get("averages"))
 
         report = reported(progress, asked.checkpoint, plain)
         page = self._attempt(state, lambda state: shown(state, asked.checkpoint or default, report))

@@ -4,7 +4,10 @@ import { el } from '../../canvas/elements.js';
 
 const NAMES = { en: 'English', 'zh-CN': '中文', ko: '한국어' };
 
-/** In the same entry of the browser's history, which keeps what is seen, a photograph of one's own too. */
+/**
+ * In the same entry of the browser's history, which keeps what is seen, a photograph of one's own too. The
+ * page is loaded again because Gradio, told in place, leaves the tabs that are not open as they were.
+ */
 function go(tag) {
   const url = new URL(window.location.href);
   url.searchParams.set('lang', tag);

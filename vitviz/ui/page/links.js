@@ -68,7 +68,7 @@ export default function part(element, props, watch, trigger) {
     ]).toString();
   }
 
-  /** What is seen, for the browser's history: all views' settings, and a photograph of one's own too. */
+  /** What is seen, for the browser's history: all views' settings, one's own photograph and averages too. */
   function moment() {
     const { checkpoint, second, size, sample, picture, without } = props.value;
     if (coming === tab()) coming = '';
@@ -76,8 +76,15 @@ export default function part(element, props, watch, trigger) {
     return {
       ...{ checkpoint, second, size, without, tab: coming || tab(), sample: sample || '' },
       picture: sample ? '' : picture,
+      averages: Object.fromEntries(averaged().map(({ name, key }) => [name, key])),
       settings: Object.fromEntries(all),
     };
+  }
+
+  /** The views that show an average over a set. */
+  function averaged() {
+    const mine = (view) => view.root.isConnected && names.includes(view.name) && !view.value.second;
+    return [...views].filter((view) => mine(view) && view.key && view.key === view.value.scene);
   }
   const asText = ([name, value]) => [name, String(value)];
 
@@ -145,16 +152,7 @@ export default function part(element, props, watch, trigger) {
           settings(slug, true).map(([name, value]) => [`second.${slug}.${name}`, value]),
         ),
       );
-    for (const view of views) {
-      // one that shows an average has a key of its own
-      const averaged =
-        view.root.isConnected &&
-        names.includes(view.name) &&
-        !view.value.second &&
-        view.key &&
-        view.key !== props.value.key;
-      if (averaged) asked.push([`survey.${view.name}`, view.key]);
-    }
+    for (const view of averaged()) asked.push([`survey.${view.name}`, view.key]);
     const address = new URL(
       `gradio_api/vitviz/${props.value.key}/everything.zip?${new URLSearchParams(asked)}`,
       document.baseURI,

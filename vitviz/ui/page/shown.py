@@ -19,6 +19,7 @@ from vitviz.ui.serving.spoken import told_of
 from vitviz.ui.serving.studio import Studio
 from vitviz.ui.serving.visitor import require_visitor
 from vitviz.ui.words import translated
+from vitviz.views import VIEWS
 
 # Of a state whose page waits for no pass; else `last` is the state of what was in view before.
 WHOLE = {"awaited": False, "last": None}
@@ -131,6 +132,14 @@ class Shown:
             {"shown": True, "second": second, "before": _before(film), "twins": self._twins},
             *[value for view in self._views for value in view.draw(drawn, soon)],
         ]
+
+    def _averaged(self, page: list, averages: object) -> list:
+        """The page with the averages over a set that it had before it was loaded again, by their views."""
+        had = averages if isinstance(averages, dict) else {}  # out of the page, so perhaps anything
+        told = {view.slug: had.get(view.slug) for view in VIEWS if view.averages}
+        known = {slug: key for slug, key in told.items() if isinstance(key, str) and self._studio.survey(key)}
+        state = {**page[0], "surveys": known}
+        return self._page(state) if known and not state["awaited"] else [state, *page[1:]]
 
     def computed(self, state: dict) -> list:
         """The whole of a page that stands there without its pass; where that fails, the page before it, and
