@@ -21,6 +21,16 @@ def sent(http, data: bytes, name: str = "mine.png") -> str:
     return http.post("gradio_api/upload", files={"files": (name, data)}).json()[0]
 
 
+def listener(config: dict, element: str, event: str) -> int:
+    """The number of the listener to an element's event, in a page's config."""
+    component = next(one["id"] for one in config["components"] if one["props"].get("elem_id") == element)
+    return next(
+        one["id"]
+        for one in config["dependencies"]
+        if [component, event] in [list(target) for target in one["targets"]] and one["backend_fn"]
+    )
+
+
 def answer(http, number: int, data: list, **more) -> tuple[int, str]:
     """Status and everything that is said of a question that goes through the queue, as the page's do."""
     session = uuid.uuid4().hex

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
+import uuid
 from pathlib import Path
 
 import pytest
 
-from tests.attack.stranger import MARK, answer, forms, picture, sent
+from tests.attack.hostile_zips import said, zipped
+from tests.attack.stranger import MARK, answer, forms, listener, picture, sent
+from tests.e2e.conftest import ROOT
 from vitviz.ui.serving.endpoints import PUBLIC
 
 
@@ -83,20 +87,29 @@ def test_a_link_in_the_upload_folder_leads_nowhere(http, secret):
 
 def test_ones_own_upload_is_answered_by_page_and_endpoints(http, listeners):
     path = sent(http, picture((9, 99, 199)))
-    config = http.get("config").json()
-    component = next(
-        one["id"] for one in config["components"] if one["props"].get("elem_id") == "vitviz-upload"
-    )
-    (number,) = [
-        one["id"]
-        for one in config["dependencies"]
-        if [component, "input"] in [list(target) for target in one["targets"]] and one["backend_fn"]
-    ]
+    number = listener(http.get("config").json(), "vitviz-upload", "input")
     status, said = answer(http, number, [None, {"path": path, "meta": MARK}])
     assert status == 200 and json.loads(said)["success"] and '"view": "picture"' in said
     assert http.post("gradio_api/run/predict", json={"data": [{"path": path, "meta": MARK}, "", 3]}).json()[
         "data"
     ][0]["top"]
+
+
+def test_no_name_in_a_lesson_becomes_a_path(http, folder):
+    name = f"vitviz-{uuid.uuid4().hex}"
+    places = [f"{'../' * up}{name}" for up in range(6)] + [f"{tempfile.gettempdir()}/{name}", f"~/{name}"]
+    files = [("settings.json", said()), ("upload.jpg", picture()), *[(place, b"x") for place in places]]
+    path = sent(http, zipped(files), "lesson.zip")
+    number = listener(http.get("config").json(), "vitviz-lesson", "upload")
+    status, told = answer(http, number, [None, {"path": path, "meta": MARK}])
+    assert status == 200 and '"view": "picture"' in told, "the lesson itself is opened"
+    near = [
+        *Path(tempfile.gettempdir()).glob("*"),
+        *folder.rglob("*"),
+        *Path.home().glob("*"),
+        *ROOT.glob("*"),
+    ]
+    assert not [one for one in near if one.name == name]
 
 
 @pytest.mark.parametrize(

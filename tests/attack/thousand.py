@@ -20,10 +20,10 @@ from pathlib import Path
 
 import httpx
 
-from tests.attack import hostile_calls, hostile_hub, hostile_pictures
+from tests.attack import hostile_calls, hostile_hub, hostile_pictures, hostile_zips
 from tests.attack.hostile_calls import Question
 from tests.attack.judged import Judge
-from tests.attack.stranger import MARK, answer
+from tests.attack.stranger import MARK, answer, listener, sent
 from tests.e2e.conftest import Server
 from tests.engine.models import hostile
 from tests.engine.models.probe import faults, probed
@@ -42,7 +42,6 @@ COUNTS = {
 OPENED = {  # kinds that are opened in a process of their own
     "checkpoints": "tests.engine.models.mutated",
     "pictures": "tests.attack.hostile_pictures",
-    "zips": "tests.attack.hostile_zips",
 }
 
 
@@ -91,9 +90,18 @@ def asked(folder: Path, *arguments: str) -> Iterator[tuple[Judge, httpx.Client]]
 def _questions(kind: str, seeds: Sequence[str], http: httpx.Client) -> Iterator[tuple[str, Question]]:
     if kind == "sent":
         for seed in seeds:
-            yield seed, Question("POST", "gradio_api/run/predict", {"data": [_sent(http, seed), "", 3]})
+            path = sent(http, hostile_pictures.picture(seed))
+            given = {"path": path, "meta": MARK}
+            yield seed, Question("POST", "gradio_api/run/predict", {"data": [given, "", 3]})
         return
     config = http.get("config").json()
+    if kind == "zips":
+        dropped = listener(config, "vitviz-lesson", "upload")
+        for seed in seeds:
+            given = {"path": sent(http, hostile_zips.lesson(seed), "lesson.zip"), "meta": MARK}
+            body = {"fn_index": dropped, "data": [None, given]}
+            yield seed, Question("POST", "gradio_api/queue/join", body, event=True)
+        return
     listeners = {one["id"]: len(one["inputs"]) for one in config["dependencies"] if one["backend_fn"]}
     if kind == "calls":
         named = http.get("gradio_api/info").json()["named_endpoints"]
@@ -107,11 +115,6 @@ def _questions(kind: str, seeds: Sequence[str], http: httpx.Client) -> Iterator[
     key = _key(http, config)
     for seed in seeds:
         yield seed, hostile_calls.route(seed, key, items)
-
-
-def _sent(http: httpx.Client, seed: str) -> dict:
-    files = {"files": ("mine.png", hostile_pictures.picture(seed))}
-    return {"path": http.post("gradio_api/upload", files=files).json()[0], "meta": MARK}
 
 
 def _load(config: dict) -> int:
