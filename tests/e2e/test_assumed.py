@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from safetensors.torch import load_file, save_file
 
 from tests.e2e.conftest import Server, pick, shipped
-from tests.e2e.test_late_answers import Held
+from tests.e2e.held import Held
 from tests.engine.small import saved, small
 from tests.shared import shared
 

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.e2e.conftest import ready
-from tests.e2e.test_late_answers import Held
+from tests.e2e.held import Held
 from tests.prints.reading import texts
 
 

@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
+from tests.e2e.held import Held
 from tests.e2e.test_back import kept
-from tests.e2e.test_late_answers import Held
 from tests.e2e.test_stage import SIZES
 
 
@@ -68,3 +68,13 @@ def test_a_view_that_does_not_apply_says_why_in_full(open_page, width, height):
     shown, needed = note.evaluate("(note) => [note.clientHeight, note.scrollHeight]")
     assert shown >= needed > 40, "the whole sentence is there, in more than a line of its box"
     assert note.bounding_box()["y"] + shown <= page.evaluate("document.documentElement.scrollHeight")
+
+
+@pytest.mark.parametrize(("language", "one", "two"), [
+    ("en", "Patch 4", "2 patches"), ("zh-CN", "图像块 4", "2 个图像块"), ("ko", "패치 4", "패치 2개"),
+])  # fmt: skip
+def test_one_patch_that_was_taken_away_goes_by_its_name(open_page, language, one, two):
+    for gone, said in (("3", one), ("3.9", two)):
+        page = open_page(f"?sample=coffee&without=patches%3D{gone}&lang={language}", wait=False)
+        expect(chips(page)).to_have_text([said], timeout=30_000)
+        page.close()

@@ -8,6 +8,7 @@ import numpy as np
 from playwright.sync_api import expect
 
 from tests.e2e.conftest import open_tab, ready, sample
+from tests.e2e.held import Held
 from vitviz.analyses import patches_kept
 from vitviz.grid import Grid
 from vitviz.samples import samples
@@ -22,15 +23,6 @@ GO = "#vitviz-experiment .vv-go"
 CENTRES = """canvas => Array.from({ length: 196 }, (_, i) => Array.from(canvas.getContext('2d').getImageData(
   Math.floor((i % 14 + 0.25) * canvas.width / 14),
   Math.floor((Math.floor(i / 14) + 0.25) * canvas.height / 14), 1, 1).data))"""
-
-
-def held(page, step):
-    """The questions about one step, which wait until they are let go on."""
-    questions = []
-    page.route(
-        re.compile(rf"/experiment/point\?.*step={step}(&|$)"), lambda question: questions.append(question)
-    )
-    return questions
 
 
 def opened(open_page, path, tab="Experiment", **options):
@@ -51,7 +43,7 @@ def dots(page):
 def test_one_button_says_how_far_it_is_stops_goes_on_and_keeps_what_it_found(open_page):
     page = opened(open_page, "?sample=coffee")
     assert dots(page) == 0, "guess first: nothing is asked before the button"
-    questions = held(page, 4)
+    held = Held(page, r"/experiment/point\?.*step=4(&|$)")
     go, said = page.locator(GO), page.locator("#vitviz-experiment .vv-trying")
     go.click()
     expect(said).to_have_text("4 of 11", timeout=30_000)
@@ -60,8 +52,8 @@ def test_one_button_says_how_far_it_is_stops_goes_on_and_keeps_what_it_found(ope
     go.click()
     expect(go).to_have_text("Go on")
     expect(said).to_contain_text("what is known stays")
-    assert dots(page) == 8 and len(questions) == 1
-    page.unroute_all()
+    assert dots(page) == 8 and len(held) == 1
+    held.let_go()
     asked = []
     page.on("request", lambda request: asked.append(request.url) if "/point?" in request.url else None)
     go.click()

@@ -3,9 +3,10 @@
 import re
 
 import pytest
-from playwright.sync_api import Error, expect
+from playwright.sync_api import expect
 
 from tests.e2e.conftest import Server, ready, sample, shipped
+from tests.e2e.held import Held
 
 EXPLORER = "[...window.vitviz.views].find((view) => view.name === 'explorer' && view.root.isConnected)"
 
@@ -27,32 +28,6 @@ def weights(tmp_path_factory):
 def server(weights):
     with Server("--weights", str(weights)) as running:
         yield running
-
-
-class Held:
-    """Requests of a kind that are kept on their way until they are let go."""
-
-    def __init__(self, page, pattern: str, unless: str = "nothing"):
-        self._page, self._routes, self._free, self._unless = page, [], False, unless
-        page.route(
-            re.compile(pattern),
-            lambda route: (
-                route.continue_() if self._free or unless in route.request.url else self._routes.append(route)
-            ),
-        )
-
-    def wait(self) -> None:
-        """Until one is on its way."""
-        while not self._routes:
-            self._page.wait_for_timeout(20)
-
-    def let_go(self) -> None:
-        self._free = True
-        for route in self._routes:
-            try:
-                route.continue_()
-            except Error:  # the page has given it up by now
-                continue
 
 
 def test_a_setting_changed_on_the_way_does_not_leave_the_old_picture_under_the_new_map(open_page):

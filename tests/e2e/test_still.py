@@ -6,8 +6,8 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.e2e.conftest import ready
+from tests.e2e.held import Held
 from tests.e2e.test_film import at, came_to, stepping
-from tests.e2e.test_late_answers import Held
 
 STEPS = ("vitviz-tiny@0", "vitviz-tiny@3000", "vitviz-tiny")
 SCALES = """(name) => [...document.querySelectorAll(`#vitviz-${name} .vv-figure .vv-bar-ticks`)]

@@ -9,31 +9,20 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.e2e.conftest import open_tab, ready
+from tests.e2e.held import Held
 
 WHOLE = "#vitviz-trial [data-tried]:not([data-tried=''])"
 
 
-def held(page, method):
-    """The questions about one method, which wait until they are let go on: a fast machine's trial is over
-    before a test can look at it.
-    """
-    questions = []
-    page.route(
-        re.compile(rf"/trial/tried\?.*method={method}(&|$)"), lambda question: questions.append(question)
-    )
-    return questions
-
-
 def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
     page = open_page("?sample=coffee")
-    questions = held(page, "centre")
+    held = Held(page, r"/trial/tried\?.*method=centre(&|$)")
     open_tab(page, "Trial")
     ready(page, "trial")
     trying = page.locator("#vitviz-trial .vv-trying")
     expect(trying).to_have_text("1 of 15: Blob in the centre", timeout=60_000)
     assert page.locator(WHOLE).count() == 0
-    for question in questions:
-        question.continue_()
+    held.let_go()
     page.locator(WHOLE).wait_for(state="attached", timeout=120_000)
     expect(page.locator("#vitviz-trial .vv-verdict")).to_contain_text("On this picture")
     rows = page.locator("#vitviz-trial .vv-ranking tbody tr")
@@ -62,7 +51,7 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
 
 def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
     page = open_page("?sample=rocket&lang=ko", width=390, height=844)
-    held(page, "gradient_rollout")
+    held = Held(page, r"/trial/tried\?.*method=gradient_rollout(&|$)")
     open_tab(page, "시험")
     ready(page, "trial")
     go = page.locator("#vitviz-trial .vv-go")
@@ -72,7 +61,7 @@ def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
     )
     go.click()
     expect(go).to_have_text("계속")
-    page.unroute_all()
+    held.let_go()
     known = page.locator("#vitviz-trial .vv-ranking tbody tr").count()
     assert 2 <= known < 15 and page.locator(WHOLE).count() == 0
     width = page.evaluate("document.documentElement.scrollWidth")
@@ -83,7 +72,8 @@ def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
 
 def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
     page, files = open_page("?tab=trial&sample=coffee", wait=False), []
-    questions = held(page, "centre")  # the trial of the one picture need not be waited for
+    # the trial of the one picture need not be waited for
+    held = Held(page, r"/trial/tried\?.*method=centre(&|$)")
     ready(page, "trial")
     for name in ("chelsea", "rocket"):
         vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
@@ -117,4 +107,4 @@ def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
     page.locator("#vitviz-trial-set-single").click()
     expect(view.locator(".vv-curves")).to_be_visible()
     expect(view.locator(".vv-standing")).to_be_hidden()
-    assert questions, "the one picture was on trial meanwhile"
+    assert len(held), "the one picture was on trial meanwhile"

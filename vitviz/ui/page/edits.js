@@ -69,9 +69,11 @@ export default function part(element, props, watch, trigger) {
     const mlps = value.mlps.map((one) =>
       chip(t('MLP of layer {layer}', { layer: one }), () => ask(without('mlps', one))),
     );
-    const patches = value.patches.length
-      ? [chip(t('{count} patches', { count: value.patches.length }), () => ask({ ...coming(), patches: [] }))]
-      : [];
+    const [first, ...more] = value.patches;
+    const named = more.length
+      ? t('{count} patches', { count: value.patches.length })
+      : t('Patch {number}', { number: Number(first) + 1 });
+    const patches = value.patches.length ? [chip(named, () => ask({ ...coming(), patches: [] }))] : [];
     const ways = [
       heads.length + mlps.length &&
         how(t('replaced by'), headsBy(), value.heads_as, (name) => ask({ ...coming(), heads_as: name })),
