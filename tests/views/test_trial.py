@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -90,6 +91,20 @@ def test_numbers_and_table_are_those_of_the_trial(whole):
     rows = list(csv.DictReader(io.StringIO(made.table(whole).decode())))
     assert len(rows) == 5 and rows[0]["rank"] == "1" and rows[0]["patches_as"] == "dropped"
     assert float(rows[0]["gap_probability"]) == pytest.approx(whole.ranking()[0][1])
+    assert {row["reason"] for row in rows} == {""}
+
+
+def test_the_table_names_what_does_not_apply_with_the_reason_below_all_ranks(whole):
+    reason = "mine: not applicable, because no attention has a gradient."
+    part = whole.part("random")
+    refused = replace(whole, refused={"grad_cam": reason})
+    *ranked, last = csv.DictReader(io.StringIO(made.table(refused).decode()))
+    assert [row["method"] for row in ranked] == [name for name, _ in whole.ranking()]
+    assert (last["method"], last["title"], last["reason"]) == ("grad_cam", TITLES["grad_cam"], reason)
+    assert last["rank"] == last["gap_probability"] == last["saco"] == "", "no number where there is none"
+    assert last["patches_as"] == "dropped" and last["checkpoint"] == whole.checkpoint
+    assert refused.frame()["reason"].tolist() == [*[""] * 5, reason]
+    assert replace(part, curves={}, refused={"chefer": reason}).rows()[0]["reason"] == reason
 
 
 def test_another_class_and_what_knows_no_class(subject):
@@ -111,8 +126,6 @@ def test_verdicts_are_sentences(whole):
 
 
 def made_part(whole, name):
-    from dataclasses import replace
-
     return replace(whole, maps={name: whole.maps[name]}, curves={name: whole.curves[name]})
 
 

@@ -82,15 +82,22 @@ class Trial(Shown):
         return abs(gaps[one] - gaps[other]) <= 2 * self.chance(score)[1]
 
     def rows(self) -> list[dict]:
-        """One row a method, best first, for tables and files."""
+        """One row a method, best first, for tables and files; below them what does not apply, with the
+        reason.
+        """
         found = []
         for rank, (name, _) in enumerate(self.ranking(), start=1):
             one = {"method": name, "rank": rank, "patches_as": self.patches_as, "seed": self.seed}
             for score in SCORES:
                 most, least = self.areas(name, score)
                 one |= {f"most_{score}": most, f"least_{score}": least, f"gap_{score}": least - most}
-            found.append({**one, "saco": self.curves[name].saco, "unexplained": self.maps[name].unexplained})
-        return found
+            more = {"saco": self.curves[name].saco, "unexplained": self.maps[name].unexplained}
+            found.append({**one, **more, "reason": ""})
+        without = {"rank": None, "patches_as": self.patches_as, "seed": self.seed}
+        return found + [
+            {**dict.fromkeys(found[0] if found else ()), "method": name, **without, "reason": str(reason)}
+            for name, reason in self.refused.items()
+        ]
 
     def frame(self):
         """The rows as a pandas DataFrame; VitvizError where pandas is not installed."""
