@@ -44,11 +44,13 @@ ALLOWED = {
     },
     "command": {"engine", "errors", "samples", "surveys", "ui"},
     "maps": {"analyses", "engine", "models", "errors"},
+    "experiments": {"analyses", "engine", "errors", "trace"},
     "figures": {"errors"},
     "canvas": set(),
     "views": {
         "analyses",
         "engine",
+        "experiments",
         "figures",
         "grid",
         "maps",

@@ -31,6 +31,7 @@ _HOMES = {
     "token_similarity": "vitviz.notebook.results",
     "embedding_filters": "vitviz.models",
     "evidence": "vitviz.models",
+    "experiment": "vitviz.experiments",
     "lens": "vitviz.notebook.results",
     "position_similarity": "vitviz.notebook.results",
     "animation": "vitviz.prints",
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from vitviz.analyses.relevance import METHODS
     from vitviz.engine import Checkpoint, Inspector, load
     from vitviz.errors import AssumedWarning, VitvizError
+    from vitviz.experiments import experiment
     from vitviz.grid import Grid
     from vitviz.heap import keep_freed_memory
     from vitviz.maps import relevance, trial

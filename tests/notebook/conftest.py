@@ -46,6 +46,7 @@ def results(inspector, image, trace):
         "position_similarity": vitviz.position_similarity(inspector),
         "relevance": vitviz.relevance(inspector, trace, 0),
         "trial": vitviz.trial(inspector, image, 0, methods=["ledger"], draws=2),
+        "experiment": vitviz.experiment(inspector, trace, draws=2),
         "survey": vitviz.survey([image, vitviz.sample_image("coffee")], inspector, ["distance", "lens"]),
         "cka": vitviz.cka(vitviz.survey(pictures, inspector, ["similarity"], batch=4)),
         "overlay": vitviz.overlay(image, rollout),

@@ -230,3 +230,60 @@ def test_the_answer_forming_is_the_lens(made, inspector, trace):
         close(line.y, table[:, index], 1e-4), close(line.x, np.arange(9))
         assert line.name == trace.labels[index]
     assert chart.percent and chart.y == (0.0, 1.0) and chart.x == (0, 8)
+
+
+@pytest.mark.parametrize("score", ["probability", "kept"])
+@pytest.mark.parametrize("kind", ["drop", "shuffle"])
+def test_the_experiment_has_its_means_and_bands_by_step(made, inspector, trace, kind, score):
+    found = vitviz.experiment(inspector, trace, kind)
+    (chart,) = panels(made("experiment", kind=kind, score=score))
+    x = np.arange(0, 101, 10) if kind == "drop" else [1, 2, 3, 4]
+    assert len(chart.series) == len(found.probability) == (2 if kind == "drop" else 1)
+    for line, draws in zip(chart.series, getattr(found, score).values(), strict=True):
+        mean, error = draws.mean(dim=1), draws.std(dim=1) / len(draws[0]) ** 0.5
+        close(line.x, x), close(line.y, mean)
+        (
+            close(line.band[0], (mean - 2 * error).clamp(0, 1)),
+            close(line.band[1], (mean + 2 * error).clamp(0, 1)),
+        )
+    assert chart.y == (0.0, 1.0) and chart.percent and str(chart.title).endswith(found.label)
+    named = dict(chart.ticks)
+    assert named == ({x: f"{x} %" for x in range(0, 101, 20)} if kind == "drop" else
+                     {1: "1", 2: "4", 3: "49", 4: "196"})  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "step", "draw"), [("drop", 7, 3), ("shuffle", 2, 4)])
+def test_beside_the_experiment_stands_what_the_model_was_shown(
+    made, inspector, trace, photo, kind, step, draw
+):
+    figure = made("experiment", True, kind=kind, step=step, draw=draw)
+    chart, *shown = panels(figure)
+    seen, (tall, wide) = trace.view.picture, trace.grid.patch
+    notes = " | ".join(map(str, figure.plate.notes))
+    if kind == "drop":
+        kept = set(analyses.patches_kept(trace.grid, 70, draw).tolist())
+        left, black = (one.picture for one in shown)
+        for patch in range(196):
+            at = np.s_[
+                patch // 14 * tall : patch // 14 * tall + tall, patch % 14 * wide : patch % 14 * wide + wide
+            ]
+            if patch in kept:
+                assert (left[at][..., :3] == seen[at]).all() and (left[at][..., 3] == 255).all()
+                assert (black[at] == left[at]).all()
+            else:
+                assert not left[at].any() and (black[at] == [0, 0, 0, 255]).all()
+        assert "Shown: 70 % of the patches dropped: 137 of 196, draw 3." in notes
+        gone = vitviz.Without(patches=[patch for patch in range(196) if patch not in kept])
+        label, share = inspector.trace(photo, without=gone).top(1)[0]
+        assert f"left out of the sequence: {label} {100 * share:.1f} %" in notes
+    else:
+        order = analyses.shuffled_pieces(trace.grid, 2, draw)
+        (picture,) = (one.picture for one in shown)
+        for place, patch in enumerate(order):
+            (row, col), (row2, col2) = divmod(place, 14), divmod(int(patch), 14)
+            piece = picture[tall * row : tall * (row + 1), wide * col : wide * (col + 1)]
+            assert (
+                piece[..., :3] == seen[tall * row2 : tall * (row2 + 1), wide * col2 : wide * (col2 + 1)]
+            ).all()
+        assert "Shown: 49 pieces of 2 × 2 patches shuffled, draw 4." in notes
+    assert chart.levels[0].value == (70 if kind == "drop" else 3) and chart.levels[0].upright

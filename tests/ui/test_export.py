@@ -191,6 +191,29 @@ def test_every_view_is_in_it_with_its_files_settings_and_words(studio, key):
             assert first == second
 
 
+@pytest.mark.parametrize("slug", ["experiment", "trial"])
+def test_what_takes_long_comes_along_once_the_view_itself_has_found_it(studio, slug):
+    key = studio.look(studio.keep_sample("rocket"), "vitviz-tiny")
+    given = {"experiment": {"kind": "shuffle"}, "trial": {"patches_as": "mean"}}[slug]
+    asked = {f"{slug}.{name}": value for name, value in given.items()}
+    part = {"experiment": ("point", {"step": "1"}), "trial": ("tried", {"method": "ledger"})}[slug]
+    studio.item(key, slug, part[0], given | part[1])  # what has been begun is not whole
+    before = opened(export.everything(studio, key, asked))
+    assert json.loads(before.read("settings.json"))["left_out"][slug] == export.ON_REQUEST
+    with np.load(io.BytesIO(studio.numbers(key, slug, given))) as file:
+        expected = {name: file[name] for name in file.files}
+    archive = opened(export.everything(studio, key, asked))
+    found = numbers(archive, slug)
+    assert set(found.files) == set(expected)
+    assert all(np.array_equal(found[one], expected[one], equal_nan=expected[one].dtype.kind == "f")
+               for one in expected)  # fmt: skip
+    assert slug not in json.loads(archive.read("settings.json"))["left_out"]
+    printed = [name for name in archive.namelist() if name.startswith(f"figures/vitviz-{slug}")]
+    assert len(printed) == 2 * studio.view(slug).printable
+    other = opened(export.everything(studio, key, {}))  # with other settings nothing is known
+    assert json.loads(other.read("settings.json"))["left_out"][slug] == export.ON_REQUEST
+
+
 def test_a_view_that_does_not_exist_is_left_out_with_the_reason(studio, key, monkeypatch):
     monkeypatch.setattr(Positions, "unsupported", lambda self, subject: "It turns queries and keys instead.")
     archive = opened(export.everything(studio, key, {}))

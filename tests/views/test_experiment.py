@@ -9,6 +9,8 @@ from PIL import Image
 
 import vitviz
 from vitviz.analyses import patches_kept, shuffled_pieces
+from vitviz.analyses.protocol import DRAWS, SHARES, WAYS
+from vitviz.engine.draws import Draws
 from vitviz.engine.passes.experiments import as_seen
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
@@ -18,7 +20,7 @@ from vitviz.sentence import Sentence
 from vitviz.ui.serving.cache import Cache
 from vitviz.views import Subject
 from vitviz.views import experiment as made
-from vitviz.views.experiment import DRAWS, SHARES, Experiment
+from vitviz.views.experiment import Experiment
 
 VIEW = Experiment()
 
@@ -140,7 +142,7 @@ def test_pieces_shuffled_are_a_picture_put_together_anew(subject):
 
 def test_numbers_and_points_are_the_scores_of_these_answers(subject):
     answer = int(subject.trace.logits.argmax())
-    for kind, ways in made.WAYS.items():
+    for kind, ways in WAYS.items():
         numbers = VIEW.numbers(subject, VIEW.settings({"kind": kind}, subject.about))
         steps = len(numbers["steps"])
         assert numbers["probability"].shape == numbers["kept"].shape == (len(ways), steps, DRAWS)
@@ -189,18 +191,14 @@ def test_what_is_stopped_goes_on_where_it_was(subject):
 
 def test_one_way_that_does_not_exist_leaves_the_other(monkeypatch):
     fresh, reason = looked(), Sentence("it pools with positions of its own")
-    passes = made.passes_of
+    answers = Draws.kept
 
-    def refused(kept):
-        raise UnsupportedModel(reason)
-
-    def refusing(subject, target, patches_as="dropped"):
-        found = passes(subject, target, patches_as)
+    def refusing(draws, kept, patches_as):
         if patches_as == "dropped":
-            found.answers = refused
-        return found
+            raise UnsupportedModel(reason)
+        return answers(draws, kept, patches_as)
 
-    monkeypatch.setattr(made, "passes_of", refusing)
+    monkeypatch.setattr(Draws, "kept", refusing)
     left, black = point(fresh, "drop", 2)
     assert left["refused"]["text"] == reason and len(black["tops"]) == DRAWS
     numbers = asked(fresh, "probability", kind="drop")
@@ -214,6 +212,3 @@ def test_where_there_is_no_answer_it_says_so(subject):
     assert "whole model" in VIEW.refused(Subject(subject.inspector, trace))
     left_out = subject.inspector.trace(vitviz.sample_image("coffee"), without=Without(patches=[3]))
     assert "left out of the sequence" in VIEW.refused(Subject(subject.inspector, left_out))
-    half = vitviz.load("vitviz-tiny", device="cpu", dtype="bfloat16")
-    other = Subject(half, half.trace(vitviz.sample_image("coffee")))
-    assert "computes in bfloat16" in VIEW.refused(other)

@@ -11,8 +11,8 @@ from vitviz.errors import VitvizError
 
 HELP = """One view of one picture as SVG, PDF or PNG for print, with its caption beside it as text.
 
-VIEW is patches, filters, positions, explorer (attention), tokens, evidence, distance or rollout. PICTURE is a
-file, or the name of a sample such as chelsea; filters and positions need none.
+VIEW is patches, filters, positions, experiment, explorer (attention), tokens, evidence, distance or rollout.
+PICTURE is a file, or the name of a sample such as chelsea; filters and positions need none.
 
 \b
 Examples:

@@ -12,6 +12,7 @@ from vitviz.analyses.components import Components
 from vitviz.analyses.distance import Distances
 from vitviz.analyses.effects import Effects
 from vitviz.analyses.evidence import Evidence
+from vitviz.analyses.experiment import Experiment
 from vitviz.analyses.filters import Filters
 from vitviz.analyses.relevance.found import Relevance
 from vitviz.analyses.trials.trial import Trial
@@ -24,6 +25,7 @@ from vitviz.notebook.cell import Cell
 from vitviz.notebook.named import Named
 from vitviz.notebook.parts import card, image, number, table
 from vitviz.notebook.results import Listed, Picture
+from vitviz.notebook.tried import experiment_card, trial_card
 from vitviz.runs import Without
 from vitviz.surveys.result import Survey
 from vitviz.trace import Trace
@@ -91,7 +93,8 @@ def _without(without: Without) -> str:
 
 @html.register
 def _trace(trace: Trace) -> str:
-    left_out = "" if trace.kept is None else f", {trace.grid.patches - len(trace.kept)} patches left out"
+    gone = 0 if trace.kept is None else trace.grid.patches - len(trace.kept)
+    left_out = f", {gone} {'patch' if gone == 1 else 'patches'} left out" if gone else ""
     facts = f"{trace.length} tokens, {len(trace.layers)} layers of {trace.layers[0].heads} heads{left_out}"
     edit = trace.without.text()
     caption = f"{trace.checkpoint}, {facts}; {trace.milliseconds:.0f} ms in {trace.dtype} on {trace.device}."
@@ -173,22 +176,6 @@ def _relevance(found: Relevance) -> str:
 
 
 @html.register
-def _trial(trial: Trial) -> str:
-    head = ("map", "gap", "most relevant first", "least relevant first")
-    rows = [(name, gap, *trial.areas(name)) for name, gap in trial.ranking()]
-    mean, deviation = trial.chance()
-    refused = "".join(f"<p><small>{name}: {reason}</small></p>" for name, reason in maps.safe(trial.refused))
-    caption = (
-        f"{trial.checkpoint}, patches removed as {trial.patches_as}: areas under the"
-        " probability's curves, best first. Chance's"
-        f" gap is {number(mean)} ± {number(deviation)}; a difference below twice that says"
-        " nothing, nor does one picture of"
-        " another."
-    )
-    return card("Maps on trial", table(head, rows), refused, caption=caption)
-
-
-@html.register
 def _components(found: Components) -> str:
     drawn = [
         maps.over(one, f"component {n}", diverging=True) for n, one in enumerate(maps.first(found.scores), 1)
@@ -231,5 +218,8 @@ def _survey(survey: Survey) -> str:
 def _cell(cell: Cell) -> str:
     return cell.frame()
 
+
+html.register(Experiment, experiment_card)
+html.register(Trial, trial_card)
 
 __all__ = ["html"]

@@ -101,13 +101,14 @@ def figure(
 ) -> Figure:
     """The figure of one view for print.
 
-    `view` is one of "patches", "filters", "positions", "explorer", "tokens", "evidence", "distance" and
-    "rollout"; filters and positions need no trace. `settings` are those of the page, by the names in its
-    links: layers and heads count from 1, patches from 0. `detail` adds what stands beside the figure there.
-    `picture` is the upright photograph (path, PIL image or array) behind the trace, for a figure at its own
-    resolution; without it the model's input is shown. Light on white unless `dark`; `language` is "en",
-    "zh-CN" or "ko" (English where the machine has no font for it). Raises VitvizError for a view or setting
-    that does not exist, and where the view is not applicable to the model, with the reason.
+    `view` is one of "patches", "filters", "positions", "experiment", "explorer", "tokens", "evidence",
+    "distance" and "rollout"; filters and positions need no trace. `settings` are those of the page, by the
+    names in its links: layers and heads count from 1, patches from 0. `detail` adds what stands beside the
+    figure there. `picture` is the upright photograph (path, PIL image or array) behind the trace, for a
+    figure at its own resolution; without it the model's input is shown. Light on white unless `dark`;
+    `language` is "en", "zh-CN" or "ko" (English where the machine has no font for it). Raises VitvizError
+    for a view or setting that does not exist, and where the view is not applicable to the model, with the
+    reason.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")

@@ -121,19 +121,12 @@ class View(ABC):
     arrays: ClassVar[Mapping[str, str]] = {}  # in its numbers besides items: name -> axes, as in an item
     files: ClassVar[tuple[File, ...]] = ()
     endpoint: ClassVar[str | None] = None  # that programs call; None for one derived from settings and items
-    every_patch: ClassVar[bool] = (
-        False  # whether it needs all of them: not applicable where some were left out
-    )
-    # whether it begins with the plain answer to the bit, or with gradients: a rounded model's are another's
+    every_patch: ClassVar[bool] = False  # whether it needs all: not applicable where some were left out
+    # whether it begins with gradients: a rounded model's are another's
     exact: ClassVar[bool] = False
     unprinted: ClassVar[str] = ""  # why it has no figure for print; none where it has one
-    on_request: ClassVar[bool] = (
-        False  # whether its numbers take so long that only its own downloads make them
-    )
-    averages: ClassVar[bool] = (
-        False  # whether it can also be drawn of a survey, the mean over a set of pictures
-    )
-
+    on_request: ClassVar[bool] = False  # whether its numbers take so long that only who asks for them waits
+    averages: ClassVar[bool] = False  # whether it can also be drawn of a survey, the mean over pictures
     set_control: ClassVar[str] = ""  # the choice by which a set of pictures is looked at, where there is one
     most_pictures: ClassVar[int] = 1_000  # of a set, from the page
     soon: ClassVar[bool] = False  # whether its figure needs no pass, and stands there while one is made
@@ -185,6 +178,10 @@ class View(ABC):
         if self.exact and trace is not None and trace.dtype != "float32":
             return Sentence(ROUNDED, view=self.title, checkpoint=subject.checkpoint, dtype=trace.dtype)
         return self.unsupported(subject)
+
+    def at_hand(self, subject: Subject, settings: Mapping[str, Any]) -> bool:
+        """Whether its numbers keep nobody waiting: of what is made on request, whether it has been made."""
+        return not self.on_request
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         """The few values that the figure needs at once, as JSON; never a file name or label to be used as

@@ -23,7 +23,8 @@ class Subject:
 
     `once(name, make)` makes what several items share a single time, however many ask at once;
     `once_of_weights` the same for what depends on the checkpoint and the input size and on no picture, and
-    `once_by_passes` for what takes passes of its own, which on a server wait for their turn.
+    `once_by_passes` for what takes passes of its own, which on a server wait for their turn; `made(name)`
+    says whether such a thing is there already.
     `sampled()` surveys the pictures that come with vitviz, `film()` does so at every step of the checkpoint's
     training, and `beside` is the second checkpoint: for views that look at many pictures. `grid` and `seen()`
     are the patch grid and the picture as the model gets it, where there is no trace yet that tells them.
@@ -42,12 +43,14 @@ class Subject:
         film: Callable[[], Mapping[int, Any]] = dict,
         grid: Grid | None = None,
         seen: Callable[[], View] | None = None,
+        made: Callable[[str], bool] = lambda name: False,
     ):
         self._inspector, self.trace, self.survey = inspector, trace, survey
         self.once, self.once_of_weights = once, once_of_weights
         self.once_by_passes = once_by_passes or once
         self.sampled, self.beside, self.film = sampled, beside, film
         self._grid, self._seen = grid, seen
+        self.made = made
 
     @property
     def inspector(self) -> Inspector:

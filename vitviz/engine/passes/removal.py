@@ -124,10 +124,10 @@ class Removal:
             return torch.zeros_like(self._pixels)
         if self._as == "black":
             mean, std = (
-                self._pixels.new_tensor(values)[None, :, None, None]
+                torch.tensor(values, dtype=torch.float32)[None, :, None, None]  # rounded once, at the end
                 for values in (preprocessing.mean, preprocessing.std)
             )
-            return (-mean / std).expand_as(self._pixels)
+            return (-mean / std).to(self._pixels).expand_as(self._pixels)
         return blurred(self._pixels, max(self._grid.patch))
 
 

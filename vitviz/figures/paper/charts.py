@@ -35,6 +35,10 @@ def draw_chart(pen: Pen, panel: Chart, room: Room, x: float, y: float) -> None:
         else:
             pen.line([x, x + room.width], [float(up(level.value))] * 2, level.colour, 0.35, dashed=True)
     for one in panel.series:
+        if one.band is not None:
+            ends = [up(end).tolist() for end in one.band]
+            pen.area(across(one.x).tolist(), *ends, one.colour)
+    for one in panel.series:
         points = across(one.x).tolist(), up(one.y).tolist()
         if one.line:
             pen.line(*points, one.colour, 0.35)

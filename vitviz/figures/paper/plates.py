@@ -95,7 +95,7 @@ class Matrix:
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Points of a chart, as dots, as a line, or both."""
+    """Points of a chart, as dots, as a line, or both; `band` is from where to where each y may lie."""
 
     x: np.ndarray
     y: np.ndarray
@@ -103,6 +103,7 @@ class Series:
     colour: str = BLUE
     line: bool = False
     dots: bool = False
+    band: tuple[np.ndarray, np.ndarray] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,7 @@ patches were left out, it has those that were kept. Distances are pixels of the 
 top, right, bottom in pixels of the upload.
 """
 
-ON_REQUEST = "Its numbers take a while to compute; take them home from the view itself."
+ON_REQUEST = "Its numbers take a while to compute; once the view itself has found them, they come along."
 
 
 def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
@@ -103,12 +103,11 @@ def _write(
         known = studio.survey(survey) is not None or studio.both(survey)[0] == key  # or of two checkpoints
         if not studio.view(slug).averages or not known:
             raise Unknown("The average that was asked for is no longer known. Make it again.")
-    settings = {
-        view.slug: view.filed(view.settings(asked[view.slug], subject.about), subject.grid) for view in VIEWS
-    }
+    parsed = {view.slug: view.settings(asked[view.slug], subject.about) for view in VIEWS}
+    settings = {view.slug: view.filed(parsed[view.slug], subject.grid) for view in VIEWS}
     left_out = {view.slug: reason for view in VIEWS if (reason := view.refused(subject))}
-    asked_for = {view.slug for view in VIEWS if view.on_request} - {*left_out, *surveys}  # a survey is there
-    left_out |= dict.fromkeys(sorted(asked_for), ON_REQUEST)
+    shown = [view for view in VIEWS if view.slug not in left_out and view.slug not in surveys]
+    left_out |= {view.slug: ON_REQUEST for view in shown if not view.at_hand(subject, parsed[view.slug])}
     for view in VIEWS:
         if view.slug in left_out:
             continue

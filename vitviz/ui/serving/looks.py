@@ -134,6 +134,7 @@ class Looks(Checkpoints, Pictures):
             sampled=lambda: self.sampled(run),
             beside=beside,
             film=lambda: self.film_of(run),
+            made=lambda name: self._drawn.peek(("once", (key, name))) is not None,
         )
 
     def counted(self, key: str, ticket: str) -> list[int]:

@@ -12,34 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vitviz.analyses.protocol import DRAWS, EDITED, NO_HEAD, ONE_PATCH, SCORES, SHARES, WAYS
 from vitviz.errors import UnsupportedModel, WrongSetting
-from vitviz.sentence import Sentence, said, travelling
+from vitviz.sentence import said, travelling
 from vitviz.views.base import Item, View, Words
 from vitviz.views.controls import Choice, Whole
-from vitviz.views.shared import likeliest, packed, passes_of
+from vitviz.views.shared import likeliest, packed
 from vitviz.views.subject import Subject
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-DRAWS = 10  # seeds 1 to 10: `inspector.experiment(image, shuffle=3)` is the third draw of single patches
-SHARES = tuple(range(0, 101, 10))  # per cent of the patches that are dropped
+    from vitviz.analyses.experiment import Experiment as Found
+
 TOLD = 3  # likeliest classes of a draw
-WAYS = {"drop": ("dropped", "black"), "shuffle": ("shuffled",)}
-_NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be watched."
-_EDITED = "The experiment is on the whole model. Put back what was taken away."
-_ONE_PATCH = "{checkpoint} sees a single patch, so there is nothing to drop or to shuffle."
 
 
 class Experiment(View):
     slug = "experiment"
     title = "Experiment"
-    exact = True
     on_request = True
     every_patch = True
-    unprinted = (
-        "Its curves come point by point and are no figure for print; take them as PNG or numbers instead."
-    )
     words = Words(
         what=(
             "How much of a picture does the model need, and does it mind where the patches stand? Patches are"
@@ -97,116 +90,100 @@ class Experiment(View):
     )  # fmt: skip
 
     def unsupported(self, subject: Subject) -> str | None:
-        trace = subject.trace
-        if trace.logits is None:
-            return Sentence(_NO_HEAD, checkpoint=subject.checkpoint)
-        if subject.grid.patches == 1:
-            return Sentence(_ONE_PATCH, checkpoint=subject.checkpoint)
-        return Sentence(_EDITED) if trace.without else None
+        from vitviz.analyses.experiment import why_not
+
+        return why_not(subject.trace)
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
         return tuple(self.declared(name) for name in ("orders", "steps", "point"))
+
+    def at_hand(self, subject: Subject, settings: Mapping[str, Any]) -> bool:
+        from vitviz.analyses.experiment import steps_of
+
+        kind = settings["kind"]
+        steps = range(1, len(steps_of(subject.grid, kind)))
+        return all(subject.made(_name(way, step)) for way in WAYS[kind] for step in steps)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         return {"answer": likeliest(subject.trace, 1)[0], "draws": DRAWS, "shares": list(SHARES)}
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+        from vitviz.analyses.experiment import orders_of, steps_of
+
         kind, grid = settings["kind"], subject.grid
         if name == "orders":
-            return _orders(grid, kind)
+            return orders_of(grid, kind)
+        steps = steps_of(grid, kind)
         if name == "steps":
-            return _steps(grid, kind)
-        steps = len(_steps(grid, kind))
-        if name in ("probability", "kept"):
-            points = [_scores(subject, kind, step) for step in range(steps)]
-            return np.stack([_numbers(point, name) for point in points], axis=1)
-        if settings["step"] >= steps:
-            raise WrongSetting(f"Given step={settings['step']}; expected one of 0 to {steps - 1}.")
+            return steps
+        if name in SCORES:
+            return _numbers(self.whole(subject, kind), name)
+        if settings["step"] >= len(steps):
+            raise WrongSetting(f"Given step={settings['step']}; expected one of 0 to {len(steps) - 1}.")
         return packed(_told(subject, kind, settings["step"]))
 
+    def whole(self, subject: Subject, kind: str) -> Found:
+        """All steps, each made once."""
+        from vitviz.analyses.experiment import experiment_of
+
+        return experiment_of(subject.trace, kind, lambda way, step: _known(subject, way, step))
+
+    def answered(self, subject: Subject, kind: str, step: int) -> list[list[Any] | None]:
+        """By way: the likeliest classes of every draw with their shares, None where it does not exist."""
+        return [one.get("tops") for one in _told(subject, kind, step)]
+
     def texts(self) -> set[str]:
-        return super().texts() | {_NO_HEAD, _EDITED, _ONE_PATCH}
-
-
-# ----- what is asked, draw by draw
-
-
-def _orders(grid, kind: str) -> np.ndarray:
-    from vitviz.analyses import permutation, piece_sides, shuffled_pieces
-
-    if kind == "drop":
-        return np.stack([[permutation(grid.patches, draw) for draw in range(1, DRAWS + 1)]])
-    plain = [np.arange(grid.patches)] * DRAWS
-    moved = [
-        [shuffled_pieces(grid, side, draw) for draw in range(1, DRAWS + 1)] for side in piece_sides(grid)
-    ]
-    return np.stack([plain, *moved])
-
-
-def _steps(grid, kind: str) -> np.ndarray:
-    from vitviz.analyses import piece_sides
-
-    if kind == "drop":
-        return np.array([share * grid.patches // 100 for share in SHARES])
-    return np.array([1, *(grid.patches // side**2 for side in piece_sides(grid))])
+        return super().texts() | {NO_HEAD, EDITED, ONE_PATCH}
 
 
 def _answers(subject: Subject, way: str, step: int) -> Tensor | str:
     """Logits, draw x class, or why this way does not exist; made once and kept with the picture."""
+    from vitviz import experiments  # with torch, which a page that is being built has no use for
+
+    def asked() -> Tensor | str:
+        try:
+            return experiments.answers(subject.inspector, subject.trace, way, step)
+        except UnsupportedModel as reason:
+            return said(reason)
+
     once = subject.once_by_passes if step else subject.once  # nothing done is known
-    return once(f"experiment {way} {step}", lambda: _asked(subject, way, step))
+    return once(_name(way, step), asked)
 
 
-def _asked(subject: Subject, way: str, step: int) -> Tensor | str:
-    import torch
-
-    from vitviz.analyses import patches_kept
-    from vitviz.engine.passes.experiments import answers_in_order
-
-    trace, grid = subject.trace, subject.grid
-    if step == 0:
-        return trace.logits.expand(DRAWS, -1)  # nothing was done: no pass, and the plain answer to the bit
-    answer = int(trace.logits.argmax())
-    passes = passes_of(subject, answer, "dropped" if way == "shuffled" else way)
-    if way == "shuffled":
-        orders = torch.from_numpy(_orders(grid, "shuffle")[step])
-        return answers_in_order(passes.model, passes.pixels, grid, orders)
-    draws = range(1, DRAWS + 1) if SHARES[step] < 100 else (1,)  # of an empty picture there is one
-    kept = np.stack([patches_kept(grid, SHARES[step], draw) for draw in draws])
-    try:
-        return passes.answers(torch.from_numpy(kept)).expand(DRAWS, -1)
-    except UnsupportedModel as reason:
-        return said(reason)
+def _name(way: str, step: int) -> str:
+    """What the answers at a step are kept under."""
+    return f"experiment {way} {step}"
 
 
-# ----- what is made of the answers
+def _known(subject: Subject, way: str, step: int) -> Tensor:
+    """The same; UnsupportedModel where there are none."""
+    found = _answers(subject, way, step)
+    if isinstance(found, str):
+        raise UnsupportedModel(found)
+    return found
 
 
-def _scores(subject: Subject, kind: str, step: int) -> list[dict[str, Tensor] | str]:
-    """By way: the scores of each draw, or why there are none."""
-    from vitviz.analyses.trials.answers import scored
-
-    answer = int(subject.trace.logits.argmax())
-    found = [_answers(subject, way, step) for way in WAYS[kind]]
-    return [one if isinstance(one, str) else scored(one.double(), (answer,), answer) for one in found]
-
-
-def _numbers(point: list[dict[str, Tensor] | str], score: str) -> np.ndarray:
-    return np.stack([np.full(DRAWS, np.nan) if isinstance(one, str) else one[score] for one in point])
+def _numbers(found: Found, score: str) -> np.ndarray:
+    """Way, step, draw; not a number where a way does not exist."""
+    known, missing = getattr(found, score), np.full((len(found.steps), DRAWS), np.nan)
+    return np.stack([known.get(way, missing) for way in WAYS[found.kind]])
 
 
 def _told(subject: Subject, kind: str, step: int) -> list[dict[str, Any]]:
     """By way: mean and error of each score, every draw's, and its likeliest classes with their shares."""
     from vitviz.analyses import mean_and_error
+    from vitviz.analyses.experiment import scores_of
 
-    told = []
-    for way, scores in zip(WAYS[kind], _scores(subject, kind, step), strict=True):
-        if isinstance(scores, str):
-            told.append({"refused": travelling(scores)})
+    told, answer = [], int(subject.trace.logits.argmax())
+    for way in WAYS[kind]:
+        logits = _answers(subject, way, step)
+        if isinstance(logits, str):
+            told.append({"refused": travelling(logits)})
             continue
-        tops = [_likeliest(subject, logits) for logits in _answers(subject, way, step)]
-        drawn = {name: scores[name].tolist() for name in ("probability", "kept")}
+        scores = scores_of(logits, answer)
+        drawn = {name: draws.tolist() for name, draws in scores.items() if name in SCORES}
         means = {name: mean_and_error(scores[name]) for name in drawn}
+        tops = [_likeliest(subject, one) for one in logits]
         told.append({"draws": drawn, "means": means, "tops": tops})
     return told
 

@@ -178,6 +178,13 @@ class Trial(View):
             )
         return packed(made.one(made.tried(subject, target, settings["patches_as"], settings["method"])))
 
+    def at_hand(self, subject: Subject, settings: Mapping[str, Any]) -> bool:
+        from vitviz.views.trial import made
+
+        if subject.survey is not None:
+            return True
+        return made.at_hand(subject, target_of(subject, settings["target"]), settings["patches_as"], ORDER)
+
     def whole(self, subject: Subject, settings: Mapping[str, Any], alone: bool = False):
         """The trial of all methods, or of one `alone` beside chance, each made once."""
         from vitviz.views.trial import made

@@ -33,7 +33,7 @@ class OfPrints(Asking):
 
         Args:
             image: a file (handle_file), or the name of a sample such as "chelsea"
-            view: patches, filters, positions, explorer, tokens, evidence, distance or rollout
+            view: patches, filters, positions, experiment, explorer, tokens, evidence, distance or rollout
             checkpoint: a name that `checkpoints` lists; empty for the first one
             settings: the view's, by the names in the page's links, such as "fusion=max discard=0.9"
             format: svg, pdf or png
@@ -70,7 +70,7 @@ class OfPrints(Asking):
 
         Args:
             image: a file (handle_file), or the name of a sample such as "chelsea"
-            view: patches, filters, positions, explorer, tokens, evidence, distance or rollout
+            view: patches, filters, positions, experiment, explorer, tokens, evidence, distance or rollout
             checkpoint: a name that `checkpoints` lists; empty for the first one
             settings: the view's, by the names in the page's links, such as "fusion=max discard=0.9"
             over: training, where snapshots were kept; layers for rollout, evidence, tokens or explorer

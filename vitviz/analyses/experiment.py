@@ -1,0 +1,150 @@
+"""The classroom experiment on one picture: what is answered when patches are dropped or shuffled at random.
+
+Which patches are taken away or moved is in `vitviz.analyses.occlusion`, with the source; here it is gone
+through step by step, and the answers become curves. Watched is the class that the whole picture is most
+likely to show: its probability, and whether it stays the likeliest. Every step has the same draws, each with
+a seed of its own; the error is of the mean over draws, and says nothing of other pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vitviz.analyses.occlusion import mean_and_error, permutation, piece_sides, shuffled_pieces
+from vitviz.analyses.protocol import DRAWS, EDITED, NO_HEAD, ONE_PATCH, SCORES, SHARES, WAYS
+from vitviz.analyses.trials.answers import scored
+from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.frames import frame_of
+from vitviz.grid import Grid
+from vitviz.sentence import Sentence, said
+from vitviz.shown import Shown
+from vitviz.trace import Deviation, Trace
+
+Asked = Callable[[str, int], Float[Tensor, "draw class"]]  # the logits by way and step
+Progress = Callable[[float, str], None]  # the share that is done, and the way that is being asked about
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment(Shown):
+    """What was found on one picture. A way that does not exist for the model is in `refused`, with the
+    reason.
+    """
+
+    checkpoint: str
+    kind: str  # "drop" or "shuffle"
+    answer: int  # the class that is watched
+    label: str
+    patches: int  # of the whole picture
+    steps: tuple[int, ...]  # how many patches are dropped; shuffled, in how many pieces
+    probability: Mapping[str, Float[Tensor, "step draw"]]  # of the answer, by way
+    kept: Mapping[str, Float[Tensor, "step draw"]]  # 1 where the answer stays the likeliest, else 0
+    refused: Mapping[str, str]
+    dtype: str  # the precision in which the model answered
+    deviation: Deviation | None  # of that precision from float32, where it is known
+
+    def curve(self, way: str, score: str = "probability") -> list[tuple[float, float]]:
+        """Mean over draws and its standard error at every step; VitvizError for a way or score that there is
+        not.
+        """
+        known = getattr(self, score) if score in SCORES else None
+        if known is None or way not in known:
+            ways = ", ".join(self.probability)
+            raise VitvizError(
+                f"Given way={way!r}, score={score!r}; expected one of {ways}, and one of {', '.join(SCORES)}."
+            )
+        return [mean_and_error(draws) for draws in known[way]]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a way, step and draw, for tables and files."""
+        what = "dropped" if self.kind == "drop" else "pieces"
+        return [
+            {
+                "way": way,
+                what: count,
+                "draw": draw + 1,
+                **{score: getattr(self, score)[way][step, draw].item() for score in SCORES},
+            }
+            for way, found in self.probability.items()
+            for step, count in enumerate(self.steps)
+            for draw in range(found.shape[1])
+        ]
+
+    def frame(self) -> Any:
+        """The rows as a pandas DataFrame; VitvizError where pandas is not installed."""
+        return frame_of(self.rows())
+
+
+def experiment_of(
+    trace: Trace, kind: str, asked: Asked, progress: Progress = lambda share, way: None
+) -> Experiment:
+    """All steps of every way, asked about one after the other.
+
+    `asked` may raise UnsupportedModel for a way that there is not. Raises VitvizError for another kind, and
+    where there is nothing to ask about; Stopped where nobody waits.
+    """
+    if kind not in WAYS:
+        raise VitvizError(f"Given kind={kind!r}; expected one of {', '.join(WAYS)}.")
+    if reason := why_not(trace):
+        raise VitvizError(reason)
+    steps, answer = steps_of(trace.grid, kind), int(trace.logits.argmax())
+    found: dict[str, list[dict[str, Tensor]]] = {}
+    refused: dict[str, str] = {}
+    for number, way in enumerate(WAYS[kind]):
+        try:
+            found[way] = []
+            for step in range(len(steps)):
+                progress((number + step / len(steps)) / len(WAYS[kind]), way)
+                found[way].append(scores_of(asked(way, step), answer))
+        except UnsupportedModel as reason:
+            refused[way] = said(reason)
+            del found[way]
+    probability, kept = (
+        {way: torch.stack([one[score] for one in points]) for way, points in found.items()}
+        for score in SCORES
+    )
+    label = trace.labels[answer] if len(trace.labels) == trace.logits.numel() else f"class {answer}"
+    asked_about = (kind, answer, label, trace.grid.patches, tuple(map(int, steps)))
+    computed = (refused, trace.dtype, trace.deviation)
+    return Experiment(trace.checkpoint, *asked_about, probability, kept, *computed)
+
+
+def scores_of(logits: Float[Tensor, "draw class"], answer: int) -> dict[str, Float[Tensor, " draw"]]:
+    """Each of SCORES by draw.
+
+    >>> found = scores_of(torch.tensor([[1.0, 1.0], [0.0, 2.0]]), answer=0)
+    >>> found["kept"].tolist(), found["probability"][0].item()
+    ([1.0, 0.0], 0.5)
+    """
+    return scored(logits.double(), (answer,), answer)
+
+
+def why_not(trace: Trace) -> Sentence | None:
+    """Why there is no experiment on a trace; None where there is one."""
+    if trace.logits is None:
+        return Sentence(NO_HEAD, checkpoint=trace.checkpoint)
+    if trace.grid.patches == 1:
+        return Sentence(ONE_PATCH, checkpoint=trace.checkpoint)
+    return Sentence(EDITED) if trace.without else None
+
+
+def steps_of(grid: Grid, kind: str) -> Int[np.ndarray, " step"]:
+    """How many patches are dropped at each step; shuffled, in how many pieces."""
+    if kind == "drop":
+        return np.array([share * grid.patches // 100 for share in SHARES])
+    return np.array([1, *(grid.patches // side**2 for side in piece_sides(grid))])
+
+
+def orders_of(grid: Grid, kind: str, draws: int = DRAWS) -> Int[np.ndarray, "order draw patch"]:
+    """In which order patches are dropped; shuffled, which patch stands at each place, by step."""
+    seeds = range(1, draws + 1)
+    if kind == "drop":
+        return np.stack([[permutation(grid.patches, seed) for seed in seeds]])
+    plain = [np.arange(grid.patches)] * draws
+    return np.stack([plain, *([shuffled_pieces(grid, side, d) for d in seeds] for side in piece_sides(grid))])
