@@ -67,14 +67,27 @@ def test_without_a_film_there_is_no_before(browser, tmp_path):
 
 
 TOO_WIDE = """(slug) => ['', 'second-'].flatMap((which) =>
-  [...document.querySelectorAll(`#vitviz-${which}${slug} :is(.vv-figure, .vv-below)`)]
-    .filter((node) => node.scrollWidth > node.clientWidth + 16)
+  [...document.querySelectorAll(`#vitviz-${which}${slug} :is(.vv-figure, .vv-below, .vv-controls)`)]
+    .filter((node) => node.scrollWidth > node.clientWidth + 4)
     .map((node) => `${node.className} ${node.scrollWidth} in ${node.clientWidth}`))"""
+BOXES = """(slug) => ['', 'second-'].map((which) => {
+  const { x, y, right, bottom } = document.querySelector(`#vitviz-${which}${slug} .vv-frame`)
+    .getBoundingClientRect();
+  return { x, y, right, bottom };
+})"""
 
 
+@pytest.mark.parametrize("width", [390, 800])
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
-def test_on_a_phone_two_figures_are_whole(open_page, view):
-    page = open_page(f"?tab={view.slug}&second=vitviz-tiny@0", 390, 844, wait=False)
+def test_in_a_narrow_window_two_figures_are_whole_and_the_settings_are_those_of_both(open_page, view, width):
+    page = open_page(f"?tab={view.slug}&second=vitviz-tiny@0", width, 844, wait=False)
     for slug in (view.slug, f"second-{view.slug}"):
         ready(page, slug)
     page.wait_for_function(f"(slug) => !({TOO_WIDE})(slug).length", arg=view.slug, timeout=15_000)
+    first, second = page.evaluate(BOXES, view.slug)
+    assert second["x"] > first["right"] or second["y"] > first["bottom"], "neither covers the other"
+    settings = page.locator(f"#vitviz-{view.slug} .vv-controls")
+    if settings.is_visible():
+        box = settings.bounding_box()
+        assert box["y"] >= max(first["bottom"], second["bottom"])
+        assert box["x"] <= first["x"] + 1 and box["x"] + box["width"] >= second["right"] - 1

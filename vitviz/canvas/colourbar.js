@@ -4,6 +4,9 @@ import { tinted } from './colours.js';
 import { el } from './elements.js';
 import { number, ticks } from './numbers.js';
 
+const WIDTH = 260; // px of a bar that numbers are set for; a narrower one has fewer
+const LETTER = 7; // px, as wide as one is
+
 /** A numbered colour scale. `update(map, low, high, label)`, `mark(value)` points at one value. */
 export function colourbar(map = 'viridis') {
   const strip = el('canvas', { class: 'vv-bar-strip', width: 256, height: 1 });
@@ -22,14 +25,15 @@ export function colourbar(map = 'viridis') {
   let high = 1;
   let drawn = '';
   const update = (name, from, to, text) => {
-    const state = [name, from, to, text].join('|');
+    const width = Math.min(node.clientWidth || WIDTH, WIDTH);
+    const state = [name, from, to, text, width].join('|');
     if (state === drawn) return;
     [drawn, low, high] = [state, from, to];
     label.textContent = text;
     tinted(ramp, 1, 256, name, 0, 255, 0, strip);
     const share = (value) => (to > from ? ((value - from) / (to - from)) * 100 : 0);
     const said = (value) => number(Math.abs(value) < (to - from) * 1e-9 ? 0 : value);
-    const room = (value) => 2.7 * said(value).length; // per cent of a narrow bar
+    const room = (value) => ((100 * LETTER) / width) * said(value).length; // per cent of the bar
     let end = room(from) + 2;
     const inner = ticks(from, to, 4).filter((value) => {
       const [left, right] = [share(value) - room(value) / 2, share(value) + room(value) / 2];
