@@ -6,6 +6,7 @@ import gradio as gr
 import pytest
 
 from tests import loops
+from tests.attack.stranger import MARK
 from vitviz.ui.serving import uploads
 from vitviz.ui.serving.calls import LONGEST, MOST_FILES, Calls
 from vitviz.ui.serving.door import LARGEST, Door
@@ -29,6 +30,8 @@ def calls():
         one.change(lambda a, b: a, [one, two], [two], api_visibility="private", api_name="hidden")
         gr.api(predict)
         gr.api(other)
+        picture, files = gr.Image(), gr.File(file_count="multiple")
+        picture.input(lambda a, b: a, [picture, files], [one], api_visibility="private")
     return Calls(demo)
 
 
@@ -125,6 +128,8 @@ def test_a_question_is_bounded_however_it_arrives(ask):
     status, _, given = ask("/x", b'"' + b"a" * LARGEST + b'"', parts=3)
     assert status == 413 and given == 0
     assert ask("/x", b"{")[0] == ask("/x", b"[" * 200_000)[0] == ask("/x", b"\xff")[0] == 400
+    assert ask("/x", b'{"a": ["\\ud83d"]}')[0] == 400, "half a character, which no answer could quote"
+    assert ask("/x", b'{"a": ["\\ud83d\\ude00"]}')[0] == TAKEN
 
 
 def test_an_upload_is_bounded_by_its_length_and_by_what_arrives(ask):
@@ -182,6 +187,20 @@ def test_a_call_by_number(ask):
         assert ask(path, {"fn_index": number, "data": [1, 2]})[0] == 404, number
     for data in ([], [1], None, "ab", {"a": 1, "b": 2}):
         assert ask(path, {"fn_index": 0, "data": data})[0] == 422, data
+
+
+def test_what_stands_in_place_of_files_has_their_form(ask):
+    mine = {"path": f"{uploads.get_upload_folder()}/mine.png", "meta": MARK}
+    for data, status in (
+        ([mine, None], TAKEN),
+        ([None, [mine, mine]], TAKEN),
+        ([mine["path"], None], 422),  # Gradio's answer to these four is "error: null"
+        ([[mine], None], 422),
+        ([None, mine["path"]], 422),
+        ([None, {"a": [mine]}], 422),
+    ):
+        found, said, _ = ask("/gradio_api/queue/join", {"fn_index": 3, "data": data})
+        assert found == status and (status == TAKEN or "uploaded here" in said), data
 
 
 def test_no_file_is_named_that_was_not_uploaded_however_deep(ask):

@@ -1,12 +1,16 @@
 """What breaks behind the page is a sentence on it."""
 
+import inspect
 import subprocess
 import sys
 
 import gradio as gr
+import pytest
 
 from tests.e2e.conftest import ROOT, Server, free_port
 from vitviz.ui.page import build
+from vitviz.ui.serving.derived import answering, endpoint
+from vitviz.ui.serving.endpoints import Endpoints, _spoken
 from vitviz.ui.serving.spoken import UNEXPECTED
 from vitviz.ui.serving.studio import Settings, Studio
 
@@ -42,3 +46,11 @@ def test_a_port_that_is_taken_is_a_sentence(tmp_path):
                 [sys.executable, "app.py", *options], cwd=ROOT, capture_output=True, text=True, timeout=60
             )
             assert second.returncode == 1 and said in second.stderr and "Traceback" not in second.stderr
+
+
+@pytest.mark.parametrize("view", answering(), ids=lambda view: view.slug)
+def test_an_endpoint_of_pictures_asks_for_one(studio, view):
+    asked = _spoken(endpoint(view, Endpoints(studio).subject_of))
+    if "image" in inspect.signature(asked).parameters:
+        with pytest.raises(gr.Error, match="no picture that was uploaded here"):
+            asked(None)

@@ -29,7 +29,7 @@ class Calls:
     """The listeners of one page. What is refused here would reach the caller as "error: null" or HTTP 500."""
 
     def __init__(self, demo: gr.Blocks):
-        self._inputs = {number: len(fn.inputs) for number, fn in demo.fns.items()}
+        self._inputs = {number: fn.inputs for number, fn in demo.fns.items()}
         public = {
             fn.api_name: (number, fn.fn) for number, fn in demo.fns.items() if fn.api_visibility == "public"
         }
@@ -94,17 +94,28 @@ class Calls:
         number, data = body.get("fn_index"), body.get("data")
         if isinstance(number, bool) or not isinstance(number, int) or number not in self._inputs:
             raise Refused(404, "fn_index is not the number of a listener of this page.")
-        if not isinstance(data, list) or len(data) < self._inputs[number]:
+        inputs = self._inputs[number]
+        if not isinstance(data, list) or len(data) < len(inputs):
             given = f"{len(data)} values" if isinstance(data, list) else "no list"
-            raise Refused(
-                422, f"This listener takes data of {self._inputs[number]} values, but was given {given}."
-            )
+            raise Refused(422, f"This listener takes data of {len(inputs)} values, but was given {given}.")
+        for block, value in zip(inputs, data, strict=False):
+            _check_form(getattr(block, "data_model", None), value)
 
 
 def _signature(parameters: list[inspect.Parameter]) -> str:
     return ", ".join(
         one.name if one.default is one.empty else f"{one.name}={one.default!r}" for one in parameters
     )
+
+
+def _check_form(model: Any, value: Any) -> None:
+    """Refused where something else is given in place of files, the only inputs of the page with a model."""
+    if model is None or value is None:
+        return
+    try:
+        model.model_validate(value, context={"validate_meta": True})  # as Gradio does
+    except (ValueError, TypeError):
+        raise Refused(422, str(uploads.NOT_UPLOADED)) from None
 
 
 def _check_files(body: Any) -> None:

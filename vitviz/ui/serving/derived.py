@@ -12,6 +12,7 @@ from typing import Any, Literal
 import gradio as gr
 
 from vitviz.ui.serving.plain import cells, plain
+from vitviz.ui.serving.uploads import NotUploaded
 from vitviz.views import VIEWS, Choice, Control, Needs, Slider, View, Whole
 from vitviz.views.sequence import sequential
 
@@ -38,6 +39,8 @@ def endpoint(view: View, subject_of: Callable, reading: Callable = contextlib.nu
         values = signature.bind(*given, **named)
         values.apply_defaults()
         values = values.arguments
+        if of_picture and values["image"] is None:
+            raise NotUploaded
         asked = (values.get("image"), values["checkpoint"], values.get("without", ""), values.get("second"))
         subject = subject_of(*asked)
         chosen = {control.name: values[control.name] for control in controls}

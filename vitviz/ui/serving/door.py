@@ -147,9 +147,11 @@ def _worded(scope, receive, send) -> Callable:
 
 def _parsed(body: bytes) -> Any:
     try:
-        return json.loads(body) if body else None
+        parsed = json.loads(body) if body else None
+        json.dumps(parsed, ensure_ascii=False).encode()  # half a character would break off what quotes it
     except (ValueError, RecursionError):
         raise Refused(400, "The question is no JSON that can be read.") from None
+    return parsed
 
 
 def _too_much(most: int) -> str:
