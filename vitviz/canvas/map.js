@@ -6,6 +6,7 @@ import { painted, tinted } from './colours.js';
 import { el, fit } from './elements.js';
 import { patchName, placeName } from './names.js';
 import { bounds, number } from './numbers.js';
+import { framing, rowByRow } from './outliers.js';
 import { cells, outline } from './pointer.js';
 import { still } from './still.js';
 import { tip } from './tip.js';
@@ -54,9 +55,10 @@ export function map(self, { told = () => [], pick = () => {}, hover = () => {}, 
   const plot = el('div', { class: 'vv-plot' }, base, heat);
   const spot = outline(plot);
   const held = outline(plot, 'vv-pinned');
+  const framed = self.name === 'tokens' ? null : framing(self, plot);
   const bar = colourbar();
   const title = el('p', { class: 'vv-h' });
-  const node = el('div', { class: 'vv-stack vv-centred' }, title, plot, bar.node);
+  const node = el('div', { class: 'vv-stack vv-centred' }, title, plot, bar.node, framed?.node ?? '');
   spot.node.dataset.export = 'no';
   let size = { width: 1, height: 1 };
   let now = null;
@@ -119,6 +121,7 @@ export function map(self, { told = () => [], pick = () => {}, hover = () => {}, 
     title.textContent = figure.title;
     if (figure.held >= 0) put(held, figure.held);
     else held.hide();
+    framed?.draw(size, rowByRow(grid, size));
   }
 
   return {

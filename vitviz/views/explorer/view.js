@@ -5,6 +5,7 @@ import { colourbar } from '../../canvas/colourbar.js';
 import { el, fit } from '../../canvas/elements.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
+import { framing, rowByRow } from '../../canvas/outliers.js';
 import { pinColours, togglePin } from '../../canvas/pins.js';
 import { cells, outline } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
@@ -37,6 +38,7 @@ export default () => ({
     const plot = el('div', { class: 'vv-plot' }, base, heat);
     const asked = outline(plot, 'vv-pinned');
     const spot = outline(plot);
+    const framed = framing(self, plot);
     const bar = colourbar();
     const marks = pinColours.map((colour) => {
       const mark = outline(plot);
@@ -67,6 +69,7 @@ export default () => ({
         title,
         plot,
         bar.node,
+        framed.node,
         el('div', { class: 'vv-buttons' }, chips, pin),
         pinned,
       ),
@@ -163,6 +166,7 @@ export default () => ({
       base,
       heat,
       asked,
+      framed,
       marks,
       bar,
       title,
@@ -222,5 +226,6 @@ export default () => ({
     showChips(self);
     paint(self);
     showPins(self);
+    ui.framed.draw(ui.size, rowByRow(grid, ui.size));
   },
 });

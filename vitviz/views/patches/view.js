@@ -4,6 +4,7 @@ import { colourbar } from '../../canvas/colourbar.js';
 import { pixels } from '../../canvas/data.js';
 import { el, fit } from '../../canvas/elements.js';
 import { number } from '../../canvas/numbers.js';
+import { framing } from '../../canvas/outliers.js';
 import { cells, outline } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
@@ -23,6 +24,7 @@ export default () => ({
     const plot = el('div', { class: 'vv-plot' }, canvas);
     const hover = outline(plot);
     const chosen = outline(plot, 'vv-pinned');
+    const framed = framing(self, plot);
     const count = el('p', { class: 'vv-text' });
     hover.node.dataset.export = 'no';
     const name = el('p', { class: 'vv-h' });
@@ -47,7 +49,7 @@ export default () => ({
         el(
           'div',
           { class: 'vv-row vv-positions' },
-          el('div', { class: 'vv-stack' }, plot, count),
+          el('div', { class: 'vv-stack' }, plot, count, framed.node),
           el(
             'div',
             { class: 'vv-stack vv-detail vv-flat' },
@@ -139,6 +141,7 @@ export default () => ({
       canvas,
       plot,
       chosen,
+      framed,
       count,
       name,
       where,
@@ -229,5 +232,6 @@ export default () => ({
           tokens,
         });
     inspect(self);
+    if (self.value.items.norms) ui.framed.draw(goal, goal.at); // before the pass nothing is known of them
   },
 });

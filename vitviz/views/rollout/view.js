@@ -5,6 +5,7 @@ import { tinted } from '../../canvas/colours.js';
 import { el, fit, sheet } from '../../canvas/elements.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { bounds, number, total } from '../../canvas/numbers.js';
+import { framing, rowByRow } from '../../canvas/outliers.js';
 import { cells, outline } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
@@ -64,6 +65,7 @@ export default () => ({
     const strip = el('div', { class: 'vv-thumbs', role: 'group', 'aria-label': t('Layers') });
     const hover = outline(plot);
     const asked = outline(plot, 'vv-pinned');
+    const framed = framing(self, plot);
     hover.node.dataset.export = 'no';
     self.figure.append(
       el(
@@ -72,6 +74,7 @@ export default () => ({
         title,
         plot,
         el('div', { class: 'vv-row' }, bar.node, said),
+        framed.node,
       ),
     );
     self.below.append(
@@ -114,7 +117,7 @@ export default () => ({
       },
       pick: (cell) => self.set('query', self.settings.query === String(cell) ? 'auto' : String(cell)),
     });
-    return { canvas, bar, title, said, strip, asked, place: null, values: [] };
+    return { canvas, bar, title, said, strip, asked, framed, place: null, values: [] };
   },
 
   pictures: () => ['upload'],
@@ -182,6 +185,7 @@ export default () => ({
     } else {
       ui.asked.hide();
     }
+    ui.framed.draw({ width, height }, rowByRow(grid, ui.place));
     this.thumbs(self);
   },
 

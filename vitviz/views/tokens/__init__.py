@@ -90,7 +90,11 @@ class Tokens(View):
             ),
         ),
         Slider("k", "Limit: median + k · MAD", maximum=30, step=0.5, default=5),
-        Choice("mark", "Patches above the limit", options=(("off", "Not marked"), ("on", "Marked"))),
+        Choice(
+            "mark",
+            "Patches above the limit",
+            options=(("off", "Not marked"), ("on", "Marked"), ("all", "Marked in every view")),
+        ),
         Choice("measure", "Heads by", options=(("looked", "Tokens looked at"), ("nats", "Entropy in nats"))),
         Choice(
             "alike", "Likeness of heads", options=(("cosine", "Cosine"), ("divergence", "Jensen-Shannon"))

@@ -1,9 +1,10 @@
 // How long the tokens are: the map, the histogram with its limit, the largest numbers, the sinks.
 
 import { tinted } from '../../canvas/colours.js';
-import { el, fit } from '../../canvas/elements.js';
+import { el } from '../../canvas/elements.js';
 import { tokenName } from '../../canvas/names.js';
 import { bounds, number } from '../../canvas/numbers.js';
+import { frames, rowByRow } from '../../canvas/outliers.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { showChips } from './likeness.js';
@@ -142,23 +143,7 @@ export function sink(self, head, block) {
 
 /** Frames around the patches above the limit. */
 export function frameOutliers(self) {
-  const {
-    marks,
-    drawn: {
-      size: { width, height },
-    },
-  } = self.ui;
-  const { rows, cols } = self.grid;
-  const [w, h] = [width / cols, height / rows];
+  const { marks, drawn } = self.ui;
   marks.hidden = !marking(self);
-  if (marks.hidden) return;
-  const context = fit(marks, width, height, self.density);
-  for (const [line, colour] of [
-    [4, 'rgb(0 0 0 / .8)'],
-    [2, self.colour('--vv-orange')],
-  ]) {
-    [context.lineWidth, context.strokeStyle] = [line, colour];
-    for (const cell of outliers(self).cells)
-      context.strokeRect((cell % cols) * w + 2, Math.floor(cell / cols) * h + 2, w - 4, h - 4);
-  }
+  if (!marks.hidden) frames(self, marks, drawn.size, outliers(self).cells, rowByRow(self.grid, drawn.size));
 }

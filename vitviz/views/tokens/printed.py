@@ -40,7 +40,7 @@ def plate(view, subject, settings, asked) -> Plate:
 def _similarity(view, subject, settings, asked) -> Plate:
     token, grid = settings["token"], subject.grid
     scale = _cosines(view, subject, settings)
-    marks = _outliers(view, subject, settings) if settings["mark"] == "on" else ()
+    marks = _outliers(view, subject, settings) if settings["mark"] != "off" else ()
     held = (Mark(token - grid.prefix),) if token >= grid.prefix else ()
     title = joined(Sentence("Similarity to {token}", token=_name(grid, token)), _where(settings))
     main = over(
@@ -89,7 +89,7 @@ def _components(view, subject, settings, asked) -> Plate:
     tints = view.item(subject, "tints", settings)
     scores = np.asarray(view.item(subject, "components", settings), float)
     shares = [f"{100 * share:.1f} %" for share in view.item(subject, "shares", settings)[depth]]
-    marks = _outliers(view, subject, settings) if settings["mark"] == "on" else ()
+    marks = _outliers(view, subject, settings) if settings["mark"] != "off" else ()
     title = joined(Sentence("Principal components"), _where(settings))
     main = over(subject, asked, scores[..., 0], None, title, marks, settings["opacity"], tints[depth])
     turned = (

@@ -2,6 +2,7 @@
 
 import { patchName, placeName, tokenName } from '../../canvas/names.js';
 import { bounds } from '../../canvas/numbers.js';
+import { above } from '../../canvas/outliers.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 
@@ -19,7 +20,7 @@ export const small = (self) => self.summary.whole;
 
 /** Whether patches above the limit are framed. */
 export const marking = (self) =>
-  self.settings.show === 'norms' || (self.settings.mark === 'on' && self.settings.show !== 'heads');
+  self.settings.show === 'norms' || (self.settings.mark !== 'off' && self.settings.show !== 'heads');
 
 /** What a token is called. */
 export const shortOf = (self, token) =>
@@ -65,23 +66,7 @@ export function byHead(self, item, read) {
 }
 
 /** What stands out at this depth: median, MAD, the limit, and the patches above it. */
-export function outliers(self) {
-  const { depth, k } = self.settings;
-  const { norms, usual } = self.data;
-  const count = tokensOf(self);
-  const [median, mad] = usual.values.subarray(2 * depth, 2 * depth + 2);
-  const limit = median + k * mad;
-  const all = norms.values.subarray(depth * count, (depth + 1) * count);
-  const values = all.subarray(skipOf(self));
-  return {
-    median,
-    mad,
-    limit,
-    all,
-    values,
-    cells: Array.from(values.keys()).filter((cell) => values[cell] > limit),
-  };
-}
+export const outliers = (self) => above(self.data, self.settings, skipOf(self));
 
 /** The depth and the form of the tokens in view, as titles name them. */
 export function where(self) {

@@ -5,6 +5,7 @@ import { el } from '../../canvas/elements.js';
 import { map } from '../../canvas/map.js';
 import { matrix } from '../../canvas/matrix.js';
 import { number } from '../../canvas/numbers.js';
+import { tell } from '../../canvas/outliers.js';
 import { pinColours, togglePin } from '../../canvas/pins.js';
 import { outline } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
@@ -165,6 +166,7 @@ export default () => ({
       );
     FIGURES[show](self);
     if (!heads) frameOutliers(self);
+    tell();
   },
 
   told(self, cell) {

@@ -1,0 +1,90 @@
+// Patches whose token is far longer than is usual, framed: in Tokens itself, and, where it is asked to mark
+// them in every view, over the maps of the others. Their norms are asked for there and then.
+
+import { array } from './data.js';
+import { el, fit } from './elements.js';
+import { memory } from './memory.js';
+import { t } from './words.js';
+
+/** What is usual at a depth, the limit, and the patches above it, of norms by depth and token. */
+export function above({ norms, usual }, { depth, k }, skip) {
+  const count = norms.shape[1];
+  const [median, mad] = usual.values.subarray(2 * depth, 2 * depth + 2);
+  const limit = median + k * mad;
+  const all = norms.values.subarray(depth * count, (depth + 1) * count);
+  const values = all.subarray(skip);
+  const cells = Array.from(values.keys()).filter((cell) => values[cell] > limit);
+  return { median, mad, limit, all, values, cells };
+}
+
+/** Draws frames; `box(cell)` is where a patch lies on the sheet: x, y, width and height. */
+export function frames(self, sheet, { width, height }, cells, box) {
+  const context = fit(sheet, width, height, self.density);
+  for (const [line, colour] of [
+    [4, 'rgb(0 0 0 / .8)'],
+    [2, self.colour('--vv-orange')],
+  ]) {
+    [context.lineWidth, context.strokeStyle] = [line, colour];
+    for (const cell of cells) {
+      const [x, y, w, h] = box(cell);
+      context.strokeRect(x + 2, y + 2, w - 4, h - 4);
+    }
+  }
+}
+
+/** Where patches lie that fill a rectangle row by row. */
+export function rowByRow({ rows, cols }, { x = 0, y = 0, width, height }) {
+  const [w, h] = [width / cols, height / rows];
+  return (cell) => [x + (cell % cols) * w, y + Math.floor(cell / cols) * h, w, h];
+}
+
+/** Which are to be marked in every view: the depth and the limit, as Tokens has them. */
+function asked(self) {
+  const { mark, depth, k } = memory.tokens ?? {};
+  if (mark !== 'all') return null;
+  const last = self.value.layers;
+  return { depth: Math.min(Number(depth ?? last), last), k: Number(k ?? 5) };
+}
+
+const drawn = new Set(); // what each view that is there draws its frames with, anew
+let told = '';
+
+/** Lets the other views know what is to be marked, which may have changed. */
+export function tell() {
+  const { mark, depth, k } = memory.tokens ?? {};
+  const now = JSON.stringify(mark === 'all' && [depth, k]);
+  if (now === told) return;
+  told = now;
+  for (const one of drawn) one.again();
+}
+
+/** Frames on a plot of another view; `node` says what they are. `draw` is called whenever that is drawn. */
+export function framing(self, plot) {
+  const sheet = el('canvas', { class: 'vv-framed', hidden: true });
+  const node = el('p', { class: 'vv-text vv-framed-said', hidden: true });
+  plot.append(sheet);
+  let last = null;
+  const one = { again: () => {} };
+  drawn.add(one);
+
+  async function draw(size, box) {
+    one.again = () => (sheet.isConnected ? draw(size, box) : drawn.delete(one));
+    const what = asked(self);
+    const now = { goal: JSON.stringify([self.key, what]) };
+    sheet.hidden = node.hidden = !what || last?.goal !== now.goal;
+    last = now;
+    if (!what) return;
+    const names = ['norms', 'usual'];
+    const found = await Promise.all(names.map((one) => array(`${self.key}/tokens/${one}`))).catch(() => null);
+    if (!found || last !== now) return; // no longer this picture, or these patches
+    const [norms, usual] = found;
+    const { cells } = above({ norms, usual }, what, self.grid.prefix.length);
+    frames(self, sheet, size, cells, box);
+    sheet.hidden = node.hidden = false;
+    node.textContent = t('Framed: patches above the limit in Tokens, depth {depth}: {count}', {
+      count: cells.length,
+      depth: what.depth,
+    });
+  }
+  return { node, draw };
+}
