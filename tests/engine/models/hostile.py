@@ -210,6 +210,11 @@ HOSTILE = {
         pickled(lambda state: {(name, 0): value for name, value in state.items()}),
         "key of type tuple",
     ),
+    "half a character as a key": (
+        pickled(lambda state: state | {"\ud83d": torch.zeros(1)}),
+        r"has a key '\\ud83d' where",
+    ),
+    "half a character in a label": (configured(label_names=["\ud83d"] * 7), "not valid JSON"),
     "sparse": (pickled(sparse), "sparse"),
     "quantised": (pickled(quantised), "quantised"),
     "meta": (pickled(lambda state: {name: value.to("meta") for name, value in state.items()}), "meta"),

@@ -1,5 +1,7 @@
 """What is listed, and what is told of it."""
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +23,13 @@ def weights(tmp_path):
 
 def test_folders_and_files_are_listed_and_the_rest_is_not(weights):
     assert set(local(weights)) == {"mine", "vitviz-tiny", "plain.safetensors", "deit_tiny.pth", "b16.npz"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a file's name is always text")
+def test_a_file_whose_name_is_no_text_is_not_listed(weights):
+    before = set(local(weights))
+    shutil.copy(weights / "plain.safetensors", os.fsencode(weights) + b"/\xff.safetensors")
+    assert set(local(weights)) == before
 
 
 def test_a_config_describes_its_checkpoint(weights):

@@ -43,7 +43,7 @@ def in_folder(root: Path) -> Iterator[Checkpoint]:
     except OSError:
         return
     for entry in entries:
-        if entry.name.startswith("."):
+        if entry.name.startswith(".") or not _is_text(entry.name):
             continue
         try:
             weights = (
@@ -73,6 +73,14 @@ def in_folder(root: Path) -> Iterator[Checkpoint]:
             RuntimeError,
         ):  # a folder of somebody else's, a link to itself: no reason to hide the others
             continue
+
+
+def _is_text(name: str) -> bool:
+    """Whether a file's name can be told: its bytes may be of no character at all."""
+    try:
+        return bool(name.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def described(path: Path, weights: Path, source: Any) -> Checkpoint:

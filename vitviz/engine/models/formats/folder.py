@@ -61,6 +61,7 @@ def read_json(path: Path) -> dict[str, Any]:
         if path.stat().st_size > limits.JSON:
             raise ValueError(f"it has more than {limits.JSON:,} bytes")
         content = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(content, ensure_ascii=False).encode()  # half a character could be told to nobody
     except OSError as error:
         raise CheckpointError(f"{path.name} cannot be read: {said(error)}.") from error
     except (ValueError, RecursionError) as error:

@@ -125,11 +125,12 @@ def _unwrapped(found: Any, notes: list[str], path: Path) -> Any:
 def _require_plain(tensors: Mapping[Any, Any], path: Path) -> None:
     """CheckpointError for keys that are no names, and tensors that are no numbers side by side in memory."""
     limits.require_few(tensors, path)
-    strange = next((key for key in tensors if not isinstance(key, str)), None)
-    if strange is not None:
+    strange = [key for key in tensors if not (isinstance(key, str) and key.isprintable())]
+    if strange:
+        told, kind = ascii(strange[0])[:80], type(strange[0]).__name__
         raise CheckpointError(
-            f"{path.name} has a key of type {type(strange).__name__} where the names of tensors were"
-            " expected. Save model.state_dict(), best as .safetensors."
+            f"{path.name} has a key {told if kind == 'str' else f'of type {kind}'} where the names of tensors"
+            " were expected. Save model.state_dict(), best as .safetensors."
         )
     for name, tensor in tensors.items():
         kind = _kind(tensor)
