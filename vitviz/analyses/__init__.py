@@ -86,6 +86,7 @@ _HOMES = {
     "Redundancy": "redundancy",
     "head_entropy": "redundancy",
     "head_redundancy": "redundancy",
+    "patch_cosines": "similarity",
     "token_cosines": "similarity",
     "token_similarity": "similarity",
     "WorkedRow": "worked",
@@ -127,7 +128,7 @@ if TYPE_CHECKING:
     from vitviz.analyses.received import attention_received
     from vitviz.analyses.redundancy import HeadEntropy, Redundancy, head_entropy, head_redundancy
     from vitviz.analyses.rollout import mean_attention, rollout, rollout_row
-    from vitviz.analyses.similarity import token_cosines, token_similarity
+    from vitviz.analyses.similarity import patch_cosines, token_cosines, token_similarity
     from vitviz.analyses.sweep import Sweep, sweep
     from vitviz.analyses.tail import Tail
     from vitviz.analyses.worked import WorkedRow, worked_row

@@ -1,4 +1,7 @@
-"""What the classroom experiment asks about, and why it is refused; without torch, for a page being built."""
+"""What the classroom experiment asks about, and why it is refused; without torch, for a page being built.
+
+The names are of `vitviz.analyses.experiment`, which says what it finds; these do not show anything yet.
+"""
 
 from __future__ import annotations
 

@@ -42,19 +42,47 @@ def token_similarity(
     >>> round(token_similarity(trace, layer=2, patch=(1, 0))[1, 0].item(), 6)
     1.0
     """
-    there, own = of or trace, patches_at(trace, layer, norm).double()
+    there = of or trace
+    own, asked = _directions_of(trace, there, layer, centred, norm)
+    cosines = (own @ asked[place(there, patch)]).clamp(-1, 1)
+    return over_grid(trace, cosines.to(trace.tokens[0]))
+
+
+def patch_cosines(
+    trace: Trace, of: Trace, layer: int, centred: bool = False, norm: FinalNorm | None = None
+) -> Float[Tensor, "row col row2 col2"]:
+    """The cosine of every patch with every one of another picture: `token_similarity` for all of them.
+
+    `centred`: without the mean over the patches of both. Raises IndexError for a layer, VitvizError for a
+    trace of another width. Source: see the module.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> from vitviz.grid import Grid
+    >>> one, other = (example_trace(Grid(2, 3, (4, 4), ("class",)), seed=seed) for seed in (1, 2))
+    >>> patch_cosines(one, other, layer=1).shape
+    torch.Size([2, 3, 2, 3])
+    """
+    own, asked = _directions_of(trace, of, layer, centred, norm)
+    cosines = (own @ asked.mT).clamp(-1, 1).to(trace.tokens[0])
+    laid = over_grid(of, over_grid(trace, cosines).flatten(0, 1).mT)
+    return laid.flatten(0, 1).mT.unflatten(0, (trace.grid.rows, -1)).unflatten(2, (of.grid.rows, -1))
+
+
+def _directions_of(
+    trace: Trace, there: Trace, layer: int, centred: bool, norm: FinalNorm | None
+) -> tuple[Float[Tensor, "patch width"], Float[Tensor, "patch2 width"]]:
+    """Of every patch of both, the mean taken out where asked."""
+    own = patches_at(trace, layer, norm).double()
     asked = own if there is trace else patches_at(there, layer, norm).double()
     if asked.shape[1] != own.shape[1]:
         raise VitvizError(
             f"Given a patch of {there.checkpoint}, {asked.shape[1]} numbers wide; expected {own.shape[1]}, as"
             f" the tokens of {trace.checkpoint}. Compare two pictures by the same checkpoint."
         )
-    number = place(there, patch)
     if centred:
         mean = (own if there is trace else torch.cat([own, asked])).mean(dim=0)
         own, asked = own - mean, asked - mean
-    cosines = (directions(own) @ directions(asked[number : number + 1])[0]).clamp(-1, 1)
-    return over_grid(trace, cosines.to(trace.tokens[0]))
+    return directions(own), directions(asked)
 
 
 def token_cosines(

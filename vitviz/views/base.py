@@ -131,6 +131,7 @@ class View(ABC):
     most_pictures: ClassVar[int] = 1_000  # of a set, from the page
     soon: ClassVar[bool] = False  # whether its figure needs no pass, and stands there while one is made
     paired: ClassVar[bool] = False  # whether a figure is also of the second checkpoint, where there is one
+    sided: ClassVar[bool] = False  # whether it is of one picture, and may be asked to look at that one too
 
     @property
     def mapped(self) -> bool:

@@ -4,9 +4,10 @@ many.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from vitviz.samples import sample_image
 from vitviz.views.controls import MOST, About
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ class Subject:
     `once(name, make)` makes what several items share a single time, however many ask at once;
     `once_of_weights` the same for what depends on the checkpoint and the input size and on no picture, and
     `once_by_passes` for what takes passes of its own, which on a server wait for their turn; `made(name)`
-    says whether such a thing is there already.
+    says whether such a thing is there already. `another(name)` is another picture by the same checkpoint, and
+    `training()` this one at every step of the checkpoint's training.
     `sampled()` surveys the pictures that come with vitviz, `film()` does so at every step of the checkpoint's
     training, and `beside` is the second checkpoint: for views that look at many pictures. `grid` and `seen()`
     are the patch grid and the picture as the model gets it, where there is no trace yet that tells them.
@@ -44,13 +46,15 @@ class Subject:
         grid: Grid | None = None,
         seen: Callable[[], View] | None = None,
         made: Callable[[str], bool] = lambda name: False,
+        another: Callable[[str], Subject] | None = None,
+        training: Callable[[], Sequence[Subject]] = tuple,
     ):
         self._inspector, self.trace, self.survey = inspector, trace, survey
         self.once, self.once_of_weights = once, once_of_weights
         self.once_by_passes = once_by_passes or once
         self.sampled, self.beside, self.film = sampled, beside, film
         self._grid, self._seen = grid, seen
-        self.made = made
+        self.made, self.another, self.training = made, another or self._sample, training
 
     @property
     def inspector(self) -> Inspector:
@@ -58,6 +62,11 @@ class Subject:
         if callable(self._inspector):
             self._inspector = self._inspector()
         return self._inspector
+
+    def _sample(self, name: str) -> Subject:
+        """One of the pictures that come with vitviz, at the same input size."""
+        size = self.trace.view.picture.shape[:2]
+        return Subject(self.inspector, self.inspector.trace(sample_image(name), size, self.trace.without))
 
     @property
     def checkpoint(self) -> str:

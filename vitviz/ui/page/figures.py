@@ -28,7 +28,9 @@ def figures_of(view: View, studio: Studio, state: dict, soon: bool = False) -> l
     second = second or (state.get("second_key") if key != survey else None)
     if not second:
         return [value(studio, key, view, soon), gr.update(visible=False)]
-    keys = [studio.pair(key, second), studio.pair(second, key)] if view.paired else [key, second]
+    keys = (
+        [studio.pair(key, second), studio.pair(second, key)] if view.paired or view.sided else [key, second]
+    )
     first, beside = (value(studio, one, view, soon) for one in keys)
     pair = [{**one, "heading": one["checkpoint"]} for one in (first, {**beside, "second": True})]
     return [pair[0], gr.update(visible=True, value=pair[1])]
@@ -61,7 +63,8 @@ def framed(studio: Studio, key: str, slug: str) -> dict[str, Any]:
 
 
 def _framed(studio: Studio, key: str, slug: str, subject: Subject) -> dict[str, Any]:
-    return {"key": key, "scene": studio.scene(key), **described.framed(subject, slug)}
+    upload = "" if studio.survey(key) is not None else studio.run(key).picture
+    return {"key": key, "scene": studio.scene(key), "upload": upload, **described.framed(subject, slug)}
 
 
 def _declared(view: View, subject: Subject) -> dict[str, Any]:

@@ -7,7 +7,7 @@ where its visitor is gone.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -135,6 +135,7 @@ class Looks(Checkpoints, Pictures):
             beside=beside,
             film=lambda: self.film_of(run),
             made=lambda name: self._drawn.peek(("once", (key, name))) is not None,
+            **self.together(run),
         )
 
     def counted(self, key: str, ticket: str) -> list[int]:
@@ -194,6 +195,10 @@ class Looks(Checkpoints, Pictures):
     @abstractmethod
     def sampled(self, run: Run) -> Any:
         """The survey of the pictures that come with vitviz, by a run's checkpoint."""
+
+    @abstractmethod
+    def together(self, run: Run) -> dict[str, Callable]:
+        """What else a view may look at beside a run's picture: see `Subject`."""
 
     @abstractmethod
     def film_of(self, run: Run) -> Mapping[int, Any]:

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from vitviz.errors import Unknown
 from vitviz.runs import Run
-from vitviz.ui.serving.looks import BATCH, Looks
+from vitviz.samples import samples
+from vitviz.ui.serving.looks import BATCH, GONE, Looks
+from vitviz.views import Subject
 
 TRIED = 100  # passes over all patches that maps on trial on one picture cost, about
 
@@ -65,6 +68,23 @@ class Sets(Looks):
         """
         key = self._key(b"sampled", repr((asked, run.checkpoint, run.weights, run.size)).encode())
         return self._surveys.get(key, lambda: self._of_samples(run, asked))
+
+    def together(self, run: Run) -> dict[str, Callable]:
+        """Another picture by the same checkpoint, and this one at every step of its training."""
+
+        def another(name: str) -> Subject:
+            picture = self.keep_sample(name) if name in [one.name for one in samples()] else name
+            if not self.has_picture(picture):
+                raise Unknown(GONE)
+            return self.subject(self.look(picture, run.checkpoint, run.size, without=run.without))
+
+        def training() -> list[Subject]:
+            moments = self.moments(run.checkpoint)
+            steps = moments if run.checkpoint in [one.name for one in moments] else []
+            names = [one.name for one in steps]
+            return [self.subject(self.look(run.picture, one, run.size, without=run.without)) for one in names]
+
+        return {"another": another, "training": training}
 
     def film_of(self, run: Run) -> Mapping[int, Any]:
         """The similarity at every step of the checkpoint's training, first step first, each surveyed once it

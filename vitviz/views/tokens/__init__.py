@@ -10,22 +10,26 @@ from typing import Any
 import numpy as np
 
 from vitviz.errors import WrongSetting
+from vitviz.samples import samples
+from vitviz.sentence import Sentence
 from vitviz.views.base import Item, View, Words
-from vitviz.views.controls import About, Choice, Slider, Whole, Wholes
+from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
 from vitviz.views.printing import Film, each_depth
 from vitviz.views.subject import Subject
-from vitviz.views.tokens import made
+from vitviz.views.tokens import made, together
 
 WHOLE = (
     1025  # up to so many tokens the cosines of all pairs are handed out, so that hovering asks for nothing
 )
+LONG = "Patches of two photographs are compared up to {count} tokens. Choose a smaller input size."
 _TOKENS = ("depth", "norm", "mean")
-_BASIS = ("norm", "basis")
+_BASIS = ("norm", "basis", "other")
 
 
 class Tokens(View):
     slug = "tokens"
     title = "Tokens"
+    sided = True
     words = Words(
         what=(
             "Every layer rewrites each patch's vector, so that patches which mean the same come to lie close"
@@ -80,7 +84,17 @@ class Tokens(View):
         ),
         Choice("norm", "Tokens", options=(("raw", "Raw"), ("final", "Through the final norm"))),
         Choice("mean", "Mean patch", options=(("out", "Taken out"), ("in", "Left in"))),
-        Choice("basis", "Basis", options=(("own", "Of this depth"), ("all", "Of all depths"))),
+        Choice(
+            "basis",
+            "Basis",
+            options=(
+                ("own", "Of this depth"),
+                ("all", "Of all depths"),
+                ("photo", "Of both photographs"),
+                ("beside", "Of both checkpoints"),
+                ("film", "Of all training steps"),
+            ),
+        ),
         Choice(
             "tint",
             "Colours",
@@ -102,6 +116,10 @@ class Tokens(View):
         Slider("opacity", "Opacity", step=0.05, default=0.8),
         Whole("token", maximum="tokens", default="middle", tokens=True),
         Wholes("pins", maximum="tokens", tokens=True),
+        Text(
+            "other", fits=r"[a-z]{0,20}|[0-9a-f]{40}"
+        ),  # the second photograph: a sample, or a picture's key
+        Whole("partner", maximum="patches"),  # the patch of it that is held
     )
     items = (
         Item("cosines", "query key", "cosine of every two tokens", "float16", _TOKENS, taken=False),
@@ -124,7 +142,30 @@ class Tokens(View):
         Item(
             "similarity", "row col", "cosine of each patch with the chosen token", depends=(*_TOKENS, "token")
         ),
+        Item(
+            "across",
+            "patch other",
+            "cosine of each patch with each of the second photograph's",
+            "float16",
+            (*_TOKENS, "other"),
+            taken=False,
+        ),
+        Item(
+            "facing",
+            "row col",
+            "cosine of each patch with the chosen one of the second photograph, if there is",
+            depends=(*_TOKENS, "other", "partner"),
+        ),
+        Item(
+            "photo",
+            "y x channel",
+            "the second photograph as the model gets it",
+            "uint8",
+            ("other",),
+            taken=False,
+        ),
         Item("tints", "depth row col rgb", "colours", "uint8", (*_BASIS, "tint"), taken=False),
+        Item("other_tints", "depth row col rgb", "the second's", "uint8", (*_BASIS, "tint"), taken=False),
         Item("components", "row col component", "scores, first component first", depends=("depth", *_BASIS)),
         Item("shares", "depth component", "of the variance of what the basis was fitted to", depends=_BASIS),
         Item("norms", "depth token", "Euclidean norm of each raw token"),
@@ -140,7 +181,10 @@ class Tokens(View):
     )
 
     def summary(self, subject: Subject) -> dict[str, Any]:
-        return {"whole": subject.grid.tokens <= WHOLE}
+        return {
+            "whole": subject.grid.tokens <= WHOLE,
+            "samples": [[one.name, one.title] for one in samples()],
+        }
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
         other = ("line", "pinned") if subject.grid.tokens <= WHOLE else ("cosines",)
@@ -162,7 +206,11 @@ class Tokens(View):
             return made.lines(subject, settings, settings["pins"])
         if name == "by_depth":
             return made.by_depth(subject, settings)
-        if name in ("tints", "components", "shares"):
+        if name == "across" and trace.grid.tokens > WHOLE:
+            raise WrongSetting(Sentence(LONG, count=WHOLE))
+        if name in ("across", "facing", "photo"):
+            return getattr(together, name)(subject, settings)
+        if name in ("tints", "other_tints", "components", "shares"):
             return getattr(made, name)(subject, settings)
         if name in ("received", "cosine", "divergence"):
             return made.of_block(subject, name, max(depth, 1) - 1)
@@ -171,6 +219,9 @@ class Tokens(View):
         if name in ("entropy", "prefix_entropy"):
             return made.entropies(subject, name)
         return getattr(made.of_trace(subject), name)
+
+    def texts(self) -> set[str]:
+        return super().texts() | {LONG, *together.TEXTS}
 
     def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
         if settings["show"] == "heads":  # which are all in one figure
@@ -185,6 +236,8 @@ class Tokens(View):
             "norms": ("norms", "usual", "largest", "typical", "received", "sinks"),
             "heads": ("entropy", "prefix_entropy", "cosine", "divergence"),
         }[settings["show"]]
+        if settings["show"] == "similarity" and settings["other"]:
+            names = (*names, "facing")
         found = {name: self.item(subject, name, settings) for name in names}
         if settings["show"] == "components":
             found |= made.basis_taken(subject, settings)

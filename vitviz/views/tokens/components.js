@@ -5,6 +5,7 @@ import { el } from '../../canvas/elements.js';
 import { bounds, number } from '../../canvas/numbers.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
+import { shared } from './second.js';
 import { roomOf, sizeOf, where } from './tokens.js';
 
 /** The three first components as colours, each alone, and the colours at every depth. */
@@ -51,12 +52,14 @@ export function drawComponents(self) {
       `width:${side}px;height:${side * aspect}px;image-rendering:pixelated`;
     figure.lastChild.textContent = t('Component {number}: {share}', { number: c + 1, share: share(c) });
   });
+  const used = shared(self) ? ui.second.draw({ width, height: 0.8 * height }) : 0;
+  if (used) ui.second.colour();
   const text =
     settings.basis === 'all' ? t('Every depth, one basis for all') : t('Every depth, each in its own basis');
   ui.depths.draw({
     text,
     width,
-    height: height - 100 - side * aspect,
+    height: height - 100 - side * aspect - used,
     most: 120,
     paint: (at, canvas) => painted(data.tints.values, one, rows, cols, canvas, 3 * at * size),
   });

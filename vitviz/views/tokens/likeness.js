@@ -2,9 +2,10 @@
 
 import { tinted } from '../../canvas/colours.js';
 import { el } from '../../canvas/elements.js';
-import { tokenName } from '../../canvas/names.js';
+import { patchName, tokenName } from '../../canvas/names.js';
 import { pinColours, pinned, pinsOf } from '../../canvas/pins.js';
 import { t } from '../../canvas/words.js';
+import { facing } from './second.js';
 import { cosines, roomOf, scale, shortOf, sizeOf, skipOf, tokensOf, where } from './tokens.js';
 
 /** The map of likeness to one token, and the same at every depth. */
@@ -22,13 +23,14 @@ export function drawSimilarity(self) {
       self.set('token', token);
     },
   );
+  const used = ui.second.draw({ width, height });
   paint(self);
   showPins(self);
   const text = t('{token} at every depth', { token: shortOf(self, self.settings.token) });
   ui.depths.draw({
     text,
     width,
-    height: height - 46,
+    height: height - 46 - used,
     paint: (depth, canvas) =>
       tinted(self.data.by_depth.values, rows, cols, colours, low, high, depth * size, canvas),
   });
@@ -42,13 +44,22 @@ export function ask(self, token) {
   paint(self);
 }
 
-function paint(self) {
+export function paint(self) {
   const { ui, query } = self;
   const skip = skipOf(self);
+  ui.second.show();
+  const of = self.data.photo ? self.facing : null;
   const found = cosines(self, query);
   const cell = self.settings.token - skip;
-  const title = `${t('Similarity to {token}', { token: shortOf(self, query) })} · ${where(self)}`;
   const label = self.settings.mean === 'out' ? t('Cosine without the mean patch') : t('Cosine');
+  ui.facts.hidden = true;
+  if (of !== null && facing(self, of)) {
+    const name = patchName(of);
+    const title = `${t('Similarity to {patch} of the second photograph', { patch: name })} · ${where(self)}`;
+    ui.drawn.show({ values: facing(self, of), ...scale(self), label, title, held: -1 });
+    return;
+  }
+  const title = `${t('Similarity to {token}', { token: shortOf(self, query) })} · ${where(self)}`;
   ui.drawn.show({
     values: found.subarray(skip),
     ...scale(self),
@@ -60,7 +71,6 @@ function paint(self) {
     ui.chips.children[i].lastChild.textContent = found[i].toFixed(2).replace('-', '−');
     ui.chips.children[i].setAttribute('aria-pressed', String(i === query));
   }
-  ui.facts.hidden = true;
 }
 
 /** The prefix tokens as buttons: `told` is their tooltip, `pick` is told of a click. */

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitviz import analyses
+from vitviz.views.tokens import together
 
 if TYPE_CHECKING:
-    from vitviz.engine import Inspector
     from vitviz.trace import Trace
     from vitviz.views.subject import Subject
 
@@ -26,7 +26,7 @@ def cosines(subject: Subject, settings: Settings) -> np.ndarray:
     trace, centred = subject.trace, settings["mean"] == "out"
 
     def made() -> np.ndarray:
-        found = analyses.token_cosines(trace, settings["depth"], centred, _norm(subject, settings))
+        found = analyses.token_cosines(trace, settings["depth"], centred, together.norm_of(subject, settings))
         return analyses.over_sequence(trace, analyses.over_sequence(trace, found).mT).mT.numpy()
 
     return subject.once(f"cosines {settings['depth']} {settings['norm']} {centred}", made)
@@ -41,7 +41,9 @@ def lines(
         return np.zeros((0, trace.grid.tokens), np.float32)
     first = trace.grid.prefix
     rows = [one if one < first else first + analyses.place(trace, one - first) for one in tokens]
-    found = analyses.token_cosines(trace, depth, settings["mean"] == "out", _norm(subject, settings), rows)
+    found = analyses.token_cosines(
+        trace, depth, settings["mean"] == "out", together.norm_of(subject, settings), rows
+    )
     return analyses.over_sequence(trace, found).numpy()
 
 
@@ -58,7 +60,7 @@ def components(subject: Subject, settings: Settings) -> np.ndarray:
     """The scores at one depth, in the basis that was asked for; 0 for a component that there is not."""
     trace, depth = subject.trace, settings["depth"]
     basis = _bases(subject, settings)[depth]
-    scores = basis.scores(analyses.patches_at(trace, depth, _norm(subject, settings)))
+    scores = basis.scores(together.patches(subject, depth, settings))
     return _three(analyses.over_grid(trace, scores).float().numpy())
 
 
@@ -69,21 +71,43 @@ def shares(subject: Subject, settings: Settings) -> np.ndarray:
 
 def tints(subject: Subject, settings: Settings) -> np.ndarray:
     """Red, green and blue of every depth; black for a patch that was withheld."""
-    trace = subject.trace
+    found = together.members(subject, settings)
+    return _tints(subject, settings)[together.place(subject, found)]
 
-    def made() -> np.ndarray:
-        norm, scores = _norm(subject, settings), []
+
+def other_tints(subject: Subject, settings: Settings) -> np.ndarray:
+    """The same of the second photograph, where it shares the basis; empty where it does not."""
+    if settings["basis"] != "photo" or not settings["other"]:
+        return np.zeros((len(subject.trace.tokens), subject.grid.rows, subject.grid.cols, 0), np.uint8)
+    return _tints(subject, settings)[1]
+
+
+def _tints(subject: Subject, settings: Settings) -> list[np.ndarray]:
+    """Of each that shares the basis."""
+
+    def made() -> list[np.ndarray]:
+        import torch
+
+        found, scores = together.members(subject, settings), []
         for depth, basis in enumerate(_bases(subject, settings)):
-            scores.append(analyses.whitened(basis, basis.scores(analyses.patches_at(trace, depth, norm))))
-        if settings["tint"] == "steady" and settings["basis"] == "own":
-            scores = analyses.steady(scores, analyses.own_colours(trace))
+            each = [basis.scores(together.patches(one, depth, settings)) for one in found]
+            scores.append(analyses.whitened(basis, torch.cat(each)))
+        own = [analyses.own_colours(one.trace) for one in found]
+        if settings["tint"] == "steady" and settings["basis"] != "all":
+            scores = analyses.steady(scores, torch.cat(own))
         elif settings["tint"] == "steady":  # one basis turns as a whole
-            turn = analyses.aligned(scores[0], analyses.own_colours(trace))
+            turn = analyses.aligned(scores[0], torch.cat(own))
             scores = [one @ turn for one in scores]
-        laid = [analyses.over_grid(trace, analyses.colours_of(one)).numpy() for one in scores]
-        return np.nan_to_num(np.round(255 * np.stack(laid))).astype(np.uint8)
+        parts = zip(*(one.split(list(map(len, own))) for one in scores), strict=True)
+        return [_laid(one.trace, part) for one, part in zip(found, parts, strict=True)]
 
-    return subject.once(f"tints {settings['norm']} {settings['basis']} {settings['tint']}", made)
+    return subject.once(f"tints {together.named(subject, settings)} {settings['tint']}", made)
+
+
+def _laid(trace: Trace, scores: Sequence) -> np.ndarray:
+    """Colours over the grid, depth by depth."""
+    laid = [analyses.over_grid(trace, analyses.colours_of(one)).numpy() for one in scores]
+    return np.nan_to_num(np.round(255 * np.stack(laid))).astype(np.uint8)
 
 
 def basis_taken(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
@@ -152,22 +176,20 @@ def _received(subject: Subject) -> list:
 
 
 def _bases(subject: Subject, settings: Settings) -> list[analyses.Basis]:
-    """One for each depth, or the same one for all."""
-    trace = subject.trace
+    """One for each depth, of all that are looked at together, or the same one for all depths."""
 
     def made() -> list[analyses.Basis]:
-        norm = _norm(subject, settings)
-        patches = [analyses.patches_at(trace, depth, norm) for depth in range(len(trace.tokens))]
-        count = min(3, *patches[0].shape)
+        found, depths = together.members(subject, settings), range(len(subject.trace.tokens))
+        count = min(3, *together.patches(subject, 0, settings).shape)
         if settings["basis"] == "all":
-            return [analyses.basis_of(patches, count)] * len(patches)
-        return [analyses.basis_of(one, count) for one in patches]
+            every = [together.patches(subject, depth, settings) for depth in depths]
+            return [analyses.basis_of(every, count)] * len(depths)
+        return [
+            analyses.basis_of([together.patches(one, depth, settings) for one in found], count)
+            for depth in depths
+        ]
 
-    return subject.once(f"bases {settings['norm']} {settings['basis']}", made)
-
-
-def _norm(subject: Subject, settings: Settings) -> Inspector | None:
-    return subject.inspector if settings["norm"] == "final" else None
+    return subject.once(f"bases {together.named(subject, settings)}", made)
 
 
 def _tokens(trace: Trace) -> np.ndarray:

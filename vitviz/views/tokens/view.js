@@ -11,8 +11,9 @@ import { outline } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
 import { drawComponents } from './components.js';
 import { drawHeads, head, pair } from './heads.js';
-import { ask, drawSimilarity } from './likeness.js';
+import { ask, drawSimilarity, paint } from './likeness.js';
 import { drawNorms, frameOutliers, sink } from './norms.js';
+import { second, shared } from './second.js';
 import { histogram, strip } from './sides.js';
 import { marking, nameOf, outliers, skipOf, small, tokensOf } from './tokens.js';
 
@@ -31,6 +32,12 @@ const FIGURES = {
   heads: drawHeads,
 };
 
+/** What is asked of a second photograph, where there is one. */
+function photographed(self) {
+  if (!self.settings.other) return [];
+  return ['photo', small(self) ? 'across' : 'facing'];
+}
+
 export default () => ({
   title: 'Tokens, depth by depth',
   side: true,
@@ -38,15 +45,17 @@ export default () => ({
   caption: (self) => (self.settings.show === 'similarity' ? nameOf(self, self.settings.token) : ''),
   reset: (self) => {
     self.held = false;
+    self.facing = null;
   },
 
   build(self) {
     self.held = false;
+    self.facing = null;
     self.query = null;
     const drawn = map(self, {
       told: (cell) => this.told(self, cell),
       hover: (cell, event) => {
-        if (self.settings.show === 'similarity' && (!self.held || event.keyboard))
+        if (self.facing === null && self.settings.show === 'similarity' && (!self.held || event.keyboard))
           ask(self, cell + skipOf(self));
       },
       leave: () => {
@@ -54,7 +63,8 @@ export default () => ({
       },
       pick: (cell) => {
         const token = cell + skipOf(self);
-        self.held = !(self.held && self.settings.token === token);
+        self.held = !(self.held && self.settings.token === token && self.facing === null);
+        self.facing = null;
         self.set('token', token);
       },
     });
@@ -98,9 +108,20 @@ export default () => ({
       told: (row, col) => sink(self, row, col),
       pick: (_row, col) => self.set('depth', col + 1),
     });
+    const photo = second(self, () => paint(self));
     const alike = matrix(self, { told: (row, col) => pair(self, row, col) });
     self.below.append(
-      el('div', { class: 'vv-stack' }, counted.node, largest, sinks.node, single, depths.node, alike.node),
+      el(
+        'div',
+        { class: 'vv-stack' },
+        counted.node,
+        largest,
+        sinks.node,
+        photo.node,
+        single,
+        depths.node,
+        alike.node,
+      ),
     );
     return {
       drawn,
@@ -117,6 +138,7 @@ export default () => ({
       largest,
       sinks,
       alike,
+      second: photo,
     };
   },
 
@@ -125,8 +147,14 @@ export default () => ({
     const { show, alike } = self.settings;
     const marked = marking(self) && show !== 'norms' ? ['norms', 'usual'] : [];
     if (show === 'similarity')
-      return [...(small(self) ? ['cosines'] : ['line', 'pinned']), 'by_depth', ...marked];
-    if (show === 'components') return ['tints', 'components', 'shares', ...marked];
+      return [
+        ...(small(self) ? ['cosines'] : ['line', 'pinned']),
+        'by_depth',
+        ...photographed(self),
+        ...marked,
+      ];
+    const both = shared(self) ? ['photo', 'other_tints'] : [];
+    if (show === 'components') return ['tints', 'components', 'shares', ...both, ...marked];
     return show === 'norms'
       ? ['norms', 'usual', 'largest', 'typical', 'received', 'sinks']
       : ['entropy', 'prefix_entropy', alike];
@@ -156,6 +184,7 @@ export default () => ({
       [ui.chips, show === 'similarity' || show === 'norms'],
       [ui.pin, show === 'similarity'],
       [ui.pins, show === 'similarity'],
+      [ui.second.node, show === 'similarity' || shared(self)],
     ];
     for (const [node, on] of shown) node.hidden = !on;
     self.query = self.settings.token;

@@ -1,0 +1,150 @@
+// A second photograph beside the first: which of its patches are like a patch of this one, and the other way
+// round.
+
+import { painted, tinted } from '../../canvas/colours.js';
+import { el, fit, sheet } from '../../canvas/elements.js';
+import { patchName, placeName } from '../../canvas/names.js';
+import { number } from '../../canvas/numbers.js';
+import { cells, outline } from '../../canvas/pointer.js';
+import { tip } from '../../canvas/tip.js';
+import { t } from '../../canvas/words.js';
+import { scale, sizeOf, skipOf } from './tokens.js';
+
+/** Whether both photographs are shown in colours of one basis. */
+export const shared = ({ settings: { show, basis, other } }) =>
+  show === 'components' && basis === 'photo' && Boolean(other);
+
+/** The cosines of every patch with one of the second photograph; null where they have not been fetched. */
+export function facing(self, cell) {
+  const { across, facing: line } = self.data;
+  const count = sizeOf(self);
+  if (across) return Float32Array.from({ length: count }, (_, i) => across.values[i * count + cell]);
+  return line && cell === self.settings.partner ? line.values : null;
+}
+
+/** The second photograph and who chooses it; `paint` draws the first one's map anew. */
+export function second(self, paint) {
+  const choice = el('select', {
+    'aria-label': t('Second photograph'),
+    onchange: () => {
+      self.facing = null;
+      self.set('other', choice.value);
+    },
+  });
+  const base = el('canvas');
+  const heat = el('canvas', { class: 'vv-heat' });
+  const plot = el('div', { class: 'vv-plot' }, base, heat);
+  const spot = outline(plot);
+  const held = outline(plot, 'vv-pinned');
+  spot.node.dataset.export = 'no';
+  const said = el('p', { class: 'vv-text' });
+  const label = el('label', { class: 'vv-row' }, el('span', { text: t('Second photograph') }), choice);
+  const node = el('div', { class: 'vv-stack vv-tight vv-away' }, label, plot, said);
+  let size = { width: 1, height: 1 };
+  let drawn = '';
+  let [before, last] = ['', ''];
+  const put = (mark, cell) => {
+    const [w, h] = [size.width / self.grid.cols, size.height / self.grid.rows];
+    mark.put((cell % self.grid.cols) * w, Math.floor(cell / self.grid.cols) * h, w, h);
+  };
+  const over = (opacity) => {
+    heat.style.cssText = `width:${size.width}px;height:${size.height}px;opacity:${opacity}`;
+  };
+  const name = (cell) => `${patchName(cell)}, ${placeName(self.grid, cell)}`;
+  let came = null; // what was held when the pointer came
+  cells(self, heat, {
+    place: () =>
+      self.settings.show === 'similarity' &&
+      self.data?.photo && { rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...size },
+    label: () => t('Second photograph'),
+    name,
+    start: () => self.settings.partner,
+    hover(cell, event) {
+      put(spot, cell);
+      tip.show(event, name(cell), t('Click to hold'));
+      if (came === null) came = { facing: self.facing };
+      if (came.facing !== null && !event.keyboard) return;
+      if (!facing(self, cell)) return;
+      self.facing = cell;
+      paint();
+    },
+    leave() {
+      spot.hide();
+      if (came && self.facing !== came.facing) {
+        self.facing = came.facing;
+        paint();
+      }
+      came = null;
+    },
+    pick(cell) {
+      const again = came?.facing === cell;
+      self.facing = again ? null : cell;
+      came = { facing: self.facing };
+      self.set('partner', cell);
+    },
+  });
+
+  /** What may be chosen: nothing, those that come with vitviz, and the photograph that was here before. */
+  function offer() {
+    const { upload } = self.value;
+    if (upload !== last) [before, last] = [last, upload];
+    const known = self.summary.samples.map(([one, title]) => [one, t(title)]);
+    const old = before || (known.some(([one]) => one === self.settings.other) ? '' : self.settings.other);
+    const all = [['', t('None')], ...known, ...(old ? [[old, t('The photograph before this one')]] : [])];
+    choice.replaceChildren(...all.map(([value, text]) => el('option', { value, text })));
+    choice.value = self.settings.other;
+  }
+
+  /** As high as there is room; what it takes of it. */
+  function draw({ width, height }) {
+    offer();
+    const { photo } = self.data;
+    plot.hidden = said.hidden = !photo?.values.length;
+    if (plot.hidden) return node.offsetHeight + 8;
+    const [tall, wide] = photo.shape;
+    const side = Math.min(width, (0.42 * height * wide) / tall, 340);
+    size = { width: side, height: (side * tall) / wide };
+    const goal = [self.key, self.settings.other, side, self.density].join('/');
+    if (goal !== drawn) {
+      drawn = goal;
+      const whole = sheet(wide, tall);
+      const pixels = new Uint8ClampedArray(wide * tall * 4).fill(255);
+      for (let i = 0; i < wide * tall; i++) pixels.set(photo.values.subarray(3 * i, 3 * i + 3), 4 * i);
+      whole.getContext('2d').putImageData(new ImageData(pixels, wide, tall), 0, 0);
+      fit(base, size.width, size.height, self.density).drawImage(whole, 0, 0, size.width, size.height);
+    }
+    return node.offsetHeight + 8;
+  }
+
+  /** How alike its patches are to the one that is asked about. */
+  function show() {
+    if (plot.hidden) return;
+    const cell = self.query - skipOf(self);
+    const { across } = self.data;
+    const count = sizeOf(self);
+    const asks = self.facing === null && cell >= 0 && across;
+    over(asks ? self.settings.opacity : 0);
+    if (self.facing === null) held.hide();
+    else put(held, self.facing);
+    said.textContent = t('Move over it: patches of the first photograph that are like this one.');
+    if (!asks) return;
+    const { low, high, colours } = scale(self);
+    const line = across.values.subarray(cell * count, (cell + 1) * count);
+    tinted(line, self.grid.rows, self.grid.cols, colours, low, high, 0, heat);
+    const best = line.reduce((found, value, i) => (value > line[found] ? i : found), 0);
+    said.textContent = t('Most like it: {patch}, {value}', { patch: name(best), value: number(line[best]) });
+  }
+
+  /** Its principal components, in the colours of the first. */
+  function colour() {
+    const { data, grid, settings } = self;
+    const count = sizeOf(self);
+    const one = new Float32Array(count);
+    painted(data.other_tints.values, one, grid.rows, grid.cols, heat, 3 * settings.depth * count);
+    over(settings.opacity);
+    held.hide();
+    said.textContent = t('One basis for both: a colour means the same in each.');
+  }
+
+  return { node, draw, show, colour };
+}
