@@ -97,7 +97,7 @@ OTHERS = {  # of each kind of control, texts of which at least one is no default
     "query": lambda control: ["3", "class"],
     "whole": lambda control: ["3"],
     "wholes": lambda control: ["3.4"],
-    "text": lambda control: [text for text in ("3", "1.1") if re.fullmatch(control.fits, text)],
+    "text": lambda control: [text for text in ("3", "1.1", "chelsea") if re.fullmatch(control.fits, text)],
 }
 
 
