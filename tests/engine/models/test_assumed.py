@@ -126,6 +126,7 @@ def test_what_is_said_is_followed_and_nothing_left_to_assume(tmp_path):
     assert inspector.preprocessing.std == (0.5,) * 3 and inspector.preprocessing.interpolation == "bilinear"
     assert [block.attn.num_heads for block in inspector.model.blocks] == [4, 4]
     assert inspector.labels == tuple("abcdefg") and inspector.checkpoint.assumed == ()
+    assert inspector.checkpoint.note == "", "nor does it say so"
     by_name = vitviz.load(inspector.checkpoint.name.replace("mine.safetensors", str(path)), device="cpu")
     picture = vitviz.sample_image("coffee")
     assert by_name.trace(picture).logits.equal(inspector.trace(picture).logits)

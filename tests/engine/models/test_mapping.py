@@ -136,3 +136,13 @@ def test_a_mapping_and_a_config_go_together(tmp_path):
     config = {"architecture": "vit_tiny_patch16_224", "num_classes": 7, "model_args": args}
     (tmp_path / "config.json").write_text(json.dumps(config))
     same(vitviz.load(tmp_path, device="cpu"), model)
+
+
+def test_tokens_and_positions_may_be_called_as_timms(tmp_path):
+    """`cls_token` and `pos_embed` are what most write by themselves, whatever the rest is called."""
+    timms = {"embedding.cls_token": "cls_token", "embedding.position_embeddings": "pos_embed"}
+    tensors = {timms.get(key, key): value for key, value in Scratch(Apart).state_dict().items()}
+    assert set(timms.values()) <= set(tensors)
+    save_file({key: value.contiguous() for key, value in tensors.items()}, tmp_path / "mine.safetensors")
+    with pytest.warns(vitviz.AssumedWarning, match="what its tensors are"):
+        vitviz.load(tmp_path / "mine.safetensors", **SAID)

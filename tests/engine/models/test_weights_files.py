@@ -27,6 +27,8 @@ WRAPPED = {
     },
     "compiled": lambda s: {"model": {f"_orig_mod.module.{k}": v for k, v in s.items()}},
     "EMA first": lambda s: {"model": {k: v + 1 for k, v in s.items()}, "model_ema": s},
+    "model_state_dict": lambda s: {"epoch": 3, "model_state_dict": s, "optimizer_state_dict": {"state": {}}},
+    "net": lambda s: {"net": {f"module.{k}": v for k, v in s.items()}, "acc": 91.5},
     "state_dict_ema": lambda s: {"state_dict": {k: v + 1 for k, v in s.items()}, "state_dict_ema": s},
     "DINO teacher": lambda s: {
         "teacher": {

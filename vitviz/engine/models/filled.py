@@ -21,8 +21,10 @@ from vitviz.engine.models.families import architectures, require_plain
 from vitviz.engine.models.files import Files, registered
 from vitviz.engine.models.formats import google, huggingface, inferred, naflex, preprocessor, timm_config
 from vitviz.engine.models.formats.folder import SUFFIXES, understood
+from vitviz.engine.models.given import Given
 from vitviz.errors import CheckpointError, VitvizError, said
 
+_NOTHING = Given()
 _WORDS = {"num_classes": "classes", "img_size": "input", "global_pool": "pooling"}
 
 
@@ -39,10 +41,10 @@ class Filled:
 
 
 def filled(
-    checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor], heads_said: int | None = None
+    checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor], told: Given = _NOTHING
 ) -> Filled:
     """Whoever knows the architecture best builds the model: the user, timm's registry, a config, the name,
-    the tensors. `heads_said` is the number of heads that somebody has told.
+    the tensors. `told` is what somebody has said of the model.
     """
     config, name = files.config, checkpoint.name
     asked = checkpoint.architecture if checkpoint.architecture != config.get("architecture") else None
@@ -60,7 +62,7 @@ def filled(
     if asked:
         found = _by_name(asked, timm_config.default(asked), tensors, name)
     else:
-        found = _by_file_name(files.weights, tensors, name) or _by_tensors(tensors, name, heads, heads_said)
+        found = _by_file_name(files.weights, tensors, name) or _by_tensors(tensors, name, heads, told)
     return replace(found, notes=(*notes, *found.notes))
 
 
@@ -170,19 +172,23 @@ def _by_file_name(weights: Path, tensors: Mapping[str, Tensor], name: str) -> Fi
         return None
 
 
-def _by_tensors(
-    tensors: Mapping[str, Tensor], name: str, heads: int | None, heads_said: int | None
-) -> Filled:
+def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, told: Given) -> Filled:
     """A bare file: its shapes tell the model, and Google's files (where `heads` is known) tell their
     normalisation.
     """
     with _shaped(name):
-        architecture, args, notes = inferred.architecture_of(tensors, name, heads or heads_said)
+        architecture, args, notes = inferred.architecture_of(tensors, name, heads or told.heads)
     model = fitting.empty(partial(timm.create_model, architecture, pretrained=False), name, tensors, **args)
     state, _ = fitting.converted(tensors, model, architecture)
     fitting.fill(model, state, name, f"what its tensors tell ({architecture})")
     usual = "one half" if heads else assumed.family(tensors, name)
-    if usual is None:
+    if args["pre_norm"] and told.activation is None:
+        notes.append(
+            "The file does not tell its activation; GELU was assumed (OpenAI's CLIP uses QuickGELU)."
+        )
+    if told.mean is not None and told.std is not None:
+        pass  # its own words, which the name carries
+    elif usual is None:
         notes.append("The file does not tell its normalisation; ImageNet's mean and deviation were assumed.")
     elif not heads:
         notes.append(f"Its normalisation (mean and deviation) is that of its family: {usual}.")
@@ -192,5 +198,5 @@ def _by_tensors(
         "interpolation": "bicubic",
         "crop_pct": 0.9 if args["img_size"][0] >= 128 else 1.0,
     }
-    left_open = () if heads else assumed.of_tensors(tensors, args, data, bool(heads_said), name)
+    left_open = () if heads else assumed.of_tensors(tensors, args, data, told.heads is not None, name)
     return Filled(model, architecture, data, "in21k" if heads else "", tuple(notes), left_open)

@@ -94,7 +94,7 @@ def load(
     tensors, own = in_timms_names(files, tensors, checkpoint.name)
     with understood(checkpoint.name):
         given = given.over(own.given).over(epsilon_in(files.config))
-    found = filled(checkpoint, files, tensors, given.heads)
+    found = filled(checkpoint, files, tensors, given)
     given.applied(found.model, checkpoint.name)
     found = replace(found, data=given.data(found.data), assumed=assumed.left(found.assumed, given))
     channels, height, width = found.data["input_size"]

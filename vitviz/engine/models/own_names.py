@@ -22,7 +22,8 @@ from vitviz.engine.models.mapping_file import mapping_beside, mapping_file, writ
 from vitviz.engine.models.proposal import proposed
 from vitviz.errors import CheckpointError
 
-_MARKS = ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "cls_token", "pos_embed")  # timm's own names
+# timm's own names; `cls_token` and `pos_embed` are anybody's.
+_MARKS = ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight")
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,11 @@ export default function part(element, props, watch, trigger) {
   function asked(item) {
     const legend = el('legend', { text: titles()[item.name] });
     if (!item.choices.length) {
-      const text = t('Told from names and shapes. A mapping file beside the weights says it for certain.');
+      const text = t(
+        'Told from names and shapes; a mapping file beside the weights says it for certain. Where norms ' +
+          'stand and what is read for the answer no file tells: taken as usual, before attention and MLP, ' +
+          'and the class token if there is one.',
+      );
       return el('fieldset', {}, legend, el('p', { class: 'vv-small', text }));
     }
     const rows = item.choices.map((choice) => {

@@ -78,10 +78,6 @@ def architecture_of(
         **_parts(tensors, width),
         **_pooling(tensors),
     }
-    if args["pre_norm"]:
-        notes.append(
-            "The file does not tell its activation; GELU was assumed (OpenAI's CLIP uses QuickGELU)."
-        )
     entry = entry_name(width, depth, heads, patch[0], rows * patch[0])
     if "dist_token" in tensors:
         entry = "deit_tiny_distilled_patch16_224"

@@ -25,7 +25,8 @@ from vitviz.engine.models.formats.shards import bytes_of, is_index, shards
 from vitviz.errors import CheckpointError, OutOfMemory, said
 
 # What a training script wraps its weights in, the averaged ones first: they are what the authors evaluate.
-_WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model", "teacher")
+# `model_state_dict` is that of PyTorch's tutorials, `net` of many scripts for CIFAR.
+_WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model_state_dict", "model", "net", "teacher")
 _NESTED = 8  # wrappers around wrappers
 _COMPILED = re.compile(r"^((_orig_mod|module)\.)+")
 # Parts that only training needs: MAE's decoder, BEiT's guess at visual words, and the projection heads of
@@ -37,9 +38,10 @@ def read(path: Path) -> tuple[dict[str, Tensor], list[str]]:
     """The named tensors of a file, or of all shards of an index, as float32 (integers as they are), and
     sentences on what was left out.
 
-    Wrappers (`state_dict`, `model`, `model_ema`, `teacher`) and prefixes (`module.`, `backbone.`, `model.`)
-    are taken off; names are otherwise those of the file. Raises CheckpointError for a file that is damaged,
-    holds no tensors, or is a pickle that asks for more than tensors; nothing in it has then been run.
+    Wrappers (`state_dict`, `model`, `model_ema`, `teacher`, …) and prefixes (`module.`, `backbone.`,
+    `model.`) are taken off; names are otherwise those of the file. Raises CheckpointError for a file that is
+    damaged, holds no tensors, or is a pickle that asks for more than tensors; nothing in it has then been
+    run.
     """
     notes: list[str] = []
     return _plain(_joined(path, notes) if is_index(path) else _content(path, notes), path, notes), notes
