@@ -183,3 +183,21 @@ def test_without_a_second_checkpoint_a_basis_of_both_says_so(open_page):
     ready(page, "tokens")
     ready(page, "second-tokens")
     assert page.locator(".vv-error:visible").count() == 0
+
+
+def test_the_photograph_before_this_one_can_be_the_second_and_is_in_no_link(open_page):
+    page = open_page("?sample=coffee&tab=tokens&depth=6", wait=False)
+    first = ready(page, "tokens")
+    coffee = page.evaluate(f"{VIEW}.value.upload")
+    sample(page, [one.name for one in samples()].index("rocket"))
+    page.wait_for_function(
+        "(old) => !document.querySelector('#vitviz-tokens [data-ready]').dataset.ready.startsWith(old)",
+        arg=first,
+    )
+    choice = page.get_by_label("Second photograph").first
+    choice.select_option(label="The photograph before this one")
+    page.wait_for_function(f"() => {VIEW}.data.across?.values.length === 196 * 196")
+    assert page.evaluate(f"{VIEW}.settings.other") == coffee
+    page.evaluate(f"{VIEW}.set('depth', 5)")
+    expect(page).to_have_url(re.compile("depth=5"))
+    assert "other" not in page.url and coffee not in page.url

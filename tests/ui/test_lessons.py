@@ -61,6 +61,13 @@ def test_everything_that_was_seen_is_found_again(studio, own, zipped):
     assert np.abs(np.asarray(again, int) - np.asarray(before, int)).mean() < 2, "a JPEG of it"
 
 
+def test_a_picture_of_ones_own_in_a_setting_is_no_part_of_a_lesson(studio, key, own):
+    given = {"tokens.other": own, "tokens.depth": "3"}
+    assert lessons.told(studio, key, given)["settings"]["tokens"] == {"depth": "3"}
+    told = lessons.told(studio, key, {"tokens.other": "chelsea"})
+    assert told["settings"]["tokens"] == {"other": "chelsea"}, "a sample is on every page"
+
+
 def test_a_sample_is_named_and_so_the_same_to_the_pixel(studio, key):
     found = lessons.read(export.everything(studio, key, GIVEN))
     assert found.seen == Link("vitviz-tiny", "coffee", "rollout") and found.picture is None

@@ -7,6 +7,8 @@ import names from '../../canvas/views.js';
 import { t } from '../../canvas/words.js';
 import { past } from './past.js';
 
+const PICTURE = /^[0-9a-f]{40}$/; // the key of one, which means nothing to who opens a link
+
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-links');
   const said = el('p', { class: 'vv-small', role: 'status' });
@@ -56,7 +58,9 @@ export default function part(element, props, watch, trigger) {
     const slug = tab();
     const view = [...views].find((one) => one.name === slug && one.value.controls);
     const usual = (name) => view?.value.controls.find((control) => control.name === name)?.default;
-    const told = settings(slug).filter(([name, value]) => String(value) !== String(usual(name)));
+    const told = settings(slug).filter(
+      ([name, value]) => String(value) !== String(usual(name)) && !PICTURE.test(String(value)),
+    );
     return new URLSearchParams([
       ['checkpoint', checkpoint],
       ...(second ? [['second', second]] : []),

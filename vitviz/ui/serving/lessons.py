@@ -60,7 +60,7 @@ def told(studio: Studio, key: str, given: Mapping[str, str]) -> dict[str, Any]:
     settings: dict[str, dict[str, str]] = {view.slug: {} for view in VIEWS}
     for name, value in given.items():
         slug, dot, setting = name.partition(".")
-        if dot and slug in settings:
+        if dot and slug in settings and not studio.has_picture(value):  # a picture's key is this server's own
             settings[slug][setting] = value
     return {**seen, "settings": settings}
 

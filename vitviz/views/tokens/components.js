@@ -54,8 +54,11 @@ export function drawComponents(self) {
   });
   const used = shared(self) ? ui.second.draw({ width, height: 0.8 * height }) : 0;
   if (used) ui.second.colour();
-  const text =
-    settings.basis === 'all' ? t('Every depth, one basis for all') : t('Every depth, each in its own basis');
+  const bases = {
+    own: t('Every depth, each in its own basis'),
+    all: t('Every depth, one basis for all'),
+  };
+  const text = bases[settings.basis] ?? t('Every depth, at each a basis in common');
   ui.depths.draw({
     text,
     width,

@@ -112,11 +112,11 @@ def _components(view, subject, settings, asked) -> Plate:
         )
         for i in range(3)
     )
-    text = (
-        Sentence("Every depth, one basis for all")
-        if settings["basis"] == "all"
-        else Sentence("Every depth, each in its own basis")
-    )
+    bases = {
+        "own": Sentence("Every depth, each in its own basis"),
+        "all": Sentence("Every depth, one basis for all"),
+    }
+    text = bases.get(settings["basis"], Sentence("Every depth, at each a basis in common"))
     return Plate(((main, _strip(tints, text, grid, settings)), singles), notes, width=WIDE)
 
 
