@@ -147,6 +147,23 @@ def test_the_checkpoint_beside_is_in_a_folder_of_its_own_with_its_settings(studi
     assert len([name for name in archive.namelist() if name.startswith("second/")]) >= 8
 
 
+def test_what_is_of_both_checkpoints_is_of_both_in_the_zip_too(studio, key):
+    beside = studio.look(studio.keep_sample("coffee"), "vitviz-tiny@300")
+    both = {"tokens.show": "components", "tokens.basis": "beside", "compared.against": "beside"}
+    given = {"second": beside, **both, **{f"second.{name}": value for name, value in both.items()}}
+    archive = opened(export.everything(studio, key, given))
+    for folder, pair in (("", studio.pair(key, beside)), ("second/", studio.pair(beside, key))):
+        for slug, name, asked in (
+            ("tokens", "components", {"show": "components", "basis": "beside"}),
+            ("compared", "cka", {"against": "beside"}),
+        ):
+            with (
+                np.load(io.BytesIO(archive.read(f"{folder}numbers/{slug}.npz"))) as found,
+                np.load(io.BytesIO(studio.numbers(pair, slug, asked))) as expected,
+            ):
+                np.testing.assert_array_equal(found[name], expected[name])
+
+
 @pytest.mark.parametrize("alone", [0, 1, 8])
 def test_the_rollouts_picture_is_what_is_in_view_and_its_colours_begin_where_the_pages_do(studio, key, alone):
     subject = studio.subject(key)

@@ -66,9 +66,10 @@ def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         lesson = {"lesson": lessons.told(studio, key, given)}
-        left_out = _write(archive, "", studio, key, given, surveys, lesson)
-        if given.get("second"):
-            _write(archive, "second/", studio, given["second"], beside, {})
+        second = given.get("second", "")
+        left_out = _write(archive, "", studio, (key, second), given, surveys, lesson)
+        if second:
+            _write(archive, "second/", studio, (second, key), beside, {})
         archive.writestr("upload.jpg", studio.image(key, "upload"), zipfile.ZIP_STORED)
         name = studio.subject(key).checkpoint
         counted = {"arrays": _arrays(archive), "prefix": studio.subject(key).grid.prefix}
@@ -90,14 +91,16 @@ def _write(
     archive: zipfile.ZipFile,
     folder: str,
     studio: Studio,
-    key: str,
+    keys: tuple[str, str],
     given: Mapping[str, str],
     surveys: Mapping[str, str],
     more: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
     """One checkpoint's files, into a folder, with `more` in its description; returns the views that are left
-    out, with the reasons.
+    out, with the reasons. `keys` are its own and that of the checkpoint beside it, or "".
     """
+    key, second = keys
+    pair = studio.pair(key, second) if second else key
     subject, asked = studio.subject(key), _by_view(given)
     for slug, survey in surveys.items():
         known = studio.survey(survey) is not None or studio.both(survey)[0] == key  # or of two checkpoints
@@ -111,7 +114,7 @@ def _write(
     for view in VIEWS:
         if view.slug in left_out:
             continue
-        source = surveys.get(view.slug, key)
+        source = surveys.get(view.slug, pair if view.paired or view.sided else key)
         numbers = studio.numbers(source, view.slug, asked[view.slug])
         archive.writestr(f"{folder}numbers/{view.slug}.npz", numbers, zipfile.ZIP_STORED)
         if view.printable:
