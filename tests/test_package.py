@@ -49,6 +49,8 @@ def test_the_wheel_holds_the_package_and_what_is_shipped(built):
     shipped = {
         "vitviz-tiny": ("config.json", "model.safetensors", "reference.safetensors"),
         "vitviz-positions-none-0": ("config.json", "model.safetensors"),
+        "vitviz-positions-1d-0": ("config.json", "model.safetensors"),
+        "vitviz-positions-2d-0": ("config.json", "model.safetensors"),
     }
     weights = {f"vitviz/weights/{folder}/{name}" for folder, files in shipped.items() for name in files}
     assert found == expected | weights | {"vitviz/py.typed"}
