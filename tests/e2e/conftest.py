@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from PIL import Image, ImageStat
 
 ROOT = Path(__file__).parents[2]
 FLAGS = [
@@ -183,6 +185,14 @@ def open_tab(page, name: str):
 def question(listener: dict, said: dict) -> dict:
     """What the page sends to one of the config's listeners: a value for each of its inputs, by its number."""
     return {"fn_index": listener["id"], "data": [said.get(one) for one in listener["inputs"]]}
+
+
+def middle(locator) -> float:
+    """How bright the middle of an element is drawn, from 0 to 255: what a dot or a tick changes."""
+    with Image.open(io.BytesIO(locator.screenshot())) as drawn:
+        width, height = drawn.size
+        box = (width // 2 - 2, height // 2 - 2, width // 2 + 2, height // 2 + 2)
+        return ImageStat.Stat(drawn.convert("L").crop(box)).mean[0]
 
 
 def pick(page, name: str):

@@ -8,7 +8,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 import vitviz
-from tests.e2e.conftest import ready
+from tests.e2e.conftest import middle, ready
 from tests.e2e.held import Held
 from tests.prints.reading import texts
 
@@ -97,6 +97,11 @@ def test_a_figure_for_print_is_the_one_of_python_under_the_settings_in_view(open
     dialog = page.get_by_role("dialog", name="The figure for print")
     expect(dialog).to_be_visible()
     expect(dialog.get_by_label("Dots per inch")).to_be_hidden()
+    box = dialog.get_by_label("With its detail")
+    before = middle(box)
+    box.check()
+    assert abs(middle(box) - before) > 60, "the tick is seen"
+    box.uncheck()
     with page.expect_download() as download:
         dialog.get_by_role("button", name="Download").click()
     assert download.value.suggested_filename == "vitviz-rollout_vitviz-tiny_fusion-max.svg"
