@@ -102,7 +102,8 @@ def test_ends_seeds_rows_and_what_is_refused(monkeypatch):
     for curves in found.curves.values():
         assert curves.most["logit"][0] == pytest.approx(C.sum().item()) and curves.most["logit"][-1] == 0
     assert found.ranking() == again.ranking()
-    assert {row["method"] for row in found.rows()} == {"centre", "random"}
+    reasons = {row["method"]: row["reason"] for row in found.rows()}
+    assert reasons == {"centre": "", "random": "", **found.refused}
     with pytest.raises(VitvizError, match="from 0 to 1"):
         trials.trial_of(Toy(), shares=(0, 0.5))
     with pytest.raises(VitvizError, match="expected some of ledger"):

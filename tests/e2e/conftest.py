@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from pathlib import Path
@@ -39,6 +40,9 @@ def heeding_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+STARTS = 90  # s that an app may take to start; 10 by itself, four times that beside much else
+
+
 class Server:
     """A running app, of this checkout or of a copy of it."""
 
@@ -52,25 +56,30 @@ class Server:
         }  # a hub that cannot be reached
         if "GRADIO_TEMP_DIR" not in given:
             environment.pop("GRADIO_TEMP_DIR", None)  # the test process's own; an app has one too
+        self._told = tempfile.NamedTemporaryFile()  # a pipe that nobody empties would stop what logs much
         self.process = subprocess.Popen(
             [sys.executable, "app.py", "--port", str(port), *arguments],
             cwd=home,
             env=environment,
-            stdout=subprocess.PIPE,
+            stdout=self._told,
             stderr=subprocess.STDOUT,
-            text=True,
             preexec_fn=heeding_ctrl_c,
         )
-        for _ in range(300):
+        end = time.monotonic() + STARTS
+        while time.monotonic() < end:
             try:
                 urllib.request.urlopen(self.url, timeout=5).close()
                 return
             except OSError:
                 if self.process.poll() is not None:
-                    raise RuntimeError(f"app.py ended:\n{self.process.stdout.read()}") from None
+                    raise RuntimeError(f"app.py ended:\n{self.said()}") from None
                 time.sleep(0.1)
         self.stop()
-        raise RuntimeError("app.py did not answer within 30 s")
+        raise RuntimeError(f"app.py did not answer within {STARTS} s:\n{self.said()}")
+
+    def said(self) -> str:
+        """All that the app has written."""
+        return Path(self._told.name).read_text(encoding="utf-8", errors="replace")
 
     def stop(self) -> None:
         self.process.terminate()
@@ -100,7 +109,8 @@ def server():
     running = Server()
     yield running
     running.process.send_signal(signal.SIGINT)  # as a person does, by Ctrl-C
-    said = running.process.communicate(timeout=20)[0]
+    running.process.wait(20)
+    said = running.said()
     assert "Traceback" not in said and "leak" not in said, said
 
 

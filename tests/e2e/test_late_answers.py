@@ -136,7 +136,9 @@ def test_the_rollout_beside_the_heads_is_always_what_the_token_collects(open_pag
     title = page.locator("#vitviz-explorer .vv-h").first
     expect(title).to_contain_text("Rollout")
     expect(title).to_contain_text("what it attends to")
-    expect(page.locator("#vitviz-explorer .vv-text").first).to_contain_text("On patches:")
+    expect(page.locator("#vitviz-explorer .vv-text:not(.vv-framed-said)").first).to_contain_text(
+        "On patches:"
+    )
     before = title.inner_text()
     heat = page.locator("#vitviz-explorer .vv-heat").first
     heat.focus()

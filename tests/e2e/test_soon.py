@@ -113,6 +113,22 @@ def test_a_page_that_is_opened_with_a_large_input_is_not_empty_meanwhile(open_pa
     expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(5)
 
 
+def test_a_link_with_edits_stands_there_untouched_until_what_they_do_is_computed(open_page, held):
+    came, free = held
+    page = open_page("?sample=rocket&size=200&without=patches%3D0.1%20patches_as%3Dblack", wait=False)
+    assert came.wait(30)
+    ready(page, "patches")
+    expect(page.locator("#vitviz-edits .vv-edit").first).to_be_visible()  # it is said that patches go
+    facts = page.locator("#vitviz-facts")
+    expect(facts.locator(".vv-answers")).to_have_count(0)  # and nothing that might be taken for the answer
+    open_tab(page, "Rollout")
+    expect(page.locator("#vitviz-rollout .vv-note")).to_contain_text(WAITS)
+    free.set()
+    expect(facts.locator(".vv-before")).to_be_visible()
+    expect(facts.locator(".vv-answers li")).to_have_count(5)
+    ready(page, "rollout")
+
+
 def test_whoever_goes_on_to_another_tab_meanwhile_stays_there(open_page, held):
     came, free = held
     page = open_page("?sample=rocket&size=192&tab=rollout", wait=False)

@@ -19,7 +19,8 @@ def test_files_lie_in_a_folder_of_the_app_and_go_with_it(tmp_path, how):
             "the samples, as the page shows them"
         )
         running.process.send_signal(how)
-        said = running.process.communicate(timeout=20)[0]
+        running.process.wait(20)
+        said = running.said()
     assert running.process.returncode == 0 and "Traceback" not in said, said
     assert not own.exists()
 
@@ -38,7 +39,7 @@ def test_a_pass_that_runs_is_not_waited_for(tmp_path, how, status):
             time.sleep(0.5)  # of a pass of seconds
             running.process.send_signal(how)
             start = time.monotonic()
-            running.process.communicate(timeout=20)
+            running.process.wait(20)
             took = time.monotonic() - start
             line.close()
     assert running.process.returncode == status and took < 5, (running.process.returncode, took)

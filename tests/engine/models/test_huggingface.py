@@ -5,7 +5,8 @@ import json
 import pytest
 import torch
 
-from tests.engine.small import perturbed, saved, small
+import vitviz
+from tests.engine.small import SMALL, perturbed, saved, small
 from vitviz.engine.models.catalogue import find
 from vitviz.engine.models.load import load
 from vitviz.errors import CheckpointError, UnsupportedModel
@@ -58,6 +59,20 @@ def test_transformers_folder_gives_transformers_logits(kind, tmp_path):
     with torch.no_grad():
         torch.testing.assert_close(loaded.model(pixels), model(pixel_values=pixels).logits, atol=1e-4, rtol=0)
     assert loaded.labels[2] == "thing 2" and "preprocessor_config" in loaded.checkpoint.note
+
+
+def test_a_note_does_not_say_assumed_of_what_was_told(tmp_path):
+    perturbed(transformers_models()["vit"]()).save_pretrained(tmp_path / "theirs")
+    (tmp_path / "timms").mkdir()
+    saved(small(), tmp_path / "timms/model.safetensors")
+    args = {name: value for name, value in SMALL.items() if name != "num_classes"}
+    about = {"architecture": "vit_tiny_patch16_224", "num_classes": 7, "model_args": args}
+    (tmp_path / "timms/config.json").write_text(json.dumps(about))
+    for folder, said in (("theirs", "normalisation"), ("timms", "preprocessing")):
+        path = str(tmp_path / folder)
+        assert said in vitviz.load(path, device="cpu").checkpoint.note
+        assert said not in vitviz.load(path, mean=0.5, std=0.5, device="cpu").checkpoint.note
+        assert said in vitviz.load(path, mean=0.5, device="cpu").checkpoint.note, "of which half is not told"
 
 
 @pytest.mark.parametrize("kind", ["vit", "dinov2 gated"])

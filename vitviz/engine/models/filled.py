@@ -53,9 +53,9 @@ def filled(
     if huggingface.is_transformers(config):
         tensors = huggingface.to_timm(tensors, str(config["model_type"]))
         if not asked:
-            return _by_transformers(files, tensors, name)
+            return _by_transformers(files, tensors, name, told)
     elif config.get("architecture") and not asked:
-        return _by_config(config, tensors, name)
+        return _by_config(config, tensors, name, told)
     heads, notes = None, []
     if google.is_google(tensors):
         tensors, heads, notes = google.to_timm(tensors, name)
@@ -120,7 +120,7 @@ def _of_pictures(data: Mapping[str, Any]) -> tuple[Assumption, ...]:
     return assumed.normalisation(data), *assumed.resize(data)
 
 
-def _by_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str) -> Filled:
+def _by_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, told: Given) -> Filled:
     """A folder in timm's local-dir form, read as timm reads it."""
     architecture = str(config["architecture"])
     require_plain(architecture)
@@ -140,18 +140,23 @@ def _by_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: s
         f"its config.json ({architecture})",
     )
     model = naflex.at_one_size(model, tuple(record["input_size"][-2:]), name)
-    told = config.get("pretrained_cfg") is not None or "mean" in config
-    left_open = () if told else _of_pictures(record)
+    if config.get("pretrained_cfg") is not None or "mean" in config:
+        left_open = ()
+    else:
+        left_open, notes = _of_pictures(record), [] if told.normalised else notes
     return Filled(model, architecture, record, str(record.get("tag") or ""), tuple(notes), left_open)
 
 
-def _by_transformers(files: Files, tensors: Mapping[str, Tensor], name: str) -> Filled:
+def _by_transformers(files: Files, tensors: Mapping[str, Tensor], name: str, told: Given) -> Filled:
     with understood(name):
         build, entry = huggingface.builder(files.config, tensors, name)
         data, notes = preprocessor.data_config(files.config, files.preprocessor)
     model = fitting.empty(build, name, tensors)
     fitting.fill(model, tensors, name, f"its config.json ({files.config['model_type']})")
-    left_open = () if files.preprocessor is not None else _of_pictures(data)
+    if files.preprocessor is not None:
+        left_open = ()
+    else:
+        left_open, notes = _of_pictures(data), [] if told.normalised else notes
     return Filled(model, entry, data, notes=tuple(notes), assumed=left_open)
 
 
@@ -186,7 +191,7 @@ def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, tol
         notes.append(
             "The file does not tell its activation; GELU was assumed (OpenAI's CLIP uses QuickGELU)."
         )
-    if told.mean is not None and told.std is not None:
+    if told.normalised:
         pass  # its own words, which the name carries
     elif usual is None:
         notes.append("The file does not tell its normalisation; ImageNet's mean and deviation were assumed.")

@@ -78,6 +78,11 @@ class Given:
         """The same, and of the other what this one says nothing about."""
         return replace(other, **self.said())
 
+    @property
+    def normalised(self) -> bool:
+        """Whether it says how pictures are normalised: mean and deviation, both."""
+        return self.mean is not None and self.std is not None
+
     def said(self) -> dict[str, Any]:
         """What is said, by name."""
         return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}

@@ -38,7 +38,12 @@ export function second(self, paint) {
   const held = outline(plot, 'vv-pinned');
   spot.node.dataset.export = 'no';
   const said = el('p', { class: 'vv-text' });
-  const label = el('label', { class: 'vv-row' }, el('span', { text: t('Second photograph') }), choice);
+  const label = el(
+    'label',
+    { class: 'vv-row' },
+    el('span', { class: 'vv-text', text: t('Second photograph') }),
+    choice,
+  );
   const node = el('div', { class: 'vv-stack vv-tight vv-away' }, label, plot, said);
   let size = { width: 1, height: 1 };
   let drawn = '';
