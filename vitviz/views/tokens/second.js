@@ -41,7 +41,7 @@ export function second(self, paint) {
   const label = el(
     'label',
     { class: 'vv-row' },
-    el('span', { class: 'vv-text', text: t('Second photograph') }),
+    el('span', { class: 'vv-label', text: t('Second photograph') }),
     choice,
   );
   const node = el('div', { class: 'vv-stack vv-tight vv-away' }, label, plot, said);
