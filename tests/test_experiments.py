@@ -21,29 +21,19 @@ WAYS = {"drop": ["dropped", "black"], "shuffle": ["shuffled"]}
 
 
 @pytest.fixture(scope="module")
-def inspector():
-    return vitviz.load("vitviz-tiny", device="cpu")
+def found(inspector, photo):
+    return {kind: vitviz.experiment(inspector, photo, kind) for kind in WAYS}
 
 
 @pytest.fixture(scope="module")
-def image():
-    return vitviz.sample_image("coffee")
-
-
-@pytest.fixture(scope="module")
-def found(inspector, image):
-    return {kind: vitviz.experiment(inspector, image, kind) for kind in WAYS}
-
-
-@pytest.fixture(scope="module")
-def rough(image):
+def rough(photo):
     half = vitviz.load("vitviz-tiny", device="cpu", dtype="bfloat16")
-    return half, half.trace(image)
+    return half, half.trace(photo)
 
 
 @pytest.mark.parametrize("kind", list(WAYS))
-def test_it_is_what_the_page_shows(inspector, image, found, kind):
-    view, subject = Experiment(), Subject(inspector, inspector.trace(image))
+def test_it_is_what_the_page_shows(inspector, photo, found, kind):
+    view, subject = Experiment(), Subject(inspector, inspector.trace(photo))
     numbers, one = view.numbers(subject, view.settings({"kind": kind}, subject.about)), found[kind]
     assert list(one.probability) == list(one.kept) == WAYS[kind] and one.refused == {}
     assert list(one.steps) == numbers["steps"].tolist() and one.label == "espresso"
@@ -55,10 +45,10 @@ def test_it_is_what_the_page_shows(inspector, image, found, kind):
                 assert error == pytest.approx(draws.std(ddof=1) / DRAWS**0.5, abs=1e-6)
 
 
-def test_a_draw_stays_the_same_draw_however_many_there_are(inspector, image, found):
+def test_a_draw_stays_the_same_draw_however_many_there_are(inspector, photo, found):
     few, told = [], []
     few = vitviz.experiment(
-        inspector, inspector.trace(image), draws=2, progress=lambda *one: told.append(one)
+        inspector, inspector.trace(photo), draws=2, progress=lambda *one: told.append(one)
     )
     for way, values in found["drop"].probability.items():
         torch.testing.assert_close(few.probability[way], values[:, :2], atol=1e-5, rtol=0)
@@ -81,7 +71,7 @@ def test_the_card_says_means_and_how_many_keep_the_answer(found):
     assert f"{found['drop'].kept['black'][8].mean():.0%}" in text
 
 
-def test_in_bfloat16_it_is_the_models_own_answer_and_says_how_far_that_is(rough, image, found):
+def test_in_bfloat16_it_is_the_models_own_answer_and_says_how_far_that_is(rough, photo, found):
     half, trace = rough
     one = vitviz.experiment(half, trace)
     assert one.dtype == "bfloat16" and one.deviation is trace.deviation is not None
@@ -89,7 +79,7 @@ def test_in_bfloat16_it_is_the_models_own_answer_and_says_how_far_that_is(rough,
     for way in ("dropped", "black"):
         kept = set(patches_kept(trace.grid, SHARES[4], 3).tolist())
         gone = [patch for patch in range(trace.grid.patches) if patch not in kept]
-        other = half.trace(image, without=Without(patches=gone, patches_as=way)).logits
+        other = half.trace(photo, without=Without(patches=gone, patches_as=way)).logits
         torch.testing.assert_close(answers(half, trace, way, 4)[2], other, atol=0.06, rtol=0.02)
         exact = found["drop"].probability[way]
         assert (one.probability[way] - exact).abs().max() < 20 * trace.deviation.classes
@@ -103,7 +93,7 @@ def test_black_is_black_in_bfloat16_too(rough):
     torch.testing.assert_close(answers(half, trace, "black", 10)[0], black, atol=0, rtol=0)
 
 
-def test_a_way_that_does_not_exist_is_named_with_the_reason(inspector, image, monkeypatch):
+def test_a_way_that_does_not_exist_is_named_with_the_reason(inspector, photo, monkeypatch):
     reason, whole = Sentence("it pools with positions of its own"), Draws.kept
 
     def refusing(draws, kept, patches_as):
@@ -112,7 +102,7 @@ def test_a_way_that_does_not_exist_is_named_with_the_reason(inspector, image, mo
         return whole(draws, kept, patches_as)
 
     monkeypatch.setattr(Draws, "kept", refusing)
-    one = vitviz.experiment(inspector, image, draws=1)
+    one = vitviz.experiment(inspector, photo, draws=1)
     assert one.refused == {"dropped": reason} and list(one.probability) == ["black"] == list(one.kept)
     assert one.curve("black")[1][1] == 0 and reason in html(one)
     with pytest.raises(VitvizError, match="way='dropped', score='probability'; expected one of black, and"):
@@ -121,7 +111,7 @@ def test_a_way_that_does_not_exist_is_named_with_the_reason(inspector, image, mo
         one.curve("black", "steps")
 
 
-def test_what_cannot_be_asked_is_said(inspector, image):
+def test_what_cannot_be_asked_is_said(inspector, photo):
     from vitviz import stopping
 
     for given, said in (
@@ -131,11 +121,11 @@ def test_what_cannot_be_asked_is_said(inspector, image):
         ({"draws": 2.0}, "draws=2.0; expected"),
     ):
         with pytest.raises(VitvizError, match=said):
-            vitviz.experiment(inspector, image, **given)
+            vitviz.experiment(inspector, photo, **given)
     with pytest.raises(VitvizError, match="on the whole model"):
-        vitviz.experiment(inspector, inspector.trace(image, without=Without(heads=[(0, 1)])))
+        vitviz.experiment(inspector, inspector.trace(photo, without=Without(heads=[(0, 1)])))
     with stopping.when(lambda: True), pytest.raises(Stopped):
-        vitviz.experiment(inspector, image)
+        vitviz.experiment(inspector, photo)
 
 
 def test_a_model_without_a_classifier_has_no_answer_to_watch():

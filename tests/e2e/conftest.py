@@ -222,3 +222,11 @@ def shipped(folder: Path) -> Path:
     return shutil.copytree(
         ROOT / "weights/vitviz-tiny", folder, ignore=shutil.ignore_patterns("snapshots*", "*.py", "film.csv")
     )
+
+
+@pytest.fixture
+def dear(monkeypatch):
+    """Every pass counts as a long one, of an app in the test's own process."""
+    from vitviz.ui.serving import limits
+
+    monkeypatch.setattr(limits, "DEAR", 1)

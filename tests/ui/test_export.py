@@ -101,69 +101,6 @@ def test_the_table_has_a_line_for_each_head(studio, key):
         assert line["checkpoint"] == "vitviz-tiny" and line["rows"] == "plain" and line["pictures"] == "1"
 
 
-def test_an_average_on_the_screen_is_the_one_in_the_files(studio, key, tmp_path):
-    paths = []
-    for name in ("chelsea", "coffee"):
-        vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
-        paths.append(str(path))
-    survey, measured = list(studio.surveying(key, paths))[-1]
-    archive = opened(export.everything(studio, key, {"survey.distance": survey}))
-    found = numbers(archive, "distance")
-    assert (
-        np.array_equal(found["distance"], measured.distances.distance.numpy()) and int(found["pictures"]) == 2
-    )
-    assert (
-        "mean of 2 pictures" in archive.read("distance-figure.html").decode()
-        and ",2,plain," in archive.read("distance-numbers.csv").decode()
-    )
-    assert "rollout" in numbers(archive, "rollout"), "the other views stay with the picture"
-    with pytest.raises(KeyError):
-        studio.numbers(survey, "rollout", {})
-
-
-def test_an_average_is_made_at_the_input_size_in_view(studio, key, tmp_path):
-    vitviz.sample_image("coffee").save(path := tmp_path / "coffee.png")
-    small = studio.look(studio.keep_sample("coffee"), "vitviz-tiny", (56, 56))
-    _, measured = list(studio.surveying(small, [str(path)]))[-1]
-    assert measured.grid == studio.subject(small).trace.grid
-    np.testing.assert_allclose(
-        measured.distances.distance, vitviz.attention_distance(studio.subject(small).trace), atol=1e-4
-    )
-
-
-def test_the_checkpoint_beside_is_in_a_folder_of_its_own_with_its_settings(studio, key):
-    beside = studio.look(studio.keep_sample("coffee"), "vitviz-tiny@0")
-    archive = opened(
-        export.everything(
-            studio, key, {"second": beside, "rollout.fusion": "max", "second.rollout.fusion": "min"}
-        )
-    )
-    about = json.loads(archive.read("second/settings.json"))
-    assert about["checkpoint"]["name"] == "vitviz-tiny@0" and about["views"]["rollout"]["fusion"] == "min"
-    with np.load(io.BytesIO(archive.read("second/numbers/rollout.npz"))) as file:
-        expected = vitviz.rollout(studio.subject(beside).trace, fusion="min").numpy()
-        assert np.array_equal(file["rollout"].reshape(expected.shape), expected)
-    assert json.loads(archive.read("settings.json"))["views"]["rollout"]["fusion"] == "max"
-    assert len([name for name in archive.namelist() if name.startswith("second/")]) >= 8
-
-
-def test_what_is_of_both_checkpoints_is_of_both_in_the_zip_too(studio, key):
-    beside = studio.look(studio.keep_sample("coffee"), "vitviz-tiny@300")
-    both = {"tokens.show": "components", "tokens.basis": "beside", "compared.against": "beside"}
-    given = {"second": beside, **both, **{f"second.{name}": value for name, value in both.items()}}
-    archive = opened(export.everything(studio, key, given))
-    for folder, pair in (("", studio.pair(key, beside)), ("second/", studio.pair(beside, key))):
-        for slug, name, asked in (
-            ("tokens", "components", {"show": "components", "basis": "beside"}),
-            ("compared", "cka", {"against": "beside"}),
-        ):
-            with (
-                np.load(io.BytesIO(archive.read(f"{folder}numbers/{slug}.npz"))) as found,
-                np.load(io.BytesIO(studio.numbers(pair, slug, asked))) as expected,
-            ):
-                np.testing.assert_array_equal(found[name], expected[name])
-
-
 @pytest.mark.parametrize("alone", [0, 1, 8])
 def test_the_rollouts_picture_is_what_is_in_view_and_its_colours_begin_where_the_pages_do(studio, key, alone):
     subject = studio.subject(key)
