@@ -12,7 +12,6 @@ def trial_card(trial: Trial) -> str:
     head = ("map", "gap", "most relevant first", "least relevant first")
     rows = [(name, gap, *trial.areas(name)) for name, gap in trial.ranking()]
     mean, deviation = trial.chance()
-    refused = "".join(f"<p><small>{name}: {reason}</small></p>" for name, reason in maps.safe(trial.refused))
     caption = (
         f"{trial.checkpoint}, patches removed as {trial.patches_as}: areas under the"
         " probability's curves, best first. Chance's"
@@ -20,7 +19,7 @@ def trial_card(trial: Trial) -> str:
         " nothing, nor does one picture of"
         " another."
     )
-    return card("Maps on trial", table(head, rows), refused, caption=caption)
+    return card("Maps on trial", table(head, rows), _refused(trial), caption=caption)
 
 
 def experiment_card(found: Experiment) -> str:
@@ -32,7 +31,6 @@ def experiment_card(found: Experiment) -> str:
         for step, count in enumerate(found.steps)
     ]
     head = (what, *found.probability, *(f"{way}: kept" for way in found.probability))
-    refused = "".join(f"<p><small>{name}: {reason}</small></p>" for name, reason in maps.safe(found.refused))
     draws = next((len(one[0]) for one in found.probability.values()), 0)
     far = found.deviation.classes if found.deviation else None
     rounded = f" Computed in {found.dtype}" if found.dtype != "float32" else ""
@@ -42,7 +40,11 @@ def experiment_card(found: Experiment) -> str:
         f" over {draws} draws ± twice their standard errors; kept: in how many it stays the"
         f" likeliest.{rounded}"
     )
-    return card("Experiment", table(head, rows), refused, caption=caption)
+    return card("Experiment", table(head, rows), _refused(found), caption=caption)
+
+
+def _refused(found: Trial | Experiment) -> str:
+    return "".join(f"<p><small>{name}: {reason}</small></p>" for name, reason in maps.safe(found.refused))
 
 
 def _spread(mean: float, error: float) -> str:
