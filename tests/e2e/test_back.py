@@ -132,6 +132,22 @@ def test_a_reload_and_another_language_keep_the_photograph_and_all_settings(open
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
 
 
+def test_what_changes_while_the_page_is_loaded_again_does_not_cost_the_photograph(open_page, tmp_path):
+    page = open_page("?tab=distance", wait=False)
+    ready(page, "distance")
+    upload(page, tmp_path / "mine.png")
+    until_asked(page, tab="distance")
+    page.route("**/?*lang=ko*", lambda route: (page.wait_for_timeout(1500), route.continue_()))
+    page.evaluate(
+        """() => {
+            document.querySelector('#vitviz-language a[lang=ko]').click();
+            setTimeout(() => document.querySelector('#vitviz-tab-distance input[value=sorted]').click(), 100);
+        }"""
+    )
+    expect(page.locator("#vitviz-links .vv-copy")).to_have_text("링크 복사")
+    expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
+
+
 def test_a_photograph_that_was_put_away_is_said_to_be(browser, tmp_path):
     with Server("--device", "cpu", "--picture-cache", "0.2") as server:
         page = browser.new_page(locale="zh-CN")

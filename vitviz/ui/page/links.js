@@ -8,6 +8,7 @@ import { t } from '../../canvas/words.js';
 import { past } from './past.js';
 
 const PICTURE = /^[0-9a-f]{40}$/; // the key of one, which means nothing to who opens a link
+const LEAVING = 10000; // ms that a page may take to be loaded again
 
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-links');
@@ -32,6 +33,7 @@ export default function part(element, props, watch, trigger) {
   let coming = ''; // the tab that a lesson opens, until it is in view
   let timer = 0;
   let hiding = 0;
+  let leaving = -LEAVING; // when the page was last left, perhaps not for good
 
   /** The tab in view. */
   function tab() {
@@ -95,6 +97,8 @@ export default function part(element, props, watch, trigger) {
   function write() {
     clearTimeout(timer);
     if (!props.value?.key || !root.isConnected) return;
+    // an address that changes while it is loaded again takes the entry's state with it, in Chromium
+    if (performance.now() < leaving + LEAVING) return later();
     const url = new URL(window.location.href);
     const staying = [...url.searchParams].filter(
       ([name]) => name.startsWith('__') || name === 'lang' || name === 'present',
@@ -200,5 +204,8 @@ export default function part(element, props, watch, trigger) {
   document.addEventListener('click', (event) => {
     if (origin(event).closest?.('#vitviz-tabs')) later();
   }); // a tab out of the menu of a narrow window
+  window.addEventListener('beforeunload', () => {
+    leaving = performance.now();
+  });
   watch('value', arrived);
 }
