@@ -23,7 +23,9 @@ ALLOWED = {
     "sentence": set(),
     "runs": {"errors", "shown"},
     "languages": {"sentence", "views"},
-    "prints": {"engine", "errors", "figures", "languages", "sentence", "stopping", "trace", "views"},
+    "prints": {
+        *("engine", "errors", "figures", "languages", "sentence", "stopping", "surveys", "trace", "views"),
+    },
     "samples": {"errors"},
     "readout": {"grid"},
     "attention": set(),

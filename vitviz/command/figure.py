@@ -11,8 +11,9 @@ from vitviz.errors import VitvizError
 
 HELP = """One view of one picture as SVG, PDF or PNG for print, with its caption beside it as text.
 
-VIEW is patches, filters, positions, experiment, explorer (attention), tokens, evidence, distance or rollout.
-PICTURE is a file, or the name of a sample such as chelsea; filters and positions need none.
+VIEW is patches, filters, positions, experiment, explorer (attention), tokens, evidence, distance, rollout or
+compared. PICTURE is a file, or the name of a sample such as chelsea; filters, positions and compared, which
+is over parts of the sample photographs, need none.
 
 \b
 Examples:
@@ -63,6 +64,7 @@ def figure(
     without: Annotated[
         str, typer.Option(help='What is taken away, such as "heads=8.2 patches=0.17".', show_default=False)
     ] = "",
+    second: Annotated[str, typer.Option(help="Of compared: the checkpoint beside it, by its name.")] = "",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     weights: Annotated[
         Path | None, typer.Option(help="Folder of your own checkpoints.", show_default=False)
@@ -77,9 +79,9 @@ def figure(
     trace = None
     if photo is not None:
         trace = inspector.trace(photo, size=size, without=vitviz.Without.parse(without) if without else None)
-    made = vitviz.figure(
-        view, inspector, trace, detail=detail, dark=dark, language=language, picture=photo, **settings
-    )
+    beside = vitviz.load(second, device=device, folder=weights) if second else None
+    asked = {"detail": detail, "dark": dark, "language": language, "picture": photo, "second": beside}
+    made = vitviz.figure(view, inspector, trace, **asked, **settings)
     path = made.save(out or Path(f"{made.name}.svg"), width=width, dpi=dpi)
     print(f"{path}, {path.with_suffix('.txt')}")
 

@@ -114,7 +114,7 @@ def animation(
     """The film of one view: `over` the "training" of its checkpoint, or growing over its "layers".
 
     `view`, `settings`, `detail`, `dark` and `language` are those of `vitviz.figure`; `picture` is a path, PIL
-    image or array, which filters and positions do not need; `size` and `without` are those of
+    image or array, which filters, positions and compared do not need; `size` and `without` are those of
     `Inspector.trace`. Over the layers there are "rollout", "evidence", "tokens" and "explorer". Raises
     VitvizError where a view or a checkpoint has no such film, with the reason.
 

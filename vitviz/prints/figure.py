@@ -14,12 +14,13 @@ import numpy as np
 from vitviz.errors import Unknown, VitvizError
 from vitviz.languages import NAMES, translated
 from vitviz.prints.caption import caption_of, name_of, spelled
-from vitviz.views import VIEWS, Subject, View
+from vitviz.views import VIEWS, Needs, Subject, View
 from vitviz.views.printing import Asked
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
     from vitviz.figures.paper.plates import Plate
+    from vitviz.surveys import Survey
     from vitviz.trace import Trace
 
 MISSING = "Figures for print are drawn by matplotlib, which is not installed: pip install 'vitviz[print]'."
@@ -91,50 +92,73 @@ class Figure:
 def figure(
     view: str,
     inspector: Inspector,
-    trace: Trace | None = None,
+    trace: Trace | Survey | None = None,
     *,
     detail: bool = False,
     dark: bool = False,
     language: str = "en",
     picture: Any = None,
+    second: Inspector | Survey | None = None,
     **settings: Any,
 ) -> Figure:
     """The figure of one view for print.
 
     `view` is one of "patches", "filters", "positions", "experiment", "explorer", "tokens", "evidence",
-    "distance" and "rollout"; filters and positions need no trace. `settings` are those of the page, by the
-    names in its links: layers and heads count from 1, patches from 0. `detail` adds what stands beside the
-    figure there. `picture` is the upright photograph (path, PIL image or array) behind the trace, for a
-    figure at its own resolution; without it the model's input is shown. Light on white unless `dark`;
-    `language` is "en", "zh-CN" or "ko" (English where the machine has no font for it). Raises VitvizError
-    for a view or setting that does not exist, and where the view is not applicable to the model, with the
-    reason.
+    "distance", "rollout" and "compared"; filters and positions need no trace. `settings` are those of the
+    page, by the names in its links: layers and heads count from 1, patches from 0. `detail` adds what stands
+    beside the figure there. `picture` is the upright photograph (path, PIL image or array) behind the trace,
+    for a figure at its own resolution; without it the model's input is shown. Light on white unless `dark`;
+    `language` is "en", "zh-CN" or "ko" (English where the machine has no font for it).
+
+    Compared is over a set of pictures: the 20 parts of the sample photographs, which are looked at now, at a
+    trace's input size where one is handed in; or in place of the trace a survey with what
+    `vitviz.surveys.LAYERS` measures. `second` is the checkpoint beside it: an inspector, or a survey of the
+    same pictures. Distance, too, can be of a survey.
+
+    Raises VitvizError for a view or setting that does not exist, for what does not fit together, and where
+    the view is not applicable to the model, with the reason.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
     >>> figure("filters", inspector).png(width=86, dpi=300)[1:4]
     b'PNG'
     """
-    found, subject = looked_at(view, inspector, trace)
+    found, subject = looked_at(view, inspector, trace, second)
     parsed = read(found, subject, settings)
-    return printed(found, subject, parsed, Asked(detail, upload_of(picture, trace)), dark, language)
+    return printed(found, subject, parsed, Asked(detail, upload_of(picture, subject.trace)), dark, language)
 
 
-def looked_at(view: str, inspector: Inspector, trace: Trace | None) -> tuple[View, Subject]:
-    """A view by its slug, and what it looks at; VitvizError for another, and where it needs a trace."""
+def looked_at(
+    view: str,
+    inspector: Inspector,
+    of: Trace | Survey | None,
+    second: Inspector | Survey | None = None,
+) -> tuple[View, Subject]:
+    """A view by its slug, and what it looks at; VitvizError for another, and where it needs more."""
     found = next((one for one in VIEWS if one.slug == view), None)
     if found is None:
         raise Unknown(f"There is no view {view!r}; there are {', '.join(one.slug for one in VIEWS)}.")
-    if found.needs.value != "weights" and trace is None:
-        raise VitvizError(
-            f"{found.title} is of a picture: hand in a trace, such as inspector.trace(picture)."
-        )
     made: dict[str, Any] = {}
 
     def once(name, make):
         return made[name] if name in made else made.setdefault(name, make())
 
-    return found, Subject(inspector, trace, once=once, once_of_weights=once)
+    from vitviz.prints import over_a_set
+
+    if found.needs is Needs.SET:
+        return found, over_a_set.subject_over(inspector, of, second, once)
+    if second is not None:
+        raise VitvizError(f"{found.title} is of one checkpoint: `second` is for Compared.")
+    if isinstance(of, over_a_set.Survey):
+        if not found.averages:
+            raise VitvizError(f"{found.title} is of one picture, and no average over a survey's.")
+        fitting = over_a_set.fitting(inspector, of)
+        return found, Subject(fitting, survey=of, once=once, once_of_weights=once)
+    if found.needs is Needs.RUN and of is None:
+        raise VitvizError(
+            f"{found.title} is of a picture: hand in a trace, such as inspector.trace(picture)."
+        )
+    return found, Subject(inspector, of, once=once, once_of_weights=once)
 
 
 def read(view: View, subject: Subject, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,9 +183,11 @@ def printed(
     if reason:
         raise VitvizError(reason)
     plate = view.plate(subject, settings, asked)
-    caption = caption_of(view, subject, settings, asked, language)
+    second = subject.beside if plate.second else None
+    caption = caption_of(view, subject, settings, second, language)
     title = f"{translated(view.title, language)} · {subject.checkpoint}"
-    return Figure(plate, name_of(view, subject, settings, asked.detail), caption, title, dark, language)
+    name = name_of(view, subject, settings, asked.detail, second)
+    return Figure(plate, name, caption, title, dark, language)
 
 
 def upload_of(picture: Any, trace: Trace | None) -> np.ndarray | None:

@@ -99,6 +99,13 @@ def fixed(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}f}".replace("-", "−")
 
 
+def over_which(subject: Subject) -> Sentence:
+    """Over which pictures something is that is made from a set of them."""
+    if subject.survey is None:
+        return Sentence("Over {count} parts of the four sample photographs.", count=subject.sampled().images)
+    return Sentence("Over {count} pictures.", count=subject.survey.images)
+
+
 def ends(values: np.ndarray) -> tuple[float, float]:
     """The smallest and the largest of what is a number; (0, 0) where nothing is."""
     known = np.asarray(values, float)[np.isfinite(values)]
@@ -181,6 +188,7 @@ __all__ = [
     "joined",
     "layers_to",
     "over",
+    "over_which",
     "patch_name",
     "place_name",
     "prefix_name",

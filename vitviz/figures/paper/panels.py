@@ -11,7 +11,7 @@ from vitviz.figures.paper.charts import draw_chart
 from vitviz.figures.paper.lettering import number, ticks
 from vitviz.figures.paper.pen import Pen
 from vitviz.figures.paper.plates import Chart, Map, Matrix, Panel, Scale, Tiles
-from vitviz.figures.paper.rooms import BAR, GAP, STRIP, TITLE, Room, barred, captioned, tile
+from vitviz.figures.paper.rooms import BAR, GAP, STRIP, TITLE, Room, barred, captioned, names, tile
 from vitviz.figures.paper.tints import tinted
 
 FINE = 600  # pixels across that numbers get at least, each a whole square: viewers blur what is small
@@ -150,16 +150,17 @@ def _matrix(pen: Pen, panel: Matrix, room: Room, x: float, y: float, name: str) 
     colours = tinted(np.where(known, values, panel.scale.low), panel.scale)
     pixels = squares(np.dstack([colours, np.where(known, 255, 0).astype(np.uint8)]))
     pen.picture(pixels, x, y, room.width, room.height, name=f"{name}-values")
-    across = _every(letters.width(str(cols)) + 1.2, w, panel.step)
+    down, along = (names(panel, axis) for axis in (0, 1))
+    across = _every(max(map(letters.width, along)) + 1.2, w, panel.step)
     for col in range(0, cols, across):
-        pen.text(x + (col + 0.5) * w, y + room.height + GAP / 2 + line / 2, str(col + 1), align="center")
+        pen.text(x + (col + 0.5) * w, y + room.height + GAP / 2 + line / 2, along[col], align="center")
     for row in range(0, rows, _every(line * 0.95, h, panel.step)):
-        pen.text(x - GAP, y + (row + 0.5) * h, str(row + 1), align="right")
+        pen.text(x - GAP, y + (row + 0.5) * h, down[row], align="right")
     at = y + room.height + GAP / 2 + 1.5 * line
-    pen.text(x + room.width / 2, at, pen.say(panel.along), align="center")
-    pen.text(
-        x - room.left + line * 0.7, y + room.height / 2, pen.say(panel.down), align="center", upright=True
-    )
+    said = letters.short(pen.say(panel.along), room.width + 2 * min(room.left, room.free - room.width + 1.0))
+    pen.text(x + room.width / 2, at, said, align="center")
+    said = letters.short(pen.say(panel.down), room.height + 2 * min(room.top, room.bottom))
+    pen.text(x - room.left + line * 0.7, y + room.height / 2, said, align="center", upright=True)
     if panel.chosen is not None:
         row, col = divmod(panel.chosen, cols)
         pen.frame(x + col * w, y + row * h, w, h, "#ffffff")

@@ -82,7 +82,7 @@ class Tiles:
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """Numbers (row, col) as cells with both axes numbered from 1, every `step` at most."""
+    """Numbers (row, col) as cells with both axes numbered from 1, every `step` at most, or with names."""
 
     values: np.ndarray
     scale: Scale
@@ -91,6 +91,8 @@ class Matrix:
     title: str = ""
     chosen: int | None = None  # a cell, counted row by row
     step: int = 1
+    rows: tuple[str, ...] = ()
+    cols: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +163,7 @@ class Plate:
     notes: tuple[str, ...] = ()
     weights: tuple[tuple[float, ...], ...] = ()  # one for each row; none for equal ones
     width: float = 120.0  # mm, where nobody says another
+    second: bool = False  # whether it is also of the second checkpoint
 
 
 def ramp(place: int, count: int) -> str:

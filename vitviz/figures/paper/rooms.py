@@ -47,7 +47,7 @@ def room_of(panel: Panel, wide: float, letters: Letters, say: Callable[[str], st
         legend = tuple(_flowed(entries(panel, say), wide - left, letters))
         bottom = 2 * line + 2 * GAP + len(legend) * line + (0.6 if legend else 0)
     elif isinstance(panel, Matrix):
-        left = line + GAP + letters.width(str(panel.values.shape[0])) + GAP
+        left = line + GAP + max(map(letters.width, names(panel, 0))) + GAP
         right = 0.3
         bottom = 2 * line + GAP
     elif isinstance(panel, Tiles):
@@ -69,6 +69,11 @@ def barred(panel: Panel) -> bool:
     if isinstance(panel, Chart) or panel.scale is None:
         return False
     return not (isinstance(panel, Tiles) and panel.unscaled)
+
+
+def names(panel: Matrix, axis: int) -> tuple[str, ...]:
+    """What the rows (axis 0) or columns (1) of a matrix are called."""
+    return (panel.rows, panel.cols)[axis] or tuple(map(str, range(1, panel.values.shape[axis] + 1)))
 
 
 def aspect(panel: Panel, width: float, letters: Letters) -> float:
@@ -148,6 +153,6 @@ def _flowed(found: list[tuple[str, str, str]], width: float, letters: Letters) -
 
 
 __all__ = [
-    "BAR", "GAP", "Room", "STRIP", "TITLE", "barred", "captioned", "entries", "heights", "room_of",
+    "BAR", "GAP", "Room", "STRIP", "TITLE", "barred", "captioned", "entries", "heights", "names", "room_of",
     "tile", "within",
 ]  # fmt: skip

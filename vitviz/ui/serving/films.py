@@ -52,7 +52,7 @@ def film(
     """
     if studio.survey(key) is not None:
         raise Unknown(OF_A_SET)
-    view, run = studio.view(slug), studio.run(key)
+    view, run, (_, second) = studio.view(slug), studio.run(key), studio.both(key)
 
     def figure(key: str, given: Mapping[str, str]):
         visitor.require_visitor()
@@ -71,7 +71,8 @@ def film(
     done = iter(range(1, len(moments) + 1))
 
     def figure_of(name: str):
-        made = figure(studio.look(run.picture, name, run.size, without=run.without), given)
+        moment = studio.look(run.picture, name, run.size, without=run.without)
+        made = figure(studio.pair(moment, second) if second else moment, given)
         told(next(done), len(moments))
         return made
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from vitviz.errors import Unknown, WrongSetting
 from vitviz.prints import Figure, printed
 from vitviz.ui.serving.studio import Studio
-from vitviz.views import View
+from vitviz.views import Needs, View
 from vitviz.views.printing import Asked
 
 FORMATS = ("svg", "pdf", "png", "txt")
@@ -47,7 +48,7 @@ def of_settings(
     """The same for settings that have been read."""
     subject = studio.subject(key)
     upload = None if subject.trace is None else np.asarray(studio.upload(key))
-    with studio.reading(subject):
+    with nullcontext() if view.needs is Needs.SET else studio.reading(subject):  # a set takes turns by itself
         return printed(view, subject, settings, Asked(detail, upload), dark, language)
 
 

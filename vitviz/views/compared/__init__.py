@@ -43,10 +43,6 @@ class Compared(View):
     averages = True
     paired = True
     every_patch = True
-    unprinted = (
-        "Compared has no figure for print, because it is of a set of pictures: its numbers and its figure as"
-        " a PNG can be taken home."
-    )
     words = Words(
         what=(
             "Two models can lay their layers out quite differently and still tell pictures apart in the same"

@@ -7,6 +7,7 @@ file does without `from __future__ import annotations`.
 import base64
 from typing import Literal
 
+from vitviz.errors import WrongSetting
 from vitviz.ui.serving import films, prints
 from vitviz.ui.serving.derived import Picture
 from vitviz.ui.serving.endpoints.asking import Asking
@@ -28,12 +29,13 @@ class OfPrints(Asking):
         detail: bool = False,
         language: Literal["en", "zh-CN", "ko"] = "en",
         without: str = "",
+        second: str = "",
     ) -> dict:
         """A view's figure for print: vector, or pixels at a width, the same from any window.
 
         Args:
             image: a file (handle_file), or the name of a sample such as "chelsea"
-            view: patches, filters, positions, experiment, explorer, tokens, evidence, distance or rollout
+            view: by its name in links, such as patches, explorer, rollout or compared; any but tour
             checkpoint: a name that `checkpoints` lists; empty for the first one
             settings: the view's, by the names in the page's links, such as "fusion=max discard=0.9"
             format: svg, pdf or png
@@ -42,11 +44,17 @@ class OfPrints(Asking):
             detail: with what stands beside the figure
             language: en, zh-CN or ko
             without: what is taken away, such as heads=8.2 patches=0.17; empty for nothing
+            second: the checkpoint beside it, for what is of two; empty for none
 
         Returns:
             {checkpoint, view, name: the file's, caption: text, data: the file in base64}
         """
         key = self._key(image, checkpoint, without)
+        if beside := str(second).strip():
+            asked = self._studio.view(str(view))
+            if not (asked.paired or asked.sided):
+                raise WrongSetting(f"{asked.title} is of one checkpoint; leave second empty.")
+            key = self._studio.pair(key, self._key(image, beside, without))
         given, whether = prints.settings_of(str(settings)), truth(detail, "detail")
         made = prints.figure(self._studio, key, str(view), given, whether, language=str(language))
         data = made.file(str(format), width, whole(dpi, "dpi", 1, 10_000))
@@ -70,7 +78,7 @@ class OfPrints(Asking):
 
         Args:
             image: a file (handle_file), or the name of a sample such as "chelsea"
-            view: patches, filters, positions, experiment, explorer, tokens, evidence, distance or rollout
+            view: by its name in links, such as patches, explorer, rollout or compared; any but tour
             checkpoint: a name that `checkpoints` lists; empty for the first one
             settings: the view's, by the names in the page's links, such as "fusion=max discard=0.9"
             over: training, where snapshots were kept; layers for rollout, evidence, tokens or explorer
