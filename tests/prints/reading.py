@@ -85,3 +85,8 @@ def dots(figure) -> np.ndarray:
     uses = [node for node in root.iter(f"{SVG}use") if "stroke-width: 0.3" in (node.get("style") or "")]
     found = np.array([(across(node.get("x")), up(node.get("y"))) for node in uses])
     return found[:-1]  # the last is the legend's
+
+
+def panels(figure, kind: type = object) -> list:
+    """The panels of a figure, row by row, or those of one kind."""
+    return [one for row in figure.plate.rows for one in row if isinstance(one, kind)]

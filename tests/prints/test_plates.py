@@ -7,11 +7,8 @@ import pytest
 import torch
 
 import vitviz
+from tests.prints.reading import panels
 from vitviz import analyses
-
-
-def panels(figure):
-    return [panel for row in figure.plate.rows for panel in row]
 
 
 def close(found, expected, atol=1e-4):

@@ -94,3 +94,51 @@ def test_the_zip_holds_every_views_figure_that_is_at_hand_with_its_caption(studi
         assert {f"figures/vitviz-{view.slug}_vitviz-tiny.svg".split(".")[0]} <= {
             name.split(".")[0].replace("_fusion-max", "") for name in names
         }
+
+
+@pytest.mark.parametrize("slug", ["trial", "experiment"])
+def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
+    studio, inspector, trace, photo, slug, monkeypatch
+):
+    monkeypatch.setattr("vitviz.views.trial.ORDER", ("random", "centre", "ledger", "frozen"))
+    key = studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
+    given = {"trial": {"patches_as": "blur"}, "experiment": {"kind": "shuffle"}}[slug]
+    part = {"experiment": ("point", {"step": "1"}), "trial": ("tried", {"method": "ledger"})}[slug]
+    for begun in (False, True):
+        if begun:  # what has been begun is not whole
+            studio.item(key, slug, part[0], given | part[1])
+        with pytest.raises(VitvizError) as told:
+            prints.asked_for(studio, key, slug, "svg", given)
+        assert str(told.value) == prints.NOT_YET
+    studio.numbers(key, slug, given)
+    data, name = prints.asked_for(studio, key, slug, "svg", {**given, "print.detail": "1"})
+    figure = vitviz.figure(slug, inspector, trace, detail=True, picture=photo, **given)
+    assert texts(data) == texts(figure.svg()) and name == f"{figure.name}.svg"
+    with pytest.raises(VitvizError, match="once the view itself"):  # with other settings nothing is known
+        prints.asked_for(studio, key, slug, "svg", {})
+    edited = studio.look(studio.keep_sample("coffee"), "vitviz-tiny", without=vitviz.Without(heads=[(4, 1)]))
+    with pytest.raises(VitvizError, match="on the whole model"):  # and no promise where there will be none
+        prints.asked_for(studio, edited, slug, "svg", given)
+
+
+def test_a_program_gets_what_takes_long_made(studio, monkeypatch):
+    monkeypatch.setattr("vitviz.views.trial.ORDER", ("random", "centre", "ledger", "frozen"))
+    found = Endpoints(studio).figure("coffee", "trial", settings="patches_as=black", detail=True)
+    said = texts(base64.b64decode(found["data"]))
+    assert {"The account", "Patches taken away are: black"} <= {text.removesuffix(" *") for text in said}
+    assert found["name"] == "vitviz-trial_vitviz-tiny_detail_patches-as-black.svg"
+
+
+def test_a_trial_over_a_set_has_its_figure(studio, key, tmp_path, monkeypatch):
+    from vitviz.surveys.measures.trial import TrialMeasure
+    from vitviz.ui.serving import sets
+
+    monkeypatch.setattr(sets, "_trial", lambda protocol: TrialMeasure(("ledger", "rollout"), (protocol,)))
+    paths = []
+    for name in ("chelsea", "coffee"):
+        vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
+        paths.append(str(path))
+    survey, _ = list(studio.surveying(key, paths, protocol="mean"))[-1]
+    data, _ = prints.asked_for(studio, survey, "trial", "svg", {"patches_as": "mean", "print.detail": "1"})
+    said = texts(data)
+    assert any(text.startswith("Over 2 pictures") for text in said) and "Two classes" in said

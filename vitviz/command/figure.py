@@ -12,8 +12,8 @@ from vitviz.errors import VitvizError
 HELP = """One view of one picture as SVG, PDF or PNG for print, with its caption beside it as text.
 
 VIEW is patches, filters, positions, experiment, explorer (attention), tokens, evidence, distance, rollout or
-compared. PICTURE is a file, or the name of a sample such as chelsea; filters, positions and compared, which
-is over parts of the sample photographs, need none.
+trial or compared. PICTURE is a file, or the name of a sample such as chelsea; filters, positions and
+compared, which is over parts of the sample photographs, need none.
 
 \b
 Examples:

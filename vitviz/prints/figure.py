@@ -104,16 +104,16 @@ def figure(
     """The figure of one view for print.
 
     `view` is one of "patches", "filters", "positions", "experiment", "explorer", "tokens", "evidence",
-    "distance", "rollout" and "compared"; filters and positions need no trace. `settings` are those of the
-    page, by the names in its links: layers and heads count from 1, patches from 0. `detail` adds what stands
-    beside the figure there. `picture` is the upright photograph (path, PIL image or array) behind the trace,
-    for a figure at its own resolution; without it the model's input is shown. Light on white unless `dark`;
-    `language` is "en", "zh-CN" or "ko" (English where the machine has no font for it).
+    "distance", "rollout", "trial" and "compared"; filters and positions need no trace. `settings` are those
+    of the page, by the names in its links: layers and heads count from 1, patches from 0. `detail` adds what
+    stands beside the figure there. `picture` is the upright photograph (path, PIL image or array) behind the
+    trace, for a figure at its own resolution; without it the model's input is shown. Light on white unless
+    `dark`; `language` is "en", "zh-CN" or "ko" (English where the machine has no font for it).
 
     Compared is over a set of pictures: the 20 parts of the sample photographs, which are looked at now, at a
     trace's input size where one is handed in; or in place of the trace a survey with what
     `vitviz.surveys.LAYERS` measures. `second` is the checkpoint beside it: an inspector, or a survey of the
-    same pictures. Distance, too, can be of a survey.
+    same pictures. Distance and Trial, too, can be of a survey.
 
     Raises VitvizError for a view or setting that does not exist, for what does not fit together, and where
     the view is not applicable to the model, with the reason.

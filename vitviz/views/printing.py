@@ -62,10 +62,10 @@ def token_name(grid: Grid, token: int) -> str:
     return Sentence("{patch} ({place})", patch=patch_name(patch), place=place_name(grid, patch))
 
 
-def joined(*texts: str) -> Sentence:
-    """Texts with a dot between them."""
+def joined(*texts: str, by: str = " · ") -> Sentence:
+    """Texts with a dot between them, or what is said."""
     names = [f"part{i}" for i in range(len(texts))]
-    return Sentence(" · ".join(f"{{{name}}}" for name in names), **dict(zip(names, texts, strict=True)))
+    return Sentence(by.join(f"{{{name}}}" for name in names), **dict(zip(names, texts, strict=True)))
 
 
 def each_layer(settings: Mapping[str, Any], about: About) -> Film:

@@ -1,12 +1,12 @@
-"""A chart for print: dots, lines and bars over numbered axes, with a legend below."""
+"""A chart for print: dots, lines and bars over numbered axes, with a legend below, or one for several."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from vitviz.figures.paper.lettering import number, ticks
-from vitviz.figures.paper.pen import Pen
-from vitviz.figures.paper.plates import Chart
+from vitviz.figures.paper.pen import DASHES, Pen
+from vitviz.figures.paper.plates import Chart, Legend
 from vitviz.figures.paper.rooms import GAP, Room, entries, heights, within
 
 
@@ -31,9 +31,9 @@ def draw_chart(pen: Pen, panel: Chart, room: Room, x: float, y: float) -> None:
         if not within(panel, level):  # as its name says
             continue
         if level.upright:
-            pen.line([float(across(level.value))] * 2, [y, y + room.height], level.colour, 0.35, dashed=True)
+            pen.line([float(across(level.value))] * 2, [y, y + room.height], level.colour, 0.35, "dashed")
         else:
-            pen.line([x, x + room.width], [float(up(level.value))] * 2, level.colour, 0.35, dashed=True)
+            pen.line([x, x + room.width], [float(up(level.value))] * 2, level.colour, 0.35, "dashed")
     for one in panel.series:
         if one.band is not None:
             ends = [up(end).tolist() for end in one.band]
@@ -41,15 +41,15 @@ def draw_chart(pen: Pen, panel: Chart, room: Room, x: float, y: float) -> None:
     for one in panel.series:
         points = across(one.x).tolist(), up(one.y).tolist()
         if one.line:
-            pen.line(*points, one.colour, 0.35)
+            pen.line(*points, one.colour, one.thick, one.dash)
         if one.dots:
             pen.dots(*points, one.colour, 1.1 if one.line else 1.4)
-    _legend(pen, panel, room, x, y)
+    draw_legend(pen, panel, room, x, y + room.height + 2 * GAP + 2 * pen.letters.line() + 0.6)
 
 
 def _axes(pen: Pen, panel: Chart, room: Room, x: float, y: float, across, up) -> None:
     letters, line, below = pen.letters, pen.letters.line(), y + room.height
-    for value, said in heights(panel).items():
+    for value, said in heights(panel, pen.say).items():
         at = float(up(value))
         pen.line([x, x + room.width], [at, at], pen.ink.faint, 0.12)
         pen.text(x - GAP, at, said, align="right")
@@ -76,16 +76,16 @@ def _places(pen: Pen, panel: Chart, room: Room) -> list[tuple[float, str]]:
     return [(value, str(value)) for value in whole[::every]]
 
 
-def _legend(pen: Pen, panel: Chart, room: Room, x: float, y: float) -> None:
+def draw_legend(pen: Pen, panel: Chart | Legend, room: Room, x: float, top: float) -> None:
+    """What lines, dots and colours mean, as far as the room has lines for it."""
     letters, found = pen.letters, entries(panel, pen.say)
     line = letters.line()
-    top = y + room.height + 2 * GAP + 2 * line + 0.6
     for row, members in enumerate(room.legend):
         left, at = x, top + (row + 0.5) * line
         for i in members:
             name, colour, kind = found[i]
-            if "line" in kind or kind == "dashed":
-                pen.line([left, left + 4.6], [at, at], colour, 0.35, dashed=kind == "dashed")
+            if "line" in kind or kind in DASHES:
+                pen.line([left, left + 4.6], [at, at], colour, 0.35, kind if kind in DASHES else "")
             if "dots" in kind:
                 pen.dots([left + 2.3], [at], colour, 1.3)
             if kind == "square":
@@ -94,4 +94,4 @@ def _legend(pen: Pen, panel: Chart, room: Room, x: float, y: float) -> None:
             left += 6.0 + letters.width(name) + 2.5
 
 
-__all__ = ["draw_chart"]
+__all__ = ["draw_chart", "draw_legend"]

@@ -7,11 +7,12 @@ import numpy as np
 from jaxtyping import UInt8
 
 from vitviz.figures.overlay import enlarged, overlay
-from vitviz.figures.paper.charts import draw_chart
+from vitviz.figures.paper.charts import draw_chart, draw_legend
 from vitviz.figures.paper.lettering import number, ticks
 from vitviz.figures.paper.pen import Pen
-from vitviz.figures.paper.plates import Chart, Map, Matrix, Panel, Scale, Tiles
+from vitviz.figures.paper.plates import Chart, Legend, Map, Matrix, Panel, Scale, Table, Tiles
 from vitviz.figures.paper.rooms import BAR, GAP, STRIP, TITLE, Room, barred, captioned, names, tile
+from vitviz.figures.paper.tables import draw_table
 from vitviz.figures.paper.tints import tinted
 
 FINE = 600  # pixels across that numbers get at least, each a whole square: viewers blur what is small
@@ -26,6 +27,10 @@ def draw(pen: Pen, panel: Panel, room: Room, x: float, y: float, name: str) -> N
     left, top = x + room.left, y + room.top
     if isinstance(panel, Chart):
         return draw_chart(pen, panel, room, left, top)
+    if isinstance(panel, Legend):
+        return draw_legend(pen, panel, room, left, top)
+    if isinstance(panel, Table):
+        return draw_table(pen, panel, room, left, top)
     {Map: _map, Tiles: _tiles, Matrix: _matrix}[type(panel)](pen, panel, room, left, top, name)
     if barred(panel):
         bar = BAR + 0.5 + 2 * letters.line()

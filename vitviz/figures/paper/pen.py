@@ -18,6 +18,7 @@ from matplotlib.patches import Rectangle
 
 from vitviz.figures.paper.lettering import MM, Letters
 
+DASHES = {"dashed": (4, 3), "dotted": (1, 1.6)}  # drawn and left out, in widths of the line
 PHOTO = 200 / 25.4  # pixels per mm of a photograph in the file; numbers are never resampled
 
 
@@ -91,10 +92,10 @@ class Pen:
         drawn.set_clip_on(False)
 
     def line(
-        self, x: list[float], y: list[float], colour: str = "", width: float = 0.2, dashed=False
+        self, x: list[float], y: list[float], colour: str = "", width: float = 0.2, dash: str = ""
     ) -> None:
-        """A line of `width` mm through points."""
-        style = (0, (4, 3)) if dashed else "solid"
+        """A line of `width` mm through points, "dashed" or "dotted" where `dash` says so."""
+        style = (0, DASHES[dash]) if dash else "solid"
         self._axes.plot(
             x,
             y,

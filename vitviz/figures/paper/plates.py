@@ -97,7 +97,10 @@ class Matrix:
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Points of a chart, as dots, as a line, or both; `band` is from where to where each y may lie."""
+    """Points of a chart, as dots, as a line, or both; `band` is from where to where each y may lie.
+
+    `dash` is "", "dashed" or "dotted", `thick` the line's width in mm.
+    """
 
     x: np.ndarray
     y: np.ndarray
@@ -106,6 +109,8 @@ class Series:
     line: bool = False
     dots: bool = False
     band: tuple[np.ndarray, np.ndarray] | None = None
+    dash: str = ""
+    thick: float = 0.35
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +139,8 @@ class Level:
 class Chart:
     """A chart with numbered axes; x numbers whole things where `whole`, y shares of one where `percent`.
 
-    `ticks` are places on the x axis with names, instead of numbers.
+    `ticks` are places on the x axis with names, instead of numbers, and `rungs` on the y axis. What is
+    `keyed` elsewhere has no legend below.
     """
 
     along: str
@@ -150,9 +156,32 @@ class Chart:
     aspect: float = 0.62
     ticks: tuple[tuple[float, str], ...] = ()
     named: tuple[tuple[str, str], ...] = ()  # further entries of the legend: colour and name
+    rungs: tuple[tuple[float, str], ...] = ()
+    keyed: bool = False
 
 
-Panel = Map | Tiles | Matrix | Chart
+@dataclass(frozen=True, eq=False)
+class Legend:
+    """What the lines of several charts are called."""
+
+    series: tuple[Series, ...]
+    title: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows of texts below the names of their columns: all to the right, but the names of rows, which stand in
+    the column `names`, each behind a sample of its line in the charts, where there are `series`.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    names: int = 0
+    series: tuple[Series, ...] = ()
+    title: str = ""
+
+
+Panel = Map | Tiles | Matrix | Chart | Legend | Table
 
 
 @dataclass(frozen=True)
@@ -182,6 +211,7 @@ __all__ = [
     "BLUE",
     "Bars",
     "Chart",
+    "Legend",
     "Level",
     "Map",
     "Mark",
@@ -192,6 +222,7 @@ __all__ = [
     "SEVERAL",
     "Scale",
     "Series",
+    "Table",
     "Tiles",
     "ramp",
 ]

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vitviz.figures.paper.lettering import Letters, number, ticks
-from vitviz.figures.paper.plates import Chart, Level, Map, Matrix, Panel, Tiles
+from vitviz.figures.paper.plates import Chart, Legend, Level, Map, Matrix, Panel, Table, Tiles
 
 TITLE = 7.6  # points
 GAP = 1.2  # mm between an axis and its numbers, and other small gaps
 BAR = 1.9  # mm, the height of a colour scale
+RULE = 0.5  # mm around the lines of a table
 CELL = 9.0  # mm, the largest cell of a matrix
 STRIP = 46.0  # mm, as long as a colour scale is where there is room, so that its numbers fit
 
@@ -42,10 +43,15 @@ def room_of(panel: Panel, wide: float, letters: Letters, say: Callable[[str], st
     top = len(title) * letters.line(TITLE) + (GAP if title else 0)
     left, right, bottom, legend = 0.0, 0.0, 0.0, ()
     if isinstance(panel, Chart):
-        left = line + GAP + max(letters.width(one) for one in heights(panel).values()) + GAP
+        left = line + GAP + max(letters.width(one) for one in heights(panel, say).values()) + GAP
         right, top = 1.6, top + 1.2
         legend = tuple(_flowed(entries(panel, say), wide - left, letters))
         bottom = 2 * line + 2 * GAP + len(legend) * line + (0.6 if legend else 0)
+    elif isinstance(panel, Legend):
+        legend = tuple(_flowed(entries(panel, say), wide, letters))
+        bottom = len(legend) * line
+    elif isinstance(panel, Table):
+        bottom = (1 + len(panel.rows)) * line + 2 * RULE
     elif isinstance(panel, Matrix):
         left = line + GAP + max(map(letters.width, names(panel, 0))) + GAP
         right = 0.3
@@ -66,7 +72,7 @@ def room_of(panel: Panel, wide: float, letters: Letters, say: Callable[[str], st
 
 def barred(panel: Panel) -> bool:
     """Whether a scale of colours stands below the panel."""
-    if isinstance(panel, Chart) or panel.scale is None:
+    if isinstance(panel, Chart | Legend | Table) or panel.scale is None:
         return False
     return not (isinstance(panel, Tiles) and panel.unscaled)
 
@@ -80,6 +86,8 @@ def aspect(panel: Panel, width: float, letters: Letters) -> float:
     """Height / width of what a panel draws between its margins."""
     if isinstance(panel, Chart):
         return panel.aspect
+    if isinstance(panel, Legend | Table):
+        return 0.0  # their lines are all margin, which one film's frames have alike
     if isinstance(panel, Map):
         if panel.aspect is not None:
             return panel.aspect
@@ -106,15 +114,21 @@ def captioned(panel: Tiles) -> float:
     return 6.2 if panel.across <= 10 else 5.0
 
 
-def heights(panel: Chart) -> dict[float, str]:
-    """The numbers on the y axis of a chart."""
+def heights(panel: Chart, say: Callable[[str], str]) -> dict[float, str]:
+    """The numbers on the y axis of a chart, or the names."""
+    if panel.rungs:
+        return {at: say(name) for at, name in panel.rungs}
     if panel.percent:
         return {value: f"{number(100 * value)} %" for value in ticks(*panel.y, 5)}
     return {value: number(value) for value in ticks(*panel.y, 5)}
 
 
-def entries(panel: Chart, say: Callable[[str], str]) -> list[tuple[str, str, str]]:
-    """The legend: (name, colour, kind); of many series every fourth."""
+def entries(panel: Chart | Legend, say: Callable[[str], str]) -> list[tuple[str, str, str]]:
+    """The legend: (name, colour, kind); of many series of one chart every fourth."""
+    if isinstance(panel, Legend):
+        return [(say(one.name), one.colour, one.dash or "line") for one in panel.series]
+    if panel.keyed:
+        return []
     named = [one for one in panel.series if one.name]
     many = len(named) > 12
     shown = [one for i, one in enumerate(named) if not many or i in (0, len(named) - 1) or (i + 1) % 4 == 0]
@@ -153,6 +167,6 @@ def _flowed(found: list[tuple[str, str, str]], width: float, letters: Letters) -
 
 
 __all__ = [
-    "BAR", "GAP", "Room", "STRIP", "TITLE", "barred", "captioned", "entries", "heights", "names", "room_of",
-    "tile", "within",
+    "BAR", "GAP", "RULE", "Room", "STRIP", "TITLE", "barred", "captioned", "entries", "heights", "names",
+    "room_of", "tile", "within",
 ]  # fmt: skip

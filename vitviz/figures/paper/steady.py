@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vitviz.figures.paper.plates import Chart, Panel, Plate
+from vitviz.figures.paper.plates import Chart, Legend, Panel, Plate, Table
 
 
 def steady(plates: Sequence[Plate]) -> list[Plate]:
@@ -39,6 +39,8 @@ def _range(panels: Sequence[Panel]) -> dict:
             axis: (min(low for low, _ in found), max(high for _, high in found))
             for axis, found in zip(("x", "y"), ends, strict=True)
         }
+    if isinstance(panels[0], Legend | Table):
+        return {}
     scales = [panel.scale for panel in panels if panel.scale is not None]
     return {"low": min(one.low for one in scales), "high": max(one.high for one in scales)} if scales else {}
 
@@ -46,7 +48,7 @@ def _range(panels: Sequence[Panel]) -> dict:
 def _within(panel: Panel, known: dict) -> Panel:
     if isinstance(panel, Chart):
         return replace(panel, **known)
-    return panel if panel.scale is None else replace(panel, scale=replace(panel.scale, **known))
+    return panel if not known or panel.scale is None else replace(panel, scale=replace(panel.scale, **known))
 
 
 __all__ = ["steady"]

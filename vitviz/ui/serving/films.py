@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from vitviz.errors import Unknown, VitvizError, WrongSetting
 from vitviz.prints.animation import (
@@ -25,10 +25,18 @@ from vitviz.ui.serving import prints, visitor
 from vitviz.ui.serving.plain import whole
 from vitviz.ui.serving.studio import Studio
 
+if TYPE_CHECKING:
+    from vitviz.engine import Frame
+    from vitviz.views import View
+
 MOST = 60  # frames; of a longer film every so many, its first and its last among them
 WIDE = 1280  # pixels across, at most
 PREFIX = "film."
 ASKED = ("over", "width", "seconds", "detail", "dark", "lang", "ticket")
+TOO_LONG = (
+    "Its numbers take a while to compute at every step of the training: in Python vitviz.animation makes the"
+    " film."
+)
 OF_A_SET = "A film is of one picture; show one picture again, and not an average over a set."
 
 T = TypeVar("T")
@@ -67,7 +75,7 @@ def film(
             return prints.of_settings(studio, key, view, each, detail, dark, language)
 
         return over_layers(view, subject, settings, detail, grown)
-    moments = thinned(studio.moments(run.checkpoint))
+    moments = _moments(studio, view, run.checkpoint)
     done = iter(range(1, len(moments) + 1))
 
     def figure_of(name: str):
@@ -126,7 +134,7 @@ def offered(studio: Studio, key: str, slug: str, given: Mapping[str, str]) -> di
 
     def training() -> int:
         checkpoint = studio.run(key).checkpoint
-        if not (moments := thinned(studio.moments(checkpoint))):
+        if not (moments := _moments(studio, view, checkpoint)):
             raise VitvizError(Sentence(NO_FILM, checkpoint=checkpoint))
         return len(moments)
 
@@ -157,6 +165,14 @@ def thinned(frames: Sequence[T], most: int = MOST) -> list[T]:
     if len(frames) <= most:
         return list(frames)
     return [frames[round(i * (len(frames) - 1) / (most - 1))] for i in range(most)]
+
+
+def _moments(studio: Studio, view: View, checkpoint: str) -> list[Frame]:
+    """Which moments of a training its film shows; VitvizError where each would take long."""
+    moments = thinned(studio.moments(checkpoint))
+    if moments and view.on_request:
+        raise VitvizError(TOO_LONG)
+    return moments
 
 
 def _counted(studio: Studio, key: str, ticket: str) -> Callable[[int], Told]:

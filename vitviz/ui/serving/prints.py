@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.errors import Unknown, WrongSetting
+from vitviz.errors import Unknown, VitvizError, WrongSetting
 from vitviz.prints import Figure, printed
 from vitviz.ui.serving.studio import Studio
 from vitviz.views import Needs, View
@@ -17,6 +17,7 @@ from vitviz.views.printing import Asked
 
 FORMATS = ("svg", "pdf", "png", "txt")
 PREFIX = "print."
+NOT_YET = "Its numbers take a while to compute; once the view itself has found them, their figure is there."
 FLAGS = {"0": False, "1": True}
 
 
@@ -63,10 +64,19 @@ def asked_for(
         wrong = sorted(unknown)[0] if unknown else ending
         known = "width, dpi, detail, dark, lang" if unknown else ", ".join(FORMATS)
         raise Unknown(f"Figures for print have no {wrong[:60]!r}; expected one of {known}.")
+    require_found(studio, key, slug, theirs)
     flags = {name: flag(ours, name) for name in ("detail", "dark")}
     made = figure(studio, key, slug, theirs, **flags, language=ours.get("lang", "en"))
     width = None if not ours.get("width") else number(ours, "width")
     return made.file(ending, width, number(ours, "dpi") if "dpi" in ours else 300), f"{made.name}.{ending}"
+
+
+def require_found(studio: Studio, key: str, slug: str, given: Mapping[str, str]) -> None:
+    """VitvizError where a figure would first have to wait for what its view is asked for by a button."""
+    view, subject = studio.view(slug), studio.subject(key)
+    settings = view.settings(given, subject.about)
+    if view.on_request and not view.refused(subject) and not view.at_hand(subject, settings):
+        raise VitvizError(NOT_YET)
 
 
 def settings_of(text: str) -> dict[str, str]:
@@ -96,4 +106,6 @@ def number(given: Mapping[str, str], name: str, prefix: str = PREFIX) -> int:
     return int(value)
 
 
-__all__ = ["FORMATS", "asked_for", "figure", "flag", "number", "of_settings", "settings_of"]
+__all__ = [
+    "FORMATS", "asked_for", "figure", "flag", "number", "of_settings", "require_found", "settings_of",
+]  # fmt: skip

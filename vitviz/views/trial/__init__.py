@@ -41,9 +41,6 @@ class Trial(View):
     averages = True
     set_control = "patches_as"
     most_pictures = 300
-    unprinted = (
-        "Its curves come one after the other and are no figure for print; take them as PNG, numbers or table."
-    )
     words = Words(
         what=(
             "Every method draws another map of what mattered; here each one is tried: its patches are taken"

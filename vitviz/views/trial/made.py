@@ -79,14 +79,18 @@ def _band(trial: Trial) -> dict[str, dict[str, list[list[float]]]]:
 
     Of shares and probabilities, no more than there are.
     """
+    return {
+        side: {score: [_listed(end) for end in reach(trial, side, score)] for score in SCORES}
+        for side in ("most", "least")
+    }
 
-    def ends(side: str, score: str) -> list[list[float]]:
-        values = torch.stack([getattr(draw, side)[score] for draw in trial.draws])
-        middle, reach = values.mean(dim=0), 2 * values.std(dim=0)
-        found = middle - reach, middle + reach
-        return [_listed(one if score == "logit" else one.clamp(0, 1)) for one in found]
 
-    return {side: {score: ends(side, score) for score in SCORES} for side in ("most", "least")}
+def reach(trial: Trial, side: str, score: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """The lower and the upper end of the same, of one side ("most" or "least") and score, by step."""
+    values = torch.stack([getattr(draw, side)[score] for draw in trial.draws])
+    middle, away = values.mean(dim=0), 2 * values.std(dim=0)
+    found = middle - away, middle + away
+    return found if score == "logit" else (found[0].clamp(0, 1), found[1].clamp(0, 1))
 
 
 def told(trial: Trial, score: str) -> dict[str, Any]:
