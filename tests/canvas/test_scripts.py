@@ -130,3 +130,9 @@ def test_the_style_fetches_nothing():
     assert "url(" not in style and "@import" not in style and "</" not in style
     for file in HOME.rglob("*.css"):
         assert file.read_text(encoding="utf-8") in style
+
+
+def test_a_number_of_fixed_digits_has_a_minus_sign_but_where_it_is_nothing(node):
+    given = [-0.0004, -0.0, -0.0006, -12.345, 0.25]
+    found = node("canvas/numbers.js", "values.map((value) => fixed(value, 3))", values=given)
+    assert found == ["0.000", "0.000", "−0.001", "−12.345", "0.250"]

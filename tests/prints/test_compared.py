@@ -217,6 +217,7 @@ def test_name_and_caption_tell_of_the_second_checkpoint_where_it_is_shown(figure
     for part in ("Over 20 parts of the four sample photographs.", "Compared with: The second checkpoint",
                  "Nguyen, Raghu and Kornblith 2021", "\\tilde K", "computed in float32"):  # fmt: skip
         assert part in both.caption
+    assert "frame" not in both.caption, "which step is asked next is no setting of the figure"
 
 
 def test_nothing_is_looked_at_for_what_is_refused(inspector, early, trace, photo, surveys, monkeypatch):

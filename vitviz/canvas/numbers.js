@@ -39,6 +39,13 @@ export function number(value, digits = 3) {
   return head.replace('-', '−') + (power ? tenTo(Number(power)) : '');
 }
 
+/** A number with so many digits behind the point, and a minus sign that is one; zero has none. */
+export const fixed = (value, digits) =>
+  value
+    .toFixed(digits)
+    .replace(/^-(?=[0.]+$)/, '')
+    .replace('-', '−');
+
 /** About `count` round numbers within low..high. */
 export function ticks(low, high, count = 5) {
   if (!(high > low)) return [low];

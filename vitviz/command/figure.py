@@ -11,7 +11,7 @@ from vitviz.errors import VitvizError
 
 HELP = """One view of one picture as SVG, PDF or PNG for print, with its caption beside it as text.
 
-VIEW is patches, filters, positions, experiment, explorer (attention), tokens, evidence, distance, rollout or
+VIEW is patches, filters, positions, experiment, explorer (attention), tokens, evidence, distance, rollout,
 trial or compared. PICTURE is a file, or the name of a sample such as chelsea; filters, positions and
 compared, which is over parts of the sample photographs, need none.
 

@@ -88,7 +88,7 @@ def name_of(
     changed = [
         f"{control.name}-{spelled(control, filed[control.name])}"
         for control in view.controls
-        if settings[control.name] != _default(control, subject)
+        if control.name in filed and settings[control.name] != _default(control, subject)
     ]
     shown = [subject.checkpoint, *([] if second is None else [second.checkpoint])]
     parts = [f"vitviz-{view.slug}", *shown, *(["detail"] if detail else []), *changed]
@@ -104,7 +104,7 @@ def _settings(view: View, subject: Subject, settings: Mapping[str, Any], say) ->
     """Every setting as the page words it, where it has a field; the others by their names."""
     found, filed = [], view.filed(settings, subject.grid)
     for control in view.controls:
-        value = filed[control.name]
+        value = filed.get(control.name)
         if value in ("", (), [], None):
             continue
         if isinstance(control, Choice) and control.label:

@@ -95,8 +95,8 @@ def signed(value: float) -> str:
 
 
 def fixed(value: float, digits: int = 3) -> str:
-    """A number with so many digits behind the point, and a minus sign that is one."""
-    return f"{value:.{digits}f}".replace("-", "−")
+    """A number with so many digits behind the point, and a minus sign that is one; zero has none."""
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
 def over_which(subject: Subject) -> Sentence:

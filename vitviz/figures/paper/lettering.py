@@ -35,6 +35,7 @@ FOUND = {  # the first of these that is installed
         "UnDotum",
     ),
 }
+CLOSING = "，。、；：！？）》」』】”’％%"
 
 
 @cache
@@ -88,9 +89,14 @@ class Letters:
 
 
 def _parts(text: str) -> list[str]:
-    """Pieces that may stand at a line's end: words with their space, and each sign of Chinese by itself."""
+    """Pieces that may stand at a line's end: words with their space, and each sign of Chinese by itself, with
+    the mark behind it, as none begins a line.
+    """
     parts, word = [], ""
     for sign in text:
+        if sign in CLOSING and not word and parts:
+            parts[-1] += sign
+            continue
         word += sign
         if sign == " " or "\u3000" <= sign <= "\u9fff" or "\uff00" <= sign <= "\uffef":
             parts.append(word)

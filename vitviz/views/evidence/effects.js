@@ -3,6 +3,7 @@
 import { Refusal } from '../../canvas/data.js';
 import { el } from '../../canvas/elements.js';
 import { asText } from '../../canvas/memory.js';
+import { fixed } from '../../canvas/numbers.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { drawShares, largest } from './account.js';
@@ -203,7 +204,7 @@ function say(made, part, worst) {
       ? ''
       : Number.isNaN(found)
         ? t('There is no correlation: there are too few, or all are alike.')
-        : t('Correlation of share and loss: {value}', { value: found.toFixed(2).replace('-', '−') });
+        : t('Correlation of share and loss: {value}', { value: fixed(found, 2) });
   made.why.textContent = made.problem
     ? made.problem
     : worst

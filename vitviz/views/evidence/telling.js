@@ -1,6 +1,7 @@
 // The sum that balances, in words: of the account, of another method's map, and of what is chosen.
 
 import { patchName } from '../../canvas/names.js';
+import { fixed } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { signed, sums, wallOf } from './lines.js';
 
@@ -8,15 +9,14 @@ import { signed, sums, wallOf } from './lines.js';
 function tellMap(self, all, picked) {
   const { ui, data } = self;
   const [explained, rest] = data.explained.values;
-  const fixed = (value) => value.toFixed(3).replace('-', '−');
   const values = data.map.values;
   const nothing = values.every((value) => value <= 0);
   ui.balance.textContent = Number.isNaN(explained)
     ? t('No balance')
-    : t('{sum} of {logit}', { sum: fixed(explained), logit: fixed(all.logit) });
+    : t('{sum} of {logit}', { sum: fixed(explained, 3), logit: fixed(all.logit, 3) });
   const said = Number.isNaN(explained)
     ? t('The sum of this map means nothing: its numbers only order the patches.')
-    : t('Map, prefix and constants together; {rest} is left unexplained.', { rest: fixed(rest) });
+    : t('Map, prefix and constants together; {rest} is left unexplained.', { rest: fixed(rest, 3) });
   ui.parts.textContent = nothing ? `${t('Nothing positive here.')} ${said}` : said;
   ui.away.hidden = ui.back.hidden = !picked.length;
   ui.away.textContent = picked.length === 1 ? t('Take this patch away') : t('Take these patches away');
@@ -29,8 +29,8 @@ export function tell(self, picked, [layer, head]) {
   const all = sums(self);
   const names = grid.prefix;
   ui.balance.textContent = t('{sum} of {logit}', {
-    sum: all.sum.toFixed(3).replace('-', '−'),
-    logit: all.logit.toFixed(3).replace('-', '−'),
+    sum: fixed(all.sum, 3),
+    logit: fixed(all.logit, 3),
   });
   if (self.settings.method !== 'ledger') return tellMap(self, all, picked);
   const lines = [

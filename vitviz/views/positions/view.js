@@ -5,7 +5,7 @@ import { tinted } from '../../canvas/colours.js';
 import { el, fit } from '../../canvas/elements.js';
 import { leads } from '../../canvas/leads.js';
 import { patchName, placeName } from '../../canvas/names.js';
-import { number } from '../../canvas/numbers.js';
+import { fixed, number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
@@ -66,7 +66,7 @@ export default () => ({
       bar.mark(value);
       tip.show(
         event,
-        t('cosine {value}', { value: value.toFixed(3).replace('-', '−') }),
+        t('cosine {value}', { value: fixed(value, 3) }),
         `${patchName(a)} (${placeName(self.grid, a)})`,
         t('with {patch}', { patch: `${patchName(b)} (${placeName(self.grid, b)})` }),
       );
@@ -87,7 +87,7 @@ export default () => ({
           : [cell, cell];
         const whole = (patch) => `${patchName(patch)}, ${placeName(self.grid, patch)}`;
         if (!matrix()) return whole(a);
-        const value = cosine(a, b).toFixed(3).replace('-', '−');
+        const value = fixed(cosine(a, b), 3);
         return `${whole(a)}, ${t('with {patch}', { patch: whole(b) })}: ${t('cosine {value}', { value })}`;
       },
       hover(cell, event) {

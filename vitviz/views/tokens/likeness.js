@@ -3,6 +3,7 @@
 import { tinted } from '../../canvas/colours.js';
 import { el } from '../../canvas/elements.js';
 import { patchName, tokenName } from '../../canvas/names.js';
+import { fixed } from '../../canvas/numbers.js';
 import { pinColours, pinned, pinsOf } from '../../canvas/pins.js';
 import { t } from '../../canvas/words.js';
 import { facing } from './second.js';
@@ -68,7 +69,7 @@ export function paint(self) {
     held: self.held || query === self.settings.token ? cell : -1,
   });
   for (let i = 0; i < skip; i++) {
-    ui.chips.children[i].lastChild.textContent = found[i].toFixed(2).replace('-', '−');
+    ui.chips.children[i].lastChild.textContent = fixed(found[i], 2);
     ui.chips.children[i].setAttribute('aria-pressed', String(i === query));
   }
 }

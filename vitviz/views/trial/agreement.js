@@ -2,11 +2,12 @@
 
 import { tinted } from '../../canvas/colours.js';
 import { el, fit } from '../../canvas/elements.js';
+import { fixed } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
 
-const fixed = (value) => value?.toFixed(2).replace('-', '−') ?? '–';
+const told = (value) => (Number.isFinite(value) ? fixed(value, 2) : '–');
 
 /** A field of cells, a row a method: a column for each method, and apart one for the other class. */
 export function agreement(self, { title }) {
@@ -28,10 +29,10 @@ export function agreement(self, { title }) {
   cells(self, canvas, {
     place: () => place,
     label: () => t('Rank correlations of the maps.'),
-    name: (cell) => `${name(cell)}: ${fixed(now.value(row(cell), col(cell)))}`,
+    name: (cell) => `${name(cell)}: ${told(now.value(row(cell), col(cell)))}`,
     hover(cell, event) {
       spot.put(...place.box(cell));
-      tip.show(event, fixed(now.value(row(cell), col(cell))), title(now.names[row(cell)]), between(cell));
+      tip.show(event, told(now.value(row(cell), col(cell))), title(now.names[row(cell)]), between(cell));
     },
     leave: () => spot.hide(),
   });

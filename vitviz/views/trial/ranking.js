@@ -1,11 +1,9 @@
 // The ranking: areas under both curves, what lies between them, SaCo, and what a map leaves unexplained.
 
 import { el } from '../../canvas/elements.js';
-import { number } from '../../canvas/numbers.js';
+import { fixed, number } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { colourOf } from './curves.js';
-
-const minus = (text) => text.replace('-', '−');
 
 /** A table with a row a method, best first; a click holds its curves. */
 export function ranking(self, { title, pick }) {
@@ -22,7 +20,7 @@ export function ranking(self, { title, pick }) {
 
   function draw(names, { verdict }) {
     const logit = self.settings.score === 'logit';
-    const value = (one) => minus(logit ? one.toFixed(2) : (100 * one).toFixed(1));
+    const value = (one) => (logit ? fixed(one, 2) : fixed(100 * one, 1));
     const unit = logit ? '' : ' %';
     const band = ({ chance }) => ({ mean: value(chance[0]), deviation: value(2 * chance[1]) + unit });
     const columns = [
@@ -52,8 +50,8 @@ export function ranking(self, { title, pick }) {
           ? [
               ...areas.map(value),
               value(gap),
-              minus(saco.toFixed(2)),
-              unexplained === null ? t('no sum') : minus(unexplained.toFixed(3)),
+              fixed(saco, 2),
+              unexplained === null ? t('no sum') : fixed(unexplained, 3),
             ]
           : ['', '', '', '', ''];
         return el(

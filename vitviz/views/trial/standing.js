@@ -1,10 +1,9 @@
 // A trial over a set: how far each method lies ahead of chance with two standard errors, and the ranking.
 
 import { el, svg } from '../../canvas/elements.js';
-import { number, ticks } from '../../canvas/numbers.js';
+import { fixed, number, ticks } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 
-const minus = (text) => text.replace('-', '−');
 const ROWS = [14, 24]; // px, as low and as high as a row may be
 const AROUND = 100; // px of the figure for the axis and the count of pictures
 
@@ -18,7 +17,7 @@ export function standing(self, { title }) {
   const table = el('table', { class: 'vv-ranking' }, el('thead', {}, head), body);
   const wide = { class: 'vv-wide-table', tabindex: 0, role: 'region', 'aria-label': t('Ranking') };
   const logit = () => self.settings.score === 'logit';
-  const value = (one) => (one === null ? '–' : minus(logit() ? one.toFixed(2) : (100 * one).toFixed(1)));
+  const value = (one) => (one === null ? '–' : logit() ? fixed(one, 2) : fixed(100 * one, 1));
   const both = (mean, error) => (error === null ? value(mean) : `${value(mean)} ± ${value(error)}`);
 
   function drawPlot({ rows, verdict }) {
@@ -97,7 +96,7 @@ export function standing(self, { title }) {
           el('td', { text: both(row.most, row.most_error) }),
           el('td', { text: both(row.least, row.least_error) }),
           el('td', { text: value(row.gap) }),
-          el('td', { text: row.alike === null ? '–' : minus(row.alike.toFixed(2)) }),
+          el('td', { text: row.alike === null ? '–' : fixed(row.alike, 2) }),
         ),
       ),
     );
