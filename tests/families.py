@@ -63,8 +63,8 @@ HEAD = """# Families and views
 
 Made by `python -m tests.families` from a real run of every architecture with perturbed random weights, cut to
 two blocks where that can be set. Evidence is there where an account was made and adds up; it, Experiment and
-Trial need a classifier, which {headless} of these have not. Their account is one of directions in what they hand on
-(in Python), and was seen to add up too.
+Trial need a classifier, which {headless} of these have not. Their account is one of directions in what they
+hand on (in Python), and was seen to add up too.
 """
 
 
@@ -238,7 +238,8 @@ def write(results: dict[str, dict[str, str] | str], root: Path = Path(__file__).
     views, refused = table(results), refusals(results)
     headless = sum("no classifier" in seen[EVIDENCE] for seen in results.values() if isinstance(seen, dict))
     page, readme = root / "docs" / "families.md", root / "README.md"
-    page.write_text(f"{HEAD.format(headless=headless)}\n{views}\nNot shown, and why:\n\n{refused}", encoding="utf-8")
+    head = HEAD.format(headless=headless)
+    page.write_text(f"{head}\n{views}\nNot shown, and why:\n\n{refused}", encoding="utf-8")
     text = readme.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
