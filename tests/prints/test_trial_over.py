@@ -42,6 +42,7 @@ def test_over_a_set_methods_stand_with_their_errors(inspector, over, one_by_one,
     (chart,), (table,), rows = panels(figure, Chart), panels(figure, Table), standing(over, 1, score)
     times = 1 if score == "logit" else 100
     dots = {float(y): float(x) for one in chart.series if one.dots for x, y in zip(one.x, one.y, strict=True)}
+    named = {float(y): str(one.name) for one in chart.series if one.dots for y in one.y}
     reach = {float(one.y[0]): one.x for one in chart.series if one.line}
     assert [str(name) for _, name in chart.rungs] == [
         f"{row['rank']} · {TITLES[row['method']]}" for row in rows
@@ -54,6 +55,8 @@ def test_over_a_set_methods_stand_with_their_errors(inspector, over, one_by_one,
         mean, error = ahead.mean(), ahead.std(ddof=1) / len(PICTURES) ** 0.5
         assert dots[at] == pytest.approx(mean, abs=2e-4 * times) and told[0] == str(row["rank"])
         if error > 0:
+            beats = "better than chance" if mean > 2 * error else "not told from chance"
+            assert named[at] == beats, "three pictures decide it as the page does: by two standard errors"
             np.testing.assert_allclose(reach[at], [mean - 2 * error, mean + 2 * error], atol=2e-4 * times)
         assert str(told[1]).endswith(" *") != row["beats_chance"]
         digits = 2 if score == "logit" else 1
