@@ -100,3 +100,11 @@ def test_the_package_can_be_installed_for_a_notebook(tmp_path):
     assert told.returncode == 0, told.stderr
     labels = json.loads((ROOT / "weights/vitviz-tiny/config.json").read_text())["label_descriptions"].values()
     assert any(f"('{label}'," in told.stdout for label in labels), told.stdout
+
+
+def test_rollout_says_how_it_fares_as_the_trial_found():
+    script = (ROOT / "vitviz" / "views" / "rollout" / "view.js").read_text(encoding="utf-8")
+    told = {name: int(value) for name, value in re.findall(r"(rollout|ledger|random): (\d+)", script)}
+    page = " ".join((ROOT / "docs" / "trial.md").read_text(encoding="utf-8").split())
+    found = [float(value) for value in re.findall(r"([\d.]+) ± [\d.]+ % by (?:the|rollout|random)", page)]
+    assert [told[name] for name in ("ledger", "rollout", "random")] == [round(value) for value in found]

@@ -84,8 +84,8 @@ def markdown(name: str, survey, protocols: tuple[str, ...]) -> str:
         alike = spearman(*(torch.tensor([known[one] for one in both]) for known in (PUBLISHED, gaps)))
         told = "".join(f"\n\n{sentence}" for sentence in said_of_refused(survey))
         parts.append(
-            f"{name}, {survey.images} pictures, patches removed: {protocol}.\nRank correlation with the order of"
-            f" the reference measurement: {alike:.2f}.\n\n"
+            f"{name}, {survey.images} pictures, patches removed: {protocol}.\n"
+            f"Rank correlation with the order of the reference measurement: {alike:.2f}.\n\n"
             + "\n".join(f"| {line} |" for line in lines)
             + told
         )

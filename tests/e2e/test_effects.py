@@ -132,7 +132,7 @@ def test_the_film_shows_the_account_at_every_step_on_axes_that_stand(open_page):
 def test_rollout_says_how_it_fares_and_leads_to_evidence(open_page):
     page = open_page("?sample=coffee&tab=rollout", wait=False)
     ready(page, "rollout")
-    expect(page.locator("#vitviz-rollout .vv-fares")).to_contain_text("60 photographs")
+    expect(page.locator("#vitviz-rollout .vv-fares")).to_contain_text("500 pictures")
     page.locator("#vitviz-rollout .vv-fares button").click()
     ready(page, "evidence")
 

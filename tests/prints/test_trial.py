@@ -96,6 +96,8 @@ def test_every_method_is_told_from_the_others_and_named_once(made):
     (legend,) = panels(made("trial"), Legend)
     assert sorted(str(one.name) for one in legend.series) == sorted(TITLES.values())
     assert len({(one.colour, one.dash) for one in legend.series}) == len(ORDER)
+    controls = {"Random": "dashed", "Blob in the centre": "dotted"}
+    assert {str(one.name): one.dash for one in legend.series if str(one.name) in controls} == controls
     said = texts(made("trial").svg())
     assert all(said.count(title) == 1 for title in TITLES.values())
     assert [said.count(one) for one in ("patches taken away", "probability of espresso")] == [2, 2]

@@ -1,5 +1,7 @@
 """The trial's figure over a set of pictures: where methods stand, against the survey's own moments."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from vitviz.analyses.trials.standing import standing
 from vitviz.figures.paper.plates import Chart, Table
 from vitviz.prints.figure import printed
 from vitviz.surveys.measures.trial import TrialMeasure
+from vitviz.surveys.rows import Refused
 from vitviz.views import Subject
 from vitviz.views.printing import Asked
 from vitviz.views.trial import Trial
@@ -81,3 +84,9 @@ def test_one_picture_of_a_set_has_no_errors_and_draws_none(inspector):
     assert not any(series.line for series in chart.series) and figure.png(dpi=150)
     assert not any("±" in text for row in panels(figure, Table)[0].rows for text in row)
     assert str(figure.plate.notes[0]).startswith("One picture says nothing")
+
+
+def test_who_could_not_be_tried_on_every_picture_is_named(inspector, over):
+    refused = {"trial.frozen": Refused(1, "coffee.png", "This picture has no such map.")}
+    figure = of_set(inspector, replace(over, refused=refused))
+    assert any("Frozen linear map" in str(note) and "no such map" in str(note) for note in figure.plate.notes)

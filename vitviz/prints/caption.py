@@ -10,7 +10,7 @@ import vitviz
 from vitviz.languages import translated
 from vitviz.sentence import Sentence
 from vitviz.views.base import Needs
-from vitviz.views.controls import Choice, Wholes
+from vitviz.views.controls import Choice, Whole, Wholes
 from vitviz.views.printing import over_which
 
 if TYPE_CHECKING:
@@ -87,13 +87,18 @@ def name_of(
     filed = view.filed(settings, subject.grid)
     changed = [
         f"{control.name}-{spelled(control, filed[control.name])}"
-        for control in view.controls
-        if control.name in filed and settings[control.name] != _default(control, subject)
+        for control in _shown(view)
+        if settings[control.name] != _default(control, subject)
     ]
     shown = [subject.checkpoint, *([] if second is None else [second.checkpoint])]
     parts = [f"vitviz-{view.slug}", *shown, *(["detail"] if detail else []), *changed]
     plain = "_".join(re.sub(r"[^A-Za-z0-9.=-]+", "-", part).strip(".-") or "-" for part in parts)
     return plain[:LONGEST].rstrip("._-")
+
+
+def _shown(view: View) -> list[Control]:
+    """The settings that a figure shows something of."""
+    return [one for one in view.controls if not (isinstance(one, Whole) and one.passing)]
 
 
 def _default(control: Control, subject: Subject) -> Any:
@@ -103,8 +108,8 @@ def _default(control: Control, subject: Subject) -> Any:
 def _settings(view: View, subject: Subject, settings: Mapping[str, Any], say) -> str:
     """Every setting as the page words it, where it has a field; the others by their names."""
     found, filed = [], view.filed(settings, subject.grid)
-    for control in view.controls:
-        value = filed.get(control.name)
+    for control in _shown(view):
+        value = filed[control.name]
         if value in ("", (), [], None):
             continue
         if isinstance(control, Choice) and control.label:

@@ -141,12 +141,15 @@ class Query(Control):
 
 @dataclass(frozen=True)
 class Whole(Control):
-    """A whole number; of a token where `tokens`: it then means the same place on another grid."""
+    """A whole number; of a token where `tokens`: it then means the same place on another grid. What is
+    `passing` only asks for something: no figure shows it, and no caption says it.
+    """
 
     minimum: int = 0
     maximum: int | str = MOST
     default: int | str = 0
     tokens: bool = False
+    passing: bool = False
     kind = "whole"
     pattern = r"\d{1,5}"
 

@@ -17,8 +17,6 @@ from vitviz.views.subject import Subject
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vitviz.analyses.geometry import Grid
-
 SKIPS = ("attention_patches", "mlp_patches", "attention_class", "mlp_class")
 CURVES = ("distance", "distance_of_even", "entropy", *SKIPS)
 NO_SET = (
@@ -100,7 +98,7 @@ class Compared(View):
                 ("mlp", "Skip over MLP"),
             ),
         ),
-        Whole("frame"),  # the step of the training, counted from 0, that is asked to look at the pictures
+        Whole("frame", passing=True),  # a step of the training, from 0, that is asked to look at the pictures
     )
     arrays = {
         "pictures": "",
@@ -133,10 +131,6 @@ class Compared(View):
 
     def texts(self) -> set[str]:
         return super().texts() | {NO_SET, TAKEN_AWAY, NO_SECOND, NO_FILM, NO_CLASS, TOO_FEW}
-
-    def filed(self, settings: Mapping[str, Any], grid: Grid) -> dict[str, Any]:
-        """Without the step that is asked next, of which nothing is drawn by itself."""
-        return {name: value for name, value in super().filed(settings, grid).items() if name != "frame"}
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
         missing = self.summary(subject)["missing"]
