@@ -23,6 +23,7 @@ from vitviz.errors import Unknown, VitvizError
 from vitviz.grid import Grid
 from vitviz.sentence import Sentence
 from vitviz.views.controls import About, Choice, Control, Whole, Wholes, parsed
+from vitviz.views.items import File, Item
 from vitviz.views.sequence import placed
 from vitviz.views.subject import Subject
 
@@ -49,43 +50,6 @@ class Needs(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Item:
-    """An array of numbers that a view can be asked for.
-
-    `axes` names its axes, such as "layer head" or "row col": what they are called on the page and in the
-    endpoint, and how long those are that the model decides. `depends` names the settings that change it:
-    nothing else asks for it anew. `says` tells what the numbers are, with their unit. An item that is not
-    `taken` is for drawing alone.
-    """
-
-    name: str
-    axes: str
-    says: str = ""
-    dtype: str = "float32"
-    depends: tuple[str, ...] = ()
-    taken: bool = True
-
-    def checked(self, array: np.ndarray, about: About) -> np.ndarray:
-        """The array as it travels; RuntimeError where it is not what was declared: a bug of the view."""
-        array = np.ascontiguousarray(array, dtype=self.dtype)
-        grid, names = about.grid, self.axes.split()
-        known = {
-            "layer": about.layers,
-            "depth": about.layers + 1,
-            "head": about.heads,
-            "row": grid.rows,
-            "col": grid.cols,
-        }
-        known |= {"token": grid.tokens, "query": grid.tokens, "key": grid.tokens, "patch": grid.patches}
-        sizes = [known.get(name, size) for name, size in zip(names, array.shape, strict=False)]
-        if len(names) != array.ndim or sizes != list(array.shape):
-            raise RuntimeError(
-                f"{self.name} is declared as {self.axes!r} ({sizes}); its shape is {array.shape}."
-            )
-        return array
-
-
-@dataclass(frozen=True)
 class Words:
     """What the page says about a view: `what` and `how` are two sentences, the rest folds away."""
 
@@ -94,15 +58,6 @@ class Words:
     definition: str  # Markdown, with the formula
     source: str  # section and figure of the paper
     caveat: str  # what it does not show
-
-
-@dataclass(frozen=True)
-class File:
-    """A download besides the numbers: its name, which is the route's too, and what the page calls it."""
-
-    name: str
-    label: str
-    kind: str = "application/octet-stream"
 
 
 class View(ABC):

@@ -1,0 +1,58 @@
+"""What a view can be asked for: arrays of numbers, and files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vitviz.views.about import About
+
+
+@dataclass(frozen=True)
+class Item:
+    """An array of numbers that a view can be asked for.
+
+    `axes` names its axes, such as "layer head" or "row col": what they are called on the page and in the
+    endpoint, and how long those are that the model decides. `depends` names the settings that change it:
+    nothing else asks for it anew. `says` tells what the numbers are, with their unit. An item that is not
+    `taken` is for drawing alone.
+    """
+
+    name: str
+    axes: str
+    says: str = ""
+    dtype: str = "float32"
+    depends: tuple[str, ...] = ()
+    taken: bool = True
+
+    def checked(self, array: np.ndarray, about: About) -> np.ndarray:
+        """The array as it travels; RuntimeError where it is not what was declared: a bug of the view."""
+        array = np.ascontiguousarray(array, dtype=self.dtype)
+        grid, names = about.grid, self.axes.split()
+        known = {
+            "layer": about.layers,
+            "depth": about.layers + 1,
+            "head": about.heads,
+            "row": grid.rows,
+            "col": grid.cols,
+        }
+        known |= {"token": grid.tokens, "query": grid.tokens, "key": grid.tokens, "patch": grid.patches}
+        sizes = [known.get(name, size) for name, size in zip(names, array.shape, strict=False)]
+        if len(names) != array.ndim or sizes != list(array.shape):
+            raise RuntimeError(
+                f"{self.name} is declared as {self.axes!r} ({sizes}); its shape is {array.shape}."
+            )
+        return array
+
+
+@dataclass(frozen=True)
+class File:
+    """A download besides the numbers: its name, which is the route's too, and what the page calls it."""
+
+    name: str
+    label: str
+    kind: str = "application/octet-stream"
+
+
+__all__ = ["File", "Item"]
