@@ -5,12 +5,14 @@ import io
 import re
 
 import numpy as np
+from PIL import Image
 from playwright.sync_api import expect
 
 import vitviz
 from tests.e2e.conftest import open_tab, ready
 from tests.e2e.held import Held
 
+MANY = 40  # pictures, of which a stop leaves some
 WHOLE = "#vitviz-trial [data-tried]:not([data-tried=''])"
 
 
@@ -108,3 +110,33 @@ def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
     expect(view.locator(".vv-curves")).to_be_visible()
     expect(view.locator(".vv-standing")).to_be_hidden()
     assert len(held), "the one picture was on trial meanwhile"
+
+
+def test_a_set_can_be_stopped_and_keeps_the_pictures_that_were_on_trial(open_page, tmp_path):
+    page, files = open_page("?tab=trial&sample=coffee", wait=False), []
+    Held(page, r"/trial/tried\?.*method=centre(&|$)")
+    ready(page, "trial")
+    for number in range(MANY):
+        pixels = np.random.default_rng(number).integers(0, 255, (60, 80, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(path := tmp_path / f"{number}.png")
+        files.append(path)
+    fold, view = page.locator("#vitviz-tab-trial"), page.locator("#vitviz-trial")
+    fold.get_by_text("Average over a set of pictures").click()
+    page.set_input_files("#vitviz-trial-set-files input[type=file]", files)
+    page.locator("#vitviz-trial-set-start").click()
+    stop = page.locator("#vitviz-trial-set-stop")
+    some = re.compile(r"Over \d+ pictures of yours\.")
+    expect(view.locator(".vv-trying")).to_have_text(some, timeout=120_000)
+    stop.click()
+    expect(page.locator("#vitviz-trial-set-start")).to_be_enabled(timeout=60_000)
+    page.wait_for_timeout(3000)  # what was on its way has arrived
+    told = view.locator(".vv-trying").inner_text()
+    count = int(re.search(r"\d+", told)[0])
+    assert 2 <= count < MANY, "all of them would be no stop"
+    expect(view.locator(".vv-ranking tbody tr:visible")).to_have_count(13)
+    with page.expect_download(timeout=60_000) as taken:
+        view.locator(".vv-take").click()
+    table = list(csv.DictReader(io.StringIO(taken.value.path().read_text())))
+    assert {row["pictures"] for row in table} == {str(count)}, "figure and table are of the same pictures"
+    page.wait_for_timeout(3000)
+    assert view.locator(".vv-trying").inner_text() == told, "it has stopped"

@@ -1,4 +1,4 @@
-// What patches and tokens are called.
+// What patches, tokens and a visitor's pictures are called.
 
 import { t } from './words.js';
 
@@ -18,4 +18,9 @@ export function placeName(grid, patch) {
     row: Math.floor(patch / grid.cols) + 1,
     col: (patch % grid.cols) + 1,
   });
+}
+
+/** Over which pictures of the visitor's own something is. */
+export function ofYours(count) {
+  return count === 1 ? t('Over one picture of yours.') : t('Over {count} pictures of yours.', { count });
 }

@@ -103,6 +103,8 @@ def over_which(subject: Subject) -> Sentence:
     """Over which pictures something is that is made from a set of them."""
     if subject.survey is None:
         return Sentence("Over {count} parts of the four sample photographs.", count=subject.sampled().images)
+    if subject.survey.images == 1:
+        return Sentence("Over one picture.")
     return Sentence("Over {count} pictures.", count=subject.survey.images)
 
 

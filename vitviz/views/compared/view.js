@@ -3,6 +3,7 @@
 import { chart } from '../../canvas/chart.js';
 import { el } from '../../canvas/elements.js';
 import { matrix } from '../../canvas/matrix.js';
+import { ofYours } from '../../canvas/names.js';
 import { bounds, number } from '../../canvas/numbers.js';
 import { running } from '../../canvas/running.js';
 import { t } from '../../canvas/words.js';
@@ -226,5 +227,5 @@ function said(self) {
   const { pictures } = self.summary;
   if (pictures === null)
     return t('Over 20 parts of the four sample photographs: a first look. Below, a set of your own.');
-  return t('Over {count} pictures of yours.', { count: pictures });
+  return ofYours(pictures);
 }

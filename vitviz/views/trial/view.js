@@ -2,6 +2,7 @@
 // a set of pictures, where methods stand over it.
 
 import { el } from '../../canvas/elements.js';
+import { ofYours } from '../../canvas/names.js';
 import { running } from '../../canvas/running.js';
 import { t } from '../../canvas/words.js';
 import { agreement } from './agreement.js';
@@ -131,7 +132,7 @@ const this_ = {
     const told = unpack(self.data.standing);
     if (told.patches_as !== self.settings.patches_as) return self.set('patches_as', told.patches_as);
     ui.run = this_.fresh('');
-    ui.far.said.textContent = t('Over {count} pictures of yours.', { count: told.pictures });
+    ui.far.said.textContent = ofYours(told.pictures);
     ui.far.said.hidden = false;
     ui.verdict.textContent = t(told.verdict);
     for (const part of Object.values(ui.parts)) part.node.hidden = true;
