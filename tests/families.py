@@ -57,6 +57,8 @@ FAMILIES = [  # the first pattern that fits names the family
     ("ViT", r""),
 ]
 EVIDENCE = "Evidence"  # drawn only where the account of a direction balances too
+# how architectures say that they do not take an option, each in its own way
+REFUSALS = (TypeError, ValueError, RuntimeError, AssertionError, NotImplementedError)
 LARGEST = 4e9  # bytes of weights
 BEGIN, END = "<!-- families: written by python -m tests.families -->", "<!-- end of families -->"
 HEAD = """# Families and views
@@ -93,9 +95,8 @@ def built(architecture: str, smaller: tuple[int, int] | None = None) -> torch.nn
                     )
                     * 4
                 )
-        # not every architecture takes these options, nor each says so alike: the next ones are fewer
-        except (TypeError, ValueError, RuntimeError, AssertionError, NotImplementedError):
-            continue
+        except REFUSALS:
+            continue  # the next options are fewer
         if weight > LARGEST:
             raise MemoryError(f"{weight / 1e9:.1f} GB of weights")
         model = timm.create_model(architecture, pretrained=False, **options).eval()

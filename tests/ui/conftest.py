@@ -5,6 +5,7 @@ The stand-in for `spaces` is imported by programs that play a Space, never by th
 
 import pytest
 
+import vitviz
 from vitviz.ui.serving.studio import Settings, Studio
 
 collect_ignore = ["simulated"]
@@ -18,3 +19,12 @@ def studio():
 @pytest.fixture(scope="module")
 def key(studio):
     return studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
+
+
+@pytest.fixture
+def two(tmp_path) -> list[str]:
+    """Two photographs as files of a visitor's."""
+    names = ("chelsea", "coffee")
+    for name in names:
+        vitviz.sample_image(name).save(tmp_path / f"{name}.png")
+    return [str(tmp_path / f"{name}.png") for name in names]

@@ -11,12 +11,8 @@ from tests.ui.test_export import numbers, opened
 from vitviz.ui.serving import export
 
 
-def test_an_average_on_the_screen_is_the_one_in_the_files(studio, key, tmp_path):
-    paths = []
-    for name in ("chelsea", "coffee"):
-        vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
-        paths.append(str(path))
-    survey, measured = list(studio.surveying(key, paths))[-1]
+def test_an_average_on_the_screen_is_the_one_in_the_files(studio, key, two):
+    survey, measured = list(studio.surveying(key, two))[-1]
     archive = opened(export.everything(studio, key, {"survey.distance": survey}))
     found = numbers(archive, "distance")
     assert (

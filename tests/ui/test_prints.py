@@ -59,12 +59,8 @@ def test_other_formats_views_and_keys_do_not_exist(studio, key):
         prints.asked_for(studio, key, "tour", "svg", {})
 
 
-def test_a_mean_over_a_set_has_its_figure_too(studio, key, tmp_path):
-    paths = []
-    for name in ("chelsea", "coffee"):
-        vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
-        paths.append(str(path))
-    survey, _ = list(studio.surveying(key, paths))[-1]
+def test_a_mean_over_a_set_has_its_figure_too(studio, key, two):
+    survey, _ = list(studio.surveying(key, two))[-1]
     data, _ = prints.asked_for(studio, survey, "distance", "svg", {})
     assert any("mean of 2 pictures" in text for text in texts(data))
     with pytest.raises(Unknown, match="no average"):
@@ -129,16 +125,12 @@ def test_a_program_gets_what_takes_long_made(studio, monkeypatch):
     assert found["name"] == "vitviz-trial_vitviz-tiny_detail_patches-as-black.svg"
 
 
-def test_a_trial_over_a_set_has_its_figure(studio, key, tmp_path, monkeypatch):
+def test_a_trial_over_a_set_has_its_figure(studio, key, two, monkeypatch):
     from vitviz.surveys.measures.trial import TrialMeasure
     from vitviz.ui.serving import sets
 
     monkeypatch.setattr(sets, "_trial", lambda protocol: TrialMeasure(("ledger", "rollout"), (protocol,)))
-    paths = []
-    for name in ("chelsea", "coffee"):
-        vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
-        paths.append(str(path))
-    survey, _ = list(studio.surveying(key, paths, protocol="mean"))[-1]
+    survey, _ = list(studio.surveying(key, two, protocol="mean"))[-1]
     data, _ = prints.asked_for(studio, survey, "trial", "svg", {"patches_as": "mean", "print.detail": "1"})
     said = texts(data)
     assert any(text.startswith("Over 2 pictures") for text in said) and "Two classes" in said
