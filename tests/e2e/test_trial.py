@@ -16,6 +16,11 @@ MANY = 40  # pictures, of which a stop leaves some
 WHOLE = "#vitviz-trial [data-tried]:not([data-tried=''])"
 
 
+def cut(view) -> int:
+    """How much of the table's width is out of view, px."""
+    return view.locator(".vv-wide-table:visible").last.evaluate("(one) => one.scrollWidth - one.clientWidth")
+
+
 def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
     page = open_page("?sample=coffee")
     held = Held(page, r"/trial/tried\?.*method=centre(&|$)")
@@ -93,8 +98,7 @@ def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
     assert rows.first.locator("td").first.inner_text() == "1"
     assert re.search(r"\d ± \d", rows.first.inner_text())
     expect(view.locator(".vv-standing circle")).to_have_count(13)
-    cut = view.locator(".vv-wide-table:visible").last.evaluate("(one) => one.scrollWidth - one.clientWidth")
-    assert cut <= 0, "every column of the table is in view"
+    assert cut(view) <= 0, "every column of the table is in view"
     expect(view.locator("[data-name=patches_as] input[value=black]")).to_be_checked()
     expect(view.locator(".vv-curves")).to_be_hidden()
     before = rows.first.inner_text()
