@@ -8,10 +8,14 @@ Tests run in as many processes as there are cores, up to four. Each is given its
 torch is imported: threads of several processes on one core would spend their time waiting for one another.
 Each has a folder of its own for what Gradio writes, because a test counts what is in it.
 
+The tiers are markers (docs/testing.md): what opens a page or asks for the running app is marked by what it
+asks for, the rest says so itself, and a quick test that starts a program anyway is told.
+
 The shipped checkpoint, a photograph and what one says of the other are here for all of them.
 """
 
 import os
+import sys
 import tempfile
 
 import pytest
@@ -34,9 +38,55 @@ if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):
 
 uploads = tempfile.TemporaryDirectory(prefix="vitviz-tests-")
 os.environ["GRADIO_TEMP_DIR"] = uploads.name
+# programs that tests start compile the package once, whatever is set where the tests are run
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+QUICK = "not browser and not processes and not sweep and not slow"
+
+
+def pytest_configure(config) -> None:
+    """The quick tier, where neither a tier is chosen nor files or tests are named."""
+    named = config.args_source is config.ArgsSource.ARGS
+    config.option.markexpr = config.option.markexpr or ("not slow" if named else QUICK)
+
+
+running: list[pytest.Item] = []  # the test of this moment
+MAY_START = ("browser", "processes", "slow", "visit")
+
+
+def pytest_collection_modifyitems(items) -> None:
+    for item in items:
+        asked = getattr(item, "fixturenames", ())
+        tier = "browser" if "browser" in asked else "processes" if "server" in asked else None
+        if tier and not item.get_closest_marker("visit"):
+            item.add_marker(tier)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    running[:] = [item]
+    return (yield)
+
+
+def marked(event: str, given: tuple) -> None:
+    """An audit hook: a program of Python's is what only a test of another tier may start."""
+    if event != "subprocess.Popen" or sys.executable not in map(str, given[1]):
+        return
+    if running and not any(map(running[0].get_closest_marker, MAY_START)):
+        raise RuntimeError(f"{running[0].nodeid} starts a program: mark it pytest.mark.processes")
+
+
+sys.addaudithook(marked)
 
 install_import_hook(
-    ["vitviz.grid", "vitviz.readout", "vitviz.trace", "vitviz.analyses", "vitviz.models"],
+    [
+        "vitviz.record.grid",
+        "vitviz.record.readout",
+        "vitviz.record.trace",
+        "vitviz.analyses",
+        "vitviz.engine.asking.models",
+    ],
     f"{__name__}.checked",
 )
 

@@ -1,9 +1,9 @@
-"""Which view exists for which family: found out by running every architecture; written into README.md and
+"""Which view exists for which family: found out by running every architecture; written into
 docs/families.md.
 
     python -m tests.families                 # all of timm's plain architectures, some minutes
     python -m tests.families vit_base        # those whose name begins so, without writing the file
-    python -m tests.families --parameters    # counts alone, into vitviz/engine/models/parameters.json
+    python -m tests.families --parameters    # counts alone, into vitviz/engine/finding/parameters.json
 
 Each architecture is built with perturbed random weights (a bias that is zero would hide faults), cut to two
 blocks where that can be set and at its full depth otherwise, traced with the truth check on, and every view
@@ -25,8 +25,8 @@ import torch
 import vitviz
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.models.formats.naflex import at_one_size
 from vitviz.engine.pictures.preprocess import Preprocessing
+from vitviz.engine.reading.naflex import at_one_size
 from vitviz.errors import UnsupportedModel
 from vitviz.views import VIEWS, Needs, Subject
 
@@ -60,7 +60,6 @@ EVIDENCE = "Evidence"  # drawn only where the account of a direction balances to
 # how architectures say that they do not take an option, each in its own way
 REFUSALS = (TypeError, ValueError, RuntimeError, AssertionError, NotImplementedError)
 LARGEST = 4e9  # bytes of weights
-BEGIN, END = "<!-- families: written by python -m tests.families -->", "<!-- end of families -->"
 HEAD = """# Families and views
 
 Made by `python -m tests.families` from a real run of every architecture with perturbed random weights, cut to
@@ -235,16 +234,10 @@ def main() -> None:
 
 
 def write(results: dict[str, dict[str, str] | str], root: Path = Path(__file__).parents[1]) -> None:
-    """The table between the README's marks, and with what is refused into docs/families.md."""
-    views, refused = table(results), refusals(results)
+    """The table with what is refused, into docs/families.md."""
     headless = sum("no classifier" in seen[EVIDENCE] for seen in results.values() if isinstance(seen, dict))
-    page, readme = root / "docs" / "families.md", root / "README.md"
-    head = HEAD.format(headless=headless)
-    page.write_text(f"{head}\n{views}\nNot shown, and why:\n\n{refused}", encoding="utf-8")
-    text = readme.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    readme.write_text(f"{before}{BEGIN}\n\n{views}\n{END}{after}", encoding="utf-8")
+    text = f"{HEAD.format(headless=headless)}\n{table(results)}\nNot shown, and why:\n\n{refusals(results)}"
+    (root / "docs" / "families.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import numpy as np
 
 from vitviz.analyses import relevance
 from vitviz.errors import UnsupportedModel
-from vitviz.sentence import Sentence, not_applicable
+from vitviz.record.sentence import Sentence, not_applicable
 
 WHY = not_applicable("mine", Sentence("no attention has a gradient"))
 

@@ -14,76 +14,37 @@ PACKAGE = Path(__file__).parent.parent / "vitviz"
 # room -> the only rooms of vitviz that it may import, besides itself
 ALLOWED = {
     "errors": set(),
-    "heap": set(),
-    "stopping": {"errors"},
-    "progress": set(),
-    "shown": set(),  # asks for the room notebook by its name, when a notebook asks it
-    "frames": {"errors"},
-    "grid": {"shown"},
-    "sentence": set(),
-    "runs": {"errors", "shown"},
-    "languages": {"sentence", "views"},
-    "prints": {
-        *("engine", "errors", "figures", "languages", "sentence", "stopping", "surveys", "trace", "views"),
-    },
-    "samples": {"errors"},
-    "readout": {"grid"},
-    "attention": set(),
-    "trace": {"attention", "errors", "grid", "readout", "runs", "shown"},
-    "analyses": {"frames", "grid", "readout", "sentence", "shown", "trace", "errors", "stopping"},
-    "engine": {
-        *("grid", "readout", "trace", "errors", "analyses", "runs", "samples", "sentence"),
-        *("progress", "shown", "stopping"),
-    },
-    "models": {"analyses", "engine", "trace", "errors"},
-    "surveys": {
-        *("analyses", "engine", "figures", "frames", "grid", "maps", "models", "samples", "shown", "trace"),
-        *("errors", "sentence"),
-    },
-    "notebook": {
-        *("analyses", "engine", "errors", "figures", "frames", "grid", "models", "runs", "sentence", "shown"),
-        *("surveys", "trace", "views"),
-    },
-    "command": {"engine", "errors", "samples", "surveys", "ui"},
-    "maps": {"analyses", "engine", "models", "errors"},
-    "experiments": {"analyses", "engine", "errors", "trace"},
-    "figures": {"errors"},
+    "record": {"errors"},  # asks for the room notebook by its name, when a notebook asks it
+    "analyses": {"errors", "record"},
+    "engine": {"analyses", "errors", "record"},
+    "surveys": {"analyses", "engine", "errors", "figures", "record"},
+    "figures": {"errors", "record"},
     "canvas": set(),
-    "views": {
-        "analyses",
-        "engine",
-        "experiments",
-        "figures",
-        "grid",
-        "maps",
-        "models",
-        "readout",
-        "samples",
-        "trace",
-        "errors",
-        "sentence",
-    },
-    "ui": {
-        *("analyses", "engine", "errors", "figures", "grid", "heap", "languages", "models"),
-        *("prints", "progress", "runs", "samples", "sentence", "stopping", "surveys", "trace", "views"),
-    },
+    "views": {"analyses", "engine", "errors", "figures", "record"},
+    "prints": {"engine", "errors", "figures", "record", "surveys", "views"},
+    "notebook": {"analyses", "engine", "errors", "figures", "prints", "record", "surveys", "views"},
+    "ui": {"analyses", "engine", "errors", "figures", "prints", "record", "surveys", "views"},
+    "command": {"engine", "errors", "record", "surveys", "ui"},
 }
+FLOORS = 8
+# and within the page: who may ask what, what is remembered, what is answered, and the page itself
+UPWARDS = ("words", "zerogpu", "options", "door", "memory", "answers", "page", "starting")
 ONLY_IN = {
     "gradio": {"ui"},
     "fastapi": {"ui"},
     "timm": {"engine"},
     "huggingface_hub": {"engine"},
-    "plotly": {"figures"},
+    "open_clip": {"engine"},
     "matplotlib": {"figures"},
     "imageio_ffmpeg": {"prints"},
     "pyarrow": {"surveys"},
     "datasets": {"surveys"},
     "ray": {"surveys"},
-    "pandas": {"frames"},
+    "pandas": {"record"},
     "typer": {"command"},
 }
 NEVER_IN = {
-    "torch": {"figures", "ui", "errors", "grid", "samples"},
+    "torch": {"figures", "ui", "errors"},
     "skimage": {"analyses", "engine", "figures", "views", "ui"},
 }
 
@@ -117,6 +78,21 @@ def test_every_room_imports_only_what_lies_below_it():
             assert target == room or target in ALLOWED[room], f"{file} imports {module}"
 
 
+def test_the_house_has_few_floors():
+    def floor(room: str) -> int:
+        return 1 + max(map(floor, ALLOWED[room]), default=0)
+
+    assert max(map(floor, ALLOWED)) == FLOORS
+
+
+def test_the_rooms_of_the_page_import_only_what_lies_below_them():
+    for file, room, module in imports():
+        if room == "ui" and module.startswith("vitviz.ui."):
+            place, target = (UPWARDS.index(name) for name in (Path(file).parts[1].removesuffix(".py"),
+                                                              module.split(".")[2]))  # fmt: skip
+            assert target <= place, f"{file} imports {module}"
+
+
 def test_gradio_timm_and_the_hub_stay_in_their_rooms():
     for file, room, module in imports():
         library = module.split(".")[0]
@@ -130,9 +106,10 @@ def test_the_package_has_no_room_unknown_to_this_test():
         for path in PACKAGE.iterdir()
         if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__")
     }
-    assert rooms - {"__init__"} == set(ALLOWED)
+    assert rooms - {"__init__", "__main__"} == set(ALLOWED)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "statement, absent",
     [
@@ -141,12 +118,13 @@ def test_the_package_has_no_room_unknown_to_this_test():
         ("import vitviz.views", {"gradio", "timm", "torch", "matplotlib"}),
         ("import vitviz; vitviz.figure", {"gradio", "matplotlib", "timm", "torch"}),
         ("import vitviz; vitviz.load", {"gradio"}),
+        ("import vitviz; vitviz.text", {"gradio", "open_clip", "transformers"}),
         (
             "import vitviz.surveys; vitviz.surveys.survey",
-            {"gradio", "plotly", "pyarrow", "ray", "datasets", "datasketches", "typer"},
+            {"gradio", "pyarrow", "ray", "datasets", "typer"},
         ),
         (
-            "import vitviz.ui.page.build, vitviz.ui.serving.studio",
+            "import vitviz.ui.page.build, vitviz.ui.memory.studio",
             {"matplotlib", "vitviz.surveys.run", "pyarrow", "ray", "datasets"},
         ),
     ],

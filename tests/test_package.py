@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -40,7 +42,7 @@ def test_they_pass_twine(built):
 
 def test_the_wheel_holds_the_package_and_what_is_shipped(built):
     found = names(built)
-    kinds = (".py", ".js", ".css", ".json")
+    kinds = (".py", ".js", ".css", ".json", ".jpg")
     expected = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "vitviz").rglob("*.*")

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -38,6 +40,7 @@ def test_pictures_and_files_named_exist():
         assert (ROOT / path).exists(), path
 
 
+@pytest.mark.processes
 def test_help_names_every_option():
     told = subprocess.run(
         [sys.executable, "app.py", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -56,6 +59,7 @@ def test_help_names_every_option():
         assert option in told
 
 
+@pytest.mark.processes
 def test_the_package_can_be_installed_for_a_notebook(tmp_path):
     """Built from a copy, so that nothing is left in the checkout; used from a folder that is not the
     checkout.
@@ -84,7 +88,7 @@ def test_the_package_can_be_installed_for_a_notebook(tmp_path):
     package = next((tmp_path / "installed").rglob("vitviz/__init__.py")).parent
     code = (
         f"import vitviz; assert vitviz.__file__.startswith({str(package.parent)!r}), vitviz.__file__;from"
-        " vitviz.ui import words; from vitviz.ui.page.canvas import Canvas; from vitviz.ui.serving import"
+        " vitviz.ui import words; from vitviz.ui.page.components import Canvas; from vitviz.ui.answers import"
         " modules; from vitviz.views import VIEWS;assert len(modules.style()) > 9_000 and"
         " all(len(words.texts(tag)) > 300 for tag in ('ko', 'zh-CN')) and words.first();[(Canvas(view.slug),"
         " modules.source(modules.script_of(view.slug))) for view in"

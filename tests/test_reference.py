@@ -1,8 +1,11 @@
-"""The reference is built without a warning and says every public name; the views' page is their own words."""
+"""The site is built without a warning and has every public name; the views' page is their own words."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import vitviz
 from vitviz.views import VIEWS
@@ -10,14 +13,20 @@ from vitviz.views import VIEWS
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_api_reference_is_built_without_warnings(tmp_path):
-    command = [sys.executable, "-W", "error", str(ROOT / "docs/reference.py"), str(tmp_path)]
+@pytest.mark.processes
+def test_the_site_is_built_without_a_warning(tmp_path):
+    """Strict: a link that leads nowhere ends it. The gallery's figures are drawn by the lines it shows."""
+    command = [sys.executable, "-W", "error", str(ROOT / "docs/build.py"), str(tmp_path / "site")]
     found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert found.returncode == 0 and "warn" not in found.stderr.lower(), found.stderr[-3000:]
-    page = (tmp_path / "vitviz.html").read_text(encoding="utf-8")
+    page = (tmp_path / "site/reference/vitviz.html").read_text(encoding="utf-8")
     for name in vitviz.__all__:
         assert f'id="{name}"' in page, f"{name} is not in the reference"
-    assert (tmp_path / "views.html").exists()
+    gallery = (tmp_path / "site/gallery/index.html").read_text(encoding="utf-8")
+    shown = re.findall(r'src="([^"]+\.svg)"', gallery)
+    assert len(shown) == 6
+    for name in shown:
+        assert "<svg" in (tmp_path / "site/gallery" / name).read_text(encoding="utf-8"), name
 
 
 def test_every_public_function_and_class_says_what_it_is():
@@ -27,6 +36,7 @@ def test_every_public_function_and_class_says_what_it_is():
             assert (thing.__doc__ or "").strip(), f"{name} has no docstring"
 
 
+@pytest.mark.processes
 def test_the_definitions_of_the_views_are_current():
     written = (ROOT / "docs/views.md").read_text(encoding="utf-8")
     code = "import runpy; print(runpy.run_path('docs/reference.py')['definitions'](), end='')"

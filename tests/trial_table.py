@@ -1,10 +1,10 @@
-"""The README's tables of maps on trial, from real runs: python -m tests.trial_table --pictures 100 --out DIR.
+"""The tables of maps on trial in docs/trial.md: python -m tests.trial_table --pictures 100 --out DIR.
 
 Pictures are Tiny-ImageNet's validation pictures with their boxes, drawn by seed 0, and for DeiT-Tiny the
 photographs that come with vitviz and the dog and cat of the shared folder; the model's own answer is
 explained. Ended at any moment, or after --minutes, the same command goes on, and the table is of the pictures
 that are done: which of them come first in the set has nothing to do with what they show. With --write the
-tables stand in the README.
+tables stand in docs/trial.md.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import torch
 
 import vitviz
 from tests.shared import shared
-from vitviz import samples
 from vitviz.analyses.correlation import spearman
-from vitviz.analyses.methods import TITLES
+from vitviz.analyses.protocol import TITLES
 from vitviz.analyses.trials.standing import HEAD, said_of_refused, standing, table
-from vitviz.surveys.boxes import Boxes
+from vitviz.record import samples
 from vitviz.surveys.items import Item
+from vitviz.surveys.labels import Boxes
 from vitviz.surveys.measures.trial import TrialMeasure
 
-README = Path(__file__).parents[1] / "README.md"
+PAGE = Path(__file__).parents[1] / "docs" / "trial.md"
 BEGIN, END = "<!-- trial: written by python -m tests.trial_table -->", "<!-- end of trial -->"
 PROTOCOLS = {"vitviz-tiny": ("dropped",), "DeiT-Tiny": ("dropped", "mean")}  # of the reference: mean
 PUBLISHED = {  # gap of probability of the reference measurement: DeiT-Tiny, 60 pictures, mean colour
@@ -108,9 +108,9 @@ def main() -> None:
     text = "\n\n".join(parts)
     print(text)
     if given.write:
-        before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
         after = rest.partition(END)[2]
-        README.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+        PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
 
 
 assert set(PUBLISHED) <= set(TITLES)

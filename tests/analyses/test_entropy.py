@@ -5,8 +5,8 @@ import pytest
 
 from tests.analyses import oracle
 from vitviz.analyses import streaming
-from vitviz.analyses.entropy import attention_entropy
 from vitviz.analyses.example import example_trace
+from vitviz.analyses.redundancy import attention_entropy
 
 
 @pytest.mark.parametrize("size", [11, 2**19])

@@ -14,7 +14,7 @@ from vitviz.analyses.occlusion import (
     shuffled_pieces,
 )
 from vitviz.errors import VitvizError
-from vitviz.grid import Grid
+from vitviz.record.grid import Grid
 
 sizes = st.tuples(st.integers(1, 16), st.integers(1, 16))
 seeds = st.integers(0, 10_000)

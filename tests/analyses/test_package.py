@@ -20,6 +20,7 @@ def run(code: str) -> None:
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.processes
 def test_importing_it_loads_no_torch():
     run(
         "import sys; from vitviz import analyses; dir(analyses); assert not {'torch', 'einops', 'jaxtyping',"
@@ -27,6 +28,7 @@ def test_importing_it_loads_no_torch():
     )
 
 
+@pytest.mark.processes
 def test_using_it_loads_neither_timm_nor_gradio_and_a_function_wins_over_the_file_of_its_name():
     run(
         "import sys, vitviz.analyses.sweep, vitviz.analyses.rollout; from vitviz import analyses; "

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vitviz.analyses.trials.pointing import covered, energy, hit
-from vitviz.grid import Grid
+from vitviz.record.grid import Grid
 
 GRID = Grid(3, 4, (8, 8), ("class",))
 

@@ -8,12 +8,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.analyses import oracle
-from vitviz.analyses import reading, streaming, workers
+from vitviz.analyses import reading, streaming
 from vitviz.analyses.distance import token_distances
 from vitviz.analyses.example import example_trace
 from vitviz.analyses.reading import read_layer
-from vitviz.grid import Grid
-from vitviz.trace import Bias
+from vitviz.record.grid import Grid
+from vitviz.record.trace import Bias
 
 GRID = Grid(3, 4, (8, 6), ("class", "distillation"))
 
@@ -136,7 +136,7 @@ def test_the_calling_thread_makes_nothing_that_torch_would_share_out(monkeypatch
     """
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    monkeypatch.setattr(workers, "WORTHWHILE", 2**15)
+    monkeypatch.setattr(reading, "WORTHWHILE", 2**15)
     try:
         trace = example_trace(Grid(20, 30, (8, 8), ("class",)), layers=1, heads=20, seed=6)
         distances, vector = token_distances(trace), torch.ones(601)

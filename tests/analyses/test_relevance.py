@@ -10,7 +10,7 @@ from vitviz.analyses.example import example_trace
 from vitviz.analyses.relevance import METHODS, relevance_of
 from vitviz.analyses.relevance.passes import Gradients, Weighed
 from vitviz.errors import VitvizError
-from vitviz.grid import Grid
+from vitviz.record.grid import Grid
 
 GRID = Grid(2, 3, (4, 4), ("class",))
 

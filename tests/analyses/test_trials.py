@@ -10,8 +10,9 @@ from vitviz.analyses import relevance
 from vitviz.analyses.example import example_trace
 from vitviz.analyses.relevance import Relevance
 from vitviz.analyses.trials import trial as trials
+from vitviz.analyses.trials.curves import Curves
 from vitviz.errors import VitvizError
-from vitviz.grid import Grid
+from vitviz.record.grid import Grid
 
 GRID = Grid(4, 5, (4, 4), ("class",))
 C = torch.tensor([2.0**-i for i in range(20)], dtype=torch.float64)[
@@ -53,7 +54,7 @@ def trapezoid(values):
 
 
 def test_the_true_map_is_the_best_of_all(monkeypatch):
-    found = tried(monkeypatch, C.clone())
+    found = tried(monkeypatch, C.clone(), draws=40)
     order = sorted(C.tolist(), reverse=True)
     most = [sum(order[2 * step :]) for step in range(11)]
     least = [sum(order[: 20 - 2 * step]) for step in range(11)]
@@ -83,6 +84,24 @@ def test_a_constant_map_is_chance(monkeypatch):
     assert abs(dict(found.ranking("logit"))["given"]) < 4 * deviation / 200**0.5
     assert abs(mean) < 4 * deviation / 200**0.5 and "given" not in found.beats_chance("logit")
     assert sum(found.areas("given", "logit")) / 2 == pytest.approx(C.sum().item() / 2, rel=0.1)
+
+
+@pytest.mark.parametrize("methods", [1, 12])
+def test_chance_beats_chance_in_one_table_of_twenty(methods):
+    """Tables of nothing but random maps, by simulation: of 12 maps two deviations would let half pass."""
+    shape, beaten = (1500, trials.DRAWS + methods), 0
+    for row in torch.randn(shape, generator=torch.Generator().manual_seed(0)).tolist():
+        draws, given = row[: trials.DRAWS], row[trials.DRAWS :]
+        curves = {f"map {i}": flat(gap) for i, gap in enumerate(given)} | {"random": flat(0.0)}
+        ends = tuple(map(flat, draws))
+        found = trials.Trial("x", (0,), 0, "dropped", 0, (0.0, 1.0), {}, curves, ends, {}, 0)
+        beaten += bool(found.beats_chance())
+    assert beaten / 1500 == pytest.approx(0.05, abs=0.02)
+
+
+def flat(gap):
+    """A map's curves, of which only the gap is asked about."""
+    return Curves({"probability": torch.zeros(2)}, {"probability": torch.full((2,), gap)}, 0.0)
 
 
 def test_ends_seeds_rows_and_what_is_refused(monkeypatch):

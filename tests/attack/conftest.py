@@ -22,7 +22,7 @@ def server(folder):
 
 @pytest.fixture(scope="package")
 def http(server):
-    with httpx.Client(base_url=server.url, timeout=30) as client:
+    with httpx.Client(base_url=server.url, timeout=120) as client:
         yield client
 
 

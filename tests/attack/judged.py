@@ -11,7 +11,7 @@ import httpx
 
 from tests.attack.hostile_calls import Question
 from tests.e2e.conftest import ROOT
-from vitviz.ui.serving.spoken import UNEXPECTED
+from vitviz.ui.answers.plain import UNEXPECTED
 
 SECONDS, BYTES = 5, 10**9
 OWN = "hostile"  # the session of all questions, unless they bring another

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 
 import httpx
@@ -10,7 +11,8 @@ import pytest
 
 from tests.attack.stranger import answer
 from tests.e2e.conftest import ROOT
-from vitviz.ui.serving.derived import answering
+from vitviz.ui.answers.derived import answering
+from vitviz.ui.door.pages import FOLDER
 
 
 def test_a_question_is_bounded_and_need_not_make_sense(http):
@@ -209,3 +211,31 @@ def test_an_upload_without_a_length_ends_at_the_same_bound(http, server):
             pass
     assert http.get("config").status_code == 200
     assert arrived < 150_000_000, "it was read to its end"
+
+
+def test_nothing_says_where_uploads_lie_and_its_own_pictures_are_there(http, folder):
+    for path in ("", "config", "config/", "?checkpoint=x"):
+        for _ in range(2):
+            found = http.get(path)
+            assert found.status_code == 200 and str(folder) not in found.text and FOLDER in found.text
+    plain = http.get("config", headers={"accept-encoding": "identity"})
+    assert plain.content == http.get("config").content and "content-encoding" not in plain.headers
+    for address in re.findall(rf"/gradio_api/file={FOLDER}[^\"]*", plain.text)[:2]:
+        answer = http.get(address)
+        assert answer.status_code == 200 and answer.headers["content-type"].startswith("image/")
+    away = http.get(f"gradio_api/file={FOLDER}/../../../../etc/passwd")
+    assert away.status_code in (403, 404)
+
+
+def test_a_header_gives_the_page_no_other_address(http):
+    for name in ("X-Forwarded-Host", "X-Gradio-Server"):
+        for path in ("", "config"):
+            assert "evil.example" not in http.get(path, headers={name: "https://evil.example"}).text
+
+
+def test_answers_to_a_session_that_nobody_has_are_a_message_and_no_trace_back(http, server):
+    before = len(server.said())  # others' attacks on the same server may have left theirs
+    for path in ("queue/data?session_hash=nobody", "queue/data?session_hash=", "call/predict/nobody"):
+        said = http.get(f"gradio_api/{path}").text
+        assert "session_not_found" in said or "no such event" in said, path
+    assert "Traceback" not in server.said()[before:]

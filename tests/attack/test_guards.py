@@ -7,10 +7,9 @@ import pytest
 
 from tests import loops
 from tests.attack.stranger import MARK
-from vitviz.ui.serving import uploads
-from vitviz.ui.serving.calls import LONGEST, MOST_FILES, Calls
-from vitviz.ui.serving.door import LARGEST, Door
-from vitviz.ui.serving.hosts import Hosts
+from vitviz.ui.door import uploads
+from vitviz.ui.door.door import LARGEST, LONGEST, MOST_FILES, Calls, Door, Hosts
+from vitviz.ui.words import translated
 
 TAKEN = 299  # the status of what went through
 
@@ -54,6 +53,7 @@ def ask(calls):
             return arriving.pop(0) if arriving else {"type": "http.disconnect"}
 
         async def app(scope, receive, send):
+            asking.seen = scope
             while True:
                 message = await receive()
                 given.extend(message.get("body", b""))
@@ -77,6 +77,7 @@ def ask(calls):
             ],
         }
         loops.run(Door(app, hosts or Hosts("127.0.0.1"), calls, quota)(scope, receive, send))
+        asking.headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
         return sent[0]["status"], sent[1]["body"].decode(), len(given)
 
     return asking
@@ -93,7 +94,45 @@ def test_only_its_own_names(ask, host):
 )
 def test_only_its_own_pages(ask, origin):
     assert ask("/config", origin=origin)[0] == 403
-    assert ask("/config", origin="http://localhost:7860")[0] == TAKEN
+    assert ask("/config", origin="http://localhost")[0] == TAKEN
+
+
+def test_a_page_of_another_port_of_this_machine_is_another_programs(ask):
+    for origin, status in (("http://localhost:7860", TAKEN), ("http://127.0.0.1:7860", TAKEN),
+                           ("http://localhost:7861", 403), ("http://localhost", 403)):  # fmt: skip
+        assert ask("/config", host="127.0.0.1:7860", origin=origin)[0] == status, origin
+    proxied = Hosts("127.0.0.1", ["vit.example.org"])
+    assert ask("/config", hosts=proxied, host="127.0.0.1:7860", origin="https://vit.example.org")[0] == TAKEN
+
+
+@pytest.mark.parametrize("host", ["a, b", "localhost, evil.example", "a b", "a/b", "x@a"])
+def test_a_list_of_names_is_none(ask, host):
+    assert ask("/config", hosts=Hosts("0.0.0.0"), host=host)[0] == 403
+    assert ask("/config", host=host)[0] == 403
+
+
+def test_the_site_has_no_other_name_because_a_header_says_so(ask):
+    for name in ("x-forwarded-host", "x-gradio-server"):
+        for given, hosts, kept in (
+            ("evil.example", Hosts("127.0.0.1"), False),
+            ("https://evil.example", Hosts("0.0.0.0", ["vit.example.org"]), False),
+            ("evil.example, vit.example.org", Hosts("0.0.0.0", ["vit.example.org"]), False),
+            ("vit.example.org", Hosts("127.0.0.1", ["vit.example.org"]), True),
+            ("https://vit.example.org", Hosts("127.0.0.1", ["vit.example.org"]), True),
+        ):
+            ask("/config", hosts=hosts, **{name.replace("-", "_"): given})
+            assert ((name.encode(), given.encode()) in ask.seen["headers"]) is kept, (name, given)
+
+
+def test_nothing_is_taken_for_what_it_is_not_said_to_be_and_a_page_says_who_it_is(ask):
+    for path in ("/gradio_api/file=/x.png", "/config", "/gradio_api/proxy=x"):
+        ask(path)
+        assert ask.headers["x-content-type-options"] == "nosniff" and "set-cookie" not in ask.headers
+    ask("/")
+    told = ask.headers["set-cookie"]
+    assert told.startswith("vitviz=") and "HttpOnly; SameSite=Lax" in told
+    ask("/", cookie="vitviz=abc")
+    assert "set-cookie" not in ask.headers
 
 
 def test_names_that_were_allowed_and_no_others(ask):
@@ -115,7 +154,7 @@ def test_names_that_were_allowed_and_no_others(ask):
         "proxy=http://127.0.0.1:9/x", "file=http://127.0.0.1:9/x", "file= https://example.org",
         "file=FTP:x", "deep_link", "process_recording",
         "component_server", "custom_component/x/client/component/a", "stream/a/b/1/playlist.m3u8", "reset",
-        "reset/", "vibe-code/", "PROXY=x",
+        "reset/", "vibe-code/", "undo-vibe-edit/", "PROXY=x",
     ],
 )  # fmt: skip
 def test_what_fetches_writes_or_calls_for_a_stranger_is_closed(ask, path):
@@ -219,3 +258,19 @@ def test_no_file_is_named_that_was_not_uploaded_however_deep(ask):
     assert ask("/gradio_api/run/predict", {"data": [{"path": inside}, 5]})[0] == TAKEN
     many = {"data": [[{"path": inside}] * (MOST_FILES + 1), 5]}
     assert ask("/gradio_api/run/predict", many)[0] == 413
+
+
+@pytest.mark.parametrize(
+    ("headers", "language"),
+    [
+        ({}, "en"),
+        ({"accept_language": "ko-KR,en;q=0.5"}, "ko"),
+        ({"accept_language": "ko", "referer": "http://localhost/?lang=zh-CN"}, "zh-CN"),
+        ({"accept_language": "ko;q=1.2.3,,;"}, "ko"),
+    ],
+)
+def test_a_refusal_is_said_in_the_visitors_language(ask, headers, language):
+    body = {"data": [{"path": "/etc/passwd"}]}
+    status, said, _ = ask("/gradio_api/call/other", body, **headers)
+    expected = translated(uploads.NOT_UPLOADED, language)
+    assert status == 422 and json.loads(said)["detail"] == expected

@@ -6,11 +6,12 @@ import pytest
 
 from tests.attack.judged import wrong_in
 from tests.attack.thousand import COUNTS, wrong
-from vitviz.ui.serving.spoken import UNEXPECTED
+from vitviz.ui.answers.plain import UNEXPECTED
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process from /proc")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("kind", COUNTS)
 def test_each_ends_soon_in_a_result_or_a_sentence(kind, tmp_path):
     assert wrong(kind, 0, 12, tmp_path) == []

@@ -13,7 +13,7 @@ import pytest
 from tests.attack.hostile_zips import said, zipped
 from tests.attack.stranger import MARK, answer, forms, listener, picture, sent
 from tests.e2e.conftest import ROOT
-from vitviz.ui.serving.endpoints import PUBLIC
+from vitviz.ui.answers.endpoints import PUBLIC
 
 
 def test_no_listener_opens_a_file_that_was_not_uploaded(http, listeners, secret):

@@ -3,7 +3,7 @@
     python tests/benchmarks/cost.py             # both models, median of 15
     python tests/benchmarks/cost.py --smallest  # seconds; only to see that it works
 
-Both sides run as in the app, which keeps freed memory (vitviz/heap.py). Prints ratios, because times on
+Both sides run as in the app, which keeps freed memory (`record.heap`). Prints ratios, because times on
 shared machines are noise. Random weights serve. Each way's peak memory is read in a process of its own.
 "usual" is what other tools do: attention computed in the open and kept for all layers by hooks.
 """
@@ -80,14 +80,14 @@ def ways(case: tuple[str, int, dict], check: bool = True) -> dict:
         return kept, rolled
 
     if check:  # once for each checkpoint, so it is no part of what a picture costs
-        inspector._check_truth(model, prepared.tensor[None], (size, size))
-    inspector._truthful.add((size, size))
+        inspector.forward._check_truth(model, prepared.tensor[None], (size, size))
+    inspector.forward.truthful.add((size, size))
     return {"plain": plain, "vitviz": vitviz, "usual": usual}
 
 
 def seconds(case: tuple[str, int, dict], runs: int) -> dict[str, float]:
     """Median seconds of each way; the ways take turns, so that a slow moment hits all of them."""
-    from vitviz.heap import keep_freed_memory
+    from vitviz.record.heap import keep_freed_memory
 
     keep_freed_memory()
     running = ways(case)
@@ -115,7 +115,7 @@ def peak(case: tuple[str, int, dict], way: str) -> float:
 
 
 def own_peak(case: tuple[str, int, dict], way: str) -> float:
-    from vitviz.heap import keep_freed_memory
+    from vitviz.record.heap import keep_freed_memory
 
     keep_freed_memory()
     run = ways(case, check=False)[way]  # its memory would hide in every way's peak

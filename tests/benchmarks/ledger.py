@@ -44,12 +44,12 @@ def measured(case: tuple[str, int, dict], runs: int) -> tuple[float, float, floa
     import torch
 
     import vitviz
-    from vitviz import models
+    from vitviz.engine.asking import models
     from vitviz.engine.checkpoint import Checkpoint, Loaded
     from vitviz.engine.inspector import Inspector
     from vitviz.engine.pictures.images import open_image
     from vitviz.engine.pictures.preprocess import Preprocessing, prepare
-    from vitviz.heap import keep_freed_memory
+    from vitviz.record.heap import keep_freed_memory
 
     keep_freed_memory()
     name, size, options = case

@@ -2,16 +2,23 @@
 
     python tests/benchmarks/load.py               # 50 visitors, then 2000 random requests
     python tests/benchmarks/load.py --visitors 4 --requests 50
+    python tests/benchmarks/load.py --one 30      # thirty parallel requests of one visitor, all kinds at once
+    python tests/benchmarks/load.py --one 30 --each            # and each kind of work alone
 
-Speaks as the page does: uploads, joins Gradio's queue, and fetches the binary data of views. Prints errors,
-whether anybody saw another's picture, the median time of a cached view, and how memory grew. Loopback only.
+What one visitor's requests do to another is told as ratios to the same alone, in one run: absolute times are
+of the machine and of who else computes on it. Speaks as the page does: uploads, joins Gradio's queue, and
+fetches the binary data of views. Prints errors, whether anybody saw another's picture, the median time of a
+cached view, and how memory grew. Loopback only.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import itertools
 import json
+import multiprocessing
+import os
 import random
 import re
 import statistics
@@ -19,6 +26,7 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -42,8 +50,17 @@ class Visitor:
     """One browser's conversation with the server."""
 
     def __init__(self, url: str, colour: tuple[int, int, int]):
-        self.http = httpx.Client(base_url=url, timeout=120)
+        self.http = httpx.Client(base_url=url, timeout=600, limits=httpx.Limits(max_connections=None))
         self.colour, self.session, self.key = colour, uuid.uuid4().hex, ""
+
+    def page(self) -> float:
+        """Opens the page, and fetches what it shows of a picture that has been looked at."""
+        start = time.perf_counter()
+        for path in ("", "config"):
+            self.http.get(path).raise_for_status()
+        for path in VIEWS:
+            self.view(path)
+        return time.perf_counter() - start
 
     def upload(self, function: int) -> None:
         """Drops a picture of one colour and waits until the page would show it."""
@@ -97,8 +114,10 @@ def upload_function(url: str) -> int:
     )  # another one only ends a running average
 
 
-def megabytes(server: Server) -> float:
-    return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{server.process.pid}/status").read_text())[1]) / 1000
+def megabytes(server: Server, what: str = "VmRSS") -> float:
+    return (
+        int(re.search(rf"{what}:\s+(\d+)", Path(f"/proc/{server.process.pid}/status").read_text())[1]) / 1000
+    )
 
 
 def visit(visitor: Visitor, function: int, out: dict) -> None:
@@ -111,13 +130,135 @@ def visit(visitor: Visitor, function: int, out: dict) -> None:
         out[visitor.session] = error
 
 
+FIGURE = "tokens/print.png?print.width=250&print.dpi=600&print.detail=1"
+TRIAL = {"image": "chelsea", "checkpoint": "", "target": "top", "patches_as": "dropped"}
+
+
+def kinds(function: int) -> dict[str, Callable[[Visitor, int], object]]:
+    """What one visitor asks for at once: name → what sends the n-th such request and awaits its answer."""
+
+    def new(visitor: Visitor, number: int) -> None:
+        other = Visitor(
+            str(visitor.http.base_url), (number * 7 % 256, number * 31 % 256, time.time_ns() % 256)
+        )
+        other.http, other.session = visitor.http, f"{visitor.session}{number}"
+        other.upload(function)
+
+    def trial(visitor: Visitor, number: int) -> None:
+        given = {**TRIAL, "target": str(number % 100), "score": "logit", "method": ""}
+        visitor.http.post("gradio_api/run/trial", json={"data": list(given.values())}).raise_for_status()
+
+    def predicted(visitor: Visitor, number: int) -> None:
+        with httpx.Client(base_url=visitor.http.base_url, timeout=600) as nobody:
+            nobody.post("gradio_api/run/predict", json={"data": ["rocket", f"vitviz-tiny@{10 * number}", 5]})
+
+    return {
+        "trial": trial,
+        "film": lambda one, n: one.view(f"rollout/film.mp4?film.over=layers&discard=0.{n % 100:02}"),
+        "GIF": lambda one, n: one.view(f"patches/film.gif?film.width=1280&film.seconds=0.{n % 9 + 1}"),
+        "experiment": lambda one, n: one.view(f"tour/experiment?seed={n}"),
+        "compared": lambda one, n: one.view(f"compared/print.svg?print.detail={n % 2}"),
+        "figure": lambda one, n: one.view(f"{FIGURE}&layer={n % 8 + 1}"),
+        "new pictures": new,
+        "no session": predicted,
+    }
+
+
+def crowd(url: str, names: list[str], count: int, function: int, answered, refused) -> None:
+    """So many requests of one visitor at once, each sent again when it is answered; a process of its own."""
+    visitor, number = Visitor(url, (200, 30, 30)), itertools.count(1)
+    visitor.http.get("")  # has a cookie from here on
+    visitor.upload(function)
+    works = kinds(function)
+
+    def keep_asking(name: str) -> None:
+        while True:
+            try:
+                works[name](visitor, next(number))
+                answered.value += 1
+            except Exception:  # noqa: BLE001, refused: what is looked at is what others notice
+                refused.value += 1
+                time.sleep(0.5)
+
+    threads = [threading.Thread(target=keep_asking, args=[names[i % len(names)]]) for i in range(count)]
+    [thread.start() for thread in threads]
+
+
+def computing(server: Server) -> float:
+    """Seconds of CPU that the server has taken so far."""
+    told = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def until_quiet(server: Server, most: float = 120) -> float:
+    """Seconds until the server computes no more, which is less than a tenth of a core for a second."""
+    start = last = time.perf_counter()
+    while time.perf_counter() < start + most:
+        before = computing(server)
+        time.sleep(0.5)
+        if computing(server) - before > 0.05:
+            last = time.perf_counter()
+        elif time.perf_counter() > last + 1:
+            break
+    return last - start
+
+
+def one_visitor(server: Server, count: int, names: list[str], function: int) -> None:
+    """What another visitor notices of one who asks for so much at once, as ratios to the same alone."""
+    other = Visitor(server.url, (30, 200, 30))
+    other.http.get("")
+    other.upload(function)
+    other.page()
+
+    def fresh() -> float:
+        other.colour = tuple(random.randrange(256) for _ in range(3))
+        start = time.perf_counter()
+        other.upload(function)
+        return time.perf_counter() - start
+
+    def measured() -> tuple[list[float], list[float]]:
+        return [other.page() for _ in range(5)], [fresh() for _ in range(5)]
+
+    until_quiet(server)
+    alone, idle = measured(), megabytes(server)
+    Path(f"/proc/{server.process.pid}/clear_refs").write_text("5")
+    counts = [multiprocessing.Value("i"), multiprocessing.Value("i")]
+    asking = multiprocessing.Process(target=crowd, args=[server.url, names, count, function, *counts])
+    asking.start()
+    time.sleep(5)
+    beside = measured()
+    peak = megabytes(server, "VmHWM") - idle
+    asking.kill()
+    quiet = until_quiet(server)
+    told = []
+    for what, before, after, wanted in zip(("page", "prediction"), alone, beside, (2, 4), strict=True):
+        ratio = statistics.median(after) / statistics.median(before)
+        told.append(
+            f"{what} {ratio:.1f} x of {statistics.median(before):.2f} s"
+            f" (at most {max(after) / statistics.median(before):.1f} x; wanted {wanted} x)"
+        )
+    print(
+        f"{', '.join(names)} beside: another's cached {', a fresh '.join(told)};"
+        f" memory +{peak:.0f} MB (wanted 1500); quiet {quiet:.1f} s after they left (wanted 5);"
+        f" {counts[0].value} answered, {counts[1].value} refused",
+        flush=True,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--visitors", type=int, default=50)
     parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--one", type=int, metavar="COUNT", help="parallel requests of one visitor")
+    parser.add_argument("--each", action="store_true", help="each kind of them alone, too")
     given = parser.parse_args()
     server, chance = Server(), random.Random(0)
     try:
+        if given.one:
+            names = list(kinds(function := upload_function(server.url)))
+            for asked in [names, *([name] for name in names if given.each)]:
+                one_visitor(server, given.one, asked, function)
+            return
         function, out = upload_function(server.url), {}
         visitors = [
             Visitor(server.url, tuple(chance.randrange(256) for _ in range(3))) for _ in range(given.visitors)

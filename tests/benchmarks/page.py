@@ -52,7 +52,7 @@ def starting(browser) -> tuple[float, float]:
     answers = time.perf_counter() - start
     try:
         page = browser.new_page()
-        page.goto(server.url)
+        page.goto(server.url + "?tab=patches")
         page.wait_for_function(DRAWN, arg="nothing yet")
         return answers, time.perf_counter() - start
     finally:
@@ -65,7 +65,7 @@ def dropping(browser, runs: int) -> list[float]:
     server, taken = Server(), []
     try:
         page = browser.new_page()
-        page.goto(server.url)
+        page.goto(server.url + "?tab=patches")
         page.wait_for_function(DRAWN, arg="nothing yet")
         with tempfile.TemporaryDirectory() as folder:
             for run in range(runs):

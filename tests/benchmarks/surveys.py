@@ -51,7 +51,7 @@ def photographs(folder: Path, count: int, size: tuple[int, int]) -> None:
     """JPEGs with the detail of photographs: decoding noise, or one colour, costs something else."""
     import numpy as np
 
-    from vitviz.samples import sample_image, samples
+    from vitviz.record.samples import sample_image, samples
 
     folder.mkdir(exist_ok=True)
     names, random = [sample.name for sample in samples()], np.random.default_rng(0)

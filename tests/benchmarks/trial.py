@@ -11,7 +11,7 @@ import time
 import torch
 
 import vitviz
-from vitviz.ui.serving.cache import Cache
+from vitviz.ui.memory.cache import Cache
 from vitviz.views import Subject
 from vitviz.views.trial import made
 from vitviz.views.trial.order import ORDER

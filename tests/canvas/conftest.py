@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vitviz.ui.serving import modules
+from vitviz.ui.answers import modules
 
 # What modules ask of a browser as they are loaded; an array comes as the class that the browser has for it.
 RUN = """
@@ -27,6 +27,7 @@ const { path, expression, given } = JSON.parse(readFileSync(0, 'utf8'), (name, o
   one?.dtype ? new CLASSES[one.dtype](one.values) : one);
 const module = await import(path);
 const known = { ...module, ...given };
+delete known.default; // no name of a parameter
 const found = new Function(...Object.keys(known), `return ${expression};`)(...Object.values(known));
 console.log(JSON.stringify(found, (name, one) =>
   ArrayBuffer.isView(one) ? Array.from(one) : Number.isNaN(one) ? 'NaN' : one));

@@ -161,12 +161,10 @@ def test_positions_are_scaled_from_the_least_to_the_most_alike_and_laid_out_in_t
         subject, settings={"scale": "data"}, data={"similarity": {"values": similarity.astype(np.float32)}}
     )
     view["summary"] = summary
-    assert node("views/positions/matrix.js", "ends(self)", self=view) == [
-        summary["minimum"],
-        summary["maximum"],
-    ]
+    ends = "ends({ ...self, ui: {}, beside: () => [{ summary: { minimum: 0.1, maximum: 2 }, ui: {} }] })"
+    assert node("views/positions/matrix.js", ends, self=view) == [summary["minimum"], 2]
     view["settings"] = {"scale": "full"}
-    assert node("views/positions/matrix.js", "ends(self)", self=view) == [-1, 1]
+    assert node("views/positions/matrix.js", ends, self=view) == [-1, 1]
     small = np.arange(36, dtype=np.float32)  # 2 x 3 patches
     found = node("views/positions/matrix.js", "tilesOf(values, { rows: 2, cols: 3 })", values=small)
     for patch in range(6):
@@ -186,26 +184,20 @@ def test_tokens_above_the_limit_stand_out(node, subject):
     assert found["cells"] == [patch for patch, norm in enumerate(norms) if norm > limit] and found["cells"]
 
 
-def test_the_steps_of_the_waterfall_lead_from_the_start_to_the_logit(node, subject):
+def test_the_lines_of_the_account_and_its_waterfall_lead_from_the_start_to_the_logit(node, subject):
     names = ["heads", "mlps", "biases", "lines", "sources"]
-    data = items(Evidence(), subject, names)
-    view = seen(subject, data=data)
+    view = seen(subject, data=items(Evidence(), subject, names))
     target = subject.trace.top(1)[0][0]
     account = vitviz.evidence(subject.inspector, subject.trace, target=target)
     all_ = node("views/evidence/lines.js", "sums(self)", self=view)
-    steps = node("views/evidence/waterfall.js", "steps(self, sums)", self=view, sums=all_)
-    assert sum(step["value"] for step in steps) == pytest.approx(float(account.logit), abs=1e-3)
-    attention = [step["value"] for step in steps if step["name"].endswith("attention")]
+    bars = Evidence().chart(subject, Evidence().settings({}, subject.about)).bars
+    assert bars.low[0] == 0 and bars.high[-1] == pytest.approx(float(account.logit), abs=1e-3)
+    np.testing.assert_allclose(bars.high[:-2], bars.low[1:-1])
+    attention = (bars.high - bars.low)[1:-2:2]
     expected = account.heads.double().sum(dim=1) + account.projection_biases.double()
     np.testing.assert_allclose(attention, expected.numpy(), atol=1e-4)
-    lines = (
-        all_["patches"]
-        + sum(all_["prefix"])
-        + all_["start"]
-        + all_["mlps"]
-        + all_["biases"]
-        + all_["pooling"]
-    )
+    names = ("patches", "start", "mlps", "biases", "pooling")
+    lines = sum(all_["prefix"]) + sum(all_[name] for name in names)
     assert lines == pytest.approx(all_["sum"], abs=1e-3) == pytest.approx(float(account.total), abs=1e-3)
 
 

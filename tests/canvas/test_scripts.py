@@ -8,8 +8,8 @@ import pytest
 import vitviz
 from vitviz.errors import Unknown
 from vitviz.figures.colormaps import TABLES
-from vitviz.ui.page.canvas import Canvas, Part
-from vitviz.ui.serving import modules
+from vitviz.ui.answers import modules
+from vitviz.ui.page.components import Canvas, Part
 from vitviz.views import VIEWS
 
 HOME = Path(vitviz.__file__).parent

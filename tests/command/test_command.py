@@ -70,6 +70,7 @@ def test_a_mistake_is_a_sentence(said, tmp_path, arguments, expected):
     assert status == 1 and expected in told and "Traceback" not in told and printed == ""
 
 
+@pytest.mark.processes
 def test_help_names_every_measure_and_loads_no_torch():
     from vitviz.surveys import MEASURES
 
@@ -93,6 +94,7 @@ def test_checkpoints_are_listed():
     assert "vitviz-tiny" in CliRunner().invoke(program, ["checkpoints", "--here"]).output
 
 
+@pytest.mark.processes
 def test_the_page_has_the_same_options_as_the_script():
     """In processes of their own: the page chooses Gradio's folder before Gradio is imported."""
 
@@ -100,7 +102,7 @@ def test_the_page_has_the_same_options_as_the_script():
         line = [sys.executable, *asked]
         return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
 
-    script, told = run("app.py", "--help").stdout, run("-m", "vitviz.command", "app", "--help").stdout
+    script, told = run("app.py", "--help").stdout, run("-m", "vitviz", "app", "--help").stdout
     assert told.split()[:3] == ["usage:", "vitviz", "app"]
     assert told.split("options:")[1] == script.split("options:")[1]
 
@@ -111,6 +113,7 @@ def test_it_is_installed_as_vitviz():
     assert '\ndata = ["pyarrow' in project and '\nhub = ["datasets' in project
 
 
+@pytest.mark.processes
 def test_progress_tells_rate_and_time_left():
     now, lines = [0.0], []
     progress = command.Progress(write=lines.append, clock=lambda: now[0])

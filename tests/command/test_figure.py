@@ -15,6 +15,7 @@ def test_a_figure_of_a_file_is_the_one_of_python(said, tmp_path):
     expected = vitviz.figure("rollout", inspector, trace, picture=photo, detail=True, fusion="max")
     assert (tmp_path / "x.svg").read_bytes() == expected.svg()
     assert (tmp_path / "x.txt").read_text(encoding="utf-8") == expected.caption
+    assert "Photograph: cat, 451 × 300 px." in expected.caption
 
 
 def test_without_a_name_it_is_called_by_view_checkpoint_and_settings(said, tmp_path):

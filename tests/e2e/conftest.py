@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import signal
 import socket
@@ -16,6 +17,9 @@ from pathlib import Path
 
 import pytest
 from PIL import Image, ImageStat
+
+from tests.e2e import nothing
+from vitviz.views import ELSE, GROUPS
 
 ROOT = Path(__file__).parents[2]
 FLAGS = [
@@ -133,11 +137,19 @@ def browser():
 
 @pytest.fixture
 def open_page(browser, server):
-    """Opens a page of the app; at the end no script may have failed and nothing may have left the machine."""
-    contexts, errors, elsewhere = [], [], []
+    """Opens a page of the app; at the end no script may have failed, nothing may have left the machine, and
+    no text that was ever shown or taken home may say NaN and the like.
+    """
+    contexts, errors, elsewhere, taken = [], [], [], []
 
     def open_(
-        path: str = "", width: int = 1440, height: int = 900, dark: bool = False, wait: bool = True, **options
+        path: str = "",
+        width: int = 1440,
+        height: int = 900,
+        dark: bool = False,
+        wait: bool = True,
+        first: bool = False,  # whether this browser has never been here
+        **options,
     ):
         context = browser.new_context(
             viewport={"width": width, "height": height},
@@ -146,7 +158,11 @@ def open_page(browser, server):
             **options,
         )
         contexts.append(context)
+        context.add_init_script(nothing.SCRIPT)
+        if not first:
+            context.add_init_script("try { localStorage.setItem('vitviz-welcomed', '1') } catch {}")
         page = context.new_page()
+        page.on("download", lambda download: taken.append(download))
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on(
             "console",
@@ -170,6 +186,7 @@ def open_page(browser, server):
         return page
 
     yield open_
+    errors += [fault for download in taken for fault in nothing.taken_home(download)]
     for context in contexts:
         context.close()
     assert errors == [], f"script errors: {errors}"
@@ -184,12 +201,22 @@ def ready(page, view: str, timeout: float = 30_000) -> str:
 
 
 def open_tab(page, name: str):
-    """Opens a view's tab, out of the menu that holds those for which a narrow window has no room."""
+    """Opens a view's tab, where another question is open by way of its own; in one go, so that the browser's
+    history has one entry of it.
+    """
     tab = page.get_by_role("tab", name=name, exact=True)
-    if tab.count() == 0:
-        page.get_by_label("More tabs").click()
-        tab = page.locator("#vitviz-tabs .overflow-dropdown button", has_text=name)
-    tab.click()
+    if tab.count():
+        return tab.click()
+    hidden = page.locator("#vitviz-tabs [role=tab]").filter(has_text=re.compile(f"^{re.escape(name)}$"))
+    slug = hidden.get_attribute("id").removeprefix("vitviz-tab-").removesuffix("-button")
+    groups = list(GROUPS)
+    group = next((one for one, views in GROUPS.items() if slug in [view.slug for view in views]), ELSE)
+    page.evaluate(
+        """(slug) => document.querySelector('#vitviz-groups').addEventListener('click', () =>
+          document.querySelector(`#vitviz-tab-${slug}-button`).click(), { once: true })""",
+        slug,
+    )
+    page.locator("#vitviz-groups button").nth(groups.index(group)).click()
 
 
 def question(listener: dict, said: dict) -> dict:
@@ -227,6 +254,6 @@ def shipped(folder: Path) -> Path:
 @pytest.fixture
 def dear(monkeypatch):
     """Every pass counts as a long one, of an app in the test's own process."""
-    from vitviz.ui.serving import limits
+    from vitviz.ui import options
 
-    monkeypatch.setattr(limits, "DEAR", 1)
+    monkeypatch.setattr(options, "DEAR", 1)

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from contextlib import contextmanager
 
 from tests.e2e.conftest import free_port
-from vitviz import stopping
+from vitviz.record import stopping
+from vitviz.ui.memory.studio import Studio
 from vitviz.ui.options import parse
 from vitviz.ui.page import build, launch
-from vitviz.ui.serving.studio import Studio
 
 
 class House:
@@ -48,12 +48,12 @@ class House:
         """Whether nothing waits or runs, no generator is kept, and nobody is making an entry of a cache."""
         queue, studio = self.demo._queue, self.studio
         caches = (
-            studio._pictures,
-            studio._inspectors,
+            studio.pictures._pictures,
+            studio.checkpoints._inspectors,
             studio._traces,
             studio._drawn,
-            studio._runs,
-            studio._surveys,
+            studio.runs._runs,
+            studio.sets._surveys,
         )
         making = any(cache._making for cache in caches)
         return not (len(queue) or self.running or self.demo.app.iterators or making)
@@ -61,13 +61,13 @@ class House:
     @contextmanager
     def gate(self, checkpoint: str = "vitviz-tiny"):
         """Holds every forward pass of a checkpoint until it is let through; at the end all go."""
-        inspector = self.studio.inspector(checkpoint)
-        gate = Gate(inspector._forward)
-        inspector._forward = gate.forward
+        forward = self.studio.checkpoints.inspector(checkpoint).forward
+        gate = Gate(forward.run)
+        forward.run = gate.forward
         try:
             yield gate
         finally:
-            del inspector._forward
+            del forward.run
             gate.let(1_000)
             until(lambda: self.idle)
 

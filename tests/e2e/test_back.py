@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from tests.e2e.conftest import Server, open_tab, pick, ready, sample
 from tests.e2e.test_links import drawn, size, until_asked
 from tests.e2e.test_page import write_picture
+from tests.e2e.test_soon import resize
 
 OWN = "300 × 200"
 
@@ -96,6 +97,21 @@ def test_a_slider_makes_no_entries_and_its_settings_come_back(open_page):
     expect(slider).to_have_value("0.8")
 
 
+def test_back_leads_to_the_input_size_before(open_page):
+    page = open_page("?tab=patches")
+    kept(page, "moment.checkpoint === 'vitviz-tiny'")
+    own = ready(page, "patches")
+    resize(page, "168")
+    until_asked(page, size="168x168")
+    expect(page.locator("#vitviz-patches")).to_contain_text("21 × 21 = 441 patches")
+    page.go_back()
+    until_asked(page, size=None)
+    expect(page.locator("#vitviz-patches")).to_contain_text("14 × 14 = 196 patches")
+    assert ready(page, "patches") == own
+    page.go_forward()
+    expect(page.locator("#vitviz-patches")).to_contain_text("21 × 21 = 441 patches")
+
+
 def test_a_step_of_the_film_is_no_entry(open_page):
     page = open_page()
     kept(page, "moment.checkpoint === 'vitviz-tiny'")
@@ -151,7 +167,7 @@ def test_what_changes_while_the_page_is_loaded_again_does_not_cost_the_photograp
 def test_a_photograph_that_was_put_away_is_said_to_be(browser, tmp_path):
     with Server("--device", "cpu", "--picture-cache", "0.2") as server:
         page = browser.new_page(locale="zh-CN")
-        page.goto(server.url)
+        page.goto(server.url + "?tab=patches")
         ready(page, "patches")
         upload(page, tmp_path / "mine.png")
         sample(page, 3)  # larger than the cache, so that nothing stays beside it

@@ -1,4 +1,4 @@
-"""The button under the picker: two checkpoints in two clicks, before and after the training first."""
+"""The fold under the picker: two checkpoints in two clicks, before and after the training first."""
 
 import pytest
 from playwright.sync_api import expect
@@ -8,9 +8,14 @@ from tests.e2e.test_links import until_asked
 from vitviz.views import VIEWS
 
 WORDS = {
-    "en-US": ("Compare", "Before and after its training", "Beside it: vitviz-tiny", "Compare no longer"),
-    "zh-CN": ("比较", "训练之前与之后", "旁边：vitviz-tiny", "不再比较"),
-    "ko-KR": ("비교", "학습 전과 후", "옆에: vitviz-tiny", "비교 끝내기"),
+    "en-US": (
+        "Compare, and input size",
+        "Before and after its training",
+        "Beside it: vitviz-tiny",
+        "Compare no longer",
+    ),
+    "zh-CN": ("比较与输入尺寸", "训练之前与之后", "旁边：vitviz-tiny", "不再比较"),
+    "ko-KR": ("비교와 입력 크기", "학습 전과 후", "옆에: vitviz-tiny", "비교 끝내기"),
 }
 
 
@@ -41,28 +46,37 @@ def test_before_and_after_the_training_is_the_first_offer(open_page, locale, wid
     until_asked(page, second=None)
 
 
-def test_another_checkpoint_is_chosen_in_the_fold_and_escape_closes(open_page):
+def test_one_fold_has_all_that_is_compared_and_escape_closes_it(open_page):
     page = open_page()
-    button = page.locator(".vv-compare > button")
+    button, fields = page.locator(".vv-compare > button"), page.locator("#vitviz-more")
+    expect(fields).to_be_hidden()
     button.focus()
     page.keyboard.press("Enter")
     expect(button).to_have_attribute("aria-expanded", "true")
+    expect(fields.locator("input")).to_have_count(
+        3
+    )  # a second checkpoint, pairs that teach, the input's size
     page.keyboard.press("Escape")
+    expect(fields).to_be_hidden()
     expect(page.locator(".vv-compare-offers")).to_be_hidden()
     expect(button).to_be_focused()
     button.click()
-    page.get_by_role("button", name="With another checkpoint …").click()
-    expect(page.locator("#vitviz-second input")).to_be_focused()
+    second = page.locator("#vitviz-second input")
+    second.fill("vitviz-tiny@0")
+    second.press("Enter")
+    expect(button).to_have_text("Beside it: vitviz-tiny@0")
+    expect(second).to_be_visible()  # the fold stays: what was chosen in it stands in it
 
 
 def test_without_a_film_there_is_no_before(browser, tmp_path):
     shipped(tmp_path / "vitviz-tiny")
     with Server("--device", "cpu", "--weights", str(tmp_path)) as server:
         page = browser.new_page()
-        page.goto(server.url)
+        page.goto(server.url + "?tab=patches")
         ready(page, "patches")
         page.locator(".vv-compare > button").click()
-        expect(page.locator(".vv-compare-offers button")).to_have_text(["With another checkpoint …"])
+        expect(page.locator("#vitviz-second input")).to_be_visible()
+        expect(page.locator(".vv-compare-offers button")).to_have_count(0)
         page.close()
 
 

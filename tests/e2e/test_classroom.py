@@ -17,7 +17,7 @@ from tests.e2e.house import House, until
 from tests.e2e.test_page import painted
 from vitviz import engine
 from vitviz.errors import CheckpointError
-from vitviz.ui.serving.visitor import Gone
+from vitviz.ui.door.visitor import Gone
 
 BATCH = 8  # pictures between two states of a survey
 
@@ -59,9 +59,8 @@ def redrawn(page, before: str):
 def chart(browser, server, pictures):
     """A page at the distance chart with a set of pictures handed in; the test that closes it comes last."""
     page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
-    page.goto(server.url)
-    ready(page, "patches")
-    open_tab(page, "Distance")
+    page.goto(server.url + "?tab=distance")
+    ready(page, "distance")
     page.locator("#vitviz-tab-distance").get_by_text("Average over a set of pictures").click()
     page.set_input_files("#vitviz-distance-set-files input[type=file]", pictures)
     expect(page.locator("#vitviz-distance-set-files")).to_contain_text(pictures[-1].stem, timeout=15_000)
@@ -112,7 +111,7 @@ def test_a_page_closed_in_the_middle_of_a_pass_stops_it_and_the_next_has_one_of_
         sample(page, 2)
         until(lambda: gate.came == 1)
         page.context.close()
-        key = server.studio.keep_sample("astronaut")
+        key = server.studio.pictures.sample("astronaut")
         until(lambda: gate.unwanted)
         gate.let()
         until(lambda: server.idle)
@@ -227,7 +226,7 @@ def test_a_checkpoint_that_is_taken_away_is_missed_only_where_it_is_needed(open_
     open_tab(page, "Rollout")
     address = f"{server.url}gradio_api/vitviz/{(key := ready(page, 'rollout'))}/rollout/map"
     drawn = httpx.get(address).raise_for_status()
-    for cache in (server.studio._inspectors, server.studio._traces):  # put out to make room
+    for cache in (server.studio.checkpoints._inspectors, server.studio._traces):  # put out to make room
         cache._entries.clear()
     assert httpx.get(address).content == drawn.content, "what has been drawn needs no checkpoint"
 

@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
+from tests.e2e.conftest import open_tab, ready
 from tests.e2e.held import Held
 from tests.e2e.test_back import kept
 from tests.e2e.test_stage import SIZES
@@ -68,6 +69,37 @@ def test_a_view_that_does_not_apply_says_why_in_full(open_page, width, height):
     shown, needed = note.evaluate("(note) => [note.clientHeight, note.scrollHeight]")
     assert shown >= needed > 40, "the whole sentence is there, in more than a line of its box"
     assert note.bounding_box()["y"] + shown <= page.evaluate("document.documentElement.scrollHeight")
+
+
+def spread_of(page, view: str, patch: int) -> float:
+    """How far the brightest pixel of a patch, as it is drawn under the map, lies from its darkest."""
+    return page.evaluate(
+        """([view, patch]) => { const sheet = document.querySelector(`#vitviz-${view} .vv-plot canvas`);
+        const [w, h] = [sheet.width / 14, sheet.height / 14];
+        const { data } = sheet.getContext('2d').getImageData((patch % 14) * w + 3,
+          Math.floor(patch / 14) * h + 3, w - 6, h - 6);
+        const greens = data.filter((_, i) => i % 4 === 1);
+        return Math.max(...greens) - Math.min(...greens); }""",
+        [view, patch],
+    )
+
+
+def test_what_was_taken_away_is_seen_in_every_view_and_painting_brings_the_others_back(open_page):
+    page = open_page("?sample=chelsea&tab=explorer&without=patches%3D62.63.76.77", wait=False)
+    ready(page, "explorer")
+    expect(page.locator("#vitviz-explorer .vv-framed")).to_be_visible()
+    assert spread_of(page, "explorer", 62) > 60, "hatched"
+    open_tab(page, "Patches")
+    ready(page, "patches")
+    expect(page.locator("#vitviz-patches")).to_contain_text("196 − 4 left out")
+    expect(page.locator("#vitviz-patches")).to_contain_text("= 193 tokens")
+    open_tab(page, "Experiment")
+    page.get_by_role("button", name="Paint them instead").locator("visible=true").click()
+    page.wait_for_function("() => location.search.includes('patches_as')")
+    ready(page, "experiment", 60_000)
+    open_tab(page, "Attention")
+    ready(page, "explorer")
+    assert spread_of(page, "explorer", 62) < 12 < spread_of(page, "explorer", 60), "painted in one colour"
 
 
 @pytest.mark.parametrize(("language", "one", "two"), [

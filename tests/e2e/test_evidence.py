@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 
 from tests.e2e.conftest import open_tab, ready
 
-BALANCE = re.compile(r"^(−?\d+\.\d{3}) of (−?\d+\.\d{3})$")
+BALANCE = re.compile(r"^(?:Logit|Difference of logits): (−?\d+\.\d{3}) of (−?\d+\.\d{3})$")
 
 
 def balanced(page) -> float:
@@ -31,7 +31,7 @@ def test_the_sum_balances_and_a_head_can_be_taken_away_and_put_back(open_page):
         arg=key,
     )
     ready(page, "evidence")
-    expect(page.locator("#vitviz-facts .vv-before")).to_contain_text("espresso 94.9 %")
+    expect(page.locator("#vitviz-facts .vv-before").first).to_have_text("94.9 % → ")
     without = balanced(page)
     assert abs(without - before) > 0.01, "the head was missed by nobody"
     open_tab(page, "Rollout")  # every view follows
@@ -67,9 +67,48 @@ def test_another_class_is_asked_by_its_name_and_one_against_another(open_page):
     ready(page, "evidence")
     before = balanced(page)
     rather = page.locator("#vitviz-evidence .vv-class").nth(1)
-    rather.fill("wooden spoon")
+    unknown = page.locator("#vitviz-evidence .vv-unknown")
+    place = page.locator("#vitviz-evidence .vv-heat").bounding_box()
+    rather.fill("wooden spon")
+    rather.press("Enter")
+    expect(unknown).to_have_text("No wooden spon among 200 classes. Nearest:wooden spoon")
+    rather.fill("lynx")
+    rather.press("Enter")
+    expect(unknown).to_contain_text("No lynx among 200 classes. Likeliest here:espresso")
+    assert page.locator("#vitviz-evidence .vv-heat").bounding_box() == place
+    rather.fill("Wooden Spoon")
     rather.press("Enter")
     page.wait_for_function(
         "() => /target=\\d+-\\d+/.test(document.querySelector('#vitviz-evidence [data-ready]').dataset.ready)"
     )
     assert 0 < balanced(page) < before
+    expect(unknown).to_be_hidden()
+    for field in page.locator("#vitviz-evidence .vv-class").all():
+        assert field.evaluate("(one) => one.scrollWidth <= one.clientWidth"), "a name is cut"
+    view = page.locator("#vitviz-evidence")
+    expect(view.locator(".vv-balance")).to_contain_text("Difference of logits")
+    expect(view).to_contain_text("The account, from the start to the difference of logits")
+    expect(view).to_contain_text("Share of the difference of logits")
+    expect(view).to_contain_text(re.compile(r"The share of every head, up to ±\d"))
+    parts = view.locator(".vv-lines").inner_text()
+    assert re.match(r"= −?\d+\.\d\d patches [+−] \d+\.\d\d the class token [+−] \d", parts), parts
+    numbers = [
+        float(one)
+        for one in re.findall(r"[+-]?\d+\.\d\d", re.sub(r"([+−]) ", r"\1", parts).replace("−", "-"))
+    ]
+    assert abs(sum(numbers) - balanced(page)) < 0.03, parts
+
+
+def test_what_is_being_typed_stays_when_an_answer_comes(open_page):
+    page = open_page("?sample=coffee&tab=evidence", wait=False)
+    ready(page, "evidence")
+    field = page.locator("#vitviz-evidence .vv-class").first
+    field.fill("cand")
+    page.evaluate("[...vitviz.views].find((one) => one.name === 'evidence').draw()")
+    expect(field).to_have_value("cand")
+    field.press("Escape")
+    expect(field).to_have_value("espresso")
+    field.fill("candle")
+    field.press("Enter")
+    expect(page.locator("#vitviz-evidence .vv-balance")).not_to_contain_text("9.704 of")
+    expect(field).to_have_value("candle")

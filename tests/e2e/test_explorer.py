@@ -157,3 +157,29 @@ def test_heads_in_order_of_distance_stand_nearest_first(page, trace):
             x, y, width, height = page.evaluate(f"{VIEW}.ui.wallPlace.box({place} * {len(order)} + {layer})")
             wall.click(position={"x": x + width / 2, "y": y + height / 2})
             settled(page, layer=layer + 1, head=order[layer][place] + 1)
+
+
+def test_why_it_looks_there_is_asked_for_only_when_it_is_opened(page, trace):
+    """A click chooses the key, another what it is compared with; the link says both."""
+    asked, start = [], trace.grid.prefix
+    page.on(
+        "request", lambda request: asked.append(request.url) if "/explorer/score" in request.url else None
+    )
+    page.mouse.click(*cell(page, trace, 20))
+    settled(page, token=start + 20)
+    assert asked == []
+    page.get_by_role("button", name="Why there?").click()
+    settled(page, beside="score")
+    page.mouse.click(*cell(page, trace, 60))
+    settled(page, key=60, token=start + 20)
+    page.get_by_role("button", name="Compared with").click()
+    page.mouse.click(*cell(page, trace, 137))
+    settled(page, key=60, against=137)
+    layer = trace.layers[0]
+    q, k = layer.q[0, start + 20].double(), layer.k[0].double()
+    above = float(q @ (k[start + 60] - k[start + 137])) * layer.scale
+    said = page.locator("#vitviz-explorer .vv-below").inner_text().replace("−", "-")
+    assert f"All together {above:+.2f}" in said and asked
+    page.wait_for_function("() => location.search.includes('key=60&against=137')")
+    page.mouse.click(*cell(page, trace, 137))
+    settled(page, against="mean")

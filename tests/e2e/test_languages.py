@@ -10,7 +10,7 @@ from vitviz.views import VIEWS
 PAGE = {
     "en-US": (
         "Rollout",
-        "multiplies the layers together",
+        "multiplies the layers to ask",
         "Heads fused by",
         "Prediction",
         "Copy link",
@@ -54,7 +54,7 @@ def test_the_chart_and_the_lists_of_the_server_speak_it(open_page):
     expect(chart.locator(".vv-axis").last).to_have_text("平均注意力距离 (px)")
     expect(chart.locator(".vv-h")).to_have_text("vitviz-tiny，一张图片")
     expect(chart.locator(".vv-legends")).to_contain_text("均匀注意力")
-    page.locator("#vitviz-more button").first.click()
+    page.locator(".vv-compare > button").click()
     expect(page.locator("#vitviz-size input")).to_have_value("训练时的尺寸")
     page.locator("#vitviz-second input").click()
     expect(page.locator("#vitviz-second [role=option]").first).to_contain_text("无")

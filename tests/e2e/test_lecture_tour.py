@@ -82,7 +82,7 @@ def test_it_is_so_on_smaller_screens(open_page, width, height):
 def test_a_slide_has_one_idea_and_no_buttons_of_the_page(open_page):
     page = lecture(open_page, 1920, 1080, step=7)
     tour = page.locator("#vitviz-tour")
-    for part in (".vv-back", ".vv-next", ".vv-on", ".vv-fold", ".vv-foot", "[data-slide=no]"):
+    for part in (".vv-back", ".vv-next", ".vv-on", ".vv-fold", ".vv-foot", ".vv-tour-body [data-slide=no]"):
         expect(tour.locator(part).first).to_be_hidden()
     expect(page.locator("#vitviz-tab-tour .vitviz-lead").first).to_be_hidden()
     expect(tour.locator(".vv-count")).to_have_text("Step 7 of 12")
@@ -90,7 +90,7 @@ def test_a_slide_has_one_idea_and_no_buttons_of_the_page(open_page):
     before = tour.locator(".vv-tour-body .vv-plot").first.bounding_box()["width"]
     page.keyboard.press("f")
     expect(tour.locator(".vv-next")).to_be_visible()
-    expect(tour.locator("[data-slide=no]").first).to_be_visible()
+    expect(tour.locator(".vv-tour-body [data-slide=no]").first).to_be_visible()
     page.keyboard.press("f")
     expect(tour.locator(".vv-next")).to_be_hidden()
     page.wait_for_timeout(200)

@@ -173,7 +173,7 @@ def test_lessons_beside_the_app_are_offered_and_none_are_where_there_are_none(
     (tmp_path / "2 <img src=x onerror=alert(1)>.zip").write_bytes(b"no lesson")
     with Server("--device", "cpu", "--lessons", str(tmp_path)) as other:
         page = browser.new_page(viewport={"width": 390, "height": 844}, locale="ko-KR")
-        page.goto(other.url)
+        page.goto(other.url + "?tab=patches")
         ready(page, "patches")
         expect(page.locator("#vitviz-lessons h2")).to_have_text("수업")
         expect(page.locator("#vitviz-lessons button")).to_have_count(2)

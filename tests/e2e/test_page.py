@@ -6,6 +6,7 @@ import time
 import pytest
 from playwright.sync_api import expect
 
+import vitviz
 from tests.e2e.conftest import open_tab, ready
 from vitviz.views import VIEWS
 
@@ -23,7 +24,8 @@ def painted(page, panel: str) -> bool:
         if (!all.length) return drawn('circle') >= 9 || drawn('polyline') >= 2;
         const { data } = all[0].getContext('2d').getImageData(0, 0, all[0].width, all[0].height);
         const colours = new Set();
-        for (let i = 0; i < data.length && colours.size < 9; i += 4 * 97)
+        const step = 4 * Math.min(97, Math.ceil(data.length / 4 / 99));  // a map of 14 × 14 too
+        for (let i = 0; i < data.length && colours.size < 9; i += step)
           colours.add(data.slice(i, i + 4).join());
         return colours.size >= 9;
     }""",
@@ -47,14 +49,28 @@ def write_picture(path, size=(300, 200)):
     return path
 
 
+@pytest.mark.visit
 def test_the_first_page_shows_a_finished_example_in_every_tab(open_page):
     page = open_page()
-    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(5)
+    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
     expect(page.locator("#vitviz-facts")).to_contain_text("ms on")
     for view in VIEWS:
         open_tab(page, view.title)
         ready(page, view.slug)
         until(lambda view=view: painted(page, view.slug), page)  # a trial begins with its first method
+
+
+SAID = "() => getComputedStyle(document.body, '::before').content"
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "is being opened"), ("ko", "여는 중")])
+def test_the_page_says_what_it_waits_for_from_its_first_moment_on(open_page, server, language, said):
+    page = open_page()
+    page.goto(f"{server.url}?lang={language}", wait_until="commit")
+    page.wait_for_function("() => document.body")
+    assert said in page.evaluate(SAID)
+    ready(page, "patches")
+    assert page.evaluate(SAID) == "none"
 
 
 @pytest.mark.parametrize("view", [view for view in VIEWS if view.controls], ids=lambda view: view.slug)
@@ -225,3 +241,19 @@ def test_a_refusal_far_from_the_control_comes_into_view(open_page):
     size.fill("100")
     size.press("Enter")
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_in_viewport(ratio=0.9, timeout=15_000)
+
+
+def test_a_set_can_be_stopped_only_while_it_is_looked_at(open_page, tmp_path):
+    page = open_page("?tab=distance", wait=False)
+    ready(page, "distance")
+    page.locator("#vitviz-tab-distance .vitviz-set > button").first.click()
+    stop = page.locator("#vitviz-distance-set-stop")
+    expect(stop).to_be_disabled()
+    for number in range(12):
+        vitviz.sample_image("coffee").rotate(7 * number).save(tmp_path / f"{number}.png")
+    files = page.locator("#vitviz-distance-set-files input[type=file]")
+    files.set_input_files(sorted(tmp_path.glob("*.png")))
+    expect(page.locator("#vitviz-distance-set-files")).to_contain_text(".png")
+    page.locator("#vitviz-distance-set-start").click()
+    expect(stop).to_be_enabled()
+    expect(stop).to_be_disabled(timeout=60_000)

@@ -10,8 +10,8 @@ from tests.e2e.house import House, until
 from tests.e2e.test_lessons import dropped, taken_home
 from tests.e2e.test_links import drawn, until_asked
 from tests.e2e.test_page import painted
-from vitviz.samples import samples
-from vitviz.ui.serving import limits
+from vitviz.record.samples import samples
+from vitviz.ui import options
 from vitviz.views import VIEWS
 
 LAYERS = 8
@@ -35,7 +35,7 @@ def held(server):
         came.set()
         assert free.wait(60), "a pass was held and never let go"
 
-    with server.studio.inspector("vitviz-tiny").hook("blocks.3.input", hold):
+    with server.studio.checkpoints.inspector("vitviz-tiny").hook("blocks.3.input", hold):
         yield came, free
         free.set()
         until(lambda: server.idle)
@@ -89,7 +89,7 @@ def test_picture_grid_filters_and_positions_stand_at_once_and_the_rest_says_how_
     open_tab(page, "Attention")
     assert ready(page, "explorer") == key
     expect(page.locator("#vitviz-explorer .vv-note")).to_be_hidden()
-    expect(facts.locator(".vv-answers li")).to_have_count(5)
+    expect(facts.locator(".vv-answers li")).to_have_count(3)
     open_tab(page, "Patches")
     expect(page.locator("#vitviz-patches .vv-norms")).to_be_visible()
     assert ready(page, "patches") == key
@@ -103,7 +103,7 @@ def test_a_page_that_is_opened_with_a_large_input_is_not_empty_meanwhile(open_pa
     assert painted(page, "patches")
     expect(page.locator("#vitviz-facts")).to_contain_text(f"第 3 层，共 {LAYERS} 层")
     free.set()
-    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(5)
+    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
 
 
 def test_a_link_with_edits_stands_there_untouched_until_what_they_do_is_computed(open_page, held):
@@ -117,8 +117,8 @@ def test_a_link_with_edits_stands_there_untouched_until_what_they_do_is_computed
     open_tab(page, "Rollout")
     expect(page.locator("#vitviz-rollout .vv-note")).to_contain_text(WAITS)
     free.set()
-    expect(facts.locator(".vv-before")).to_be_visible()
-    expect(facts.locator(".vv-answers li")).to_have_count(5)
+    expect(facts.locator(".vv-before").first).to_be_visible()
+    expect(facts.locator(".vv-answers li")).to_have_count(3)
     ready(page, "rollout")
 
 
@@ -131,7 +131,7 @@ def test_whoever_goes_on_to_another_tab_meanwhile_stays_there(open_page, held):
     expect(page.locator("#vitviz-distance .vv-note")).to_contain_text(WAITS)
     free.set()
     ready(page, "distance")
-    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(5)
+    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
     until_asked(page, tab="distance", size="192")
 
 
@@ -187,10 +187,10 @@ def test_what_is_chosen_meanwhile_stays(open_page, server, held, monkeypatch):
     resize(page, "152")
     assert came.wait(30)
     during = stands(page, "patches", before)
-    monkeypatch.setattr(limits, "DEAR", 10**12)  # or what is known would wait for the same turn
+    monkeypatch.setattr(options, "DEAR", 10**12)  # or what is known would wait for the same turn
     resize(page, "112")
     stands(page, "patches", during)
-    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(5)
+    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
     free.set()
     until(lambda: server.idle)
     sample(page, 2)  # and what comes next is of the size that was chosen last

@@ -11,8 +11,8 @@ from tests.e2e.test_classroom import notice
 from tests.e2e.test_links import until_asked
 from tests.e2e.test_soon import WAITS, resize, stands
 from vitviz.errors import OutOfMemory
-from vitviz.samples import samples
-from vitviz.ui.serving import limits
+from vitviz.record.samples import samples
+from vitviz.ui import options
 
 pytestmark = pytest.mark.usefixtures("dear")
 
@@ -30,8 +30,8 @@ def test_a_pass_that_fails_after_something_else_was_chosen_says_and_changes_noth
     page = open_page("?size=112")
     before = ready(page, "patches")
     came, free, failed = (threading.Event() for _ in range(3))
-    inspector = server.studio.inspector("vitviz-tiny")
-    forward = inspector._forward
+    inspector = server.studio.checkpoints.inspector("vitviz-tiny")
+    forward = inspector.forward.run
 
     def fails(model, pixels, *given, **named):
         if pixels.shape[-1] != 144:
@@ -41,14 +41,14 @@ def test_a_pass_that_fails_after_something_else_was_chosen_says_and_changes_noth
         failed.set()
         raise OutOfMemory("There is no room for it.")
 
-    monkeypatch.setattr(inspector, "_forward", fails)
+    monkeypatch.setattr(inspector.forward, "run", fails)
     resize(page, "144")
     during = stands(page, "patches", before)
     assert came.wait(30)  # or there would be nothing to fail
-    monkeypatch.setattr(limits, "DEAR", 10**12)
+    monkeypatch.setattr(options, "DEAR", 10**12)
     resize(page, "112")
     assert stands(page, "patches", during) == before
-    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(5)
+    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
     free.set()
     assert failed.wait(30)
     until(lambda: server.idle)
@@ -77,19 +77,19 @@ def test_what_a_full_queue_did_not_take_is_asked_for_again(open_page, server):
     expect(page.locator("#vitviz-explorer .vv-note")).to_contain_text(WAITS)
     key = stands(page, "explorer", before)
     assert len(refused) == 2 and key != before
-    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(5)
+    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
 
 
 def test_where_the_pass_fails_everything_is_as_it_was(open_page, server, monkeypatch):
     page = open_page("?tab=explorer", wait=False)
     before = ready(page, "explorer")
-    inspector, free = server.studio.inspector("vitviz-tiny"), threading.Event()
+    inspector, free = server.studio.checkpoints.inspector("vitviz-tiny"), threading.Event()
 
     def fails(*given, **named):
         assert free.wait(60)
         raise OutOfMemory("There is no room for it.")
 
-    monkeypatch.setattr(inspector, "_forward", fails)
+    monkeypatch.setattr(inspector.forward, "run", fails)
     resize(page, "176")
     expect(page.locator("#vitviz-explorer .vv-note")).to_contain_text(WAITS)
     free.set()
@@ -97,11 +97,11 @@ def test_where_the_pass_fails_everything_is_as_it_was(open_page, server, monkeyp
     expect(page.locator("#vitviz-explorer .vv-note")).to_be_hidden()
     assert ready(page, "explorer") == before
     expect(page.locator("#vitviz-stage")).to_contain_text("112 × 112 for the model")
-    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(5)
+    expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
 
 
 def test_what_is_quick_covers_nothing(open_page, server, monkeypatch):
-    monkeypatch.setattr(limits, "DEAR", 10**12)
+    monkeypatch.setattr(options, "DEAR", 10**12)
     page = open_page("?tab=explorer&sample=chelsea", wait=False)
     before = ready(page, "explorer")
     server.studio._traces._entries.clear()

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.e2e.conftest import open_tab, ready
-from vitviz.views import VIEWS
+from vitviz.views import GROUPS, VIEWS
 
 SIZES = [(1280, 720), (1440, 900), (1920, 1080)]
 DRAWN = [view.slug for view in VIEWS if view.slug != "tour"]  # the tour is a text with figures
@@ -40,7 +40,7 @@ MEASURE = """(slug) => {
   const parts = [
     ...main,
     ...first('.vv-figure .vv-h'),
-    ...all('#vitviz-tabs [role=tablist] [role=tab]'),
+    ...all('#vitviz-tabs [role=tablist] [role=tab], #vitviz-groups button'),
     ...all('#vitviz-film .vv-film-play, #vitviz-film input[type=range], .vv-film-more'),
     ...all('.vitviz-figures .vv-foot'),
     ...all('.vitviz-figures .vv-aside .vv-field').slice(0, 2),
@@ -49,7 +49,8 @@ MEASURE = """(slug) => {
   const area = (node) => { const [l, t, r, b] = box(node); return (r - l) * (b - t); };
   return {
     count: main.length,
-    tabs: all('#vitviz-tabs [role=tablist] [role=tab]').length,
+    tabs: all('#vitviz-tabs [role=tablist] [role=tab]').map((one) => one.textContent),
+    groups: all('#vitviz-groups button').length,
     film: all('#vitviz-film .vv-film-play').length,
     hidden: parts
       .filter((node) => inside(node) < area(node) - 2 * (node.clientWidth + node.clientHeight || 100))
@@ -78,8 +79,8 @@ def settled(page, slug: str, count: int = 1) -> list[str]:
 
 def faults(found: dict, count: int) -> list[str]:
     told = [f"not in view whole: {part}" for part in found["hidden"]]
-    if (found["count"], found["film"]) != (count, 1) or found["tabs"] < len(VIEWS):
-        told.append(f"{found['count']} figures, {found['film']} films, {found['tabs']} tabs")
+    if (found["count"], found["film"], found["groups"]) != (count, 1, len(GROUPS)) or not found["tabs"]:
+        told.append(f"{found['count']} figures, {found['film']} films, tabs: {found['tabs']}")
     if found["share"] < LEAST:
         told.append(f"the drawing has {found['share']:.1%} of the window, less than {LEAST:.0%}")
     if max(found["scrolls"]) > 0:
@@ -106,7 +107,7 @@ def test_so_it_is_in_every_language_and_theme(open_page, language, dark):
     for number, view in enumerate(VIEWS):
         if view.slug not in DRAWN:
             continue
-        page.locator("#vitviz-tabs [role=tab]").nth(number).click()
+        open_tab(page, page.locator("#vitviz-tabs [role=tab]").nth(number).text_content())
         told += settled(page, view.slug)
     assert told == [], "\n".join(told)
 

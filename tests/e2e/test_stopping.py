@@ -10,6 +10,8 @@ import pytest
 
 from tests.e2e.conftest import Server, question
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "service"])
 def test_files_lie_in_a_folder_of_the_app_and_go_with_it(tmp_path, how):

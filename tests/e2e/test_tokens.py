@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 import vitviz
 from tests.e2e.conftest import open_tab, ready, sample
 from tests.e2e.test_explorer import cell
-from vitviz.samples import samples
+from vitviz.record.samples import samples
 
 VIEW = "[...window.vitviz.views].find((view) => view.name === 'tokens' && view.root.isConnected)"
 

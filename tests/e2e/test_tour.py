@@ -100,7 +100,7 @@ def test_arrow_keys_walk_where_nothing_else_needs_them(open_page):
 
 def test_one_attention_weight_can_be_recomputed_from_what_is_shown(open_page):
     import vitviz
-    from vitviz import samples
+    from vitviz.record import samples
     from vitviz.ui.page.handlers import FIRST_SAMPLE
 
     real = vitviz.load("vitviz-tiny", device="cpu").trace(samples.sample_image(FIRST_SAMPLE)).attention(0)[0]

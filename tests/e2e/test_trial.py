@@ -31,15 +31,44 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
     assert page.locator(WHOLE).count() == 0
     held.let_go()
     page.locator(WHOLE).wait_for(state="attached", timeout=120_000)
-    expect(page.locator("#vitviz-trial .vv-verdict")).to_contain_text("On this picture")
+    expect(page.locator("#vitviz-trial .vv-verdict")).to_contain_text("is best here")
     rows = page.locator("#vitviz-trial .vv-ranking tbody tr")
     assert rows.count() == 15
-    best = rows.first.get_attribute("data-method")
-    rows.first.locator("button").click()
-    expect(page.locator(f"#vitviz-trial polyline[data-method={best}]").first).to_have_attribute(
-        "stroke-width", "3.2"
+    best = rows.first.get_attribute("data-lit")
+    view = page.locator("#vitviz-trial")
+    assert cut(view) <= 0, "every column of the table is in view"
+    below, foot = (
+        view.locator(one).bounding_box() for one in (".vv-below", ".vv-ranking tbody tr >> nth=14")
     )
-    plot = page.locator("#vitviz-trial .vv-curves")
+    assert foot["y"] + foot["height"] <= below["y"] + below["height"], (
+        "Random is in view, and the last of all"
+    )
+    styles = view.locator(".vv-curves polyline[data-lit]").evaluate_all(
+        "(all) => all.map((one) => [one.getAttribute('stroke'), one.getAttribute('stroke-dasharray')].join())"
+    )
+    assert len(styles) == 30 and len(set(styles)) == 15, "no two methods look alike"
+    named = view.locator(".vv-end")
+    assert named.count() >= 26
+    assert view.locator(".vv-curves").evaluate(
+        "(plot) => [...plot.querySelectorAll('.vv-end')].every((one) =>"
+        " one.getBoundingClientRect().right <= one.ownerSVGElement.getBoundingClientRect().right)"
+    ), "a name is cut"
+    rows.nth(3).hover()
+    other = rows.nth(3).get_attribute("data-lit")
+    expect(view.locator(f"polyline[data-lit={other}]").first).to_have_class(re.compile("vv-lit"))
+    expect(view.locator(".vv-tried-map")).to_contain_text(rows.nth(3).locator("button").inner_text())
+    named.first.hover()
+    expect(view.locator("tr.vv-lit")).to_have_attribute("data-lit", named.first.get_attribute("data-lit"))
+    fold = page.locator("#vitviz-tab-trial").get_by_text("Average over a set of pictures")
+    fold.click()
+    page.wait_for_timeout(500)
+    assert view.locator(".vv-curves").bounding_box()["height"] >= 220
+    fold.click()
+    rows.first.locator("button").click()
+    expect(page.locator(f"#vitviz-trial polyline[data-lit={best}]").first).to_have_attribute(
+        "stroke-width", re.compile(r"^3\.2")
+    )
+    plot = page.locator("#vitviz-trial .vv-curves .vv-chart").first
     plot.focus()
     plot.press("ArrowRight")
     plot.press("ArrowRight")
@@ -63,9 +92,7 @@ def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
     ready(page, "trial")
     go = page.locator("#vitviz-trial .vv-go")
     expect(go).to_have_text("멈추기")
-    page.locator("#vitviz-trial polyline[data-method=centre]").first.wait_for(
-        state="attached", timeout=60_000
-    )
+    page.locator("#vitviz-trial polyline[data-lit=centre]").first.wait_for(state="attached", timeout=60_000)
     go.click()
     expect(go).to_have_text("계속")
     held.let_go()
@@ -97,7 +124,7 @@ def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
     expect(rows).to_have_count(13)
     assert rows.first.locator("td").first.inner_text() == "1"
     assert re.search(r"\d ± \d", rows.first.inner_text())
-    expect(view.locator(".vv-standing circle")).to_have_count(13)
+    expect(view.locator(".vv-standing circle.vv-dotted")).to_have_count(13)
     assert cut(view) <= 0, "every column of the table is in view"
     expect(view.locator("[data-name=patches_as] input[value=black]")).to_be_checked()
     expect(view.locator(".vv-curves")).to_be_hidden()

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.e2e.conftest import Server, ready, sample, shipped
-from vitviz.samples import samples
+from vitviz.record.samples import samples
 
 WHOLE = "[data-experiment]:not([data-experiment=''])"
 PROBABILITIES = """(cell) => [...window.vitviz.views]
@@ -29,6 +29,13 @@ def test_a_view_leads_to_the_twins_on_the_same_picture(open_page, tab, place):
         expect(twin).to_have_attribute("data-checkpoint", f"vitviz-positions-{name}-0")
     page.wait_for_function("() => location.search.includes('kind=shuffle')")
     assert "tab=experiment" in page.url and "sample=astronaut" in page.url
+    page.get_by_role("button", name="← ").click()  # back to where it led from, one checkpoint as before
+    expect(page.locator("#vitviz-facts [data-checkpoint]")).to_have_attribute(
+        "data-checkpoint", "vitviz-tiny"
+    )
+    expect(page.locator(place)).to_be_visible()
+    expect(page.locator("#vitviz-second-facts [data-checkpoint]")).to_be_hidden()
+    expect(page.locator(".vv-way")).to_be_hidden()
 
 
 def test_shuffling_moves_the_answer_of_the_twin_that_knows_places_alone(open_page):

@@ -15,10 +15,10 @@ from timm.models.vision_transformer import ParallelScalingBlock, ResPostBlock, V
 from tests.engine.small import perturbed
 from vitviz.analyses.tail import Tail
 from vitviz.engine import readouts
-from vitviz.engine.models.formats.huggingface_kin import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.engine.passes import branches, capture, record
+from vitviz.engine.reading.huggingface_kin import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.engine.tails import tail_of
-from vitviz.trace import Attention, Bias, Trace, View
+from vitviz.record.trace import Attention, Bias, Trace, View
 
 TINY = {"img_size": (12, 16), "patch_size": 4, "embed_dim": 24, "depth": 3, "num_heads": 3, "num_classes": 6}
 vit, eva = partial(VisionTransformer, **TINY), partial(Eva, **TINY, mlp_ratio=2)

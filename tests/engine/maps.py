@@ -17,8 +17,9 @@ def explained(construction="class", target=2, patches_as="dropped", model=None, 
     half = (0.5, 0.5, 0.5)
     inspector = SimpleNamespace(
         dtype="float32", device=torch.device("cpu"), checkpoint=SimpleNamespace(name="small"),
-        preprocessing=Preprocessing(trace.grid.pixels, half, half), _at=lambda size: model,
-        tail=lambda size: tail,
+        preprocessing=Preprocessing(trace.grid.pixels, half, half), tail=lambda size: tail,
+        answered=lambda trace: trace,
+        placed=SimpleNamespace(at=lambda size: model),
     )  # fmt: skip
     one = Explained(inspector, trace, target, lambda _, trace: ledger_of(trace, tail), patches_as)
     one.pixels = pixels

@@ -96,8 +96,8 @@ def test_the_default_dtype_changes_nothing(folders, kind, dtype):
                 assert found[name].dtype == expected[name].dtype, name
                 np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
             assert torch.equal(one.trace(PICTURE, size=48).logits, wider.logits)
-        inspector._sizes.clear()  # another size is made anew
-        inspector._sizes[inspector.preprocessing.size] = inspector.model
+        inspector.placed.sizes.clear()  # another size is made anew
+        inspector.placed.sizes[inspector.preprocessing.size] = inspector.model
         assert torch.equal(inspector.trace(PICTURE, size=48).logits, wider.logits)
         assert torch.get_default_dtype() == dtype, "the default is its owner's again"
 

@@ -11,7 +11,7 @@ from timm.layers import LayerNorm, RmsNorm
 from tests.engine.accounts import CONSTRUCTIONS, pixels_for, small_model, traced
 from tests.engine.held import Held
 from vitviz import analyses
-from vitviz.analyses.balance import largest_gap
+from vitviz.analyses.evidence import largest_gap
 
 EXACT = 1e-11  # of the largest logit, in float64
 

@@ -80,7 +80,7 @@ def test_weights_put_in_later_are_read_anew():
 )  # fmt: skip
 def test_a_target_that_does_not_exist_is_said(target, sentence):
     inspector = inspect(small_model("class").float())
-    inspector.labels = ("a", "crane", "crane", "b", "c, see", "d")
+    inspector.placed.labels = ("a", "crane", "crane", "b", "c, see", "d")
     trace = inspector.trace(noise())
     assert vitviz.evidence(inspector, trace, "SEE").logit == trace.logits[4].item()
     with pytest.raises(VitvizError, match=sentence):

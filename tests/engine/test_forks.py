@@ -9,6 +9,8 @@ import pytest
 from tests.engine.models.hostile import valid
 from tests.engine.models.hub_server import ROOT
 
+pytestmark = pytest.mark.processes
+
 START = """
 import numpy as np, os, sys, torch, vitviz
 torch.set_num_threads(4)
@@ -48,8 +50,8 @@ def test_a_child_forked_in_the_middle_of_loading_and_downloading_waits_for_nobod
     valid(tmp_path, "pth")
     code = f"""
 import os, signal, threading, vitviz
-from vitviz.engine.models import downloads
-from vitviz.engine.models.formats import pickles
+from vitviz.engine.finding import downloads
+from vitviz.engine.reading import pickles
 vitviz.load({str(tmp_path)!r}, device="cpu")
 held = threading.Event()
 def holding():

@@ -69,7 +69,7 @@ def test_a_size_of_its_own_interpolates_positions_and_shares_the_weights():
     trace = inspector.trace(noise(), size=(96, 160))
     assert (trace.grid.rows, trace.grid.cols) == (6, 10) and trace.view.picture.shape == (96, 160, 3)
     assert inspector.position_table((96, 160)).shape == (60, 192)
-    assert inspector._at((96, 160)).blocks[0].attn.qkv.weight is model.blocks[0].attn.qkv.weight
+    assert inspector.placed.at((96, 160)).blocks[0].attn.qkv.weight is model.blocks[0].attn.qkv.weight
     assert model.pos_embed.shape[1] == 197
     reference = timm.create_model(
         "vit_tiny_patch16_224", depth=2, dynamic_img_size=True, pretrained=False

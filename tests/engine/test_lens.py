@@ -8,7 +8,8 @@ import torch
 import vitviz
 from tests.engine.accounts import CONSTRUCTIONS, pixels_for, small_model, traced
 from tests.engine.looking import inspect, noise
-from vitviz import analyses, models
+from vitviz import analyses
+from vitviz.engine.asking import models
 from vitviz.errors import VitvizError
 
 

@@ -136,8 +136,6 @@ def test_a_masked_key_is_one_whose_scores_are_minus_infinity():
 
 
 def test_painted_patches():
-    from vitviz.engine.passes.removal import blurred
-
     one = explained("class", patches_as="mean")
     kept = torch.tensor([[0, 5]])
     pixels = torch.zeros_like(one.pixels)
@@ -149,8 +147,6 @@ def test_painted_patches():
         torch.testing.assert_close(
             black.answers(kept[:, :0]), one.model(torch.full_like(pixels, -1.0)), rtol=0, atol=1e-12
         )
-    flat = torch.full((1, 3, 12, 16), 0.7, dtype=torch.float64)
-    torch.testing.assert_close(blurred(flat, 4), flat)
     with pytest.raises(VitvizError, match="expected one of dropped, mean, blur, black"):
         explained(patches_as="green").answers(kept)
 
@@ -205,7 +201,7 @@ def test_too_much_is_refused_before_and_what_does_not_balance_after(monkeypatch)
 
 
 def test_it_stops_where_nobody_waits():
-    from vitviz import stopping
+    from vitviz.record import stopping
 
     one = explained()
     with stopping.when(lambda: True), pytest.raises(Stopped):

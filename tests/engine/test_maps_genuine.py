@@ -7,7 +7,7 @@ import vitviz
 from tests.shared import shared
 from vitviz.analyses.correlation import spearman
 from vitviz.analyses.relevance import relevance_of
-from vitviz.maps import explained
+from vitviz.engine.asking.maps import explained
 
 DOG, CAT = 243, 282
 REFERENCE = {  # Spearman between dog and cat, where each peaks
@@ -107,7 +107,7 @@ def test_with_nothing_removed_the_answer_is_the_models_own(both):
 def test_what_was_drawn_at_random_is_another_map_and_the_checkpoint_stays():
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     before = {name: value.clone() for name, value in inspector.model.state_dict().items()}
-    from vitviz.maps import parameter_randomisation
+    from vitviz.engine.asking.maps import parameter_randomisation
 
     picture = vitviz.sample_image("chelsea")
     found = parameter_randomisation(inspector, picture, 0, ["ledger", "rollout"], blocks=(0, 2), seeds=(0,))

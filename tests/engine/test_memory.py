@@ -11,11 +11,11 @@ import torch
 
 from tests.engine.small import saved, small
 from vitviz.engine import memory
-from vitviz.engine.models import hub
-from vitviz.engine.models import load as loading
-from vitviz.engine.models.catalogue import find
+from vitviz.engine.finding import hub
+from vitviz.engine.finding.catalogue import find
+from vitviz.engine.fitting import load as loading
 from vitviz.errors import OutOfMemory
-from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.ui.memory.studio import Settings, Studio
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_device_with_memory_of_its_own_has_to_hold_the_model_once(monkeypatch,
 
 def test_the_page_keeps_what_it_shows(monkeypatch):
     studio = Studio(Settings(device="cpu"))
-    picture = studio.keep_sample("chelsea")
+    picture = studio.pictures.sample("chelsea")
     key = studio.look(picture, "vitviz-tiny")
     before = studio.subject(key).trace
     free(monkeypatch, 10**9)
@@ -134,6 +134,7 @@ def test_an_older_container_says_it_in_other_files(tmp_path):
     assert memory.free_in_the_container(tmp_path) == 10500
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process from /proc")
 def test_loading_takes_what_is_said(tmp_path):
     """The peak of a process of its own over what it held before, in units of what `bytes_to_load` says."""
@@ -144,7 +145,8 @@ def test_loading_takes_what_is_said(tmp_path):
     torch.save(model.state_dict(), path)
     code = f"""
 import re
-from vitviz.engine.models import catalogue, load
+from vitviz.engine.finding import catalogue
+from vitviz.engine.fitting import load
 def kib(name): return int(re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read())[1])
 checkpoint, before = catalogue.find({str(path)!r}), kib("VmRSS")
 load.load(checkpoint)
@@ -153,3 +155,29 @@ print((kib("VmHWM") - before) * 1024)
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     said = memory.bytes_to_load(sum(parameter.numel() for parameter in model.parameters()))
     assert 0.9 * said < int(printed) < 1.15 * said, f"{int(printed) / said:.2f} of what is said"
+
+
+TAKEN = """
+import gc, re, vitviz
+from vitviz.ui.memory.work import DRAWN
+def kib(name): return int(re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read())[1])
+def shares(made, said):
+    gc.collect(), open("/proc/self/clear_refs", "w").write("5")  # the peak is that of now
+    before = kib("VmRSS")
+    kept.append(made())  # what is given back would be taken again
+    return (kib("VmHWM") - before) * 1024 / said
+inspector, photo, kept = vitviz.load("vitviz-tiny", device="cpu"), vitviz.sample_image("chelsea"), []
+figure = vitviz.figure("tokens", inspector, inspector.trace(photo), detail=True)
+figure.file("png", 40, 150)
+for size in (384, 512):
+    print(shares(lambda: inspector.trace(photo, size=size), inspector.demand(size).nbytes))
+print(shares(lambda: figure.file("png", 250, 300), DRAWN * figure.pixels(250, 300)))
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process from /proc")
+def test_a_pass_and_a_drawing_take_what_the_room_for_all_counts_them_as():
+    printed = subprocess.run([sys.executable, "-c", TAKEN], capture_output=True, text=True, check=True).stdout
+    shares = [float(line) for line in printed.split()]
+    assert all(0.5 < share < 1.25 for share in shares), f"{shares} of what is said"

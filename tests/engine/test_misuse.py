@@ -213,4 +213,4 @@ def test_hooks_of_many_threads_all_hold_and_all_end(inspector):
 def test_an_inspector_with_a_hook_is_pickled_without_it(inspector):
     with inspector.hook("blocks.1.mlp", lambda tensor: tensor * 0):
         twin = pickle.loads(pickle.dumps(inspector))
-    assert not twin._hooks and torch.equal(twin.trace(PICTURE).logits, inspector.trace(PICTURE).logits)
+    assert not twin.placed.hooks and torch.equal(twin.trace(PICTURE).logits, inspector.trace(PICTURE).logits)

@@ -20,8 +20,8 @@ from vitviz.engine import readouts
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
 from vitviz.errors import UnsupportedModel, VitvizError
-from vitviz.grid import Grid
-from vitviz.readout import Readout
+from vitviz.record.grid import Grid
+from vitviz.record.readout import Readout
 from vitviz.views import Subject
 from vitviz.views.rollout import Rollout
 from vitviz.views.tour import Tour

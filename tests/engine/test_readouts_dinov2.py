@@ -7,9 +7,9 @@ import transformers as hf
 from tests.engine.looking import noise
 from vitviz.analyses.query import query_weights
 from vitviz.analyses.rollout import rollout
+from vitviz.engine.finding.catalogue import find
+from vitviz.engine.fitting.load import load
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.models.catalogue import find
-from vitviz.engine.models.load import load
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
 from vitviz.views import Subject

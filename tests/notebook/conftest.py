@@ -3,7 +3,7 @@
 import pytest
 
 import vitviz
-from vitviz.samples import samples
+from vitviz.record.samples import samples
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +34,8 @@ def results(inspector, image, trace):
         "Checkpoint": inspector.checkpoint,
         "Grid": trace.grid,
         "Trace": trace,
+        "Classes": vitviz.Classes(["a cat", "a dog"], [[3.0, 4.0], [0.0, 2.0]]),
+        "text": vitviz.Classes(["a photo of a cat"], [[1.0, 0.0]], "sigmoid", 10.0, -2.0, "some clip"),
         "Without": vitviz.Without(heads=[(4, 1)], patches=[0, 17]),
         "attention_distance": vitviz.attention_distance(trace),
         "rollout": rollout,
@@ -49,6 +51,10 @@ def results(inspector, image, trace):
         "experiment": vitviz.experiment(inspector, trace, draws=2),
         "survey": vitviz.survey([image, vitviz.sample_image("coffee")], inspector, ["distance", "lens"]),
         "cka": vitviz.cka(vitviz.survey(pictures, inspector, ["similarity"], batch=4)),
+        "writers": vitviz.writers(inspector, trace, 0, 7, 1),
+        "score_account": vitviz.score_account(inspector, trace, 2, 0, 0, 100),
+        "paths": vitviz.paths(inspector, trace, 0, count=5, opened=4),
+        "edge_effects": vitviz.edge_effects(inspector, trace, 0, 7, 1, count=8),
         "overlay": vitviz.overlay(image, rollout),
         "show": vitviz.show("positions", inspector),
     }

@@ -10,7 +10,7 @@ import pytest
 
 import vitviz
 from vitviz.errors import VitvizError
-from vitviz.notebook.bundle import bundled
+from vitviz.prints.bundle import bundled
 from vitviz.views import VIEWS, scripts
 
 
@@ -100,18 +100,18 @@ def test_a_setting_that_the_view_refuses_is_held_as_its_sentence(inspector, imag
 def test_of_a_survey_there_is_the_distance(inspector):
     survey = vitviz.survey([vitviz.sample_image("coffee")], inspector)
     parts = held(vitviz.show("distance", inspector, survey))["parts"]
-    np.testing.assert_allclose(
-        array(parts["cell/distance/distance?rows=plain"]), survey.mean("distance.distance"), rtol=1e-6
-    )
-    with pytest.raises(VitvizError, match="Rollout cannot be averaged over pictures; of a survey there is"):
+    chart = json.loads(base64.b64decode(parts["cell/distance/chart?form=depth&rows=plain"]["data"]))
+    expected = survey.mean("distance.distance").ravel()
+    np.testing.assert_allclose(chart["series"][0]["y"], expected, rtol=1e-5)
+    with pytest.raises(VitvizError, match="Rollout is of one picture, and no average over a survey's"):
         vitviz.show("rollout", inspector, survey)
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (dict(view="maps"), "no view 'maps'; there are patches, filters"),
-        (dict(view="rollout"), "Rollout is of a picture; hand in a trace"),
+        (dict(view="maps"), "no view 'maps'; there are tour, patches, filters"),
+        (dict(view="rollout"), "Rollout is of a picture: hand in a trace"),
         (dict(view="rollout", of=3), "Given int; expected a trace or a survey"),
         (dict(view="positions", language="de"), "language='de'; expected one of en, zh-CN, ko"),
         (dict(view="positions", colour="red"), "no setting 'colour'"),

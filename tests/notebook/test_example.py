@@ -6,6 +6,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+pytestmark = pytest.mark.processes  # a kernel
 DOCS = Path(__file__).parents[2] / "docs"
 
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import vitviz
-from vitviz import analyses, models
+from vitviz import analyses
+from vitviz.engine.asking import models
 from vitviz.errors import VitvizError
 
 

@@ -20,18 +20,19 @@ def made(inspector, trace, photo):
     return make
 
 
-@pytest.fixture(scope="session", autouse=True)
-def tried_once():
-    """A trial takes half a minute, and every figure of it makes its own: of one picture it is made once."""
-    own, kept = trials.tried, {}
+TRIED = {}  # a trial takes half a minute, and every figure makes its own: of one picture it is made once
+
+
+@pytest.fixture(autouse=True)
+def tried_once(monkeypatch):
+    """Here alone: tests of other folders in the same process ask whether a trial waits for its turn."""
+    own = trials.tried
 
     def tried(subject, target, patches_as, method):
         seen = subject.trace.view.picture.tobytes()
         name = (subject.checkpoint, seen, target, patches_as, method)
-        if name not in kept:
-            kept[name] = own(subject, target, patches_as, method)
-        return kept[name]
+        if name not in TRIED:
+            TRIED[name] = own(subject, target, patches_as, method)
+        return TRIED[name]
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trials, "tried", tried)
-        yield
+    monkeypatch.setattr(trials, "tried", tried)

@@ -9,7 +9,7 @@ import vitviz
 from tests.prints.reading import middles, picture, texts, values
 from vitviz import analyses
 from vitviz.errors import VitvizError
-from vitviz.runs import Without
+from vitviz.record.runs import Without
 from vitviz.surveys import LAYERS, parts_of_samples
 
 EARLY = "vitviz-tiny@30"
@@ -137,7 +137,7 @@ def test_each_curve_is_the_one_that_was_chosen(figures, surveys, asked, name, sa
 
 
 def test_of_a_training_each_depth_stands_at_every_step(inspector, traced, monkeypatch):
-    from vitviz.engine.models import film
+    from vitviz.engine.finding import film
 
     kept = [frame for frame in film.frames(inspector.checkpoint) if frame.name in (EARLY, "vitviz-tiny")]
     monkeypatch.setattr(film, "frames", lambda checkpoint: kept)

@@ -28,11 +28,12 @@ def of(made, **settings):
 def test_a_dot_lies_at_its_share_and_its_loss(made, effects, account, part):
     found = dots(of(made, part=part))
     expected = np.stack([getattr(account, part).double().ravel(), getattr(effects, part).double().ravel()], 1)
+    expected = expected[expected[:, 0].argsort()]
     span = np.ptp(expected)
     np.testing.assert_allclose(found, expected, atol=0.005 * span)
     chart = of(made, part=part).plate.rows[0][1]
     assert chart.x == chart.y and chart.x[0] < expected.min() and chart.x[1] > expected.max()
-    line, _ = chart.series
+    line, *_ = chart.series
     np.testing.assert_array_equal(line.x, line.y)
     said = texts(of(made, part=part).svg())
     assert {"its own share, in logits", "lost without it, in logits"} <= set(said)
@@ -48,7 +49,7 @@ def test_the_walls_are_losses_and_shares_on_one_scale(made, effects, account):
     said = texts(figure.svg())
     ends = [f"{end:.3g}".replace("-", "−") for end in (-most, most)]
     assert all(said.count(end) == 2 for end in ends), said
-    told = f"{most:+.2f}"
+    told = f"±{most:.2f}"
     assert f"What the answer loses without each head, up to {told}" in said
     assert f"The share of every head, up to {told}" in said
 

@@ -1,10 +1,12 @@
 """Figures for print: text is text, pixels as many as asked for, colours are the analyses' numbers."""
 
+import dataclasses
 import io
 import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pypdfium2
@@ -17,6 +19,7 @@ from vitviz.errors import VitvizError
 from vitviz.views import VIEWS
 
 ROOT = Path(__file__).parents[2]
+NOTHING = re.compile(r"(?i)(?<![a-z])(nan|inf|none)(?![a-z])")
 PRINTED = [view for view in VIEWS if view.printable]
 
 
@@ -110,7 +113,10 @@ def test_the_evidence_map_is_even_about_zero_and_its_sum_is_said(made, inspector
         assert is_for.any() and (np.sign(expected[is_for]) == sign).all()  # orange for, blue against
     least = np.abs(expected) < 0.02 * np.abs(expected).max()
     assert (np.abs(found[least] - 240) < 14).all()
-    assert any(text.startswith(f"{account.total:.3f} of {account.logit:.3f}") for text in texts(svg))
+    told = f"Logit: {account.total:.3f} of {account.logit:.3f} = {account.patches.sum():.2f} patches "
+    assert any(text.startswith(told) for text in texts(svg))
+    account = made("evidence", True).plate.rows[0][1]
+    assert [name for _, name in account.ticks] == [str(layer + 1) for layer in range(8)]
 
 
 def test_a_chart_has_its_dots_where_the_numbers_are(made, trace):
@@ -128,6 +134,13 @@ def test_a_chart_has_its_dots_where_the_numbers_are(made, trace):
     heights = np.array([float(node.get("y")) for node in uses])[: expected.size]
     found = (ends[0] - heights) / (ends[0] - ends[1]) * 40
     np.testing.assert_allclose(found, expected.ravel(), atol=0.05)
+    dashed = [node.get("d") for node in root.iter(f"{svg}path") if "dasharray" in (node.get("style") or "")]
+    level = max(
+        ([float(one) for one in re.findall(r"[\d.]+", line)] for line in dashed), key=lambda at: at[2]
+    )
+    assert level[1] == level[3]  # across the whole chart; the legend's is short
+    even = vitviz.analyses.uniform_distance(trace.grid)
+    assert (ends[0] - level[1]) / (ends[0] - ends[1]) * 40 == pytest.approx(even, abs=0.05)
 
 
 def test_the_tiles_are_the_pictures_own_patches(made, trace):
@@ -140,6 +153,7 @@ def test_the_tiles_are_the_pictures_own_patches(made, trace):
         assert (solid == np.repeat(np.repeat(band, times, axis=0), times, axis=1)).all()
 
 
+@pytest.mark.processes
 def test_the_same_figure_is_the_same_bytes_in_another_process_too(made, tmp_path):
     code = (
         "import sys, vitviz, matplotlib; matplotlib.rcParams['font.size'] = 30;"
@@ -185,6 +199,16 @@ def test_the_caption_has_definition_settings_source_and_citation(made, inspector
     assert f"vitviz {vitviz.__version__}" in caption
 
 
+def test_the_caption_has_settings_that_are_zero_and_height_before_width(inspector, photo):
+    wide = inspector.trace(photo, size=(96, 128))
+    caption = vitviz.figure("rollout", inspector, wide, discard=0.0).caption
+    assert "Input 96 × 128 px, 12 × 16 patches" in caption
+    (control,) = [
+        one for one in next(one for one in VIEWS if one.slug == "rollout").controls if one.name == "discard"
+    ]
+    assert f"{control.label}: 0;" in caption
+
+
 def test_it_is_saved_with_its_caption_beside_it(made, tmp_path):
     path = made("filters").save(tmp_path / "filters.pdf", width=86)
     assert path.read_bytes()[:5] == b"%PDF-"
@@ -215,7 +239,18 @@ def test_a_patch_that_was_left_out_has_no_colour(inspector, photo):
     svg = vitviz.figure("tokens", inspector, trace).svg()
     alpha = middles(picture(svg, "panel-1-values"), trace.grid.rows, trace.grid.cols)[..., 3].ravel()
     assert sorted(np.flatnonzero(alpha == 0)) == [0, 17]
-    assert "patches=0.17" in vitviz.figure("tokens", inspector, trace).caption
+    assert "patches=1.18" in vitviz.figure("tokens", inspector, trace).caption
+
+
+@pytest.mark.parametrize("view", PRINTED, ids=lambda view: view.slug)
+def test_what_has_no_number_is_never_written_as_one(inspector, photo, view):
+    trace = inspector.trace(photo, without=vitviz.Without(patches=[0, 17], patches_as="dropped"))
+    for detail in (False, True):
+        try:
+            figure = vitviz.figure(view.slug, inspector, trace, detail=detail, picture=photo)
+        except VitvizError:
+            return  # it says why it is not made of a model without these patches
+        assert [one for one in [*texts(figure.svg()), figure.caption] if NOTHING.search(one)] == []
 
 
 def test_the_caption_says_what_was_assumed_and_names_tokens(photo, tmp_path):
@@ -223,8 +258,19 @@ def test_the_caption_says_what_was_assumed_and_names_tokens(photo, tmp_path):
 
     inspector = vitviz.load(saved(small(), tmp_path / "mine.safetensors"), heads=4, device="cpu")
     figure = vitviz.figure("tokens", inspector, inspector.trace(photo), token="6")
-    assert "Assumed, as its file does not say it: mean=0.485,0.456,0.406&std=" in figure.caption
     assert (
-        "token: 5" in figure.caption and "token-5" in figure.name
-    )  # the sixth place, behind the class token
+        "Assumed, as its file does not say it: pool=class, block=pre-norm, mean=0.485,0.456,0.406&std="
+        in (figure.caption)
+    )
+    assert "token: Patch 6" in figure.caption and "Similarity to Patch 6 " in figure.caption
+    assert "token-5" in figure.name  # the sixth place, behind the class token; files count from 0
     assert "Assumed" not in vitviz.figure("filters", vitviz.load("vitviz-tiny", device="cpu")).caption
+
+
+def test_control_characters_of_a_label_leave_an_svg_well_formed(inspector, trace):
+    """No XML may hold them, escaped or not; a stranger's label file may."""
+    labels = ("es\x01pre\x0bsso", *inspector.labels[1:])
+    named = vitviz.figure("evidence", inspector, dataclasses.replace(trace, labels=labels), target="0")
+    drawn = named.svg()
+    ElementTree.fromstring(drawn)
+    assert not re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", drawn)

@@ -101,12 +101,19 @@ def test_norms_of_patches_with_and_without_positions(made, trace):
     assert str(plain.scale.label) == "Norm of its embedding" and len(tiles.pictures) == 196
 
 
+def _film(inspector, trace) -> list[torch.Tensor]:
+    """The patches' position embeddings now and at every moment of the training that was kept."""
+    return inspector.position_tables(trace.grid.pixels)
+
+
 @pytest.mark.parametrize("scale", ["full", "data"])
-def test_positions_as_tiles_and_as_a_matrix(made, inspector, scale):
+def test_positions_as_tiles_and_as_a_matrix(made, inspector, trace, scale):
     expected = vitviz.position_similarity(inspector).double().reshape(196, 196)
     (matrix,) = panels(made("positions", form="matrix", scale=scale))
     close(matrix.values, expected, 1e-5)
-    others = expected[~torch.eye(196, dtype=torch.bool)]
+    film = [torch.nn.functional.normalize(one.double(), dim=-1) for one in _film(inspector, trace)]
+    others = torch.cat([(one @ one.T)[~torch.eye(196, dtype=torch.bool)] for one in film])
+    assert len(film) > 1  # the scale is of the whole training, whichever moment is in view
     ends = (others.min(), others.max()) if scale == "data" else (-1, 1)
     close([matrix.scale.low, matrix.scale.high], ends, 1e-4)
     assert matrix.step == 14 and str(matrix.along) == str(matrix.down) == "Input patch number"

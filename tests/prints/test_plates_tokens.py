@@ -34,7 +34,9 @@ def test_norms_their_limit_and_the_largest_attention(made, trace):
     assert histogram.bars.high.sum() == 196 and str(histogram.along) == "Norm of the token"
     counted = np.histogram(norms, 36, histogram.x)[0]
     close(histogram.bars.high, counted)
-    limit = histogram.levels[0].value
+    limit, away = histogram.levels[0].value, (norms - median).abs().sort().values
+    assert limit == pytest.approx((median + 5 * away[97:99].mean()).item(), rel=1e-4)  # five MADs, of 196
+    assert str(histogram.levels[0].name) == f"limit: {limit:.3g}"
     orange = sum(n for n, colour in zip(counted, histogram.bars.colours, strict=True) if colour == "#c46a16")
     assert abs(orange - int((norms > limit).sum())) <= counted.max()
     assert len(main.marks) == int((norms > limit).sum())

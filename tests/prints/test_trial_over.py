@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import vitviz
 from tests.prints.reading import panels, texts
-from vitviz.analyses.methods import TITLES
+from vitviz.analyses.protocol import TITLES
 from vitviz.analyses.trials.standing import standing
 from vitviz.figures.paper.plates import Chart, Table
 from vitviz.prints.figure import printed
@@ -58,8 +59,9 @@ def test_over_a_set_methods_stand_with_their_errors(inspector, over, one_by_one,
         mean, error = ahead.mean(), ahead.std(ddof=1) / len(PICTURES) ** 0.5
         assert dots[at] == pytest.approx(mean, abs=2e-4 * times) and told[0] == str(row["rank"])
         if error > 0:
-            beats = "better than chance" if mean > 2 * error else "not told from chance"
-            assert named[at] == beats, "three pictures decide it as the page does: by two standard errors"
+            sure = stats.t.isf(1 - 0.95 ** (1 / (len(over.measures[0].methods) - 1)), len(PICTURES) - 1)
+            beats = "better than chance" if mean > sure * error else "not told from chance"
+            assert named[at] == beats, "three pictures decide it by t and Šidák, as the page does"
             np.testing.assert_allclose(reach[at], [mean - 2 * error, mean + 2 * error], atol=2e-4 * times)
         assert str(told[1]).endswith(" *") != row["beats_chance"]
         digits = 2 if score == "logit" else 1
@@ -72,7 +74,7 @@ def test_over_a_set_methods_stand_with_their_errors(inspector, over, one_by_one,
         text.startswith("Over 3 pictures") for text in said
     )
     alone = of_set(inspector, over)  # what was not tried is not claimed
-    assert "Patches taken away are: mean colour" in alone.plate.notes and not panels(alone, Table)
+    assert "Patches taken away are: the model’s mean colour" in alone.plate.notes and not panels(alone, Table)
 
 
 def test_one_picture_of_a_set_has_no_errors_and_draws_none(inspector):

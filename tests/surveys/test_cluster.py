@@ -12,6 +12,8 @@ import vitviz
 from vitviz.errors import VitvizError
 from vitviz.surveys import MEASURES, Quantity
 
+pytestmark = pytest.mark.processes
+
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'vitviz[cluster]'")
 
 
@@ -34,6 +36,13 @@ class Deadly:
             else:
                 os.kill(os.getpid(), signal.SIGKILL)
         return MEASURES["distance"].of(seen)
+
+
+class Holder:
+    """Somebody else's work, which keeps a core."""
+
+    def held(self):
+        return True
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +103,24 @@ def test_what_a_cluster_began_one_process_ends(cluster, pictures, inspector, tmp
     alike(whole, vitviz.survey(pictures, inspector, ["entropy"], part=4, batch=2))
     again = vitviz.survey(pictures, inspector, ["entropy"], workers=2, **ask)
     alike(whole, again)
+
+
+def test_where_others_hold_all_cores_one_process_does_it_and_says_so(
+    cluster, pictures, inspector, monkeypatch
+):
+    from vitviz.surveys import cluster as own
+
+    monkeypatch.setattr(own, "WAITS", 2.0)
+    holders = [ray.remote(num_cpus=1)(Holder).remote() for _ in range(2)]
+    ray.get([one.held.remote() for one in holders])
+    with pytest.warns(UserWarning, match="no CPU of the cluster was free"):
+        found = vitviz.survey(pictures, inspector, ["entropy"], workers=2, part=4, batch=2)
+    alike(found, vitviz.survey(pictures, inspector, ["entropy"], part=4, batch=2))
+    ray.kill(holders.pop())
+    assert own._free("CPU", 2) == 1, "one core is free: one worker, not two that wait for each other"
+    found = vitviz.survey(pictures, inspector, ["entropy"], workers=2, part=4, batch=2)
+    assert (found.images, found.left_out) == (29, 1)
+    ray.kill(holders.pop())
 
 
 def test_a_mistake_of_the_user_ends_it_with_its_sentence(cluster, pictures, inspector):

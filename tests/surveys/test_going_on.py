@@ -1,6 +1,8 @@
 """A survey that is killed goes on: no picture twice, none lost, the same numbers to the last bit."""
 
+import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,8 +38,13 @@ def numbers(folder):
         return {
             name: file[name]
             for name in file.files
-            if name.endswith((".mean", ".standard_error", ".pictures"))
+            if name.endswith((".mean", ".standard_error", ".pictures", ".quantiles"))
         }
+
+
+def report(folder):
+    """But for when it was begun and ended."""
+    return re.sub(r"\d{4}-\d\d-\d\dT[\d:+]+", "", (folder / "report.html").read_text(encoding="utf-8"))
 
 
 def same(one, other):
@@ -54,6 +61,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_numbers(pictures, inspector, tm
     assert (result.images, result.left_out) == (29, 1) == (whole.images, whole.left_out) and seen[-1] == 30
     assert seen[0] > (ended - 1) // 4 * 4, "what was done is not done again"
     same(numbers(tmp_path / "out"), numbers(tmp_path / "whole"))
+    assert report(tmp_path / "out") == report(tmp_path / "whole")
     names = (
         [line.split(",")[1] for line in (tmp_path / "out" / "pictures.csv").read_text().splitlines()[1:]]
         if (tmp_path / "out" / "pictures.csv").exists()
@@ -62,6 +70,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_numbers(pictures, inspector, tm
     assert names is None or names == [f"{number:02d}.png" for number in range(30) if number != 7]
 
 
+@pytest.mark.processes
 def test_killed_by_the_system_at_any_moment_it_goes_on(pictures, inspector, tmp_path):
     """The process is killed without a word, several times, while it is at work."""
     out = tmp_path / "out"
@@ -96,6 +105,9 @@ def test_another_question_in_the_same_folder_is_refused(pictures, inspector, tmp
         ask(pictures, inspector, tmp_path, limit=5)
     with pytest.raises(VitvizError, match=r"measures was .*another folder"):
         vitviz.survey(pictures, inspector, ["distance"], out=tmp_path, part=4, batch=2, limit=4)
+    ask(pictures, inspector, tmp_path / "drawn", limit=4, seed=1)
+    with pytest.raises(VitvizError, match="seed was '1' and is now '2'.*another folder"):
+        ask(pictures, inspector, tmp_path / "drawn", limit=4, seed=2)  # other pictures: they would be mixed
 
 
 def test_a_damaged_part_is_named(pictures, inspector, tmp_path):
@@ -113,3 +125,50 @@ def test_pictures_that_none_can_read_end_it(inspector, tmp_path):
         vitviz.survey([b"one", b"two"], inspector)
     with pytest.raises(VitvizError, match="at least one picture"):
         vitviz.survey([], inspector)
+
+
+@pytest.mark.parametrize("fails", ["savez", "savez_compressed", "writerow"])
+def test_a_full_disk_is_a_sentence_and_the_same_call_goes_on(
+    pictures, inspector, tmp_path, monkeypatch, fails
+):
+    whole, calls = ask(pictures, inspector, tmp_path / "whole"), []
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def writing(real):
+        def write(file, *given, **named):
+            calls.append(1)
+            if fails != "savez" or len(calls) > 2:  # two parts find room
+                real(file, *given, **named)
+                raise full
+            return real(file, *given, **named)
+
+        return write
+
+    if fails == "writerow":
+        from vitviz.surveys.tables import SkippedList
+
+        monkeypatch.setattr(SkippedList, "add", writing(SkippedList.add))
+    else:
+        monkeypatch.setattr(np, fails, writing(getattr(np, fails)))
+    with pytest.raises(VitvizError, match="cannot be written to out: No space left.*the same call goes on"):
+        ask(pictures, inspector, tmp_path / "out")
+    assert not list((tmp_path / "out").rglob(".*")), "no temporary stays"
+    assert len(list((tmp_path / "out/parts").glob("*.npz"))) == (2 if fails == "savez" else 8)
+    monkeypatch.undo()
+    assert ask(pictures, inspector, tmp_path / "out").images == whole.images
+    same(numbers(tmp_path / "out"), numbers(tmp_path / "whole"))
+
+
+def test_a_name_that_is_no_utf_8_is_spelled(inspector, tmp_path):
+    folder = os.fsencode(tmp_path / "pictures") + b"/\xe9t\xe9"
+    os.makedirs(folder)
+    for name in (b"caf\xe9.png", b"\xff.png"):
+        with open(folder + b"/" + name, "wb") as file:
+            noise(np.random.default_rng(0), 32, 32).save(file, "png")
+    with open(folder + b"/bad\xe9.png", "wb") as file:
+        file.write(b"damaged")
+    found = ask(tmp_path / "pictures", inspector, tmp_path / "out")
+    assert found.images == 2 and found.left_out == 1
+    assert found.skipped[0].name == r"\udce9t\udce9/bad\udce9.png"
+    assert r"bad\udce9.png" in (tmp_path / "out" / "skipped.csv").read_text(encoding="utf-8")
+    assert ask(tmp_path / "pictures", inspector, tmp_path / "out").images == 2, "and goes on"

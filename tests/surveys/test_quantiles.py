@@ -1,41 +1,36 @@
-"""Sketched quantiles against NumPy's over all pictures, by rank, which is what the sketch bounds."""
+"""Quantiles against NumPy's over all pictures: exact, however little room there is."""
 
 import numpy as np
 import pytest
 
-from vitviz.surveys.quantiles import RANK_ERROR, RANKS, Quantiles
+from vitviz.surveys import parts
+from vitviz.surveys.parts import RANKS, Part, quantiles_of
+from vitviz.surveys.rows import Row
 
 
-def test_the_rank_of_each_quantile_is_within_the_stated_error():
-    pytest.importorskip("datasketches", reason="datasketches is not installed: pip install 'vitviz[data]'")
-    values = np.random.default_rng(0).lognormal(size=(20_000, 2, 3)).astype(np.float32)
-    sketch = Quantiles((2, 3))
-    for part in np.split(values, 40):
-        sketch.add(part)
-    found = sketch.found
-    assert found.shape == (5, 2, 3)
-    for rank, row in zip(RANKS, found, strict=True):
-        off = np.abs((values <= row).mean(axis=0) - rank)
-        assert off.max() < 2 * RANK_ERROR and np.median(off) < RANK_ERROR, rank
+def parts_of(several):
+    """A picture a dict of values, three pictures a part."""
+    rows = [Row(i, str(i), None, None, None, None, None, values) for i, values in enumerate(several)]
+    return lambda: (Part(rows[at : at + 3], [], {}, []) for at in range(0, len(rows), 3))
 
 
-def test_few_pictures_are_exact():
-    pytest.importorskip("datasketches", reason="datasketches is not installed: pip install 'vitviz[data]'")
-    sketch = Quantiles(())
-    sketch.add(np.arange(100.0))
-    assert sketch.found.shape == (5,) and abs(sketch.found[2] - 49.5) <= 1
+@pytest.mark.parametrize("room", [1, 700, 2**25])
+def test_they_are_numpys_whatever_room_there_is(room, monkeypatch):
+    monkeypatch.setattr(parts, "ROOM", room)
+    random = np.random.default_rng(0)
+    values = {"a": random.lognormal(size=(101, 2, 3)), "b": random.normal(size=(101,))}
+    pictures = [{name: np.asarray(one[i]) for name, one in values.items()} for i in range(101)]
+    found = quantiles_of(parts_of(pictures), {"a": (2, 3), "b": (), "none": (2,)}, 101)
+    for name, one in values.items():
+        wanted = np.quantile(one, RANKS, axis=0, method="inverted_cdf")
+        np.testing.assert_array_equal(found[name], wanted)
+    assert found["none"].shape == (5, 2) and np.isnan(found["none"]).all()
 
 
-def test_a_number_that_no_picture_has_is_none():
-    pytest.importorskip("datasketches", reason="datasketches is not installed: pip install 'vitviz[data]'")
-    sketch = Quantiles((2,))
-    assert np.isnan(sketch.found).all()
-    sketch.add(np.array([[1.0, np.nan], [3.0, np.nan], [2.0, np.nan]]))
-    assert sketch.found[2, 0] == 2 and np.isnan(sketch.found[:, 1]).all()
-
-
-def test_without_the_library_there_are_none(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "datasketches", None)
-    sketch = Quantiles((2,))
-    sketch.add(np.ones((3, 2)))
-    assert sketch.found is None
+def test_what_a_picture_has_no_number_of_does_not_count():
+    pictures = [{"a": np.array([one, np.nan])} for one in (1.0, 3.0, 2.0)] + [
+        {},
+        {"a": np.array([np.nan] * 2)},
+    ]
+    found = quantiles_of(parts_of(pictures), {"a": (2,)}, 5)["a"]
+    assert found[:, 0].tolist() == [1, 1, 2, 3, 3] and np.isnan(found[:, 1]).all()

@@ -12,9 +12,9 @@ from PIL import Image
 import vitviz
 from vitviz.errors import VitvizError
 from vitviz.surveys import Moments, Quantity
-from vitviz.surveys.mistakes import KEPT, Mistakes
+from vitviz.surveys.parts import RANKS
 from vitviz.surveys.report import page_of
-from vitviz.surveys.result import LISTED, Survey
+from vitviz.surveys.result import KEPT, LISTED, Mistakes, Survey
 from vitviz.surveys.rows import Row, Skipped
 from vitviz.surveys.tables import harmless
 
@@ -74,9 +74,11 @@ def test_the_page_says_standard_errors_depths_and_mistakes_as_they_are(inspector
     mistakes = Mistakes()
     mistakes.add([row(0, 1, 2, 0.75, 0.125), row(1, 1, 1, 0.5, 0.5), row(2, 1, 1, 0.5, 0.5)])
     skipped = tuple(Skipped(n, f"bad-{n}.png", "broken") for n in range(150))
-    text = page_of(survey_of(inspector, mistakes=mistakes, skipped=skipped, left_out=150), {}, "pictures.csv")
+    survey = survey_of(inspector, mistakes=mistakes, skipped=skipped, left_out=150)
+    quantiles = {"lens.right": np.zeros((len(RANKS), 3)), "accuracy.first": np.zeros(len(RANKS))}
+    text = page_of(survey, quantiles, "pictures.csv")
     assert "0.25 ± 0.5" in text, "the standard error of 4 pictures with variance 1"
-    assert re.findall(r"<title>layer (\d)", text) == ["0", "1", "2"], "the lens begins before block 1"
+    assert re.findall(r"<title>Depth (\d)", text) == ["0", "1", "2"], "the lens begins before block 1"
     assert "2 of 3 labelled pictures" in text
     assert re.search(r"<td>75.0%</td><td>12.5%</td>", text), "of the answer, then of the true class"
     assert text.count("bad-") == 100 and "skipped.csv" in text

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import vitviz
-from vitviz import maps
 from vitviz.analyses.trials.pointing import covered, energy, hit
 from vitviz.analyses.trials.standing import standing
 from vitviz.analyses.trials.trial import trial_of
+from vitviz.engine.asking import maps
 from vitviz.errors import VitvizError
-from vitviz.surveys.boxes import Boxes
 from vitviz.surveys.items import Item
+from vitviz.surveys.labels import Boxes
 from vitviz.surveys.measure import Seen
 from vitviz.surveys.measures.trial import SHARES, TrialMeasure
 from vitviz.surveys.moments import Moments
@@ -103,8 +103,8 @@ def test_the_long_table_has_a_row_for_each_picture_method_and_protocol(found):
 def test_without_pyarrow_it_is_csv(found, measure, tmp_path, monkeypatch):
     import sys
 
-    from vitviz.surveys.long import Long
     from vitviz.surveys.parts import Parts
+    from vitviz.surveys.tables import Long
 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     long = Long(measure, tmp_path)

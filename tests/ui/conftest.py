@@ -6,7 +6,7 @@ The stand-in for `spaces` is imported by programs that play a Space, never by th
 import pytest
 
 import vitviz
-from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.ui.memory.studio import Settings, Studio
 
 collect_ignore = ["simulated"]
 
@@ -18,7 +18,7 @@ def studio():
 
 @pytest.fixture(scope="module")
 def key(studio):
-    return studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
+    return studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
 
 
 @pytest.fixture

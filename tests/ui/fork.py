@@ -10,13 +10,13 @@ SPACE = {"SPACES_ZERO_GPU": "true", "SPACES_ZERO_DEVICE_API_URL": "http://127.0.
 
 # Everything is imported once, and a fork made for every program: an import takes longer than all they do.
 IMPORTS = """
-import vitviz.ui.serving.zerogpu
+import vitviz.ui.zerogpu
 import json, os, sys, traceback, gradio as gr, numpy as np, spaces, timm, torch
 from gradio.context import LocalContext
 from vitviz.views import VIEWS
 from vitviz.ui.options import parse
 from vitviz.ui.page.figures import value
-from vitviz.ui.serving.studio import Studio
+from vitviz.ui.memory.studio import Studio
 def visitor(): LocalContext.request.set(gr.Request())
 for line in sys.stdin:
     code, out, arguments = json.loads(line)
@@ -24,7 +24,7 @@ for line in sys.stdin:
         os.dup2(os.open(out, os.O_CREAT | os.O_WRONLY), 1)
         os.dup2(1, 2)
         studio = Studio(parse(arguments).settings)
-        chelsea = studio.keep_sample("chelsea")
+        chelsea = studio.pictures.sample("chelsea")
         try: exec(code)
         except BaseException: traceback.print_exc()  # whatever it is, it must not go on in the child
         finally: sys.stdout.flush(), os._exit(0)

@@ -14,10 +14,10 @@ import vitviz
 from tests.engine.small import saved, small
 from tests.shared import shared
 from vitviz.errors import CheckpointError, VitvizError
+from vitviz.ui.answers import export, links
+from vitviz.ui.memory.studio import Studio
+from vitviz.ui.options import Settings
 from vitviz.ui.page import assumed, build
-from vitviz.ui.serving import export, links
-from vitviz.ui.serving.settings import Settings
-from vitviz.ui.serving.studio import Studio
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +33,17 @@ def studio(weights):
 
 
 def test_every_choice_has_the_answer_that_it_would_give(studio):
-    key = studio.look(studio.keep_sample("chelsea"), "mine.safetensors")
+    key = studio.look(studio.pictures.sample("chelsea"), "mine.safetensors")
     form = assumed.answered(studio, {"key": key})
     assert form["answered"] and form["keeps"] and form["said"] == ""
     items = {item["name"]: item for item in form["items"]}
-    assert list(items) == ["normalisation", "crop_pct", "interpolation", "activation", "epsilon"]
+    asked = ["pool", "block", "normalisation", "crop_pct", "interpolation", "activation", "epsilon"]
+    assert list(items) == asked and items["pool"]["choices"][1]["known"] == "average of the patches"
     known = [choice["known"] for choice in items["normalisation"]["choices"]]
     assert known == ["ImageNet's", "one half", "CLIP's", "CIFAR-10's", "none"]
     half = items["normalisation"]["choices"][1]
     name = assumed.name_with("mine.safetensors", half["text"])
-    trace = studio.subject(studio.look(studio.keep_sample("chelsea"), name)).trace
+    trace = studio.subject(studio.look(studio.pictures.sample("chelsea"), name)).trace
     assert half["answer"] == pytest.approx(trace.top(1)[0])
     assert items["normalisation"]["choices"][0]["answer"][1] > 0.4  # ImageNet's, which are DeiT's own
     assert json.dumps(form)
@@ -52,9 +53,11 @@ def test_what_is_said_is_asked_no_more_and_stands_in_link_and_files(studio):
     name = assumed.name_with(
         "mine.safetensors", "mean=0.485%2C0.456%2C0.406&std=0.229,0.224,0.225&epsilon=1e-6"
     )
-    key = studio.look(studio.keep_sample("coffee"), name)
-    form = assumed.shown(studio.inspector(name), None, keeps=False)
-    assert [item["name"] for item in form["items"]] == ["crop_pct", "interpolation", "activation"]
+    key = studio.look(studio.pictures.sample("coffee"), name)
+    form = assumed.shown(studio.checkpoints.inspector(name), None, keeps=False)
+    assert [item["name"] for item in form["items"]] == [
+        "pool", "block", "crop_pct", "interpolation", "activation"
+    ]  # fmt: skip
     assert not form["keeps"] and "epsilon=1e-06" in form["said"]
     assert links.read({"checkpoint": name}).checkpoint == name
     archive = zipfile.ZipFile(io.BytesIO(export.everything(studio, key, {})))
@@ -66,7 +69,9 @@ def test_what_is_said_is_asked_no_more_and_stands_in_link_and_files(studio):
 
 def test_one_checkpoint_marks_the_page_that_shows_two(studio):
     form = assumed.shown(
-        studio.inspector("mine.safetensors?heads=3"), studio.inspector("mine.safetensors"), True
+        studio.checkpoints.inspector("mine.safetensors?heads=3"),
+        studio.checkpoints.inspector("mine.safetensors"),
+        True,
     )
     assert {"name": "normalisation"} in form["second"]
 
@@ -74,13 +79,13 @@ def test_one_checkpoint_marks_the_page_that_shows_two(studio):
 @pytest.mark.parametrize("text", ["heads=5", "heads=-1", "colour=red", "mean=1e999", "heads=3&heads=6"])
 def test_what_a_stranger_says_is_checked(studio, text):
     with pytest.raises(VitvizError):
-        studio.look(studio.keep_sample("coffee"), assumed.name_with("mine.safetensors", text))
+        studio.look(studio.pictures.sample("coffee"), assumed.name_with("mine.safetensors", text))
 
 
 def test_a_site_that_offers_few_checkpoints_offers_no_others_by_a_question_mark(weights):
     studio = Studio(Settings(device="cpu", weights=weights, allowed=("other",)))
     with pytest.raises(CheckpointError, match="offers only other"):
-        studio.inspector("mine.safetensors?heads=3")
+        studio.checkpoints.inspector("mine.safetensors?heads=3")
 
 
 @pytest.fixture
@@ -91,13 +96,13 @@ def cifar(tmp_path):
 
 
 def test_heads_that_64_does_not_tell_are_asked_with_the_answer_of_each(cifar):
-    key = cifar.look(cifar.keep_sample("coffee"), "cifar.safetensors")
+    key = cifar.look(cifar.pictures.sample("coffee"), "cifar.safetensors")
     form = assumed.answered(cifar, {"key": key})
     (heads,) = [item for item in form["items"] if item["name"] == "heads"]
     assert heads["taken"] == "heads=3" and form["classes"] == 10
     for choice in heads["choices"]:
         name = assumed.name_with("cifar.safetensors", choice["text"])
-        trace = cifar.subject(cifar.look(cifar.keep_sample("coffee"), name)).trace
+        trace = cifar.subject(cifar.look(cifar.pictures.sample("coffee"), name)).trace
         assert choice["answer"] == pytest.approx(trace.top(1)[0]), choice["text"]
     assert len({choice["answer"] for choice in heads["choices"]}) == 4, "each has an answer of its own"
 
@@ -110,14 +115,14 @@ def test_names_of_the_classes_are_kept_with_the_answers(cifar, tmp_path):
     assert assumed.keep(cifar, name, "\n".join(names)) == "cifar.safetensors"
     kept = json.loads((tmp_path / "cifar.config.json").read_text())
     assert kept["pretrained_cfg"]["label_names"] == names and kept["model_args"]["num_heads"] == 6
-    again = cifar.inspector("cifar.safetensors")
+    again = cifar.checkpoints.inspector("cifar.safetensors")
     assert again.labels == tuple(names) and again.model.blocks[0].attn.num_heads == 6
 
 
 def test_a_shared_site_asks_for_no_names_that_it_would_not_keep(cifar):
-    inspector = cifar.inspector("cifar.safetensors")
+    inspector = cifar.checkpoints.inspector("cifar.safetensors")
     assert assumed.shown(inspector, None, keeps=False)["classes"] == 0
-    shipped = Studio(Settings(device="cpu")).inspector("vitviz-tiny")
+    shipped = Studio(Settings(device="cpu")).checkpoints.inspector("vitviz-tiny")
     assert assumed.shown(shipped, None, keeps=True)["classes"] == 0, "what is shipped is not written to"
 
 
@@ -128,9 +133,9 @@ def test_an_answer_is_kept_on_ones_own_machine_alone(weights, tmp_path):
     with pytest.raises(CheckpointError, match="site is shared"):
         assumed.keep(shared_site, "mine.safetensors?heads=3")
     studio = Studio(Settings(device="cpu", weights=tmp_path, keeps=True))
-    assert studio.inspector("mine.safetensors").checkpoint.assumed
+    assert studio.checkpoints.inspector("mine.safetensors").checkpoint.assumed
     assert assumed.keep(studio, "mine.safetensors?mean=0.5,0.5,0.5&std=0.5,0.5,0.5") == "mine.safetensors"
-    again = studio.inspector("mine.safetensors")
+    again = studio.checkpoints.inspector("mine.safetensors")
     assert again.checkpoint.assumed == () and not again.checkpoint.replaced
     assert again.preprocessing.mean == (0.5, 0.5, 0.5) and again.labels[285] == "Egyptian cat"
     assert vitviz.load(path, device="cpu").preprocessing == again.preprocessing

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from vitviz.ui.serving.cache import Cache
+from vitviz.ui.memory.cache import Cache
 
 
 def test_the_least_used_are_put_out_and_the_newest_stays():

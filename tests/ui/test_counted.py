@@ -8,9 +8,9 @@ import pytest
 
 from tests.ui.test_export import numbers, opened
 from vitviz.errors import VitvizError
-from vitviz.ui.serving import export
-from vitviz.ui.serving.derived import endpoint
-from vitviz.ui.serving.endpoints import Endpoints
+from vitviz.ui.answers import export
+from vitviz.ui.answers.derived import endpoint
+from vitviz.ui.answers.endpoints import Endpoints
 from vitviz.views import VIEWS
 from vitviz.views.tokens import Tokens
 

@@ -7,8 +7,8 @@ import pytest
 
 import vitviz
 from vitviz.errors import VitvizError
-from vitviz.ui.serving.endpoints import Endpoints
-from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.ui.answers.endpoints import Endpoints
+from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.views import trial as view
 
 FEW = ("random", "centre", "ledger", "chefer", "rollout")
@@ -35,7 +35,7 @@ def test_one_method_beside_chance_is_pythons(ask, inspector, trace, score, patch
     assert found["checkpoint"] == "vitviz-tiny" and found["dtype"] == "float32"
     assert found["shares"] == pytest.approx(own.shares) and found["grid"]["rows"] == 14
     assert [row["method"] for row in found["rows"]] == [name for name, _ in own.ranking(score)]
-    assert found["chance"] == pytest.approx(own.chance(score), abs=1e-4)
+    assert found["chance"] == pytest.approx((*own.chance(score), own.reach(score)), abs=1e-4)
     for row in found["rows"]:
         name, curves = row["method"], own.curves[row["method"]]
         assert row["areas"] == pytest.approx(own.areas(name, score), abs=1e-4)
@@ -94,7 +94,7 @@ def test_where_no_map_can_be_tried_it_says_why():
 def test_a_method_that_does_not_apply_stands_with_its_reason(ask, monkeypatch):
     from vitviz.analyses import relevance
     from vitviz.errors import UnsupportedModel
-    from vitviz.sentence import Sentence, not_applicable
+    from vitviz.record.sentence import Sentence, not_applicable
 
     def refusing(passes):
         raise UnsupportedModel(not_applicable("mine", Sentence("no attention has a gradient")))

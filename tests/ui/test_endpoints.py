@@ -11,10 +11,10 @@ from gradio.utils import get_upload_folder
 import vitviz
 from tests.e2e.conftest import Server
 from vitviz.errors import VitvizError
+from vitviz.ui.answers.derived import answering, endpoint
+from vitviz.ui.answers.endpoints import PUBLIC, Endpoints, _spoken
+from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page import build
-from vitviz.ui.serving.derived import answering, endpoint
-from vitviz.ui.serving.endpoints import PUBLIC, Endpoints, _spoken
-from vitviz.ui.serving.studio import Settings, Studio
 from vitviz.views import VIEWS
 from vitviz.views.rollout import Rollout
 
@@ -99,6 +99,20 @@ def test_the_attention_of_a_patch_is_a_row_or_a_column(endpoints, trace):
         row["prefix"]
     ) == list(grid.prefix_names)
     assert np.sum(row["patches"]) + sum(row["prefix"].values()) == pytest.approx(1, abs=1e-4)
+
+
+def test_who_wrote_and_why_it_looks_there_add_up(endpoints, trace):
+    found = endpoints.writers("coffee", layer=8, head=2)
+    assert sum(one["logits"] for one in found["writers"]) == pytest.approx(found["share"], abs=1e-3)
+    assert {"kind": "mlp", "layer": 7, "head": None}.items() <= found["writers"][-1].items()
+    deep = endpoints.writers("coffee", layer=5, head=1, via="8.2")["share"]
+    line = {(one["kind"], one["layer"], one["head"]): one["logits"] for one in found["writers"]}
+    assert deep == pytest.approx(line["head", 5, 1], abs=1e-4)
+    told = endpoints.score_account("coffee", layer=6, head=2, query="class", key="105")
+    layer = trace.layers[5]
+    own = float(layer.q[1, 0] @ layer.k[1, 106]) * layer.scale
+    assert np.sum(told["matrix"]) == pytest.approx(own, abs=1e-3) and told["tokens"] == ["class", 105]
+    assert np.sum(told["content_position"]) == pytest.approx(np.sum(told["relative"]), abs=1e-3)
 
 
 def test_what_the_weights_say(endpoints):
@@ -214,6 +228,7 @@ def test_a_refusal_is_a_sentence(endpoints, name, given, said):
         _spoken(getattr(endpoints, name))(**given)
 
 
+@pytest.mark.processes
 def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
     text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)

@@ -1,3 +1,4 @@
+import base64
 import csv
 import io
 import json
@@ -10,7 +11,7 @@ import pytest
 from PIL import Image
 
 import vitviz
-from vitviz.ui.serving import export
+from vitviz.ui.answers import export
 from vitviz.views import VIEWS, Subject
 from vitviz.views.positions import Positions
 
@@ -89,7 +90,18 @@ def test_the_pictures_are_those_of_the_page(studio, key):
 def test_the_chart_needs_no_other_file_and_has_the_numbers(studio, key):
     page = studio.file(key, "distance", "figure.html", {"form": "sorted"}).decode()
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page), "the page asks for another file"
-    assert page.count("plotly.js v") <= 2 and "vitviz-tiny, one picture" in page
+    (told,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    told = json.loads(told)
+    part = told["parts"]["cell/distance/chart?form=sorted&rows=plain"]
+    assert (
+        told["value"]["controls"][0]["default"] == "sorted" and told["value"]["checkpoint"] == "vitviz-tiny"
+    )
+    chart, expected = (
+        json.loads(base64.b64decode(part["data"])),
+        vitviz.attention_distance(studio.subject(key).trace),
+    )
+    for series, row in zip(chart["series"], expected.sort(dim=1).values, strict=True):
+        np.testing.assert_allclose(series["y"], row.numpy(), rtol=1e-4)
 
 
 def test_the_table_has_a_line_for_each_head(studio, key):
@@ -128,7 +140,7 @@ def test_every_view_is_in_it_with_its_files_settings_and_words(studio, key):
     archive = opened(export.everything(studio, key, {}))
     names, about = set(archive.namelist()), json.loads(archive.read("settings.json"))["views"]
     readme = archive.read("README.txt").decode()
-    assert [view.slug for view in VIEWS if view.on_request] == ["experiment", "trial"]
+    assert [view.slug for view in VIEWS if view.on_request] == ["trial", "experiment"]
     for view in VIEWS:
         if view.on_request:  # which would hold up all others
             assert not any(view.slug in name for name in names) and export.ON_REQUEST in readme
@@ -147,7 +159,7 @@ def test_every_view_is_in_it_with_its_files_settings_and_words(studio, key):
 
 @pytest.mark.parametrize("slug", ["experiment", "trial"])
 def test_what_takes_long_comes_along_once_the_view_itself_has_found_it(studio, slug):
-    key = studio.look(studio.keep_sample("rocket"), "vitviz-tiny")
+    key = studio.look(studio.pictures.sample("rocket"), "vitviz-tiny")
     given = {"experiment": {"kind": "shuffle"}, "trial": {"patches_as": "mean"}}[slug]
     asked = {f"{slug}.{name}": value for name, value in given.items()}
     part = {"experiment": ("point", {"step": "1"}), "trial": ("tried", {"method": "ledger"})}[slug]
@@ -207,6 +219,6 @@ def test_a_checkpoints_name_is_safe_as_a_file_name():
 def test_a_checkpoints_name_is_no_formula_in_a_table(studio, key, name, written):
     trace = replace(studio.subject(key).trace, checkpoint=name)
     view = studio.view("distance")
-    subject = Subject(studio.inspector("vitviz-tiny"), trace)
+    subject = Subject(studio.checkpoints.inspector("vitviz-tiny"), trace)
     table = view.file(subject, "numbers.csv", view.settings({}, subject.about)).decode()
     assert {line["checkpoint"] for line in csv.DictReader(io.StringIO(table))} == {written}

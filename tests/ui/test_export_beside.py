@@ -1,5 +1,6 @@
 """The zip of more than one picture and checkpoint: an average over a set, the checkpoint beside."""
 
+import base64
 import io
 import json
 
@@ -8,20 +9,21 @@ import pytest
 
 import vitviz
 from tests.ui.test_export import numbers, opened
-from vitviz.ui.serving import export
+from vitviz.ui.answers import export
 
 
 def test_an_average_on_the_screen_is_the_one_in_the_files(studio, key, two):
-    survey, measured = list(studio.surveying(key, two))[-1]
+    survey, measured = list(studio.sets.surveying(key, two))[-1]
     archive = opened(export.everything(studio, key, {"survey.distance": survey}))
     found = numbers(archive, "distance")
     assert (
         np.array_equal(found["distance"], measured.distances.distance.numpy()) and int(found["pictures"]) == 2
     )
-    assert (
-        "mean of 2 pictures" in archive.read("distance-figure.html").decode()
-        and ",2,plain," in archive.read("distance-numbers.csv").decode()
-    )
+    chart = studio.item(survey, "distance", "chart", {}).tobytes()  # its title says of how many it is
+    title = json.loads(chart)["title"]
+    assert (title["text"], title["values"]["count"]) == ("{checkpoint}, mean of {count} pictures", 2)
+    assert base64.b64encode(chart).decode() in archive.read("distance-figure.html").decode()
+    assert ",2,plain," in archive.read("distance-numbers.csv").decode()
     assert "rollout" in numbers(archive, "rollout"), "the other views stay with the picture"
     with pytest.raises(KeyError):
         studio.numbers(survey, "rollout", {})
@@ -29,8 +31,8 @@ def test_an_average_on_the_screen_is_the_one_in_the_files(studio, key, two):
 
 def test_an_average_is_made_at_the_input_size_in_view(studio, key, tmp_path):
     vitviz.sample_image("coffee").save(path := tmp_path / "coffee.png")
-    small = studio.look(studio.keep_sample("coffee"), "vitviz-tiny", (56, 56))
-    _, measured = list(studio.surveying(small, [str(path)]))[-1]
+    small = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny", (56, 56))
+    _, measured = list(studio.sets.surveying(small, [str(path)]))[-1]
     assert measured.grid == studio.subject(small).trace.grid
     np.testing.assert_allclose(
         measured.distances.distance, vitviz.attention_distance(studio.subject(small).trace), atol=1e-4
@@ -38,7 +40,7 @@ def test_an_average_is_made_at_the_input_size_in_view(studio, key, tmp_path):
 
 
 def test_the_checkpoint_beside_is_in_a_folder_of_its_own_with_its_settings(studio, key):
-    beside = studio.look(studio.keep_sample("coffee"), "vitviz-tiny@0")
+    beside = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny@0")
     archive = opened(
         export.everything(
             studio, key, {"second": beside, "rollout.fusion": "max", "second.rollout.fusion": "min"}
@@ -54,11 +56,11 @@ def test_the_checkpoint_beside_is_in_a_folder_of_its_own_with_its_settings(studi
 
 
 def test_what_is_of_both_checkpoints_is_of_both_in_the_zip_too(studio, key):
-    beside = studio.look(studio.keep_sample("coffee"), "vitviz-tiny@300")
+    beside = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny@300")
     both = {"tokens.show": "components", "tokens.basis": "beside", "compared.against": "beside"}
     given = {"second": beside, **both, **{f"second.{name}": value for name, value in both.items()}}
     archive = opened(export.everything(studio, key, given))
-    for folder, pair in (("", studio.pair(key, beside)), ("second/", studio.pair(beside, key))):
+    for folder, pair in (("", studio.runs.pair(key, beside)), ("second/", studio.runs.pair(beside, key))):
         for slug, name, asked in (
             ("tokens", "components", {"show": "components", "basis": "beside"}),
             ("compared", "cka", {"against": "beside"}),

@@ -8,23 +8,23 @@ import gradio as gr
 import pytest
 
 from tests.e2e.conftest import ROOT, Server, free_port
+from vitviz.ui.answers.derived import answering, endpoint
+from vitviz.ui.answers.endpoints import Endpoints, _spoken
+from vitviz.ui.answers.plain import UNEXPECTED
+from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page import build
-from vitviz.ui.serving.derived import answering, endpoint
-from vitviz.ui.serving.endpoints import Endpoints, _spoken
-from vitviz.ui.serving.spoken import UNEXPECTED
-from vitviz.ui.serving.studio import Settings, Studio
 
 
 def test_a_link_to_a_checkpoint_that_breaks_opens_the_page_with_a_sentence(monkeypatch, caplog):
     studio = Studio(Settings(device="cpu"))
-    real = studio.inspector
+    real = studio.checkpoints.inspector
 
     def inspector(name, progress=None):
         if name == "broken":
             raise KeyError(("a", 3))
         return real(name, progress)
 
-    monkeypatch.setattr(studio, "inspector", inspector)
+    monkeypatch.setattr(studio.checkpoints, "inspector", inspector)
     demo = build(studio)
     (first,) = [fn.fn for fn in demo.fns.values() if fn.api_name == "first"]
     page = first({}, {}, gr.Request(query_params={"checkpoint": "broken"}, headers={}))
@@ -35,6 +35,7 @@ def test_a_link_to_a_checkpoint_that_breaks_opens_the_page_with_a_sentence(monke
     assert "KeyError" in caplog.text
 
 
+@pytest.mark.processes
 def test_a_port_that_is_taken_is_a_sentence(tmp_path):
     with Server() as running:
         port = running.url.split(":")[2].strip("/")

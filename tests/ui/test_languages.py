@@ -10,7 +10,7 @@ import pytest
 
 from tests.ui.test_words import LANGUAGES, kept, said_in
 from vitviz.ui import words
-from vitviz.ui.serving import modules
+from vitviz.ui.answers import modules
 
 
 @pytest.mark.parametrize("tag", LANGUAGES)

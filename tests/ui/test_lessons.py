@@ -12,11 +12,11 @@ import pytest
 from PIL import Image
 
 from vitviz.errors import ImageError, Unknown
-from vitviz.ui.serving import export, lessons
-from vitviz.ui.serving.lessons import NoLesson
-from vitviz.ui.serving.links import Link
-from vitviz.ui.serving.settings import folder_of_lessons
-from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.ui.answers import export, lessons
+from vitviz.ui.answers.lessons import NoLesson
+from vitviz.ui.answers.links import Link
+from vitviz.ui.memory.studio import Settings, Studio
+from vitviz.ui.options import folder_of_lessons
 from vitviz.views import VIEWS
 
 GIVEN = {"rollout.fusion": "max", "rollout.residual": "0.8", "explorer.layer": "3", "tab": "rollout"}
@@ -28,12 +28,12 @@ def own(studio):
     rows, cols = np.mgrid[0:200, 0:300]
     held = io.BytesIO()
     Image.fromarray(np.stack([rows, cols % 256, rows], -1).astype("uint8")).save(held, "PNG")
-    return studio.keep_bytes(held.getvalue())
+    return studio.pictures.keep_bytes(held.getvalue())
 
 
 @pytest.fixture(scope="module")
 def zipped(studio, own):
-    from vitviz.runs import Without
+    from vitviz.record.runs import Without
 
     key = studio.look(own, "vitviz-tiny@30", (96, 112), without=Without(heads=[(1, 2)], patches=[4]))
     second = studio.look(own, "vitviz-tiny", (96, 112))
@@ -56,7 +56,10 @@ def test_everything_that_was_seen_is_found_again(studio, own, zipped):
     assert found.seen == Link("vitviz-tiny@30", None, "rollout", "vitviz-tiny", "96x112", edits)
     assert found.settings["rollout"] == {"fusion": "max", "residual": "0.8"}
     assert found.settings["explorer"] == {"layer": "3"} and found.settings["tokens"] == {}
-    again, before = studio.picture(studio.keep_bytes(found.picture)), studio.picture(own)
+    again, before = (
+        studio.pictures.opened(studio.pictures.keep_bytes(found.picture)),
+        studio.pictures.opened(own),
+    )
     assert again.size == before.size == (300, 200)
     assert np.abs(np.asarray(again, int) - np.asarray(before, int)).mean() < 2, "a JPEG of it"
 
@@ -71,7 +74,7 @@ def test_a_picture_of_ones_own_in_a_setting_is_no_part_of_a_lesson(studio, key, 
 def test_a_sample_is_named_and_so_the_same_to_the_pixel(studio, key):
     found = lessons.read(export.everything(studio, key, GIVEN))
     assert found.seen == Link("vitviz-tiny", "coffee", "rollout") and found.picture is None
-    assert studio.keep_sample(found.seen.sample) == studio.run(key).picture
+    assert studio.pictures.sample(found.seen.sample) == studio.runs.run(key).picture
 
 
 def test_a_description_decides_nothing_that_a_visitor_could_not():
@@ -124,7 +127,7 @@ def test_without_its_picture_it_is_none_and_what_is_no_picture_is_refused(studio
     with pytest.raises(NoLesson):
         lessons.read(lesson(told, None))
     with pytest.raises(ImageError, match="not a picture"):
-        studio.keep_bytes(lessons.read(lesson(told, b"Dear diary")).picture)
+        studio.pictures.keep_bytes(lessons.read(lesson(told, b"Dear diary")).picture)
 
 
 def test_the_lessons_of_a_folder_are_offered_by_name_and_nothing_else_is_opened(studio, zipped, tmp_path):
@@ -166,13 +169,14 @@ def test_a_lesson_beside_the_app_may_be_larger_than_an_upload(zipped, tmp_path):
     assert lessons.opened(tmp_path, "large") == lessons.read(zipped)
 
 
+@pytest.mark.processes
 def test_a_lesson_that_is_overwritten_while_it_is_read_does_not_end_the_process(zipped, tmp_path):
     """By a process of its own: the operating system ends one that has the file mapped into its memory."""
     (tmp_path / "mine.zip").write_bytes(zipped)
     code = f"""
     import os
     from pathlib import Path
-    from vitviz.ui.serving import lessons
+    from vitviz.ui.answers import lessons
     own = lessons.zips.files
     def cut(file, wanted):
         os.truncate({str(tmp_path / "mine.zip")!r}, 100)  # as `cp` does before it writes
@@ -189,7 +193,7 @@ def test_a_lesson_that_is_overwritten_while_it_is_read_does_not_end_the_process(
 
 def test_where_lessons_lie(tmp_path, monkeypatch):
     assert folder_of_lessons(tmp_path) == tmp_path
-    monkeypatch.setattr("vitviz.ui.serving.settings.vitviz.__file__", str(tmp_path / "vitviz/__init__.py"))
+    monkeypatch.setattr("vitviz.ui.options.vitviz.__file__", str(tmp_path / "vitviz/__init__.py"))
     assert str(folder_of_lessons()) == "lessons"
     (tmp_path / "lessons").mkdir()
     assert folder_of_lessons() == tmp_path / "lessons"

@@ -2,8 +2,8 @@ import re
 
 import pytest
 
-from vitviz.grid import Grid
-from vitviz.ui.serving import links
+from vitviz.record.grid import Grid
+from vitviz.ui.answers import links
 from vitviz.views import VIEWS, About, Wholes
 
 LARGE = About(99, 99, Grid(300, 300, (16, 16), ("class",)))
@@ -97,7 +97,9 @@ OTHERS = {  # of each kind of control, texts of which at least one is no default
     "query": lambda control: ["3", "class"],
     "whole": lambda control: ["3"],
     "wholes": lambda control: ["3.4"],
-    "text": lambda control: [text for text in ("3", "1.1", "chelsea") if re.fullmatch(control.fits, text)],
+    "text": lambda control: [
+        text for text in ("3", "1.1", "chelsea", "head.1.1") if re.fullmatch(control.fits, text)
+    ],
 }
 
 

@@ -1,9 +1,11 @@
 """The command line, and what a Space says through its environment."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import pytest
 
-from vitviz.ui.options import parse
-from vitviz.ui.serving.settings import MB
+from vitviz.ui.options import MB, parse
 
 
 def test_without_options_it_serves_this_machine_alone(monkeypatch):
@@ -84,3 +86,22 @@ def test_only_a_page_of_ones_own_writes_beside_files(monkeypatch, given, environ
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert not parse(given).settings.keeps
+
+
+@pytest.mark.parametrize(
+    ("fails", "said", "asks"),
+    [(2, "localhost is no place", 3), (3, "localhost is no place", 3), (1, "port", 1)],
+)
+def test_a_start_that_gradio_gave_up_on_a_busy_machine_is_tried_again(fails, said, asks):
+    from vitviz.ui.page.build import served
+
+    asked = []
+
+    def launch(**how):
+        asked.append(how)
+        if len(asked) <= fails:
+            raise ValueError(said)
+
+    with pytest.raises(ValueError, match=said) if fails >= asks else nullcontext():
+        served(SimpleNamespace(launch=launch), port=1)
+    assert asked == asks * [{"port": 1}]

@@ -3,7 +3,7 @@
 import pytest
 
 from vitviz.errors import CheckpointError
-from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.ui.memory.studio import Settings, Studio
 
 
 @pytest.mark.parametrize(
@@ -11,24 +11,24 @@ from vitviz.ui.serving.studio import Settings, Studio
 )
 def test_only_listed_checkpoints_can_be_named_from_the_page(studio, name):
     with pytest.raises(CheckpointError):
-        studio.inspector(name)
+        studio.checkpoints.inspector(name)
 
 
 def test_a_public_space_offers_only_what_it_is_told_to():
     closed = Studio(Settings(device="cpu", allowed=("vitviz-tiny",)))
-    assert closed.names() == ["vitviz-tiny"]
+    assert closed.checkpoints.names() == ["vitviz-tiny"]
     with pytest.raises(CheckpointError, match="offers only vitviz-tiny"):
-        closed.inspector("vit_tiny_patch16_224.augreg_in21k")
-    assert closed.inspector("vitviz-tiny@0").checkpoint.name == "vitviz-tiny@0", (
+        closed.checkpoints.inspector("vit_tiny_patch16_224.augreg_in21k")
+    assert closed.checkpoints.inspector("vitviz-tiny@0").checkpoint.name == "vitviz-tiny@0", (
         "the film of what is allowed is allowed"
     )
-    assert closed.film("vitviz-tiny@0")["frames"][-1]["name"] == "vitviz-tiny"
+    assert closed.checkpoints.film("vitviz-tiny@0")["frames"][-1]["name"] == "vitviz-tiny"
     with pytest.raises(CheckpointError, match="no snapshot of step 7"):
-        closed.inspector("vitviz-tiny@7")
+        closed.checkpoints.inspector("vitviz-tiny@7")
 
 
 def test_the_picker_says_of_each_checkpoint_what_one_has_to_know(studio):
-    lines = {name: line for line, name in studio.choices()}
+    lines = {name: line for line, name in studio.checkpoints.choices()}
     assert lines["vitviz-tiny"] == "vitviz-tiny · 3.67 M"
     assert (
         lines["vit_base_patch16_224.augreg_in21k"]
@@ -39,8 +39,8 @@ def test_the_picker_says_of_each_checkpoint_what_one_has_to_know(studio):
 
 
 def test_the_pairs_that_teach_exist(studio):
-    from vitviz.ui.page.handlers import PAIRS
+    from vitviz.ui.page.shown import PAIRS
 
     names = {name for _, pair in PAIRS for name in pair.split("|")}
-    assert {name for name in names if "@" not in name} <= set(studio.names())
-    assert all(studio.inspector(name) for name in names if "@" in name)
+    assert {name for name in names if "@" not in name} <= set(studio.checkpoints.names())
+    assert all(studio.checkpoints.inspector(name) for name in names if "@" in name)

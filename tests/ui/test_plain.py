@@ -2,7 +2,7 @@
 
 import pytest
 
-from vitviz.ui.serving.plain import plain, whole
+from vitviz.ui.answers.plain import plain, whole
 
 
 def test_numbers_keep_six_significant_digits():

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import vitviz
+from vitviz.ui.answers import export
+from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.options import parse
 from vitviz.ui.page import facts
 from vitviz.ui.page.figures import value
-from vitviz.ui.serving import export
-from vitviz.ui.serving.studio import Settings, Studio
 from vitviz.ui.words import translated
 from vitviz.views import VIEWS
 
@@ -27,7 +27,7 @@ def rough():
 
 @pytest.fixture(scope="module")
 def key(rough):
-    return rough.look(rough.keep_sample("chelsea"), "vitviz-tiny")
+    return rough.look(rough.pictures.sample("chelsea"), "vitviz-tiny")
 
 
 def test_the_command_line_decides_the_precision(capsys):
@@ -60,7 +60,7 @@ def test_the_facts_name_it_and_its_distance_from_float32(rough, key):
 
 def test_in_float32_the_facts_say_so_and_no_more():
     exact = Studio(Settings(device="cpu"))
-    said = facts.answer(exact.subject(exact.look(exact.keep_sample("chelsea"), "vitviz-tiny")))
+    said = facts.answer(exact.subject(exact.look(exact.pictures.sample("chelsea"), "vitviz-tiny")))
     assert ["Computed in", {"text": "float32", "values": {}}] in said["shapes"] and not any(
         "float32" in note["text"] for note in said["notes"]
     )
@@ -84,6 +84,6 @@ def test_the_archive_and_the_table_say_it_too(rough, key, tmp_path):
     table = csv.DictReader(io.StringIO(rough.file(key, "distance", "numbers.csv", {}).decode()))
     assert {line["dtype"] for line in table} == {"bfloat16"}
     vitviz.sample_image("coffee").save(path := tmp_path / "coffee.png")
-    survey, _ = list(rough.surveying(key, [str(path)]))[-1]
+    survey, _ = list(rough.sets.surveying(key, [str(path)]))[-1]
     table = csv.DictReader(io.StringIO(rough.file(survey, "distance", "numbers.csv", {}).decode()))
     assert {line["dtype"] for line in table} == {"bfloat16"}, "an average says it as well"

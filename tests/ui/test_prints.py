@@ -3,15 +3,18 @@
 import base64
 import io
 import zipfile
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
 import vitviz
 from tests.prints.reading import texts
-from vitviz.errors import Unknown, VitvizError
-from vitviz.ui.serving import export, prints
-from vitviz.ui.serving.endpoints import Endpoints
+from vitviz.errors import Stopped, TooMuch, Unknown, VitvizError
+from vitviz.record import stopping
+from vitviz.ui.answers import export, prints
+from vitviz.ui.answers.endpoints import Endpoints
+from vitviz.ui.options import Limits
 from vitviz.views import VIEWS
 
 
@@ -20,11 +23,19 @@ def expected(inspector, trace, photo):
     return vitviz.figure("rollout", inspector, trace, picture=photo, fusion="max")
 
 
+def credited(caption: str) -> str:
+    """The caption with the sample's name, which Python is not told."""
+    size = "600 × 400 px."
+    assert f"Photograph: {size}" in caption and "alone: 0" not in caption and "auto" not in caption
+    title = "Coffee cup (Rachel Michetti, courtesy of Pikolo Espresso Bar, CC0)"
+    return caption.replace(f"Photograph: {size}", f"Photograph: {title}, {size}")
+
+
 def test_an_address_gives_what_python_gives(studio, key, expected):
     data, name = prints.asked_for(studio, key, "rollout", "svg", {"fusion": "max"})
-    assert data == expected.svg() and name == "vitviz-rollout_vitviz-tiny_fusion-max.svg"
+    assert data == expected.svg() and name == "vitviz-rollout_coffee_vitviz-tiny_fusion-max.svg"
     data, _ = prints.asked_for(studio, key, "rollout", "txt", {"fusion": "max"})
-    assert data.decode() == expected.caption
+    assert data.decode() == credited(expected.caption)
     asked = {"fusion": "max", "print.width": "100", "print.dpi": "150", "print.detail": "1"}
     data, name = prints.asked_for(studio, key, "rollout", "png", asked)
     assert Image.open(io.BytesIO(data)).width == round(100 / 25.4 * 150) and "_detail_" in name
@@ -60,7 +71,7 @@ def test_other_formats_views_and_keys_do_not_exist(studio, key):
 
 
 def test_a_mean_over_a_set_has_its_figure_too(studio, key, two):
-    survey, _ = list(studio.surveying(key, two))[-1]
+    survey, _ = list(studio.sets.surveying(key, two))[-1]
     data, _ = prints.asked_for(studio, survey, "distance", "svg", {})
     assert any("mean of 2 pictures" in text for text in texts(data))
     with pytest.raises(Unknown, match="no average"):
@@ -69,8 +80,10 @@ def test_a_mean_over_a_set_has_its_figure_too(studio, key, two):
 
 def test_the_endpoint_gives_the_file_and_its_caption(studio, expected):
     found = Endpoints(studio).figure("coffee", settings="fusion=max")
-    assert base64.b64decode(found["data"]) == expected.svg() and found["caption"] == expected.caption
-    assert found["name"] == "vitviz-rollout_vitviz-tiny_fusion-max.svg"
+    assert base64.b64decode(found["data"]) == expected.svg() and found["caption"] == credited(
+        expected.caption
+    )
+    assert found["name"] == "vitviz-rollout_coffee_vitviz-tiny_fusion-max.svg"
     found = Endpoints(studio).figure("coffee", "distance", format="png", width=86, dpi=150)
     assert Image.open(io.BytesIO(base64.b64decode(found["data"]))).width == round(86 / 25.4 * 150)
     found = Endpoints(studio).figure("coffee", "filters", format="pdf", without="heads=1.1")
@@ -82,13 +95,13 @@ def test_the_endpoint_gives_the_file_and_its_caption(studio, expected):
 def test_the_zip_holds_every_views_figure_that_is_at_hand_with_its_caption(studio, key, expected):
     with zipfile.ZipFile(io.BytesIO(export.everything(studio, key, {"rollout.fusion": "max"}))) as archive:
         names = [name for name in archive.namelist() if name.startswith("figures/")]
-        assert archive.read("figures/vitviz-rollout_vitviz-tiny_fusion-max.svg") == expected.svg()
+        assert archive.read("figures/vitviz-rollout_coffee_vitviz-tiny_fusion-max.svg") == expected.svg()
         readme = archive.read("README.txt").decode()
     figures = [view for view in VIEWS if view.printable and not view.on_request]
     assert len(names) == 2 * len(figures) and all(name in readme for name in names)
     for view in figures:
         assert {f"figures/vitviz-{view.slug}_vitviz-tiny.svg".split(".")[0]} <= {
-            name.split(".")[0].replace("_fusion-max", "") for name in names
+            name.split(".")[0].replace("_fusion-max", "").replace("_coffee", "") for name in names
         }
 
 
@@ -97,7 +110,7 @@ def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
     studio, inspector, trace, photo, slug, monkeypatch
 ):
     monkeypatch.setattr("vitviz.views.trial.ORDER", ("random", "centre", "ledger", "frozen"))
-    key = studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
+    key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
     given = {"trial": {"patches_as": "blur"}, "experiment": {"kind": "shuffle"}}[slug]
     part = {"experiment": ("point", {"step": "1"}), "trial": ("tried", {"method": "ledger"})}[slug]
     for begun in (False, True):
@@ -109,10 +122,12 @@ def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
     studio.numbers(key, slug, given)
     data, name = prints.asked_for(studio, key, slug, "svg", {**given, "print.detail": "1"})
     figure = vitviz.figure(slug, inspector, trace, detail=True, picture=photo, **given)
-    assert texts(data) == texts(figure.svg()) and name == f"{figure.name}.svg"
+    assert texts(data) == texts(figure.svg()) and name.replace("_coffee", "") == f"{figure.name}.svg"
     with pytest.raises(VitvizError, match="once the view itself"):  # with other settings nothing is known
         prints.asked_for(studio, key, slug, "svg", {})
-    edited = studio.look(studio.keep_sample("coffee"), "vitviz-tiny", without=vitviz.Without(heads=[(4, 1)]))
+    edited = studio.look(
+        studio.pictures.sample("coffee"), "vitviz-tiny", without=vitviz.Without(heads=[(4, 1)])
+    )
     with pytest.raises(VitvizError, match="on the whole model"):  # and no promise where there will be none
         prints.asked_for(studio, edited, slug, "svg", given)
 
@@ -122,15 +137,35 @@ def test_a_program_gets_what_takes_long_made(studio, monkeypatch):
     found = Endpoints(studio).figure("coffee", "trial", settings="patches_as=black", detail=True)
     said = texts(base64.b64decode(found["data"]))
     assert {"The account", "Patches taken away are: black"} <= {text.removesuffix(" *") for text in said}
-    assert found["name"] == "vitviz-trial_vitviz-tiny_detail_patches-as-black.svg"
+    assert found["name"] == "vitviz-trial_coffee_vitviz-tiny_detail_patches-as-black.svg"
 
 
 def test_a_trial_over_a_set_has_its_figure(studio, key, two, monkeypatch):
     from vitviz.surveys.measures.trial import TrialMeasure
-    from vitviz.ui.serving import sets
+    from vitviz.ui.memory import sets
 
     monkeypatch.setattr(sets, "_trial", lambda protocol: TrialMeasure(("ledger", "rollout"), (protocol,)))
-    survey, _ = list(studio.surveying(key, two, protocol="mean"))[-1]
+    survey, _ = list(studio.sets.surveying(key, two, protocol="mean"))[-1]
     data, _ = prints.asked_for(studio, survey, "trial", "svg", {"patches_as": "mean", "print.detail": "1"})
     said = texts(data)
     assert any(text.startswith("Over 2 pictures") for text in said) and "Two classes" in said
+
+
+def test_a_large_png_is_refused_before_it_is_drawn_and_the_dialog_says_the_same_bound(studio, key):
+    asked = {"print.width": "400", "print.dpi": "600", "print.detail": "1"}
+    with pytest.raises(TooMuch, match="million pixels, and this server draws at most 20 million"):
+        prints.asked_for(studio, key, "tokens", "png", asked)
+    dialog = (Path(vitviz.__file__).parent / "canvas/print.js").read_text()
+    assert f"const PIXELS = {Limits().pixels // 10**6};" in dialog
+
+
+def test_a_figure_that_nobody_waits_for_is_drawn_no_further(studio, key):
+    made, drawn = prints.figure(studio, key, "rollout", {}), []
+
+    def left() -> bool:
+        drawn.append(1)
+        return len(drawn) > 5
+
+    with stopping.when(left), pytest.raises(Stopped):
+        made.png()
+    assert len(drawn) == 6

@@ -10,11 +10,10 @@ import pytest
 import vitviz
 from tests.prints.reading import texts
 from vitviz.errors import Unknown, VitvizError, WrongSetting
-from vitviz.ui.serving import export, films, prints
-from vitviz.ui.serving.endpoints import Endpoints
-from vitviz.ui.serving.limits import Limits
-from vitviz.ui.serving.settings import Settings
-from vitviz.ui.serving.studio import Studio
+from vitviz.ui.answers import export, films, prints
+from vitviz.ui.answers.endpoints import Endpoints
+from vitviz.ui.memory.studio import Studio
+from vitviz.ui.options import Settings
 
 EARLY = "vitviz-tiny@30"
 BOTH = {"against": "beside"}
@@ -23,7 +22,7 @@ NAME = "vitviz-compared_vitviz-tiny_vitviz-tiny-30_against-beside"
 
 @pytest.fixture(scope="module")
 def pair(studio, key):
-    return studio.pair(key, studio.look(studio.keep_sample("coffee"), EARLY))
+    return studio.runs.pair(key, studio.look(studio.pictures.sample("coffee"), EARLY))
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +48,7 @@ def test_a_set_of_ones_own_is_printed_and_named(studio, key, tmp_path):
     for number, part in enumerate(parts_of_samples()[:5]):
         part.save(path := tmp_path / f"{number}.png")
         paths.append(str(path))
-    survey, _ = next(iter(studio.surveying(key, paths, paired=True)))
+    survey, _ = next(iter(studio.sets.surveying(key, paths, paired=True)))
     data, _ = prints.asked_for(studio, survey, "compared", "svg", {})
     assert "Over 5 pictures." in texts(data)
 
@@ -70,11 +69,11 @@ def test_the_endpoint_takes_a_second_checkpoint(studio, expected):
 
 def test_the_zip_has_it_of_both_and_looks_at_the_pictures_once(monkeypatch, expected):
     studio, asked = Studio(Settings(device="cpu")), []
-    of_samples = studio._of_samples
+    of_samples = studio.sets._of_samples
     monkeypatch.setattr(
-        studio, "_of_samples", lambda run, what: asked.append(run.checkpoint) or of_samples(run, what)
+        studio.sets, "_of_samples", lambda run, what: asked.append(run.checkpoint) or of_samples(run, what)
     )
-    first, second = (studio.look(studio.keep_sample("coffee"), name) for name in ("vitviz-tiny", EARLY))
+    first, second = (studio.look(studio.pictures.sample("coffee"), name) for name in ("vitviz-tiny", EARLY))
     given = {"second": second, "compared.against": "beside", "second.compared.against": "beside"}
     with zipfile.ZipFile(io.BytesIO(export.everything(studio, first, given))) as archive:
         assert archive.read(f"figures/{NAME}.svg") == expected.svg()
@@ -93,19 +92,3 @@ def test_its_film_over_a_training_keeps_the_second_checkpoint_beside_it(studio, 
     assert str(first.down) == "depth of vitviz-tiny@0" and not np.allclose(
         first.values, last.values, atol=0.1
     )
-
-
-def test_no_turn_is_held_while_somebody_else_may_be_looking_at_the_set(monkeypatch):
-    """The set is asked of a cache, and who fills it waits for a turn: both would wait for ever."""
-    monkeypatch.setattr(Limits, "dear", lambda limits, operations: True)
-    studio, held = Studio(Settings(device="cpu")), []
-    key = studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
-    sampled = studio.sampled
-
-    def asked(run, what="all"):
-        held.append(getattr(studio._turns._mine, "held", False))
-        return sampled(run, what)
-
-    monkeypatch.setattr(studio, "sampled", asked)
-    prints.asked_for(studio, key, "compared", "svg", {})
-    assert held and not any(held)

@@ -12,10 +12,10 @@ from gradio.utils import get_upload_folder
 
 from tests.e2e.house import House
 from tests.ui.wire import SECRET, linked, refused, wire
-from vitviz import samples
 from vitviz.errors import CheckpointError
 from vitviz.figures.encode import encoded
-from vitviz.ui.serving import modules
+from vitviz.record import samples
+from vitviz.ui.answers import modules
 from vitviz.views import VIEWS
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def house(folders):
 
 @pytest.fixture(scope="module")
 def key(house):
-    return house.studio.look(house.studio.keep_sample("chelsea"), "vitviz-tiny")
+    return house.studio.look(house.studio.pictures.sample("chelsea"), "vitviz-tiny")
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,9 @@ def test_only_scripts_of_the_browser_are_scripts(get):
 
 
 def test_links_that_lead_out_of_the_weights_are_no_checkpoints(house, folders):
-    assert [name for name in house.studio.names() if "." not in name and "_" not in name] == ["vitviz-tiny"]
+    assert [name for name in house.studio.checkpoints.names() if "." not in name and "_" not in name] == [
+        "vitviz-tiny"
+    ]
     _, outside = folders
     names = (
         "whole",
@@ -164,7 +166,7 @@ def test_links_that_lead_out_of_the_weights_are_no_checkpoints(house, folders):
     )
     for name in (*names, "../outside0/theirs", str(outside / "theirs")):
         with pytest.raises(CheckpointError) as refusal:
-            house.studio.inspector(name)
+            house.studio.checkpoints.inspector(name)
         assert SECRET not in str(refusal.value)
 
 

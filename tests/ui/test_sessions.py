@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from vitviz.ui.page.over_a_set import OverASet
-from vitviz.ui.serving.sessions import Sessions
-from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.ui.memory.sessions import Sessions
+from vitviz.ui.memory.studio import Settings, Studio
+from vitviz.ui.page.tabs import OverASet
 from vitviz.views import VIEWS
 
 
@@ -78,7 +78,7 @@ def test_many_at_once_all_count():
 @pytest.mark.parametrize("view", [view for view in VIEWS if view.averages], ids=lambda view: view.slug)
 def test_the_way_back_from_an_average_does_not_bring_the_old_picture_back(view):
     studio = Studio(Settings(device="cpu"))
-    keys = [studio.look(studio.keep_sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")]
+    keys = [studio.look(studio.pictures.sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")]
     start = studio.sessions.settled(studio.sessions.begun({"key": keys[0]}), lambda state: [state])[0]
     studio.sessions.settled(
         start, lambda state: [{**state, "key": keys[1], "surveys": {view.slug: "mine", "other": "theirs"}}]

@@ -5,10 +5,10 @@ import pytest
 
 from vitviz.errors import VitvizError
 from vitviz.figures.encode import encoded
-from vitviz.runs import Without
+from vitviz.record.runs import Without
+from vitviz.ui import options
+from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page.figures import figures_of, framed
-from vitviz.ui.serving import limits
-from vitviz.ui.serving.studio import Settings, Studio
 from vitviz.views import VIEWS
 
 SIZE = (224, 224)
@@ -21,14 +21,14 @@ def studio():
 
 
 def known(studio, size=SIZE) -> str:
-    return studio.known(studio.keep_sample("coffee"), "vitviz-tiny", size)
+    return studio.runs.known(studio.pictures.sample("coffee"), "vitviz-tiny", size)
 
 
 def forbid(inspector, monkeypatch) -> None:
     def forward(*given, **named):
         raise AssertionError("a pass was made")
 
-    monkeypatch.setattr(inspector, "_forward", forward)
+    monkeypatch.setattr(inspector.forward, "run", forward)
 
 
 def figure(studio, key, slug) -> dict:
@@ -37,7 +37,7 @@ def figure(studio, key, slug) -> dict:
 
 def test_what_needs_no_attention_is_there_without_a_pass(studio, monkeypatch):
     key = known(studio)
-    forbid(studio.inspector("vitviz-tiny"), monkeypatch)
+    forbid(studio.checkpoints.inspector("vitviz-tiny"), monkeypatch)
     assert framed(studio, key, "stage")["grid"]["rows"] == 28
     assert [view.slug for view in VIEWS if view.soon] == SOON
     for view in VIEWS:
@@ -52,7 +52,10 @@ def test_what_needs_no_attention_is_there_without_a_pass(studio, monkeypatch):
     studio.subject(key)
     assert studio.image(known(studio), "input") == picture
     trace = studio.subject(key).trace
-    inspector, upload = studio.inspector("vitviz-tiny"), studio.upload(key)
+    inspector, upload = (
+        studio.checkpoints.inspector("vitviz-tiny"),
+        studio.pictures.opened(studio.runs.run(key).picture),
+    )
     seen = inspector.view(upload, SIZE)
     np.testing.assert_array_equal(seen.picture, trace.view.picture)
     assert (seen.box, seen.upload) == (trace.view.box, trace.view.upload)
@@ -75,7 +78,7 @@ def test_what_stands_there_is_the_same_when_the_pass_is_made(studio):
 def test_only_a_dear_pass_that_is_still_to_be_made_is_waited_for(studio, monkeypatch):
     key = known(studio)
     assert not studio.long(key)
-    monkeypatch.setattr(limits, "DEAR", 1)
+    monkeypatch.setattr(options, "DEAR", 1)
     assert studio.long(key)
     studio.subject(key)
     assert not studio.long(key)
@@ -88,7 +91,7 @@ def test_a_size_that_does_not_fit_is_refused_before_anything_stands_there(studio
 
 def test_how_far_a_pass_is_can_be_asked_while_it_is_made_and_not_after(studio, monkeypatch):
     key, told = known(studio), []
-    inspector = studio.inspector("vitviz-tiny")
+    inspector = studio.checkpoints.inspector("vitviz-tiny")
     assert studio.far(key) == (0, 0)
     with inspector.hook("blocks.2.input", lambda tensor: told.append(studio.far(key))):
         studio.subject(key)
@@ -97,6 +100,6 @@ def test_how_far_a_pass_is_can_be_asked_while_it_is_made_and_not_after(studio, m
 
 def test_a_picture_that_is_painted_over_is_shown_so_even_when_its_trace_was_put_out(studio):
     painted = Without(patches=[0, 1], patches_as="black")
-    key = studio.known(studio.keep_sample("coffee"), "vitviz-tiny", without=painted)
+    key = studio.runs.known(studio.pictures.sample("coffee"), "vitviz-tiny", without=painted)
     assert studio.image(key, "input") == encoded(studio.subject(key).trace.view.picture, ".png")
     assert studio.image(key, "input") != studio.image(known(studio, None), "input")

@@ -15,10 +15,10 @@ import vitviz
 from tests.engine.small import saved, small
 from tests.ui.fork import process
 from vitviz.errors import VitvizError
-from vitviz.samples import sample_image
+from vitviz.record.samples import sample_image
+from vitviz.ui import zerogpu
+from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page.figures import value
-from vitviz.ui.serving import zerogpu
-from vitviz.ui.serving.studio import Settings, Studio
 from vitviz.views import VIEWS
 
 ROOT = Path(__file__).parents[2]
@@ -53,18 +53,21 @@ def test_off_such_a_space_nothing_changes(monkeypatch):
     assert not zerogpu.here()
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     assert (
-        zerogpu.lent(inspector) is inspector and inspector.elsewhere is None and "spaces" not in sys.modules
+        zerogpu.lent(inspector) is inspector
+        and inspector.forward.elsewhere is None
+        and "spaces" not in sys.modules
     )
     monkeypatch.setenv("SPACES_ZERO_GPU", "false")
     assert not zerogpu.here()
 
 
+@pytest.mark.processes
 def test_the_page_gets_the_same_numbers_from_a_fork(on_a_space, tmp_path):
     found = tmp_path / "found.npz"
     for name, sample in (("a", "chelsea"), ("b", "coffee"), ("c", "astronaut")):
         sample_image(sample).save(tmp_path / f"{name}.png")
     said = on_a_space(f"""
-first = studio.look(studio.keep_sample("coffee"), "vitviz-tiny")  # the warm-up: nobody asked
+first = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")  # the warm-up: nobody asked
 warm = len(spaces.calls)
 visitor()
 key = studio.look(chelsea, "vitviz-tiny")
@@ -72,12 +75,12 @@ trace, again = studio.subject(key).trace, studio.look(chelsea, "vitviz-tiny")
 values = {{view.slug: value(studio, key, view)["summary"] for view in VIEWS}}
 looked = len(spaces.calls)
 paths = [os.path.join({str(tmp_path)!r}, name) for name in ("a.png", "b.png", "c.png")]
-*_, (_, survey) = studio.surveying(key, paths)
+*_, (_, survey) = studio.sets.surveying(key, paths)
 np.savez({str(found)!r}, logits=trace.logits, rollout=studio.item(key, "rollout", "map", {{}}),
          survey=survey.distances.distance,
          **{{f"attention{{i}}": trace.attention(i) for i in range(len(trace.layers))}})
 print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid": os.getpid(),
-                   "values": values, "device": str(studio.inspector("vitviz-tiny").device),
+                   "values": values, "device": str(studio.checkpoints.inspector("vitviz-tiny").device),
                    "seems": torch.cuda.is_available()}}))
 """)
     assert said["seems"] and said["device"] == "cpu"
@@ -87,9 +90,11 @@ print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid":
         and said["calls"][0]["seconds"] < said["calls"][1]["seconds"] < 60
     )
     studio = Studio(Settings(device="cpu"))
-    key = studio.look(studio.keep_sample("chelsea"), "vitviz-tiny")
+    key = studio.look(studio.pictures.sample("chelsea"), "vitviz-tiny")
     trace = studio.subject(key).trace
-    *_, (_, survey) = studio.surveying(key, [str(tmp_path / name) for name in ("a.png", "b.png", "c.png")])
+    *_, (_, survey) = studio.sets.surveying(
+        key, [str(tmp_path / name) for name in ("a.png", "b.png", "c.png")]
+    )
     with np.load(found) as file:
         np.testing.assert_allclose(file["logits"], trace.logits, atol=1e-5)
         np.testing.assert_allclose(file["rollout"], studio.item(key, "rollout", "map", {}), atol=1e-6)
@@ -100,6 +105,7 @@ print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid":
         assert said["values"][view.slug].keys() == value(studio, key, view)["summary"].keys()
 
 
+@pytest.mark.processes
 def test_a_fork_that_is_older_than_a_model_is_sent_it_once(on_a_space, tmp_path):
     saved(small(), tmp_path / "mine.safetensors")
     saved(small(), tmp_path / "other.safetensors")
@@ -107,7 +113,7 @@ def test_a_fork_that_is_older_than_a_model_is_sent_it_once(on_a_space, tmp_path)
         """
 visitor()
 studio.look(chelsea, "mine")
-keys = [studio.look(studio.keep_sample(name), "other") for name in ("chelsea", "coffee")]
+keys = [studio.look(studio.pictures.sample(name), "other") for name in ("chelsea", "coffee")]
 traces = [studio.subject(key).trace for key in keys]
 print(json.dumps({"calls": spaces.calls, "logits": traces[0].logits.tolist()}))
 """,
@@ -125,6 +131,7 @@ print(json.dumps({"calls": spaces.calls, "logits": traces[0].logits.tolist()}))
     torch.testing.assert_close(torch.tensor(said["logits"]), expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.processes
 def test_a_spent_quota_is_a_sentence_and_takes_nothing_away(on_a_space):
     said = on_a_space("""
 visitor()
@@ -136,10 +143,10 @@ for error in (gr.Error(quota, title="ZeroGPU quota exceeded"),
                        title="ZeroGPU illegal duration"),
               RuntimeError("ZeroGPU API /schedule error: 500")):
     spaces.schedule_error = error
-    try: studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
+    try: studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
     except Exception as error: said.append([type(error).__name__, str(error)])
 same = studio.subject(key).trace.top(1)
-later = studio.subject(studio.look(studio.keep_sample("coffee"), "vitviz-tiny")).trace.top(1)
+later = studio.subject(studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")).trace.top(1)
 print(json.dumps({"said": said, "same": same, "later": later}))
 """)
     assert [kind for kind, _ in said["said"]] == ["Unavailable"] * 3 and issubclass(
@@ -161,21 +168,22 @@ print(json.dumps({"said": said, "same": same, "later": later}))
     )
 
 
+@pytest.mark.processes
 def test_what_the_engine_refuses_in_the_fork_arrives_in_its_own_words_and_a_dead_fork_is_told(on_a_space):
     said = on_a_space("""
-from vitviz.engine.passes import capture
+from vitviz.engine import forward
 from vitviz.errors import UnsupportedModel
-true = capture.check_truth
+true = forward.check_truth
 def refuse(*args): raise UnsupportedModel("The attention of this model cannot be read truthfully.")
 def die(*args): os._exit(1)
 visitor()
 said = []
 for check in (refuse, die):
-    capture.check_truth = check
+    forward.check_truth = check
     try: studio.look(chelsea, "vitviz-tiny")
     except Exception as error: said.append([type(error).__name__, str(error)])
     spaces._workers.clear()
-capture.check_truth = true
+forward.check_truth = true
 print(json.dumps({"said": said, "then": studio.subject(studio.look(chelsea, "vitviz-tiny")).trace.top(1)}))
 """)
     assert said["said"][0] == ["UnsupportedModel", "The attention of this model cannot be read truthfully."]
@@ -183,13 +191,14 @@ print(json.dumps({"said": said, "then": studio.subject(studio.look(chelsea, "vit
     assert said["then"]
 
 
+@pytest.mark.processes
 def test_a_fork_does_not_wait_for_threads_that_it_does_not_have(on_a_space):
     with process("2") as one:
         said = on_a_space(
             """
 torch.set_num_threads(2)
 torch.randn(2000, 2000) @ torch.randn(2000, 2000)  # the threads exist now
-studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
+studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
 visitor()
 print(json.dumps(studio.subject(studio.look(chelsea, "vitviz-tiny")).trace.top(1)))
 """,
@@ -199,6 +208,7 @@ print(json.dumps(studio.subject(studio.look(chelsea, "vitviz-tiny")).trace.top(1
     assert said
 
 
+@pytest.mark.processes
 def test_bfloat16_travels_and_is_compared_in_the_main_process(on_a_space):
     said = on_a_space(
         """

@@ -11,9 +11,10 @@ import pytest
 
 import vitviz
 from tests.ui.fork import ROOT, SPACE
-from vitviz.samples import sample_image
+from vitviz.record.samples import sample_image
 
 
+@pytest.mark.processes
 def test_the_whole_app_starts_and_a_visitors_question_is_answered_from_a_fork(tmp_path):
     from gradio_client import Client
 

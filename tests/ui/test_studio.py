@@ -8,16 +8,16 @@ import torch
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from vitviz.ui.answers.plain import UNEXPECTED
+from vitviz.ui.answers.routes import routes
+from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page.figures import figures_of, value
-from vitviz.ui.serving.routes import routes
-from vitviz.ui.serving.spoken import UNEXPECTED
-from vitviz.ui.serving.studio import Settings, Studio
 from vitviz.views import VIEWS
 
 
 @pytest.fixture(scope="module")
 def key(studio):
-    return studio.look(studio.keep_sample("chelsea"), "vitviz-tiny")
+    return studio.look(studio.pictures.sample("chelsea"), "vitviz-tiny")
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_rollout_numbers_are_those_of_the_map(client, key):
     "path, status, said",
     [
         ("nokey/rollout/map", 404, "no longer knows"),
-        ("{key}/noview/map", 404, "There is no view 'noview'; there are patches,"),
+        ("{key}/noview/map", 404, "There is no view 'noview'; there are tour, patches,"),
         ("{key}/rollout/nomap", 404, "Rollout has no numbers called 'nomap'"),
         ("{key}/picture/secret", 404, "There is no picture 'secret'; there are upload and input"),
         ("{key}/rollout/map?discard=1.5", 422, "discard='1.5'; expected a number from 0 to 0.99"),
@@ -129,7 +129,7 @@ def test_a_wrong_question_gets_a_sentence(client, key, path, status, said):
 )
 def test_a_fault_of_ours_is_not_laid_at_the_visitors_door(client, studio, view, bug, monkeypatch, caplog):
     """It is logged with its traceback and told as ours, and the picture is as well known as before."""
-    fresh = studio.look(studio.keep_sample("coffee"), "vitviz-tiny", (64 + 8 * VIEWS.index(view), 64))
+    fresh = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny", (64 + 8 * VIEWS.index(view), 64))
 
     def broken(*given):
         raise bug
@@ -137,6 +137,7 @@ def test_a_fault_of_ours_is_not_laid_at_the_visitors_door(client, studio, view, 
     with monkeypatch.context() as patch:
         patch.setattr(type(view), "item", broken)
         patch.setattr(type(view), "numbers", broken)
+        patch.setattr(type(view), "chart", broken)
         for name in (*(item.name for item in view.items), "numbers.npz"):
             caplog.clear()
             response = client.get(f"/gradio_api/vitviz/{fresh}/{view.slug}/{name}")
@@ -160,7 +161,7 @@ def test_a_view_that_fails_takes_no_other_away(studio, key, view, monkeypatch, c
 
     for method in ("summary", "unsupported"):
         fresh = studio.look(
-            studio.keep_sample("rocket"),
+            studio.pictures.sample("rocket"),
             "vitviz-tiny",
             (64 + 8 * VIEWS.index(view), 64 if method == "summary" else 96),
         )
@@ -176,7 +177,7 @@ def test_a_view_that_fails_takes_no_other_away(studio, key, view, monkeypatch, c
 
 def test_a_whole_layer_of_many_tokens_is_not_handed_out(studio, client):
     many = studio.look(
-        studio.keep_sample("coffee"), "vitviz-tiny", (200, 200)
+        studio.pictures.sample("coffee"), "vitviz-tiny", (200, 200)
     )  # 25 x 25 patches and the class token
     response = client.get(f"/gradio_api/vitviz/{many}/explorer/layer?layer=1")
     assert (
@@ -196,14 +197,22 @@ def test_what_the_weights_alone_decide_is_made_once_for_all_pictures(client, mon
         monkeypatch.setattr(
             analyses, name, lambda *given, name=name, true=true: made.append(name) or true(*given)
         )
-    keys = [studio.look(studio.keep_sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")]
+    keys, counts = (
+        [studio.look(studio.pictures.sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")],
+        [],
+    )
     for key in keys:
         for slug in ("filters", "positions"):
             for item in studio.view(slug).items:
                 studio.item(key, slug, item.name, {})
             studio.numbers(key, slug, {})
             studio.summary(key, studio.view(slug))
-    assert sorted(made) == ["position_similarity", "principal_filters"]
+        counts.append(len(made))
+    assert counts[0] == counts[1], "a second picture makes nothing again"
+    steps = len(
+        list(studio.checkpoints.inspector("vitviz-tiny").position_tables((112, 112)))
+    )  # ends of a film's colours
+    assert made.count("principal_filters") == 1 and made.count("position_similarity") == 1 + steps
 
 
 def test_pictures_come_at_the_uploads_own_and_at_the_models_size(studio, client, key):
@@ -217,14 +226,14 @@ def test_pictures_come_at_the_uploads_own_and_at_the_models_size(studio, client,
 
 def test_a_trace_that_was_put_out_is_made_again(key, studio):
     small = Studio(Settings(device="cpu", trace_cache=1))
-    first = small.look(small.keep_sample("chelsea"), "vitviz-tiny")
-    small.look(small.keep_sample("coffee"), "vitviz-tiny")
+    first = small.look(small.pictures.sample("chelsea"), "vitviz-tiny")
+    small.look(small.pictures.sample("coffee"), "vitviz-tiny")
     again = small.subject(first).trace
     torch.testing.assert_close(again.logits, studio.subject(key).trace.logits)
 
 
 def test_numbers_of_one_picture_are_not_handed_out_for_another(studio, key):
-    other = studio.look(studio.keep_sample("rocket"), "vitviz-tiny")
+    other = studio.look(studio.pictures.sample("rocket"), "vitviz-tiny")
     for slug, name in (
         ("rollout", "map"),
         ("explorer", "wall"),
@@ -236,9 +245,11 @@ def test_numbers_of_one_picture_are_not_handed_out_for_another(studio, key):
 
 def test_a_page_of_a_film_loads_none_of_its_other_steps(monkeypatch):
     studio, loaded = Studio(Settings(device="cpu")), []
-    load = studio.inspector
-    monkeypatch.setattr(studio, "inspector", lambda name, *more: (loaded.append(name), load(name, *more))[1])
-    key = studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
+    load = studio.checkpoints.inspector
+    monkeypatch.setattr(
+        studio.checkpoints, "inspector", lambda name, *more: (loaded.append(name), load(name, *more))[1]
+    )
+    key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
     for view in VIEWS:
         value(studio, key, view)
     assert set(loaded) == {"vitviz-tiny"}

@@ -9,8 +9,8 @@ import torch
 
 import vitviz
 from vitviz.errors import CheckpointError, HubError, ImageError, OutOfMemory, UnsupportedModel, VitvizError
-from vitviz.samples import sample_image
-from vitviz.ui.serving import zerogpu
+from vitviz.record.samples import sample_image
+from vitviz.ui import zerogpu
 
 
 def test_a_trace_is_the_same_after_its_journey():
@@ -45,9 +45,9 @@ def test_every_familys_model_can_be_sent(name):
     from tests.engine.looking import inspect, noise, perturbed
 
     inspector = inspect(perturbed(name, depth=1), name)
-    inspector.elsewhere = lambda *args: None  # belongs to its process, and could not be pickled
+    inspector.forward.elsewhere = lambda *args: None  # belongs to its process, and could not be pickled
     travelled = pickle.loads(pickle.dumps(inspector))
     assert (
         torch.equal(travelled.trace(noise()).attention(0), inspector.trace(noise()).attention(0))
-        and travelled.elsewhere is None
+        and travelled.forward.elsewhere is None
     )

@@ -14,10 +14,11 @@ from gradio.utils import get_upload_folder
 
 import vitviz
 from tests.ui.test_turns import until
-from vitviz.ui.page.over_a_set import OverASet
-from vitviz.ui.serving import export, sets
-from vitviz.ui.serving.limits import Limits
-from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.ui.answers import export
+from vitviz.ui.memory import sets
+from vitviz.ui.memory.studio import Settings, Studio
+from vitviz.ui.options import Limits
+from vitviz.ui.page.tabs import OverASet
 from vitviz.views.trial import Trial
 
 
@@ -35,7 +36,7 @@ def studio(monkeypatch):
 
 @pytest.fixture
 def state(studio):
-    return {"key": studio.look(studio.keep_sample("coffee"), "vitviz-tiny")}
+    return {"key": studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")}
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_it_grows_picture_by_picture_and_is_what_python_says(studio, state, path
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     alone = vitviz.survey(paths, inspector, [quick("black")])
     for name in ("most", "least", "ahead", "alike"):
-        np.testing.assert_allclose(studio.survey(key).mean(name), alone.mean(name), atol=1e-4)
+        np.testing.assert_allclose(studio.sets.survey(key).mean(name), alone.mean(name), atol=1e-4)
     with np.load(export.io.BytesIO(studio.numbers(key, "trial", {"patches_as": "black"}))) as file:
         assert int(file["pictures"]) == 2 and str(file["patches_as"]) == "black"
     archive = export.zipfile.ZipFile(export.io.BytesIO(
@@ -67,9 +68,9 @@ def test_it_grows_picture_by_picture_and_is_what_python_says(studio, state, path
 def test_another_visitor_comes_between_two_pictures(studio, state, paths):
     growing = OverASet(Trial(), studio, [None, None]).survey(state, paths, "")
     next(growing)
-    line = studio._turns._lines[False]
+    line = studio.work.turns._lines["cheap"]
     with ThreadPoolExecutor(1) as threads:
-        with studio.computing(studio.inspector("vitviz-tiny"), None):
+        with studio.work.computing(studio.checkpoints.inspector("vitviz-tiny"), None):
             second = threads.submit(next, growing)
             until(lambda: line.waiting or second.done())
             assert not second.done()

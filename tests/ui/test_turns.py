@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from gradio.context import LocalContext
 
-from vitviz import stopping
 from vitviz.errors import Stopped, TooMuch
-from vitviz.ui.serving import visitor
-from vitviz.ui.serving.limits import Limits
-from vitviz.ui.serving.studio import Settings, Studio
-from vitviz.ui.serving.turns import Turns
+from vitviz.record import stopping
+from vitviz.ui.door import visitor
+from vitviz.ui.door.turns import CHEAP, DEAR, READING, Turns
+from vitviz.ui.memory.cache import Cache, aside
+from vitviz.ui.memory.studio import Settings, Studio
+from vitviz.ui.options import Limits
 
 
 def until(condition, seconds=20):
@@ -23,6 +24,10 @@ def until(condition, seconds=20):
     while not condition():
         assert time.monotonic() < end, "it did not come"
         time.sleep(0.01)
+
+
+def _kind(dear: bool) -> str:
+    return DEAR if dear else CHEAP
 
 
 class Room:
@@ -36,16 +41,17 @@ class Room:
         self.go[name] = threading.Event()
 
         def work():
-            with self.turns.turn(dear, visitor):
+            with self.turns.turn(_kind(dear), visitor):
                 self.order.append(name)
                 assert self.go[name].wait(20)
 
-        before = len(self.turns._lines[dear].waiting) + len(self.turns._lines[dear].computing)
+        before = len(self.turns._lines[_kind(dear)].waiting) + len(self.turns._lines[_kind(dear)].computing)
         found = self.threads.submit(work)
         until(
             lambda: (
                 found.done()
-                or len(self.turns._lines[dear].waiting) + len(self.turns._lines[dear].computing) > before
+                or len(self.turns._lines[_kind(dear)].waiting) + len(self.turns._lines[_kind(dear)].computing)
+                > before
             )
         )
         return found
@@ -79,12 +85,12 @@ def test_a_full_line_refuses_at_once_and_whoever_left_gives_the_place_back():
     room.wish("a", True, "a")
 
     def wait():
-        with stopping.when(left.is_set), room.turns.turn(True, "b"):
+        with stopping.when(left.is_set), room.turns.turn(DEAR, "b"):
             raise AssertionError("a turn of somebody who left")
 
     waiting = room.threads.submit(wait)
-    until(lambda: room.turns._lines[True].waiting)
-    with pytest.raises(TooMuch, match="Try again in a minute"), room.turns.turn(True, "c"):
+    until(lambda: room.turns._lines[DEAR].waiting)
+    with pytest.raises(TooMuch, match="Try again in a minute"), room.turns.turn(DEAR, "c"):
         pass
     left.set()
     with pytest.raises(Stopped):
@@ -96,36 +102,148 @@ def test_a_full_line_refuses_at_once_and_whoever_left_gives_the_place_back():
 
 def test_an_error_gives_the_turn_back_and_one_turn_within_another_is_the_same():
     turns = Turns(cheap=1)
-    with pytest.raises(ZeroDivisionError), turns.turn(True, "a"), turns.turn(True, "a"):
+    with pytest.raises(ZeroDivisionError), turns.turn(DEAR, "a"), turns.turn(DEAR, "a"):
         1 / 0  # noqa: B018, raising is its purpose
-    with turns.turn(True, "a"), turns.turn(False, "a"):
-        assert turns._lines[True].computing == ["a"] and not turns._lines[False].computing
-    assert not turns._lines[True].computing
+    with turns.turn(DEAR, "a"), turns.turn(CHEAP, "a"):
+        assert len(turns._lines[DEAR].computing) == 1 and not turns._lines[CHEAP].computing
+    assert not turns._lines[DEAR].computing
+
+
+def test_who_waits_for_what_another_makes_gives_the_turn_back():
+    """The maker may need that very turn: both would wait for ever."""
+    turns, cache, making, waits = Turns(), Cache(10, len), threading.Event(), threading.Event()
+
+    def make():
+        making.set()
+        assert waits.wait(20)
+        with turns.turn(DEAR, "b"):
+            return b"made"
+
+    def wait():
+        with turns.turn(DEAR, "a"), aside(turns.given_back):
+            waits.set()
+            found = cache.get("x", lambda: b"never")
+            assert [one.visitor for one in turns._lines[DEAR].computing] == ["a"], "and has it again"
+            return found
+
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(cache.get, "x", make)
+        assert making.wait(20)
+        assert threads.submit(wait).result(20) == first.result(20) == b"made"
+
+
+def test_what_reads_gives_its_turn_back_where_it_comes_to_compute():
+    turns = Turns()
+    with turns.turn(READING, "a"):
+        with turns.turn(CHEAP, "a"):
+            assert not turns._lines[READING].computing and len(turns._lines[CHEAP].computing) == 1
+        assert len(turns._lines[READING].computing) == 1 and not turns._lines[CHEAP].computing
+    assert not turns._lines[READING].computing
+
+
+def test_of_one_visitor_two_answers_are_under_way_and_eight_wait_and_the_next_is_told_how_long():
+    turns, go, order = Turns(), threading.Event(), []
+
+    def answer(number: int):
+        with turns.place("a"):
+            order.append(number)
+            assert go.wait(20)
+
+    with ThreadPoolExecutor(10) as threads:
+        asked = [threads.submit(answer, number) for number in range(10)]
+        until(lambda: len(order) == 2 and len(turns._answers["a"].waiting) == 8)
+        with pytest.raises(TooMuch, match="2 answers under way here and 8 that wait.* about 1 seconds"):
+            with turns.place("a"):
+                raise AssertionError("an eleventh")
+        with turns.place("b"), turns.place("a", at_once=True):
+            pass  # another visitor, and what those under way may be waiting for
+        go.set()
+        [one.result(20) for one in asked]
+    assert not turns._answers
+
+
+def test_the_last_place_is_nobodys_who_has_one():
+    room = Room(cheap=2)
+    for name in ("a1", "a2", "b1"):
+        room.wish(name, False, name[0])
+    until(lambda: len(room.order) == 2)
+    assert sorted(room.order) == ["a1", "b1"]
+    for name in ("a1", "b1", "a2"):
+        room.go[name].set()
+    until(lambda: len(room.order) == 3)
+
+
+def test_other_sessions_of_one_address_do_not_come_before_another_address():
+    room = Room(cheap=1)
+    for name, whose in (("1", "x s1"), ("2", "x s2"), ("3", "x s3"), ("4", "y s4")):
+        room.wish(name, True, whose)
+    for name in "1423":
+        room.go[name].set()
+    until(lambda: len(room.order) == 4)
+    assert room.order == ["1", "4", "2", "3"]
+
+
+def test_all_that_compute_at_once_fit_into_the_memory_there_is():
+    turns, inside = Turns(room=100), threading.Event()
+
+    def big():
+        with turns.turn(DEAR, "b", 60):
+            inside.set()
+
+    with ThreadPoolExecutor(1) as threads:
+        with turns.turn(CHEAP, "a", 50):
+            waiting = threads.submit(big)
+            until(lambda: turns._lines[DEAR].waiting)
+            assert not inside.wait(0.5)
+        waiting.result(20)
+    with turns.turn(DEAR, "a", 1e9):
+        assert inside.is_set(), "what is larger than all there is goes alone"
+
+
+def test_what_is_dear_stands_back_between_two_steps_and_is_never_stopped_for_good():
+    turns, stands, goes = Turns(), threading.Event(), threading.Event()
+
+    def dear():
+        with turns.turn(DEAR, "a"):
+            stands.wait(20)
+            time.sleep(0.5)
+            before = time.monotonic()
+            stopping.check()
+            goes.set()
+            return time.monotonic() - before
+
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(dear)
+        until(lambda: turns._lines[DEAR].computing)
+        with turns.turn(CHEAP, "b"):
+            stands.set()
+            assert not goes.wait(0.6), "it went on beside what is cheap"
+            assert goes.wait(20), "it waits no longer than it has computed"
+        assert 0.3 < found.result(20) < 3
 
 
 def test_too_many_tokens_are_refused_before_with_a_size_that_would_do():
     studio = Studio(Settings(device="cpu", limits=Limits(tokens=400)))
-    picture = studio.keep_sample("chelsea")
-    inspector = studio.inspector("vitviz-tiny")
+    picture = studio.pictures.sample("chelsea")
+    inspector = studio.checkpoints.inspector("vitviz-tiny")
     patch = inspector.grid().patch[0]
     with pytest.raises(TooMuch, match="this server computes at most 400") as refused:
         studio.look(picture, "vitviz-tiny", (patch * 50, patch * 30))
     height, width = (int(n) for n in str(refused.value).split("400. ")[1].split(" pixels")[0].split(" x "))
-    assert (
-        inspector.demand((height, width)).tokens <= 400 and (patch * 50, patch * 30) not in inspector._sizes
-    )
+    assert inspector.demand((height, width)).tokens <= 400
+    assert (patch * 50, patch * 30) not in inspector.placed.sizes
     assert studio.look(picture, "vitviz-tiny", (height, width))
 
 
 def test_time_that_is_over_ends_a_pass_with_a_sentence():
     studio = Studio(Settings(device="cpu", limits=Limits(seconds=1e-9)))
     with pytest.raises(TooMuch, match="longer than the 1e-09 seconds"):
-        studio.look(studio.keep_sample("chelsea"), "vitviz-tiny")
+        studio.look(studio.pictures.sample("chelsea"), "vitviz-tiny")
 
 
 def test_a_visitor_who_left_ends_the_pass_and_the_next_one_is_answered(monkeypatch):
     studio = Studio(Settings(device="cpu"))
-    picture, left = studio.keep_sample("chelsea"), SimpleNamespace(alive=False)
+    picture, left = studio.pictures.sample("chelsea"), SimpleNamespace(alive=False)
     monkeypatch.setattr(visitor, "gone", lambda: not left.alive)
     with pytest.raises(visitor.Gone):
         studio.look(picture, "vitviz-tiny")
@@ -135,29 +253,36 @@ def test_a_visitor_who_left_ends_the_pass_and_the_next_one_is_answered(monkeypat
 
 def test_what_is_dear_has_a_line_of_its_own_and_what_is_cheap_to_read_has_none(monkeypatch):
     studio = Studio(Settings(device="cpu"))
-    inspector, lines = studio.inspector("vitviz-tiny"), studio._turns._lines
+    inspector, lines = studio.checkpoints.inspector("vitviz-tiny"), studio.work.turns._lines
     for size, dear in ((None, False), ((1120, 1120), True)):
-        with studio.computing(inspector, size):
-            assert len(lines[dear].computing) == 1 and not lines[not dear].computing
+        with studio.work.computing(inspector, size):
+            assert len(lines[_kind(dear)].computing) == 1 and not lines[_kind(not dear)].computing
     for tokens, dear in ((197, False), (5_000, True)):
         trace = SimpleNamespace(
-            layers=range(12), grid=SimpleNamespace(tokens=tokens), tokens=[np.zeros((1, 768))]
+            layers=[SimpleNamespace(heads=12)] * 12,
+            grid=SimpleNamespace(tokens=tokens),
+            tokens=[np.zeros((1, 768))],
         )
-        with studio.reading(SimpleNamespace(trace=trace)):
-            assert len(lines[True].computing) == dear and not lines[False].computing
+        with studio.work.reading(SimpleNamespace(trace=trace)):
+            assert len(lines[DEAR if dear else READING].computing) == 1 and not lines[CHEAP].computing
     monkeypatch.setattr(visitor, "gone", lambda: True)
-    with pytest.raises(visitor.Gone), studio.computing(inspector, None):
+    with pytest.raises(visitor.Gone), studio.work.computing(inspector, None):
         stopping.check()
 
 
 def test_a_visitor_is_gone_when_the_event_or_the_connection_is(monkeypatch):
-    def of_a_listener(alive: bool) -> bool:
-        events = {"mine": SimpleNamespace(alive=alive)}
+    def of_a_listener(alive: bool, since: float = 0) -> bool:
+        began = time.monotonic() - since
+        events = {"mine": SimpleNamespace(alive=alive, enqueue_time=began, session_hash="session")}
         LocalContext.blocks.set(SimpleNamespace(_queue=SimpleNamespace(event_ids_to_events=events)))
         LocalContext.event_id.set("mine")
         return visitor.gone()
 
     assert copy_context().run(of_a_listener, False) and not copy_context().run(of_a_listener, True)
+    assert copy_context().run(of_a_listener, True, 9), "it was asked for and nobody listens for the answer"
+    for name in ("session", "mine"):
+        with visitor.listening(name):
+            assert not copy_context().run(of_a_listener, True, 9)
     monkeypatch.setattr(visitor, "LOOKS", -1)
     for broken in (True, False):
         monkeypatch.setattr(visitor.anyio.from_thread, "run", lambda asked, broken=broken: broken)

@@ -5,6 +5,7 @@ bounded over all of them.
 import io
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 
 import gradio as gr
@@ -13,20 +14,22 @@ import pytest
 
 import vitviz
 from tests.ui.test_turns import until
-from vitviz import stopping
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import TooMuch, Unknown
-from vitviz.ui.serving import derived, endpoints, export, limits, prints, routes, visitor
-from vitviz.ui.serving.limits import Limits
-from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.record import stopping
+from vitviz.ui.answers import derived, endpoints, export, prints, routes
+from vitviz.ui.door import turns, visitor
+from vitviz.ui.memory.studio import Settings, Studio
+from vitviz.ui.options import Limits
 from vitviz.views import VIEWS, shared
+from vitviz.views.trial import made
 
 EVIDENCE = next(view for view in VIEWS if view.slug == "evidence")
 
 
 def _program(studio, **given):
     ask = endpoints.Endpoints(studio)
-    return derived.endpoint(EVIDENCE, ask.subject_of, studio.reading)("coffee", **given)
+    return derived.endpoint(EVIDENCE, ask.subject_of, studio.work.reading)("coffee", **given)
 
 
 WAYS = {
@@ -53,18 +56,23 @@ def studio():
 
 @pytest.fixture
 def key(studio):
-    return studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
+    return studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
+
+
+FOR_EVER = 600  # s after which nothing comes any more: how fast a machine is must not matter
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_passes_wait_while_another_visitor_has_the_turn(studio, key, way):
-    line = studio._turns._lines[False]
+def test_passes_wait_while_another_visitor_has_the_turn(studio, key, monkeypatch, way):
+    # who waits for a turn is what counts, and not how much is done with it
+    monkeypatch.setattr(made, "trial_of", partial(made.trial_of, shares=(0.0, 1.0), draws=2))
+    line = studio.work.turns._lines["cheap"]
     with ThreadPoolExecutor(1) as threads:
-        with studio.computing(studio.inspector("vitviz-tiny"), None):
+        with studio.work.computing(studio.checkpoints.inspector("vitviz-tiny"), None):
             asked = threads.submit(WAYS[way], studio, key)
-            until(lambda: line.waiting or asked.done(), seconds=120)  # a zip has other views' files first
+            until(lambda: line.waiting or asked.done(), seconds=FOR_EVER)  # a zip has other files first
             assert not asked.done(), asked.exception() or "it was answered without a turn"
-        asked.result(120)
+        asked.result(FOR_EVER)
     assert not line.computing and not line.waiting
 
 
@@ -72,7 +80,7 @@ def test_what_is_known_waits_for_nobody(studio, key):
     known = studio.item(key, "evidence", "map", {"method": "chefer"})
     with (
         ThreadPoolExecutor(1) as threads,
-        studio.computing(studio.inspector("vitviz-tiny"), None),
+        studio.work.computing(studio.checkpoints.inspector("vitviz-tiny"), None),
     ):
         numbers = threads.submit(studio.numbers, key, "evidence", {"method": "chefer"}).result(60)
     np.testing.assert_allclose(np.load(io.BytesIO(numbers))["map"], known, rtol=1e-6)
@@ -81,7 +89,7 @@ def test_what_is_known_waits_for_nobody(studio, key):
 def test_a_visitor_who_asks_for_all_effects_lets_another_in_between(studio, key, monkeypatch):
     """Both get what Python gets alone."""
     who, order, held, go = threading.local(), [], threading.Event(), threading.Event()
-    effects, passes, line = Inspector.layer_effects, shared.passes_of, studio._turns._lines[False]
+    effects, passes, line = Inspector.layer_effects, shared.passes_of, studio.work.turns._lines["cheap"]
 
     def one_layer(self, image, layer, *given, **named):
         order.append(layer)
@@ -118,17 +126,17 @@ def test_a_visitor_who_asks_for_all_effects_lets_another_in_between(studio, key,
 
 
 def test_the_time_of_one_answer_adds_up_over_its_turns_and_waiting_is_none(monkeypatch):
-    now, bound = [0.0], Limits(seconds=300)
-    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    now = [0.0]
+    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def computes(seconds):
-        with bound.timed(), bound.timed():  # one turn within another is the same
+        with turns.timed(300), turns.timed(300):  # one turn within another is the same
             now[0] += seconds
             stopping.check()
 
     for _ in range(3):
         computes(200)  # a survey's batches are not one answer
-    with limits.one_answer():
+    with turns.one_answer():
         computes(200)
         now[0] += 1000
         computes(99)
@@ -141,11 +149,11 @@ def test_what_the_routes_and_the_endpoints_answer_is_one_answer():
     told = []
 
     def answer(*_):
-        told.append(limits._answer.get())
+        told.append(turns._answer.get())
         raise Unknown("seen")
 
     request = SimpleNamespace(is_disconnected=None)
     assert routes.answered(answer, request).status_code == 404
     with pytest.raises(gr.Error, match="seen"):
         endpoints._spoken(answer)()
-    assert None not in told and told[0] is not told[1] and limits._answer.get() is None
+    assert None not in told and told[0] is not told[1] and turns._answer.get() is None

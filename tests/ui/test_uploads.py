@@ -19,14 +19,15 @@ from tests import loops
 from tests.e2e.conftest import ROOT
 from vitviz.engine.pictures.images import MAX_BYTES
 from vitviz.errors import ImageError
-from vitviz.samples import sample_image
+from vitviz.record.samples import sample_image
+from vitviz.ui import starting
+from vitviz.ui.answers.endpoints import Endpoints, _spoken
+from vitviz.ui.door import uploads, visitor
+from vitviz.ui.memory.sessions import Sessions
+from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page import build
-from vitviz.ui.page.over_a_set import OverASet
-from vitviz.ui.page.widgets import Pictures, Upload
-from vitviz.ui.serving import folder, uploads, visitor
-from vitviz.ui.serving.endpoints import Endpoints, _spoken
-from vitviz.ui.serving.sessions import Sessions
-from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.ui.page.components import Files, Upload
+from vitviz.ui.page.tabs import OverASet
 from vitviz.views import VIEWS
 
 
@@ -79,11 +80,11 @@ def strange(own: Path, tmp_path: Path) -> list:
 
 def test_only_an_upload_is_opened(studio, own, tmp_path):
     sample_image("coffee").save(own / "mine.png")
-    assert studio.keep_picture(str(own / "mine.png"))
+    assert studio.pictures.keep(str(own / "mine.png"))
     said = set()
     for path in strange(own, tmp_path):
         with pytest.raises(uploads.NotUploaded) as refused:
-            studio.keep_picture(path)
+            studio.pictures.keep(path)
         said.add(str(refused.value))
     assert said == {uploads.NOT_UPLOADED}
 
@@ -122,7 +123,7 @@ def test_what_takes_an_uploads_place_after_it_was_checked_is_not_opened(own, tmp
 def test_a_survey_opens_only_uploads(studio, own, tmp_path, view):
     over, state = (
         OverASet(view, studio, []),
-        {"key": studio.look(studio.keep_sample("coffee"), "vitviz-tiny")},
+        {"key": studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")},
     )
     sample_image("coffee").save(own / "mine.png")
     assert list(over.survey(state, [str(own / "mine.png")]))[-1][0]["surveys"][view.slug]
@@ -132,7 +133,7 @@ def test_a_survey_opens_only_uploads(studio, own, tmp_path, view):
 
 
 def test_widgets_open_nothing_by_themselves(tmp_path):
-    upload, pictures = Upload(), Pictures()
+    upload, pictures = Upload(), Files("multiple")
     zero = upload.data_model(path="/dev/zero")
     assert upload.preprocess(zero) == "/dev/zero"
     assert pictures.preprocess(pictures.data_model([{"path": "/dev/zero"}])) == ["/dev/zero"]
@@ -162,10 +163,11 @@ def test_the_oldest_uploads_make_room_and_the_pages_own_stay(own, monkeypatch, t
     assert files[2].parent.exists() and tmp_path.exists(), "one that a file has just left may get another"
 
 
+@pytest.mark.processes
 def test_what_a_killed_run_left_is_removed_by_the_next_and_nothing_else(tmp_path):
     code = """
 import sys, time
-from vitviz.ui.serving.folder import Folder
+from vitviz.ui.starting import Folder
 folder = Folder(sys.argv[1])
 print(folder.path, flush=True), time.sleep(60)
 """
@@ -178,7 +180,7 @@ print(folder.path, flush=True), time.sleep(60)
     strangers = [tmp_path / name for name in ("vitviz-tests-x", "vitviz-empty/uploads", "other/uploads")]
     [place.mkdir(parents=True) for place in strangers]
     (tmp_path / "vitviz-link").symlink_to(running)
-    mine = folder.Folder(tmp_path)
+    mine = starting.Folder(tmp_path)
     assert (
         not killed.exists()
         and running.exists()

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 import vitviz
-from vitviz.sentence import Sentence
+from vitviz.record.sentence import Sentence
 from vitviz.ui import words
-from vitviz.ui.page.handlers import PAIRS
-from vitviz.views import VIEWS
+from vitviz.ui.page.shown import PAIRS
+from vitviz.views import ORDER, VIEWS
 from vitviz.views.tour.facts import Facts
 from vitviz.views.tour.steps import steps
 
@@ -82,6 +82,20 @@ def written_in(folder: Path, pattern: str = "*.js") -> set[str]:
     return {text.replace("\\'", "'") for text in found}
 
 
+def literals(node: ast.expr, given: dict[str, ast.expr]) -> list[str]:
+    """A text as it is written: here, one of two, in a constant of the module or one of its table."""
+    if isinstance(node, ast.Constant):
+        return [node.value] if isinstance(node.value, str) else []
+    if isinstance(node, ast.IfExp):
+        return literals(node.body, given) + literals(node.orelse, given)
+    if isinstance(node, ast.Name):
+        return literals(given[node.id], {}) if node.id in given else []
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+        table = given.get(node.value.id)
+        return [text for one in getattr(table, "values", ()) for text in literals(one, {})]
+    return []
+
+
 SAYING = {"say", "translated", "told", "Sentence", "travelling"}
 
 
@@ -112,15 +126,7 @@ def python_texts(folder: Path, pattern: str = "*.py", sentences: bool = True) ->
                 and node.func.id in SAYING
                 and node.args
             ):
-                first = node.args[0]
-                text = (
-                    first.value
-                    if isinstance(first, ast.Constant)
-                    else constants.get(first.id)
-                    if isinstance(first, ast.Name)
-                    else None
-                )
-                found |= {text} if isinstance(text, str) else set()
+                found |= set(literals(node.args[0], given))
     return found
 
 
@@ -129,11 +135,12 @@ def said_in() -> dict[str, set[str]]:
     """Room -> the English texts that are said there."""
     rooms = {f"views/{view.slug}": view.texts() | written_in(HOME / "views" / view.slug) for view in VIEWS}
     for view in VIEWS:  # what their figures for print say
-        rooms[f"views/{view.slug}"] |= python_texts(HOME / "views" / view.slug, "printed*.py")
+        rooms[f"views/{view.slug}"] |= python_texts(HOME / "views" / view.slug, sentences=False)
     rooms["views/tour"] |= tour_texts()
     rooms["canvas"] = written_in(HOME / "canvas") | {"class", "distillation"}  # names of prefix tokens
     for said_of_all in ("base.py", "printing.py"):
         rooms["canvas"] |= python_texts(HOME / "views", said_of_all)
+    rooms["canvas"] |= python_texts(HOME / "figures", "chart.py")
     rooms["ui/words"] = (
         python_texts(HOME / "ui")
         | python_texts(HOME / "engine", sentences=False)
@@ -142,12 +149,12 @@ def said_in() -> dict[str, set[str]]:
         | python_texts(HOME / "surveys", sentences=False)
         | {"{checkpoint}: not applicable, because {reason}."}
         | written_in(HOME / "ui/page")
-        | {NOTE, "none", "{what} {how}"}
+        | {NOTE, "none", "{what}\n\n{how}"}
     )
-    rooms["ui/words"] |= {text for text, _ in PAIRS}
+    rooms["ui/words"] |= {text for text, _ in PAIRS} | set(ORDER)
 
     def needs(text: str) -> bool:  # q and k read alike
-        return text == "{what} {how}" or bool(re.search("[A-Za-z]{2}", re.sub(r"\{\w+\}", "", text)))
+        return text == "{what}\n\n{how}" or bool(re.search("[A-Za-z]{2}", re.sub(r"\{\w+\}", "", text)))
 
     return {room: {text for text in texts if needs(text)} for room, texts in rooms.items()}
 
@@ -217,7 +224,7 @@ def test_translations_are_in_their_language(tag, script):
     alike = {english for english, said in words.texts(tag).items() if not re.search(script, said)}
     names = {"Cividis", "Inferno", "Magma", "Viridis", "exp", "logit", "Logit"}
     shapes = {"MLP: {width} → {mlp} → {width}", "A: {tokens} × {tokens} in each head"}
-    assert alike <= {*names, *shapes, "{what} {how}", "{value} of {count}"}
+    assert alike <= {*names, *shapes, "{what}\n\n{how}", "{value} of {count}"}
 
 
 @pytest.mark.parametrize("tag", LANGUAGES)

@@ -1,7 +1,7 @@
 """How a checkpoint reads in the picker."""
 
 from vitviz.engine.checkpoint import Checkpoint
-from vitviz.ui.serving.written import line_of
+from vitviz.ui.memory.checkpoints import line_of
 
 
 def test_a_checkpoint_of_unknown_size_is_named_without_one():

@@ -9,13 +9,13 @@ import pytest
 import vitviz
 from vitviz import analyses
 from vitviz.errors import Unknown, WrongSetting
-from vitviz.runs import Without
+from vitviz.record.runs import Without
 from vitviz.surveys import parts_of_samples
+from vitviz.ui.answers.derived import endpoint
+from vitviz.ui.answers.endpoints import Endpoints
+from vitviz.ui.memory.studio import Studio
+from vitviz.ui.options import Settings
 from vitviz.ui.page.figures import figures_of
-from vitviz.ui.serving.derived import endpoint
-from vitviz.ui.serving.endpoints.asking import Asking
-from vitviz.ui.serving.settings import Settings
-from vitviz.ui.serving.studio import Studio
 from vitviz.views import VIEWS
 from vitviz.views.compared import CURVES
 
@@ -30,7 +30,7 @@ def studio():
 
 @pytest.fixture(scope="module")
 def keys(studio):
-    return [studio.look(studio.keep_sample("coffee"), name) for name in ("vitviz-tiny", EARLY)]
+    return [studio.look(studio.pictures.sample("coffee"), name) for name in ("vitviz-tiny", EARLY)]
 
 
 @pytest.fixture(scope="module")
@@ -53,19 +53,24 @@ def test_the_matrix_of_one_checkpoint_is_that_of_a_survey(studio, keys, surveys,
 
 
 def test_two_checkpoints_beside_each_other_and_the_other_way_round(studio, keys, surveys):
-    there, back = studio.pair(*keys), studio.pair(*keys[::-1])
+    there, back = studio.runs.pair(*keys), studio.runs.pair(*keys[::-1])
     found = studio.item(there, "compared", "cka", {"against": "beside"})
     close(found, vitviz.cka(*surveys))
     close(studio.item(back, "compared", "cka", {"against": "beside"}), found.T)
     close(studio.item(there, "compared", "cka", {}), vitviz.cka(surveys[0]))
-    close(studio.item(there, "compared", "curves_beside", {}), studio.item(keys[1], "compared", "curves", {}))
+    with np.load(io.BytesIO(studio.numbers(there, "compared", {}))) as both:
+        with np.load(io.BytesIO(studio.numbers(keys[1], "compared", {}))) as second:
+            curves = [name for name in both if name.startswith("second_") and name != "second_checkpoint"]
+            assert curves
+            for name in curves:
+                close(both[name], second[name.removeprefix("second_")])
     assert not np.allclose(found, np.eye(9), atol=0.2)
 
 
 def test_the_film_compares_each_depth_with_itself_at_every_step(studio, keys, surveys):
     found = studio.item(keys[0], "compared", "cka", {"against": "film"})
     steps = studio.item(keys[0], "compared", "steps", {})
-    names = [frame["name"] for frame in studio.film("vitviz-tiny")["frames"]]
+    names = [frame["name"] for frame in studio.checkpoints.film("vitviz-tiny")["frames"]]
     assert found.shape == (9, len(names)) and list(steps) == sorted(steps) and steps[0] == 0
     close(found[:, names.index(EARLY)], vitviz.cka(*surveys).diag())
     np.testing.assert_allclose(found[:, -1], 1, atol=1e-6)
@@ -90,8 +95,8 @@ def test_a_set_of_ones_own_by_two_checkpoints_at_once(studio, keys, tmp_path):
     for number in range(9):
         paths.append(str(tmp_path / f"{number}.png"))
         Image.fromarray(random.integers(0, 255, (40, 40, 3), dtype=np.uint8)).save(paths[-1])
-    steps = list(studio.surveying(keys[0], paths, paired=True, second=keys[1]))
-    names = [frame["name"] for frame in studio.film("vitviz-tiny")["frames"]]
+    steps = list(studio.sets.surveying(keys[0], paths, paired=True, second=keys[1]))
+    names = [frame["name"] for frame in studio.checkpoints.film("vitviz-tiny")["frames"]]
     images = [survey.images for _, survey in steps]
     assert images == [5, 9] + [9] * len(names), "nothing is left over: five and four, then the training"
     pair = steps[1][0]
@@ -100,14 +105,14 @@ def test_a_set_of_ones_own_by_two_checkpoints_at_once(studio, keys, tmp_path):
     close(studio.item(pair, "compared", "cka", {"against": "beside"}), vitviz.cka(*by_hand))
     first, second = figures_of(VIEW, studio, {"key": keys[0], "surveys": {"compared": pair}})
     assert first["summary"]["pictures"] == 9 and first["summary"]["beside"] == EARLY
-    assert second["value"]["checkpoint"] == EARLY and second["value"]["summary"]["beside"] == "vitviz-tiny"
+    assert second["checkpoint"] == EARLY and second["summary"]["beside"] == "vitviz-tiny"
     assert set(first["summary"]["missing"]) == {"film"}, "it has not been gone through yet"
     with pytest.raises(WrongSetting, match="has not been looked at by any of them yet"):
         studio.item(pair, "compared", "cka", {"against": "film"})
     film = studio.item(steps[-1][0], "compared", "cka", {"against": "film"})
     close(film[:, names.index(EARLY)], vitviz.cka(*by_hand).diag())
     assert film.shape == (9, len(names)) and VIEW.summary(studio.subject(steps[-1][0]))["missing"] == {}
-    few = next(studio.surveying(keys[0], paths[:3], paired=True))
+    few = next(studio.sets.surveying(keys[0], paths[:3], paired=True))
     with pytest.raises(WrongSetting, match="3 of these pictures are too few"):
         studio.item(few[0], "compared", "cka", {})
 
@@ -116,7 +121,7 @@ def test_what_is_not_there_is_said(studio, keys):
     with pytest.raises(WrongSetting, match="There is no second checkpoint"):
         studio.item(keys[0], "compared", "cka", {"against": "beside"})
     assert set(VIEW.summary(studio.subject(keys[0]))["missing"]) == {"beside"}
-    without = studio.look(studio.keep_sample("coffee"), "vitviz-tiny", without=Without(heads=[(0, 1)]))
+    without = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny", without=Without(heads=[(0, 1)]))
     with pytest.raises(Unknown, match="Put back what was taken away"):
         studio.item(without, "compared", "cka", {})
 
@@ -141,7 +146,7 @@ def test_a_model_without_a_class_token(tmp_path):
 
 
 def test_what_is_taken_home_is_what_is_shown(studio, keys, surveys):
-    pair = studio.pair(*keys)
+    pair = studio.runs.pair(*keys)
     with np.load(io.BytesIO(studio.numbers(pair, "compared", {"against": "film"}))) as file:
         close(file["cka"][:, -1], np.ones(9))
         assert len(file["steps"]) == file["cka"].shape[1] and file["pictures"] == 20
@@ -150,7 +155,7 @@ def test_what_is_taken_home_is_what_is_shown(studio, keys, surveys):
 
 
 def test_programs_compare_two_checkpoints_without_a_picture(studio):
-    ask = endpoint(VIEW, Asking(studio).subject_of)
+    ask = endpoint(VIEW, Endpoints(studio).subject_of)
     assert list(inspect.signature(ask).parameters) == ["checkpoint", "second", "tokens", "against"]
     names = ("vitviz-tiny", EARLY)
     found, back = (ask(checkpoint=one, second=other, against="beside") for one, other in (names, names[::-1]))
@@ -162,12 +167,12 @@ def test_programs_compare_two_checkpoints_without_a_picture(studio):
 
 def test_a_training_is_looked_at_step_by_step_and_each_step_once(monkeypatch):
     studio, asked = Studio(Settings(device="cpu")), []
-    key = studio.look(studio.keep_sample("coffee"), "vitviz-tiny")
-    of_samples = studio._of_samples
+    key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
+    of_samples = studio.sets._of_samples
     monkeypatch.setattr(
-        studio, "_of_samples", lambda run, what: asked.append(run.checkpoint) or of_samples(run, what)
+        studio.sets, "_of_samples", lambda run, what: asked.append(run.checkpoint) or of_samples(run, what)
     )
-    names = [frame["name"] for frame in studio.film("vitviz-tiny")["frames"]]
+    names = [frame["name"] for frame in studio.checkpoints.film("vitviz-tiny")["frames"]]
     assert VIEW.summary(studio.subject(key))["steps"] == len(names) and not asked, "no pass is made for that"
     for _ in range(2):
         assert studio.item(key, "compared", "looked", {"frame": "2"}).tolist() == [20]
@@ -179,8 +184,8 @@ def test_a_training_is_looked_at_step_by_step_and_each_step_once(monkeypatch):
 def test_over_a_set_of_ones_own_the_training_says_how_far_it_is(studio, keys, tmp_path, monkeypatch):
     from PIL import Image
 
-    from vitviz.ui.page.over_a_set import OverASet
-    from vitviz.ui.serving import uploads
+    from vitviz.ui.door import uploads
+    from vitviz.ui.page.tabs import OverASet
 
     monkeypatch.setattr(uploads, "uploaded", lambda path: path)
     paths = []
@@ -191,7 +196,7 @@ def test_over_a_set_of_ones_own_the_training_says_how_far_it_is(studio, keys, tm
     told = []
     fold = OverASet(VIEW, studio, [])
     list(fold.survey({"key": keys[0]}, paths, progress=lambda done, unit: told.append((done, unit))))
-    count = len(studio.film("vitviz-tiny")["frames"])
+    count = len(studio.checkpoints.film("vitviz-tiny")["frames"])
     assert told == [((4, 4), "pictures")] + [
         ((step, count), "steps of the training") for step in range(1, count + 1)
     ]

@@ -10,7 +10,7 @@ import vitviz
 from tests.engine.accounts import small_model
 from tests.engine.looking import inspect, noise
 from vitviz.errors import WrongSetting
-from vitviz.runs import Without
+from vitviz.record.runs import Without
 from vitviz.views import Subject
 from vitviz.views.evidence import MAPS, Evidence
 
@@ -60,6 +60,18 @@ def test_what_patches_gave_through_each_head_adds_up_to_their_place_in_the_map(s
     sources = asked(subject, "sources")
     assert sources[0] == pytest.approx(whole.sum(), abs=1e-4)
     assert sources.sum() == pytest.approx(asked(subject, "heads").sum(), abs=1e-4)
+
+
+def test_a_patch_that_was_left_out_is_none_of_any_sum(inspector):
+    left_out = Without(patches=[3, 104], patches_as="dropped")
+    edited = Subject(inspector, inspector.trace(vitviz.sample_image("coffee"), without=left_out))
+    whole = asked(edited, "map").ravel()
+    assert np.flatnonzero(np.isnan(whole)).tolist() == [3, 104]
+    by_hand = sum(float(value) for patch, value in enumerate(whole) if patch not in (3, 104))
+    sources, (*_, logit, total) = asked(edited, "sources"), asked(edited, "lines")
+    assert sources[0] == pytest.approx(by_hand, abs=1e-4) and total == pytest.approx(logit, abs=1e-4)
+    assert sources.sum() == pytest.approx(asked(edited, "heads").sum(), abs=1e-4)
+    assert asked(edited, "heads", patches="3.105").sum() == pytest.approx(whole[105], abs=1e-5)
 
 
 def test_the_answer_forms_towards_the_models_own(subject):
@@ -140,6 +152,31 @@ def test_their_correlation_with_the_direct_shares_is_that_of_numpy(subject):
     assert -1 <= heads <= 1 and abs(effects[:, :-1] - shares).max() > 0.05, "later layers react"
 
 
+@pytest.mark.parametrize("part", ["heads", "mlps"])
+def test_a_chart_of_some_layers_travels_with_their_dots_and_no_correlation(subject, part):
+    def of(layer):
+        given = {"show": "effects", "part": part, "layer": layer}
+        return json.loads(VIEW.array(subject, "chart", VIEW.settings(given, subject.about)).tobytes())
+
+    some, whole = of("7"), of("1")
+    count = subject.about.heads if part == "heads" else 1
+    assert [len(one["series"][-1]["y"]) for one in (some, whole)] == [2 * count, 8 * count]
+    assert ["Correlation" in json.dumps(one["notes"]) for one in (some, whole)] == [False, True]
+    dots = whole["series"][-1]
+    assert dots["x"] == sorted(dots["x"]), "keys go from the least share to the largest"
+    if part == "heads":
+        layer, head = (dots["of"][name][5] for name in ("layer", "head"))
+        assert dots["y"][5] == pytest.approx(asked(subject, "effects", layer=str(layer))[head - 1], rel=1e-4)
+
+
+def test_a_bar_is_a_writer_and_all_of_them_are_the_share(subject):
+    settings = VIEW.settings({"show": "writers", "trail": "5.2"}, subject.about)
+    chart = json.loads(VIEW.array(subject, "chart", settings).tobytes())
+    share = VIEW.numbers(subject, settings)["written_otherwise"][0]
+    assert sum(chart["bars"]["high"]) == pytest.approx(share, abs=1e-3)
+    assert chart["bars"]["of"]["writer"][:4] == ["embedding", "positions", "", "mlp.1"]
+
+
 def test_another_class_takes_no_other_pass(inspector, monkeypatch):
     kept = {}
 
@@ -182,3 +219,29 @@ def test_a_patch_that_cannot_be_read_alone_is_refused_with_the_reason(constructi
     assert said in VIEW.summary(subject)["patches"]
     with pytest.raises(vitviz.VitvizError, match=said):
         asked(subject, "best")
+
+
+def test_who_wrote_it_follows_a_head_back(subject):
+    inspector, trace, view = subject.inspector, subject.trace, VIEW
+    settings = view.settings({"show": "writers", "trail": "7.2-4.1", "writer": "mlp.2"}, subject.about)
+    found = vitviz.writers(inspector, trace, int(trace.logits.argmax()), 3, 0, via=[(6, 1)])
+    share, total, *_ = view.numbers(subject, settings)["written_otherwise"]
+    assert share == pytest.approx(found.share) and total == pytest.approx(share, abs=1e-5)
+    by_token = found.by_token.mlps[1][trace.grid.prefix :]
+    np.testing.assert_allclose(view.item(subject, "writer_map", settings).ravel(), by_token, rtol=1e-5)
+    lines = found.by_token
+    first = lines.embedding[0] + lines.positions[0] + lines.constant[0] + lines.heads[:3, :, 0].sum()
+    first += (lines.mlps + lines.biases)[:3, 0].sum()  # read at the class token
+    whole = view.item(subject, "writer_map", {**settings, "writer": ""}).sum()
+    assert whole + first.item() == pytest.approx(share, abs=1e-5)
+    steps = json.loads(bytes(view.item(subject, "trail", settings)))
+    above = vitviz.writers(inspector, trace, int(trace.logits.argmax()), 6, 1)
+    assert [step[:2] for step in steps] == [[7, 2], [4, 1]]
+    assert [step[2] for step in steps] == pytest.approx([above.share, above.heads[3, 0].item()])
+    taken = view.numbers(subject, settings)
+    assert taken["written_by_heads"].shape == tuple(found.heads.shape) and taken[
+        "written_by_layers"
+    ].shape == (2, 8)
+    for wrong in ({"trail": "4.1-7.2"}, {"trail": "9.1"}, {"writer": "mlp.99"}):
+        with pytest.raises(WrongSetting, match="Given (trail|writer)="):
+            view.item(subject, "writer_map", {**settings, **wrong})

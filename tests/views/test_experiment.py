@@ -10,14 +10,14 @@ from PIL import Image
 import vitviz
 from vitviz.analyses import patches_kept, shuffled_pieces
 from vitviz.analyses.protocol import DRAWS, SHARES, WAYS
-from vitviz.engine.draws import Draws
+from vitviz.engine.asking.experiments import Draws
 from vitviz.engine.passes.experiments import as_seen
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
 from vitviz.errors import Stopped, UnsupportedModel, WrongSetting
-from vitviz.runs import Without
-from vitviz.sentence import Sentence
-from vitviz.ui.serving.cache import Cache
+from vitviz.record.runs import Without
+from vitviz.record.sentence import Sentence
+from vitviz.ui.memory.cache import Cache
 from vitviz.views import Subject
 from vitviz.views import experiment as made
 from vitviz.views.experiment import Experiment
@@ -177,7 +177,7 @@ def test_orders_are_those_that_were_asked_about(subject):
 
 
 def test_what_is_stopped_goes_on_where_it_was(subject):
-    from vitviz import stopping
+    from vitviz.record import stopping
 
     fresh = looked()
     with stopping.when(lambda: True), pytest.raises(Stopped):

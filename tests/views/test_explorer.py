@@ -1,11 +1,15 @@
 """What the explorer hands out is what it shows."""
 
+import json
+
 import numpy as np
 import pytest
 
 import vitviz
+from tests.engine.accounts import small_model
+from tests.engine.looking import inspect, noise
 from vitviz.views import Subject
-from vitviz.views.explorer import Explorer
+from vitviz.views.explorer import Explorer, score
 
 
 @pytest.fixture(scope="module")
@@ -33,3 +37,70 @@ def test_attention_among_the_numbers_is_of_the_tokens_in_view(subject):
     whole = subject.trace.attention(1).numpy()
     assert found["queries"].tolist() == ["4", "6"], "patches from 0, behind the class token"
     np.testing.assert_allclose(found["attention"], np.stack([whole[:, :, 5], whole[:, :, 7]]), atol=1e-6)
+
+
+def test_attention_without_some_patches_stands_in_the_places_of_those_that_stayed(subject):
+    gone, view = [0, 30, 105], Explorer()
+    trace = subject.inspector.trace(vitviz.sample_image("coffee"), without=vitviz.Without(patches=gone))
+    short = Subject(subject.inspector, trace)
+    assert view.refused(short) is None
+    own, kept = trace.attention(1).double().numpy(), [patch for patch in range(196) if patch not in gone]
+    whole = view.item(short, "layer", {**view.settings({}, short.about), "layer": 2})
+    for i, query in enumerate(kept):
+        assert np.isnan(whole[:, 1 + query, [1 + patch for patch in gone]]).all()
+        np.testing.assert_allclose(whole[:, 1 + query, 1 + np.array(kept)], own[:, 1 + i, 1:], atol=1e-6)
+    assert np.isnan(whole[:, 1 + gone[1]]).all() and not np.isnan(whole[:, 0, 0]).any()
+    absent = view.settings({"token": str(1 + gone[1]), "show": "rollout"}, short.about)
+    for name in ("line", "rollout"):
+        assert np.isnan(view.item(short, name, absent)).all()
+    assert not np.asarray(view.item(short, "wallmax", absent)).any()
+
+
+@pytest.mark.parametrize(
+    ("given", "places"),
+    [
+        ({"layer": "3", "head": "2", "token": "20", "key": "4"}, (20, 5, None)),
+        ({"layer": "8", "head": "1", "token": "20", "key": "class", "against": "30"}, (20, 0, 31)),
+        ({"layer": "3", "head": "2", "token": "20", "key": "4", "direction": "column"}, (5, 20, None)),
+        ({"layer": "2", "head": "3", "token": "0"}, (0, None, None)),
+    ],
+)
+@pytest.mark.parametrize("few", [48, 6])
+def test_the_score_in_view_is_the_models_less_the_other_keys(subject, monkeypatch, given, places, few):
+    monkeypatch.setattr(score, "FEW", few)
+    view = Explorer()
+    settings = view.settings({"beside": "score", **given}, subject.about)
+    told = json.loads(view.array(subject, "score", settings).tobytes())
+    layer, head = subject.trace.layers[settings["layer"] - 1], settings["head"] - 1
+    q, k = layer.q[head].double(), layer.k[head].double()
+    query, key, against = places
+    key = int((q[query] @ k.mT).argmax()) if key is None else key
+    scores = q[query] @ k.mT * layer.scale
+    other = scores.mean() if against is None else scores[against]
+    values = np.asarray(told["values"])
+    assert values.sum() == pytest.approx(float(scores[key] - other), abs=1e-3)
+    assert told["places"] == [one for one in (query, key, against) if one is not None]
+    heads = settings["layer"] - 1
+    count = 3 + heads * (1 + (subject.about.heads if 3 + heads * 4 <= few else 1))
+    assert values.shape == (count, count) and len(told["writers"]) == len(told["rows"]) == count
+    taken = view.numbers(subject, settings)
+    whole = taken["score_sums"]
+    assert whole[0] == pytest.approx(float(scores[key]), abs=1e-3) and whole[1] == pytest.approx(
+        whole[0], abs=1e-3
+    )
+    assert taken["score_relative"].sum() == pytest.approx(values.sum(), abs=1e-3)
+    assert taken["score"].shape == (len(taken["score_writers"]),) * 2
+
+
+def test_where_a_score_has_no_such_parts_the_panel_says_why():
+    def told(construction: str, **without):
+        inspector = inspect(small_model(construction))
+        trace = inspector.trace(noise(), without=vitviz.Without(**without) if without else None)
+        short, view = Subject(inspector, trace), Explorer()
+        return score.panel(view, short, view.settings({"layer": "2", "head": "2"}, short.about))
+
+    assert told("class")["above"].startswith("Query × key: content × content")
+    assert told("relative positions")["above"] == score.NO_PLACE
+    assert any("relative bias" in note for note in told("relative positions")["notes"])
+    taken = told("class", heads=[(1, 1)])
+    assert taken == {"notes": (score.TAKEN,)}

@@ -42,6 +42,7 @@ def test_no_family_is_left_out():
     assert {family(architecture) for architecture in POSITIONS_DRAWN} == {name for name, _ in FAMILIES}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("architecture", POSITIONS_DRAWN)
 def test_every_view_is_drawn_or_says_why_not(architecture):
     found = looked_into(architecture, SMALLER.get(architecture))

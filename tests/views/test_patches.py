@@ -38,12 +38,22 @@ def test_the_norms_are_those_of_the_embedding_without_and_with_the_models_own_ta
     assert not np.allclose(without, after, rtol=1e-3), "else the test could not fail"
 
 
-def test_the_scale_of_the_positions_ends_at_the_two_most_and_least_alike(subject):
+def test_the_scale_of_the_positions_holds_every_two_patches_of_the_whole_film_whichever_step_is_in_view():
     """Of any two different patches; each is wholly like itself, which would say nothing."""
-    table = subject.inspector.model.pos_embed.detach().double().numpy()[0, subject.grid.prefix :]
-    pairs = [float(a @ b / np.sqrt((a @ a) * (b @ b))) for i, a in enumerate(table) for b in table[:i]]
-    found = Positions().summary(subject)
-    assert found["minimum"] == pytest.approx(min(pairs), abs=1e-5) and found["maximum"] == pytest.approx(
-        max(pairs), abs=1e-5
-    )
-    assert max(pairs) < 0.999
+    pairs = []
+    for frame in vitviz.film("vitviz-tiny"):
+        inspector = vitviz.load(frame.name, device="cpu")
+        table = inspector.model.pos_embed.detach().double().numpy()[0, inspector.grid().prefix :]
+        unit = table / np.sqrt((table**2).sum(axis=1, keepdims=True))
+        pairs += [(unit[i] @ unit[:i].T).ravel() for i in range(1, len(unit))]
+    every = np.concatenate(pairs)
+    for name in ("vitviz-tiny@0", "vitviz-tiny@3000", "vitviz-tiny"):
+        inspector = vitviz.load(name, device="cpu")
+        found = Positions().summary(Subject(inspector))
+        assert [found["minimum"], found["maximum"]] == pytest.approx([every.min(), every.max()], abs=1e-5)
+    assert every.max() < 0.999
+    large = Positions().summary(Subject(inspector, grid=inspector.grid((160, 224))))
+    table = inspector.position_table((160, 224)).double().numpy()
+    cosines = table @ table.T / np.sqrt(np.outer((table**2).sum(1), (table**2).sum(1)))
+    cosines = cosines[~np.eye(len(cosines), dtype=bool)]
+    assert large["minimum"] <= cosines.min() + 1e-5 and cosines.max() <= large["maximum"] + 1e-5 < 1.0

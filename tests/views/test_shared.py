@@ -5,8 +5,8 @@ import time
 
 from vitviz import analyses
 from vitviz.analyses.example import example_trace
-from vitviz.grid import Grid
-from vitviz.ui.serving.cache import Cache
+from vitviz.record.grid import Grid
+from vitviz.ui.memory.cache import Cache
 from vitviz.views import Subject
 from vitviz.views import shared as seen
 

@@ -148,7 +148,7 @@ def test_registers_and_no_classifier(model):
             for name, array in VIEW.numbers(subject, settings).items():
                 assert array.dtype.kind == "U" or np.isfinite(array).all(), name
             for declared in VIEW.items:
-                declared.checked(VIEW.item(subject, declared.name, settings), subject.about)
+                declared.checked(VIEW.array(subject, declared.name, settings), subject.about)
     norms = item(subject, "norms")
     np.testing.assert_allclose(norms[2], np.linalg.norm(trace.tokens[2], axis=1), rtol=1e-5)
     registers = [name for name in trace.grid.prefix_names if name.startswith("register")]

@@ -5,7 +5,7 @@ import pytest
 
 import vitviz
 from vitviz.errors import Unknown, WrongSetting
-from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.views.tokens import Tokens
 
 VIEW = Tokens()
@@ -28,7 +28,7 @@ def traces(inspector):
 
 @pytest.fixture(scope="module")
 def keys(studio):
-    return {name: studio.look(studio.keep_sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")}
+    return {name: studio.look(studio.pictures.sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")}
 
 
 def item(studio, key, name, **given):
@@ -57,7 +57,7 @@ def test_a_patch_of_a_second_photograph_is_compared_with_every_patch(
 
 def test_the_second_may_be_a_photograph_of_ones_own_and_no_one_elses(studio, keys, traces, tmp_path):
     vitviz.sample_image("chelsea").save(path := tmp_path / "mine.png")
-    own = studio.keep_bytes(path.read_bytes())
+    own = studio.pictures.keep_bytes(path.read_bytes())
     found = item(studio, keys["coffee"], "facing", other=own, partner=9, depth=6)
     np.testing.assert_allclose(
         found, item(studio, keys["coffee"], "facing", other="chelsea", partner=9, depth=6)
@@ -82,16 +82,18 @@ def test_two_photographs_share_one_basis(studio, keys, traces):
 
 def test_two_checkpoints_share_one_basis_where_their_widths_agree(studio, keys, traces):
     early = vitviz.load("vitviz-tiny@300", device="cpu").trace(vitviz.sample_image("coffee"))
-    beside = studio.look(studio.keep_sample("coffee"), "vitviz-tiny@300")
+    beside = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny@300")
     both = vitviz.token_components([traces["coffee"], early], 5)
-    for i, key in enumerate((studio.pair(keys["coffee"], beside), studio.pair(beside, keys["coffee"]))):
+    for i, key in enumerate(
+        (studio.runs.pair(keys["coffee"], beside), studio.runs.pair(beside, keys["coffee"]))
+    ):
         found = item(studio, key, "components", depth=5, basis="beside")
         np.testing.assert_allclose(found, both.scores[i], atol=2e-4)
 
 
 def test_a_patch_has_one_colour_in_whichever_figure_it_stands(studio, keys, tmp_path):
     """The same picture twice is the same colours twice, whoever comes first."""
-    again = studio.keep_bytes(studio.image(keys["coffee"], "upload"))
+    again = studio.pictures.keep_bytes(studio.image(keys["coffee"], "upload"))
     copy = studio.look(again, "vitviz-tiny")
     one = item(studio, keys["coffee"], "tints", basis="photo", other=again).astype(int)
     other = item(studio, copy, "tints", basis="photo", other="coffee").astype(int)
@@ -99,8 +101,8 @@ def test_a_patch_has_one_colour_in_whichever_figure_it_stands(studio, keys, tmp_
 
 
 def test_all_steps_of_a_training_share_one_basis_and_do_not_flip(studio, keys):
-    names = [one.name for one in studio.moments("vitviz-tiny")]
-    steps = [studio.look(studio.keep_sample("coffee"), name) for name in names]
+    names = [one.name for one in studio.checkpoints.moments("vitviz-tiny")]
+    steps = [studio.look(studio.pictures.sample("coffee"), name) for name in names]
     all_of_them = [studio.subject(step).trace for step in steps]
     both = vitviz.token_components(all_of_them, 6)
     for place in (3, len(names) - 1):

@@ -13,7 +13,7 @@ import vitviz
 from tests.engine.passes.test_capture import inspect, noise, perturbed
 from tests.engine.small import small
 from vitviz.errors import Unknown, UnsupportedModel, WrongSetting
-from vitviz.runs import Without
+from vitviz.record.runs import Without
 from vitviz.views import Subject
 from vitviz.views.tour import Tour
 
@@ -226,7 +226,7 @@ def test_where_there_is_no_account_the_last_steps_say_so(monkeypatch):
     assert "no classifier" in said["sum"] and "no classifier" in said["without"]
     assert unpacked(bare, "sum") == unpacked(bare, "without") == {}
     other = subject(small())
-    monkeypatch.setattr("vitviz.models.check_balance", lambda ledger: _refuse())
+    monkeypatch.setattr("vitviz.engine.asking.models.check_balance", lambda ledger: _refuse())
     said = spoken(other)
     assert "Evidence says why" in said["sum"] and unpacked(other, "without") == {}
 

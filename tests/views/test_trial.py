@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import vitviz
-from vitviz.analyses.methods import TITLES
+from vitviz.analyses.protocol import TITLES
 from vitviz.analyses.trials import trial as trials
 from vitviz.errors import Stopped, Unknown, WrongSetting
-from vitviz.runs import Without
-from vitviz.sentence import Sentence
-from vitviz.ui.serving.cache import Cache
+from vitviz.record.runs import Without
+from vitviz.record.sentence import Sentence
+from vitviz.ui.memory.cache import Cache
 from vitviz.views import Subject
 from vitviz.views.trial import Trial, made
 from vitviz.views.trial.order import ORDER
@@ -59,24 +59,29 @@ def test_one_after_the_other_is_what_all_together_are(subject, whole):
 
 def test_what_travels_is_the_trial(subject, whole):
     one = asked(subject, "tried", target="193", method="chefer")
-    assert one["most"]["probability"] == pytest.approx(
-        whole.curves["chefer"].most["probability"].tolist(), rel=1e-4
-    )
+    for side, panel in zip(
+        ("most", "least"), asked(subject, "panels", target="193", method="chefer"), strict=True
+    ):
+        line = panel["series"][-1]
+        assert line["key"] == "chefer" and line["x"] == pytest.approx(list(range(0, 101, 10)))
+        curve = getattr(whole.curves["chefer"], side)["probability"]
+        assert line["y"] == pytest.approx(curve.tolist(), rel=1e-4, abs=1e-7)
     assert one["map"] == pytest.approx(whole.maps["chefer"].map.flatten().tolist(), rel=1e-5)
     told = made.told(whole, "probability")
     assert [row["method"] for row in told["rows"]] == [name for name, _ in whole.ranking()]
     assert {row["method"] for row in told["rows"] if row["beats"]} == set(whole.beats_chance())
-    assert told["verdict"]["text"].startswith("On this picture") and len(told["agreement"]) == 10
+    assert "maps beat chance" in told["verdict"]["text"]
+    assert np.shape(told["agreement"]) == (5, 5) and np.diag(told["agreement"]).tolist() == [1] * 5
 
 
-def test_chance_reaches_two_deviations_of_its_draws_and_no_share_below_nothing(whole):
-    random = made.one(made_part(whole, "random"))
-    low, high = random["band"]["most"]["logit"]
+def test_in_chance_s_band_run_19_of_20_maps_and_no_share_below_nothing(whole):
+    low, high = made.reach(whole, "most", "logit")
     draws = np.array([draw.most["logit"].numpy() for draw in whole.draws])
-    np.testing.assert_allclose(low, draws.mean(0) - 2 * draws.std(0, ddof=1), rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(np.add(low, high) / 2, draws.mean(0), rtol=1e-4)
+    t9 = 2.262157 * (1 + 1 / 10) ** 0.5  # Student's t with 9 degrees of freedom at 97.5 %, from a table
+    np.testing.assert_allclose(low, draws.mean(0) - t9 * draws.std(0, ddof=1), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose((low + high) / 2, draws.mean(0), rtol=1e-4)
     for side in ("most", "least"):
-        low, high = random["band"][side]["probability"]
+        low, high = made.reach(whole, side, "probability")
         assert min(low) >= 0 and max(high) <= 1 and all(a <= b for a, b in zip(low, high, strict=True))
 
 
@@ -115,14 +120,15 @@ def test_another_class_and_what_knows_no_class(subject):
 
 
 def test_verdicts_are_sentences(whole):
-    from vitviz.analyses.trials.verdict import verdict
+    from vitviz.analyses.trials.verdict import level, verdict
 
     said = verdict(whole)
     assert isinstance(said, Sentence) and TITLES[whole.ranking()[0][0]] in said
     near = [name for name in whole.beats_chance()[1:] if whole.tied(whole.beats_chance()[0], name)]
-    assert all(TITLES[name] in said for name in near)
+    assert all(TITLES[name] in level(whole) for name in near)
+    assert bool(near) is bool(level(whole)) is ("not by more than chance" in said)
     blind = trials.together([made_part(whole, name) for name in ("random", "rollout")])
-    assert verdict(blind).pattern.startswith("On this picture no map")
+    assert verdict(blind).pattern.startswith("No map is better")
 
 
 def made_part(whole, name):
@@ -139,7 +145,7 @@ def test_what_does_not_exist_is_refused(subject):
 
 
 def test_what_is_stopped_is_not_remembered_as_refused(subject, monkeypatch):
-    from vitviz import stopping
+    from vitviz.record import stopping
 
     with stopping.when(lambda: True), pytest.raises(Stopped):
         made.tried(subject, 7, "dropped", "chefer")
@@ -149,7 +155,7 @@ def test_what_is_stopped_is_not_remembered_as_refused(subject, monkeypatch):
 def test_a_reason_keeps_its_sentence(subject, monkeypatch):
     from vitviz.analyses import relevance
     from vitviz.errors import UnsupportedModel
-    from vitviz.sentence import not_applicable
+    from vitviz.record.sentence import not_applicable
 
     def refusing(passes):
         raise UnsupportedModel(not_applicable("mine", Sentence("no attention has a gradient")))

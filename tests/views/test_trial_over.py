@@ -10,7 +10,7 @@ import pytest
 
 import vitviz
 from tests.refusing import WHY, refuse
-from vitviz.analyses.methods import TITLES
+from vitviz.analyses.protocol import TITLES
 from vitviz.analyses.trials.standing import standing
 from vitviz.analyses.trials.verdict import verdict_over
 from vitviz.errors import Unknown, WrongSetting
@@ -51,7 +51,7 @@ def at(rows, method):
 
 
 def vars_of(sentence):
-    from vitviz.sentence import travelling
+    from vitviz.record.sentence import travelling
 
     return json.loads(json.dumps(travelling(sentence)))
 
@@ -90,7 +90,7 @@ def test_a_set_and_a_picture_are_not_mistaken_for_each_other(inspector, subject)
         VIEW.item(subject, "classes", VIEW.settings({}, subject.about))
     with pytest.raises(Unknown, match="over a set of pictures, and one"):
         VIEW.item(picture, "standing", VIEW.settings({}, picture.about))
-    assert [item.name for item in VIEW.drawn_from(subject)] == ["standing"]
+    assert [item.name for item in VIEW.drawn_from(subject)] == ["standing", "chart"]
     assert "standing" not in [item.name for item in VIEW.drawn_from(picture)]
     assert VIEW.unsupported(subject) is None
     other = Subject(inspector, survey=vitviz.survey([vitviz.sample_image("coffee")], inspector))

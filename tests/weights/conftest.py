@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,12 +34,19 @@ def pictures(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture
-def twins_recipe(monkeypatch):
-    """The recipe's modules; forgotten afterwards, their names are too plain to stay."""
-    monkeypatch.syspath_prepend(str(WEIGHTS / "vitviz-positions"))
-    threads = torch.get_num_threads()
-    yield importlib.import_module
-    torch.set_num_threads(threads)
+@pytest.fixture(scope="module")
+def twins_recipe():
+    """The recipe's modules, for twins of two layers; forgotten afterwards, their names are too plain to
+    stay.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(WEIGHTS / "vitviz-positions"))
+        threads = torch.get_num_threads()
+        twins = importlib.import_module("twins")
+        patched.setattr(twins, "SETTINGS", replace(twins.SETTINGS, depth=2))
+        for made in (twins.new_twin, twins.plain, twins.plain_model):
+            patched.setattr(made, "__defaults__", (twins.SETTINGS,))
+        yield importlib.import_module
+        torch.set_num_threads(threads)
     for name in TWINS:
         sys.modules.pop(name, None)

@@ -3,11 +3,13 @@
 import csv
 import importlib
 import sys
+from dataclasses import asdict, make_dataclass
 from pathlib import Path
 
 import pytest
 import timm
 import torch
+from safetensors.torch import load_file
 
 RECIPE = Path(__file__).parents[2] / "weights" / "vitviz-tiny"
 MODULES = ("settings", "data", "teacher", "lesson", "film", "train", "export")
@@ -15,9 +17,19 @@ MODULES = ("settings", "data", "teacher", "lesson", "film", "train", "export")
 
 @pytest.fixture
 def recipe(monkeypatch):
-    """The recipe's modules; forgotten afterwards, their names are too plain to stay."""
+    """The recipe's modules; forgotten afterwards, their names are too plain to stay.
+
+    What is trained here has two layers and pictures of 32 px; what is only asked has the recipe's own.
+    """
     monkeypatch.syspath_prepend(str(RECIPE))
     threads = torch.get_num_threads()
+    settings = importlib.import_module("settings")
+    monkeypatch.setattr(settings, "OWN", (settings.FIRST, settings.SECOND), raising=False)
+    sizes = [("image", int, 32), ("depth", int, 2)]
+    small = make_dataclass("Small", sizes, bases=(settings.Settings,), frozen=True)
+    later = small(**asdict(settings.SECOND) | {name: size for name, _, size in sizes})
+    for name, one in (("Settings", small), ("FIRST", small()), ("SECOND", later)):
+        monkeypatch.setattr(settings, name, one)
     yield importlib.import_module("train")
     torch.set_num_threads(threads)
     for name in MODULES:
@@ -74,10 +86,15 @@ def test_the_loss_falls(recipe, pictures, tmp_path):
     assert last < first - 0.2
 
 
+def first():
+    """The settings that the recipe itself has."""
+    return importlib.import_module("settings").OWN[0]
+
+
 def test_all_patches_of_an_unmoved_view_give_timms_own_logits(recipe):
     lesson, data = importlib.import_module("lesson"), importlib.import_module("data")
     torch.manual_seed(0)
-    model = lesson.new_model(recipe.Settings()).eval()
+    model = lesson.new_model(first()).eval()
     picture = torch.randn(2, 3, 112, 112)
     unmoved = torch.tensor([[1.0, 0, 0], [0, 1, 0]]).expand(2, -1, -1)
     patches = data.sampled_patches(picture, unmoved, data.pixel_centres(112, 8, picture.device), None)
@@ -89,7 +106,7 @@ def test_all_patches_of_an_unmoved_view_give_timms_own_logits(recipe):
 def test_kept_patches_carry_their_own_positions(recipe):
     lesson = importlib.import_module("lesson")
     torch.manual_seed(0)
-    model = lesson.new_model(recipe.Settings()).eval()
+    model = lesson.new_model(first()).eval()
     patches, kept = torch.randn(2, 196, 192), torch.randint(196, (2, 5))
     chosen = patches.gather(1, kept[..., None].expand(-1, -1, 192))
     whole, few = lesson.embedded(model, patches, None), lesson.embedded(model, chosen, kept)
@@ -98,7 +115,7 @@ def test_kept_patches_carry_their_own_positions(recipe):
 
 def test_cutmix_mixes_targets_by_the_share_of_patches(recipe):
     lesson = importlib.import_module("lesson")
-    s = recipe.Settings()
+    s = first()
     few = lesson.Lesson(s, torch.zeros(4, 3, 64, 64, dtype=torch.uint8), torch.arange(4), None, None)
     patches = torch.arange(4.0)[:, None, None].expand(4, 196, 192)
     target = torch.eye(4)
@@ -113,8 +130,8 @@ def test_a_running_training_can_be_exported(recipe, pictures, tmp_path, monkeypa
     recipe.main(line(pictures, tmp_path / "work", "--stop-at", "4"))
     shipped = exported(pictures, tmp_path / "work", tmp_path / "shipped", monkeypatch)
     model = timm.create_model(f"local-dir:{shipped}", pretrained=True)
-    assert model.pretrained_cfg["input_size"] == (3, 112, 112)
-    assert (shipped / "model.safetensors").stat().st_size < 9e6
+    assert model.pretrained_cfg["input_size"] == (3, 32, 32)
+    assert {one.dtype for one in load_file(shipped / "model.safetensors").values()} == {torch.float16}
     assert sorted(file.name for file in (shipped / "snapshots").iterdir()) == [
         "step-00000.safetensors",
         "step-00003.safetensors",
@@ -150,7 +167,7 @@ def test_a_second_part_starts_from_the_first_ones_average_and_resumes_exactly(
 
 @pytest.mark.parametrize("progress", [0.0, 0.9])
 def test_only_the_taught_heads_learn_from_the_teacher(recipe, progress):
-    lesson, s = importlib.import_module("lesson"), importlib.import_module("settings").SECOND
+    lesson, s = importlib.import_module("lesson"), importlib.import_module("settings").OWN[1]
     few = lesson.Lesson(s, torch.zeros(4, 3, 64, 64, dtype=torch.uint8), torch.arange(4), None, None)
     torch.manual_seed(0)
     few.teacher, model = (

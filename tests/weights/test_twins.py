@@ -12,7 +12,7 @@ from einops import rearrange
 from safetensors.torch import load_file
 
 import vitviz
-from vitviz.samples import sample_image
+from vitviz.record.samples import sample_image
 from vitviz.views import Subject
 from vitviz.views.positions import Positions
 
@@ -102,28 +102,29 @@ def test_2d_positions_are_those_of_a_column_beside_those_of_a_line(twins_recipe)
         assert torch.equal(table[1 + 8 * row + col], torch.cat([x[col], y[row]]))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_timms_own_model_answers_as_the_twin_that_was_trained(twins_recipe, pictures, tmp_path, kind):
-    twins = twins_recipe("twins")
-    twin = trained(twins_recipe, pictures, tmp_path, "--kinds", kind, "--seeds", "0")[f"{kind}-0"]
-    picture, model = torch.randn(2, 3, 64, 64), twins.plain_model(kind).eval()
-    model.load_state_dict(twins.plain(kind, twin.average))
-    twin.model.load_state_dict(twin.average)
-    torch.testing.assert_close(twin.model.eval()(picture), model(picture))
-    file = load_file(tmp_path / f"{kind}-0" / "snapshots" / "step-00006-average.safetensors")
-    assert {value.dtype for value in file.values()} == {torch.float16}
-    assert ("pos_embed" in file) == (kind != "none") and file.keys() == model.state_dict().keys()
-
-
-@pytest.fixture
-def shipped(twins_recipe, pictures, tmp_path) -> Path:
+@pytest.fixture(scope="module")
+def shipped(twins_recipe, pictures, tmp_path_factory) -> Path:
     """A folder with the three twins of two seeds, one of which is not finished."""
+    tmp_path = tmp_path_factory.mktemp("twins")
     trained(twins_recipe, pictures, tmp_path / "work", "--seeds", "0")
     trained(twins_recipe, pictures, tmp_path / "work", "--seeds", "1", "--kinds", "none", "1d")
     trained(twins_recipe, pictures, tmp_path / "work", "--seeds", "1", "--kinds", "2d", "--stop-at", "2")
     line = ["--data", str(pictures), "--work", str(tmp_path / "work"), "--to", str(tmp_path / "shipped")]
     twins_recipe("export_twins").main(line)
     return tmp_path / "shipped"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_timms_own_model_answers_as_the_twin_that_was_trained(twins_recipe, pictures, shipped, kind):
+    twins, work = twins_recipe("twins"), shipped.parent / "work"
+    twin = trained(twins_recipe, pictures, work, "--kinds", kind, "--seeds", "0")[f"{kind}-0"]  # is done
+    picture, model = torch.randn(2, 3, 64, 64), twins.plain_model(kind).eval()
+    model.load_state_dict(twins.plain(kind, twin.average))
+    twin.model.load_state_dict(twin.average)
+    torch.testing.assert_close(twin.model.eval()(picture), model(picture))
+    file = load_file(work / f"{kind}-0" / "snapshots" / "step-00006-average.safetensors")
+    assert {value.dtype for value in file.values()} == {torch.float16}
+    assert ("pos_embed" in file) == (kind != "none") and file.keys() == model.state_dict().keys()
 
 
 def test_what_is_finished_is_exported_once_and_loads_like_any_checkpoint(

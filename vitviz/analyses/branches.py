@@ -11,8 +11,6 @@ first. It does not show whether what is added matters for the answer: short vect
 not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,7 +21,7 @@ from torch import Tensor
 
 from vitviz.analyses.tail import Projection
 from vitviz.errors import UnsupportedModel
-from vitviz.trace import Attention, Trace
+from vitviz.record.trace import Attention, Trace
 
 
 @dataclass(frozen=True)

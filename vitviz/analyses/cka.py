@@ -13,8 +13,6 @@ and 3 X Q + shift, Q orthogonal. It does not show what two depths have in common
 few directions of much variance can decide it alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,13 +22,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.errors import VitvizError
-from vitviz.trace import Trace
+from vitviz.record.trace import Trace
 
-TOKENS = (
-    "class",
-    "patches",
-    "all",
-)  # what stands for a picture: class token, mean patch, all tokens in a row
+# what stands for a picture: class token, mean patch, all tokens in a row
+TOKENS = ("class", "patches", "all")
 LEAST = 4  # pictures of a minibatch: below, the unbiased estimate does not exist
 MINIBATCHES = 4  # from so many on their spread says how far off the estimate may be
 _SAME = 1e-6  # differences below this share of the largest number are float32's rounding
@@ -148,9 +143,8 @@ def cka_error(
     whole = [sum(one) for one in zip(*parts, strict=True)]
     if len(parts) < MINIBATCHES:
         return torch.full_like(whole[0], float("nan"))
-    estimates = torch.stack(
-        [_ratio(*(w - p for w, p in zip(whole, part, strict=True))) for part in parts]
-    )  # each made without one minibatch
+    # each made without one minibatch
+    estimates = torch.stack([_ratio(*(w - p for w, p in zip(whole, part, strict=True))) for part in parts])
     return ((len(parts) - 1) * estimates.var(dim=0, unbiased=False)).sqrt()
 
 

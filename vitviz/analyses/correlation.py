@@ -5,8 +5,6 @@ ties by place instead makes maps with many zeros seem alike. Signed values are r
 magnitudes. It does not show whether two maps agree on their largest patches, nor that either is right.
 """
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Float
 from torch import Tensor

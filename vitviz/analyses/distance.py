@@ -13,8 +13,6 @@ leaves its mass on the class token looks near without renormalisation: read it b
 tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,9 +23,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.reading import Reading, read_layer
-from vitviz.grid import Grid
-from vitviz.shown import Shown
-from vitviz.trace import Trace
+from vitviz.record.grid import Grid
+from vitviz.record.shown import Shown
+from vitviz.record.trace import Trace
 
 
 def pixel_distances(grid: Grid) -> Float[Tensor, "patch patch2"]:

@@ -6,9 +6,15 @@ the head is taken away, later layers see other tokens and write other things too
 more, by less, or rises. Both are true, and where they disagree later layers react. Their correlation says
 how much of a model's answer can be read off its last writings alone. A total effect depends on what stands
 in the part's place, the effects of two parts do not add up, and they do not show which later part reacted.
-"""
 
-from __future__ import annotations
+The held picture against the truth: a writer's part taken out of one reader's input alone, by a real pass.
+
+`writers` holds attention, norms and MLPs, so that everything adds up. Path patching (Wang et al. 2022, arXiv
+2211.00593) does not hold anything: the writer's part is replaced by its reference in what one head's values
+(or queries, or keys) are made of, the norm taken anew, and all else runs on. Share and effect of an edge
+agree where later layers do not react; their correlation says how far the shares carry. An effect says
+nothing about several edges at once: two taken out together lose another number than the two alone.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,7 +24,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.evidence import Evidence
-from vitviz.shown import Shown
+from vitviz.analyses.writers import Writer
+from vitviz.record.shown import Shown, frame_of
 
 
 @dataclass(frozen=True)
@@ -48,17 +55,75 @@ def agreement(effects: Effects, account: Evidence) -> Agreement:
 
     >>> from vitviz.analyses.evidence import evidence
     >>> from vitviz.analyses.example import example_account
-    >>> from vitviz.grid import Grid
+    >>> from vitviz.record.grid import Grid
     >>> account = evidence(*example_account(Grid(2, 3, (4, 4), ("class",)), seed=1), target=0)
     >>> agreement(Effects(0.0, 2 * account.heads, -account.mlps, "zero"), account)
     Agreement(heads=1.0, mlps=-1.0)
     """
-    return Agreement(_correlation(effects.heads, account.heads), _correlation(effects.mlps, account.mlps))
+    return Agreement(correlation(effects.heads, account.heads), correlation(effects.mlps, account.mlps))
 
 
-def _correlation(one: Tensor, two: Tensor) -> float:
+def correlation(one: Tensor, two: Tensor) -> float:
+    """Pearson's, over what is a number in both; NaN where fewer than two are, or all are alike."""
     one, two = one.double().flatten(), two.double().flatten()
     tried = one.isfinite() & two.isfinite()
     if tried.sum() < 2:
         return float("nan")
     return round(torch.corrcoef(torch.stack([one[tried], two[tried]]))[0, 1].item(), 12)
+
+
+SIDES = ("query", "key", "value")
+
+
+@dataclass(frozen=True)
+class Edge:
+    """From a writer to one side of a head that reads it; layers and heads from 0."""
+
+    writer: Writer
+    layer: int
+    head: int
+    into: str = "value"
+
+
+@dataclass(frozen=True)
+class EdgeEffects(Shown):
+    """How much of a target's logit goes when an edge is taken out alone, beside its share, in logits."""
+
+    edges: tuple[Edge, ...]
+    effects: Float[Tensor, " edge"]  # with - without it; NaN for what was not run
+    shares: Float[Tensor, " edge"]  # NaN for queries and keys, which have none
+    of: int  # how many edges there are, of which these are a seeded sample
+    parts_as: str
+
+    @property
+    def correlation(self) -> float:
+        """Pearson's, of share and effect over the edges that were run; NaN where there are too few."""
+        return correlation(self.effects, self.shares)
+
+    def frame(self):
+        """One row an edge, as a pandas DataFrame; VitvizError where pandas is not installed."""
+        rows = zip(self.edges, self.effects.tolist(), self.shares.tolist(), strict=True)
+        return frame_of(
+            {
+                **{f"writer_{name}": value for name, value in one.writer._asdict().items()},
+                **{"layer": one.layer, "head": one.head, "into": one.into, "effect": effect, "share": share},
+            }
+            for one, effect, share in rows
+        )
+
+
+def edges_into(layer: int, head: int, heads: int, into: str, positions: bool) -> list[Edge]:
+    """All edges that end in one side of a head; biases and constants are the same for every picture."""
+    writers = [Writer("embedding"), *([Writer("positions")] if positions else [])]
+    for earlier in range(layer):
+        writers += [Writer("head", earlier, number) for number in range(heads)]
+        writers.append(Writer("mlp", earlier))
+    return [Edge(writer, layer, head, into) for writer in writers]
+
+
+def sampled(edges: list[Edge], count: int | None, seed: int) -> list[Edge]:
+    """So many of them by a seed, in their order; None for all."""
+    if count is None or count >= len(edges):
+        return edges
+    chosen = torch.randperm(len(edges), generator=torch.Generator().manual_seed(seed))[:count]
+    return [edges[number] for number in sorted(chosen.tolist())]

@@ -18,9 +18,15 @@ their lines. Source j in layer l is the token at position j, which is mixed alre
 is the same for every picture. MLPs of tokens that nobody reads do not appear. Deviations are the picture's
 own. What was put in a head's place stands at the token that reads it, since it came from no source; where all
 tokens were exchanged before a layer, the start is what entered there and layers before it have no share.
-"""
 
-from __future__ import annotations
+The truth check of the ledger: the lines must add up to the model's own logits.
+
+In float32 the largest gap of a few classes may be 1e-4 of the largest logit. In a lower precision each sum
+and product of the model is rounded, and the account, made in float32 of what was recorded, cannot meet a
+rounded logit: there the same model in float32 has to balance, and the gap may be as large as the precision
+has been seen to move logits. Checked too is that each layer's heads and biases are what its attention added.
+It does not show that a line stands in its right place.
+"""
 
 from dataclasses import dataclass
 
@@ -32,16 +38,15 @@ from torch import Tensor
 from vitviz.analyses.ledger import LayerAccount, Ledger, handed_values, ledger_of
 from vitviz.analyses.tail import AttentionPooling, Projection, Tail
 from vitviz.analyses.target import Asked, target_of
-from vitviz.frames import frame_of
-from vitviz.shown import Shown
-from vitviz.trace import Attention, Trace
+from vitviz.errors import UnsupportedModel
+from vitviz.record.sentence import Sentence
+from vitviz.record.shown import Shown, frame_of
+from vitviz.record.trace import Attention, Trace
 
 
 @dataclass(frozen=True)
 class PoolLines:
-    """Attention pooling's own lines; `heads`, what each of its heads hands on by token, is a second reading
-    and no line.
-    """
+    """Attention pooling's lines; `heads`, what its heads hand on by token, is a second reading, no line."""
 
     value_bias: float
     projection_bias: float
@@ -68,22 +73,16 @@ class Evidence(Shown):
     head_bias: float
     patches: Float[Tensor, "row col"]  # heads' shares by source patch, all layers
     starts: Float[Tensor, " token"]  # the start, by the token that is read
-    attentions: Float[
-        Tensor, " layer"
-    ]  # each layer's attention as it was added: heads and bias, by a hook of its own
+    # each layer's attention as it was added: heads and bias, by a hook of its own
+    attentions: Float[Tensor, " layer"]
     pool: PoolLines | None = None
 
     @property
     def total(self) -> float:
         """The sum of all lines."""
         lines = self.heads.sum() + self.projection_biases.sum() + self.mlps.sum()
-        return (
-            self.start
-            + lines.item()
-            + self.norm_bias
-            + self.head_bias
-            + (0.0 if self.pool is None else self.pool.total)
-        )
+        pool = 0.0 if self.pool is None else self.pool.total
+        return self.start + lines.item() + self.norm_bias + self.head_bias + pool
 
     @property
     def gap(self) -> float:
@@ -91,9 +90,7 @@ class Evidence(Shown):
         return self.logit - self.total
 
     def rows(self) -> list[dict]:
-        """One row a line of the account, layers and heads from 0 (None where a line has none); they add up to
-        `total`.
-        """
+        """One row a line, layers and heads from 0 (None where it has none); they add up to `total`."""
 
         def row(line, logits, layer=None, head=None):
             return {
@@ -122,7 +119,7 @@ def evidence(trace: Trace, readout: Tail, target: Asked, relative: bool = False)
     UnsupportedModel for a trace that does not hold what is needed. Source: see the module.
 
     >>> from vitviz.analyses.example import example_account
-    >>> from vitviz.grid import Grid
+    >>> from vitviz.record.grid import Grid
     >>> trace, readout = example_account(Grid(2, 3, (4, 4), ("class",)), seed=1)
     >>> account = evidence(trace, readout, target=0)
     >>> account.sources.shape, abs(account.gap) < 1e-9
@@ -137,7 +134,7 @@ def account_of(ledger: Ledger, target: Asked, relative: bool = False) -> Evidenc
     Raises VitvizError for a target that does not exist.
 
     >>> from vitviz.analyses.example import example_account
-    >>> from vitviz.grid import Grid
+    >>> from vitviz.record.grid import Grid
     >>> ledger = ledger_of(*example_account(Grid(2, 3, (4, 4), ("class",)), seed=1))
     >>> round(account_of(ledger, (0, 1)).logit - account_of(ledger, 0).logit + account_of(ledger, 1).logit, 9)
     0.0
@@ -176,9 +173,7 @@ def account_of(ledger: Ledger, target: Asked, relative: bool = False) -> Evidenc
 def directions(
     ledger: Ledger, direction: Float[Tensor, "slot width"]
 ) -> tuple[Float[Tensor, "slot2 width2"], float, PoolLines | None]:
-    """The direction in the residual stream along which each slot reads, but for its tokens' weights; the
-    norms' biases; pooling's lines.
-    """
+    """The direction along which each slot reads, less tokens' weights; norms' biases; pooling's lines."""
     pooling, own = ledger.readout.pooling, ledger.readout.attention_pooling
     norm_bias, pool = 0.0, None
     if pooling.fc_norm is not None:
@@ -198,9 +193,8 @@ def _pool_lines(
     """Attention pooling's lines, and the directions along which its heads read the normed tokens."""
     trace, pooling = ledger.trace, ledger.readout.pooling
     heads, written = trace.pooling.heads, trace.written
-    along = (
-        direction if own.projection is None else direction @ own.projection
-    )  # at its heads' values, side by side
+    # at its heads' values, side by side
+    along = direction if own.projection is None else direction @ own.projection
     by_head = rearrange(along, "(head dim) -> head dim", head=heads)
     basis = torch.einsum("hd,hdw->hw", by_head, own.value.unflatten(0, (heads, -1)))
     shares = pooling.shares(len(trace.tokens[-1]), trace.pooling)
@@ -216,22 +210,23 @@ def _pool_lines(
     )
 
 
+def head_direction(
+    ledger: Ledger, basis: Float[Tensor, "slot width"], layer: int, head: int
+) -> Float[Tensor, "token dim"]:
+    """What a head's values at each token are multiplied by in its share: sum_s (sum_i c_is A_ij) r_s."""
+    account, heads = ledger.carried.layers[layer], ledger.trace.layers[layer].heads
+    along = ledger.readout.layers[layer].back(basis)[0].unflatten(1, (heads, -1))[:, head]
+    if account.gated is not None:
+        return torch.einsum("sjd,sd->jd", account.gated[head], along)
+    return account.carried[head].mT @ along
+
+
 def _layer_lines(
     basis: Float[Tensor, "slot width"], account: LayerAccount, projection: Projection, attention: Attention
 ) -> tuple[Float[Tensor, "head token"], Float[Tensor, ""]]:
     """One layer's heads by source token, and its constants."""
-    constant, along = basis.new_zeros((), dtype=torch.float64), basis
-    if projection.post is not None:
-        constant += (account.added * projection.post.constant(along)).sum()
-        along = projection.post.back(along)
-    if projection.scale is not None:
-        along = along * projection.scale
-    if projection.bias is not None:
-        constant += (account.projected * (along @ projection.bias)).sum()
-    along = along @ projection.weight
-    if projection.inner is not None:
-        constant += (account.projected * projection.inner.constant(along)).sum()
-        along = projection.inner.back(along)
+    along, added, projected = projection.back(basis)
+    constant = (account.added * added).double().sum() + (account.projected * projected).double().sum()
     by_head = rearrange(along, "slot (head dim) -> head slot dim", head=attention.heads)
     if account.gated is not None:
         return torch.einsum("hsjd,hjd,hsd->hj", account.gated, handed_values(attention), by_head), constant
@@ -242,3 +237,46 @@ def _dot(
     basis: Float[Tensor, "slot width"], written: Float[Tensor, "*layer slot width"]
 ) -> Float[Tensor, "*layer"]:
     return (written.double() * basis).sum(dim=(-1, -2))
+
+
+AS_IT_IS = (
+    "There is no account of {checkpoint}'s answers: its lines add up to the model's own logits only to"
+    " {found} of the largest logit, where {allowed} is expected, so something between its heads and its"
+    " logits is not understood. vitviz shows no account rather than a wrong one."
+)
+IN_FLOAT32 = (
+    "There is no account of {checkpoint}'s answers: its lines add up to the model's own logits only in"
+    " float32 to {found} of the largest logit, where {allowed} is expected, so something between its heads"
+    " and its logits is not understood. vitviz shows no account rather than a wrong one."
+)
+TOLERANCE = 1e-4  # of the largest logit
+ROUNDING = 4.0  # times the largest difference that the precision made to any logit of the first picture
+
+
+def largest_gap(ledger: Ledger) -> tuple[float, float]:
+    """The largest gap of a few classes' accounts, and of layers' attention against what it added (logits)."""
+    logits = ledger.trace.logits
+    classes = {int(logits.argmax()), int(logits.argmin()), 0, len(logits) // 2}
+    accounts = [account_of(ledger, one) for one in sorted(classes)]
+    within = max(
+        (one.heads.sum(dim=1) + one.projection_biases - one.attentions).abs().max().item() for one in accounts
+    )
+    return max((abs(one.gap) for one in accounts), key=lambda gap: (gap != gap, gap)), within
+
+
+def check_balance(ledger: Ledger) -> None:
+    """UnsupportedModel, with the figure, for a ledger that does not balance; nothing without logits."""
+    trace = ledger.trace
+    if trace.logits is None or ledger.readout.head is None:
+        return
+    gap, within = largest_gap(ledger)
+    largest = trace.size
+    allowed, deviation = TOLERANCE * largest, trace.deviation
+    if deviation is not None and deviation.logits is not None:
+        if deviation.gap is not None and not deviation.gap <= TOLERANCE:
+            told = {"found": f"{deviation.gap:.1e}", "allowed": f"{TOLERANCE:.0e}"}
+            raise UnsupportedModel(Sentence(IN_FLOAT32, checkpoint=trace.checkpoint, **told))
+        allowed = max(allowed, ROUNDING * deviation.logits)
+    if not max(gap, within) <= allowed:
+        told = {"found": f"{max(gap, within) / largest:.1e}", "allowed": f"{allowed / largest:.0e}"}
+        raise UnsupportedModel(Sentence(AS_IT_IS, checkpoint=trace.checkpoint, **told))

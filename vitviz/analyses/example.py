@@ -3,8 +3,6 @@
 They show the shapes that a real trace has, and nothing about any Vision Transformer.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +10,8 @@ import torch
 from einops import rearrange
 
 from vitviz.analyses.tail import Head, Norm, Pooling, Projection, Tail
-from vitviz.grid import Grid
-from vitviz.trace import Attention, Trace, View, Written
+from vitviz.record.grid import Grid
+from vitviz.record.trace import Attention, Trace, View, Written
 
 
 def example_trace(
@@ -38,12 +36,8 @@ def example_trace(
         return torch.randn(*shape, generator=random) * (0.0 if seed is None else 2.0)
 
     def call(queries: int) -> Attention:
-        return Attention(
-            normal(heads, queries, width),
-            normal(heads, tokens, width),
-            normal(heads, tokens, width),
-            width**-0.5,
-        )
+        q, k, v = (normal(heads, count, width) for count in (queries, tokens, tokens))
+        return Attention(q, k, v, width**-0.5)
 
     height, length = grid.pixels
     return Trace(

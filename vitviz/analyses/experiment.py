@@ -6,8 +6,6 @@ likely to show: its probability, and whether it stays the likeliest. Every step 
 a seed of its own; the error is of the mean over draws, and says nothing of other pictures.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,13 +17,12 @@ from torch import Tensor
 
 from vitviz.analyses.occlusion import mean_and_error, permutation, piece_sides, shuffled_pieces
 from vitviz.analyses.protocol import DRAWS, EDITED, NO_HEAD, ONE_PATCH, SCORES, SHARES, WAYS
-from vitviz.analyses.trials.answers import scored
+from vitviz.analyses.trials.curves import scored
 from vitviz.errors import UnsupportedModel, VitvizError
-from vitviz.frames import frame_of
-from vitviz.grid import Grid
-from vitviz.sentence import Sentence, said
-from vitviz.shown import Shown
-from vitviz.trace import Deviation, Trace
+from vitviz.record.grid import Grid
+from vitviz.record.sentence import Sentence, said
+from vitviz.record.shown import Shown, frame_of
+from vitviz.record.trace import Deviation, Trace
 
 Asked = Callable[[str, int], Float[Tensor, "draw class"]]  # the logits by way and step
 Progress = Callable[[float, str], None]  # the share that is done, and the way that is being asked about
@@ -33,9 +30,7 @@ Progress = Callable[[float, str], None]  # the share that is done, and the way t
 
 @dataclass(frozen=True, eq=False)
 class Experiment(Shown):
-    """What was found on one picture. A way that does not exist for the model is in `refused`, with the
-    reason.
-    """
+    """What was found on one picture. A way that the model does not have is in `refused`, with the reason."""
 
     checkpoint: str
     kind: str  # "drop" or "shuffle"
@@ -50,9 +45,7 @@ class Experiment(Shown):
     deviation: Deviation | None  # of that precision from float32, where it is known
 
     def curve(self, way: str, score: str = "probability") -> list[tuple[float, float]]:
-        """Mean over draws and its standard error at every step; VitvizError for a way or score that there is
-        not.
-        """
+        """Mean over draws and standard error at every step; VitvizError for no such way or score."""
         known = getattr(self, score) if score in SCORES else None
         if known is None or way not in known:
             ways = ", ".join(self.probability)
@@ -101,7 +94,7 @@ def experiment_of(
             found[way] = []
             for step in range(len(steps)):
                 progress((number + step / len(steps)) / len(WAYS[kind]), way)
-                found[way].append(scores_of(asked(way, step), answer))
+                found[way].append(scores_of(asked(way, step), answer, trace))
         except UnsupportedModel as reason:
             refused[way] = said(reason)
             del found[way]
@@ -115,14 +108,16 @@ def experiment_of(
     return Experiment(trace.checkpoint, *asked_about, probability, kept, *computed)
 
 
-def scores_of(logits: Float[Tensor, "draw class"], answer: int) -> dict[str, Float[Tensor, " draw"]]:
-    """Each of SCORES by draw.
+def scores_of(
+    logits: Float[Tensor, "draw class"], answer: int, trace: Trace | None = None
+) -> dict[str, Float[Tensor, " draw"]]:
+    """Each of SCORES by draw; a `trace` of the same classes says what logits make probabilities.
 
     >>> found = scores_of(torch.tensor([[1.0, 1.0], [0.0, 2.0]]), answer=0)
     >>> found["kept"].tolist(), found["probability"][0].item()
     ([1.0, 0.0], 0.5)
     """
-    return scored(logits.double(), (answer,), answer)
+    return scored(logits.double(), (answer,), answer, trace and trace.probabilities)
 
 
 def why_not(trace: Trace) -> Sentence | None:

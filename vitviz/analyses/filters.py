@@ -10,8 +10,6 @@ photographs, nor what later layers make of it; a component is a direction that f
 filter of the model.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -20,16 +18,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.errors import VitvizError
-from vitviz.shown import Shown
+from vitviz.record.shown import Shown
 
 COMPONENTS = 28  # the paper's figure 7 left shows 28
 
 
 @dataclass(frozen=True)
 class Filters(Shown):
-    """Principal components, most variance first: pictures of unit norm before display scaling, and their
-    shares.
-    """
+    """Principal components, most variance first: pictures of unit norm, not yet scaled; their shares."""
 
     pictures: Float[Tensor, "count row col channel"]
     variance: Float[Tensor, " count"]

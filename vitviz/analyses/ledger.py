@@ -13,8 +13,6 @@ A, for an average a sum over all rows, read in blocks. With gates g_i between A 
 `evidence` says what the shares mean.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -25,7 +23,7 @@ from torch import Tensor
 from vitviz.analyses.streaming import blocks
 from vitviz.analyses.tail import Projection, Tail
 from vitviz.errors import UnsupportedModel
-from vitviz.trace import Attention, Trace
+from vitviz.record.trace import Attention, Trace
 
 _FEW = 8  # queries up to which their rows of attention are computed whole
 
@@ -42,9 +40,7 @@ class LayerAccount:
 
 @dataclass(frozen=True)
 class Carried:
-    """All layers of one trace; holds neither trace nor weights, so that it may be kept beside a trace without
-    keeping either.
-    """
+    """All layers of one trace; holds neither trace nor weights, so that to keep it keeps neither."""
 
     layers: tuple[LayerAccount, ...]
     start: Float[Tensor, "slot width"]  # what the first block was given
@@ -66,7 +62,7 @@ def ledger_of(trace: Trace, readout: Tail) -> Ledger:
     Raises UnsupportedModel where the trace does not hold what was written, or is of another model.
 
     >>> from vitviz.analyses.example import example_account
-    >>> from vitviz.grid import Grid
+    >>> from vitviz.record.grid import Grid
     >>> ledger = ledger_of(*example_account(Grid(2, 3, (4, 4), ("class",)), seed=1))
     >>> ledger.carried.layers[0].carried.shape  # head, slot, token
     torch.Size([2, 1, 7])
@@ -86,9 +82,7 @@ def ledger_of(trace: Trace, readout: Tail) -> Ledger:
 
 
 def pooled(trace: Trace, readout: Tail) -> Float[Tensor, "slot width"]:
-    """What was read, before the norm that may follow it, computed from the last block's output; attention
-    pooling's in one row.
-    """
+    """What was read, before a norm that may follow, by the last block's output; of a pooling one row."""
     pooling, last = readout.pooling, trace.tokens[-1]
     read = pooling.read(last, trace.pooling)
     if readout.attention_pooling is None:

@@ -17,8 +17,6 @@ does not show what later layers would still make of a token, and early layers' n
 the head was trained on.
 """
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -27,9 +25,9 @@ from vitviz.analyses.depth import tokens_at
 from vitviz.analyses.evidence import directions
 from vitviz.analyses.ledger import Ledger
 from vitviz.analyses.tail import Tail
-from vitviz.analyses.target import Asked, target_of
+from vitviz.analyses.target import Asked, features, target_of
 from vitviz.errors import VitvizError
-from vitviz.trace import Trace
+from vitviz.record.trace import Trace
 
 FORMS = ("now", "share")
 
@@ -41,21 +39,17 @@ def lens_shares(ledger: Ledger) -> Float[Tensor, "layer class"]:
 
     >>> from vitviz.analyses.example import example_account
     >>> from vitviz.analyses.ledger import ledger_of
-    >>> from vitviz.grid import Grid
+    >>> from vitviz.record.grid import Grid
     >>> trace, readout = example_account(Grid(2, 3, (4, 4), ("class",)), seed=1)
     >>> torch.allclose(lens_shares(ledger_of(trace, readout))[-1], trace.logits)
     True
     """
     trace, readout = ledger.trace, ledger.readout
-    head = _head_of(trace, readout)
+    head = _head_of(trace, readout).held(features(trace, readout))
     held = torch.stack(
         [_held(ledger, trace.written.weights.mT @ tokens[readout.pooling.readers]) for tokens in trace.tokens]
     )
-    bias = head.bias.to(held)
-    return (
-        sum(held[:, slot] @ weights.to(held).mT for slot, weights in enumerate(head.weights)) * head.factor
-        + bias
-    )
+    return head(held)
 
 
 def _held(ledger: Ledger, read: Float[Tensor, "slot width"]) -> Float[Tensor, "slot2 width2"]:
@@ -85,7 +79,7 @@ def lens_patches(ledger: Ledger, target: Asked, form: str = "now") -> Float[Tens
 
     >>> from vitviz.analyses.example import example_account
     >>> from vitviz.analyses.ledger import ledger_of
-    >>> from vitviz.grid import Grid
+    >>> from vitviz.record.grid import Grid
     >>> trace, readout = example_account(Grid(2, 3, (4, 4)), seed=1, pool="average")
     >>> answers = lens_patches(ledger_of(trace, readout), target=0)
     >>> answers.shape, torch.allclose(answers[-1].mean(), trace.logits[0])  # a mean over patches
@@ -98,7 +92,11 @@ def lens_patches(ledger: Ledger, target: Asked, form: str = "now") -> Float[Tens
     direction = asked.direction.sum(dim=0)  # both heads of a distilled model, half each
     patches = torch.stack(trace.tokens)
     if form == "now":
-        answers = _normed(readout, patches) @ direction + asked.bias
+        read = _normed(readout, patches)
+        answers = read @ direction + asked.bias
+        if asked.length is not None:  # of each patch's own
+            anew = asked.length / readout.head.length(read.unsqueeze(-2)).squeeze(-1)
+            answers = (answers - asked.added) * anew + asked.added
     else:
         basis, norm_bias, _ = directions(ledger, asked.direction)
         held = patches @ basis.sum(dim=0)
@@ -117,7 +115,7 @@ def lens_probabilities(ledger: Ledger, depth: int) -> Float[Tensor, "class row c
 
     >>> from vitviz.analyses.example import example_account
     >>> from vitviz.analyses.ledger import ledger_of
-    >>> from vitviz.grid import Grid
+    >>> from vitviz.record.grid import Grid
     >>> found = lens_probabilities(ledger_of(*example_account(Grid(2, 3, (4, 4), ("class",)), seed=1)), 2)
     >>> torch.allclose(found.sum(dim=0), torch.ones(2, 3, dtype=found.dtype))
     True
@@ -125,9 +123,8 @@ def lens_probabilities(ledger: Ledger, depth: int) -> Float[Tensor, "class row c
     trace, readout = ledger.trace, ledger.readout
     check_patches(readout)
     head, tokens = _head_of(trace, readout), tokens_at(trace, depth)
-    weights = sum(weights.to(tokens) for weights in head.weights) * head.factor  # distilled: half of both
-    logits = _normed(readout, tokens) @ weights.mT + head.bias.to(tokens)
-    return trace.on_grid(logits.double().softmax(dim=-1).mT)
+    read = _normed(readout, tokens).unsqueeze(-2).expand(-1, len(head.weights), -1)  # distilled: half of both
+    return trace.on_grid(trace.probabilities(head(read)).mT)
 
 
 def _normed(readout: Tail, tokens: Float[Tensor, "*lead width"]) -> Float[Tensor, "*lead width"]:
@@ -143,7 +140,7 @@ def lens_kind(readout: Tail) -> str:
     Raises VitvizError where it is neither, because a patch alone cannot be read.
 
     >>> from vitviz.analyses.example import example_account
-    >>> from vitviz.grid import Grid
+    >>> from vitviz.record.grid import Grid
     >>> lens_kind(example_account(Grid(2, 3, (4, 4), ("class",)), seed=1)[1])
     'probe'
     """

@@ -13,8 +13,6 @@ and the curves are one picture's. They do not show what a model would have learn
 what it does with other holes: missing objects are not missing squares.
 """
 
-from __future__ import annotations
-
 import operator
 from math import gcd
 from typing import Any
@@ -24,7 +22,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vitviz.errors import VitvizError
-from vitviz.grid import Grid
+from vitviz.record.grid import Grid
 
 
 def permutation(patches: int, seed: Any) -> Int[np.ndarray, " patch"]:

@@ -1,13 +1,11 @@
 """Who asks: a query by name, number or cell becomes a weight for every token of the sequence.
 
-`auto` is what the classifier reads (see `vitviz.readout`): the class token, the mean over the patches, two
+`auto` is what the classifier reads (see `record.readout`): the class token, the mean over the patches, two
 such vectors half and half, for a maximum the share of its numbers that each token has the largest of, and
 with attention pooling (MAP) the pooling's own weights, mean over its own heads. Where nothing is read,
 because there is no classifier and no pooling, it is the class token, or the mean over the patches. It is a
 choice of what to look at, and says nothing about how much the classifier makes of it.
 """
-
-from __future__ import annotations
 
 import operator
 
@@ -17,9 +15,9 @@ from torch import Tensor
 
 from vitviz.analyses.streaming import blocks
 from vitviz.errors import VitvizError
-from vitviz.grid import Grid
-from vitviz.readout import Readout
-from vitviz.trace import Trace
+from vitviz.record.grid import Grid
+from vitviz.record.readout import Readout
+from vitviz.record.trace import Trace
 
 Query = str | int | tuple[int, int]
 
@@ -116,16 +114,13 @@ def _read_weights(trace: Trace) -> Float[Tensor, " token"]:
     if trace.read is None:
         raise VitvizError(
             f"The classifier of {trace.checkpoint} reads {trace.pool!r}, which depends on the picture, and"
-            " the trace does not hold which tokens that was, so 'auto' is unknown. Choose 'mean', or a"
-            " patch."
+            " the trace does not hold which tokens that was, so 'auto' is unknown. Choose 'mean', or a patch."
         )
     return trace.read.double()
 
 
 def _pooling_weights(trace: Trace) -> Float[Tensor, " token"]:
-    """What attention pooling gives to every token: the mean over its heads and queries. Prefix tokens that it
-    does not read get 0.
-    """
+    """What attention pooling gives to every token: mean over heads and queries; 0 to prefixes not read."""
     if trace.pooling is None:
         raise VitvizError(
             f"The classifier of {trace.checkpoint} reads attention pooling, whose weights the trace does not"

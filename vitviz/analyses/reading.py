@@ -2,28 +2,72 @@
 
 The formulas stand in `streaming`. Every picture pays for this first, so two things are kept out of it. The
 loop over the heads holds as few operations as it can: around each of them a thread asks for Python's lock,
-for which others wait. And where threads of `workers` read, the one that called them does nothing large enough
+for which others wait. And where threads read, the one that called them does nothing large enough
 for torch to share it out: its helpers would spin for milliseconds after each such operation, on the very
 cores that those threads need.
+
+Each thread has queries of its own (`each`): spread over the cores by torch, every small operation on a block
+would end with all threads waiting for the slowest, and blocks would travel between the cores' caches.
 
 It does not show anything by itself: `distance`, `rollout` and `sweep` say what the sums mean.
 """
 
-from __future__ import annotations
-
+import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
+from typing import TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from vitviz import stopping
-from vitviz.analyses import workers
 from vitviz.analyses.streaming import block_shape, within_range, write_powers
-from vitviz.trace import Attention
+from vitviz.record import stopping
+from vitviz.record.trace import Attention
+
+Result = TypeVar("Result")
+# numbers of attention for each thread; for fewer, handing them over costs more than it brings
+WORTHWHILE = 2**20
+
+
+def each(read: Callable[[slice], Result], rows: slice, width: int) -> list[Result]:
+    """`read` for parts of the rows, in order, by torch.get_num_threads(); `width`: numbers in a row."""
+    count = rows.stop - rows.start
+    parts = min(torch.get_num_threads(), max(1, count * width // WORTHWHILE))
+    if parts < 2:
+        return [read(rows)]
+    edges = [rows.start + count * part // parts for part in range(parts + 1)]
+    return list(_threads(torch.get_num_threads()).map(read, map(slice, edges, edges[1:])))
+
+
+@lru_cache(maxsize=1)
+def _threads(count: int) -> ThreadPoolExecutor:
+    pool = ThreadPoolExecutor(count, "vitviz-read", initializer=_alone)
+    begun = threading.Barrier(count + 1)
+    try:
+        for _ in range(count):
+            pool.submit(begun.wait)
+        begun.wait()
+    except BaseException:  # Ctrl-C in the middle: threads left waiting would keep the process from ending
+        begun.abort()
+        pool.shutdown(wait=False)
+        raise
+    # a thread that torch has not met yet gets what was set last, wherever that was
+    torch.set_num_threads(count)
+    return pool
+
+
+def _alone() -> None:
+    torch.get_num_threads()  # lets torch meet this thread, which would else undo the next line later
+    torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not live on in a forked process
 
 
 @dataclass(frozen=True)
@@ -42,14 +86,12 @@ def read_layer(
     distances: Float[Tensor, "query key"] | None = None,
     vector: Float[Tensor, " query"] | None = None,
 ) -> Reading:
-    """One pass over a layer for the distances (zero in prefix rows and columns), the carried row vector, or
-    both.
-    """
+    """One pass over a layer for the distances (zero at prefix tokens), the carried row vector, or both."""
     stopping.check()
     heads, queries, _ = attention.q.shape
     rows = slice(0, queries) if distances is not None or vector is None else _support(vector)
     wanted = _Wanted(prefix, distances, None if vector is None else vector.to(attention.q) / heads)
-    parts = workers.each(partial(_read_rows, attention, wanted), rows, heads * attention.k.shape[1])
+    parts = each(partial(_read_rows, attention, wanted), rows, heads * attention.k.shape[1])
     carried, totals = (sum(values) for values in zip(*parts, strict=True))
     means = (None, None, None) if distances is None else totals / (queries - prefix)
     return Reading(None if vector is None else carried, *means)
@@ -67,19 +109,14 @@ class _Wanted:
 def _read_rows(
     attention: Attention, wanted: _Wanted, rows: slice
 ) -> tuple[Float[Tensor, " key"], Float64[Tensor, "3 head"]]:
-    """One thread's queries, as many at a time as make a block: what they add to the carried row and to the
-    means' totals.
-    """
-    attention = replace(
-        attention, k=attention.k.contiguous()
-    )  # over a view of one q-k-v tensor the product costs a quarter more
+    """One thread's queries, a block at a time: what they add to the carried row and to the means' totals."""
+    # over a view of one q-k-v tensor the product costs a quarter more
+    attention = replace(attention, k=attention.k.contiguous())
     keys = attention.k.shape[1]
     group, height = block_shape(attention.heads, rows.stop - rows.start, keys)
     buffer, shift = attention.k.new_empty(group, height, keys), False
-    carried, totals = (
-        attention.k.new_zeros(keys),
-        attention.k.new_zeros(3, attention.heads, dtype=torch.float64),
-    )
+    carried = attention.k.new_zeros(keys)
+    totals = attention.k.new_zeros(3, attention.heads, dtype=torch.float64)
     for first in range(rows.start, rows.stop, height):
         some = slice(first, min(first + height, rows.stop))
         read = partial(_read_block, attention, wanted, some, buffer[:, : some.stop - first])
@@ -102,13 +139,8 @@ def _read_block(
     """
     (group, count, keys), heads, prefix = powers.shape, attention.heads, wanted.prefix
     flat, ones = powers.view(-1, keys), powers.new_ones(keys)
-    on_patches, on_prefix, columns, of_patches, of_prefix = (
-        flat[:, prefix:],
-        flat[:, :prefix],
-        flat.mT,
-        ones[prefix:],
-        ones[:prefix],
-    )
+    on_patches, on_prefix, columns = flat[:, prefix:], flat[:, :prefix], flat.mT
+    of_patches, of_prefix = ones[prefix:], ones[:prefix]
     carried, sums = powers.new_zeros(keys), powers.new_empty(3, heads // group, group * count)
     asking = None if wanted.asking is None else wanted.asking[rows].repeat(group)
     weigh = None if wanted.distances is None else _weighing(powers, wanted.distances[rows])
@@ -134,9 +166,7 @@ def _read_block(
 def _weighing(
     powers: Float[Tensor, "group row key"], distances: Float[Tensor, "row key"]
 ) -> Callable[[Tensor], object]:
-    """A function that writes every row's sum of powers times distances; the products themselves are written
-    nowhere.
-    """
+    """A function that writes every row's sum of powers times distances; the products are written nowhere."""
     if not powers.is_cpu:
         return lambda out: torch.linalg.vecdot(powers, distances, out=out.view(powers.shape[:2]))
     powers, distances = powers.numpy(), distances.numpy()  # its way takes half as long as torch's
@@ -147,9 +177,8 @@ def _totals(sums: Float64[Tensor, "3 head row"]) -> Float64[Tensor, "3 head"]:
     """Distance, renormalised distance and prefix mass, summed over patch queries."""
     on_patches, on_prefix, weighed = sums
     row_sums = on_patches + on_prefix
-    renormalised = weighed / on_patches.clamp_min(
-        torch.finfo(torch.float64).tiny
-    )  # 0 where nothing is on patches
+    # 0 where nothing is on patches
+    renormalised = weighed / on_patches.clamp_min(torch.finfo(torch.float64).tiny)
     return torch.stack([weighed / row_sums, renormalised, on_prefix / row_sums]).sum(dim=-1)
 
 

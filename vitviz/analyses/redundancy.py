@@ -1,4 +1,12 @@
-"""How far heads look around, and which do the same: entropy by query, cosine and Jensen-Shannon divergence
+"""The entropy of a head's attention: how many tokens it spreads over.
+
+    H(h) = 1/N sum_i ( - sum_j A_ij ln A_ij ), in nats
+
+0 where every query looks at one token, ln N where all look at all alike: exp(H) is a number of tokens. A
+measure in common use (see Vig and Belinkov 2019, section 4.3.3, for text). It does not show which tokens
+these are, nor how far.
+
+How far heads look around, and which do the same: entropy by query, cosine and Jensen-Shannon divergence
 between heads.
 
     H(l, h) = - mean_i sum_j A_ij ln A_ij, over the patches i; prefix tokens' rows apart; exp H tokens
@@ -10,8 +18,6 @@ left. Sources: Vig and Belinkov 2019; Lin 1991. It does not show that heads whic
 because their values differ; and one that can be left out without harm need not be redundant.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -22,7 +28,25 @@ from torch import Tensor
 
 from vitviz.analyses.streaming import blocks
 from vitviz.errors import VitvizError
-from vitviz.trace import Trace
+from vitviz.record.trace import Trace
+
+
+def attention_entropy(trace: Trace, layer: int) -> Float[Tensor, " head"]:
+    """The mean over all queries of the entropy of every head of one layer, in nats; 0 ln 0 counts as 0.
+
+    Raises IndexError for a layer that does not exist (they count from 0). Source: see the module.
+
+    >>> from vitviz.analyses.example import example_trace
+    >>> from vitviz.record.grid import Grid
+    >>> attention_entropy(example_trace(Grid(1, 3, (4, 4), ("class",))), layer=0).exp().round().tolist()
+    [4.0, 4.0]
+    """
+    attention = trace.layer(layer)
+    total = torch.zeros(attention.heads, dtype=torch.float64, device=attention.q.device)
+    for block in blocks(attention):
+        total[block.heads] += torch.special.entr(block.weights()).sum(dim=(1, 2), dtype=torch.float64)
+    return (total / attention.q.shape[1]).to(attention.q)
+
 
 KEYS = ("all", "patches")
 
@@ -42,7 +66,7 @@ def head_entropy(trace: Trace, layer: int, keys: str = "all") -> HeadEntropy:
     See the module.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.grid import Grid
+    >>> from vitviz.record.grid import Grid
     >>> head_entropy(example_trace(Grid(1, 3, (4, 4), ("class",))), layer=0).patches.exp().round().tolist()
     [4.0, 4.0]
     """
@@ -73,17 +97,14 @@ def head_redundancy(trace: Trace, layer: int) -> Redundancy:
     `layer` counts blocks from 0; raises IndexError for one that does not exist. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.grid import Grid
+    >>> from vitviz.record.grid import Grid
     >>> head_redundancy(example_trace(Grid(1, 3, (4, 4), ("class",))), layer=0).cosine.tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
     attention = trace.layer(layer)
     heads, queries = attention.heads, attention.q.shape[1]
     products = torch.zeros(heads, heads, dtype=torch.float64, device=attention.q.device)
-    mixed, alone = (
-        torch.zeros_like(products),
-        torch.zeros(heads, dtype=torch.float64, device=attention.q.device),
-    )
+    mixed, alone = torch.zeros_like(products), products.new_zeros(heads)
     for block in blocks(attention, all_heads=True):
         weights = block.weights()
         flat = rearrange(weights, "head row key -> head (row key)").double()

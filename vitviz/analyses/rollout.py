@@ -11,8 +11,6 @@ It does not show what the values carry, what the MLPs do or which class is meant
 map.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterator
 
@@ -22,12 +20,12 @@ from einops import rearrange, reduce
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz import stopping
 from vitviz.analyses.query import Query, query_weights
 from vitviz.analyses.reading import read_layer
 from vitviz.analyses.streaming import blocks
 from vitviz.errors import VitvizError
-from vitviz.trace import Attention, Trace
+from vitviz.record import stopping
+from vitviz.record.trace import Attention, Trace
 
 FUSIONS = ("mean", "max", "min")
 Layers = tuple[int, int] | None
@@ -49,7 +47,7 @@ def rollout(
     None for all. Raises VitvizError for a value that none of these can have. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.grid import Grid
+    >>> from vitviz.record.grid import Grid
     >>> rollout(example_trace(Grid(1, 3, (4, 4), ("class",)), layers=1)).tolist()  # (I + J / 4) / 2
     [[0.125, 0.125, 0.125]]
     """
@@ -70,7 +68,7 @@ def rollout_row(
     Raises VitvizError as `rollout` does. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.grid import Grid
+    >>> from vitviz.record.grid import Grid
     >>> rollout_row(example_trace(Grid(1, 3, (4, 4), ("class",)), layers=1)).tolist()
     [0.625, 0.125, 0.125, 0.125]
     """
@@ -100,7 +98,7 @@ def mean_attention(trace: Trace, query: Query = "auto") -> Float[Tensor, "layer 
     VitvizError for an unknown query. Source: paper, figure 6 takes its rollout from these.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.grid import Grid
+    >>> from vitviz.record.grid import Grid
     >>> mean_attention(example_trace(Grid(1, 3, (4, 4), ("class",)), layers=2))[1].tolist()
     [[0.25, 0.25, 0.25]]
     """
@@ -131,9 +129,7 @@ def _carried(
 
 
 def _fused(attention: Attention, fusion: str, discard: float, prefix: int) -> Iterator[tuple[slice, Tensor]]:
-    """The heads fused, in blocks of rows; with discard the layer's one N x N at once, because its ranking is
-    global.
-    """
+    """The heads fused, in blocks of rows; with discard the layer's N x N at once: its ranking is global."""
     parts = (
         (block.rows, reduce(block.weights(), "head rows key -> rows key", fusion))
         for block in blocks(attention, all_heads=True)

@@ -6,19 +6,27 @@ Tokens share a large common part, so that raw cosines may lie near 1 everywhere;
 show what sets patches apart. Asked about a patch of a second picture, m is the mean over the patches of both.
 In use since DINO (Caron et al. 2021) and DINOv2 (Oquab et al. 2023). It does not show what the likeness
 consists of, nor that the model uses it; and cosines of raw and of normed tokens differ.
-"""
 
-from __future__ import annotations
+Similarity of position embeddings: has the model learned that patches lie in a plane?
+
+    S[r, c, r', c'] = cos(E_rc, E_r'c')
+
+over the patches' rows of the position table, prefix rows dropped. Source: Dosovitskiy et al. 2021, figure 7
+centre and figure 10. It does not show the lengths of the embeddings, nor whether later layers use them;
+models that turn queries and keys instead (RoPE) or bias the scores have no such table.
+"""
 
 from collections.abc import Sequence
 
 import torch
+from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.depth import FinalNorm, over_grid, patches_at, place, tokens_at
 from vitviz.errors import VitvizError
-from vitviz.trace import Trace
+from vitviz.record.grid import Grid
+from vitviz.record.trace import Trace
 
 
 def token_similarity(
@@ -37,7 +45,7 @@ def token_similarity(
     VitvizError for a patch that does not exist. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.grid import Grid
+    >>> from vitviz.record.grid import Grid
     >>> trace = example_trace(Grid(2, 3, (4, 4), ("class",)), seed=1)
     >>> round(token_similarity(trace, layer=2, patch=(1, 0))[1, 0].item(), 6)
     1.0
@@ -57,7 +65,7 @@ def patch_cosines(
     trace of another width. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.grid import Grid
+    >>> from vitviz.record.grid import Grid
     >>> one, other = (example_trace(Grid(2, 3, (4, 4), ("class",)), seed=seed) for seed in (1, 2))
     >>> patch_cosines(one, other, layer=1).shape
     torch.Size([2, 3, 2, 3])
@@ -99,7 +107,7 @@ def token_cosines(
     does not exist. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.grid import Grid
+    >>> from vitviz.record.grid import Grid
     >>> token_cosines(example_trace(Grid(1, 2, (4, 4), ("class",)), seed=1), layer=0).diagonal().tolist()
     [1.0, 1.0, 1.0]
     """
@@ -113,3 +121,29 @@ def directions(tokens: Float[Tensor, "token width"]) -> Float[Tensor, "token wid
     """Every token divided by its length; one of zeros stays so."""
     lengths = tokens.norm(dim=1, keepdim=True)
     return torch.where(lengths > 0, tokens / torch.where(lengths > 0, lengths, 1), 0.0)
+
+
+def position_similarity(
+    table: Float[Tensor, "patch width"], grid: Grid
+) -> Float[Tensor, "row col row2 col2"]:
+    """The cosine of the position embeddings of every two patches, from -1 to 1; symmetric, 1 with itself.
+
+    A row of zeros has no direction: its cosine with every patch, itself included, is defined as 0 here.
+    Raises VitvizError where the table has another number of rows than the grid has patches. Source: see the
+    module.
+
+    >>> table = torch.tensor([[1.0, 0.0], [0.0, 2.0], [-3.0, 0.0]])
+    >>> position_similarity(table, Grid(rows=1, cols=3, patch=(8, 8), prefix_names=("class",)))[0, 0].tolist()
+    [[1.0, 0.0, -1.0]]
+    """
+    if len(table) != grid.patches:
+        raise VitvizError(
+            f"Given a position table of {len(table)} rows; expected {grid.patches}, one for each patch of"
+            f" {grid.rows} x {grid.cols}. Drop the rows of prefix tokens, and interpolate the table to the"
+            " grid's size first."
+        )
+    exact = table.double()
+    norms = exact.norm(dim=1, keepdim=True)
+    directions = torch.where(norms > 0, exact / torch.where(norms > 0, norms, 1), 0.0)
+    similarity = (directions @ directions.mT).clamp_(-1, 1).to(table)
+    return rearrange(similarity, "(row col) (row2 col2) -> row col row2 col2", row=grid.rows, row2=grid.rows)

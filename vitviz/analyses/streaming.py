@@ -13,8 +13,6 @@ subtracted only once the sums of a block show that it must be: for most models n
 does not show anything by itself.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,22 +22,18 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.trace import Attention
+from vitviz.record.trace import Attention
 
-LOG2_E = math.log2(
-    math.e
-)  # exp(s) = exp2(s LOG2_E): four times as fast where torch's exp goes through a foreign library's slow path
-BLOCK = (
-    2**19
-)  # numbers in a block (2 MB): near the fastest from 197 to 2305 tokens, and few enough blocks for two cores
+# exp(s) = exp2(s LOG2_E): four times as fast where torch's exp goes through a foreign library's slow path
+LOG2_E = math.log2(math.e)
+# numbers in a block (2 MB): near the fastest from 197 to 2305 tokens, and few enough blocks for two cores
+BLOCK = 2**19
 SMALLEST, LARGEST = 1e-20, 1e30  # sums of a row between which float32 neither overflows nor loses what counts
 
 
 @dataclass(frozen=True)
 class Block:
-    """exp(scores) of some heads and queries, each row up to a factor, and its sums. The next block overwrites
-    it.
-    """
+    """exp(scores) of some heads and queries, rows up to a factor, and sums. The next overwrites it."""
 
     heads: slice
     rows: slice
@@ -58,16 +52,12 @@ def blocks(attention: Attention, all_heads: bool = False) -> Iterator[Block]:
     With `all_heads` every block holds all of them, for what fuses heads.
     """
     (heads, queries, _), keys = attention.q.shape, attention.k.shape[1]
-    group, height = (
-        (heads, max(1, min(queries, BLOCK // (heads * keys))))
-        if all_heads
-        else block_shape(heads, queries, keys)
-    )
+    group, height = heads, max(1, min(queries, BLOCK // (heads * keys)))
+    if not all_heads:
+        group, height = block_shape(heads, queries, keys)
     buffer, shift = attention.q.new_empty(group, height, keys), False
-    q, k = (
-        attention.q.contiguous(),
-        attention.k.contiguous(),
-    )  # over views of one q-k-v tensor the product costs a quarter more
+    # over views of one q-k-v tensor the product costs a quarter more
+    q, k = attention.q.contiguous(), attention.k.contiguous()
     for first in range(0, queries, height):
         rows = slice(first, min(first + height, queries))
         powers = buffer[:, : rows.stop - rows.start]
@@ -84,9 +74,7 @@ def blocks(attention: Attention, all_heads: bool = False) -> Iterator[Block]:
 
 
 def block_shape(heads: int, rows: int, keys: int) -> tuple[int, int]:
-    """Heads (a divisor of all) and queries of a block: several heads only with all of the queries, so that a
-    block lies in one piece.
-    """
+    """Heads (a divisor of all) and queries of a block; several heads with all queries, so in one piece."""
     height = max(1, min(rows, BLOCK // keys))
     most = max(1, BLOCK // (height * keys)) if height == rows else 1
     return max(group for group in range(1, heads + 1) if heads % group == 0 and group <= most), height

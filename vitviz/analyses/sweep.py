@@ -7,8 +7,6 @@ whose results these are. It does not fuse by max or min and discards nothing: th
 side, or a whole layer.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from jaxtyping import Float
@@ -18,7 +16,7 @@ from vitviz.analyses.distance import Distances, gathered, token_distances
 from vitviz.analyses.query import Query, query_weights
 from vitviz.analyses.reading import read_layer
 from vitviz.analyses.rollout import mixed
-from vitviz.trace import Trace
+from vitviz.record.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ def sweep(trace: Trace, query: Query = "auto", residual: float = 0.5) -> Sweep:
     Raises VitvizError for an unknown query. Source: see `distance` and `rollout`.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.grid import Grid
+    >>> from vitviz.record.grid import Grid
     >>> seen = sweep(example_trace(Grid(1, 3, (4, 4), ("class",)), layers=1))
     >>> seen.rollout.tolist(), seen.distances.prefix_mass.tolist()
     ([[0.125, 0.125, 0.125]], [[0.25, 0.25]])

@@ -17,13 +17,17 @@ a picture.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any
 
 import torch
+from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.trace import Attention
+from vitviz.record.trace import Attention
+
+SHORTEST = 1e-12  # an embedding's length, as torch's normalize has it
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,8 @@ class Norm:
     def __call__(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
         """Every row normed by its own mean and deviation."""
         x = (x - x.mean(dim=-1, keepdim=True) if self.centred else x) / self.deviation(x).unsqueeze(-1)
-        x = x if self.weight is None else x * self.weight
-        return x if self.bias is None else x + self.bias
+        x = x if self.weight is None else x * self.weight.to(x)
+        return x if self.bias is None else x + self.bias.to(x)
 
     def back(self, directions: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
         """Directions behind the norm as directions before it, but for the division by the deviation.
@@ -81,9 +85,7 @@ class Pooling:
         return slice(min(first for first, _ in self.slots), None if None in ends else max(ends))
 
     def shares(self, tokens: int, pooling: Attention | None = None) -> Float[Tensor, "reader slot"]:
-        """p_is: with which weight each slot reads each of the `readers` among so many tokens; every slot's
-        sum to 1.
-        """
+        """p_is: the weight with which a slot reads each of `readers` among the tokens; they sum to 1."""
         first, last, _ = self.readers.indices(tokens)
         if self.kind == "attention":
             weights = pooling.weights()
@@ -106,9 +108,7 @@ class Pooling:
     def read(
         self, tokens: Float[Tensor, "token width"], pooling: Attention | None = None
     ) -> Float[Tensor, "slot width"]:
-        """y before its own norm: what each slot reads. For attention pooling, the mean of the normed tokens
-        by each head's weights.
-        """
+        """y before its norm: what each slot reads; of attention pooling normed tokens by heads' weights."""
         read = tokens[self.readers]
         return self.shares(len(tokens), pooling).to(tokens).mT @ (
             read if self.norm is None else self.norm(read)
@@ -125,21 +125,98 @@ class Projection:
     inner: Norm | None = None  # over all heads together, before W_O
     post: Norm | None = None  # of the whole branch, before it is added
 
+    def back(
+        self, directions: Float[Tensor, "row width"]
+    ) -> tuple[Float[Tensor, "row inner"], Float[Tensor, " row"], Float[Tensor, " row"]]:
+        """Directions in the residual stream as directions at the heads, but for the deviations of the norms
+        on the way; and what is constant along them: where the branch is added, and before the norm behind it.
+        """
+        added = projected = directions.new_zeros(len(directions))
+        if self.post is not None:
+            added, directions = self.post.constant(directions), self.post.back(directions)
+        if self.scale is not None:
+            directions = directions * self.scale.to(directions)
+        if self.bias is not None:
+            projected = directions @ self.bias.to(directions)
+        directions = directions @ self.weight.to(directions)
+        if self.inner is not None:
+            projected, directions = projected + self.inner.constant(directions), self.inner.back(directions)
+        return directions, added, projected
+
+    def forth(
+        self,
+        handed: Float[Tensor, "*batch head token dim"],
+        inner: Float[Tensor, "*batch 1 token"] | None = None,
+        post: Float[Tensor, "*batch 1 token"] | None = None,
+    ) -> Float[Tensor, "*batch writer token width"]:
+        """What each head writes where it is added, the bias last, with the deviations of the norms on the way
+        as given; they add up to the branch.
+        """
+        weight, heads = self.weight.to(handed), handed.shape[-3]
+        constant = 0 if self.bias is None else self.bias.to(handed)
+        if self.inner is not None:
+            constant = constant if self.inner.bias is None else constant + weight @ self.inner.bias.to(handed)
+            weight = weight if self.inner.weight is None else weight * self.inner.weight.to(handed)
+            weight = weight - weight.mean(dim=-1, keepdim=True) if self.inner.centred else weight
+            handed = handed / inner.unsqueeze(-1)
+        found = handed @ rearrange(weight, "width (head dim) -> head dim width", head=heads)
+        found = torch.cat([found, torch.zeros_like(found[..., :1, :, :]) + constant], dim=-3)
+        found = found if self.scale is None else found * self.scale.to(found)
+        if self.post is not None:
+            found = found - found.mean(dim=-1, keepdim=True) if self.post.centred else found
+            found = found if self.post.weight is None else found * self.post.weight.to(found)
+            found = found / post.unsqueeze(-1)
+            if self.post.bias is not None:
+                found[..., -1, :, :] += self.post.bias.to(found)
+        return found
+
+
+@dataclass(frozen=True)
+class Length:
+    """|z| of an embedding z = P y + b, by which a cosine's scores are divided; `added` is what comes then."""
+
+    projection: Float[Tensor, "embedding feature"] | None  # None: what is read is embedding itself
+    bias: Float[Tensor, " embedding"] | None
+    added: Float[Tensor, " class"]
+
+    def __call__(self, y: Float[Tensor, "*lead slot width"]) -> Float[Tensor, "*lead 1"]:
+        z = y.flatten(-2)  # slots side by side
+        z = z if self.projection is None else z @ self.projection.to(z).mT
+        z = z if self.bias is None else z + self.bias.to(z)
+        return z.norm(dim=-1, keepdim=True).clamp_min(SHORTEST)
+
 
 @dataclass(frozen=True)
 class Head:
-    """logits = factor * sum_s weights_s y_s + bias."""
+    """logits = factor * sum_s weights_s y_s + bias; of given classes that divided by |z|, + added.
+
+    |z| is the length of what a picture is embedded as. `held` at the value that it had in a pass, as norms'
+    deviations are, it leaves a linear map.
+    """
 
     weights: tuple[Float[Tensor, "class width"], ...]  # one a slot; attention pooling has one for all of them
     bias: Float[Tensor, " class"]
     factor: float = 1.0
+    length: Length | None = None  # None for a classifier
+
+    def __call__(self, y: Float[Tensor, "*lead slot width"]) -> Float[Tensor, "*lead class"]:
+        """The logits of what is read, its own length divided out."""
+        rows = (weights.to(y) for weights in self.weights)
+        found = sum(y[..., slot, :] @ row.mT for slot, row in enumerate(rows)) * self.factor + self.bias.to(y)
+        return found if self.length is None else found / self.length(y) + self.length.added.to(y)
+
+    def held(self, y: Float[Tensor, "slot width"]) -> Head:
+        """The linear map that it is with the length of y held."""
+        if self.length is None:
+            return self
+        length = self.length(y)
+        bias = self.bias.to(y) / length + self.length.added.to(y)
+        return Head(tuple(weights.to(y) / length for weights in self.weights), bias, self.factor)
 
 
 @dataclass(frozen=True)
 class AttentionPooling:
-    """Attention pooling's own weights (MAP): y = p + m, p = W_O (sum_j a_j (W_V (n(x_j) + position_j) + b_V))
-    + b_O.
-    """
+    """Attention pooling (MAP): y = p + m, p = W_O (sum_j a_j (W_V (n(x_j) + position_j) + b_V)) + b_O."""
 
     value: Float[Tensor, "inner width"]
     value_bias: Float[Tensor, " inner"] | None
@@ -170,3 +247,17 @@ class Tail:
     attention_pooling: AttentionPooling | None = None
     # the length of a direction as a target: of y, of both slots side by side where the head reads them so
     features: int = 0
+
+    def on(self, device: torch.device) -> Tail:
+        """The same with every weight on a device."""
+
+        def moved(part: Any) -> Any:
+            if isinstance(part, Tensor):
+                return part.to(device)
+            if isinstance(part, tuple):
+                return tuple(map(moved, part))
+            return (
+                replace(part, **{n: moved(v) for n, v in vars(part).items()}) if is_dataclass(part) else part
+            )
+
+        return moved(self)

@@ -3,14 +3,14 @@ head.
 
     s = <w, y> + b
 
-For a class w and b are its row of the head; for a rather than b the difference of two rows; relative to the
-mean over classes, the mean row is taken off, which changes no probability (adding a number to all logits
-changes no answer). It does not show how sure the model is: that is the softmax over all classes.
+For a class w and b are its row of the head, divided by |z| where it is a cosine's; for a rather than b the
+difference of two rows; relative to the mean over classes, the mean row is taken off, which changes no
+probability of a softmax (adding a number to all logits changes no answer). It does not show how sure the
+model is: that is the softmax over all classes, or each given class's own sigmoid.
 """
 
-from __future__ import annotations
-
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from torch import Tensor
 from vitviz.analyses.ledger import pooled
 from vitviz.analyses.tail import Tail
 from vitviz.errors import VitvizError
-from vitviz.trace import Trace
+from vitviz.record.trace import Trace
 
 Asked = Any  # int | str | tuple | Tensor; anything else is told by a sentence
 
@@ -33,6 +33,10 @@ class Target:
     direction: Float[Tensor, "slot width"]
     bias: float
     logit: float
+    length: Float[Tensor, " 1"] | None = (
+        None  # of given classes: |z|, by which direction and bias are divided
+    )
+    added: float = 0.0  # and of their bias the part that is not
 
 
 def target_of(trace: Trace, readout: Tail, target: Asked, relative: bool = False) -> Target:
@@ -44,13 +48,16 @@ def target_of(trace: Trace, readout: Tail, target: Asked, relative: bool = False
     """
     if isinstance(target, Tensor):
         return _along(trace, readout, target, relative)
-    head = readout.head
-    if head is None or trace.logits is None:
+    if readout.head is None or trace.logits is None:
         raise VitvizError(
             f"{trace.checkpoint} has no classifier, so no class can be asked about; hand in a direction"
             f" instead: a tensor of {readout.features} numbers."
         )
-    classes = classes_of(trace, target)
+    classes, read = (
+        classes_of(trace, target),
+        None if readout.head.length is None else features(trace, readout),
+    )
+    head = readout.head if read is None else readout.head.held(read)
 
     def difference(rows: Tensor) -> Tensor:
         found = rows[classes[0]]
@@ -63,6 +70,8 @@ def target_of(trace: Trace, readout: Tail, target: Asked, relative: bool = False
         direction.to(trace.tokens[-1]),
         difference(head.bias.double()).item(),
         difference(trace.logits.double()).item(),
+        None if read is None else readout.head.length(read),
+        0.0 if read is None else difference(readout.head.length.added.double()).item(),
     )
 
 
@@ -74,10 +83,13 @@ def classes_of(trace: Trace, target: Asked) -> list[int]:
     return [class_index(trace, one) for one in asked]
 
 
+def score_of(logits: Float[Tensor, "row class"], classes: Sequence[int]) -> Float[Tensor, " row"]:
+    """The class's logit in every row, or the first one's less the second's."""
+    return logits[:, classes[0]] - (logits[:, classes[1]] if len(classes) == 2 else 0)
+
+
 def class_index(trace: Trace, name: Any) -> int:
-    """A class by its number from 0, its label, or one of the names that its label lists; VitvizError for no
-    or several such.
-    """
+    """A class by number from 0, label, or a name that its label lists; VitvizError for none or several."""
     classes = len(trace.logits)
     if isinstance(name, str):
         wanted = name.strip().casefold()
@@ -90,11 +102,8 @@ def class_index(trace: Trace, name: Any) -> int:
         found = whole or listed
         if len(found) == 1:
             return found[0]
-        many = (
-            f"several classes bear that name: {', '.join(map(str, found))}"
-            if found
-            else f"none of its {classes} classes bears that name"
-        )
+        several = f"several classes bear that name: {', '.join(map(str, found))}"
+        many = several if found else f"none of its {classes} classes bears that name"
         raise VitvizError(
             f"Given the class {name!r} of {trace.checkpoint}, but {many}. Give its number, from 0."
         )
@@ -118,18 +127,13 @@ def features(trace: Trace, readout: Tail) -> Float[Tensor, "slot width"]:
 def _along(trace: Trace, readout: Tail, direction: Tensor, relative: bool) -> Target:
     read = features(trace, readout)
     if direction.shape != (readout.features,) or not direction.is_floating_point() or relative:
-        what = (
-            "relative to no classes"
-            if relative and direction.shape == (readout.features,)
-            else f"a tensor of shape {tuple(direction.shape)}"
-        )
+        what = f"a tensor of shape {tuple(direction.shape)}"
+        if relative and direction.shape == (readout.features,):
+            what = "relative to no classes"
         raise VitvizError(
             f"Given a direction, {what}; expected {readout.features} real numbers, with relative=False."
         )
     rows = direction.to(read)
-    rows = (
-        rows.view(len(read), -1)
-        if readout.pooling.kind == "class and average"
-        else rows.expand(len(read), -1) / len(read)
-    )
+    aside = readout.pooling.kind == "class and average"
+    rows = rows.view(len(read), -1) if aside else rows.expand(len(read), -1) / len(read)
     return Target(rows, 0.0, (rows.double() * read.double()).sum().item())

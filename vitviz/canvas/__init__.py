@@ -1,4 +1,4 @@
-"""What the browser draws with: ES modules, a style sheet and their words; `vitviz.ui.serving.modules` hands
+"""What the browser draws with: ES modules, a style sheet and their words; `vitviz.ui.answers.modules` hands
 them out.
 
 Nothing of a picture, a checkpoint or a user ever enters a script: a view gets its state as its component's

@@ -11,7 +11,6 @@ function tabs() {
   const list = () => document.querySelector('#vitviz-tabs [role=tablist]');
   /** @returns {HTMLElement[]} */
   const all = () => Array.from(list().querySelectorAll('[role=tab]'));
-  let followed = null; // the tab that was last scrolled to
   document.addEventListener('keydown', (event) => {
     const tab = origin(event);
     if (!tab.matches?.('#vitviz-tabs [role=tab]')) return;
@@ -31,8 +30,6 @@ function tabs() {
     all().forEach((tab) => {
       const stop = tab.getAttribute('aria-selected') === 'true' ? 0 : -1;
       if (tab.tabIndex !== stop) tab.tabIndex = stop;
-      if (!stop && tab !== followed)
-        [followed, tab.parentElement.parentElement.scrollLeft] = [tab, tab.offsetLeft - 60];
     });
   return rove;
 }
@@ -45,14 +42,20 @@ function samples() {
   }
 }
 
-/** A fold that scrolls can be scrolled from the keyboard: what is opened by a click becomes a stop of Tab. */
+/** A drawer can be scrolled from the keyboard, and is closed by Escape and by a click beside it. */
 function folds() {
+  const opened = () =>
+    /** @type {HTMLElement[]} */ ([...document.querySelectorAll('.vitviz-fold > button.open')]);
+  const shut = (event) =>
+    opened().forEach((button) => button.parentElement.contains(origin(event)) || button.click());
+  document.addEventListener('pointerdown', shut);
+  document.addEventListener('keydown', (event) => {
+    if (event.key === 'Escape') opened().forEach((button) => button.click());
+  });
   document.addEventListener('click', (event) => {
     if (!origin(event).closest?.('.vitviz-fold')) return;
     /** @type {NodeListOf<HTMLElement>} */
-    const contents = document.querySelectorAll(
-      '.vitviz-fold :is([data-testid=accordion-content], .vitviz-formulas)',
-    );
+    const contents = document.querySelectorAll('[data-testid=accordion-content]');
     for (const node of contents) node.tabIndex = 0;
   });
 }
@@ -75,6 +78,13 @@ export function access() {
     // what is typed replaces the name that stands there
     const field = origin(event);
     if (field.matches?.('#vitviz-left input[role=listbox], #vitviz-left .wrap input')) field.select?.();
+  });
+  document.addEventListener('keydown', (event) => {
+    // Gradio lets go of a field whose value was taken; the next control is taken instead of none
+    if (event.key !== 'Enter' || !origin(event).matches?.('#vitviz-left [role=combobox]')) return;
+    /** @type {HTMLElement | null} */
+    const next = document.querySelector('.vv-compare > button');
+    setTimeout(() => document.activeElement === document.body && next?.focus(), 100);
   });
   const rove = tabs();
   const tidy = () => {

@@ -1,11 +1,14 @@
 // What a view asks the server for: the items and pictures that it draws from, under its present settings.
 
 import { array } from './data.js';
+import { paintedOver } from './missing.js';
 
 /** Names of all that is drawn from; two of them are pictures. */
 function parts(self) {
+  const pictures = self.view.pictures?.(self) || [];
+  const painted = pictures.includes('upload') && !pictures.includes('input') && paintedOver(self);
   return [
-    ...(self.view.pictures?.(self) || []).map((name) => ['picture', name]),
+    ...(painted ? [...pictures, 'input'] : pictures).map((name) => ['picture', name]),
     ...(self.view.items?.(self) || []).map((name) => ['item', name]),
   ];
 }

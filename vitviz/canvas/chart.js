@@ -1,186 +1,262 @@
-// A chart with axes of its own: dots and lines over whole numbers, a level to compare with, under pointer,
-// finger and keys.
+// A chart, as `vitviz/figures/chart.py` describes it: dots, lines, bars and bands over axes of fixed ranges,
+// under pointer, finger and keys. A view that has a chart and no script of its own is drawn by this alone.
 
+import { unpacked } from './data.js';
 import { follow, ringed } from './dots.js';
 import { el, svg } from './elements.js';
+import { besides, ends, letters } from './ends.js';
+import { headKey, light, relit } from './lit.js';
 import { number, ticks } from './numbers.js';
 import { still } from './still.js';
 import { t } from './words.js';
 
-// first to last, told apart with any colour vision
-const RAMP = [
-  [59, 143, 208],
-  [138, 124, 195],
-  [214, 98, 140],
-  [224, 130, 44],
-];
+/** Colours of the description that the page has a light and a dark one of; others read on both. */
+export const INKS = { '#2f7fc0': 'var(--vv-blue)', '#c46a16': 'var(--vv-orange)', '#7d838e': 'currentColor' };
+const DASHES = { dashed: '6 4', dotted: '2 3' };
+const LETTER = 7; // px, as wide as one is
+/** What a mark is called that belongs to these. */
+const MARKS = {
+  'layer head': (of) => t('Layer {layer}, head {head}', of),
+  layer: (of) => t('Layer {layer}', of),
+  depth: (of) => t('Depth {depth}', of),
+};
 
-function shaded(share) {
-  const at = share * (RAMP.length - 1);
-  const low = Math.min(RAMP.length - 2, Math.floor(at));
-  const parts = RAMP[low].map((value, i) => Math.round(value + (RAMP[low + 1][i] - value) * (at - low)));
-  return `rgb(${parts.join(' ')})`;
+const ink = (colour) => INKS[colour] ?? colour;
+/** How a line is drawn. */
+export const stroked = ({ colour, dash }) => ({ stroke: ink(colour), 'stroke-dasharray': DASHES[dash] });
+const said = (value, percent) => (percent ? `${number(100 * value)} %` : number(value));
+
+/** What stands under the pointer at point `i` of a series, or of bars. */
+export function told(chart, one, i) {
+  const of = nth(one.of, i);
+  const value = one.y ? one.y[i] : one.high[i] - one.low[i];
+  const unit = chart.percent ? ' %' : chart.unit && ` ${chart.unit}`;
+  const head = one.said.length ? t(one.said[i]) : number((chart.percent ? 100 : 1) * value, 4) + unit;
+  const name = MARKS[Object.keys(of).join(' ')]?.(of);
+  const lines = one.told.map((line) => t(line.text ?? line, { ...line.values, ...of, ...nth(one.also, i) }));
+  return [head, name, ...lines].filter(Boolean);
 }
 
-/**
- * A legend's entry: a line or a dot, and a name.
- * @param {{ name: string, colour: string, line?: any, dots?: any, dashed?: boolean }} series
- */
-function entry({ name, line, dots, colour, dashed }) {
+const nth = (of, i) => Object.fromEntries(Object.entries(of).map(([name, all]) => [name, all[i]]));
+
+/** Shows what a point belongs to: by the settings of this view, else the head that it is. */
+function picking(self, values) {
+  const own = Object.keys(values).filter((name) => self.control(name));
+  if (own.length) return () => own.forEach((name) => self.set(name, values[name]));
+  return values.head ? () => self.open?.('explorer', { ...values, show: 'head' }) : undefined;
+}
+
+/** An entry of the legend: a line, a dot or a square, and a name. */
+function entry({ name, colour, line, dots, square, dash }) {
   const mark = svg('svg', { width: 22, height: 12, 'aria-hidden': 'true' });
-  if (line || dashed)
-    mark.append(
-      svg('line', {
-        x1: 1,
-        x2: 21,
-        y1: 6,
-        y2: 6,
-        stroke: colour,
-        'stroke-width': 2,
-        'stroke-dasharray': dashed ? '4 3' : undefined,
-      }),
-    );
-  if (dots) mark.append(svg('circle', { cx: 11, cy: 6, r: 4, fill: colour }));
-  return el('span', { class: 'vv-legend' }, mark, el('span', { text: name }));
+  const across = { x1: 1, x2: 21, y1: 6, y2: 6, 'stroke-width': 2 };
+  if (line) mark.append(svg('line', { ...across, ...stroked({ colour, dash }) }));
+  if (dots) mark.append(svg('circle', { cx: 11, cy: 6, r: 4, fill: ink(colour) }));
+  if (square) mark.append(svg('rect', { x: 6, y: 1, width: 10, height: 10, fill: ink(colour) }));
+  return el('span', { class: 'vv-legend' }, mark, el('span', { text: t(name) }));
 }
 
-/** The outline of a series' band: along its lowest values, and back along its highest. */
-function outlined({ points, band }, x, y) {
-  const ends = [0, 1].map((end) =>
-    points.map((point, i) => `${x(point.x).toFixed(1)},${y(band[i][end]).toFixed(1)}`),
+/** Of many series of one chart every fourth. */
+function entries({ series, named, levels, keyed, x, y }) {
+  const found = keyed ? [] : series.filter((one) => one.name);
+  const shown = found.filter(
+    (_, i) => found.length <= 12 || i === 0 || i === found.length - 1 || (i + 1) % 4 === 0,
   );
-  return [...ends[0], ...ends[1].reverse()].join(' ');
+  const within = ({ value, upright }) => {
+    const [low, high] = upright ? x : y;
+    return low <= value && value <= high;
+  };
+  return [
+    ...shown,
+    ...named.map(([colour, name]) => ({ name, colour, square: true })),
+    ...levels
+      .map((one) => ({ ...one, name: within(one) ? one.name : one.beyond, line: true, dash: 'dashed' }))
+      .filter(({ name }) => name),
+  ].map(entry);
 }
 
 /**
- * Makes a chart. `draw({title, across, up, last, most, series, level, names, unit, at})` draws it at the room
- * there is: x runs over the whole numbers 1 to `last`, or over their `names`, y from 0 to a little more than
- * `most`, in a `unit`; `at` is where a line stands. A series has points {x, y, told(), pick()}, and `band`: a
- * lowest and a highest y for each of them. Two charts of the same view that stand side by side get one scale:
- * the larger `most` of both.
+ * Places on an axis with what stands there: names, whole numbers, or round ones.
+ * @param {[number, any][]} names
+ * @param {number[]} range
+ * @param {{ count: number, whole?: boolean, percent?: boolean }} how
+ * @returns {[number, string][]}
  */
-export function chart(self) {
+function places(names, [low, high], { whole, percent, count }) {
+  if (names.length) return names.map(([at, name]) => [at, t(name)]);
+  const first = Math.ceil(low);
+  /** @type {number[]} */
+  const numbers = whole
+    ? Array.from({ length: Math.floor(high) - first + 1 }, (_, i) => first + i)
+    : ticks(low, high, count);
+  return numbers.map((at) => /** @type {[number, string]} */ ([at, whole ? String(at) : said(at, percent)]));
+}
+
+/**
+ * Makes a chart; `draw(chart)` draws what a view's item "chart" holds, at the room there is. Its scale stands
+ * still over a film, and two of the same view side by side have one. A click hands `pick` what a mark belongs
+ * to, or the key of its line; without it that is shown.
+ * @param {any} self
+ * @param {{ pick?: (of: any) => any }} [options]
+ */
+export function chart(self, { pick } = {}) {
   const title = el('p', { class: 'vv-h' });
   const legend = el('p', { class: 'vv-legends' });
+  const notes = el('p', { class: 'vv-text', hidden: true });
   const plot = svg('svg', { class: 'vv-chart', role: 'application', tabindex: 0 });
-  const node = el('div', { class: 'vv-stack' }, title, el('div', { class: 'vv-plot' }, plot), legend);
+  const node = el('div', { class: 'vv-stack' }, title, el('div', { class: 'vv-plot' }, plot), legend, notes);
   let points = [];
+  let reached = (px) => px;
+  let level = (px) => px; // the number on the y axis at a height
+  let jump = 1; // marks from one line to the next
   const { ring, mark } = ringed();
-  const under = follow(self, plot, { points: () => points, mark });
+  const under = follow(self, plot, {
+    points: () => points,
+    mark(point) {
+      mark(point);
+      light(point?.key);
+    },
+    rows: () => ({ ArrowUp: jump > 1 ? -jump : 1, ArrowDown: jump > 1 ? jump : -1 }),
+  });
 
-  function draw(figure) {
-    self.most = still(self, `${figure.across} ${figure.up}`, 0, figure.most)[1];
-    const most = Math.max(...self.beside().map((other) => other.most || 0), self.most) * 1.08 || 1;
+  /** The range of the y axis, widened by what was drawn before, and by the figures beside this one. */
+  function ranged({ along, up, y, question }) {
+    self.reach = still(self, [question, ...[along, up].map((one) => t(one))].join(), y[0], y[1]);
+    const all = [self, ...self.beside()].map((one) => one.reach).filter(Boolean);
+    const range = [Math.min(...all.map(([low]) => low)), Math.max(...all.map(([, high]) => high))];
     for (const other of self.beside())
-      if (other.scale !== undefined && other.scale !== most) requestAnimationFrame(() => other.draw());
-    self.scale = most;
+      if (other.scale && String(other.scale) !== String(range)) requestAnimationFrame(() => other.draw());
+    self.scale = range;
+    return range;
+  }
+
+  function draw(given) {
+    const range = ranged(given);
+    const figure = given.square ? { ...given, x: range } : given;
     const size = self.zoom;
-    const EDGE = { left: 58 * size, right: 16 * size, top: 14 * size, bottom: 46 * size };
-    const width = Math.max(280, self.width);
+    const width = Math.max(150, self.width);
     const height = Math.max(120, Math.round(self.tall)); // a page that takes shape may have no room yet
-    const right = width - EDGE.right;
-    const low = height - EDGE.bottom;
-    const x = (value) => EDGE.left + ((value - 0.4) / (figure.last + 0.2)) * (right - EDGE.left);
-    const y = (value) => low - (value / most) * (low - EDGE.top);
-    const broad = Math.max(26, 9 * Math.max(...(figure.names ?? ['']).map((name) => name.length)));
-    const every = Math.max(1, Math.ceil((broad * size * figure.last) / (right - EDGE.left)));
-    const ink = 'currentColor';
-    const across = Array.from({ length: figure.last }, (_, i) => i + 1).filter(
-      (value) => (value - 1) % every === 0,
-    );
+    const up = places(figure.rungs, range, { percent: figure.percent, count: 5 });
+    const longest = Math.max(...up.map(([, name]) => name.length));
+    const wide = Math.min((figure.up ? 28 : 16) + LETTER * longest, width * 0.45);
+    const left = Math.max(figure.up ? 58 : 46, wide) * size;
+    const lines = figure.series.filter(({ key }) => key);
+    const beside = figure.keyed && width >= 380 * size ? besides(lines) : 16;
+    const [right, top, low] = [width - beside * size, 14 * size, height - (figure.along ? 46 : 26) * size];
+    const x = (at) => left + ((at - figure.x[0]) / (figure.x[1] - figure.x[0])) * (right - left);
+    reached = (px) => figure.x[0] + ((px - left) / (right - left)) * (figure.x[1] - figure.x[0]);
+    const y = (at) => low - ((at - range[0]) / (range[1] - range[0])) * (low - top);
+    level = (px) => range[0] + ((low - px) / (low - top)) * (range[1] - range[0]);
+    const text = (attributes, said) => svg('text', { 'text-anchor': 'middle', ...attributes }, said);
+    const line = (attributes, from, to) =>
+      svg('line', { ...attributes, x1: from[0], y1: from[1], x2: to[0], y2: to[1] });
+    const along = places(figure.ticks, figure.x, { whole: figure.whole, count: 6 });
+    const pitch = (x(figure.x[1]) - x(figure.x[0])) / ((figure.x[1] - figure.x[0]) / apart(along));
+    const broad = Math.max(26, 9 * letters(along.map(([, name]) => name)));
+    const every = Math.max(1, Math.ceil((broad * size) / pitch));
     const parts = [
-      ...ticks(0, most, 5).flatMap((value) => [
-        svg('line', { class: 'vv-grid', x1: EDGE.left, x2: right, y1: y(value), y2: y(value) }),
-        svg(
-          'text',
-          { x: EDGE.left - 8, y: y(value) + 4, 'text-anchor': 'end' },
-          number(value) + (figure.unit ?? ''),
-        ),
+      ...up.flatMap(([at, name]) => [
+        line({ class: 'vv-grid' }, [left, y(at)], [right, y(at)]),
+        text({ x: left - 8, y: y(at) + 4, 'text-anchor': 'end' }, name),
       ]),
-      ...across.map((value) =>
-        svg(
-          'text',
-          { x: x(value), y: low + 18 * size, 'text-anchor': 'middle' },
-          figure.names?.[value - 1] ?? String(value),
-        ),
-      ),
-      svg(
-        'text',
-        { class: 'vv-axis', x: (EDGE.left + right) / 2, y: height - 6, 'text-anchor': 'middle' },
-        figure.across,
-      ),
-      svg(
-        'text',
-        {
-          class: 'vv-axis',
-          x: -(EDGE.top + low) / 2,
-          y: 14 * size,
-          'text-anchor': 'middle',
-          transform: 'rotate(-90)',
-        },
-        figure.up,
-      ),
+      ...along
+        .filter((_, i) => i % every === 0)
+        .map(([at, name]) => text({ x: x(at), y: low + 18 * size }, name)),
     ];
-    if (figure.at)
-      parts.push(svg('line', { class: 'vv-at', x1: x(figure.at), x2: x(figure.at), y1: EDGE.top, y2: low }));
+    const wanted = (LETTER + 0.5) * size * letters([t(figure.along)]);
+    const half = Math.min(wanted, width) / 2;
+    const x0 = Math.max(half, Math.min(width - half, (left + right) / 2));
+    const tight = wanted > width ? { textLength: width - 4, lengthAdjust: 'spacingAndGlyphs' } : {};
+    parts.push(text({ class: 'vv-axis', x: x0, y: height - 6, ...tight }, t(figure.along)));
+    const least = 2 * Math.min((top + low) / 2, height - (top + low) / 2);
+    const upright = (LETTER + 0.5) * size * t(figure.up).length < least; // else it stands above
+    const turned = { class: 'vv-axis', x: -(top + low) / 2, y: 14 * size, transform: 'rotate(-90)' };
+    if (upright) parts.push(text(turned, t(figure.up)));
     points = [];
-    for (const one of figure.series) {
-      const colour = one.shade === undefined ? (one.dots ? 'var(--vv-blue)' : ink) : shaded(one.shade);
-      const found = one.points.map((point) => ({ ...point, left: x(point.x), top: y(point.y) }));
-      if (one.band)
-        parts.push(svg('polygon', { class: 'vv-band', points: outlined(one, x, y), fill: colour }));
-      if (one.line)
-        parts.push(
-          svg('polyline', {
-            points: found.map((point) => `${point.left.toFixed(1)},${point.top.toFixed(1)}`).join(' '),
-            stroke: colour,
-            fill: 'none',
-            'stroke-width': 1.6,
-          }),
-        );
-      if (one.dots)
-        parts.push(
-          ...found.map((point) =>
-            svg('circle', {
-              class: 'vv-dotted',
-              cx: point.left.toFixed(1),
-              cy: point.top.toFixed(1),
-              r: one.line ? 3.2 : 4.5,
-              fill: colour,
-            }),
-          ),
-        );
-      one.colour = colour;
-      if (one.dots) points.push(...found.filter((point) => point.told));
+    jump = lines[0]?.x.length ?? 1;
+    const pointed = (one, i, left, top) => {
+      const of = nth(one.of, i);
+      const key = one.key || headKey(of);
+      const act = pick ? () => pick(one.key || of) : picking(self, of);
+      points.push({ left, top, key, told: () => told(figure, one, i), pick: act });
+      return key || undefined;
+    };
+    const { bars } = figure;
+    bars?.x.forEach((at, i) => {
+      const [upper, lower] = [bars.high[i], bars.low[i]].map(y).sort((a, b) => a - b);
+      const [from, to] = [x(at - bars.width / 2), x(at + bars.width / 2)];
+      const box = { x: from, y: upper, width: to - from, height: Math.max(0.5, lower - upper) };
+      parts.push(svg('rect', { ...box, fill: ink(bars.colours[i]) }));
+      pointed(bars, i, (from + to) / 2, upper);
+    });
+    for (const { value, upright, colour } of figure.levels) {
+      const [from, to] = upright
+        ? [
+            [x(value), top],
+            [x(value), low],
+          ]
+        : [
+            [left, y(value)],
+            [right, y(value)],
+          ];
+      const inside = upright ? left <= x(value) && x(value) <= right : top <= y(value) && y(value) <= low;
+      if (inside) parts.push(line({ class: 'vv-level', style: `stroke:${ink(colour)}` }, from, to));
     }
-    if (figure.level)
-      parts.push(
-        svg('line', {
-          class: 'vv-level',
-          x1: EDGE.left,
-          x2: right,
-          y1: y(figure.level.value),
-          y2: y(figure.level.value),
-        }),
-      );
+    for (const one of figure.series) {
+      const colour = ink(one.colour);
+      const known = one.x.map((_, i) => i).filter((i) => one.y[i] !== null);
+      const drawn = (values) => known.map((i) => `${x(one.x[i]).toFixed(1)},${y(values[i]).toFixed(1)}`);
+      if (one.band) {
+        const around = [...drawn(one.band[0]), ...drawn(one.band[1]).reverse()].join(' ');
+        parts.push(svg('polygon', { class: 'vv-band', points: around, fill: colour }));
+      }
+      const stroke = { fill: 'none', 'stroke-width': 4.6 * one.thick, 'data-lit': one.key || undefined };
+      if (one.line)
+        parts.push(svg('polyline', { points: drawn(one.y).join(' '), ...stroke, ...stroked(one) }));
+      for (const i of one.dots || one.key ? known : []) {
+        const [cx, cy] = [x(one.x[i]), y(one.y[i])].map((px) => Number(px.toFixed(1)));
+        const lit = pointed(one, i, cx, cy);
+        const dot = { class: 'vv-dotted', cx, cy, r: one.line ? 3.2 : 4.5, fill: colour, 'data-lit': lit };
+        if (one.dots) parts.push(svg('circle', dot));
+      }
+    }
+    if (beside > 16) parts.push(...ends(lines, { x, y, right, top, low, size, ink, pick }));
     mark(null);
     plot.setAttribute('width', width);
     plot.setAttribute('height', height);
-    plot.setAttribute(
-      'aria-label',
-      `${figure.title}. ${figure.up}, ${figure.across}. ${t('Arrow keys move, Enter picks.')}`,
-    );
+    const named = `${t(figure.title)}. ${t(figure.up)}, ${t(figure.along)}.`;
+    plot.setAttribute('aria-label', `${named} ${t('Arrow keys move, Enter picks.')}`);
     plot.replaceChildren(...parts, ring);
-    title.textContent = figure.title;
-    const shown = figure.series.filter(
-      (_, i) => figure.series.length <= 12 || i === 0 || i === figure.series.length - 1 || (i + 1) % 4 === 0,
-    );
-    const level = figure.level
-      ? [entry({ name: figure.level.name, colour: 'var(--vv-orange)', dashed: true })]
-      : [];
-    legend.replaceChildren(...shown.map(entry), ...level);
+    relit(plot);
+    title.textContent = [t(figure.title), upright ? '' : t(figure.up)].filter(Boolean).join(' · ');
+    plot.parentElement.hidden = title.hidden = !figure.series.length && !bars;
+    legend.replaceChildren(...entries({ ...figure, y: range }));
+    notes.textContent = figure.notes.map((one) => t(one)).join(' ');
+    notes.hidden = !figure.notes.length;
     under.forget();
   }
 
-  return { node, draw };
+  /** Where on the x axis the pointer is. */
+  const at = (event) => reached(event.clientX - plot.getBoundingClientRect().left);
+  const up = (event) => level(event.clientY - plot.getBoundingClientRect().top);
+  return { node, draw, plot, at, up };
 }
+
+/** From one place of an axis to the next. */
+const apart = (found) => (found.length > 1 ? found[1][0] - found[0][0] : 1);
+
+export default (slug) => ({
+  title: slug,
+  items: () => ['chart'],
+
+  build(self) {
+    const drawn = chart(self);
+    self.figure.append(drawn.node);
+    return { drawn };
+  },
+
+  draw(self) {
+    this.title = self.value.title;
+    self.ui.drawn.draw(unpacked(self.data.chart));
+  },
+});

@@ -26,7 +26,6 @@ export function closing(self, reset) {
   };
   return [
     settable && el('button', { type: 'button', class: 'vv-reset', text: t('Reset'), onclick: reset }),
-    el('span', { class: 'vv-gap' }),
     ...(self.value.files || []).map(([name, label]) =>
       el('a', {
         class: 'vv-take',

@@ -5,7 +5,7 @@ import { el } from './elements.js';
 import { number, ticks } from './numbers.js';
 
 const WIDTH = 260; // px of a bar that numbers are set for; a narrower one has fewer
-const LETTER = 7; // px, as wide as one is
+const LETTER = 7 / 12; // of their size, as wide as one is
 
 /** A numbered colour scale. `update(map, low, high, label)`, `mark(value)` points at one value. */
 export function colourbar(map = 'viridis') {
@@ -26,14 +26,15 @@ export function colourbar(map = 'viridis') {
   let drawn = '';
   const update = (name, from, to, text) => {
     const width = Math.min(node.clientWidth || WIDTH, WIDTH);
-    const state = [name, from, to, text, width].join('|');
+    const letter = LETTER * (parseFloat(getComputedStyle(marks).fontSize) || 12);
+    const state = [name, from, to, text, width, letter].join('|');
     if (state === drawn) return;
     [drawn, low, high] = [state, from, to];
     label.textContent = text;
     tinted(ramp, 1, 256, name, 0, 255, 0, strip);
     const share = (value) => (to > from ? ((value - from) / (to - from)) * 100 : 0);
     const said = (value) => number(Math.abs(value) < (to - from) * 1e-9 ? 0 : value);
-    const room = (value) => ((100 * LETTER) / width) * said(value).length; // per cent of the bar
+    const room = (value) => ((100 * letter) / width) * said(value).length; // per cent of the bar
     let end = room(from) + 2;
     const inner = ticks(from, to, 4).filter((value) => {
       const [left, right] = [share(value) - room(value) / 2, share(value) + room(value) / 2];

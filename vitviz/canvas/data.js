@@ -117,6 +117,9 @@ const readers = {
   int32: (buffer) => new Int32Array(buffer),
 };
 
+/** JSON that comes as an item of bytes. */
+export const unpacked = (item) => JSON.parse(new TextDecoder().decode(item.values));
+
 /** A bulk array: {values, shape}; little-endian bytes, described by the headers X-Shape and X-Dtype. */
 export function array(path, signal) {
   return get(path, signal, async (response) => {

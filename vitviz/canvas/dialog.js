@@ -30,7 +30,8 @@ export function tick(chosen, name) {
 
 /**
  * Opens a dialog over a view. `take(signal, say)` gets the file, and is given up when the dialog is closed; a
- * sentence that it throws stands in the dialog, which then stays. Returns the dialog, its button and `say`.
+ * sentence that it throws stands in the dialog, which then stays, as it does where `take` gives true. Returns
+ * the dialog, its button and `say`.
  */
 export function dialog(self, title, fields, take) {
   const said = el('p', { class: 'vv-text', role: 'status' });
@@ -52,8 +53,8 @@ export function dialog(self, title, fields, take) {
     button.disabled = true;
     say(t('Drawing …'));
     try {
-      await take(life.signal, say);
-      node.close();
+      if (await take(life.signal, say)) say(t('Saved.'));
+      else node.close();
     } catch (problem) {
       say(problem.sentence ? t(problem.sentence) : problem.message);
     }

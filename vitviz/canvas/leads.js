@@ -25,6 +25,7 @@ export function leads(self, said, slug, settings) {
         type: 'button',
         text: t(text),
         onclick: () => {
+          document.dispatchEvent(new CustomEvent('vitviz:led'));
           choose(pair);
           open(slug, settings);
         },

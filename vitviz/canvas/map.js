@@ -1,9 +1,12 @@
 // Numbers over the picture: the map that draws every view without a script of its own, and that others build
 // on.
 
+import { chart } from './chart.js';
 import { colourbar } from './colourbar.js';
 import { painted, tinted } from './colours.js';
+import { unpacked } from './data.js';
 import { el, fit } from './elements.js';
+import { drawMissing } from './missing.js';
 import { patchName, placeName } from './names.js';
 import { bounds, number } from './numbers.js';
 import { framing, rowByRow } from './outliers.js';
@@ -30,10 +33,22 @@ function offset(self, { name, leading }) {
   return at.reduce((sum, index, i) => sum * shape[i] + index, 0) * self.grid.rows * self.grid.cols;
 }
 
+/** The setting by which a patch asks, if there is one: `at(cell)` is its name and value, `held` the patch. */
+function asker(self) {
+  const found = self.value.controls.find(
+    (one) => one.kind === 'query' || (one.kind === 'whole' && one.tokens),
+  );
+  if (!found) return null;
+  const skip = found.kind === 'query' ? 0 : self.grid.prefix.length;
+  const now = self.settings[found.name];
+  const at = (cell) => [found.name, skip ? cell + skip : found.kind === 'query' ? String(cell) : cell];
+  return { at, held: /^\d+$/.test(now) ? Number(now) - skip : -1 };
+}
+
 /** Both ends of the scale: symmetric about zero where numbers are for and against. */
 function ends(self, values) {
   const [low, high] = bounds(values.filter(Number.isFinite));
-  if (self.summary.diverging) return [-Math.max(-low, high), Math.max(-low, high)];
+  if (self.value.signed) return [-Math.max(-low, high), Math.max(-low, high)];
   return [self.settings.scale === 'zero' ? Math.min(0, low) : low, high];
 }
 
@@ -111,6 +126,7 @@ export function map(self, { told = () => [], pick = () => {}, hover = () => {}, 
       context.imageSmoothingQuality = 'high';
       context.filter = grey ? 'grayscale(1)' : 'none'; // what is for and against is told by colour
       context.drawImage(self.data.upload, left, top, right - left, bottom - top, 0, 0, width, height);
+      drawMissing(self, context, rowByRow(grid, size));
       context.filter = 'none';
     }
     if (figure.pixels) painted(figure.pixels, figure.values, grid.rows, grid.cols, heat);
@@ -142,12 +158,17 @@ export default (slug) => ({
   title: slug,
   side: true,
   pictures: () => ['upload'],
-  items: (self) => [over(self).name],
+  items: (self) => [over(self).name, ...(self.value.items.chart ? ['chart'] : [])],
 
   build(self) {
-    const drawn = map(self);
+    const pick = (cell) => asker(self) && self.set(...asker(self).at(cell));
+    const drawn = map(self, { pick });
     self.figure.append(drawn.node);
-    return { drawn };
+    if (!self.value.items.chart) return { drawn };
+    const side = Object.create(self); // the same view, with the room beside its figure
+    const beside = chart(side);
+    self.below.append(beside.node);
+    return { drawn, side, beside };
   },
 
   draw(self) {
@@ -157,7 +178,7 @@ export default (slug) => ({
     const values = self.data[item.name].values.subarray(start, start + count);
     const asked = [...item.leading.map((axis) => self.settings[axis]), self.settings.scale].join('/');
     const [low, high] = still(self, `${item.name}/${asked}`, ...ends(self, values));
-    const colours = self.summary.diverging ? 'balance' : (self.settings.colormap ?? 'viridis');
+    const colours = self.value.signed ? 'balance' : (self.settings.colormap ?? 'viridis');
     this.title = self.value.title;
     self.ui.drawn.show({
       values,
@@ -166,6 +187,11 @@ export default (slug) => ({
       colours,
       label: t(self.value.says[item.name]),
       title: t(self.value.title),
+      held: asker(self)?.held ?? -1,
     });
+    if (!self.ui.beside) return;
+    self.ui.side.width = Math.max(240, self.below.clientWidth - 4);
+    self.ui.side.tall = Math.min(0.62 * self.ui.side.width, self.tall);
+    self.ui.beside.draw(unpacked(self.data.chart));
   },
 });

@@ -3,16 +3,19 @@
 import { colourbar } from './colourbar.js';
 import { tinted } from './colours.js';
 import { el, fit } from './elements.js';
+import { letters } from './ends.js';
+import { light, whenLit } from './lit.js';
 import { cells, outline } from './pointer.js';
 import { tip } from './tip.js';
 
 /**
- * A matrix of numbers, both axes numbered from 1 unless `names` tell otherwise; `told(row, col)` are the
- * tooltip's lines.
+ * A matrix of numbers, both axes numbered from 1 unless `names` tell otherwise; `told` gives the tooltip's
+ * lines of a row and a column, none where there is nothing to tell; `key` what its cell is lit by.
  * @param {any} self
- * @param {{ told: (row: number, col: number) => string[], pick?: (row: number, col: number) => any }} options
+ * @param {{ told: (row: number, col: number, value: number) => string[],
+ *   pick?: (row: number, col: number) => any, key?: (row: number, col: number) => string }} options
  */
-export function matrix(self, { told, pick }) {
+export function matrix(self, { told, pick, key }) {
   const title = el('p', { class: 'vv-h' });
   const canvas = el('canvas');
   const plot = el('div', { class: 'vv-plot' }, canvas);
@@ -22,34 +25,55 @@ export function matrix(self, { told, pick }) {
   const node = el('div', { class: 'vv-stack vv-tight' }, title, plot, bar.node);
   let place = null;
   let now = null;
+  const at = (cell) => /** @type {[number, number]} */ ([Math.floor(cell / place.cols), cell % place.cols]);
+  const lines = (cell) => told(...at(cell), now.values[cell]).filter(Boolean);
+  const put = (cell) => {
+    const [row, col] = at(cell);
+    const [w, h] = [place.width / place.cols, place.height / place.rows];
+    spot.put(place.x + col * w, place.y + row * h, w, h);
+  };
   spot.node.dataset.export = 'no';
   cells(self, canvas, {
     place: () => place,
     label: () => title.textContent,
-    name: (cell) =>
-      told(Math.floor(cell / place.cols), cell % place.cols)
-        .filter(Boolean)
-        .join(', '),
+    name: (cell) => lines(cell).join(', '),
     hover(cell, event) {
-      const [w, h] = [place.width / place.cols, place.height / place.rows];
-      spot.put(place.x + (cell % place.cols) * w, place.y + Math.floor(cell / place.cols) * h, w, h);
+      if (!lines(cell).length) return spot.hide();
+      if (key && !event.linked) light(key(...at(cell)));
+      put(cell); // itself, of several that are lit alike
       bar.mark(now.values[cell]);
-      tip.show(event, ...told(Math.floor(cell / place.cols), cell % place.cols));
+      tip.show(event, ...lines(cell));
     },
     leave() {
       spot.hide();
       bar.mark(null);
+      if (key) light();
     },
-    pick: (cell) => pick?.(Math.floor(cell / place.cols), cell % place.cols),
+    pick: (cell) => pick?.(...at(cell)),
   });
+  if (key)
+    whenLit(self, (lit) => {
+      const cell = lit && place ? now.values.findIndex((_, i) => key(...at(i)) === lit) : -1;
+      if (cell >= 0) put(cell);
+      else spot.hide();
+    });
   function draw(figure) {
     now = figure;
     const { rows, cols, width, height, most = 60, names = {} } = figure;
-    const nameOf = (axis, index) => names[axis]?.[index] ?? String(index + 1);
+    /** Writes the names of an axis that find room, so many cells; what has none takes none. */
+    const name = (axis, count, room, write) => {
+      for (let i = 0, last = -Infinity; i < count; i++) {
+        const text = names[axis]?.[i] ?? String(i + 1);
+        if (!text || i - last < room) continue;
+        write(text, i + 0.5);
+        last = i;
+      }
+    };
     const size = self.zoom;
-    const left = 46 * size;
+    const longest = letters(names.rows ?? []) * 6.5 + (figure.down ? 26 : 12); // beside the axis's name
+    const left = Math.max(46 * size, Math.min(longest * size, 0.4 * width));
     const top = 8;
-    const bottom = 36 * size;
+    const bottom = (figure.across ? 36 : 20) * size;
     const side = [Math.min(most, (width - left) / cols), Math.min(most, (height - top - bottom) / rows)];
     const [w, h] = side.map((one) => Math.max(6, Math.min(one, 2.2 * Math.min(...side))));
     const context = fit(canvas, left + w * cols + 4, top + h * rows + bottom, self.density);
@@ -67,17 +91,17 @@ export function matrix(self, { told, pick }) {
     context.font = `${12 * self.zoom}px ${self.colour('font-family')}`;
     context.textBaseline = 'middle';
     context.textAlign = 'right';
-    for (let r = 0; r < rows; r += Math.ceil((14 * size) / h))
-      context.fillText(nameOf('rows', r), left - 6, top + (r + 0.5) * h);
+    name('rows', rows, (14 * size) / h, (text, at) => context.fillText(text, left - 6, top + at * h));
     context.textAlign = 'center';
     const widest = Math.max(12 * size, ...(names.cols ?? []).map((name) => context.measureText(name).width));
-    for (let c = 0; c < cols; c += Math.ceil((widest + 8 * size) / w))
-      context.fillText(nameOf('cols', c), left + (c + 0.5) * w, top + rows * h + 10 * size);
+    const below = top + rows * h + 10 * size;
+    name('cols', cols, (widest + 8 * size) / w, (text, at) => context.fillText(text, left + at * w, below));
     context.fillText(figure.across, left + (w * cols) / 2, top + rows * h + 28 * size);
     context.rotate(-Math.PI / 2);
     context.fillText(figure.down, -(top + (h * rows) / 2), 10 * size);
     place = { rows, cols, x: left, y: top, width: w * cols, height: h * rows };
-    if (figure.col >= 0) chosen.put(left + figure.col * w, top, w, h * rows);
+    const [row, tall] = figure.row >= 0 ? [figure.row, h] : [0, h * rows]; // a cell, or a whole column
+    if (figure.col >= 0) chosen.put(left + figure.col * w, top + row * h, w, tall);
     else chosen.hide();
     title.textContent = figure.text;
     bar.node.hidden = !figure.label; // where the title says how far it goes

@@ -51,7 +51,8 @@ export function asText(settings) {
 /** Opens a view's tab, with some of its settings. */
 export function open(name, settings) {
   memory[name] = { ...memory[name], ...settings };
-  for (const other of views) if (other.name === name && other.key && other.root.isConnected) other.follow();
+  for (const other of views)
+    if (other.name === name && other.key && !other.value.message && other.root.isConnected) other.follow();
   /** @type {HTMLElement | null} */
   const tab = document.querySelector(`#vitviz-tabs button[role=tab][aria-controls*="${name}"]`);
   tab?.click();

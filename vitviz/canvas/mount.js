@@ -80,6 +80,7 @@ export function mount(element, props, watch, trigger, view) {
   }
 
   function take() {
+    if (!root.isConnected) return forget();
     const value = props.value;
     if (!value?.grid || (!value.key && !value.message)) return;
     const before = self.key;
@@ -91,7 +92,14 @@ export function mount(element, props, watch, trigger, view) {
     note.hidden = !value.message;
     self.awaiting?.end();
     self.awaiting = value.awaited ? awaiting(value.key) : null;
-    note.replaceChildren(value.message ? t(value.message) : '', self.awaiting?.node || '');
+    const painted = { heads: [], mlps: [], patches: [], patches_as: 'mean' };
+    const paint = el('button', {
+      type: 'button',
+      text: t('Paint them instead'),
+      onclick: () => document.dispatchEvent(new CustomEvent('vitviz:without', { detail: painted })),
+    });
+    const more = self.awaiting?.node || (value.paintable && paint) || '';
+    note.replaceChildren(value.message ? t(value.message) : '', ' ', more);
     frame.hidden = aside.hidden = Boolean(value.message);
     if (value.message) {
       self.loaded = '';
@@ -225,6 +233,21 @@ export function mount(element, props, watch, trigger, view) {
   watch('value', take);
   take();
   return self;
+}
+
+/** The same beside another view: in the page only while there is something to show. */
+export function mountBeside(element, props, watch, trigger, view) {
+  const root = element.querySelector('.vv');
+  const show = () => {
+    const wanted = Boolean(props.value?.key);
+    element.closest('.block').toggleAttribute('data-second', wanted);
+    if (wanted && element.firstElementChild) return;
+    element.replaceChildren(...(wanted ? [root.cloneNode()] : []));
+    if (wanted) mount(element, props, watch, trigger, view);
+  };
+  root.remove();
+  show();
+  watch('value', show);
 }
 
 const repaint = () => views.forEach((self) => self.root.isConnected && self.draw());

@@ -4,6 +4,7 @@
 import { array } from './data.js';
 import { el, fit } from './elements.js';
 import { memory } from './memory.js';
+import { frameMissing } from './missing.js';
 import { t } from './words.js';
 
 /** What is usual at a depth, the limit, and the patches above it, of norms by depth and token. */
@@ -68,10 +69,13 @@ export function framing(self, plot) {
   drawn.add(one);
 
   async function draw(size, box) {
+    const missing = Boolean(self.value.missing?.patches.length);
+    if (missing) frameMissing(self, fit(sheet, size.width, size.height, self.density), box);
     one.again = () => (sheet.isConnected ? draw(size, box) : drawn.delete(one));
     const what = asked(self);
     const now = { goal: JSON.stringify([self.key, what]) };
-    sheet.hidden = node.hidden = !what || last?.goal !== now.goal;
+    node.hidden = !what || last?.goal !== now.goal;
+    sheet.hidden = node.hidden && !missing;
     last = now;
     if (!what) return;
     const names = ['norms', 'usual'];
@@ -80,6 +84,7 @@ export function framing(self, plot) {
     const [norms, usual] = found;
     const { cells } = above({ norms, usual }, what, self.grid.prefix.length);
     frames(self, sheet, size, cells, box);
+    if (missing) frameMissing(self, sheet.getContext('2d'), box);
     sheet.hidden = node.hidden = false;
     node.textContent = t('Framed: patches above the limit in Tokens, depth {depth}: {count}', {
       count: cells.length,

@@ -1,6 +1,7 @@
 // The model's input with some of its patches gone or in other places.
 
 import { fit } from './elements.js';
+import { hatch } from './missing.js';
 
 /**
  * Draws the picture `width` CSS pixels wide. `order` says which patch stands at each place; the places in
@@ -26,18 +27,8 @@ export function pieces(self, canvas, { picture, width, order, gone, black }) {
     const [x, y] = [(from % cols) * patch[1], Math.floor(from / cols) * patch[0]];
     context.drawImage(picture, x, y, patch[1], patch[0], ...corner(place), wide, tall);
   });
-  context.strokeStyle = self.colour('color');
   for (const place of gone ?? []) {
-    const [x, y] = corner(place);
-    context.globalAlpha = black ? 1 : 0.3;
-    if (black) {
-      context.fillRect(x, y, wide, tall);
-      continue;
-    }
-    context.clearRect(x, y, wide, tall);
-    context.beginPath();
-    context.moveTo(x, y + tall);
-    context.lineTo(x + wide, y);
-    context.stroke();
+    if (black) context.fillRect(...corner(place), wide, tall);
+    else hatch(self, context, corner(place)[0], corner(place)[1], wide, tall);
   }
 }

@@ -7,6 +7,7 @@ import { save } from './export.js';
 import { asText } from './memory.js';
 import { spokenTag, t } from './words.js';
 
+const PIXELS = 20; // millions, as Limits has them in Python; a test compares
 const chosen = { form: 'svg', width: '', dpi: '300', detail: false }; // for every view, while the page lives
 
 /** The button that opens the dialog; null for a view without a figure for print. */
@@ -36,8 +37,12 @@ function open(self) {
     ),
   );
   const width = el('input', { type: 'number', min: 40, max: 400, step: 1, placeholder: t('as it needs') });
+  const most = el('p', {
+    text: t('At most {count} million pixels; SVG and PDF need none.', { count: PIXELS }),
+  });
   const shown = () => {
     dpi.hidden = chosen.form !== 'png';
+    most.hidden = dpi.hidden;
   };
   width.value = chosen.width;
   width.addEventListener('input', () => {
@@ -45,20 +50,57 @@ function open(self) {
   });
   form.addEventListener('change', shown);
   shown();
+  const preview = el('img', { class: 'vv-print-preview', alt: t('The figure for print') });
+  const caption = el('textarea', {
+    class: 'vv-print-caption',
+    readonly: true,
+    'aria-label': t('Caption (text)'),
+  });
+  const copied = async () => {
+    caption.select();
+    await navigator.clipboard.writeText(caption.value).catch(() => document.execCommand('copy'));
+    shows.say(t('Copied.'));
+  };
+  const copy = el('button', { type: 'button', text: t('Copy the caption'), onclick: copied });
+  const detail = tick(chosen, 'detail');
   const fields = [
+    el('div', { class: 'vv-print-sides' }, preview, el('div', { class: 'vv-stack' }, caption, copy)),
     field(t('Format'), form),
     field(t('Width in mm, 40 to 400'), width),
     dpi,
-    field(t('With its detail'), tick(chosen, 'detail')),
+    most,
+    field(t('With its detail'), detail),
   ];
-  dialog(self, t('The figure for print'), fields, (signal) => download(self, signal));
+  const shows = dialog(self, t('The figure for print'), fields, async (signal) => {
+    const found = await asked(self, chosen.form, signal);
+    save(found.blob, found.name || `vitviz-${self.name}.${chosen.form}`);
+    if (caption.value) await copied(); // a figure for a paper needs both
+    return true;
+  });
+  shows.button.textContent = t('Download, and copy the caption');
+  shows.node.classList.add('vv-print-dialog');
+  const look = async () => {
+    try {
+      const [drawn, text] = await Promise.all(['svg', 'txt'].map((one) => asked(self, one, shows.signal)));
+      URL.revokeObjectURL(preview.src);
+      [preview.src, caption.value] = [
+        URL.createObjectURL(new Blob([drawn.blob], { type: 'image/svg+xml' })),
+        await text.blob.text(),
+      ];
+      shows.say('');
+    } catch (problem) {
+      if (problem.name !== 'AbortError') shows.say(problem.sentence ? t(problem.sentence) : problem.message);
+    }
+  };
+  shows.say(t('Drawing …'));
+  for (const one of [width, detail]) one.addEventListener('change', look);
+  look();
 }
 
-/** Fetches the figure under the settings in view and saves it under the server's name for it. */
-async function download(self, signal) {
-  const asked = { 'print.dpi': chosen.dpi, 'print.detail': chosen.detail ? '1' : '0' };
-  if (chosen.width) asked['print.width'] = chosen.width;
-  asked['print.lang'] = spokenTag();
-  const found = await file(self.path(`print.${chosen.form}`, asText({ ...self.settings, ...asked })), signal);
-  save(found.blob, found.name || `vitviz-${self.name}.${chosen.form}`);
+/** The figure, or its caption, under the settings in view. */
+function asked(self, form, signal) {
+  const given = { 'print.dpi': chosen.dpi, 'print.detail': chosen.detail ? '1' : '0' };
+  if (chosen.width) given['print.width'] = chosen.width;
+  given['print.lang'] = spokenTag();
+  return file(self.path(`print.${form}`, asText({ ...self.settings, ...given })), signal);
 }

@@ -1,5 +1,7 @@
 // The room that a figure has, and how tall it is drawn in it.
 
+const KEPT = 60; // px that may stay empty until a figure is drawn larger again
+
 /** Of a mounted view: `measured` takes the room anew, `fitting` draws the figure as large as that allows. */
 export function roomOf(self, view, { root, figure, below }) {
   /**
@@ -38,12 +40,18 @@ export function roomOf(self, view, { root, figure, below }) {
    */
   function fitting() {
     if (!self.room || view.scrolls) {
-      self.tall = Math.max(300, Math.min(960, self.room || window.innerHeight * 0.66));
+      const page = Math.min(window.innerHeight * 0.66, 1.1 * self.width); // of one that is scrolled
+      self.tall = Math.max(300, Math.min(960, self.room || page));
       return view.draw(self);
     }
-    const shape = `${self.width}/${self.room}/${self.shape}/${JSON.stringify(self.settings)}`;
-    if (self.fitted !== shape) self.tall = self.room;
+    const shape = `${self.width}/${self.room}/${self.shape}`;
+    if (self.fitted === shape) {
+      view.draw(self);
+      const spare = self.room - needed();
+      if (spare > -0.5 && spare < KEPT) return; // a click moves nothing for the sake of a line more or less
+    }
     self.fitted = shape;
+    self.tall = self.room;
     let low = 120;
     let top = self.room;
     let high = 0; // as tall as `low` it has room

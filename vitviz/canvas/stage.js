@@ -41,7 +41,8 @@ export default () => ({
       box,
       input,
     } = self.photo;
-    const width = Math.min(self.width, (w / h) * Math.min(self.tall, window.innerWidth >= 1024 ? 160 : 150));
+    const most = window.innerWidth < 768 ? 92 : 160; // on a phone a thumbnail
+    const width = Math.min(self.width, (w / h) * Math.min(self.tall, most));
     const { context, crop } = drawCrop(self, self.ui.canvas, width, Math.max(8, (width * h) / w));
     if (crop) {
       rim(context, crop, 'rgb(0 0 0 / .7)', 3, 1.5);
@@ -49,10 +50,12 @@ export default () => ({
     }
     const size = (x, y) => `${Math.round(x)} × ${Math.round(y)}`;
     const sizes = { upload: size(w, h), input: size(input[1], input[0]) };
+    const [across, down] = [box[2] - box[0], box[3] - box[1]];
+    const cut = size(across, Math.abs(across - down) < 1 ? across : down); // a square, but for its rounding
     const caption = crop
       ? t('{upload} px, crop {crop} → {input} for the model', {
           ...sizes,
-          crop: size(box[2] - box[0], box[3] - box[1]),
+          crop: cut,
         })
       : t('{upload} px, all of it → {input} for the model', sizes);
     self.ui.caption.textContent = caption;

@@ -1,7 +1,5 @@
 """The command line `vitviz`. A subcommand imports what it needs when it runs: help loads no model."""
 
-from __future__ import annotations
-
 import sys
 
 import typer

@@ -1,7 +1,5 @@
 """`vitviz app`: the page in the browser, with the options of `python app.py`."""
 
-from __future__ import annotations
-
 import gc
 
 import typer
@@ -22,6 +20,3 @@ def app(context: typer.Context) -> None:
     from vitviz.ui.starting import begun, serve
 
     serve(begun(context.args, "vitviz app"))
-
-
-__all__ = ["add_to", "app"]

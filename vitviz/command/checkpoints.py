@@ -1,12 +1,17 @@
 """`vitviz checkpoints`: what can be looked into."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+# options that other subcommands have, too
+Checkpoint = Annotated[
+    str, typer.Option("--checkpoint", "-c", help="Name, folder or file; see `vitviz checkpoints`.")
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
+Weights = Annotated[Path | None, typer.Option(help="Folder of your own checkpoints.", show_default=False)]
 
 
 def add_to(program: typer.Typer) -> None:
@@ -19,9 +24,7 @@ def checkpoints(
     here: Annotated[
         bool, typer.Option("--here", help="Only those on this machine, which need no network.")
     ] = False,
-    weights: Annotated[
-        Path | None, typer.Option(help="Folder of your own checkpoints.", show_default=False)
-    ] = None,
+    weights: Weights = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects.")] = False,
 ) -> None:
     """Lists the checkpoints: shipped, your own, and timm's on the hub.
@@ -38,32 +41,16 @@ def checkpoints(
         for one in engine.checkpoints(weights)
         if search.lower() in one.name.lower() and (one.on_disk or not here)
     ]
-    fields = (
-        "name",
-        "architecture",
-        "source",
-        "input_size",
-        "parameters",
-        "trained_on",
-        "licence",
-        "on_disk",
-    )
+    fields = "name architecture source input_size parameters trained_on licence on_disk".split()
     if as_json:
-        print(
-            json.dumps(
-                [{name: getattr(one, name) for name in fields} for one in found], indent=1, ensure_ascii=False
-            )
-        )
+        told = [{name: getattr(one, name) for name in fields} for one in found]
+        print(json.dumps(told, indent=1, ensure_ascii=False))
         return
     for one in found:
-        place = (
-            one.source if one.source != "hub" else "on the hub, downloaded" if one.on_disk else "on the hub"
-        )
+        there = "on the hub, downloaded" if one.on_disk else "on the hub"
+        place = there if one.source == "hub" else one.source
         size = f"{one.input_size[1]} x {one.input_size[2]}" if one.input_size else ""
         millions = f"{one.parameters / 1e6:.1f} M" if one.parameters else ""
         print("  ".join(filter(None, (one.name, size, millions, one.trained_on, place))))
     if not found:
         print(f"No checkpoint's name holds {search!r}." if search else "There are no checkpoints.")
-
-
-__all__ = ["add_to", "checkpoints"]

@@ -1,18 +1,17 @@
 """`vitviz figure`: one view of one picture as a file for print."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from vitviz.command.checkpoints import Checkpoint, Device, Weights
 from vitviz.errors import VitvizError
 
 HELP = """One view of one picture as SVG, PDF or PNG for print, with its caption beside it as text.
 
-VIEW is patches, filters, positions, experiment, explorer (attention), tokens, evidence, distance, rollout,
-trial or compared. PICTURE is a file, or the name of a sample such as chelsea; filters, positions and
+VIEW is a view's name in the page's links, such as rollout, or explorer for attention; any other is answered
+with the list of all. PICTURE is a file, or the name of a sample such as chelsea; filters, positions and
 compared, which is over parts of the sample photographs, need none.
 
 \b
@@ -42,9 +41,7 @@ def figure(
             "--out", "-o", help="A .svg, .pdf or .png; the caption goes beside it.", show_default=False
         ),
     ] = None,
-    checkpoint: Annotated[
-        str, typer.Option("--checkpoint", "-c", help="Name, folder or file; see `vitviz checkpoints`.")
-    ] = "vitviz-tiny",
+    checkpoint: Checkpoint = "vitviz-tiny",
     given: Annotated[
         list[str] | None,
         typer.Option(
@@ -65,10 +62,8 @@ def figure(
         str, typer.Option(help='What is taken away, such as "heads=8.2 patches=0.17".', show_default=False)
     ] = "",
     second: Annotated[str, typer.Option(help="Of compared: the checkpoint beside it, by its name.")] = "",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
-    weights: Annotated[
-        Path | None, typer.Option(help="Folder of your own checkpoints.", show_default=False)
-    ] = None,
+    device: Device = "auto",
+    weights: Weights = None,
 ) -> None:
     """Draws it and says where it lies."""
     settings = dict(_setting(one) for one in given or ())
@@ -80,7 +75,8 @@ def figure(
     if photo is not None:
         trace = inspector.trace(photo, size=size, without=vitviz.Without.parse(without) if without else None)
     beside = vitviz.load(second, device=device, folder=weights) if second else None
-    asked = {"detail": detail, "dark": dark, "language": language, "picture": photo, "second": beside}
+    named = picture if picture and Path(picture).exists() else photo  # a file's name stands in the caption
+    asked = {"detail": detail, "dark": dark, "language": language, "picture": named, "second": beside}
     made = vitviz.figure(view, inspector, trace, **asked, **settings)
     path = made.save(out or Path(f"{made.name}.svg"), width=width, dpi=dpi)
     print(f"{path}, {path.with_suffix('.txt')}")
@@ -97,12 +93,9 @@ def _photo(picture: str):
     """The upright picture of a file or a sample; None where none is named."""
     if not picture:
         return None
-    from vitviz import samples
     from vitviz.engine.pictures.images import open_image
+    from vitviz.record import samples
 
     if not Path(picture).exists() and picture in [one.name for one in samples.samples()]:
         return samples.sample_image(picture)
     return open_image(picture)
-
-
-__all__ = ["add_to", "figure"]

@@ -1,7 +1,5 @@
 """`vitviz survey`: what heads do on average over a set of pictures."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time
@@ -10,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from vitviz.command.checkpoints import Checkpoint, Device, Weights
 from vitviz.errors import VitvizError
 
 # written out: help loads no torch; a test compares
@@ -56,9 +55,7 @@ def survey(
         Path,
         typer.Option("--out", "-o", help="Folder for report, table and averages; a survey in it goes on."),
     ],
-    checkpoint: Annotated[
-        str, typer.Option("--checkpoint", "-c", help="Name, folder or file; see `vitviz checkpoints`.")
-    ] = "vitviz-tiny",
+    checkpoint: Checkpoint = "vitviz-tiny",
     measure: Annotated[
         list[str] | None,
         typer.Option(
@@ -108,11 +105,9 @@ def survey(
     workers: Annotated[
         int, typer.Option(help="Ray's actors that share the pictures; needs vitviz[cluster].", min=0)
     ] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: Device = "auto",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
-    weights: Annotated[
-        Path | None, typer.Option(help="Folder of your own checkpoints.", show_default=False)
-    ] = None,
+    weights: Weights = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print averages and settings as JSON; progress goes to stderr.")
     ] = False,
@@ -129,19 +124,9 @@ def survey(
     progress = Progress()
     try:
         inspector = vitviz.load(checkpoint, device=device, dtype=dtype, folder=weights)
-        found = vitviz.survey(
-            source,
-            inspector,
-            _measures(measure or USUAL, boxes, method, patches_as),
-            out=out,
-            size=size,
-            batch=batch,
-            limit=limit,
-            seed=seed,
-            classes=meant,
-            progress=progress,
-            workers=workers,
-        )
+        measures = _measures(measure or USUAL, boxes, method, patches_as)
+        asked = {"size": size, "batch": batch, "limit": limit, "seed": seed, "workers": workers}
+        found = vitviz.survey(source, inspector, measures, out=out, classes=meant, progress=progress, **asked)
     except KeyboardInterrupt:
         progress.end()
         print(f"Stopped. What is done lies in {out}; the same command goes on.", file=sys.stderr)
@@ -162,7 +147,7 @@ def _measures(names, boxes: Path | None, methods: list[str] | None, protocols: l
         if told:
             raise VitvizError(f"{told[0]} belongs to the measure trial; ask for it with --measure trial.")
         return list(names)
-    from vitviz.surveys.boxes import Boxes
+    from vitviz.surveys.labels import Boxes
     from vitviz.surveys.measures.trial import TrialMeasure
 
     settings = {"boxes": Boxes.of(boxes) if boxes else None}
@@ -188,9 +173,7 @@ def _classes(path: Path | None):
 
 
 class Progress:
-    """Pictures done, rate and time left, on stderr: one line that is overwritten on a terminal, else one
-    every ten seconds.
-    """
+    """Pictures done, rate, time left, on stderr: overwritten on a terminal, else a line every ten seconds."""
 
     def __init__(self, write=None, clock=time.monotonic):
         self._write, self._clock = write or sys.stderr.write, clock
@@ -220,13 +203,6 @@ class Progress:
 
 def _time(seconds: float) -> str:
     hours, rest = divmod(round(seconds), 3600)
-    return (
-        f"{hours} h {rest // 60} min"
-        if hours
-        else f"{rest // 60} min {rest % 60} s"
-        if rest >= 60
-        else f"{rest} s"
-    )
-
-
-__all__ = ["Progress", "add_to", "survey"]
+    if hours:
+        return f"{hours} h {rest // 60} min"
+    return f"{rest // 60} min {rest % 60} s" if rest >= 60 else f"{rest} s"

@@ -1,20 +1,18 @@
 """Checkpoints and what happens inside them. The only room that knows timm and the hub."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from os import PathLike
 
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.device import pick_device, pick_dtype
+from vitviz.engine.finding.catalogue import checkpoints, find
+from vitviz.engine.finding.files import unchanged
+from vitviz.engine.finding.film import Frame, frames
+from vitviz.engine.fitting.assumed import warning
+from vitviz.engine.fitting.load import load as load_weights
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.models.assumed import warning
-from vitviz.engine.models.catalogue import checkpoints, find
-from vitviz.engine.models.film import Frame, frames
-from vitviz.engine.models.given import Given
-from vitviz.engine.models.identity import unchanged
-from vitviz.engine.models.load import load as load_weights
+from vitviz.engine.reading.given import Given
 from vitviz.errors import AssumedWarning
 
 __all__ = ["Checkpoint", "Frame", "Inspector", "checkpoints", "film", "find", "load", "unchanged"]
@@ -37,6 +35,9 @@ def load(
     interpolation: str | None = None,
     activation: str | None = None,
     epsilon: float | None = None,
+    pool: str | None = None,
+    block: str | None = None,
+    weights: str | None = None,
     labels: Sequence[str] | None = None,
 ) -> Inspector:
     """Loads a checkpoint and puts it on a device, ready to be looked into.
@@ -49,15 +50,20 @@ def load(
     trace's `deviation`.
 
     What a bare file does not say is told by the rest: `heads`, `mean` and `std` (of values from 0 to 1),
-    `crop_pct`, `crop_mode`, `interpolation`, `activation`, `epsilon` of the norms, `labels`. Where
-    something had to be assumed, an AssumedWarning says what, and `inspector.checkpoint.assumed` holds it.
+    `crop_pct`, `crop_mode`, `interpolation`, `activation`, `epsilon` of the norms, `pool` (what the
+    classifier reads: "class", "average" of the patches, "average of all" tokens, "max", "average and max"),
+    `block` ("pre-norm", "res-post-norm" or "post-norm": where the norms stand), `weights` (which of several
+    sets in one file, such as "model" or "model_ema"), `labels`. Where something had to be assumed, an
+    AssumedWarning says what, and `inspector.checkpoint.assumed` holds it.
     Raises CheckpointError, UnsupportedModel, HubError, OutOfMemory, or VitvizError for a device or dtype
     that is not to be had.
 
     >>> load("vitviz-tiny").grid().prefix_names
     ('class',)
     """
-    said = Given(heads, mean, std, crop_pct, crop_mode, interpolation, activation, epsilon)
+    said = Given(
+        heads, mean, std, crop_pct, crop_mode, interpolation, activation, epsilon, None, pool, block, weights
+    )
     asked = f"{name}{'&' if '?' in str(name) else '?'}{said.text()}" if said else str(name)
     checkpoint = find(asked, folder=folder, architecture=architecture, trusted=trusted)
     place = pick_device(device)

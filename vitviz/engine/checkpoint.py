@@ -1,14 +1,12 @@
 """What a checkpoint is, before and after it is loaded."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 
 from torch import nn
 
 from vitviz.engine.pictures.preprocess import Preprocessing
-from vitviz.shown import Shown
+from vitviz.record.shown import Shown
 
 
 @dataclass(frozen=True)
@@ -27,9 +25,9 @@ class Identity:
 class Assumption:
     """What a file does not say, and what was taken for it.
 
-    `name` is one of heads, normalisation, crop_pct, interpolation, activation, epsilon and mapping; `taken`
-    and the `choices` are texts as a checkpoint's name carries them ("heads=6"); both are empty for a
-    mapping, which a file of its own answers.
+    `name` is one of weights, heads, pool, block, normalisation, crop_pct, interpolation, activation, epsilon
+    and mapping; `taken` and the `choices` are texts as a checkpoint's name carries them ("heads=6"); both
+    are empty for a mapping, which a file of its own answers.
     """
 
     name: str
@@ -58,6 +56,7 @@ class Checkpoint(Shown):
     on_disk: bool = True
     identity: Identity | None = None  # once it is loaded
     assumed: tuple[Assumption, ...] = ()  # what the file does not say, once it is loaded
+    projects: bool = False  # its last layer leads into a space shared with texts, as its files say
     replaced: bool = False  # whether this server had loaded other weights under the same name before
 
 

@@ -1,7 +1,8 @@
 """What a picture's answer becomes with each choice for what a checkpoint's file does not say.
 
-One forward pass a choice, of a model that shares every weight: only heads, activation or epsilon are
-exchanged, or the picture is resized and normalised otherwise.
+One forward pass a choice, of a model that shares every weight: only heads, activation, epsilon, pooling or
+the place of the norms are exchanged, or the picture is resized and normalised otherwise. Another set of
+weights in the same file is read for its answer alone.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from PIL import Image
 from torch import nn
 
 from vitviz.engine.checkpoint import Assumption
-from vitviz.engine.models.given import Given
+from vitviz.engine.fitting.load import load
 from vitviz.engine.passes import copies
 from vitviz.engine.pictures.preprocess import Preprocessing, prepare
+from vitviz.engine.reading.given import Given
 from vitviz.errors import VitvizError
 
 if TYPE_CHECKING:
@@ -43,6 +45,11 @@ def outcomes(
 def _answer(
     inspector: Inspector, picture: Image.Image, given: Given, size: tuple[int, int]
 ) -> tuple[str, float] | None:
+    if given.weights is not None:  # other tensors, for as long as it takes
+        name = inspector.checkpoint.name
+        asked = f"{name}{'&' if '?' in name else '?'}{given.text()}"
+        other = load(replace(inspector.checkpoint, name=asked, architecture=None, note="", assumed=()))
+        inspector, given = type(inspector)(other, str(inspector.device), inspector.dtype), Given()
     preprocessing: Preprocessing = inspector.preprocessing.with_size(size)
     said = {name: value for name, value in given.said().items() if hasattr(preprocessing, name)}
     prepared = prepare(picture, replace(preprocessing, **said))
@@ -52,5 +59,5 @@ def _answer(
         given.applied(variant, inspector.checkpoint.name)
         return variant
 
-    (trace,) = inspector.traces([prepared], size, change=changed)
+    (trace,) = inspector.forward.traces([prepared], size, change=changed)
     return trace.top(1)[0] if trace.logits is not None else None

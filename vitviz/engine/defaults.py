@@ -1,58 +1,70 @@
-"""torch's default dtype while vitviz computes: float32, whatever a notebook has set.
+"""What torch has one of for the whole process, as vitviz needs it while it computes.
 
-Much of torch, torchvision and timm asks for the default where no type is named: new weights, tables of
-positions, the picture as a tensor. A default of bfloat16 rounds them all, and a model that calls itself
-float32 would not be. The default belongs to the whole process, not to a thread, so it is changed only where
-it is another, and set back when the last of those that compute at once has done.
+The default dtype is float32, whatever a notebook has set: much of torch, torchvision and timm asks for it
+where no type is named (new weights, tables of positions, the picture as a tensor). A default of bfloat16
+rounds them all, and a model that calls itself float32 would not be. On CUDA, convolutions are of whole
+numbers and not of TF32. As these belong to no thread, they are changed only where they are another, and set
+back when the last of those that compute at once has done.
 """
-
-from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import torch
 
-_lock = threading.Lock()
-_inside = 0
-_theirs: torch.dtype | None = None  # the default to set back; None where it was float32 already
+
+class _Setting:
+    """One of them: how it is read and set, and what is needed."""
+
+    def __init__(self, read: Callable[[], Any], put: Callable[[Any], object], needed: Any):
+        self._read, self._put, self._needed = read, put, needed
+        self._lock, self._inside = threading.Lock(), 0
+        self._theirs: Any = None  # what is to be set back; None where it was as needed already
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        with self._lock:
+            if self._read() != self._needed:
+                self._theirs = self._read()
+                self._put(self._needed)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside = max(0, self._inside - 1)  # a process forked inside begins from nothing
+                if self._inside == 0 and self._theirs is not None:
+                    if self._read() == self._needed:  # else somebody has chosen anew meanwhile
+                        self._put(self._theirs)
+                    self._theirs = None
+
+    def _forget(self) -> None:
+        """In a forked process: those who were inside, or held the lock, do not exist there."""
+        self._lock, self._inside = threading.Lock(), 0
+        if self._theirs is not None:
+            self._put(self._theirs)
+            self._theirs = None
 
 
-@contextmanager
-def in_float32() -> Iterator[None]:
+_float32 = _Setting(torch.get_default_dtype, torch.set_default_dtype, torch.float32)
+_convolutions = _Setting(
+    lambda: torch.backends.cudnn.allow_tf32,
+    lambda allowed: setattr(torch.backends.cudnn, "allow_tf32", allowed),
+    False,
+)
+whole_convolutions = _convolutions.held
+
+
+def in_float32() -> AbstractContextManager[None]:
     """Everything inside is built and computed in float32 unless it names another type; also a decorator.
 
     >>> with in_float32():
     ...     torch.zeros(1).dtype
     torch.float32
     """
-    global _inside, _theirs
-    with _lock:
-        if torch.get_default_dtype() != torch.float32:
-            _theirs = torch.get_default_dtype()
-            torch.set_default_dtype(torch.float32)
-        _inside += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _inside = max(0, _inside - 1)  # a process forked inside begins from nothing
-            if _inside == 0 and _theirs is not None:
-                if torch.get_default_dtype() == torch.float32:  # else somebody has chosen anew meanwhile
-                    torch.set_default_dtype(_theirs)
-                _theirs = None
-
-
-def _forget() -> None:
-    """In a forked process: those who were inside, or held the lock, do not exist there."""
-    global _lock, _inside, _theirs
-    _lock, _inside = threading.Lock(), 0
-    if _theirs is not None:
-        torch.set_default_dtype(_theirs)
-        _theirs = None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    return _float32.held()

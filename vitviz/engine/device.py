@@ -1,14 +1,11 @@
 """Where the model runs, and what to say when that place is too small."""
 
-from __future__ import annotations
-
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
-from vitviz.engine.forks import renew_lock_of
+from vitviz.engine.defaults import whole_convolutions
 from vitviz.engine.memory import is_shortage
 from vitviz.errors import OutOfMemory, VitvizError
 
@@ -68,43 +65,9 @@ def synchronise(device: torch.device) -> None:
         torch.mps.synchronize()
 
 
-@contextmanager
-def exactly(device: torch.device) -> Iterator[None]:
-    """float32 as float32: on CUDA a convolution, the patch embedding, would keep ten bits of each number
-    (TF32) by default.
-    """
-    if device.type != "cuda":
-        yield
-        return
-    with _whole_convolutions.held():
-        yield
-
-
-class _WholeConvolutions:
-    """The setting belongs to the process and not to a thread: the first pass sets it, the last of several
-    sets it back.
-    """
-
-    def __init__(self) -> None:
-        self._lock, self._passes, self._theirs = threading.RLock(), 0, False
-        renew_lock_of(self)
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        with self._lock:
-            if self._passes == 0:
-                self._theirs, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
-            self._passes += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._passes -= 1
-                if self._passes == 0:
-                    torch.backends.cudnn.allow_tf32 = self._theirs
-
-
-_whole_convolutions = _WholeConvolutions()
+def exactly(device: torch.device) -> AbstractContextManager[None]:
+    """float32 as float32: CUDA's convolutions, as the patch embedding, would keep ten bits of it (TF32)."""
+    return whole_convolutions() if device.type == "cuda" else nullcontext()
 
 
 def compute_alone() -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from vitviz.analyses.ledger import Ledger
 from vitviz.analyses.relevance.passes import KINDS, Gradients, Path, Weighed
 from vitviz.analyses.tail import Tail
-from vitviz.analyses.target import Asked, classes_of
+from vitviz.analyses.target import Asked, classes_of, score_of
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard
 from vitviz.engine.inspector import Inspector
@@ -24,11 +24,41 @@ from vitviz.engine.passes.gradients import or_zero, product
 from vitviz.engine.passes.removal import Removal
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
-from vitviz.engine.scores import scored
 from vitviz.engine.tails import PARALLEL, PRE_NORM
 from vitviz.errors import UnsupportedModel, VitvizError
-from vitviz.sentence import Sentence, not_applicable
-from vitviz.trace import Trace
+from vitviz.record.sentence import Sentence, not_applicable
+from vitviz.record.trace import Trace
+
+NO_CLASSIFIER = (
+    "{checkpoint} has no classifier, so no class can be asked about; hand in a direction of what is read"
+    " instead."
+)
+
+
+def scored(model: nn.Module, trace: Trace, target: Asked) -> Callable[[Tensor], Tensor]:
+    """From pixels, "batch channel height width", to one number a picture, with its gradient.
+
+    `target` is a class, (a, b) for a rather than b, or a direction of what the classifier is given.
+    VitvizError for one that does not exist.
+    """
+    if isinstance(target, Tensor):
+        return lambda pixels: _features(model, pixels, target, trace.checkpoint)
+    if trace.logits is None:
+        raise VitvizError(Sentence(NO_CLASSIFIER, checkpoint=trace.checkpoint))
+    classes = classes_of(trace, target)
+    return lambda pixels: score_of(model(pixels), classes)
+
+
+def _features(model: nn.Module, pixels: Tensor, direction: Tensor, name: str) -> Tensor:
+    """What the classifier is given, along a direction."""
+    read = model.forward_head(model.forward_features(pixels), pre_logits=True)
+    if direction.shape != read.shape[1:] or not direction.is_floating_point():
+        raise VitvizError(
+            f"Given a direction of shape {tuple(direction.shape)} for {name}; expected {read.shape[1]} real"
+            " numbers."
+        )
+    return read @ direction.to(read)
+
 
 Once = Callable[[str, Callable[[], Gradients]], Gradients]  # keeps a pass for who looks again
 MakesLedger = Callable[[Inspector, Trace], Ledger]  # whoever keeps ledgers, and has checked that they balance
@@ -67,21 +97,23 @@ class Explained:
         self.inspector, self.target, self.patches_as, self._ledger = inspector, target, patches_as, ledger
         self._once = once
         if isinstance(image, Trace):
-            self.trace = image
+            self.trace = inspector.answered(image)
             preprocessing = inspector.preprocessing.with_size(image.view.picture.shape[:2])
             prepared = experiments.as_seen(image.view, preprocessing)
         else:
-            preprocessing = inspector.preprocessing.with_size(inspector._size(size))
+            preprocessing = inspector.preprocessing.with_size(inspector.placed.size(size))
             prepared = prepare(open_image(image), preprocessing)
             (self.trace,) = inspector.traces([prepared], preprocessing.size)
-        self.model = inspector._at(self.trace.grid.pixels if isinstance(image, Trace) else preprocessing.size)
+        self.model = inspector.placed.at(
+            self.trace.grid.pixels if isinstance(image, Trace) else preprocessing.size
+        )
         self.pixels = prepared.tensor[None].to(inspector.device, next(self.model.parameters()).dtype)
         self.blocks = capture.transformer_blocks(self.model)
         self._score = scored(self.model, self.trace, target)
         self.answer = self._plain()
 
     def tail(self) -> Tail:
-        return self.inspector.tail(self.trace.grid.pixels)
+        return self.inspector.tail(self.trace.grid.pixels, self.trace.tokens[0].device)
 
     def ledger(self) -> Ledger:
         return self._ledger(self.inspector, self.trace)
@@ -105,14 +137,8 @@ class Explained:
 
     @cached_property
     def _removal(self) -> Removal:
-        return Removal(
-            self.model,
-            self.pixels,
-            self.trace.grid,
-            self.trace.pool,
-            self.patches_as,
-            self.inspector.preprocessing,
-        )
+        grid, pool, preprocessing = self.trace.grid, self.trace.pool, self.inspector.preprocessing
+        return Removal(self.model, self.pixels, grid, pool, self.patches_as, preprocessing)
 
     def path(self, steps: int) -> Path:
         """By the midpoint rule from the mean colour, 0 in the model's own units."""
@@ -211,15 +237,9 @@ class Explained:
         """A pass in the open must say what the plain pass said, and have met one attention in every block."""
         if not held and any(len(calls) != 1 for calls in one.attentions):
             raise UnsupportedModel(not_applicable(self.trace.checkpoint, Sentence(UNSEEN)))
-        logits = self.trace.logits
-        largest = max(abs(self.answer), 0.0 if logits is None else logits.abs().max().item())
-        if not abs(answer.item() - self.answer) <= TOLERANCE * largest:
-            raise UnsupportedModel(
-                Sentence(
-                    OTHERWISE, checkpoint=self.trace.checkpoint, found=f"{answer.item():.5f}",
-                    answer=f"{self.answer:.5f}",
-                )
-            )  # fmt: skip
+        if not abs(answer.item() - self.answer) <= TOLERANCE * max(abs(self.answer), self.trace.size):
+            told = {"found": f"{answer.item():.5f}", "answer": f"{self.answer:.5f}"}
+            raise UnsupportedModel(Sentence(OTHERWISE, checkpoint=self.trace.checkpoint, **told))
 
     def _plain(self) -> float:
         """The answer as the model gave it, without a gradient."""

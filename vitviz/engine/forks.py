@@ -5,8 +5,6 @@ do the threads that torch computed with, but it would wait for them: the first p
 end.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from weakref import WeakKeyDictionary

@@ -6,6 +6,7 @@ is not what the model went on with. What is asked of it stands in `vitviz.engine
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,35 +18,56 @@ from torch import Tensor, nn
 from vitviz.engine import readouts
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import DTYPES, exactly, memory_guard, name_of, synchronise
+from vitviz.engine.forks import renew_lock_of
 from vitviz.engine.passes import capture, copies, experiments, interventions, precision, record
+from vitviz.engine.passes.recording import TOLERANCE, check_plain, check_truth
+from vitviz.engine.passes.references import Reference, References
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import Prepared, prepare
 from vitviz.engine.placed import Placed
 from vitviz.errors import VitvizError
-from vitviz.readout import Readout
-from vitviz.runs import Without
-from vitviz.trace import Attention, Trace, View
+from vitviz.record.classes import Classes
+from vitviz.record.readout import Readout
+from vitviz.record.runs import Without
+from vitviz.record.trace import Attention, Deviation, Trace, View
 
 Change = Callable[[nn.Module], nn.Module]
 
 
-class Forward(Placed):
-    """Passes of one checkpoint on one device, safe to make from several threads: they run beside each other.
+class Forward:
+    """Passes of one placed checkpoint, safe to make from several threads: they run beside each other.
 
-    `elsewhere(inspector, prepared, size)`, where it is set, is asked for traces first: another process may
+    `elsewhere(forward, prepared, size)`, where it is set, is asked for traces first: another process may
     lend its device. None from it means that they are to be made here.
     """
 
     elsewhere: Callable[[Forward, list[Prepared], tuple[int, int]], list[Trace] | None] | None = None
 
-    def view(self, image, size: int | tuple[int, int] | None = None) -> View:
-        """The picture as the model gets it, in whole patches, and its place in the upload, without a pass.
+    def __init__(self, placed: Placed, deviation: Deviation | None = None):
+        self.placed = placed
+        self.deviation = deviation  # from float32, once the first picture has been seen
+        self.references = References()  # what takes the place of heads and MLPs
+        self.truthful: set[tuple[int, int]] = set()  # sizes at which the capture has been checked
+        self.leaving: set[tuple[int, int]] = set()  # those at which patches were seen left out truthfully
+        self._comparing = threading.RLock()  # of `deviation`
+        renew_lock_of(self, "_comparing")
 
-        `image` and `size` as for `trace`, whose `view` it is. Raises ImageError, and VitvizError for a size
-        that does not fit.
-        """
-        prepared, seen = self._seen(image, size)
-        return record.covered(prepared.view, self.grid(seen))
+    def __reduce__(self) -> tuple:
+        return Forward, (self.placed, self.deviation)
+
+    def on(self, device: str) -> Forward:
+        """The same on another device; these stay. bfloat16 twins know their distance if these do."""
+        return Forward(self.placed.on(device), self.deviation)
+
+    def given(self, classes: Classes) -> Forward:
+        """The same passes with given classes in the place of the model's own, knowing what these know."""
+        twin = Forward(self.placed.given(classes))
+        twin.references, twin.truthful, twin.leaving = self.references, self.truthful, self.leaving
+        return twin
+
+    def reference(self, size: tuple[int, int]) -> Reference:
+        """The means that take the place of heads and MLPs at an input size."""
+        return self.references.of(self, size)
 
     def traces(
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device=False,
@@ -57,7 +79,7 @@ class Forward(Placed):
         Kept on the CPU, or on the inspector's device. `change` makes a variant of the model for an
         experiment, `edit` is what the pass does otherwise.
         """
-        hooked, plain = self._hooks.changes(), change is None and edit is None
+        hooked, plain = self.placed.hooks.changes(), change is None and edit is None
         traces = self.elsewhere(self, prepared, size) if self.elsewhere is not None and plain else None
         if traces is None:
             traces = self._record(prepared, size, keep_on_device, change, hooked, edit)
@@ -70,10 +92,11 @@ class Forward(Placed):
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool,
         change: Change | None, hooked: Mapping, edit: interventions.Edit | None = None,
     ) -> list[Trace]:  # fmt: skip
-        checking = size not in self._truthful
+        placed = self.placed
+        checking = size not in self.truthful
         with self._looking(size):
-            model = self._at(size)
-            pixels = self._pixels(prepared)
+            model = placed.at(size)
+            pixels = self.pixels(prepared)
             first, kept = checking, None if edit is None else edit.kept
             # What hooks, experiments and edits do to the model is not to be checked.
             if checking and (hooked or change is not None or edit is not None):
@@ -81,22 +104,22 @@ class Forward(Placed):
                 checking = False
             if change is not None:  # an experiment's variant of the model
                 model = change(model)
-            recording, logits, milliseconds = self._forward(model, pixels, checking, hooked, edit)
+            recording, logits, milliseconds = self.run(model, pixels, checking, hooked, edit)
             if first:
-                readouts.prove(model, self._readout(model), record.grid_of(model), self.checkpoint.name)
+                readouts.prove(model, self._readout(model), record.grid_of(model), placed.checkpoint.name)
             if not hooked and not (recording.tokens[-1].isfinite().all() and logits.isfinite().all()):
                 raise VitvizError(
-                    f"{self.checkpoint.name} computed numbers that are not finite, so there is nothing true"
-                    f" to show. Its weights are damaged, or too large for {self.dtype}."
+                    f"{placed.checkpoint.name} computed numbers that are not finite, so there is nothing true"
+                    f" to show. Its weights are damaged, or too large for {placed.dtype}."
                 )
             readout = self._readout(model, kept)
             read = readouts.read(model, readout, recording.tokens[-1])
-        place = self.device if keep_on_device else torch.device("cpu")
+        place = placed.device if keep_on_device else torch.device("cpu")
         frame = record.Frame(
-            self.checkpoint.name, record.grid_of(model), readout, read, readouts.queries_read(model),
-            record.classifies(model, self.checkpoint),
-            self.labels, milliseconds, name_of(self.device), self.dtype, first, kept,
-            Without() if edit is None else edit.without,
+            placed.checkpoint.name, record.grid_of(model), readout, read, readouts.queries_read(model),
+            placed.classes is not None or record.classifies(model, placed.checkpoint),
+            placed.labels, milliseconds, name_of(placed.device), placed.dtype, first, kept,
+            Without() if edit is None else edit.without, placed.classes,
         )  # fmt: skip
         traces = [
             record.trace_of(recording, logits, frame, prepared[i].view, i, place)
@@ -107,40 +130,44 @@ class Forward(Placed):
         return traces
 
     def _looking(self, size: tuple[int, int]) -> AbstractContextManager[None]:
-        what = f"Looking into {self.checkpoint.name} at {size[0]} x {size[1]} pixels"
-        return memory_guard(self.device, what)
+        placed = self.placed
+        what = f"Looking into {placed.checkpoint.name} at {size[0]} x {size[1]} pixels"
+        return memory_guard(placed.device, what)
 
     def _readout(self, model: nn.Module, kept: tuple[int, ...] | None = None) -> Readout:
         grid = record.grid_of(model)
         return readouts.readout_of(
-            model, grid if kept is None else grid.sequence(len(kept)), self.checkpoint.name
+            model, grid if kept is None else grid.sequence(len(kept)), self.placed.checkpoint.name
         )
 
-    def _pixels(self, prepared: list[Prepared]) -> Tensor:
-        return torch.stack([one.tensor for one in prepared]).to(self.device, DTYPES[self.dtype])
+    def pixels(self, prepared: list[Prepared]) -> Tensor:
+        return torch.stack([one.tensor for one in prepared]).to(self.placed.device, DTYPES[self.placed.dtype])
 
     @in_float32()
-    def _watched(
+    def watched(
         self, prepared: Prepared, size: tuple[int, int], kept: tuple[int, ...] | None = None
     ) -> interventions.Parts:
         """What heads, MLPs and layers hand on in a pass without the user's hooks."""
         with self._looking(size):
-            model = self._at(size)
+            model = self.placed.at(size)
             edit, seen = interventions.watching(record.grid_of(model), len(model.blocks), kept=kept)
-            self._forward(model, self._pixels([prepared]), edit=edit)
+            self.run(model, self.pixels([prepared]), edit=edit)
         return seen
 
     def _compare(self, trace: Trace, prepared: Prepared, size: tuple[int, int]) -> None:
         """Finds out, once, how far the precision takes the model from float32."""
+        placed = self.placed
         with (
             self._comparing,
-            memory_guard(torch.device("cpu"), f"Comparing {self.checkpoint.name} with itself in float32"),
+            memory_guard(torch.device("cpu"), f"Comparing {placed.checkpoint.name} with itself in float32"),
         ):
-            if self._exact is not None:
-                exact = self._exact if size == self.preprocessing.size else copies.sized(self._exact, size)
-                self.deviation, self._exact = precision.deviation(trace, exact, prepared.tensor[None]), None
+            if placed.exact is not None:
+                exact = (
+                    placed.exact if size == placed.preprocessing.size else copies.sized(placed.exact, size)
+                )
+                self.deviation, placed.exact = precision.deviation(trace, exact, prepared.tensor[None]), None
 
-    def _forward(
+    def run(
         self,
         model: nn.Module,
         pixels: Tensor,
@@ -148,24 +175,25 @@ class Forward(Placed):
         changes: Mapping | None = None,
         edit: interventions.Edit | None = None,
     ):
+        placed = self.placed
         with (
             torch.no_grad(),
-            torch.autocast(self.device.type, enabled=False),
-            exactly(self.device),
+            torch.autocast(placed.device.type, enabled=False),
+            exactly(placed.device),
             capture.recorded(model, check=check, changes=changes, edit=edit) as recording,
         ):
-            synchronise(self.device)
+            synchronise(placed.device)
             start = time.perf_counter()
             logits = model(pixels)
-            synchronise(self.device)
+            synchronise(placed.device)
             milliseconds = 1000 * (time.perf_counter() - start)
         tokens = record.grid_of(model).tokens if edit is None or edit.places is None else len(edit.places)
-        capture.check_plain(recording, tokens, self.checkpoint.name)
+        check_plain(recording, tokens, placed.checkpoint.name)
         return recording, logits, milliseconds
 
     def _check_truth(self, model: nn.Module, pixels: Tensor, size: tuple[int, int]) -> None:
         """The check in a pass of its own."""
-        recording, _, _ = self._forward(model, pixels, check=True)
+        recording, _, _ = self.run(model, pixels, check=True)
         grid = record.grid_of(model)
         layers = [record.attention_of(call, 0, grid, torch.device("cpu")) for (call,) in recording.calls]
         self._require_truth(recording, layers, size)
@@ -173,14 +201,15 @@ class Forward(Placed):
     def _require_truth(
         self, recording: capture.Recording, layers: Sequence[Attention], size: tuple[int, int]
     ) -> None:
-        tolerance = capture.TOLERANCE[DTYPES[self.dtype]]
-        capture.check_truth(recording.entered, layers, self.checkpoint.name, tolerance)
-        self._truthful.add(size)
+        tolerance = TOLERANCE[DTYPES[self.placed.dtype]]
+        check_truth(recording.entered, layers, self.placed.checkpoint.name, tolerance)
+        self.truthful.add(size)
 
-    def _seen(self, image, size: int | tuple[int, int] | None) -> tuple[Prepared, tuple[int, int]]:
+    def seen(self, image, size: int | tuple[int, int] | None) -> tuple[Prepared, tuple[int, int]]:
         """A picture, or the View of a trace as it is, made ready for the model; and the input's size."""
+        placed = self.placed
         size = image.picture.shape[:2] if isinstance(image, View) else size
-        preprocessing = self.preprocessing.with_size(self._size(size))
+        preprocessing = placed.preprocessing.with_size(placed.size(size))
         if isinstance(image, View):
             return experiments.as_seen(image, preprocessing), preprocessing.size
         return prepare(open_image(image), preprocessing), preprocessing.size

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from operator import attrgetter
+from weakref import WeakKeyDictionary
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -11,31 +15,49 @@ from torch import Tensor, nn
 from vitviz.analyses.effects import Effects
 from vitviz.analyses.tail import Tail
 from vitviz.analyses.target import Asked
-from vitviz.engine import inputs, parts, tails
+from vitviz.engine import parts, tails
 from vitviz.engine.checkpoint import Loaded
+from vitviz.engine.finding import film
+from vitviz.engine.fitting.in_memory import Pictured, loaded_of
 from vitviz.engine.forward import Forward
-from vitviz.engine.models.given import Given
-from vitviz.engine.models.in_memory import Pictured, loaded_of
-from vitviz.engine.models.mapping_file import mapping_at
-from vitviz.engine.passes import experiments, record, sweeps, taken
+from vitviz.engine.passes import experiments, interventions, record, sweeps
 from vitviz.engine.passes.hooks import Hook
-from vitviz.engine.passes.references import Reference, References
+from vitviz.engine.passes.references import Reference
+from vitviz.engine.pictures.preprocess import Prepared
+from vitviz.engine.placed import Demand, Placed, asked_size, demand_of
+from vitviz.engine.reading.given import Given
+from vitviz.engine.reading.mapping import mapping_at
 from vitviz.errors import VitvizError
-from vitviz.runs import Without
-from vitviz.shown import Shown
-from vitviz.trace import Trace
+from vitviz.record.classes import Classes
+from vitviz.record.grid import Grid
+from vitviz.record.runs import Without
+from vitviz.record.shown import Shown
+from vitviz.record.trace import Trace, View
+
+# the classes that a trace was last asked about, and what it then answered
+_answered: WeakKeyDictionary[Trace, tuple[Classes | None, Trace]] = WeakKeyDictionary()
+TABLES = ("pos_embed", "position_embeddings")  # the ends of its names in files
 
 
-class Inspector(Shown, Forward):
+class Inspector(Shown):
     """One checkpoint on one device. Safe to use from several threads, whose forward passes run beside each
     other.
 
-    An inspector can be pickled; its hooks are not taken along.
+    It holds `forward`, the passes, which hold `placed`, the model where it stands. An inspector can be
+    pickled; its hooks are not taken along.
     """
 
+    placed = property(attrgetter("forward.placed"))
+    model = property(attrgetter("forward.placed.model"))
+    checkpoint = property(attrgetter("forward.placed.checkpoint"))
+    preprocessing = property(attrgetter("forward.placed.preprocessing"))
+    labels = property(attrgetter("forward.placed.labels"))
+    classes = property(attrgetter("forward.placed.classes"))
+    device = property(attrgetter("forward.placed.device"))
+    dtype = property(attrgetter("forward.placed.dtype"))
+
     def __init__(self, loaded: Loaded, device: str = "auto", dtype: str = "float32"):
-        super().__init__(loaded, device, dtype)
-        self._references = References()
+        self.forward = Forward(Placed(loaded, device, dtype))
 
     @classmethod
     def of(
@@ -59,7 +81,7 @@ class Inspector(Shown, Forward):
         4
         """
         given = Given(heads, mean, std, crop_pct, crop_mode, interpolation, labels=labels)
-        pictured = Pictured(given, None if size is None else inputs.asked_size(size, (0, 0)))
+        pictured = Pictured(given, None if size is None else asked_size(size, (0, 0)))
         names = None if mapping is None else mapping_at(mapping)
         return cls(loaded_of(model, pictured, name, names), device, dtype)
 
@@ -71,15 +93,74 @@ class Inspector(Shown, Forward):
 
         A twin in bfloat16 knows its distance from float32 if this one does.
         """
-        twin = super().on(device)
-        twin._references = References()
+        return self.over(self.forward.on(device))
+
+    def over(self, forward: Forward) -> Inspector:
+        """An inspector of other passes."""
+        twin = copy.copy(self)
+        twin.forward = forward
         return twin
 
-    def demand(self, size: int | tuple[int, int] | None = None) -> inputs.Demand:
-        """How many tokens and multiplications a picture takes at a size; nothing is made for it, and nothing
-        refused.
+    def with_classes(self, classes: Classes, scale: float | None = None) -> Inspector:
+        """An inspector of the same weights that answers by the cosine of its embedding with given classes.
+
+        `scale` takes the place of the classes' own. A trace made before needs no second pass: it is read
+        anew (`answered`) by whatever asks about it. This inspector stays as it is. Raises VitvizError, with
+        both figures, for classes of another width or model, and in another precision than float32;
+        UnsupportedModel where a picture has no one embedding.
+
+        >>> import vitviz
+        >>> inspector = vitviz.load("vitviz-tiny")
+        >>> width = len(inspector.labels)  # what its last layer gives
+        >>> asked = inspector.with_classes(vitviz.Classes(["one", "another"], [[1.0] * width, range(width)]))
+        >>> trace = inspector.trace(vitviz.sample_image("chelsea"))
+        >>> abs(vitviz.evidence(asked, trace, ("one", "another")).gap) < 1e-3
+        True
+        >>> len(asked.answered(trace).top())
+        2
         """
-        return inputs.demand_of(self.model, self.grid(), inputs.asked_size(size, self.preprocessing.size))
+        if self.dtype != "float32":
+            name = self.checkpoint.name
+            raise VitvizError(
+                f"Given {name} in {self.dtype}; cosines with given classes are computed in float32. Load it"
+                " with dtype='float32'."
+            )
+        classes = classes if scale is None else replace(classes, scale=scale)
+        return self.over(self.forward.given(classes))
+
+    def answered(self, trace: Trace) -> Trace:
+        """A trace of this checkpoint with the answer that this inspector gives, read from its last tokens.
+
+        No pass is made; where it is of the same classes, it is the trace itself. VitvizError for another
+        checkpoint's.
+        """
+        if trace.classes == self.classes:
+            return trace
+        known, found = _answered.get(trace, (None, None))
+        if found is None or known != self.classes:
+            model, reads = self._behind(trace, "head is"), self.classes is not None
+            reads = reads or record.classifies(model, self.checkpoint)
+            logits = tails.read_now(model, trace.tokens[-1]).to(trace.tokens[-1].device) if reads else None
+            found = replace(trace, logits=logits, labels=self.labels, classes=self.classes)
+            _answered[trace] = self.classes, found
+        return found
+
+    def grid(self, size: tuple[int, int] | None = None) -> Grid:
+        """The patch grid at the checkpoint's own input size, or at another (height, width)."""
+        return self.placed.grid(size)
+
+    def view(self, image, size: int | tuple[int, int] | None = None) -> View:
+        """The picture as the model gets it, in whole patches, and its place in the upload, without a pass.
+
+        `image` and `size` as for `trace`, whose `view` it is. Raises ImageError, and VitvizError for a size
+        that does not fit.
+        """
+        prepared, seen = self.forward.seen(image, size)
+        return record.covered(prepared.view, self.grid(seen))
+
+    def demand(self, size: int | tuple[int, int] | None = None) -> Demand:
+        """How many tokens and multiplications a picture takes at a size; nothing is made or refused."""
+        return demand_of(self.model, self.grid(), asked_size(size, self.preprocessing.size))
 
     def trace(
         self, image, size: int | tuple[int, int] | None = None, without: Without | None = None, other=None
@@ -100,11 +181,19 @@ class Inspector(Shown, Forward):
         >>> without = vitviz.Without(heads=[(7, 1)], patches=[0, 17])  # doctest: +SKIP
         >>> inspector.trace(image, without=without).top(3)  # doctest: +SKIP
         """
-        prepared, seen = self._seen(image, size)
+        prepared, seen = self.forward.seen(image, size)
         if not without:
             return self.traces([prepared], seen)[0]
-        prepared, edit = taken.edited(self, prepared, seen, without, other, self.reference)
-        return self.traces([prepared], seen, edit=edit)[0]
+        prepared, edit = interventions.edited(self.forward, prepared, seen, without, other)
+        return self.forward.traces([prepared], seen, edit=edit)[0]
+
+    def traces(
+        self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool = False
+    ) -> list[Trace]:
+        """The traces of pictures that are prepared already, in one forward pass at an input size (height,
+        width), kept on the CPU, or on the inspector's device.
+        """
+        return self.forward.traces(prepared, size, keep_on_device)
 
     def effects(
         self, image, target: Asked, heads_as: str = "mean", size: int | tuple[int, int] | None = None, *,
@@ -122,9 +211,9 @@ class Inspector(Shown, Forward):
 
         >>> inspector.effects(image, target=3).heads  # (layer, head), in logits  # doctest: +SKIP
         """
-        prepared, seen = self._seen(image, size)
+        prepared, seen = self.forward.seen(image, size)
         asked = sweeps.Asking(target, heads_as, mlps, other, batch, progress)
-        return sweeps.swept(self, prepared, seen, asked, self.reference)
+        return sweeps.swept(self.forward, prepared, seen, asked)
 
     def layer_effects(
         self, image, layer: int, heads_as: str = "mean", size: int | tuple[int, int] | None = None
@@ -137,12 +226,12 @@ class Inspector(Shown, Forward):
 
         >>> inspector.layer_effects(image, 7)[:, 3]  # on the logit of class 3  # doctest: +SKIP
         """
-        prepared, seen = self._seen(image, size)
-        return sweeps.of_layer(self, prepared, seen, layer, sweeps.Asking(heads_as=heads_as), self.reference)
+        prepared, seen = self.forward.seen(image, size)
+        return sweeps.of_layer(self.forward, prepared, seen, layer, sweeps.Asking(heads_as=heads_as))
 
     def reference(self, size: int | tuple[int, int] | None = None) -> Reference:
         """The means that take the place of heads and MLPs, and (`.sentence`) of which pictures they are."""
-        return self._references.of(self, self._size(size))
+        return self.forward.reference(self.placed.size(size))
 
     def experiment(
         self,
@@ -161,13 +250,13 @@ class Inspector(Shown, Forward):
 
         >>> inspector.experiment(image, shuffle=1, positions=False).top(3)  # doctest: +SKIP
         """
-        prepared, seen = self._seen(image, size)
+        prepared, seen = self.forward.seen(image, size)
         if shuffle is not None:
             prepared = experiments.shuffled(prepared, self.grid(seen), shuffle)
         change = (
             None if positions else lambda model: experiments.without_positions(model, self.checkpoint.name)
         )
-        return self.traces([prepared], seen, change=change)[0]
+        return self.forward.traces([prepared], seen, change=change)[0]
 
     def hook(self, point: str, fn: Hook) -> AbstractContextManager[None]:
         """Calls `fn` with a tensor "batch token width" of each pass inside the `with`, to read or replace it.
@@ -180,12 +269,10 @@ class Inspector(Shown, Forward):
         >>> with inspector.hook("blocks.3.mlp", lambda tensor: tensor * 0):  # doctest: +SKIP
         ...     without_mlp = inspector.trace(image)
         """
-        return self._hooks.asked(self.model, point, fn, self.checkpoint.name)
+        return self.placed.hooks.asked(self.model, point, fn, self.checkpoint.name)
 
     def patch_filters(self) -> Float[Tensor, "width channel height2 width2"] | None:
-        """The linear embedding's weights E as D filters of C x P x P; None where patches are not cut from
-        pixels.
-        """
+        """The linear embedding's weights E as D filters of C x P x P; None where none are cut from pixels."""
         return record.patch_filters(self.model)
 
     def stem_filters(self) -> Float[Tensor, "width channel height2 width2"] | None:
@@ -193,41 +280,42 @@ class Inspector(Shown, Forward):
         return record.stem_filters(self.model)
 
     def position_table(self, size: tuple[int, int] | None = None) -> Float[Tensor, "patch width"] | None:
-        """The learned absolute position embeddings of the patches (prefix rows dropped), interpolated to a
-        size.
-        """
-        return record.position_table(self._at(self._size(size)))
+        """The learned absolute position embeddings of the patches (no prefix), interpolated to a size."""
+        return record.position_table(self.placed.at(self.placed.size(size)))
+
+    def position_tables(self, size: tuple[int, int] | None = None) -> list[Float[Tensor, "patch width"]]:
+        """The same of this model and of every moment of its training that was kept."""
+        table = self.position_table(size)
+        kept = [] if table is None else film.kept_tensors(self.checkpoint, *TABLES)
+        own = [] if table is None else [table]
+        return own + (
+            record.resized(self.model, self.placed.at(self.placed.size(size)), kept) if kept else []
+        )
 
     def position_kind(self) -> str:
-        """How the model knows where a patch is: learned, rotary, relative, several of them joined by +, or
-        none.
-        """
+        """How the model knows where a patch is: learned, rotary, relative, several joined by +, or none."""
         return record.position_kind(self.model)
 
     def parts(self, size: tuple[int, int] | None = None) -> parts.Parts:
         """The weights that equations 1 to 4 name, at an input size: E, the class token, E_pos, the head."""
-        return parts.parts_of(self._at(self._size(size)))
+        return parts.parts_of(self.placed.at(self.placed.size(size)))
 
-    def tail(self, size: tuple[int, int] | None = None) -> Tail:
-        """What stands between the heads and the logits at an input size; UnsupportedModel, with the reason,
-        where that is not known.
+    def tail(self, size: tuple[int, int] | None = None, device=tails.CPU) -> Tail:
+        """What stands between the heads and the logits at an input size, on a `device`: a trace's;
+        UnsupportedModel, with the reason, where that is not known.
         """
-        with self._lock:
-            return tails.tail_of(self._at(self._size(size)), self.checkpoint.name)
+        with self.placed.lock:
+            return tails.tail_of(self.placed.at(self.placed.size(size)), self.checkpoint.name, device)
 
     def read_now(
         self, tokens: Float[Tensor, "token width"], size: tuple[int, int]
     ) -> Float[Tensor, " class"]:
-        """What the model's own final norm, pooling and head say to tokens of any depth, in the pass's own
-        shapes.
-        """
-        with self._lock:
-            return tails.read_now(self._at(size), tokens)
+        """What the model's final norm, pooling and head say to tokens of any depth, in a pass's shapes."""
+        with self.placed.lock:
+            return tails.read_now(self.placed.at(size), tokens)
 
     def readout(self, trace: Trace) -> Float[Tensor, " feature"]:
-        """What the classifier is given (y of equation 4) for one of this checkpoint's traces; VitvizError for
-        another's.
-        """
+        """What the classifier is given (y of equation 4) for a trace of this checkpoint; else VitvizError."""
         return parts.readout(self._behind(trace, "norm and pooling are"), trace)
 
     def final_norm(self, trace: Trace, layer: int) -> Float[Tensor, "token width"]:
@@ -247,4 +335,4 @@ class Inspector(Shown, Forward):
                 f"Given a trace of {trace.checkpoint}; expected one of {self.checkpoint.name}, whose"
                 f" {applied} applied. Ask the inspector that made it."
             )
-        return self._at(trace.grid.pixels)
+        return self.placed.at(trace.grid.pixels)

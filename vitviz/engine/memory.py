@@ -1,7 +1,5 @@
 """How much memory there is, and how much a checkpoint or a picture will take: said before it is too late."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path
@@ -15,9 +13,7 @@ _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """What the device (for the CPU: the machine, or the container) can still give; None where that cannot be
-    known.
-    """
+    """What the device (of a CPU: the machine, or container) can still give; None where that is not known."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     known = [
@@ -34,12 +30,8 @@ def free_in_the_container(root: Path) -> int | None:
     needs the room.
     """
     for limit, used, detail, dropped in (
-        (
-            "memory.max",
-            "memory.current",
-            "memory.stat",
-            "inactive_file",
-        ),  # control groups of the second version, and of the first
+        # control groups of the second version, and of the first
+        ("memory.max", "memory.current", "memory.stat", "inactive_file"),
         (
             "memory/memory.limit_in_bytes",
             "memory/memory.usage_in_bytes",
@@ -119,20 +111,13 @@ def require_to_load(
     """
     if parameters is None:
         return
-    what, advice = (
-        f"{name} with {parameters / 1e6:.3g} million parameters",
-        "Nothing was loaded. Choose a smaller checkpoint",
-    )
-    require(
-        bytes_to_load(parameters), _CPU, f"Loading {what}", f"{advice}, or close what else fills the memory."
-    )
+    what = f"{name} with {parameters / 1e6:.3g} million parameters"
+    advice = "Nothing was loaded. Choose a smaller checkpoint"
+    also = f"{advice}, or close what else fills the memory."
+    require(bytes_to_load(parameters), _CPU, f"Loading {what}", also)
     if device.type == "cuda":
-        require(
-            itemsize * parameters,
-            device,
-            f"Putting {what} on {device}",
-            f"{advice}, --dtype bfloat16 or --device cpu.",
-        )
+        there = f"{advice}, --dtype bfloat16 or --device cpu."
+        require(itemsize * parameters, device, f"Putting {what} on {device}", there)
 
 
 def is_shortage(error: BaseException) -> bool:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.passes import experiments, record
 from vitviz.errors import UnsupportedModel
-from vitviz.trace import Trace
+from vitviz.record.trace import Trace
 
 _SCALES = ("ls1", "gamma_1")  # how timm's families call LayerScale
 
@@ -41,9 +41,8 @@ class Parts:
 
     embedding: Linear | None  # E: a flattened patch (row, column, channel) -> a vector of D numbers
     prefix: Float[Tensor, "prefix width"]  # x_class and what else stands before the patches, before E_pos
-    positions: (
-        Float[Tensor, "row width"] | None
-    )  # E_pos; with a row for each prefix token, or for patches alone
+    # E_pos; with a row for each prefix token, or for patches alone
+    positions: Float[Tensor, "row width"] | None
     why_positions: str | None  # why these positions cannot be taken away; None where they can
     mlp: int | None  # the width of an MLP's hidden layer
     plain_blocks: bool  # norm, attention, add; norm, MLP, add: equations 2 and 3
@@ -91,9 +90,8 @@ def readout(model: nn.Module, trace: Trace) -> Float[Tensor, " feature"]:
         y = model.forward_head(model.norm(last[None]), pre_logits=True)[0].float().cpu()
     if y.ndim == 1:
         return y
-    return (
-        y[0] if "class" in trace.grid.prefix_names else y[trace.grid.prefix :].mean(dim=0)
-    )  # nothing is pooled: as 'auto'
+    # nothing is pooled: as 'auto'
+    return y[0] if "class" in trace.grid.prefix_names else y[trace.grid.prefix :].mean(dim=0)
 
 
 @in_float32()
@@ -114,9 +112,8 @@ def final_norm(
 
 
 def _prefix(model: nn.Module) -> Float[Tensor, "prefix width"]:
-    tokens = [
-        getattr(model, name, None) for name in ("cls_token", "dist_token", "reg_token")
-    ]  # timm's order in the sequence
+    # timm's order in the sequence
+    tokens = [getattr(model, name, None) for name in ("cls_token", "dist_token", "reg_token")]
     return torch.cat(
         [record.copied(token[0]) for token in tokens if token is not None]
         or [torch.zeros(0, model.embed_dim)]

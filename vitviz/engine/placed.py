@@ -1,44 +1,91 @@
-"""A checkpoint's model where it stands: on one device, in one precision, at its input sizes."""
+"""A checkpoint's model where it stands: on one device, in one precision, at its input sizes, each of which is
+checked before anything is computed at it.
+"""
 
 from __future__ import annotations
 
 import copy
+import operator
 import threading
-from typing import TypeVar
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from vitviz.engine import inputs
+from vitviz.engine import cosine, memory
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.device import DTYPES, memory_guard, pick_device, pick_dtype
 from vitviz.engine.forks import renew_lock_of
 from vitviz.engine.passes import capture, copies, record
 from vitviz.engine.passes.hooks import Hooks
-from vitviz.errors import UnsupportedModel
-from vitviz.grid import Grid
-from vitviz.trace import Deviation
+from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.record.classes import Classes
+from vitviz.record.grid import Grid
+from vitviz.record.sentence import Sentence
 
-Here = TypeVar("Here", bound="Placed")
+NOT_WHOLE = (
+    "{name} cuts patches of {rows} x {cols} pixels: an input of {height} x {width} does not divide into them."
+    " The nearest size that does is {tall} x {wide}."
+)
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one picture takes."""
+
+    tokens: int
+    operations: int  # multiplications of a pass
+    nbytes: int  # of its record, and of what it takes meanwhile
+
+
+def demand_of(model: nn.Module, grid: Grid, size: tuple[int, int]) -> Demand:
+    """At a size, from the grid at any other, so that nothing need be made for it."""
+    tokens = (size[0] // grid.patch[0]) * (size[1] // grid.patch[1]) + grid.prefix
+    layers = len(capture.transformer_blocks(model))
+    asked = tokens, model.embed_dim, layers
+    return Demand(tokens, memory.operations_of_a_picture(*asked), memory.bytes_of_a_picture(*asked))
+
+
+def asked_size(size: int | tuple[int, int] | None, own: tuple[int, int]) -> tuple[int, int]:
+    """(height, width) of what was asked for, the model's own for None; VitvizError for what is no size."""
+    if size is None:
+        return own
+    try:
+        height, width = map(operator.index, size if isinstance(size, tuple | list) else (size, size))
+    except (TypeError, ValueError):
+        raise VitvizError(
+            f"Given size={size!r}; expected the input's pixels, a number or (height, width), such as {own}."
+        ) from None
+    return height, width
+
+
+def require_size(
+    size: tuple[int, int], grid: Grid, model: nn.Module, device: torch.device, name: str
+) -> None:
+    """VitvizError, with the nearest, for a size the patch does not divide; OutOfMemory for large ones."""
+    (height, width), (rows, cols) = size, grid.patch
+    if height < rows or width < cols or height % rows or width % cols:
+        near = tuple(max(p, round(s / p) * p) for s, p in ((height, rows), (width, cols)))
+        given = {"name": name, "rows": rows, "cols": cols, "height": height, "width": width}
+        raise VitvizError(Sentence(NOT_WHOLE, **given, tall=near[0], wide=near[1]))
+    tokens = (height // rows) * (width // cols) + grid.prefix
+    needed = memory.bytes_of_a_picture(tokens, model.embed_dim, len(capture.transformer_blocks(model)))
+    memory.require(needed, device, f"An input of {height} x {width} pixels, {tokens} tokens for {name},")
 
 
 class Placed:
     """One checkpoint on one device, and its variants for other input sizes, which share its weights.
 
-    It can be pickled; what belongs to one process or one device is not taken along.
+    It can be pickled and copied; what belongs to one process or one device is not taken along.
     """
 
     def __init__(self, loaded: Loaded, device: str = "auto", dtype: str = "float32"):
         self.checkpoint: Checkpoint = loaded.checkpoint
         self.preprocessing = loaded.preprocessing
         self.labels = loaded.labels
+        self.classes: Classes | None = None  # given in the place of the model's own
         self.device = pick_device(device)
         self.dtype = dtype
-        self.deviation: Deviation | None = None  # from float32, once the first picture has been seen
-        self._lock = threading.RLock()  # of the variants for other sizes; never held during a pass
-        self._comparing = threading.RLock()  # of `deviation`
-        self._truthful: set[tuple[int, int]] = set()  # sizes at which the capture has been checked
-        self._leaving: set[tuple[int, int]] = set()  # those at which patches were seen left out truthfully
         with memory_guard(self.device, f"Loading {self.checkpoint.name}"):
             kind = pick_dtype(dtype, self.device)
             in_full = kind == torch.float32
@@ -48,69 +95,65 @@ class Placed:
             else:
                 self.model = copies.placed(loaded.model, self.device, kind)
         # In float32 on the CPU, until the first picture has been compared.
-        self._exact = None if in_full else loaded.model
-        self._hooks = Hooks()
+        self.exact = None if in_full else loaded.model
+        self.hooks = Hooks()
         capture.transformer_blocks(self.model)
-        self._sizes: dict[tuple[int, int], nn.Module] = {self.preprocessing.size: self.model}
-        renew_lock_of(self, "_lock", "_comparing")
+        self.sizes: dict[tuple[int, int], nn.Module] = {self.preprocessing.size: self.model}
+        self.lock = threading.RLock()  # of the variants for other sizes; never held during a pass
+        renew_lock_of(self, "lock")
 
     def grid(self, size: tuple[int, int] | None = None) -> Grid:
         """The patch grid at the checkpoint's own input size, or at another (height, width)."""
-        return record.grid_of(self._at(self._size(size)))
+        return record.grid_of(self.at(self.size(size)))
 
-    def on(self: Here, device: str) -> Here:
-        """A twin on another device, with its own lock and without hooks; this one stays where it is.
+    def on(self, device: str) -> Placed:
+        """The same on another device, with its own lock and without hooks; this one stays where it is."""
+        there = copy.copy(self)
+        there.device = pick_device(device)
+        with memory_guard(there.device, f"Moving {self.checkpoint.name}"):
+            there.model = copies.placed(self.model, there.device, DTYPES[self.dtype])
+        there.sizes = {self.preprocessing.size: there.model}
+        return there
 
-        A twin in bfloat16 knows its distance from float32 if this one does.
-        """
+    def given(self, classes: Classes) -> Placed:
+        """The same with given classes in the place of its own; it shares every weight."""
         twin = copy.copy(self)
-        twin.device = pick_device(device)
-        with memory_guard(twin.device, f"Moving {self.checkpoint.name}"):
-            twin.model = copies.placed(self.model, twin.device, DTYPES[self.dtype])
-        twin._sizes = {self.preprocessing.size: twin.model}
+        tokens = record.grid_of(twin.model).tokens
+        with memory_guard(self.device, f"Giving {self.checkpoint.name} its classes"):
+            cosine.given(twin.model, classes, self.checkpoint.name, tokens)
+        twin.classes, twin.labels = classes, classes.labels
         return twin
 
     def __getstate__(self) -> dict:
         """All but what belongs to one process or one device."""
         model = copies.lending(self.model)  # without what stands there for passes that run just now
-        here = {
-            "model": model,
-            "_sizes": {self.preprocessing.size: model},
-            "_exact": None,
-            "_truthful": set(),
-            "_leaving": set(),
-        }
-        here |= {"_lock": None, "_comparing": None, "_hooks": None}
-        return {name: value for name, value in {**vars(self), **here}.items() if name != "elsewhere"}
+        here = {"model": model, "sizes": {self.preprocessing.size: model}, "exact": None}
+        return {**vars(self), **here, "lock": None, "hooks": None}
 
     def __setstate__(self, state: dict) -> None:
-        vars(self).update(
-            state,
-            _lock=threading.RLock(),
-            _comparing=threading.RLock(),
-            _hooks=Hooks(),
-        )
-        renew_lock_of(self, "_lock", "_comparing")
+        vars(self).update(state, lock=threading.RLock(), hooks=Hooks())
+        renew_lock_of(self, "lock")
 
-    def _size(self, size: int | tuple[int, int] | None) -> tuple[int, int]:
-        found = inputs.asked_size(size, self.preprocessing.size)
+    def size(self, asked: int | tuple[int, int] | None) -> tuple[int, int]:
+        """The (height, width) asked for, or the checkpoint's own; VitvizError where it does not fit."""
+        found = asked_size(asked, self.preprocessing.size)
         if found != self.preprocessing.size:  # its own is one whether the patch divides it or not
-            inputs.require_size(found, self.grid(), self.model, self.device, self.checkpoint.name)
+            require_size(found, self.grid(), self.model, self.device, self.checkpoint.name)
         return found
 
-    def _at(self, size: tuple[int, int]) -> nn.Module:
+    def at(self, size: tuple[int, int]) -> nn.Module:
         """The model at an input size; variants share every weight but the interpolated position embedding."""
-        found = self._sizes.get(size)  # a size that is there does not wait for one that is being made
+        found = self.sizes.get(size)  # a size that is there does not wait for one that is being made
         if found is not None:
             return found
-        with self._lock:
-            if size not in self._sizes:
+        with self.lock:
+            if size not in self.sizes:
                 if not hasattr(self.model, "set_input_size"):
                     raise UnsupportedModel(
                         f"{self.checkpoint.name} has a fixed input of {self.preprocessing.size[0]} x"
                         f" {self.preprocessing.size[1]} pixels."
                     )
-                if len(self._sizes) > 3:  # the own size and the last few are kept
-                    self._sizes.pop(next(key for key in self._sizes if key != self.preprocessing.size))
-                self._sizes[size] = copies.sized(self.model, size)
-            return self._sizes[size]
+                if len(self.sizes) > 3:  # the own size and the last few are kept
+                    self.sizes.pop(next(key for key in self.sizes if key != self.preprocessing.size))
+                self.sizes[size] = copies.sized(self.model, size)
+            return self.sizes[size]

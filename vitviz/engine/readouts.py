@@ -2,8 +2,6 @@
 believed.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal
 
@@ -16,10 +14,10 @@ from timm.models.vision_transformer_relpos import VisionTransformerRelPos
 from torch import Tensor, nn
 
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.models.formats.huggingface_kin import ClassAndMeanReadout, ClassOnlyReadout
+from vitviz.engine.reading.huggingface_kin import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.errors import UnsupportedModel
-from vitviz.grid import Grid
-from vitviz.readout import Readout, Summary
+from vitviz.record.grid import Grid
+from vitviz.record.readout import Readout, Summary
 
 _KINDS = {"avg": "average", "max": "max", "avgmax": "average and max", "map": "attention", "prr": "attention"}
 
@@ -103,9 +101,7 @@ def prove(model: nn.Module, readout: Readout, grid: Grid, name: str) -> None:
 def read(
     model: nn.Module, readout: Readout, last: Float[Tensor, "batch token width"]
 ) -> Float[Tensor, "batch token"] | None:
-    """How much of y each token is in pictures of a batch, from the last block's output; None where that is
-    fixed, or attention's.
-    """
+    """How much of y each token of a batch's pictures is, by the last output; None: fixed, or attention's."""
     if readout.linear or any(one.how == "attention" for one in readout.summaries):
         return None
     with torch.no_grad():

@@ -6,8 +6,6 @@ told by the classes of timm's blocks; whether they have been understood, by the 
 to balance.
 """
 
-from __future__ import annotations
-
 from weakref import WeakKeyDictionary
 
 import torch
@@ -16,26 +14,30 @@ from timm.models.deit import VisionTransformerDistilled
 from torch import Tensor, nn
 
 from vitviz.analyses.tail import AttentionPooling, Head, Norm, Pooling, Projection, Tail
+from vitviz.analyses.writers import Reader, Side
+from vitviz.engine.cosine import CosineHead
 from vitviz.engine.device import exactly
-from vitviz.engine.models.formats.huggingface_kin import ClassAndMeanReadout, ClassOnlyReadout
+from vitviz.engine.reading.huggingface_kin import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.errors import UnsupportedModel
-from vitviz.sentence import Sentence, not_applicable, said
+from vitviz.record.sentence import Sentence, not_applicable, said
 
 PRE_NORM = ("Block", "EvaBlock", "RelPosBlock")  # x + branch(norm(x))
 POST_NORM = ("ResPostBlock", "ResPostRelPosBlock", "EvaBlockPostNorm")  # x + norm(branch(x))
 PARALLEL = "ParallelScalingBlock"  # attention and MLP read the same tokens
-_known: WeakKeyDictionary[nn.Module, tuple[tuple, Tail]] = WeakKeyDictionary()
+NO_WAY = "its blocks are of the kind {kind}, whose way from head to residual stream is not known"
+_known: WeakKeyDictionary[nn.Module, tuple[tuple, dict[torch.device, Tail]]] = WeakKeyDictionary()
+CPU = torch.device("cpu")
 
 
-def tail_of(model: nn.Module, name: str) -> Tail:
+def tail_of(model: nn.Module, name: str, device: torch.device = CPU) -> Tail:
     """The readout of a model at its present input size; UnsupportedModel, "not applicable, because ...",
     where there is none.
 
-    It shares the model's weights where these are in float32 on the CPU, and is made once a model.
+    It shares the model's weights where these are in float32 on the CPU, and is made once a model and device:
+    that of the trace that is read.
     """
-    weights = tuple(
-        (one.data_ptr(), one._version) for one in model.parameters()
-    )  # the user may put in others
+    # the user may put in others
+    weights = tuple((one.data_ptr(), one._version) for one in model.parameters())
     if model not in _known or _known[model][0] != weights:
         try:
             pooling = pooling_of(model)
@@ -49,14 +51,15 @@ def tail_of(model: nn.Module, name: str) -> Tail:
             )
         except _NotUnderstood as reason:
             raise UnsupportedModel(not_applicable(name, said(reason))) from None
-        _known[model] = weights, found
-    return _known[model][1]
+        _known[model] = weights, {CPU: found}
+    there = _known[model][1]
+    if device not in there:
+        there[device] = there[CPU].on(device)
+    return there[device]
 
 
 def pooling_or_none(model: nn.Module) -> Pooling | None:
-    """How the classifier reads the tokens; None where that, or a block, is not understood and nothing need be
-    recorded.
-    """
+    """How the classifier reads the tokens; None where that, or a block, is not understood."""
     try:
         for block in model.blocks:
             projection_of(block)
@@ -72,22 +75,15 @@ def pooling_of(model: nn.Module) -> Pooling:
     include, attention = bool(getattr(model, "pool_include_prefix", False)), getattr(model, "attn_pool", None)
     if isinstance(model, VisionTransformerDistilled):
         one = isinstance(model, ClassOnlyReadout)
-        return (
-            Pooling("class", ((0, 1),), norm, None)
-            if one
-            else Pooling("distilled", ((0, 1), (1, 2)), norm, None)
-        )
+        return Pooling(*("class", ((0, 1),)) if one else ("distilled", ((0, 1), (1, 2))), norm, None)
     if isinstance(model, ClassAndMeanReadout):
         if fc_norm is not None:
             raise _NotUnderstood(Sentence("a norm stands over class token and mean side by side"))
         return Pooling("class and average", ((0, 1), (prefix, None)), norm, None)
     if attention is not None:
         if not isinstance(attention, AttentionPoolLatent):
-            raise _NotUnderstood(
-                Sentence(
-                    "its attention pooling is a {kind}, which is not read", kind=type(attention).__name__
-                )
-            )
+            given = type(attention).__name__
+            raise _NotUnderstood(Sentence("its attention pooling is a {kind}, which is not read", kind=given))
         first = 0 if include or not hasattr(model, "pool_include_prefix") else prefix
         return Pooling("attention", ((first, None),), norm, fc_norm, mean_latent=attention.pool == "avg")
     if kind == "token" or (kind == "" and getattr(model, "cls_token", None) is not None):
@@ -100,10 +96,12 @@ def pooling_of(model: nn.Module) -> Pooling:
 
 
 def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
-    """The linear classifier; None for a model without one."""
+    """The linear classifier, or the cosines of given classes; None for a model without either."""
     head = getattr(model, "head", None)
     if not getattr(model, "num_classes", 0) or isinstance(head, nn.Identity) or head is None:
         return None
+    if isinstance(head, CosineHead) and isinstance(head.own, nn.Linear | nn.Identity):
+        return head.value(2 if pooling.kind == "class and average" else 1)
     heads = [head, model.head_dist] if pooling.kind == "distilled" else [head]
     if not all(isinstance(one, nn.Linear) for one in heads):
         raise _NotUnderstood(
@@ -126,12 +124,7 @@ def projection_of(block: nn.Module) -> Projection:
             held(block.attn_out_proj.weight), held(block.attn_out_proj.bias), scale_of(block.ls)
         )
     if kind not in PRE_NORM + POST_NORM:
-        raise _NotUnderstood(
-            Sentence(
-                "its blocks are of the kind {kind}, whose way from head to residual stream is not known",
-                kind=kind,
-            )
-        )
+        raise _NotUnderstood(Sentence(NO_WAY, kind=kind))
     attention = block.attn
     inner, gate = norm_of(getattr(attention, "norm", None)), getattr(attention, "gate", None)
     if inner is not None and gate is not None:
@@ -139,6 +132,28 @@ def projection_of(block: nn.Module) -> Projection:
     post = norm_of(block.norm1) if kind in POST_NORM else None
     scale = getattr(block, "ls1", None) if hasattr(block, "ls1") else getattr(block, "gamma_1", None)
     return Projection(held(attention.proj.weight), held(attention.proj.bias), scale_of(scale), inner, post)
+
+
+def reader_of(block: nn.Module) -> Reader:
+    """What a block's attention makes of the tokens that enter it; `projection_of` has understood its kind."""
+    parallel, attention = type(block).__name__ == PARALLEL, getattr(block, "attn", block)
+    norm = block.in_norm if parallel else None if type(block).__name__ in POST_NORM else block.norm1
+    if parallel or getattr(attention, "qkv", None) is not None:
+        one = block.in_proj if parallel else attention.qkv
+        begin = len(one.weight) - 3 * attention.num_heads * attention.head_dim if parallel else 0
+        weights = one.weight[begin:].chunk(3)
+        biases = (None,) * 3 if one.bias is None else one.bias[begin:].chunk(3)
+        if one.bias is None:
+            biases = [getattr(attention, f"{name}_bias", None) for name in "qkv"]
+    else:
+        ones = [getattr(attention, f"{name}_proj") for name in "qkv"]
+        weights, biases = [one.weight for one in ones], [one.bias for one in ones]
+    norms = [norm_of(getattr(attention, f"{name}_norm", None)) for name in "qk"]
+    given = zip(("query", "key", "value"), weights, biases, (*norms, None), (True, True, False), strict=True)
+    return Reader(
+        norm_of(norm),
+        {name: Side(held(weight), held(bias), own, turned) for name, weight, bias, own, turned in given},
+    )
 
 
 def attention_pooling_of(model: nn.Module) -> AttentionPooling:
@@ -155,9 +170,7 @@ def attention_pooling_of(model: nn.Module) -> AttentionPooling:
 
 
 def read_now(model: nn.Module, tokens: Tensor) -> Tensor:
-    """The model's own answer to tokens as if they came from its last block: final norm, pooling and head, one
-    picture's shapes.
-    """
+    """The model's answer to tokens as if from its last block: final norm, pooling, head, of one picture."""
     weights = next(model.parameters())
     with torch.no_grad(), torch.autocast(weights.device.type, enabled=False), exactly(weights.device):
         last = tokens[None].to(weights.device, weights.dtype)

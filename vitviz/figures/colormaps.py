@@ -2,8 +2,6 @@
 all).
 """
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -73,6 +71,3 @@ def coloured(
         else np.zeros(np.shape(values))
     )
     return TABLES[name][np.rint(levels * 255).astype(np.uint8)]
-
-
-__all__ = ["DIVERGING", "TABLES", "coloured"]

@@ -1,7 +1,5 @@
 """Pixels as a file."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 from jaxtyping import UInt8
@@ -18,6 +16,3 @@ def encoded(pixels: UInt8[np.ndarray, "height width 3"], ending: str) -> bytes:
     if not done:
         raise RuntimeError(f"OpenCV could not encode a picture of shape {pixels.shape} as {ending}")
     return data.tobytes()
-
-
-__all__ = ["encoded"]

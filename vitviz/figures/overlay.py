@@ -5,8 +5,6 @@ of the picture. The map covers the crop that the model saw; the rest of the pict
 or the dark (paper).
 """
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -16,10 +14,8 @@ from PIL import Image
 from vitviz.figures.colormaps import coloured
 
 _PAPER = 255.0  # what lies under the heat map's form: the light page
-_FADED = {
-    "heat": 0.62,
-    "paper": 0.85,
-}  # how far what the model did not see has gone into it, or into the dark
+# how far what the model did not see has gone into it, or into the dark
+_FADED = {"heat": 0.62, "paper": 0.85}
 
 
 def overlay(
@@ -95,6 +91,3 @@ def enlarged(
     values = np.ascontiguousarray(map, dtype=np.float32)
     how = cv2.INTER_CUBIC if smooth else cv2.INTER_NEAREST_EXACT
     return np.clip(cv2.resize(values, (size[1], size[0]), interpolation=how), values.min(), values.max())
-
-
-__all__ = ["enlarged", "faded", "overlay"]

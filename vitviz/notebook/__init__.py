@@ -9,23 +9,12 @@ it reads in light and in dark.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-_HOMES = {"html": "cards", "show": "cell", "Cell": "cell"}
+from vitviz.record.public import lazily
 
-__all__ = sorted(_HOMES)
+__getattr__, __dir__, __all__ = lazily(__name__, __file__)
 
 if TYPE_CHECKING:
     from vitviz.notebook.cards import html
-    from vitviz.notebook.cell import Cell, show
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"vitviz.notebook has no {name!r}; it has {', '.join(__all__)}.")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+    from vitviz.prints.cell import Cell, show

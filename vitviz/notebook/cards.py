@@ -3,32 +3,74 @@
 Layers, heads and patches count from 1 in what is read here, as on the page; in Python they count from 0.
 """
 
-from __future__ import annotations
-
 from functools import singledispatch
 from typing import Any
 
+import numpy as np
+
 from vitviz.analyses.components import Components
 from vitviz.analyses.distance import Distances
-from vitviz.analyses.effects import Effects
+from vitviz.analyses.effects import EdgeEffects, Effects
 from vitviz.analyses.evidence import Evidence
 from vitviz.analyses.experiment import Experiment
 from vitviz.analyses.filters import Filters
-from vitviz.analyses.relevance.found import Relevance
+from vitviz.analyses.relevance.passes import Relevance
 from vitviz.analyses.trials.trial import Trial
+from vitviz.analyses.writers import Paths, Score, Writer, Writers
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.inspector import Inspector
-from vitviz.figures import svg
-from vitviz.grid import Grid
+from vitviz.figures.chart import BLUE, ORANGE, Bars, Chart, Series
 from vitviz.notebook import maps
-from vitviz.notebook.cell import Cell
-from vitviz.notebook.named import Named
-from vitviz.notebook.parts import card, image, number, table
-from vitviz.notebook.results import Listed, Picture
-from vitviz.notebook.tried import experiment_card, trial_card
-from vitviz.runs import Without
+from vitviz.notebook.maps import card, image, number, table
+from vitviz.notebook.results import Listed, Named, Picture
+from vitviz.prints.cell import Cell
+from vitviz.record.classes import Classes
+from vitviz.record.grid import Grid
+from vitviz.record.runs import Without
+from vitviz.record.trace import Trace
 from vitviz.surveys.result import Survey
-from vitviz.trace import Trace
+
+
+def trial_card(trial: Trial) -> str:
+    head = ("map", "gap", "most relevant first", "least relevant first")
+    rows = [(name, gap, *trial.areas(name)) for name, gap in trial.ranking()]
+    mean, reach = trial.chance()[0], trial.reach()
+    caption = (
+        f"{trial.checkpoint}, patches removed as {trial.patches_as}: areas under the probability's curves,"
+        f" best first. Chance's gap is {number(mean)}; in one of 20 trials the best of so many random maps"
+        f" would come above {number(mean + reach)}. One picture says nothing of another."
+    )
+    return card("Maps on trial", table(head, rows), _refused(trial), caption=caption)
+
+
+def experiment_card(found: Experiment) -> str:
+    what, other = ("patches dropped", "") if found.kind == "drop" else ("pieces", ", shuffled")
+    curves = [found.curve(way) for way in found.probability]
+    kept = [found.curve(way, "kept") for way in found.probability]
+    rows = [
+        (count, *(_spread(*curve[step]) for curve in curves), *(f"{one[step][0]:.0%}" for one in kept))
+        for step, count in enumerate(found.steps)
+    ]
+    head = (what, *found.probability, *(f"{way}: kept" for way in found.probability))
+    draws = next((len(one[0]) for one in found.probability.values()), 0)
+    far = found.deviation.classes if found.deviation else None
+    rounded = f" Computed in {found.dtype}" if found.dtype != "float32" else ""
+    rounded += f", whose probabilities lie up to {far:.2g} from float32's." if rounded and far else ""
+    caption = (
+        f"{found.checkpoint}: probability of {found.label}, the answer to the whole picture{other}: means"
+        f" over {draws} draws ± twice their standard errors; kept: in how many it stays the"
+        f" likeliest.{rounded}"
+    )
+    return card("Experiment", table(head, rows), _refused(found), caption=caption)
+
+
+def _refused(found: Trial | Experiment) -> str:
+    return "".join(f"<p><small>{name}: {reason}</small></p>" for name, reason in maps.safe(found.refused))
+
+
+def _spread(mean: float, error: float) -> str:
+    return f"{mean:.1%} ± {2 * error:.1%}"
+
 
 SHOWN = 12  # rows of long tables
 
@@ -80,6 +122,15 @@ def _listed(listed: Listed) -> str:
 
 
 @html.register
+def _classes(classes: Classes) -> str:
+    rows = list(enumerate(classes.labels[: 3 * SHOWN]))
+    told = f"{len(classes.labels)} unit vectors of {classes.vectors.shape[1]} numbers"
+    told += f" for {classes.model}" if classes.model else ""
+    caption = f"{told}; a {classes.score} of {number(classes.scale)} × cosine + {number(classes.bias)}."
+    return card("Classes", table(("class", "label"), rows), caption=caption)
+
+
+@html.register
 def _grid(grid: Grid) -> str:
     said = f"{grid.rows} rows × {grid.cols} columns of {grid.patch[1]} × {grid.patch[0]} px"
     before = ", ".join(grid.prefix_names) or "no token"
@@ -123,9 +174,8 @@ def _picture(picture: Picture) -> str:
 def _filters(filters: Filters) -> str:
     shares = ", ".join(f"{share:.1%}" for share in filters.variance[:5].tolist())
     caption = (
-        f"The first {len(filters.pictures)} principal components of the embedding's filters, each"
-        " scaled to [0, 1] alone;"
-        f" shares of the variance begin with {shares} (paper, figure 7 left)."
+        f"The first {len(filters.pictures)} principal components of the embedding's filters, each scaled to"
+        f" [0, 1] alone; shares of the variance begin with {shares} (paper, figure 7 left)."
     )
     return card("Embedding filters", maps.atlas(filters.pictures), caption=caption)
 
@@ -144,12 +194,11 @@ def _evidence(account: Evidence) -> str:
         ("logit", account.logit),
     ]
     rows = [(name, value) for name, value in lines if value is not None]
-    heads = svg.dots_by_layer(account.heads, account.heads * float("nan"), "logits")
+    heads = maps.by_layers(account.heads, "logits")
     patches = maps.over(account.patches, "logits, heads' shares by source patch", diverging=True)
     caption = (
-        f"Every line's share of the logit, {number(account.logit)}; they leave {account.gap:.1e}"
-        " unexplained. Direct effects"
-        " only. Below, each head's share by layer."
+        f"Every line's share of the logit, {number(account.logit)}; they leave {account.gap:.1e} unexplained."
+        " Direct effects only. Below, each head's share by layer."
     )
     body = f'<div class="vitviz-row">{patches}{table(("line", "logits"), rows)}</div>{heads}'
     return card("Evidence: the account of a logit", body, caption=caption)
@@ -157,12 +206,105 @@ def _evidence(account: Evidence) -> str:
 
 @html.register
 def _effects(effects: Effects) -> str:
-    drawn = svg.dots_by_layer(effects.heads, effects.heads * float("nan"), "logits")
+    drawn = maps.by_layers(effects.heads, "logits")
     caption = (
         f"How much of the logit ({number(effects.logit)}) goes when a head is taken away alone;"
         f" by {effects.heads_as}."
     )
     return card("Effects of heads", drawn, caption=f"{caption} {effects.reference}".strip())
+
+
+def _who(one: Writer | None) -> str:
+    """A writer by its name; None is all that a head reads."""
+    if one is None or one.layer is None:
+        return "all it reads" if one is None else one.kind
+    part = f"head {one.head + 1}" if one.kind == "head" else {"mlp": "MLP"}.get(one.kind, one.kind)
+    return f"layer {one.layer + 1}, {part}"
+
+
+def _trail(*heads: tuple[int, int]) -> list[str]:
+    return [_who(Writer("head", *one)) for one in heads]
+
+
+@html.register
+def _writers(found: Writers) -> str:
+    lines = sorted(found.lines(), key=lambda line: -abs(line[1]))[:SHOWN]
+    depth, drawn = np.arange(1, found.layer + 1), ""
+    if found.layer:
+        parts = np.stack([found.heads[: found.layer].sum(dim=1), found.mlps[: found.layer]])
+        colours = (BLUE,) * found.layer + (ORANGE,) * found.layer
+        x = np.concatenate([depth - 0.2, depth + 0.2])
+        bars = Bars(x, np.zeros(parts.size), parts.ravel(), colours, 0.36)
+        low, high = min(0.0, parts.min()), max(0.0, parts.max())
+        drawn = maps.inlined(
+            Chart(
+                "Network depth (layer)", "logits", (0.4, found.layer + 0.6), _roomy(low, high), bars=bars,
+                named=((BLUE, "heads together"), (ORANGE, "MLP")),
+            )
+        )  # fmt: skip
+    through = f" through {' and '.join(_trail(*found.via))}" if found.via else ""
+    caption = (
+        f"Its share of the logit{through}, {number(found.share)}, by who wrote what it reads; all lines leave"
+        f" {found.gap:.1e} unexplained. Attention and norms are held. The table has the largest."
+    )
+    rows = [(_who(writer), part) for writer, part in lines]
+    return card(
+        f"Writers of {_trail((found.layer, found.head))[0]}", drawn, table(("writer", "logits"), rows),
+        caption=caption,
+    )  # fmt: skip
+
+
+@html.register
+def _score(found: Score) -> str:
+    order = found.relative.flatten().abs().argsort(descending=True)[:SHOWN].tolist()
+    pairs = [divmod(place, len(found.writers)) for place in order]
+    rows = [(*(_who(found.writers[n]) for n in pair), found.relative[pair].item()) for pair in pairs]
+    split, body = found.content_position, ""
+    if split is not None:
+        sides = [(name, *part) for name, part in zip(("content", "position"), split.tolist(), strict=True)]
+        body = table(("query's \\ key's", "content", "position"), sides)
+    caption = (
+        f"A score before the softmax, {number(found.score)}; parts leave {found.gap:.1e} unexplained. Those"
+        f" shown are less the mean over keys, or another key's: of all, the {len(rows)} largest pairs."
+    )
+    return card("Account of a score", body, table(("query's", "key's", "score"), rows), caption=caption)
+
+
+@html.register
+def _paths(found: Paths) -> str:
+    rows = [(" ← ".join([*_trail(*one.heads), _who(one.writer)]), one.share) for one in found.paths[:SHOWN]]
+    caption = (
+        f"From the answer back, of the heads' shares together, {number(found.total)}; paths left out"
+        f" hold {number(found.left_out)}. {found.opened} heads were opened: larger paths may be missed."
+    )
+    return card("Paths into a logit", table(("path", "logits"), rows), caption=caption)
+
+
+@html.register
+def _edges(found: EdgeEffects) -> str:
+    names = [f"{_who(one.writer)} → {_trail((one.layer, one.head))[0]}, {one.into}" for one in found.edges]
+    shares, effects = found.shares.numpy(), found.effects.numpy()
+    known, drawn = np.isfinite(shares) & np.isfinite(effects), ""
+    if known.any():
+        x, y = shares[known], effects[known]
+        also = {"edge": [name for name, one in zip(names, known, strict=True) if one]}
+        dots = Series(x, y, dots=True, told=("{edge}",), also=also)
+        ends = (_roomy(min(0.0, one.min()), max(0.0, one.max())) for one in (x, y))
+        drawn = maps.inlined(
+            Chart("share (logits)", "effect (logits)", *ends, series=(dots,), whole=False, unit="logits")
+        )
+    order = np.argsort(-np.abs(np.nan_to_num(effects)))[:SHOWN].tolist()
+    rows = [(names[n], effects[n], shares[n]) for n in order]
+    caption = (
+        f"What the logit loses when an edge is taken out alone ({found.parts_as}), beside its share:"
+        f" correlation {number(found.correlation)}; {len(names)} of {found.of} edges."
+    )
+    return card("Effects of edges", drawn, table(("edge", "effect", "share"), rows), caption=caption)
+
+
+def _roomy(low: float, high: float) -> tuple[float, float]:
+    room = 0.08 * (high - low) or 1.0
+    return float(low - room), float(high + room)
 
 
 @html.register
@@ -189,7 +331,7 @@ def _components(found: Components) -> str:
 
 @html.register
 def _distances(found: Distances) -> str:
-    drawn = svg.dots_by_layer(found.distance, found.distance * float("nan"), "px")
+    drawn = maps.by_layers(found.distance, "px")
     return card(
         "Attention distance", drawn, caption="Each head's, rows as they are, and the heads' mean as a line."
     )
@@ -199,13 +341,10 @@ def _distances(found: Distances) -> str:
 def _survey(survey: Survey) -> str:
     drawn, rows = [], []
     for name, what in survey.quantities.items():
-        sums, up = survey.sums[name], what.unit or what.title
-        draw = {"layer head": svg.dots_by_layer, "layer": svg.line_by_layer}.get(what.axes)
-        if draw:
-            drawn += [
-                f"<p>{what.title}</p>",
-                draw(sums.mean, sums.error, up, 0 if name.startswith("lens.") else 1),
-            ]
+        sums = survey.sums[name]
+        if what.axes in ("layer head", "layer"):
+            first, up = 0 if name.startswith("lens.") else 1, what.unit or what.title
+            drawn += [f"<p>{what.title}</p>", maps.by_layers(sums.mean, what.unit, first, sums.error, up)]
         elif not what.axes:
             rows.append((what.title, f"{float(sums.mean):.4g} ± {float(sums.error):.2g}", what.unit))
     left_out = f", {survey.left_out} could not be read" if survey.left_out else ""
@@ -221,5 +360,3 @@ def _cell(cell: Cell) -> str:
 
 html.register(Experiment, experiment_card)
 html.register(Trial, trial_card)
-
-__all__ = ["html"]

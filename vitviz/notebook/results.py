@@ -1,23 +1,79 @@
 """The public functions whose results are plain tensors, lists or arrays, with a name on what they return.
 
 The analyses themselves stay pure and nameless; what is said here is what a notebook shows of them.
+
+A `Named` is the tensor it was made from, with a title, its axes and its unit beside it. Whatever is computed
+with it is a plain tensor again, because nobody knows what that is; so is what it is pickled or copied to.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
 import numpy as np
+import torch
+from jaxtyping import UInt8
 from torch import Tensor
 
-from vitviz import analyses, engine, models
+from vitviz import analyses, engine, surveys
+from vitviz.engine.asking import models
 from vitviz.figures import overlay as laid
-from vitviz.notebook.named import Name, Named
-from vitviz.shown import Shown
-from vitviz.surveys import compared
+from vitviz.record.classes import Classes
+from vitviz.record.shown import Shown, frame_of
+
+
+@dataclass(frozen=True)
+class Name:
+    """What a tensor's numbers are."""
+
+    title: str
+    axes: str  # such as "layer head"
+    unit: str = ""
+    caption: str = ""
+    diverging: bool = False  # numbers for and against: the scale is symmetric about zero
+    first: int = 1  # how its first layer is called: 0 where that is what enters the first block
+    picture: UInt8[np.ndarray, "height width 3"] | None = None  # that a map lies over
+    labels: tuple[str, ...] = ()  # of classes
+    classes: Classes | None = None  # given ones
+
+
+class Named(Shown, Tensor):
+    """A tensor with its name as `.what`; in every other way the tensor that it was made from."""
+
+    what: Name
+    __torch_function__ = torch._C._disabled_torch_function_impl  # what is computed with it is a plain tensor
+
+    @classmethod
+    def of(cls, tensor: Tensor, name: Name) -> Named:
+        """The same numbers in the same memory."""
+        found = tensor.as_subclass(cls)
+        found.what = name
+        return found
+
+    def plain(self) -> Tensor:
+        """Without its name."""
+        return self.as_subclass(Tensor)
+
+    def frame(self) -> Any:
+        """A row a number, with its place on each axis (from 0), a DataFrame; VitvizError without pandas."""
+        axes = self.what.axes.split()
+        places = np.ndenumerate(self.plain().numpy())
+        return frame_of(
+            {**dict(zip(axes, place, strict=True)), "value": float(value)} for place, value in places
+        )
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return repr(self.plain())
+
+    def __reduce_ex__(self, protocol: int) -> Any:
+        return self.plain().__reduce_ex__(protocol)
+
+    def __deepcopy__(self, memo: dict) -> Tensor:
+        return self.plain().__deepcopy__(memo)
 
 
 def _named(function: Callable[..., Tensor], name_of: Callable[[dict[str, Any]], Name]) -> Callable:
@@ -36,17 +92,12 @@ def _named(function: Callable[..., Tensor], name_of: Callable[[dict[str, Any]], 
 
 def _rollout(asked: dict[str, Any]) -> Name:
     trace = asked["trace"]
-    layers = (
-        "all layers"
-        if asked["layers"] is None
-        else "layers {} to {}".format(*(n + 1 for n in asked["layers"]))
-    )
-    told = (
-        f"heads fused by {asked['fusion']}, discard {asked['discard']:g}, residual"
-        f" {asked['residual']:g}, {layers}"
-    )
+    first, last = asked["layers"] or (0, len(trace.layers) - 1)
+    layers = "all layers" if asked["layers"] is None else f"layers {first + 1} to {last + 1}"
     caption = (
-        f"{trace.checkpoint}: from where attention carries information to {_asker(asked['query'])}; {told}."
+        f"{trace.checkpoint}: from where attention carries information to {_asker(asked['query'])}; heads"
+        f" fused by {asked['fusion']}, discard {asked['discard']:g}, residual {asked['residual']:g},"
+        f" {layers}."
     )
     return Name("Attention rollout", "row col", "share of attention", caption, picture=trace.view.picture)
 
@@ -54,21 +105,16 @@ def _rollout(asked: dict[str, Any]) -> Name:
 def _asker(query: Any) -> str:
     if query == "auto":
         return "what the classifier reads"
-    return (
-        f"patch {query}"
-        if isinstance(query, int)
-        else "all tokens"
-        if query == "mean"
-        else f"the {query} token"
-    )
+    if isinstance(query, int):
+        return f"patch {query}"
+    return "all tokens" if query == "mean" else f"the {query} token"
 
 
 def _distance(asked: dict[str, Any]) -> Name:
     alone = ", attention on patches alone" if asked["renormalise"] else ""
     caption = (
-        f"{asked['trace'].checkpoint}: how far each head looks, mean over the patches as queries,"
-        " in pixels of the model's"
-        f" input{alone}. The line is the mean of the heads (paper, figure 7 right)."
+        f"{asked['trace'].checkpoint}: how far each head looks, mean over the patches as queries, in pixels"
+        f" of the model's input{alone}. The line is the mean of the heads (paper, figure 7 right)."
     )
     return Name("Attention distance", "layer head", "px", caption)
 
@@ -92,9 +138,8 @@ def _depth(layer: int) -> str:
 
 def _norms(asked: dict[str, Any]) -> Name:
     caption = (
-        f"{asked['trace'].checkpoint}: the length of every token, prefix tokens first, from what"
-        " enters block 1 (top) to the"
-        " output of the last block."
+        f"{asked['trace'].checkpoint}: the length of every token, prefix tokens first, from what enters block"
+        " 1 (top) to the output of the last block."
     )
     return Name("Norms of tokens", "layer token", "Euclidean norm", caption, first=0)
 
@@ -110,14 +155,15 @@ def _lens(asked: dict[str, Any]) -> Name:
     caption = (
         f"{trace.checkpoint}: the answer that tokens of every depth give; {how}. Depth 0 enters block 1."
     )
-    return Name("The answer forming", "layer class", "logit", caption, first=0, labels=trace.labels)
+    trace = asked["inspector"].answered(trace)
+    about = {"labels": trace.labels, "classes": trace.classes}
+    return Name("The answer forming", "layer class", "logit", caption, first=0, **about)
 
 
 def _positions(asked: dict[str, Any]) -> Name:
     caption = (
-        f"{asked['inspector'].checkpoint.name}: a small map for each patch, where it stands: the"
-        " cosine of its position"
-        " embedding with that of every other (paper, figure 7 centre)."
+        f"{asked['inspector'].checkpoint.name}: a small map for each patch, where it stands: the cosine of"
+        " its position embedding with that of every other (paper, figure 7 centre)."
     )
     return Name("Similarity of position embeddings", "row col row2 col2", "cosine", caption)
 
@@ -132,7 +178,7 @@ def _cka(asked: dict[str, Any]) -> Name:
 
 
 attention_distance = _named(analyses.attention_distance, _distance)
-cka = _named(compared.cka, _cka)
+cka = _named(surveys.cka, _cka)
 lens = _named(models.lens, _lens)
 position_similarity = _named(models.position_similarity, _positions)
 rollout = _named(analyses.rollout, _rollout)
@@ -145,7 +191,7 @@ class Listed(Shown, list):
 
     def frame(self) -> Any:
         """A row each, as a pandas DataFrame; VitvizError where pandas is not installed."""
-        from vitviz.frames import frame_of
+        from vitviz.record.shown import frame_of
 
         return frame_of([vars(one) for one in self])
 
@@ -167,9 +213,3 @@ class Picture(Shown, np.ndarray):
 @wraps(laid.overlay)
 def overlay(*arguments: Any, **more: Any) -> Picture:
     return laid.overlay(*arguments, **more).view(Picture)
-
-
-__all__ = [
-    "Listed", "Picture", "attention_distance", "checkpoints", "cka", "film", "lens", "overlay",
-    "position_similarity", "rollout", "token_norms", "token_similarity",
-]  # fmt: skip

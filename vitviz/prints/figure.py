@@ -1,27 +1,188 @@
-"""`vitviz.figure`: a view's figure for print, from the same items as its figure on the page."""
+"""`vitviz.figure`: a view's figure for print, from the same items as its figure on the page; with a caption
+for a paper, and a file's name that says what it is of.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import vitviz
 from vitviz.errors import Unknown, VitvizError
-from vitviz.languages import NAMES, translated
-from vitviz.prints.caption import caption_of, name_of, spelled
+from vitviz.record import stopping
+from vitviz.record.runs import Without
+from vitviz.record.samples import samples
+from vitviz.record.sentence import Sentence
 from vitviz.views import VIEWS, Needs, Subject, View
-from vitviz.views.printing import Asked
+from vitviz.views.controls import Choice, Query, Whole, Wholes
+from vitviz.views.languages import NAMES, translated
+from vitviz.views.printing import Asked, joined, over_which, patch_name
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
     from vitviz.figures.paper.plates import Plate
+    from vitviz.record.trace import Trace
     from vitviz.surveys import Survey
-    from vitviz.trace import Trace
+    from vitviz.views import Control
+
+
+LONGEST = 140  # characters of a file's name
+
+
+def caption_of(
+    view: View,
+    subject: Subject,
+    settings: Mapping[str, Any],
+    second: Subject | None = None,
+    language: str = "en",
+    picture: str = "",
+    shown: Sequence[str] = (),
+) -> str:
+    """What the figure shows, of which `picture`, its panels' titles, settings, definition (formulas as
+    LaTeX), limits, source and citation.
+    """
+
+    def say(text):
+        return translated(text, language)
+
+    checkpoint, trace, grid = subject.inspector.checkpoint, subject.trace, subject.grid
+    beside = {} if second is None else {"name": second.checkpoint, "known": _known(second)}
+    told = {"height": grid.pixels[0], "width": grid.pixels[1], "rows": grid.rows, "cols": grid.cols}
+    size = Sentence("Input {height} × {width} px, {rows} × {cols} patches", **told)
+    assumed = ", ".join(one.taken or one.name for one in checkpoint.assumed)
+    without = "" if trace is None else _from_one(trace.without).text()
+    cited = [one for one in (view.words.cites, view.words.source) if one]
+    parts = [
+        f"{say(view.title)}, {subject.checkpoint}. {say(view.words.what)}",
+        say(joined(*shown)) + "." if shown else "",
+        say(_photograph(subject, picture)) if view.needs is Needs.RUN and trace is not None else "",
+        say(Sentence("Checkpoint: {name} ({known}).", name=subject.checkpoint, known=_known(subject))),
+        say(Sentence("Beside it: {name} ({known}).", **beside)) if beside else "",
+        say(over_which(subject)) if view.needs is Needs.SET or subject.survey is not None else "",
+        say(Sentence("{size}; computed in {dtype}.", size=size, dtype=_dtype(view, subject))),
+        say(Sentence("Assumed, as its file does not say it: {what}.", what=assumed)) if assumed else "",
+        say(Sentence("Taken away: {what}.", what=without)) if without else "",
+        say(
+            Sentence("Settings: {settings}.", settings=_settings(view, subject, settings, say) or say("none"))
+        ),
+        say(Sentence("Definition: {definition}", definition=view.words.definition)),
+        say(Sentence("What it does not show: {caveat}", caveat=view.words.caveat)),
+        say(Sentence("Source: {source}.", source=joined(*cited, by=": "))),
+        say(
+            Sentence(
+                "Drawn by vitviz {version}; to cite it, see its CITATION.cff.", version=vitviz.__version__
+            )
+        ),
+    ]
+    return "\n".join(part for part in parts if part) + "\n"
+
+
+def _photograph(subject: Subject, picture: str) -> Sentence:
+    """Which photograph it is of: a sample with its credit, or by its name, and its size."""
+    width, height = subject.trace.view.upload
+    size = {"width": width, "height": height}
+    sample = next((one for one in samples() if one.name == picture), None)
+    if sample is not None:
+        return Sentence(
+            "Photograph: {title} ({credit}), {width} × {height} px.",
+            title=sample.title,
+            credit=sample.credit,
+            **size,
+        )
+    if picture in ("", "own-picture"):
+        return Sentence("Photograph: {width} × {height} px.", **size)
+    return Sentence("Photograph: {title}, {width} × {height} px.", title=picture, **size)
+
+
+def _known(subject: Subject) -> str:
+    """What is known of a checkpoint; a survey alone tells nothing but its name."""
+    if subject.inspector is None:
+        return "–"
+    one = subject.inspector.checkpoint
+    told = (one.architecture, one.trained_on, one.licence, one.paper)
+    return ", ".join(part for part in told if part) or "–"
+
+
+def _dtype(view: View, subject: Subject) -> str:
+    """In which the model computed; what is of the weights alone is read in float32."""
+    source = subject.trace or subject.survey
+    if source is None:
+        return str(subject.inspector.dtype) if view.needs is Needs.SET else "float32"
+    return source.dtype
+
+
+def name_of(
+    view: View,
+    subject: Subject,
+    settings: Mapping[str, Any],
+    detail: bool,
+    second: Subject | None = None,
+    picture: str = "",
+) -> str:
+    """View, picture, checkpoint, the `second` where it is shown, and every setting that is not as it is
+    without being set; safe on every disk.
+    """
+    filed = view.filed(settings, subject.grid)
+    changed = [
+        f"{control.name}-{spelled(control, filed[control.name])}"
+        for control in _shown(view)
+        if settings[control.name] != _default(control, subject)
+    ]
+    shown = [subject.checkpoint, *([] if second is None else [second.checkpoint])]
+    of = [picture] if picture and view.needs is Needs.RUN else []
+    parts = [f"vitviz-{view.slug}", *of, *shown, *(["detail"] if detail else []), *changed]
+    plain = "_".join(re.sub(r"[^A-Za-z0-9.=-]+", "-", part).strip(".-") or "-" for part in parts)
+    return plain[:LONGEST].rstrip("._-")
+
+
+def _shown(view: View) -> list[Control]:
+    """The settings that a figure shows something of."""
+    return [one for one in view.controls if not (isinstance(one, Whole) and one.passing)]
+
+
+def _default(control: Control, subject: Subject) -> Any:
+    return control.parse(str(control.start(subject.about)), subject.about)
+
+
+def _settings(view: View, subject: Subject, settings: Mapping[str, Any], say) -> str:
+    """Every setting as the page words it, where it has a field; of the others what is not as ever."""
+    found, filed = [], view.filed(settings, subject.grid)
+    for control in _shown(view):
+        value = filed[control.name]
+        if value in ("", (), [], None):
+            continue
+        if not control.label and settings[control.name] == _default(control, subject):
+            continue
+        if value == "auto":
+            value = say(view.summary(subject).get("auto", value))
+        elif isinstance(control, Choice) and control.label:
+            value = say(dict(control.options)[value])
+        if isinstance(control, Query) or getattr(control, "tokens", False):  # as the figure calls them
+            several = value if isinstance(value, list | tuple) else [value]
+            value = ", ".join(say(patch_name(one)) if isinstance(one, int) else str(one) for one in several)
+        found.append(f"{say(control.label) if control.label else control.name}: {spelled(control, value)}")
+    return "; ".join(found)
+
+
+def _from_one(without: Without) -> Without:
+    """With its patches counted as the figure and the page count them."""
+    return replace(without, patches=tuple(patch + 1 for patch in without.patches))
+
+
+def spelled(control: Control | None, value: Any) -> str:
+    """A setting as a link spells it: several numbers with dots, a pair of layers or classes with a dash."""
+    if isinstance(value, list | tuple):
+        return ("." if isinstance(control, Wholes) else "-").join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
 
 MISSING = "Figures for print are drawn by matplotlib, which is not installed: pip install 'vitviz[print]'."
 
@@ -79,14 +240,16 @@ class Figure:
     def _repr_svg_(self) -> str:
         return self.svg().decode()
 
-    def _drawn(self, form: str, width: float | None, dpi: int = 300) -> bytes:
-        def say(text):
-            return translated(text, self.language)
+    def pixels(self, width: float | None = None, dpi: int = 300) -> int:
+        """How many a PNG of it has; nothing is drawn for that."""
+        return paper("sheet").pixels(self.plate, width, dpi, self._say, self.language)
 
-        about = self.caption.partition("\n")[0]
-        return paper("sheet").drawn(
-            self.plate, form, width, dpi, self.dark, say, self.language, self.title, about
-        )
+    def _say(self, text: str) -> str:
+        return translated(text, self.language)
+
+    def _drawn(self, form: str, width: float | None, dpi: int = 300) -> bytes:
+        told = (self.dark, self._say, self.language, self.title, self.caption.partition("\n")[0])
+        return paper("sheet").drawn(self.plate, form, width, dpi, *told, stopping.check)
 
 
 def figure(
@@ -103,12 +266,12 @@ def figure(
 ) -> Figure:
     """The figure of one view for print.
 
-    `view` is one of "patches", "filters", "positions", "experiment", "explorer", "tokens", "evidence",
-    "distance", "rollout", "trial" and "compared"; filters and positions need no trace. `settings` are those
-    of the page, by the names in its links: layers and heads count from 1, patches from 0. `detail` adds what
-    stands beside the figure there. `picture` is the upright photograph (path, PIL image or array) behind the
-    trace, for a figure at its own resolution; without it the model's input is shown. Light on white unless
-    `dark`; `language` is "en", "zh-CN" or "ko" (English where the machine has no font for it).
+    `view` is its name in the page's links, such as "explorer"; filters and positions need no trace.
+    `settings` are those of the page, by the names in its links: layers and heads count from 1, patches from
+    0. `detail` adds what stands beside the figure there. `picture` is the upright photograph (path, PIL image
+    or array) behind the trace, for a figure at its own resolution; without it the model's input is shown.
+    Light on white unless `dark`; `language` is "en", "zh-CN" or "ko" (English where the machine has no font
+    for it).
 
     Compared is over a set of pictures: the 20 parts of the sample photographs, which are looked at now, at a
     trace's input size where one is handed in; or in place of the trace a survey with what
@@ -125,14 +288,13 @@ def figure(
     """
     found, subject = looked_at(view, inspector, trace, second)
     parsed = read(found, subject, settings)
-    return printed(found, subject, parsed, Asked(detail, upload_of(picture, subject.trace)), dark, language)
+    name = Path(picture).stem if isinstance(picture, str | os.PathLike) else ""
+    asked = Asked(detail, upload_of(picture, subject.trace), name)
+    return printed(found, subject, parsed, asked, dark, language)
 
 
 def looked_at(
-    view: str,
-    inspector: Inspector,
-    of: Trace | Survey | None,
-    second: Inspector | Survey | None = None,
+    view: str, inspector: Inspector, of: Trace | Survey | None, second: Inspector | Survey | None = None
 ) -> tuple[View, Subject]:
     """A view by its slug, and what it looks at; VitvizError for another, and where it needs more."""
     found = next((one for one in VIEWS if one.slug == view), None)
@@ -154,6 +316,11 @@ def looked_at(
             raise VitvizError(f"{found.title} is of one picture, and no average over a survey's.")
         fitting = over_a_set.fitting(inspector, of)
         return found, Subject(fitting, survey=of, once=once, once_of_weights=once)
+    from vitviz.record.trace import Trace
+
+    if of is not None and not isinstance(of, Trace):
+        told = type(of).__name__
+        raise VitvizError(f"Given {told}; expected a trace or a survey, such as inspector.trace(image).")
     if found.needs is Needs.RUN and of is None:
         raise VitvizError(
             f"{found.title} is of a picture: hand in a trace, such as inspector.trace(picture)."
@@ -184,9 +351,10 @@ def printed(
         raise VitvizError(reason)
     plate = view.plate(subject, settings, asked)
     second = subject.beside if plate.second else None
-    caption = caption_of(view, subject, settings, second, language)
+    shown = [panel.title for row in plate.rows for panel in row if getattr(panel, "title", "")]
+    caption = caption_of(view, subject, settings, second, language, asked.picture, shown)
     title = f"{translated(view.title, language)} · {subject.checkpoint}"
-    name = name_of(view, subject, settings, asked.detail, second)
+    name = name_of(view, subject, settings, asked.detail, second, asked.picture)
     return Figure(plate, name, caption, title, dark, language)
 
 
@@ -204,6 +372,3 @@ def upload_of(picture: Any, trace: Trace | None) -> np.ndarray | None:
             f" {expected[0]} x {expected[1]}. Hand in the picture that was traced."
         )
     return pixels
-
-
-__all__ = ["Figure", "figure", "looked_at", "paper", "printed", "read", "upload_of"]

@@ -11,7 +11,7 @@ from vitviz.views.subject import Subject
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
-    from vitviz.trace import Trace
+    from vitviz.record.trace import Trace
 
 Once = Callable[[str, Callable[[], Any]], Any]
 
@@ -88,7 +88,7 @@ def over_samples(
 def over_training(inspector: Inspector, size: tuple[int, int] | None = None) -> dict[int, Survey]:
     """The similarity at every step of a checkpoint's training, first step first; empty without a film."""
     from vitviz import engine
-    from vitviz.engine.models.film import folder_of, frames
+    from vitviz.engine.finding.film import folder_of, frames
 
     checkpoint = inspector.checkpoint
     like = {"device": str(inspector.device), "dtype": inspector.dtype, "folder": folder_of(checkpoint)}
@@ -96,6 +96,3 @@ def over_training(inspector: Inspector, size: tuple[int, int] | None = None) -> 
     return {
         step: over_samples(engine.load(name, **like), size, ["similarity"]) for step, name in steps.items()
     }
-
-
-__all__ = ["fitting", "subject_over"]

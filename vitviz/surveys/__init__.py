@@ -8,41 +8,15 @@ need.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-_HOMES = {
-    "MEASURES": "measures",
-    "Measure": "measure",
-    "Moments": "moments",
-    "Quantity": "measure",
-    "Seen": "measure",
-    "Survey": "result",
-    "cka": "compared",
-    "LAYERS": "layers",
-    "in_batches": "layers",
-    "parts_of_samples": "layers",
-    "survey": "run",
-    "surveying": "run",
-}
+from vitviz.record.public import lazily
 
-__all__ = sorted(_HOMES)
+__getattr__, __dir__, __all__ = lazily(__name__, __file__)
 
 if TYPE_CHECKING:
-    from vitviz.surveys.compared import cka
-    from vitviz.surveys.layers import LAYERS, in_batches, parts_of_samples
     from vitviz.surveys.measure import Measure, Quantity, Seen
-    from vitviz.surveys.measures import MEASURES
+    from vitviz.surveys.measures import LAYERS, MEASURES, in_batches, parts_of_samples
     from vitviz.surveys.moments import Moments
-    from vitviz.surveys.result import Survey
+    from vitviz.surveys.result import Survey, cka
     from vitviz.surveys.run import survey, surveying
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"vitviz.surveys has no {name!r}; it has {', '.join(__all__)}.")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__

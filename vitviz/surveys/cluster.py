@@ -4,12 +4,14 @@ A part is measured whole by one actor, batch by batch as one process would, and 
 order: so the numbers are those of one process, to what another thread count rounds. An actor that dies is
 started anew by Ray, and its part measured again; nothing of it was counted. Paths are read by the actors, so
 they have to be the same on all machines. Which cluster it is Ray decides (RAY_ADDRESS; else one on this
-machine). It is the only place that knows Ray, which is optional: one process needs none of it.
+machine). Ray waits for ever for a core that others hold: here it is asked first what is free, and where that
+is nothing this process does the work itself, and says so. It is the only place that knows Ray, which is
+optional: one process needs none of it.
 """
 
-from __future__ import annotations
-
 import pickle
+import time
+import warnings
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -23,6 +25,7 @@ from vitviz.surveys.plan import Plan
 from vitviz.surveys.rows import Measuring
 
 Placed = list[tuple[int, Item]]
+WAITS = 30.0  # s until a core, or a GPU, has to be free
 
 
 class Worker:
@@ -74,14 +77,23 @@ def measured(plan: Plan, measuring: Measuring, done: set[int], workers: int) -> 
     if not ray.is_initialized():
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     ray.data.DataContext.get_current().enable_progress_bars = False
-    on_gpu = {"num_gpus": 1} if measuring.inspector.device.type == "cuda" else {"num_cpus": 1}
+    kind = "GPU" if measuring.inspector.device.type == "cuda" else "CPU"
+    places = _free(kind, wanted=min(workers, len(rows)))
+    if not places:
+        warnings.warn(
+            f"Within {WAITS:g} s no {kind} of the cluster was free: this process measures alone.",
+            stacklevel=2,
+        )
+        for row in rows:
+            yield row["number"], part_of(measuring, pickle.loads(row["items"]))
+        return
     shared = [ray.put(pickle.dumps(measuring))]
     parts = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
         Worker,
         batch_size=1,
-        compute=ray.data.ActorPoolStrategy(size=min(workers, len(rows))),
+        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=places),
         fn_constructor_args=(shared,),
-        **on_gpu,
+        **{f"num_{kind.lower()}s": 1},
     )
     for row in parts.iter_rows():
         found = pickle.loads(row["found"])
@@ -90,4 +102,13 @@ def measured(plan: Plan, measuring: Measuring, done: set[int], workers: int) -> 
         yield int(row["number"]), found
 
 
-__all__ = ["measured", "part_of"]
+def _free(kind: str, wanted: int) -> int:
+    """How many workers find a place now, of those wanted; waits until there is one, or WAITS."""
+    import ray
+
+    end = time.monotonic() + WAITS
+    while True:
+        free = int(ray.available_resources().get(kind, 0))
+        if free or time.monotonic() > end:
+            return min(free, wanted)
+        time.sleep(0.2)

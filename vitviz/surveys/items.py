@@ -1,7 +1,5 @@
 """A source of pictures: what every kind of it hands over, in the same order each time it is asked."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,6 +30,12 @@ class Item:
     data: Any  # whatever `open_image` takes, or a Slice
     label: str | int | None = None  # the true class, as the source says it
 
+    def __post_init__(self) -> None:
+        for name in ("name", "label"):
+            given = getattr(self, name)
+            if isinstance(given, str) and (told := written_out(given)) != given:  # else a sentence stays one
+                object.__setattr__(self, name, told)
+
     @property
     def picture(self) -> Any:
         """What `open_image` takes."""
@@ -39,10 +43,17 @@ class Item:
 
     @property
     def mark(self) -> bytes:
-        """What tells the picture from another without reading it: name, label and size in bytes; of arrays,
-        all.
-        """
+        """What tells a picture from another, unread: name, label and size in bytes; of arrays, all."""
         return f"{self.name}\0{self.label}\0{_size(self.data)}\n".encode("utf-8", "surrogateescape")
+
+
+def written_out(text: str) -> str:
+    """A text that any file can hold: bytes of a file's name that are no UTF-8 are spelled.
+
+    >>> written_out("caf\\udce9.jpg")
+    'caf\\\\udce9.jpg'
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class Source(Protocol):
@@ -56,9 +67,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Described:
-    """How many pictures a source lists, and the SHA-256 of their marks: names, labels and sizes, not of the
-    pixels.
-    """
+    """How many pictures a source lists, and the SHA-256 of their marks: names, labels, sizes, no pixels."""
 
     count: int
     digest: str
@@ -86,6 +95,3 @@ def _size(data: Any) -> int | str:
             return "missing"
     whole = data if isinstance(data, bytes) else data.tobytes() if hasattr(data, "tobytes") else None
     return hashlib.sha256(whole).hexdigest() if whole is not None else "unknown"
-
-
-__all__ = ["Described", "Item", "Slice", "Source", "described"]

@@ -1,7 +1,5 @@
 """What a survey measures: from one picture's trace to arrays that may be averaged over pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -10,7 +8,7 @@ import numpy as np
 
 from vitviz.analyses import Grams
 from vitviz.engine import Inspector
-from vitviz.trace import Trace
+from vitviz.record.trace import Trace
 
 T = TypeVar("T")
 
@@ -74,6 +72,3 @@ class Together(Protocol):
     def together(self, traces: Sequence[Trace], pictures: Sequence[str]) -> Grams:
         """Of four pictures or more and their marks, which say that two surveys are of the same pictures."""
         ...
-
-
-__all__ = ["Measure", "Quantity", "Seen", "Together"]

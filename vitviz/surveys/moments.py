@@ -66,6 +66,3 @@ class Moments:
 def added(sums: dict[str, Moments], more: dict[str, Moments]) -> dict[str, Moments]:
     """Both, quantity by quantity; a quantity that only one of them has stays as it is."""
     return {**sums, **{name: sums[name] + one if name in sums else one for name, one in more.items()}}
-
-
-__all__ = ["Moments", "added"]

@@ -1,22 +1,18 @@
 """The files of a finished survey, made from its parts, one part in memory at a time."""
 
-from __future__ import annotations
-
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vitviz.surveys.long import Long
-from vitviz.surveys.mistakes import Mistakes
-from vitviz.surveys.parts import Part, Parts, written
-from vitviz.surveys.quantiles import RANKS, Quantiles
+from vitviz.surveys.parts import RANKS, Parts, quantiles_of, saving, written
 from vitviz.surveys.report import page_of
-from vitviz.surveys.result import Survey
-from vitviz.surveys.tables import Rows, SkippedList
+from vitviz.surveys.result import Mistakes, Survey
+from vitviz.surveys.tables import Long, Rows, SkippedList
 
 
 def finish(begun: Survey, parts: Parts) -> Survey:
@@ -24,8 +20,13 @@ def finish(begun: Survey, parts: Parts) -> Survey:
     with files.
 
     Writes pictures.parquet or .csv, skipped.csv, averages.npz, report.html and summary.json, each whole or
-    not at all.
+    not at all. VitvizError where that cannot be; the same call then goes on.
     """
+    with saving(parts.folder):
+        return _written(begun, parts)
+
+
+def _written(begun: Survey, parts: Parts) -> Survey:
     result, mistakes = begun, Mistakes()
     for part in parts.all():
         result = result.with_rows(part.rows, part.sums, part.skipped, part.grams)
@@ -33,16 +34,15 @@ def finish(begun: Survey, parts: Parts) -> Survey:
     result = replace(result, mistakes=mistakes)
     rows, skipped = Rows(result, parts.folder), SkippedList(parts.folder)
     long = [Long(one, parts.folder) for one in result.measures if hasattr(one, "lines")]
-    quantiles = {name: Quantiles(sums.mean.shape) for name, sums in result.sums.items()}
     for part in parts.all():
         rows.add(part)
         skipped.add(part.skipped)
         for one in long:
             one.add(part)
-        _sketch(quantiles, part)
     for one in (rows, skipped, *long):
         one.close()
-    found = {name: one.found for name, one in quantiles.items()}
+    shapes = {name: sums.mean.shape for name, sums in result.sums.items()}
+    found = quantiles_of(parts.all, shapes, result.images)
     written(parts.folder / "averages.npz", averages(result, found))
     summary = json.dumps(summary_of(result), indent=1, ensure_ascii=False)
     written(parts.folder / "summary.json", summary.encode())
@@ -51,28 +51,23 @@ def finish(begun: Survey, parts: Parts) -> Survey:
     return result
 
 
-def averages(survey: Survey, quantiles: dict[str, np.ndarray | None]) -> bytes:
-    """An .npz: "NAME.mean", ".standard_error", ".pictures" and, where there are sketches, ".quantiles" at
-    "ranks".
-    """
+def averages(survey: Survey, quantiles: Mapping[str, np.ndarray]) -> bytes:
+    """An .npz: "NAME.mean", ".standard_error", ".pictures", and ".quantiles" at "ranks"."""
     arrays: dict[str, Any] = {"about": np.asarray(json.dumps(dict(survey.about))), "ranks": np.asarray(RANKS)}
     for name, sums in survey.sums.items():
         arrays |= {
             f"{name}.mean": sums.mean,
             f"{name}.standard_error": sums.error,
             f"{name}.pictures": np.asarray(sums.count),
+            f"{name}.quantiles": quantiles[name],
         }
-        if quantiles.get(name) is not None:
-            arrays[f"{name}.quantiles"] = quantiles[name]
     file = io.BytesIO()
     np.savez_compressed(file, **arrays)
     return file.getvalue()
 
 
 def summary_of(survey: Survey) -> dict[str, Any]:
-    """What `--json` prints: counts, settings, and every average with its standard error (null for one
-    picture).
-    """
+    """What `--json` prints: counts, settings, averages with standard errors (null for one picture)."""
 
     def clean(values: np.ndarray) -> list:  # JSON has no NaN
         return np.where(np.isfinite(values), values, None).tolist()
@@ -96,17 +91,7 @@ def summary_of(survey: Survey) -> dict[str, Any]:
     }
 
 
-def _sketch(quantiles: dict[str, Quantiles], part: Part) -> None:
-    for name, sketch in quantiles.items():
-        values = [row.values[name] for row in part.rows if name in row.values]
-        if values:
-            sketch.add(np.stack(values))
-
-
 def _without_other(folder: Path, rows: Path) -> None:
     """The table in the other format, of a run before pyarrow was there or gone, would only be doubted."""
     for name in {"pictures.parquet", "pictures.csv"} - {rows.name}:
         (folder / name).unlink(missing_ok=True)
-
-
-__all__ = ["averages", "finish", "summary_of"]

@@ -4,13 +4,17 @@ Part k covers items k·n to (k + 1)·n - 1 of the source and no others. It is wr
 and then renamed, which a filesystem does at once or not at all: a part is there and complete, or is made
 again. So no picture is counted twice and none is lost, whenever the process is killed; and because batches do
 not reach over parts, the result is the same to the last bit.
+
+Quantiles over pictures are exact: the quantile q of n values is the ceil(q n)-th smallest, one of the values,
+and the same whenever and by how many processes they were made.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +24,7 @@ import numpy as np
 import torch
 
 from vitviz.analyses import Grams
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, said
 from vitviz.surveys.moments import Moments
 from vitviz.surveys.rows import Row, Skipped, moments_of
 
@@ -45,6 +49,24 @@ class Part:
         return len(self.rows) + len(self.skipped)
 
 
+@contextmanager
+def saving(folder: Path) -> Iterator[None]:
+    """Around what is written into a survey's folder: nothing half written stays there. VitvizError, where the
+    disk is full or the like; what was done before lies there, and the same call goes on.
+    """
+    try:
+        yield
+    except BaseException as error:
+        for path in (*folder.glob(f".*.{os.getpid()}"), *folder.glob(f"parts/.*.{os.getpid()}.npz")):
+            path.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
+        raise VitvizError(
+            f"The survey cannot be written to {folder.name}: {said(error)}. What is done lies there; make"
+            " room, and the same call goes on."
+        ) from error
+
+
 class Parts:
     """The folder of a survey. VitvizError where another survey lies in it."""
 
@@ -60,7 +82,8 @@ class Parts:
                 " folder for --out."
             )
         else:
-            written(known, json.dumps(settings, indent=1, ensure_ascii=False).encode())
+            with saving(folder):
+                written(known, json.dumps(settings, indent=1, ensure_ascii=False).encode())
 
     def numbers(self) -> list[int]:
         """The parts that are done."""
@@ -89,11 +112,12 @@ class Parts:
             arrays |= {f"grams {place} {tokens}": gram.numpy() for tokens, gram in one.of.items()}
         path = self._path(number)
         temporary = path.with_name(f".{path.stem}.{os.getpid()}.npz")
-        with temporary.open("wb") as file:
-            np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        with saving(self.folder):
+            with temporary.open("wb") as file:
+                np.savez(file, **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
 
     def read(self, number: int) -> Part:
         """VitvizError for a part that is damaged."""
@@ -161,4 +185,39 @@ def _require_same(before: dict[str, Any], now: dict[str, Any]) -> None:
         )
 
 
-__all__ = ["Part", "Parts", "written"]
+RANKS = (0.05, 0.25, 0.5, 0.75, 0.95)
+ROOM = 2**25  # values in memory at once: 128 MB
+
+
+def quantiles_of(
+    parts: Callable[[], Iterable[Part]], shapes: Mapping[str, tuple[int, ...]], pictures: int
+) -> dict[str, np.ndarray]:
+    """The values at `RANKS`, along the first axis, of every quantity; not a number where no picture had one.
+
+    `parts` is asked for all of them as often as it takes: once, unless pictures are many.
+    """
+    room = max(1, ROOM // max(1, pictures))
+    sizes = {name: int(np.prod(shape, dtype=int)) for name, shape in shapes.items()}
+    left = [(name, start) for name, size in sizes.items() for start in range(0, size, room)]
+    found = {name: np.full((len(RANKS), size), np.nan) for name, size in sizes.items()}
+    while left:
+        free, some = room, []
+        while left and (not some or min(room, sizes[left[0][0]] - left[0][1]) <= free):
+            some.append(left.pop(0))
+            free -= min(room, sizes[some[-1][0]] - some[-1][1])
+        values: dict[tuple[str, int], list[np.ndarray]] = {piece: [] for piece in some}
+        for row in (row for part in parts() for row in part.rows):
+            for name, start in some:
+                if name in row.values:
+                    values[name, start].append(row.values[name].ravel()[start : start + room])
+        for (name, start), rows in values.items():
+            if rows:
+                found[name][:, start : start + room] = _of_columns(np.stack(rows))
+    return {name: one.reshape(len(RANKS), *shapes[name]) for name, one in found.items()}
+
+
+def _of_columns(values: np.ndarray) -> np.ndarray:
+    """Of every column; what is no number counts as not there."""
+    ordered, counts = np.sort(values, axis=0), (~np.isnan(values)).sum(axis=0)  # NaN last
+    places = np.ceil(np.outer(RANKS, counts) - 1e-9).astype(int) - 1
+    return np.where(counts > 0, np.take_along_axis(ordered, places.clip(0), axis=0), np.nan)

@@ -2,8 +2,6 @@
 report.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform
@@ -68,6 +66,7 @@ class Plan:
         return {
             "checkpoint": inspector.checkpoint.name,
             "checkpoint_sha256": identity.digest if identity else "",
+            **({"given_classes_sha256": inspector.classes.digest} if inspector.classes else {}),
             "input_size": list(measuring.size),
             "dtype": inspector.dtype,
             "measures": [getattr(one, "settings", one.name) for one in measuring.measures],
@@ -104,6 +103,3 @@ def surroundings(device: str) -> dict[str, str]:
         "system": f"{platform.system()} {platform.machine()}",
         "device": device,
     }
-
-
-__all__ = ["PART", "Plan", "surroundings", "version_of"]

@@ -3,18 +3,16 @@
 What a paper's appendix cites: the averages with their standard errors, and all that they depend on.
 """
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from vitviz.figures import svg
+from vitviz.figures.chart import by_layer
 from vitviz.surveys.measure import Quantity
 from vitviz.surveys.moments import Moments
-from vitviz.surveys.quantiles import RANK_ERROR, RANKS
+from vitviz.surveys.parts import RANKS
 from vitviz.surveys.result import Survey
 from vitviz.surveys.rows import Row
 
@@ -22,15 +20,12 @@ SHOWN = 100  # skipped pictures that are listed; skipped.csv has all
 CONFUSIONS = 20
 
 STYLE = """
-:root { color-scheme: light dark; --ink: #1c2430; --line: #d8dde4; --blue: #1f6fb2; --paper: #fff }
+:root { color-scheme: light dark; --ink: #1c2430; --line: #d8dde4; --paper: #fff }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #e3e8ef; --line: #3a4350; --blue: #6db3ee; --paper: #14181e } }
+  :root { --ink: #e3e8ef; --line: #3a4350; --paper: #14181e } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 46rem;
   margin: 2rem auto; padding: 0 1rem }
-svg { width: 100%; height: auto } svg text { font-size: 12px; fill: var(--ink) }
-svg circle { fill: var(--blue); fill-opacity: .75 }
-svg polyline { fill: none; stroke: var(--ink); stroke-width: 1.5 }
-svg .grid { stroke: var(--line) } svg .bar { stroke: var(--blue); stroke-width: 1.5 }
+svg { width: 100%; height: auto }
 table { border-collapse: collapse; width: 100%; font-size: 13px }
 td, th { text-align: left; padding: .2rem .6rem .2rem 0;
   border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere }
@@ -38,7 +33,7 @@ figure { margin: 1.5rem 0 } figcaption { font-weight: 600 } small { opacity: .8 
 """
 
 
-def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray | None], table: str) -> str:
+def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray], table: str) -> str:
     """The page; names of pictures and labels, which strangers may have chosen, are shown as text."""
     one = "one picture" if survey.images == 1 else f"{survey.images} pictures"
     title = f"vitviz survey: {survey.checkpoint}, {one}"
@@ -53,7 +48,7 @@ def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray | None], table: s
             "Layers and heads count from 1 here, from 0 in the files.</p>"
         ),
         *(
-            _figure(name, what, survey.sums[name], quantiles.get(name))
+            _figure(name, what, survey.sums[name], quantiles[name])
             for name, what in survey.quantities.items()
         ),
         _numbers(survey),
@@ -79,21 +74,21 @@ def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray | None], table: s
     )
 
 
-def _figure(name: str, what: Quantity, sums: Moments, quantiles: np.ndarray | None) -> str:
+def _figure(name: str, what: Quantity, sums: Moments, quantiles: np.ndarray) -> str:
     """One quantity by layer, or by layer and head; a single number stands in a table."""
-    draw = {"layer head": svg.dots_by_layer, "layer": svg.line_by_layer}.get(what.axes)
-    if draw is None:
+    if what.axes not in ("layer head", "layer"):
         return ""
-    lens = name.startswith("lens.")  # whose first layer is what enters the first block
-    drawn = draw(sums.mean, sums.error, what.unit or what.title, 0 if lens else 1)
-    said = f"{_text(name)}, {sums.count} pictures"
-    if quantiles is not None:
-        middle = np.median(quantiles, axis=tuple(range(1, quantiles.ndim)))
-        ranks = ", ".join(f"{rank:.0%}: {value:.4g}" for rank, value in zip(RANKS, middle, strict=True))
-        said += (
-            f"; quantiles over pictures, of a middling head or layer, {ranks} (rank error at most"
-            f" {RANK_ERROR:.2%})"
-        )
+    from vitviz.figures.paper.sheet import inline  # with matplotlib, which measuring has no use for
+
+    first = 0 if name.startswith("lens.") else 1  # whose first layer is what enters the first block
+    up = what.unit or what.title
+    named = {} if sums.mean.ndim > 1 else {"name": "mean over the pictures, ± its standard error"}
+    drawn = inline(by_layer(sums.mean, up, first=first, error=sums.error, unit=what.unit, **named))
+    middle = np.median(quantiles, axis=tuple(range(1, quantiles.ndim)))
+    ranks = ", ".join(f"{rank:.0%}: {value:.4g}" for rank, value in zip(RANKS, middle, strict=True))
+    said = (
+        f"{_text(name)}, {sums.count} pictures; quantiles over pictures, of a middling head or layer, {ranks}"
+    )
     return f"<figure><figcaption>{_text(what.title)}</figcaption>{drawn}<small>{said}</small></figure>"
 
 
@@ -173,17 +168,10 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _said(value: Any) -> str:
-    return (
-        ", ".join(map(str, value))
-        if isinstance(value, list | tuple)
-        else "–"
-        if value in (None, "")
-        else str(value)
-    )
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return "–" if value in (None, "") else str(value)
 
 
 def _text(value: Any) -> str:
     return html.escape(str(value))
-
-
-__all__ = ["page_of"]

@@ -1,27 +1,77 @@
-"""What a survey comes to: means with their standard errors, and what has been left out."""
+"""What a survey comes to: means with their standard errors, what has been left out, where the model is wrong,
+and how alike two surveys' checkpoints are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
+from vitviz import analyses
 from vitviz.analyses import Distances, Grams
 from vitviz.errors import VitvizError
-from vitviz.frames import frame_of
-from vitviz.grid import Grid
-from vitviz.shown import Shown
+from vitviz.record.grid import Grid
+from vitviz.record.shown import Shown, frame_of
 from vitviz.surveys.measure import Measure, Quantity
-from vitviz.surveys.mistakes import Mistakes
 from vitviz.surveys.moments import Moments, added
 from vitviz.surveys.rows import Batch, Refused, Row, Skipped, refused_in
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
+
+
+KEPT = 24  # of the surest errors, and of the nearest misses
+
+
+@dataclass
+class Mistakes:
+    """Bounded by the number of classes, whatever the number of pictures."""
+
+    labelled: int = 0
+    right: int = 0
+    # (true class, answer) of the errors
+    confusions: Counter[tuple[int, int]] = field(default_factory=Counter)
+    _surest: list[tuple[float, int, Row]] = field(default_factory=list)
+    _nearest: list[tuple[float, int, Row]] = field(default_factory=list)
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Counts pictures with a known label; others are passed over."""
+        for row in rows:
+            if row.label is None or row.answer is None:
+                continue
+            self.labelled += 1
+            self.right += row.answer == row.label
+            if row.answer != row.label:
+                self.confusions[row.label, row.answer] += 1
+                _keep(self._surest, row.probability, row)
+                _keep(self._nearest, row.of_label - row.probability, row)
+
+    @property
+    def surest(self) -> list[Row]:
+        """The errors of which the model was surest, surest first."""
+        return [row for *_, row in sorted(self._surest, reverse=True)]
+
+    @property
+    def nearest(self) -> list[Row]:
+        """The errors in which the true class came closest to the answer, nearest first."""
+        return [row for *_, row in sorted(self._nearest, reverse=True)]
+
+
+def _keep(heap: list[tuple[float, int, Row]], by: float, row: Row) -> None:
+    # of equals the first picture stays; indices differ, rows are not compared
+    heapq.heappush(heap, (by, -row.index, row))
+    if len(heap) > KEPT:
+        heapq.heappop(heap)
+
 
 LISTED = 1_000  # reasons kept in memory; the file beside the report has all
 
@@ -43,9 +93,8 @@ class Survey(Shown):
     about: Mapping[str, Any] = field(default_factory=dict)  # settings, seeds, hashes, versions
     mistakes: Mistakes | None = field(default=None, repr=False)
     folder: Path | None = None  # where the files lie
-    grams: tuple[Grams, ...] = field(
-        default=(), repr=False
-    )  # a minibatch each, where similarity was asked for
+    # a minibatch each, where similarity was asked for
+    grams: tuple[Grams, ...] = field(default=(), repr=False)
 
     @classmethod
     def begun(
@@ -115,9 +164,7 @@ class Survey(Shown):
         return self.moments(name).error
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a number of every average: where it stands on its axes (from 0), mean, standard error,
-        pictures.
-        """
+        """One row a number of every average: place on its axes (from 0), mean, standard error, pictures."""
         found = []
         for name, what in self.quantities.items():
             sums, axes = self.sums[name], what.axes.split()
@@ -135,9 +182,7 @@ class Survey(Shown):
 
     @property
     def distances(self) -> Distances:
-        """The mean attention distance in both conventions and the prefix mass, as `vitviz.analyses.distances`
-        gives them.
-        """
+        """The mean attention distance in both conventions and prefix mass, as `analyses.distances`' are."""
         names = ("distance.distance", "distance.renormalised", "prefix_mass.prefix_mass")
         return Distances(*(torch.from_numpy(self.mean(name)).float() for name in names))
 
@@ -145,4 +190,32 @@ class Survey(Shown):
         return f"Survey({self.checkpoint!r}, {self.images} pictures, {', '.join(self.sums) or 'nothing yet'})"
 
 
-__all__ = ["Survey"]
+def cka(
+    survey_a: Survey, survey_b: Survey | None = None, tokens: str = "patches"
+) -> Float[Tensor, "depth depth2"]:
+    """CKA of every depth of one survey's checkpoint with every depth of the other's; of one alone, with
+    itself.
+
+    Depth 0 enters block 1, depth l is the raw output of block l. Both are surveys of the same pictures with
+    the same `batch`, measuring "similarity"; the checkpoints may have any widths, depths and patch sizes.
+    `tokens`: "class", "patches" (their mean) or "all". From -1 to 1; of depths that have nothing in common
+    about 0, or a little below. Not a number where all pictures are the same, as the class token entering
+    block 1 is. Batches of fewer than 4 pictures do not count. Raises VitvizError where the surveys are of
+    different pictures or did not measure it. Source: Nguyen, Raghu and Kornblith 2021 (arXiv 2010.15327),
+    equations 2 and 3; `vitviz.analyses.cka_error` has the standard error of the surveys' `.grams`.
+
+    >>> import vitviz
+    >>> pictures = [vitviz.sample_image(sample.name) for sample in vitviz.samples.samples()]
+    >>> of = lambda name: vitviz.survey(pictures, vitviz.load(name), ["similarity"])
+    >>> cka(of("vitviz-tiny"), of("vitviz-tiny")).shape
+    torch.Size([9, 9])
+    """
+    survey_b = survey_a if survey_b is None else survey_b
+    for survey in (survey_a, survey_b):
+        if not survey.grams:
+            raise VitvizError(
+                f"Nothing to compare in the survey of {survey.checkpoint}: expected one that measured"
+                ' "similarity", such as vitviz.survey(pictures, inspector, ["similarity"]), on four pictures'
+                " or more."
+            )
+    return analyses.cka(survey_a.grams, survey_b.grams, tokens)

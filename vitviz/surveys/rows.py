@@ -1,11 +1,13 @@
 """From items to what was measured of each, a batch at a time: the loop that all surveys share."""
 
-from __future__ import annotations
-
 import hashlib
+import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,11 +17,36 @@ from vitviz.engine import Inspector
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import Prepared, prepare
 from vitviz.errors import ImageError, VitvizError
-from vitviz.surveys.items import Item
+from vitviz.record.trace import Trace
+from vitviz.surveys.items import Item, written_out
 from vitviz.surveys.labels import Labels
 from vitviz.surveys.measure import Measure, Seen, Together
 from vitviz.surveys.moments import Moments
-from vitviz.trace import Trace
+
+T, U = TypeVar("T"), TypeVar("U")
+
+
+def ahead(things: Iterable[T], make: Callable[[T], U], depth: int, threads: int | None = None) -> Iterator[U]:
+    """`make` of each thing in order, up to `depth` of them made before they are asked for; what it raises is
+    raised.
+
+    >>> list(ahead([1, 2, 3], lambda number: number * 10, depth=2))
+    [10, 20, 30]
+    """
+    # Decoding leaves Python's lock, but every thread takes its time from the model: two are enough to stay
+    # ahead.
+    pool = ThreadPoolExecutor(threads or min(2, os.cpu_count() or 1), thread_name_prefix="vitviz-reading")
+    waiting: deque[Future[U]] = deque()
+    try:
+        for thing in things:
+            waiting.append(pool.submit(make, thing))
+            if len(waiting) >= depth:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
 
 Values = dict[str, np.ndarray]
 
@@ -112,16 +139,14 @@ class Measuring:
     batch: int = 8
 
     def batches(self, items: Iterable[tuple[int, Item]]) -> Iterator[Batch]:
-        """The items, each with its place, `batch` readable pictures at a time; each picture is in one batch
-        alone.
-        """
+        """The items, each with its place, `batch` readable pictures at a time; each is in one batch alone."""
         decoded = self.ahead(items)
         while some := list(islice(decoded, self.batch)):
             yield self.measured(some)
 
     def ahead(self, items: Iterable[tuple[int, Item]]) -> Iterator[tuple[int, Item, Prepared | str]]:
         """Decoded in threads, in order; in place of a picture that cannot be read the reason."""
-        from vitviz.surveys.reading import ahead
+        from vitviz.surveys.rows import ahead
 
         preprocessing = self.inspector.preprocessing.with_size(self.size)
 
@@ -130,15 +155,8 @@ class Measuring:
             try:
                 return index, item, prepare(open_image(item.picture), preprocessing)
             except (ImageError, OSError) as error:
-                return (
-                    index,
-                    item,
-                    (
-                        str(error)
-                        if isinstance(error, ImageError)
-                        else f"It could not be read ({type(error).__name__})."
-                    ),
-                )
+                unread = f"It could not be read ({type(error).__name__})."
+                return index, item, written_out(str(error)) if isinstance(error, ImageError) else unread
 
         return ahead(items, read, 2 * self.batch)
 
@@ -165,7 +183,7 @@ class Measuring:
                 values[f"{measure.name}.{name}"] = np.asarray(value, dtype=np.float64)
         if trace.logits is None or not trace.logits.numel():
             return Row(index, item.name, item.label, label, None, None, None, values, seen.refused)
-        likely = trace.logits.double().softmax(dim=-1)
+        likely = trace.probabilities()
         answer = int(likely.argmax())
         of_label = None if label is None else likely[label].item()
         sure = likely[answer].item()
@@ -173,5 +191,3 @@ class Measuring:
 
 
 Progress = Callable[[int, int | None], bool | None]
-
-__all__ = ["Batch", "Measuring", "Progress", "Refused", "Row", "Skipped", "moments_of", "refused_in"]

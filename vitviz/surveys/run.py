@@ -2,11 +2,10 @@
 process.
 """
 
-from __future__ import annotations
-
 import datetime
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import groupby, islice
@@ -15,18 +14,36 @@ from typing import Any
 
 from vitviz.engine import Inspector
 from vitviz.errors import ImageError, VitvizError
-from vitviz.surveys.bar import told
-from vitviz.surveys.items import described
+from vitviz.surveys.items import described, written_out
 from vitviz.surveys.labels import Classes, Labels
 from vitviz.surveys.measure import Measure
 from vitviz.surveys.measures import chosen
-from vitviz.surveys.mistakes import Mistakes
 from vitviz.surveys.parts import Part, Parts
 from vitviz.surveys.plan import PART, Plan, surroundings
-from vitviz.surveys.result import Survey
+from vitviz.surveys.result import Mistakes, Survey
 from vitviz.surveys.rows import Measuring, Progress
-from vitviz.surveys.sources import source_of
-from vitviz.surveys.sources.listed import Listed
+from vitviz.surveys.sources import Listed, source_of
+
+
+@contextmanager
+def told(progress: Progress | bool | None) -> Iterator[Progress | None]:
+    """`progress` itself; with True a bar, closed in the end."""
+    if not isinstance(progress, bool):
+        yield progress
+        return
+    if not progress:
+        yield None
+        return
+    from tqdm.auto import tqdm
+
+    with tqdm(unit="picture") as bar:
+
+        def tell(done: int, total: int | None) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield tell
+
 
 USUAL = ("distance", "prefix_mass")
 
@@ -70,7 +87,7 @@ def survey(
     plan = Plan(found := source_of(source), described(found), limit, seed, part)
     measuring = measuring_of(inspector, measures, size, batch, classes)
     settings = plan.settings(measuring, classes)
-    about = {**settings, "where": found.where, "begun": _now()}
+    about = {**settings, "where": written_out(str(found.where)), "begun": _now()}
     begun = Survey.begun(inspector, measuring.measures, measuring.size, about)
     parts = Parts(Path(out), settings) if out is not None else None
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
@@ -180,6 +197,3 @@ def _added(result: Survey, mistakes: Mistakes, part: Part, at: int) -> tuple[Sur
 
 def _now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-
-
-__all__ = ["USUAL", "measuring_of", "survey", "surveying"]

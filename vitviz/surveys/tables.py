@@ -1,10 +1,10 @@
-"""A row a picture: Parquet where pyarrow is installed, else CSV. Layers and heads count from 0, as in Python.
+"""A row a picture, and a long table with a row for every picture, method and protocol of measures that have
+such rows (`lines`): Parquet where pyarrow is installed, else CSV, renamed when whole.
 
-In Parquet a quantity of several numbers is a list, its axes in the column's metadata; in CSV it has a column
-for each number, such as distance.distance.3.0 for layer 3, head 0.
+Layers and heads count from 0, as in Python. In Parquet a quantity of several numbers is a list, its axes in
+the column's metadata; in CSV it has a column for each number, such as distance.distance.3.0 for layer 3,
+head 0.
 """
-
-from __future__ import annotations
 
 import csv
 import os
@@ -18,44 +18,54 @@ from vitviz.surveys.parts import Part
 from vitviz.surveys.result import Survey
 from vitviz.surveys.rows import Row, Skipped
 
-FACTS = (
-    "place",
-    "name",
-    "label_given",
-    "label",
-    "answer",
-    "answer_name",
-    "probability",
-    "probability_of_label",
-)
+FACTS = {  # of a picture, each with its type
+    "place": "int64", "name": "string", "label_given": "string", "label": "int32", "answer": "int32",
+    "answer_name": "string", "probability": "float64", "probability_of_label": "float64",
+}  # fmt: skip
 
 
-class Rows:
-    """The table of pictures, written part by part and renamed when it is whole."""
+class _Table:
+    """A file that is written under another name, and renamed when it is whole."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        self._file: Any = None
+
+    def close(self) -> None:
+        """Renames what was written to its name; nothing where nothing was."""
+        if self._file is not None:
+            self._file.close()
+            os.replace(self._temporary, self.path)
+
+    def _lines(self, head: Iterable[str]):
+        self._file = self._temporary.open("w", newline="", encoding="utf-8")
+        writer = csv.writer(self._file, lineterminator="\n")
+        writer.writerow(head)
+        return writer
+
+    def _parquet(self, fields: list):
+        import pyarrow.parquet as parquet
+
+        self._file = parquet.ParquetWriter(self._temporary, _pyarrow().schema(fields))
+        return self._file
+
+
+class Rows(_Table):
+    """The table of pictures, written part by part."""
 
     def __init__(self, survey: Survey, folder: Path):
-        try:
-            import pyarrow
-        except ImportError:
-            pyarrow = None
-        self._survey, self._arrow = survey, pyarrow
-        self.path = folder / ("pictures.parquet" if pyarrow else "pictures.csv")
-        self._temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        self._survey, self._arrow = survey, _pyarrow()
+        super().__init__(folder / ("pictures.parquet" if self._arrow else "pictures.csv"))
         self._shapes = {name: survey.sums[name].mean.shape for name in survey.quantities}
-        self._writer = self._parquet() if pyarrow else self._csv()
+        self._writer = self._parquet(self._fields()) if self._arrow else self._lines(self._columns())
 
     def add(self, part: Part) -> None:
         """One part's pictures."""
-        if self._arrow:
-            if part.rows:
-                self._writer.write_table(self._table(part.rows))
-        else:
-            self._writer.writerows(self._lines(part.rows))
-
-    def close(self) -> None:
-        """Renames what was written to its name."""
-        (self._writer if self._arrow else self._file).close()
-        os.replace(self._temporary, self.path)
+        if not self._arrow:
+            self._writer.writerows(map(self._line, part.rows))
+        elif part.rows:
+            self._writer.write_table(self._table(part.rows))
 
     def _facts(self, row: Row) -> list[Any]:
         labels, answer = self._survey.labels, row.answer
@@ -63,45 +73,25 @@ class Rows:
         given = None if row.given is None else str(row.given)
         return [row.index, row.name, given, row.label, answer, named, row.probability, row.of_label]
 
-    def _csv(self):
-        self._file = self._temporary.open("w", newline="", encoding="utf-8")
-        writer = csv.writer(self._file, lineterminator="\n")
-        columns = [
-            ".".join(map(str, (name, *place)))
-            for name, shape in self._shapes.items()
-            for place in np.ndindex(shape)
-        ]
-        writer.writerow([*FACTS, *columns])
-        return writer
+    def _columns(self) -> list[str]:
+        places = ((name, place) for name, shape in self._shapes.items() for place in np.ndindex(shape))
+        return [*FACTS, *(".".join(map(str, (name, *place))) for name, place in places)]
 
-    def _lines(self, rows: Sequence[Row]) -> Iterator[list[Any]]:
-        for row in rows:
-            numbers = []
-            for name, shape in self._shapes.items():
-                size = int(np.prod(shape, dtype=int))
-                numbers += row.values[name].ravel().tolist() if name in row.values else [None] * size
-            yield [*map(harmless, self._facts(row)), *numbers]
+    def _line(self, row: Row) -> list[Any]:
+        numbers = []
+        for name, shape in self._shapes.items():
+            size = int(np.prod(shape, dtype=int))
+            numbers += row.values[name].ravel().tolist() if name in row.values else [None] * size
+        return [*map(harmless, self._facts(row)), *numbers]
 
-    def _parquet(self):
-        import pyarrow.parquet as parquet
-
+    def _fields(self) -> list:
         arrow = self._arrow
-        kinds = (
-            arrow.int64(),
-            arrow.string(),
-            arrow.string(),
-            arrow.int32(),
-            arrow.int32(),
-            arrow.string(),
-            arrow.float64(),
-            arrow.float64(),
-        )
-        fields = [arrow.field(name, kind) for name, kind in zip(FACTS, kinds, strict=True)]
+        fields = [arrow.field(name, getattr(arrow, kind)()) for name, kind in FACTS.items()]
         for name, shape in self._shapes.items():
             kind = arrow.list_(arrow.float32(), int(np.prod(shape, dtype=int))) if shape else arrow.float32()
             told = {"axes": self._survey.quantities[name].axes, "shape": " ".join(map(str, shape))}
             fields.append(arrow.field(name, kind, metadata=told))
-        return parquet.ParquetWriter(self._temporary, arrow.schema(fields))
+        return fields
 
     def _table(self, rows: Sequence[Row]):
         columns = [list(column) for column in zip(*map(self._facts, rows), strict=True)]
@@ -116,29 +106,58 @@ class Rows:
         return self._arrow.Table.from_arrays(arrays, schema=schema)
 
 
-class SkippedList:
+class SkippedList(_Table):
     """skipped.csv: every picture that was left out, and why."""
 
     def __init__(self, folder: Path):
-        self.path = folder / "skipped.csv"
-        self._temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        self._file = self._temporary.open("w", newline="", encoding="utf-8")
-        self._writer = csv.writer(self._file, lineterminator="\n")
-        self._writer.writerow(["place", "name", "reason"])
+        super().__init__(folder / "skipped.csv")
+        self._writer = self._lines(["place", "name", "reason"])
 
     def add(self, skipped: Iterable[Skipped]) -> None:
         """One part's."""
         self._writer.writerows([one.index, harmless(one.name), harmless(one.reason)] for one in skipped)
 
-    def close(self) -> None:
-        """Renames what was written to its name."""
-        self._file.close()
-        os.replace(self._temporary, self.path)
+
+class Long(_Table):
+    """Of one measure: NAME-rows.parquet or NAME-rows.csv; none where no picture had a row."""
+
+    def __init__(self, measure: Any, folder: Path):
+        self._measure, self._arrow = measure, _pyarrow()
+        super().__init__(folder / f"{measure.name}-rows.{'parquet' if self._arrow else 'csv'}")
+
+    def add(self, part: Part) -> None:
+        """One part's pictures."""
+        rows = list(self._rows(part))
+        if not rows:
+            return
+        if self._file is None:
+            self._writer = self._parquet(self._fields(rows[0])) if self._arrow else self._lines(rows[0])
+        if self._arrow:
+            self._writer.write_table(self._arrow.Table.from_pylist(rows, schema=self._writer.schema))
+        else:
+            self._writer.writerows(map(harmless, row.values()) for row in rows)
+
+    def _rows(self, part: Part) -> Iterator[dict[str, Any]]:
+        for row in part.rows:
+            facts = {"place": row.index, "name": row.name, "label": row.label, "answer": row.answer}
+            yield from ({**facts, **line} for line in self._measure.lines(row.values))
+
+    def _fields(self, first: dict[str, Any]) -> list:
+        arrow = self._arrow
+        kinds = {"place": arrow.int64(), "label": arrow.int32(), "answer": arrow.int32()}
+        kinds |= {name: arrow.string() for name, value in first.items() if isinstance(value, str)}
+        return [arrow.field(name, kinds.get(name, arrow.float64())) for name in first]
+
+
+def _pyarrow() -> Any:
+    """The library, where it is installed."""
+    try:
+        import pyarrow
+    except ImportError:
+        return None
+    return pyarrow
 
 
 def harmless(value: Any) -> Any:
     """Text that spreadsheets would take for a formula gets an apostrophe: names come from strangers."""
     return "'" + value if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
-
-
-__all__ = ["FACTS", "Rows", "SkippedList", "harmless"]

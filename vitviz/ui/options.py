@@ -1,16 +1,78 @@
-"""The command line."""
+"""What the command line decides: where the page is served, what the studio is set to, what a visitor may ask
+for.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vitviz.ui.serving import zerogpu
-from vitviz.ui.serving.limits import Limits
-from vitviz.ui.serving.settings import MB, Settings, folder_of_lessons
+import vitviz
+from vitviz.errors import TooMuch
+from vitviz.record.sentence import Sentence
+from vitviz.ui import zerogpu
+
+if TYPE_CHECKING:
+    from vitviz.engine import Inspector
+
+MB = 1_000_000
+# multiplications of a pass: a second or two on two cores; ViT-B/16 has 18e9 at 224 px, 55e9 at 384
+DEAR = 100e9
+TOO_MANY = (
+    "An input of {height} x {width} pixels has {tokens} tokens for {name}, and this server computes at most"
+    " {most}. {tall} x {wide} pixels would do."
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may cost here, for everybody who asks this server; a notebook has none."""
+
+    tokens: int = 5_000  # of an input; attention grows with their square
+    seconds: float = 300  # of computing for one answer, waiting not counted
+    passes: int = 2  # cheap ones at once; a dear one computes beside them
+    pixels: int = 20_000_000  # of a figure for print
+    memory: int = 1_200 * 10**6  # bytes that all who compute at once may take, by estimate
+
+    def require(self, inspector: Inspector, size: tuple[int, int] | None) -> None:
+        """TooMuch where an input of this size has more tokens than this server computes, with the largest
+        that has not. Said before anything is computed.
+        """
+        tokens = inspector.demand(size).tokens
+        if size is None or tokens <= self.tokens:  # its own size is what the checkpoint was chosen for
+            return
+        (height, width), grid = size, inspector.grid()
+        shrunk = (max(self.tokens - grid.prefix, 1) / (tokens - grid.prefix)) ** 0.5
+        tall, wide = (
+            max(1, int(n * shrunk / patch)) * patch for n, patch in zip(size, grid.patch, strict=True)
+        )
+        told = {"name": inspector.checkpoint.name, "most": self.tokens, "tall": tall, "wide": wide}
+        raise TooMuch(Sentence(TOO_MANY, height=height, width=width, tokens=tokens, **told))
+
+    def dear(self, operations: float) -> bool:
+        """Whether something waits for a turn among the dear ones."""
+        return operations > DEAR
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the studio is set to."""
+
+    checkpoint: str = "vitviz-tiny"
+    weights: Path | None = None
+    device: str = "auto"
+    model_cache: int = 4_000 * MB
+    trace_cache: int = 512 * MB
+    picture_cache: int = 256 * MB
+    allowed: tuple[str, ...] = ()  # on a public Space: the only checkpoints that can be picked
+    dtype: str = "float32"
+    limits: Limits = Limits()
+    keeps: bool = False  # whether what is said of a file is written beside it: on one's own machine
+    lessons: Path = Path("lessons")  # zips that the page offers; there need be none
 
 
 @dataclass(frozen=True)
@@ -25,115 +87,92 @@ class Options:
     upload_quota: int = 2_000 * MB
 
 
+def folder_of_lessons(given: Path | None = None) -> Path:
+    """Where lessons lie: as given, else lessons/ beside the package (where app.py is), else here."""
+    beside = Path(vitviz.__file__).resolve().parents[1] / "lessons"
+    return given or (beside if beside.is_dir() else Path("lessons"))
+
+
 def parse(arguments: Sequence[str] | None = None, program: str = "python app.py") -> Options:
     """The options given; SystemExit with a usage line where they do not fit."""
     parser = argparse.ArgumentParser(
         prog=program, description="vitviz shows what happens inside a Vision Transformer, in your browser."
     )
-    parser.add_argument(
+    add, given = parser.add_argument, os.environ.get
+    add(
         "--host",
-        default=os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1"),
+        default=given("GRADIO_SERVER_NAME", "127.0.0.1"),
         help="address to serve on; 0.0.0.0 for everyone in the network (default: %(default)s)",
     )
-    port = os.environ.get("GRADIO_SERVER_PORT", "7860")  # as text: argparse checks it like an option
-    parser.add_argument("--port", type=_port, default=port, help="port to serve on (default: %(default)s)")
-    parser.add_argument(
+    port = given("GRADIO_SERVER_PORT", "7860")  # as text: argparse checks it like an option
+    expected = "is no port: expected a whole number from 1 to 65535"
+    kind = _up_to(65_535, expected)
+    add("--port", type=kind, default=port, help="port to serve on (default: %(default)s)")
+    add(
         "--allowed-host",
         action="append",
-        default=None,
         metavar="NAME",
-        help=(
-            "name under which browsers reach the app through a proxy, such as vit.example.org or"
-            " *.example.org; may be repeated. Other names are refused; without it all but localhost where"
-            " only this machine is served, else none (default: VITVIZ_ALLOWED_HOSTS, separated by commas)"
-        ),
+        help="name under which browsers reach the app through a proxy, such as vit.example.org or"
+        " *.example.org; may be repeated. Other names are refused; without it all but localhost where"
+        " only this machine is served, else none (default: VITVIZ_ALLOWED_HOSTS, separated by commas)",
     )
-    parser.add_argument("--share", action="store_true", help="make a public link through Gradio")
-    # A Space with shared GPUs lends one only to functions that ask for it, and pretends to have one at all
-    # other times.
-    usual = "cpu" if zerogpu.here() else "auto"
-    parser.add_argument(
+    add("--share", action="store_true", help="make a public link through Gradio")
+    add(
         "--device",
-        default=usual,
+        # A Space with shared GPUs lends one only to functions that ask for it, and pretends to have one at
+        # all other times.
+        default="cpu" if zerogpu.here() else "auto",
         help="auto, cpu, cuda, cuda:N or mps (default: %(default)s: CUDA, then Apple's, then the CPU)",
     )
-    precision = (
-        "precision in which models compute; the page says how far bfloat16 is from float32 (default:"
-        " %(default)s)"
+    add(
+        "--dtype",
+        choices=["float32", "bfloat16"],
+        default="float32",
+        help="precision in which models compute; the page says how far bfloat16 is from float32 (default:"
+        " %(default)s)",
     )
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help=precision)
-    parser.add_argument(
-        "--checkpoint", default="vitviz-tiny", help="the checkpoint shown first (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--weights",
-        type=Path,
-        default=None,
-        help="folder of your own checkpoints (default: weights/ beside the app)",
-    )
-    parser.add_argument(
-        "--lessons",
-        type=Path,
-        default=None,
-        help="folder of lessons, zips of the page, that it offers (default: lessons/ beside the app)",
-    )
+    add("--checkpoint", default="vitviz-tiny", help="the checkpoint shown first (default: %(default)s)")
+    add("--weights", type=Path, help="folder of your own checkpoints (default: weights/ beside the app)")
+    lessons = "folder of lessons, zips of the page, that it offers (default: lessons/ beside the app)"
+    add("--lessons", type=Path, help=lessons)
     _add_room(parser, "--model-cache", 4_000, "memory for loaded checkpoints")
     _add_room(parser, "--trace-cache", 512, "memory for traces of pictures")
     _add_room(parser, "--picture-cache", 256, "memory for uploads, and again for drawn data")
     _add_limits(parser)
     _add_room(parser, "--upload-quota", 2_000, "disk for uploads; the oldest go first")
-    given = parser.parse_args(arguments)
-    hosts = given.allowed_host or os.environ.get("VITVIZ_ALLOWED_HOSTS", "").split(",")
-    allowed = tuple(
-        name.strip() for name in os.environ.get("VITVIZ_CHECKPOINTS", "").split(",") if name.strip()
-    )
+    found = parser.parse_args(arguments)
     settings = Settings(
-        given.checkpoint, given.weights, given.device, given.model_cache, given.trace_cache,
-        given.picture_cache, allowed,
-        given.dtype, _limits(given), _own(given), folder_of_lessons(given.lessons),
+        found.checkpoint, found.weights, found.device, found.model_cache, found.trace_cache,
+        found.picture_cache, _names(given("VITVIZ_CHECKPOINTS", "")), found.dtype,
+        Limits(found.max_tokens, found.max_seconds, found.max_passes), _own(found),
+        folder_of_lessons(found.lessons),
     )  # fmt: skip
-    allowed_hosts = tuple(name.strip() for name in hosts if name.strip())
-    return Options(given.host, given.port, given.share, settings, allowed_hosts, given.upload_quota)
+    hosts = _names(",".join(found.allowed_host or [given("VITVIZ_ALLOWED_HOSTS", "")]))
+    return Options(found.host, found.port, found.share, settings, hosts, found.upload_quota)
 
 
 def _add_room(parser: argparse.ArgumentParser, name: str, default: int, what: str) -> None:
     """An option for how much room something may take, in megabytes."""
-    told = f"{what} (default: {default})"
-    parser.add_argument(name, type=_megabytes, default=default * MB, metavar="MB", help=told)
+    kind, told = _up_to(999_999_999, "MB is no size of a cache", float, MB), f"{what} (default: {default})"
+    parser.add_argument(name, type=kind, default=default * MB, metavar="MB", help=told)
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     """What one visitor may ask for; smaller on a Space, which strangers share."""
-    usual, shared = Limits(), Limits(tokens=2_500, seconds=60) if os.environ.get("SPACE_ID") else Limits()
+    usual, space = Limits(), bool(os.environ.get("SPACE_ID"))
+    whole = _up_to(1_000_000, "is no whole number from 1 to 1000000")
+    time = _up_to(1_000_000, "is no number of seconds, more than 0 and up to 1000000", float)
+    tokens = f"tokens of an input, of which attention takes the square ({usual.tokens}; 2500 on a Space)"
+    seconds = f"seconds of computing for one answer ({usual.seconds}; 60 on a Space)"
+    passes = f"cheap forward passes at once; a dear one runs beside them ({usual.passes})"
     for option, default, kind, said in (
-        (
-            "tokens",
-            shared.tokens,
-            _whole,
-            f"tokens of an input, of which attention takes the square ({usual.tokens}; 2500 on a Space)",
-        ),
-        (
-            "seconds",
-            shared.seconds,
-            _seconds,
-            f"seconds of computing for one answer ({usual.seconds}; 60 on a Space)",
-        ),
-        (
-            "passes",
-            8 if zerogpu.here() else usual.passes,
-            _whole,
-            f"cheap forward passes at once; a dear one runs beside them ({usual.passes})",
-        ),
+        ("tokens", 2_500 if space else usual.tokens, whole, tokens),
+        ("seconds", 60 if space else usual.seconds, time, seconds),
+        ("passes", 8 if zerogpu.here() else usual.passes, whole, passes),
     ):
         variable = f"VITVIZ_MAX_{option.upper()}"
-        text = f"most {said}; or {variable}"
-        parser.add_argument(
-            f"--max-{option}",
-            type=kind,
-            default=os.environ.get(variable) or str(default),
-            metavar="N",
-            help=text,
-        )
+        default, told = os.environ.get(variable) or str(default), f"most {said}; or {variable}"
+        parser.add_argument(f"--max-{option}", type=kind, default=default, metavar="N", help=told)
 
 
 def _own(given: argparse.Namespace) -> bool:
@@ -143,31 +182,20 @@ def _own(given: argparse.Namespace) -> bool:
     return given.host in ("127.0.0.1", "localhost", "::1") and not shared
 
 
-def _limits(given: argparse.Namespace) -> Limits:
-    return Limits(given.max_tokens, given.max_seconds, given.max_passes)
+def _names(listed: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in listed.split(",") if name.strip())
 
 
-def _whole(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 to 1000000")
-    return int(text)
+def _up_to(most: int, said: str, kind: type = int, unit: int = 1) -> Callable[[str], float]:
+    """Reads a number, more than 0 and at most `most`, in units; of others is told what is `said`."""
 
+    def read(text: str) -> float:
+        try:
+            number = kind(text)
+        except ValueError:
+            number = 0
+        if not 0 < number <= most:  # NaN is not
+            raise argparse.ArgumentTypeError(f"{text} {said}")
+        return number if unit == 1 else int(number * unit)
 
-def _seconds(text: str) -> float:
-    number = float(text)
-    if not 0 < number <= 1e6:  # NaN is not
-        raise argparse.ArgumentTypeError(f"{text} is no number of seconds, more than 0 and up to 1000000")
-    return number
-
-
-def _megabytes(text: str) -> int:
-    number = float(text)
-    if not 0 < number < 1e9:  # neither inf nor nan
-        raise argparse.ArgumentTypeError(f"{text} MB is no size of a cache")
-    return int(number * MB)
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 65_535:
-        raise argparse.ArgumentTypeError(f"{text} is no port: expected a whole number from 1 to 65535")
-    return int(text)
+    return read

@@ -1,22 +1,60 @@
-"""From options to a served page, for `python app.py` and `vitviz app`. To be imported before Gradio is."""
+"""From options to a served page, for `python app.py` and `vitviz app`: its folder for what visitors send, its
+start and its end. To be imported before Gradio is, which reads the folder's name then.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+
+try:
+    import fcntl
+except ImportError:  # Windows: folders of killed runs stay, as no lock tells that nobody uses them
+    fcntl = None  # type: ignore[assignment]
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
-from vitviz.ui.serving.folder import Folder
+PREFIX, LOCK, UPLOADS = "vitviz-", "running.lock", "uploads"
+# Seconds, a fifth of the usual: who serves a page waits so long, hundreds of times, for each thread that
+# computes in Python.
+SWITCH = 0.001
 
 if TYPE_CHECKING:
+    from vitviz.ui.memory.studio import Studio
     from vitviz.ui.options import Options
-    from vitviz.ui.serving.studio import Studio
+
+
+class Folder:
+    """A new folder that belongs to this process; `uploads` in it is for Gradio.
+
+    A lock is held on a file beside it as long as the process lives, however it ends: what carries no lock any
+    more is removed by the next app that starts, and nothing else is, because the place is shared with other
+    programs.
+    """
+
+    def __init__(self, parent: str | os.PathLike | None = None):
+        place = Path(parent or tempfile.gettempdir())
+        place.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(place)
+        self._own = tempfile.TemporaryDirectory(prefix=PREFIX, dir=place, ignore_cleanup_errors=True)
+        self.path = Path(self._own.name)
+        self.uploads = self.path / UPLOADS
+        self._lock = (self.path / LOCK).open("w")
+        if fcntl:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.uploads.mkdir()  # after the lock: a folder without it is not looked at by others
+
+    def remove(self) -> None:
+        """Removes it with everything in it."""
+        self._own.cleanup()
 
 
 @dataclass(frozen=True)
@@ -37,10 +75,10 @@ def begun(arguments: Sequence[str] | None = None, program: str = "python app.py"
     os.environ["GRADIO_TEMP_DIR"] = str(own.uploads)
 
     # on a Space with shared GPUs before what touches CUDA
-    import vitviz.ui.serving.zerogpu  # noqa: F401 # isort: skip
+    import vitviz.ui.zerogpu  # noqa: F401 # isort: skip
+    from vitviz.ui.memory.studio import Studio
     from vitviz.ui.options import parse
     from vitviz.ui.page import build
-    from vitviz.ui.serving.studio import Studio
 
     options = parse(arguments, program)
     studio = Studio(options.settings)
@@ -56,6 +94,7 @@ def serve(app: Begun) -> None:
     signal.signal(signal.SIGTERM, lambda *_: _leave(app, 0))
     # Gradio's own answer to Ctrl-C waits for what computes, and Python may then end beneath it, by an abort.
     signal.signal(signal.SIGINT, lambda *_: _leave(app, 130 if any(app.demo._queue.active_jobs) else 0))
+    sys.setswitchinterval(SWITCH)
     options = app.options
     try:
         launch(app.demo, app.studio, options)
@@ -83,4 +122,29 @@ def _leave(app: Begun, status: int) -> NoReturn:
     os._exit(status)
 
 
-__all__ = ["Begun", "begun", "serve"]
+def remove_abandoned(place: Path) -> list[Path]:
+    """Removes the folders of apps of this user that no longer run, and returns them."""
+    removed = []
+    for folder in place.glob(f"{PREFIX}*"):
+        if _abandoned(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            removed.append(folder)
+    return removed
+
+
+def _abandoned(folder: Path) -> bool:
+    if not fcntl:
+        return False
+    try:
+        if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / UPLOADS).is_dir():
+            return False
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except OSError:  # its app is running
+        return False
+    finally:
+        os.close(lock)

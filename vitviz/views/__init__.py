@@ -1,29 +1,43 @@
-"""The views, in the order of the paper's figure 1. A new one is a folder beside this, named in VIEWS."""
+"""The views, by the question that they answer. A new one is a folder beside this, and is found."""
+
+import importlib
+import pkgutil
 
 from vitviz.views.base import File, Item, Needs, View, Words
-from vitviz.views.compared import Compared
 from vitviz.views.controls import About, Choice, Control, LayerRange, Query, Slider, Text, Whole, Wholes
-from vitviz.views.distance import Distance
-from vitviz.views.evidence import Evidence
-from vitviz.views.experiment import Experiment
-from vitviz.views.explorer import Explorer
-from vitviz.views.filters import Filters
-from vitviz.views.patches import Patches
-from vitviz.views.positions import Positions
-from vitviz.views.rollout import Rollout
 from vitviz.views.subject import Subject
-from vitviz.views.tokens import Tokens
-from vitviz.views.tour import Tour
-from vitviz.views.trial import Trial
 
-VIEWS: tuple[View, ...] = (
-    Patches(), Filters(), Positions(), Experiment(), Explorer(), Tokens(), Evidence(), Trial(), Distance(),
-    Rollout(), Compared(),
-    Tour(),
-)  # fmt: skip
+ORDER = {  # question: the folders of its views, as they stand on the page
+    "Start here": ("tour",),
+    "What goes in": ("patches", "filters", "positions"),
+    "Where it looks": ("explorer", "distance", "rollout"),
+    "Inside": ("tokens", "compared"),
+    "Why?": ("evidence", "trial"),
+    "What if?": ("experiment",),
+}
+ELSE = "Inside"  # has what stands nowhere in ORDER, after its own
+
+
+def _grouped() -> dict[str, tuple[View, ...]]:
+    """Question -> the views that the folders beside this define; a question without one is left out."""
+    folders = {one.name for one in pkgutil.iter_modules(__path__) if one.ispkg}
+    new = sorted(folders - {name for names in ORDER.values() for name in names})
+    order = {group: [*names, *(new if group == ELSE else ())] for group, names in ORDER.items()}
+    views = {group: tuple(_view(name) for name in names if name in folders) for group, names in order.items()}
+    return {group: found for group, found in views.items() if found}
+
+
+def _view(folder: str) -> View:
+    room = importlib.import_module(f"{__name__}.{folder}")
+    found = [one for one in vars(room).values() if isinstance(one, type) and issubclass(one, View)]
+    return next(one() for one in found if one.__module__ == room.__name__)
+
+
+GROUPS: dict[str, tuple[View, ...]] = _grouped()
+VIEWS: tuple[View, ...] = tuple(view for views in GROUPS.values() for view in views)
 
 __all__ = [
-    "VIEWS", "About", "Choice", "Control", "File", "Item", "LayerRange", "Needs", "Query", "Slider",
+    "GROUPS", "VIEWS", "About", "Choice", "Control", "File", "Item", "LayerRange", "Needs", "Query", "Slider",
     "Subject", "Text",
     "View", "Whole", "Wholes", "Words",
 ]  # fmt: skip

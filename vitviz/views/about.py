@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vitviz.grid import Grid
+    from vitviz.record.grid import Grid
 
 
 @dataclass(frozen=True)

@@ -20,15 +20,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from vitviz.errors import Unknown, VitvizError
-from vitviz.grid import Grid
-from vitviz.sentence import Sentence
+from vitviz.record.grid import Grid
+from vitviz.record.sentence import Sentence
 from vitviz.views.controls import About, Choice, Control, Whole, Wholes, parsed
 from vitviz.views.items import File, Item
 from vitviz.views.sequence import placed
 from vitviz.views.subject import Subject
 
 if TYPE_CHECKING:
-    from vitviz.figures.paper.plates import Plate
+    from vitviz.figures.chart import Chart
+    from vitviz.figures.paper.plates import Panel, Plate
     from vitviz.views.printing import Asked, Film
 
 LEFT_OUT = (
@@ -39,6 +40,8 @@ ROUNDED = (
     "{view} is not applicable here, because its passes are made in float32, and {checkpoint} computes in"
     " {dtype}."
 )
+PAPER = "Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021, arXiv 2010.11929"
+CHART = "the chart, as JSON"
 
 
 class Needs(enum.Enum):
@@ -58,13 +61,15 @@ class Words:
     definition: str  # Markdown, with the formula
     source: str  # section and figure of the paper
     caveat: str  # what it does not show
+    cites: str = ""  # the work whose section, figure or equation the source begins with
 
 
 class View(ABC):
     """A view of the model. Subclasses are stateless; one instance each stands in `vitviz.views.VIEWS`.
 
-    A view without a script of its own is drawn as a map over the picture: its first item, whose last two axes
+    A view without a script of its own is drawn as a map over the picture: its first item whose last two axes
     are row and col; every further axis that is also a control's name (layer, head) is chosen by that control.
+    A view with a `chart` has it beside the map, or alone.
     """
 
     slug: ClassVar[str]
@@ -85,38 +90,72 @@ class View(ABC):
     set_control: ClassVar[str] = ""  # the choice by which a set of pictures is looked at, where there is one
     most_pictures: ClassVar[int] = 1_000  # of a set, from the page
     soon: ClassVar[bool] = False  # whether its figure needs no pass, and stands there while one is made
+    charted: ClassVar[tuple[str, ...] | None] = None  # the settings that change its chart; all by default
     paired: ClassVar[bool] = False  # whether a figure is also of the second checkpoint, where there is one
     sided: ClassVar[bool] = False  # whether it is of one picture, and may be asked to look at that one too
 
+    def __init_subclass__(cls, **more: Any):
+        super().__init_subclass__(**more)
+        if cls.chart is not View.chart and all(item.name != "chart" for item in cls.items):
+            asked = tuple(one.name for one in cls.controls) if cls.charted is None else cls.charted
+            cls.items += (Item("chart", "byte", CHART, "uint8", asked, taken=False),)
+
     @property
     def mapped(self) -> bool:
-        """Whether the shared map draws it, for want of a script in its folder."""
+        """Whether a script of the canvas draws it, for want of one in its folder."""
         return not (Path(__file__).with_name(self.slug) / "view.js").is_file()
 
+    @property
+    def map(self) -> Item | None:
+        """The item that lies over the patches."""
+        return next((item for item in self.items if item.axes.split()[-2:] == ["row", "col"]), None)
+
+    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart | None:
+        """Its chart, which the browser, paper, reports and notebooks draw; none by default."""
+        return None
+
+    def detail(self, subject: Subject, settings: Mapping[str, Any]) -> tuple[Panel, ...]:
+        """What a print with its detail shows beside the figure."""
+        return ()
+
+    def array(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+        """One of the declared items as it travels, the chart among them."""
+        item = self.declared(name)
+        if item.says == CHART:
+            from vitviz.figures.chart import travelled
+            from vitviz.views.shared import packed
+
+            return packed(travelled(self.chart(subject, settings)))
+        return item.checked(self.item(subject, name, settings), subject.about)
+
     def plate(self, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Plate:
-        """Its figure for print, made by printed.py in its folder, else the shared map.
+        """Its figure for print: made by printed.py in its folder, else of its map and its chart.
 
         VitvizError where it has none, with the reason.
         """
         from vitviz.views import printing
 
-        if self.unprinted or not (self._prints or self.mapped):
+        if not self.printable:
             reason = self.unprinted or Sentence(printing.NO_PRINT, view=self.title)
             raise VitvizError(reason)
         if self._prints:
             return importlib.import_module(f"{type(self).__module__}.printed").plate(
                 self, subject, settings, asked
             )
-        return printing.shared(self, subject, settings, asked)
+        return printing.derived(self, subject, settings, asked)
 
     def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
         """Each frame of its film over the layers, by name and settings; none where nothing grows."""
-        return ()
+        from vitviz.views import printing
+
+        grows = {"layer": printing.each_layer, "depth": printing.each_depth}
+        found = [grows[one.name] for one in self.controls if self.mapped and one.name in grows]
+        return found[0](settings, about) if found else ()
 
     @property
     def printable(self) -> bool:
         """Whether it has a figure for print."""
-        return not self.unprinted and (self._prints or self.mapped)
+        return not self.unprinted and (self._prints or self.mapped or type(self).chart is not View.chart)
 
     @property
     def _prints(self) -> bool:
@@ -129,25 +168,28 @@ class View(ABC):
     def refused(self, subject: Subject) -> str | None:
         """The same, or why it does not exist for this run."""
         trace = subject.trace
-        if self.every_patch and trace is not None and trace.kept is not None:
+        if self.misses_patches(subject):
             return Sentence(LEFT_OUT, view=self.title)
         if self.exact and trace is not None and trace.dtype != "float32":
             return Sentence(ROUNDED, view=self.title, checkpoint=subject.checkpoint, dtype=trace.dtype)
         return self.unsupported(subject)
+
+    def misses_patches(self, subject: Subject) -> bool:
+        """Whether it does not exist because patches were left out, and would if they were painted over."""
+        return self.every_patch and subject.trace is not None and subject.trace.kept is not None
 
     def at_hand(self, subject: Subject, settings: Mapping[str, Any]) -> bool:
         """Whether its numbers keep nobody waiting: of what is made on request, whether it has been made."""
         return not self.on_request
 
     def summary(self, subject: Subject) -> dict[str, Any]:
-        """The few values that the figure needs at once, as JSON; never a file name or label to be used as
-        HTML.
-        """
+        """The few values that the figure needs at once, as JSON; no file name or label to be used as HTML."""
         return {}
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
-        """The items that its script asks for; all of them by default."""
-        return self.items
+        """The items that its script asks for; of one of the canvas its map and its chart."""
+        drawn = {"chart", self.map and self.map.name}
+        return tuple(item for item in self.items if not self.mapped or item.name in drawn)
 
     def likely(self, subject: Subject, name: str) -> tuple[str, ...]:
         """Values that are worth holding of a setting whose kind does not bound them; none by default."""
@@ -162,15 +204,11 @@ class View(ABC):
         return {item.name: self.item(subject, item.name, settings) for item in self.items if item.taken}
 
     def axes(self) -> dict[str, str]:
-        """What each array of its numbers counts along, by name; a token axis begins with the prefix
-        tokens.
-        """
+        """What each array of its numbers counts along, by name; a token axis begins with prefix tokens."""
         return {**{item.name: item.axes for item in self.items}, **self.arrays}
 
     def filed(self, settings: Mapping[str, Any], grid: Grid) -> dict[str, Any]:
-        """The settings as files tell them: a token is its prefix token's name, or its patch's number from
-        0.
-        """
+        """The settings as files tell them: a token is its prefix token's name, or its patch's number."""
         counted = {one.name for one in self.controls if isinstance(one, Whole | Wholes) and one.tokens}
         return {name: placed(value, grid) if name in counted else value for name, value in settings.items()}
 
@@ -197,9 +235,10 @@ class View(ABC):
 
     def texts(self) -> set[str]:
         """The English texts that it declares, which need translations."""
-        found = {self.title, self.unprinted, *vars(self.words).values(), *(file.label for file in self.files)}
+        words = {text for name, text in vars(self.words).items() if name != "cites"}
+        found = {self.title, self.unprinted, *words, *(file.label for file in self.files)}
         if self.mapped:
-            found |= {item.says for item in self.items}
+            found |= {self.map.says} if self.map else set()
         for control in self.controls:
             found |= {control.label, control.info}
             if isinstance(control, Choice) and control.label:
@@ -207,4 +246,4 @@ class View(ABC):
         return found - {""}
 
 
-__all__ = ["File", "Item", "Needs", "View", "Words"]
+__all__ = ["File", "Item", "Needs", "PAPER", "View", "Words"]

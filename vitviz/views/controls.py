@@ -7,8 +7,6 @@ and patches from 0. A control without a label has no field: the figure sets it b
 clicked.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,9 +30,7 @@ class Control:
     pattern: ClassVar[str] = "(?!)"  # what a link may hold, before `parse`
 
     def parse(self, text: str, about: About | None = None) -> Any:
-        """The value of a text out of an address; WrongSetting for what does not fit, in the model's own
-        bounds if known.
-        """
+        """The value of a text out of an address, in the model's bounds if known; WrongSetting for no such."""
         raise NotImplementedError
 
     def start(self, about: About | None = None) -> Any:

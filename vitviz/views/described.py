@@ -1,9 +1,8 @@
 """What a view's script is told in JSON: of the model and the picture, and of the view itself."""
 
-from __future__ import annotations
-
 from typing import Any
 
+from vitviz.record.runs import Without
 from vitviz.views.base import View
 from vitviz.views.controls import About
 from vitviz.views.subject import Subject
@@ -12,6 +11,7 @@ from vitviz.views.subject import Subject
 def framed(subject: Subject, slug: str) -> dict[str, Any]:
     """What every figure is told of the model and the picture."""
     grid, about, view = subject.grid, subject.about, subject.seen
+    without = subject.trace.without if subject.trace is not None else Without()
     picture = (
         {"upload": list(view.upload), "box": list(view.box), "input": list(grid.pixels)} if view else None
     )
@@ -27,6 +27,7 @@ def framed(subject: Subject, slug: str) -> dict[str, Any]:
         "layers": about.layers,
         "heads": about.heads,
         "picture": picture,
+        "missing": {"patches": list(without.patches), "as": without.patches_as},
         "controls": [],
         "items": {},
         "summary": {},
@@ -42,6 +43,7 @@ def declared(view: View, about: About) -> dict[str, Any]:
         "axes": {item.name: item.axes.split() for item in view.items},
         "says": {item.name: item.says for item in view.items},
         "title": view.title,
+        "signed": bool(view.map and view.map.signed),
     }
 
 

@@ -1,7 +1,5 @@
 """What a view can be asked for: arrays of numbers, and files."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +14,8 @@ class Item:
     `axes` names its axes, such as "layer head" or "row col": what they are called on the page and in the
     endpoint, and how long those are that the model decides. `depends` names the settings that change it:
     nothing else asks for it anew. `says` tells what the numbers are, with their unit. An item that is not
-    `taken` is for drawing alone.
+    `taken` is for drawing alone. Of a `signed` one zero is the middle of the scale: for and against. What is
+    `opened` by a setting is asked for only where that has this value.
     """
 
     name: str
@@ -25,6 +24,8 @@ class Item:
     dtype: str = "float32"
     depends: tuple[str, ...] = ()
     taken: bool = True
+    signed: bool = False
+    opened: tuple[tuple[str, str], ...] = ()
 
     def checked(self, array: np.ndarray, about: About) -> np.ndarray:
         """The array as it travels; RuntimeError where it is not what was declared: a bug of the view."""

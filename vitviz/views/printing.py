@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitviz.figures.paper.plates import Map, Mark, Plate, Scale
-from vitviz.sentence import Sentence
+from vitviz.record.sentence import Sentence
 
 if TYPE_CHECKING:
-    from vitviz.grid import Grid
+    from vitviz.record.grid import Grid
     from vitviz.views.about import About
     from vitviz.views.base import View
     from vitviz.views.subject import Subject
@@ -32,10 +32,13 @@ NARROW = 86.0  # one column
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """How a figure is wanted: with its detail or alone; `upload` is the upright picture, if there is one."""
+    """How a figure is wanted: with its detail or alone; `upload` is the upright picture, if there is one, and
+    `picture` what it is called, of a sample its name.
+    """
 
     detail: bool = False
     upload: np.ndarray | None = None
+    picture: str = ""
 
 
 def patch_name(patch: int) -> Sentence:
@@ -60,6 +63,23 @@ def token_name(grid: Grid, token: int) -> str:
         return Sentence("the {name} token", name=prefix_name(grid.prefix_names[token]))
     patch = token - grid.prefix
     return Sentence("{patch} ({place})", patch=patch_name(patch), place=place_name(grid, patch))
+
+
+WRITERS = {
+    "embedding": "the embedding",
+    "positions": "the positions",
+    "constant": "biases within",
+    "biases": "biases",
+    "bias": "Layer {layer}, bias",
+    "head": "Layer {layer}, head {head}",
+    "heads": "All heads of layer {layer}",
+    "mlp": "Layer {layer}, MLP",
+}
+
+
+def writer_name(kind: str, *place: int) -> Sentence:
+    """Who wrote, by its kind, its layer and its head, from 1."""
+    return Sentence(WRITERS[kind], **dict(zip(("layer", "head"), place, strict=False)))
 
 
 def joined(*texts: str, by: str = " · ") -> Sentence:
@@ -92,6 +112,11 @@ def signed(value: float) -> str:
     ('+0.50', '−1.23')
     """
     return f"{value:+.2f}".replace("-", "−")
+
+
+def either(value: float) -> str:
+    """How far a scale goes to both sides of zero: ±0.30."""
+    return f"±{value:.2f}"
 
 
 def fixed(value: float, digits: int = 3) -> str:
@@ -154,49 +179,38 @@ def over(
     return Map(title, picture, values, pixels, scale, None, opacity, False, marks, shape_of(subject.grid))
 
 
-def shared(view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Plate:
-    """The figure of a view that the shared map draws: its first item over the patches, about zero or not."""
-    item = next(one for one in view.items if one.axes.split()[-2:] == ["row", "col"])
+def derived(view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Plate:
+    """The figure of a view that prints nothing of its own: its map over the patches, or its chart; both where
+    it has both, and what it adds in detail.
+    """
+    chart = view.chart(subject, settings)
+    mapped = view.map and shared(view, subject, settings, asked)
+    panels = tuple(one for one in (mapped, chart) if one is not None)
+    panels += view.detail(subject, settings) if asked.detail else ()
+    width = WIDE if len(panels) > 1 else NARROW if mapped else NARROW + 14
+    return Plate((panels,), chart.notes if chart else (), width=width)
+
+
+def shared(view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Map:
+    """What the shared map draws: its item over the patches, about zero or not."""
+    item = view.map
     values = view.item(subject, item.name, settings)
     lower = {control.name: control.minimum for control in view.controls if hasattr(control, "minimum")}
     for axis in item.axes.split()[:-2]:
         values = values[settings[axis] - lower[axis]]
     low, high = ends(values)
     colours = settings.get("colormap", "viridis")
-    if view.summary(subject).get("diverging"):
+    if item.signed:
         most = balanced(values)
         low, high, colours = -most, most, "balance"
     elif settings.get("scale") == "zero":
         low = min(0.0, low)
     scale = Scale(colours, low, high, item.says)
-    return Plate(
-        ((over(subject, asked, values, scale, view.title, opacity=settings.get("opacity", 0.72)),),),
-        width=NARROW,
-    )
+    return over(subject, asked, values, scale, view.title, opacity=settings.get("opacity", 0.72))
 
 
 __all__ = [
-    "Asked",
-    "NARROW",
-    "NOTHING_GROWS",
-    "NO_PRINT",
-    "PINS",
-    "WIDE",
-    "balanced",
-    "each_depth",
-    "each_layer",
-    "ends",
-    "fixed",
-    "joined",
-    "layers_to",
-    "over",
-    "over_which",
-    "patch_name",
-    "place_name",
-    "prefix_name",
-    "seen",
-    "shape_of",
-    "shared",
-    "signed",
-    "token_name",
-]
+    "Asked", "NARROW", "NOTHING_GROWS", "NO_PRINT", "PINS", "WIDE", "balanced", "derived", "each_depth",
+    "each_layer", "ends", "fixed", "joined", "layers_to", "over", "over_which", "patch_name", "place_name",
+    "prefix_name", "seen", "shape_of", "signed", "token_name", "writer_name",
+]  # fmt: skip

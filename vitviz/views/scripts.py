@@ -4,8 +4,6 @@ Colour maps are computed, and the list of views stands in Python. Whoever draws 
 browser: the page serves them, a notebook's cell carries them.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path
@@ -14,13 +12,13 @@ from vitviz.views import VIEWS
 
 PACKAGE = Path(__file__).parents[1]
 ROOMS = ("canvas", "views")
-MAP = "canvas/map.js"  # draws every view that has no script of its own
+MAP, CHART = "canvas/map.js", "canvas/chart.js"  # draw every view that has no script of its own
 
 
 def script_of(slug: str) -> str:
-    """The module that draws a view: its own, or the shared map."""
-    mapped = any(view.mapped for view in VIEWS if view.slug == slug)
-    return MAP if mapped else f"views/{slug}/view.js"
+    """The module that draws a view: its own, the shared map, or the chart where nothing lies over patches."""
+    view = next((one for one in VIEWS if one.slug == slug and one.mapped), None)
+    return f"views/{slug}/view.js" if view is None else MAP if view.map else CHART
 
 
 def files(ending: str, rooms: tuple[str, ...] = ROOMS) -> dict[str, str]:
@@ -37,16 +35,10 @@ def made() -> dict[str, str]:
     }
 
 
-def words(tag: str) -> dict[str, str]:
-    """What is said in a language, in every room, by the English text; empty for English."""
-    found = files(f"{tag}.json", (*ROOMS, "ui")).values()
-    return {english: said for text in found for english, said in json.loads(text).items()}
-
-
 def _colours() -> dict[str, str]:
     from vitviz.figures.colormaps import TABLES
 
     return {name: base64.b64encode(table.tobytes()).decode() for name, table in TABLES.items()}
 
 
-__all__ = ["files", "made", "script_of", "words"]
+__all__ = ["files", "made", "script_of"]

@@ -1,11 +1,9 @@
 """Places in the sequence as people name them: a prefix token by its name, a patch by its number from 0."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from vitviz.errors import WrongSetting
-from vitviz.grid import Grid
+from vitviz.record.grid import Grid
 
 
 def placed(tokens: int | tuple[int, ...], grid: Grid) -> Any:
@@ -30,6 +28,3 @@ def sequential(text: str, grid: Grid) -> int:
             f" {grid.patches - 1}."
         )
     return grid.prefix + int(text)
-
-
-__all__ = ["placed", "sequential"]

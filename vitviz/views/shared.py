@@ -9,7 +9,7 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.errors import UnsupportedModel, WrongSetting
-from vitviz.sentence import Sentence
+from vitviz.record.sentence import Sentence
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vitviz.analyses import Ledger, Sweep
     from vitviz.analyses.relevance import Relevance
     from vitviz.engine.explained import Explained
-    from vitviz.trace import Trace
+    from vitviz.record.trace import Trace
     from vitviz.views.subject import Subject
 
 Target = int | tuple[int, int]  # a class, or a rather than b
@@ -37,7 +37,7 @@ def passes_of(subject: Subject, target: Target, patches_as: str = "dropped") -> 
 
     Whoever makes them does so within `once_by_passes`.
     """
-    from vitviz import maps  # with torch, which a page that is being built has no use for
+    from vitviz.engine.asking import maps  # with torch, which a page that is being built has no use for
 
     def keep(name, make):
         return subject.once(f"{name} {target}", make)
@@ -74,7 +74,7 @@ def target_of(subject: Subject, asked: str) -> Target:
 def likeliest(trace: Trace, count: int) -> list[dict[str, Any]]:
     """The likeliest classes with their names, logits and probabilities, for a picker."""
     top = trace.logits.topk(min(count, trace.logits.numel()))
-    shares = trace.logits.double().softmax(dim=-1)
+    shares = trace.probabilities()
     named = len(trace.labels) == trace.logits.numel()
     return [
         {
@@ -94,9 +94,16 @@ def packed(value: Any) -> np.ndarray:
 
 def ledger_of(subject: Subject) -> Ledger:
     """What all accounts of a trace have in common; UnsupportedModel where there is none that balances."""
-    from vitviz import models  # with torch, which a page that is being built has no use for
+    from vitviz.engine.asking import models  # with torch, which a page that is being built has no use for
 
     return subject.once("ledger", lambda: models.balanced_ledger(subject.inspector, subject.trace))
+
+
+def recorded(subject: Subject) -> None:
+    """Sees that what every part wrote in a trace's pass is recorded."""
+    from vitviz.engine.asking import circuits
+
+    subject.once_by_passes("written", lambda: bool(circuits.recorded(subject.inspector, subject.trace)))
 
 
 def taken_away(subject: Subject, layer: int) -> Tensor:

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vitviz.samples import sample_image
+from vitviz.record.samples import sample_image
 from vitviz.views.controls import MOST, About
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
-    from vitviz.grid import Grid
-    from vitviz.trace import Trace, View
+    from vitviz.record.grid import Grid
+    from vitviz.record.trace import Trace, View
 
 T = TypeVar("T")
 Once = Callable[[str, Callable[[], T]], T]
@@ -103,6 +103,3 @@ class Subject:
         if self.survey is not None:
             return About(self.survey.layers, self.survey.heads, self.survey.grid)
         return About(MOST, MOST, self.grid)  # of weights alone, no view asks for a layer or head
-
-
-__all__ = ["Subject"]

@@ -44,7 +44,7 @@ def main() -> None:
         if done % 100 == 0:
             print(f"{done} of {asked.pictures}", flush=True)
 
-    means = measured(inspector, pictures, inspector.preprocessing.size, SOURCE, told)
+    means = measured(inspector.forward, pictures, inspector.preprocessing.size, SOURCE, told)
     about = {
         "weights": hashlib.sha256((HERE / "model.safetensors").read_bytes()).hexdigest(),
         "pictures": str(means.pictures),

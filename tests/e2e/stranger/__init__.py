@@ -1,1 +1,1 @@
-"""A view as a stranger would add it: one folder, which a test copies into a copy of the house."""
+"""Two views as a stranger would add them, a map and a chart: a test copies the folders into a house."""

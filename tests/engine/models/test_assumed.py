@@ -13,19 +13,20 @@ from tests.engine.models.theirs import Apart, Scratch
 from tests.engine.small import perturbed, saved, small
 from tests.shared import shared
 from vitviz.engine import choices
-from vitviz.engine.models import heads, kept
-from vitviz.engine.models.given import Given
+from vitviz.engine.fitting import kept
 from vitviz.engine.pictures.images import open_image
+from vitviz.engine.reading import heads
+from vitviz.engine.reading.given import Given
 from vitviz.errors import CheckpointError, VitvizError
 
 GENUINE = "weights/deit_tiny_patch16_224.safetensors"
 ALL = {
     "mean": 0.5, "std": 0.5, "crop_pct": 1.0, "interpolation": "bilinear", "activation": "gelu",
-    "epsilon": 1e-6,
+    "epsilon": 1e-6, "pool": "class", "block": "pre-norm",
 }  # fmt: skip
 
 
-def trained(count, width=64, steps=150):
+def trained(count, width=64, steps=60):
     """A ViT of a few steps on noise with labels: structure comes from any training."""
     torch.manual_seed(count)
     model = timm.create_model(
@@ -98,7 +99,8 @@ def test_what_was_assumed_is_said(tmp_path):
     with pytest.warns(vitviz.AssumedWarning, match=r"mean and deviation \(mean=0.485") as told:
         inspector = vitviz.load(bare(tmp_path), device="cpu")
     names = [one.name for one in inspector.checkpoint.assumed]
-    assert names == ["normalisation", "crop_pct", "interpolation", "activation", "epsilon"]  # heads show
+    asked = ["pool", "block", "normalisation", "crop_pct", "interpolation", "activation", "epsilon"]
+    assert names == asked  # heads show
     assert "heads" not in str(told[0].message)
     assert all(
         one.taken == one.choices[0] and len(set(one.choices)) == len(one.choices) > 1
@@ -107,15 +109,76 @@ def test_what_was_assumed_is_said(tmp_path):
 
 
 def test_a_family_is_known_by_its_name_or_parts(tmp_path):
-    for name in ("my-deit.safetensors", "dino_vits.safetensors"):
-        found = vitviz.load(bare(tmp_path, name), device="cpu").checkpoint.assumed
-        assert "normalisation" not in [one.name for one in found]
+    for name, mean in (
+        ("my-deit", 0.485), ("dinov2_vits", 0.485), ("clip14-ours", 0.48145466), ("vit.MAE.finetuned", 0.485),
+        ("flexivit-dinosaurs", 0.5), ("clipart", 0.485), ("my_maestro-siglip2", 0.5), ("googled", 0.485),
+    ):  # fmt: skip
+        found = vitviz.load(bare(tmp_path, f"{name}.safetensors"), device="cpu")
+        assert found.preprocessing.mean[0] == mean, name
+        assert "normalisation" in [one.name for one in found.checkpoint.assumed], "a name proves nothing"
     half = vitviz.load(bare(tmp_path, "augreg-tuned.safetensors"), device="cpu")
     assert half.preprocessing.mean == (0.5, 0.5, 0.5)
     clip = vitviz.load(saved(small(pre_norm=True), tmp_path / "mine.safetensors"), device="cpu")
     assert clip.preprocessing.mean == (0.48145466, 0.4578275, 0.40821073)
     asked = {one.name: one.choices for one in clip.checkpoint.assumed}
-    assert "normalisation" not in asked and "activation=quick_gelu" in asked["activation"]
+    assert asked["normalisation"][0].startswith("mean=0.48145466")
+    assert "activation=quick_gelu" in asked["activation"]
+
+
+WAYS = {"class": {}, "average": {"global_pool": "avg"}, "max": {"global_pool": "max"},
+        "average and max": {"global_pool": "avgmax"},
+        "average of all": {"global_pool": "avg", "pool_include_prefix": True}}  # fmt: skip
+
+
+@pytest.mark.parametrize("block", ["pre-norm", "res-post-norm", "post-norm"])
+@pytest.mark.parametrize("pool", WAYS)
+def test_what_fits_the_same_tensors_is_asked_and_followed(tmp_path, pool, block):
+    """timm's own forward of each form; of PyTorch's, whose norms stand behind each sum, a loop by hand."""
+    from timm.models.vision_transformer import Block, ResPostBlock
+
+    timms = {"res-post-norm": ResPostBlock}.get(block, Block)
+    theirs = small(fc_norm=False, block_fn=timms, **WAYS[pool])
+    path, noise = saved(theirs, tmp_path / "best.safetensors"), torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        wanted = theirs(noise)
+        if block == "post-norm":
+            x = theirs._pos_embed(theirs.patch_embed(noise))
+            for one in theirs.blocks:
+                x = one.norm1(x + one.attn(x))
+                x = one.norm2(x + one.mlp(x))
+            wanted = theirs.forward_head(theirs.norm(x))
+    with pytest.warns(
+        vitviz.AssumedWarning, match=r"reads \(pool=class\), where its norms stand \(block=pre"
+    ):
+        silent = vitviz.load(path, heads=2, device="cpu")
+    asked = {one.name: one.choices for one in silent.checkpoint.assumed}
+    assert len(asked["pool"]) == 5 and len(asked["block"]) == 3
+    inspector = vitviz.load(path, heads=2, pool=pool, block=block, mean=0.5, std=0.5, device="cpu")
+    torch.testing.assert_close(inspector.model(noise), wanted)
+    assert not {"pool", "block"} & {one.name for one in inspector.checkpoint.assumed}
+    trace = inspector.trace(vitviz.sample_image("coffee"))
+    assert trace.pool == pool and trace.attention(1).isfinite().all()
+    kept.keep(inspector.checkpoint, inspector.model, inspector.preprocessing)
+    again = vitviz.load(path, device="cpu")
+    assert again.checkpoint.assumed == () and again.model(noise).equal(inspector.model(noise))
+
+
+def test_what_tensors_exclude_is_not_asked(tmp_path):
+    def asked(**parts):
+        path = saved(small(**parts), tmp_path / "best.safetensors")
+        return {one.name: one.choices for one in vitviz.load(path, device="cpu").checkpoint.assumed}
+
+    assert "block" not in asked(init_values=1e-5), "LayerScale stands in pre-norm blocks alone"
+    mapped = asked(global_pool="map", class_token=False)
+    assert "pool" not in mapped and "block" in mapped
+    assert asked(global_pool="map")["pool"] == ("pool=attention", "pool=attention+of+all")
+    bare = asked(global_pool="avg", class_token=False)["pool"]
+    assert bare == ("pool=average", "pool=max", "pool=average+and+max")
+    wrong = saved(small(init_values=1e-5), tmp_path / "best.safetensors")
+    with pytest.raises(CheckpointError, match="LayerScale"):
+        vitviz.load(wrong, block="post-norm", device="cpu")
+    with pytest.raises(CheckpointError, match="cannot read 'attention'; expected class or"):
+        vitviz.load(wrong, pool="attention", device="cpu")
 
 
 def test_what_is_said_is_followed_and_nothing_left_to_assume(tmp_path):
@@ -163,7 +226,8 @@ def test_heads_that_an_architecture_has_otherwise_are_followed(tmp_path):
 @pytest.mark.parametrize(
     "wrong",
     [{"heads": 0}, {"heads": 2.5}, {"mean": "red"}, {"std": 0}, {"std": (1, 1)}, {"activation": "sine"},
-     {"epsilon": -1}, {"crop_pct": 0}, {"interpolation": "soft"}, {"mean": float("nan")}],
+     {"epsilon": -1}, {"pool": "avg"}, {"block": "sandwich"}, {"crop_pct": 0}, {"interpolation": "soft"},
+     {"mean": float("nan")}],
 )  # fmt: skip
 def test_what_cannot_be_said_is_refused(wrong):
     with pytest.raises(VitvizError, match=next(iter(wrong))):
@@ -195,7 +259,7 @@ def test_each_choice_says_what_it_would_answer(tmp_path):
     )
     assert len(found) == sum(len(one.choices) for one in inspector.checkpoint.assumed)
     for name, choice, answer in found:
-        if name in ("normalisation", "activation"):
+        if name in ("normalisation", "activation", "pool", "block"):
             alone = vitviz.load(f"{path}?{choice}", device="cpu").trace(picture).top(1)[0]
             assert answer == pytest.approx(alone), choice
     assert inspector.trace(picture).top(1)[0] == pytest.approx(found[0][2])

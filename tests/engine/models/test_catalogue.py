@@ -11,8 +11,9 @@ import timm
 import torch
 
 from tests.engine.models.dropped import dropped, local, put, tensors
-from vitviz.engine.models import families
-from vitviz.engine.models.catalogue import checkpoints, find, snapshot, snapshots, weights_folder
+from vitviz.engine.finding.catalogue import checkpoints, find, weights_folder
+from vitviz.engine.finding.film import snapshot, snapshots
+from vitviz.engine.reading import families
 from vitviz.errors import CheckpointError
 
 
@@ -108,7 +109,7 @@ def test_listing_builds_no_model_and_reads_no_weights(weights, monkeypatch):
     monkeypatch.setattr(timm, "create_model", lambda *_, **__: pytest.fail("a model was built"))
     monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("weights were read"))
     monkeypatch.setattr(
-        "vitviz.engine.models.formats.weights.tensors_in", lambda *_, **__: pytest.fail("weights were read")
+        "vitviz.engine.reading.weights.tensors_in", lambda *_, **__: pytest.fail("weights were read")
     )
     assert local(weights)
 
@@ -145,13 +146,14 @@ def test_snapshots_are_the_steps_in_order_and_have_names_of_their_own(weights):
     assert snapshots(find("plain", weights)) == [] == snapshots(find("deit_tiny_patch16_224"))
 
 
+@pytest.mark.processes
 def test_hub_module_needs_neither_torch_nor_timm():
     code = """
 import sys, types
 package = types.ModuleType("vitviz.engine")  # whose own __init__ needs both
 package.__path__ = ["vitviz/engine"]
 sys.modules["vitviz.engine"] = package
-import vitviz.engine.models.hub
+import vitviz.engine.finding.hub
 assert not {"torch", "timm", "gradio"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).resolve().parents[3])

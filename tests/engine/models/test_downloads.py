@@ -13,6 +13,7 @@ def hub():
         yield endpoint
 
 
+@pytest.mark.processes
 def test_two_who_want_the_same_share_one_download_and_one_leaving_does_not_end_it(hub, tmp_path):
     Hub.asked.clear()
     code = """
@@ -32,6 +33,7 @@ def test_two_who_want_the_same_share_one_download_and_one_leaving_does_not_end_i
     assert len([line for line in Hub.asked if line.startswith("GET") and "slow-both" in line]) == 1
 
 
+@pytest.mark.processes
 def test_a_download_that_nobody_waits_for_ends_and_leaves_nothing(hub, tmp_path):
     code = """
     class Enough(Exception): pass
@@ -46,7 +48,7 @@ def test_a_download_that_nobody_waits_for_ends_and_leaves_nothing(hub, tmp_path)
 
 
 def test_small_files_are_checked_against_gits_hash(tmp_path):
-    from vitviz.engine.models import downloads
+    from vitviz.engine.finding import downloads
     from vitviz.errors import HubError
 
     content = b'{"architecture": "vit"}'

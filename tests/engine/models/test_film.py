@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import vitviz
-from vitviz.engine.models.catalogue import find
-from vitviz.engine.models.film import Frame, frames
+from vitviz.engine.finding.catalogue import find
+from vitviz.engine.finding.film import Frame, frames
 
 ROOT = Path(__file__).parents[3]
 TABLE = """file,weights,step,epoch,seconds,train_loss,val_loss,val_top1,val_top5

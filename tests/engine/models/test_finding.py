@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.engine.models.dropped import CONFIG, dropped, local, put
-from vitviz.engine.models.catalogue import checkpoints, find
-from vitviz.engine.models.load import load
+from vitviz.engine.finding.catalogue import checkpoints, find
+from vitviz.engine.fitting.load import load
 from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError
 
 

@@ -6,9 +6,9 @@ import timm
 import torch
 
 from tests.engine.small import SMALL, same
-from vitviz.engine.models.catalogue import find
-from vitviz.engine.models.formats import google
-from vitviz.engine.models.load import load
+from vitviz.engine.finding.catalogue import find
+from vitviz.engine.fitting.load import load
+from vitviz.engine.reading import google
 from vitviz.errors import CheckpointError, UnsupportedModel
 
 

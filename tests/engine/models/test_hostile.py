@@ -23,6 +23,7 @@ def ended(tmp_path_factory):
     return found
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", HOSTILE)
 def test_it_is_refused_within_seconds_and_little_memory(name, ended):
     one = ended[name]

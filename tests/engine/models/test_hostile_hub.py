@@ -8,6 +8,8 @@ import pytest
 
 from tests.engine.models.hub_server import COMMIT, CONTENT, Hub, scene, served
 
+pytestmark = pytest.mark.processes
+
 
 class Liar(Hub):
     """What it does is the repository's name; `second-…` lies only when it is asked again."""

@@ -6,6 +6,8 @@ import pytest
 
 from tests.engine.models.hub_server import CONTENT, scene, served
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(scope="module")
 def hub():

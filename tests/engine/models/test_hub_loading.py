@@ -8,8 +8,8 @@ from tests.engine.models.hub_server import ROOT, Hub, scene, served
 
 LOAD = """
 import json, os, torch, urllib.request
-from vitviz.engine.models.catalogue import checkpoints, find
-from vitviz.engine.models.load import load
+from vitviz.engine.finding.catalogue import checkpoints, find
+from vitviz.engine.fitting.load import load
 from vitviz.errors import HubError
 seen = []
 loaded = load(find("test_vit.r160_in1k"), progress=lambda done, total: seen.append(done))
@@ -32,6 +32,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.processes
 def test_a_timm_name_and_a_strangers_repository_load_from_the_hub(tmp_path):
     import timm
     import torch

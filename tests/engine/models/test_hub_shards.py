@@ -6,11 +6,13 @@ import pytest
 
 from tests.engine.models.hub_server import ROOT, Hub, scene, served
 
+pytestmark = pytest.mark.processes
+
 LOAD = """
 import json, torch
-from vitviz.engine.models import hub
-from vitviz.engine.models.catalogue import find
-from vitviz.engine.models.load import load
+from vitviz.engine.finding import hub
+from vitviz.engine.finding.catalogue import find
+from vitviz.engine.fitting.load import load
 from vitviz.errors import VitvizError
 
 def attempt(name):

@@ -5,9 +5,9 @@ import torch
 
 from tests.engine.looking import noise
 from tests.engine.small import perturbed
+from vitviz.engine.finding.catalogue import find
+from vitviz.engine.fitting.load import load
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.models.catalogue import find
-from vitviz.engine.models.load import load
 from vitviz.errors import CheckpointError
 
 hf = pytest.importorskip("transformers", reason="transformers is the oracle for its own files")

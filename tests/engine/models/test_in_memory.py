@@ -11,10 +11,10 @@ import vitviz
 from tests.engine.models.theirs import Apart, Heads, Scratch, Torchs
 from tests.engine.small import perturbed, small
 from tests.shared import shared
-from vitviz.engine.models.mapping_file import written
-from vitviz.engine.models.proposal import proposed
+from vitviz.engine.fitting.proposal import proposed
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
+from vitviz.engine.reading.mapping import written
 from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError
 
 HALF = {"mean": 0.5, "std": 0.5, "device": "cpu"}
@@ -139,10 +139,17 @@ def test_torchvisions_own_is_understood():
     assert inspector.model.blocks[0].attn.num_heads == 4 and inspector.model.blocks[0].norm1.eps == 1e-6
 
 
-def test_norms_behind_attention_are_no_plain_vit():
-    """Its tensors have the names and shapes of one: a file would be shown wrongly, a module is found out."""
+def test_norms_behind_attention_are_found_and_others_refused():
+    """A file's tensors have the same names and shapes, and are asked about; a module's answers tell."""
+    model = perturbed(Scratch(Apart, 4, post=True))
+    inspector = inspected(model)
+    noise = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        torch.testing.assert_close(inspector.model(noise), model(noise)[0], atol=1e-4, rtol=1e-4)
+    for layer in model.encoder["layers"]:
+        layer.forward = lambda x, layer=layer: x + layer.mlp(x) + layer.attention(layer.layernorm_1(x))
     with pytest.raises(UnsupportedModel, match="computes otherwise"):
-        inspected(perturbed(Scratch(Apart, 4, post=True)))
+        inspected(model, heads=4)
 
 
 def test_hardly_trained_weights_leave_the_heads_to_their_owner():
@@ -161,6 +168,48 @@ def test_an_answer_that_is_always_the_same_proves_nothing():
     nn.init.zeros_(model.classifier.weight)
     with pytest.raises(VitvizError, match="cannot be proven"):
         inspected(model)
+
+
+def test_a_size_that_is_no_model_s_own_is_the_one_that_trace_shows():
+    for dynamic in (True, False):
+        model = small(dynamic_img_size=dynamic)
+        at_64, picture = inspected(model, size=64), vitviz.sample_image("coffee")
+        trace = at_64.trace(picture)
+        assert at_64.grid().patches == 64 and trace.grid.pixels == (64, 64)
+        assert trace.logits.equal(inspected(model).trace(picture, size=64).logits)
+        if dynamic:
+            pixels = prepare(open_image(picture), at_64.preprocessing).tensor[None]
+            with torch.no_grad():
+                torch.testing.assert_close(trace.logits, model(pixels)[0], atol=1e-5, rtol=1e-4)
+    with pytest.raises(VitvizError, match="does not divide"):
+        inspected(small(), size=60)
+
+
+def test_what_is_saved_in_training_is_computed_in_the_copy():
+    model = small()
+    model.set_grad_checkpointing(True)
+    inspector, picture = inspected(model), vitviz.sample_image("coffee")
+    assert model.grad_checkpointing and not inspector.model.grad_checkpointing
+    for method in vitviz.METHODS:
+        assert vitviz.relevance(inspector, picture, 3, method=method).map.isfinite().all(), method
+
+
+def test_a_forward_that_draws_gives_its_random_numbers_back():
+    class Noisy(type(small())):
+        def forward(self, x):
+            torch.rand(3)
+            return super().forward(x)
+
+    model = small()
+    model.__class__ = Noisy
+    state = torch.get_rng_state()
+    inspected(model)
+    assert torch.get_rng_state().equal(state)
+    masked = transformers.ViTMAEModel(transformers.ViTMAEConfig(**sizes()))
+    state = torch.get_rng_state()
+    with pytest.raises(UnsupportedModel, match="leaves out 75% of the patches, drawn at random.*load that f"):
+        inspected(masked)
+    assert torch.get_rng_state().equal(state)
 
 
 def test_what_has_to_be_said_is_asked_for():

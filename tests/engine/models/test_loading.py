@@ -10,9 +10,10 @@ from safetensors.torch import save_file
 from tests.engine.looking import noise
 from tests.engine.small import SMALL, perturbed, same, saved, small
 from tests.shared import shared
+from vitviz.engine.finding.catalogue import find
+from vitviz.engine.finding.film import snapshot
+from vitviz.engine.fitting.load import load
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.models.catalogue import find, snapshot
-from vitviz.engine.models.load import load
 from vitviz.errors import CheckpointError, UnsupportedModel
 
 
@@ -116,6 +117,8 @@ def test_a_file_named_after_its_architecture_gets_that_architectures_preprocessi
     model = perturbed(timm.create_model("vit_tiny_patch16_224", depth=12, num_classes=7))
     loaded = load(find(str(saved(model, tmp_path / "vit_tiny_patch16_224_pets-1a2b.safetensors"))))
     assert loaded.preprocessing.mean == (0.5, 0.5, 0.5) and "assumed" not in loaded.checkpoint.note
+    asked = {"pool", "block", "normalisation", "activation"}
+    assert asked <= {one.name for one in loaded.checkpoint.assumed}, "what follows a name is anybody's"
     other = load(
         find(str(saved(small(), tmp_path / "vit_tiny_patch16_224_pets.safetensors")))
     )  # a name that does not hold

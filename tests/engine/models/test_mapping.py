@@ -12,9 +12,8 @@ from safetensors.torch import save_file
 import vitviz
 from tests.engine.models.theirs import Apart, Heads, Scratch, Torchs
 from tests.engine.small import perturbed, small
-from vitviz.engine.models.mapping import NameMap
-from vitviz.engine.models.mapping_file import mapping_file, parsed, written
-from vitviz.engine.models.proposal import proposed
+from vitviz.engine.fitting.proposal import proposed
+from vitviz.engine.reading.mapping import NameMap, mapping_file, parsed, written
 from vitviz.errors import CheckpointError
 
 SAID = {"heads": 4, "mean": 0.5, "std": 0.5, "epsilon": 1e-5, "device": "cpu"}
@@ -51,9 +50,16 @@ def test_what_is_proposed_becomes_a_file_and_is_assumed_no_more(tmp_path):
     mapping_file(path).write_text(written(proposed(model.state_dict()).mapping))
     with warnings.catch_warnings():
         warnings.simplefilter("error", vitviz.AssumedWarning)
-        inspector = vitviz.load(path, **SAID, crop_pct=1.0, interpolation="bicubic", activation="gelu")
+        told = {"crop_pct": 1.0, "interpolation": "bicubic", "activation": "gelu", "pool": "class"}
+        inspector = vitviz.load(path, **SAID, **told, block="pre-norm")
     same(inspector, model)
     assert inspector.checkpoint.assumed == () and "mine.toml" in inspector.checkpoint.note
+
+
+def test_what_tensors_do_not_tell_may_stand_in_the_file():
+    said = {"heads": 3, "epsilon": 1e-5, "activation": "quick_gelu"}
+    found = parsed('[model]\nheads = 3\nepsilon = 1e-5\nactivation = "quick_gelu"\n', "mine.toml").given
+    assert {name: getattr(found, name) for name in said} == said
 
 
 def test_matrices_saved_the_other_way_round_are_turned(tmp_path):
@@ -93,6 +99,21 @@ def test_names_that_tell_nothing_are_asked_for(tmp_path):
     save_file(tensors, tmp_path / "mine.safetensors")
     with pytest.raises(CheckpointError, match=r"(?s)attention\.a\.weight.*mine\.toml.*\[names\]"):
         vitviz.load(tmp_path / "mine.safetensors", **SAID)
+
+
+def test_a_patch_embedding_called_as_timms_does_not_hide_that_a_mapping_helps(tmp_path):
+    model = perturbed(Scratch(Apart))
+    renamed = {
+        key.replace("embedding.patch_embeddings", "patch_embed.proj"): value.contiguous()
+        for key, value in model.state_dict().items()
+    }
+    save_file(renamed, tmp_path / "mine.safetensors")
+    with pytest.warns(vitviz.AssumedWarning, match="what its tensors are"):
+        same(vitviz.load(tmp_path / "mine.safetensors", **SAID), model)
+    lost = {key.replace("wq", "a").replace("wk", "b"): value for key, value in renamed.items()}
+    save_file(lost, tmp_path / "lost.safetensors")
+    with pytest.raises(CheckpointError, match=r"(?s)more than one possibility.*lost\.toml.*\[names\]"):
+        vitviz.load(tmp_path / "lost.safetensors", **SAID)
 
 
 def test_the_text_of_a_mapping_is_read_as_it_was_written():
@@ -146,3 +167,22 @@ def test_tokens_and_positions_may_be_called_as_timms(tmp_path):
     save_file({key: value.contiguous() for key, value in tensors.items()}, tmp_path / "mine.safetensors")
     with pytest.warns(vitviz.AssumedWarning, match="what its tensors are"):
         vitviz.load(tmp_path / "mine.safetensors", **SAID)
+
+
+@pytest.mark.parametrize(
+    "name", ["*" * 3_000, "*a" * 300, "a.{__class__}.b", "a.{", "b}", "{0}", "{layer!r}"]
+)
+@pytest.mark.parametrize(
+    "line", ['[names]\n"{}" = "cls_token"\n', 'leave_out = ["{}"]\n', '[stack]\n"x" = ["{}"]\n']
+)
+def test_a_name_that_is_no_pattern_is_refused_with_what_may_stand_in_one(line, name):
+    with pytest.raises(CheckpointError, match="at most 6 of {layer}, {head} and"):
+        parsed(line.replace("{}", name), "mine.toml")
+
+
+def test_a_placeholder_that_stands_twice_stands_for_the_same():
+    mapping = parsed('[names]\n"{layer}.a{layer}" = "blocks.{layer}.norm1.weight"\n', "mine.toml")
+    one = torch.ones(3)
+    assert "blocks.2.norm1.weight" in mapping.translated({"2.a2": one}, "mine")
+    with pytest.raises(CheckpointError, match="does not name it"):
+        mapping.translated({"2.a3": one}, "mine")

@@ -5,8 +5,8 @@ import timm
 import torch
 
 from tests.engine.small import perturbed, same, saved, small
-from vitviz.engine.models.catalogue import find
-from vitviz.engine.models.load import load
+from vitviz.engine.finding.catalogue import find
+from vitviz.engine.fitting.load import load
 from vitviz.errors import CheckpointError
 
 

@@ -6,7 +6,10 @@ import pytest
 
 from tests.engine.models.probe import faults, probed
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process from /proc")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process from /proc"),
+]
 
 
 def faults_of(seeds, folder):

@@ -8,12 +8,12 @@ import torch
 
 from tests.engine.looking import inspect, noise, perturbed
 from tests.engine.small import same, saved
+from vitviz.engine.finding.catalogue import checkpoints, find
+from vitviz.engine.fitting.load import load
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.models.catalogue import checkpoints, find
-from vitviz.engine.models.formats.naflex import at_one_size
-from vitviz.engine.models.load import load
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
+from vitviz.engine.reading.naflex import at_one_size
 from vitviz.errors import UnsupportedModel
 
 # Average with registers, aspect-preserving positions, positions by row and column, attention pooling, RADIO's
@@ -42,7 +42,7 @@ def test_a_naflex_folder_answers_at_any_size_as_timm_does(name, options, tmp_pat
         pixels = prepare(open_image(noise()), preprocessing).tensor[None]
         with torch.no_grad():
             torch.testing.assert_close(
-                inspector._at(preprocessing.size)(pixels), theirs(pixels), atol=1e-4, rtol=0
+                inspector.placed.at(preprocessing.size)(pixels), theirs(pixels), atol=1e-4, rtol=0
             )
             embedded = theirs.embeds(pixels)[0][0, theirs.num_prefix_tokens :]
         torch.testing.assert_close(trace.position_embedded, embedded, atol=1e-5, rtol=0)
@@ -52,7 +52,7 @@ def test_a_naflex_folder_answers_at_any_size_as_timm_does(name, options, tmp_pat
 def test_the_variants_of_other_sizes_share_all_weights_but_the_table():
     model = perturbed("naflexvit_base_patch16_gap", **SHALLOW)
     inspector = inspect(at_one_size(model, (64, 64), "mine"))
-    variant = inspector._at((32, 96))
+    variant = inspector.placed.at((32, 96))
     own = dict(inspector.model.named_parameters())
     assert [name for name, parameter in variant.named_parameters() if parameter is not own[name]] == [
         "pos_embed"

@@ -5,9 +5,8 @@ import torch
 from safetensors.torch import save_file
 
 from tests.engine.small import saved, small
-from vitviz.engine.models.catalogue import find
-from vitviz.engine.models.load import load
-from vitviz.engine.models.real import require_real
+from vitviz.engine.finding.catalogue import find
+from vitviz.engine.fitting.load import load, require_real
 from vitviz.errors import CheckpointError
 
 WEIGHTS = ["head.weight", "blocks.1.attn.qkv.weight", "pos_embed", "cls_token", "norm.bias"]

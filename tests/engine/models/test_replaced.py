@@ -9,12 +9,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-import vitviz.ui.serving.studio as studios
+import vitviz.ui.memory.studio as studios
 from tests.engine.models.hostile import valid, weights
 from tests.engine.models.hub_server import ROOT
 from vitviz.engine import load, unchanged
 from vitviz.errors import CheckpointError, OutOfMemory
-from vitviz.ui.serving.studio import Settings, Studio
+from vitviz.ui.memory.studio import Settings, Studio
 
 
 @pytest.fixture
@@ -65,14 +65,14 @@ def studio(folder):
 def test_the_page_shows_the_new_weights_and_says_so(studio, folder):
     from vitviz.ui.page.facts import answer
 
-    picture = studio.keep_sample("chelsea")
+    picture = studio.pictures.sample("chelsea")
     old = studio.look(picture, "mine")
     logits = studio.subject(old).trace.logits
     assert studio.look(picture, "mine") == old
     put(folder, 1)
     new = studio.look(picture, "mine")
     assert new != old and abs(studio.subject(new).trace.logits - logits).max() > 0.01
-    expected = load(str(folder / "mine"), device="cpu").trace(studio.picture(picture)).logits
+    expected = load(str(folder / "mine"), device="cpu").trace(studio.pictures.opened(picture)).logits
     assert abs(studio.subject(new).trace.logits - expected).max() < 1e-5
     said = [note["text"] for note in answer(studio.subject(new))["notes"]]
     assert "Its files were replaced while this site was running: these are the new weights." in said
@@ -80,10 +80,10 @@ def test_the_page_shows_the_new_weights_and_says_so(studio, folder):
 
 @pytest.mark.parametrize("evicted", [False, True])
 def test_a_key_never_stands_for_old_and_new_weights(studio, folder, evicted):
-    old = studio.look(studio.keep_sample("chelsea"), "mine")
+    old = studio.look(studio.pictures.sample("chelsea"), "mine")
     put(folder, 1)
     if evicted:
-        studio._inspectors = studios.Cache(10**9, lambda inspector: 1)
+        studio.checkpoints._inspectors = studios.Cache(10**9, lambda inspector: 1)
     logits = studio.subject(old).trace.logits  # that trace is still the old weights' own
     with pytest.raises(CheckpointError, match="have been replaced on the server.*Look at it again"):
         _ = studio.subject(old).inspector
@@ -92,9 +92,10 @@ def test_a_key_never_stands_for_old_and_new_weights(studio, folder, evicted):
     with pytest.raises(CheckpointError, match="have been replaced on the server.*Look at it again"):
         studio.subject(old)
     with pytest.raises(CheckpointError, match="have been replaced"):
-        list(studio.surveying(old, []))
+        list(studio.sets.surveying(old, []))
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("ending", ["safetensors", "pth", "npz"])
 def test_a_file_overwritten_in_place_while_it_is_read_does_not_end_the_process(ending, tmp_path):
     """By a process of its own: where a part of a file that is mapped into memory is gone, the operating
@@ -104,8 +105,8 @@ def test_a_file_overwritten_in_place_while_it_is_read_does_not_end_the_process(e
     code = f"""
     import os
     from pathlib import Path
-    from vitviz.engine.models import load
-    from vitviz.engine.models.catalogue import find
+    from vitviz.engine.fitting import load
+    from vitviz.engine.finding.catalogue import find
     from vitviz.errors import VitvizError
     own = load.filled
     def cut(*given):
@@ -130,12 +131,12 @@ def test_a_file_overwritten_in_place_while_it_is_read_does_not_end_the_process(e
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(folder, monkeypatch):
-    from vitviz.engine.models import load as loading
+    from vitviz.engine.fitting import load as loading
 
     own = loading.read
 
-    def read(path):
-        found = own(path)
+    def read(path, *chosen):
+        found = own(path, *chosen)
         put(folder, 1)
         return found
 
@@ -166,7 +167,7 @@ def test_no_permission_is_told_as_such_and_without_the_servers_path(path, folder
 
 
 def test_a_refusal_never_quotes_torchs_allocator(folder, monkeypatch):
-    from vitviz.engine.models.formats import weights as reading
+    from vitviz.engine.reading import weights as reading
 
     def full(data):
         raise RuntimeError(
@@ -181,9 +182,10 @@ def test_a_refusal_never_quotes_torchs_allocator(folder, monkeypatch):
 
 def test_a_pipe_in_the_folder_is_no_checkpoint(studio, folder):
     os.mkfifo(folder / "endless.safetensors")
-    assert "endless.safetensors" not in studio.names()  # and the listing ends
+    assert "endless.safetensors" not in studio.checkpoints.names()  # and the listing ends
 
 
+@pytest.mark.processes
 def test_means_that_are_overwritten_in_place_do_not_end_the_process(tmp_path):
     """As with weights: a file of float32 would be used where it lies, were it mapped into memory."""
     home = tmp_path / "weights" / "vitviz-mine"

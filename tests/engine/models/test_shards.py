@@ -11,10 +11,10 @@ from huggingface_hub import save_torch_state_dict
 from safetensors.torch import load_file, save_file
 
 from tests.engine.small import perturbed, same, saved, small
-from vitviz.engine.models.catalogue import checkpoints, find
-from vitviz.engine.models.formats.shards import bytes_of, shards
-from vitviz.engine.models.formats.weights import shapes
-from vitviz.engine.models.load import load
+from vitviz.engine.finding.catalogue import checkpoints, find
+from vitviz.engine.fitting.load import load
+from vitviz.engine.reading.folder import bytes_of, shards
+from vitviz.engine.reading.weights import shapes
 from vitviz.errors import CheckpointError
 
 INDEX = {True: "model.safetensors.index.json", False: "pytorch_model.bin.index.json"}

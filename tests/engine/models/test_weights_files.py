@@ -11,10 +11,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+import vitviz
 from tests.engine.small import same, saved, small
-from vitviz.engine.models.catalogue import find
-from vitviz.engine.models.formats.weights import read
-from vitviz.engine.models.load import load
+from vitviz.engine import choices
+from vitviz.engine.finding.catalogue import find
+from vitviz.engine.fitting import kept
+from vitviz.engine.fitting.load import load
+from vitviz.engine.pictures.images import open_image
+from vitviz.engine.reading.weights import read
 from vitviz.errors import CheckpointError
 
 WRAPPED = {
@@ -51,6 +55,55 @@ def test_wrappers_and_prefixes_are_taken_off(kind, tmp_path):
     assert ("EMA" in loaded.checkpoint.note) == ("ema" in kind.lower()) and (
         "training" in loaded.checkpoint.note
     ) == (kind in ("DINO teacher", "MAE decoder"))
+
+
+SETS = {
+    "timm": (lambda a, b: {"epoch": 3, "state_dict": b, "state_dict_ema": a, "arch": "x"}, "state_dict_ema",
+             "state_dict"),
+    "DINO": (lambda a, b: {"student": {f"module.backbone.{k}": v for k, v in b.items()}, "teacher": a},
+             "teacher", "student"),
+    "own words": (lambda a, b: {"best": a, "last": {f"module.{k}": v for k, v in b.items()}}, "best", "last"),
+    "Lightning": (lambda a, b: {"state_dict": {**{f"model.{k}": v for k, v in b.items()},
+                                               **{f"ema_model.{k}": v for k, v in a.items()}}},
+                  "state_dict.ema_model", "state_dict.model"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_of_two_sets_of_weights_one_is_shown_and_the_other_named(kind, tmp_path):
+    wrap, first, second = SETS[kind]
+    model, other = small(), small()
+    with torch.no_grad():
+        other.head.weight.mul_(-1)
+    state = {"state": {0: {"exp_avg": torch.ones(3)}}, "param_groups": []}
+    content = wrap(model.state_dict(), other.state_dict()) | {"optimizer": state}
+    torch.save(content, tmp_path / "weights.pth")
+    with pytest.warns(vitviz.AssumedWarning, match=rf"which of its sets .*\(weights={first}\)"):
+        shown = vitviz.load(tmp_path / "weights.pth", device="cpu")
+    (asked,) = [one for one in shown.checkpoint.assumed if one.name == "weights"]
+    assert asked.choices == (f"weights={first}", f"weights={second}")
+    same(shown, model)
+    chosen = vitviz.load(tmp_path / "weights.pth", weights=second, mean=0.5, std=0.5, device="cpu")
+    same(chosen, other)
+    assert "weights" not in [one.name for one in chosen.checkpoint.assumed]
+    picture = open_image(vitviz.sample_image("coffee"))
+    answers = {text: found for _, text, found in choices.outcomes(shown, picture, (asked,), (32, 32))}
+    for one, inspector in ((first, shown), (second, chosen)):
+        trace = inspector.trace(picture) if one == first else vitviz.load(
+            tmp_path / "weights.pth", weights=second, device="cpu").trace(picture)  # fmt: skip
+        assert answers[f"weights={one}"] == pytest.approx(trace.top(1)[0])
+    kept.keep(chosen.checkpoint, chosen.model, chosen.preprocessing)
+    same(vitviz.load(tmp_path / "weights.pth", device="cpu"), other)
+
+
+def test_weights_that_are_not_there_are_refused_with_those_that_are(tmp_path):
+    state = small().state_dict()
+    torch.save({"model": state, "ema": state}, tmp_path / "a.pth")
+    with pytest.raises(CheckpointError, match="no weights 'best'; expected one of ema, model"):
+        vitviz.load(tmp_path / "a.pth", weights="best")
+    torch.save({"model": state}, tmp_path / "b.pth")
+    with pytest.raises(CheckpointError, match="one set of weights alone"):
+        vitviz.load(tmp_path / "b.pth", weights="ema")
 
 
 class Hostile:
@@ -92,7 +145,7 @@ def test_numbers_become_float32_and_integers_stay(dtype, tmp_path):
     save_file(
         {"a": torch.ones(2, dtype=dtype), "i": torch.ones(2, dtype=torch.int64)}, tmp_path / "a.safetensors"
     )
-    tensors, _ = read(tmp_path / "a.safetensors")
+    tensors = read(tmp_path / "a.safetensors").tensors
     assert (tensors["a"].dtype, tensors["i"].dtype) == (torch.float32, torch.int64)
 
 
@@ -139,5 +192,5 @@ def test_files_read_at_the_same_time_do_not_accuse_each_other(tmp_path):
     path = tmp_path / "harmless.pth"
     torch.save({"model": {"weight": torch.ones(2)}, "args": argparse.Namespace(lr=0.1)}, path)
     with ThreadPoolExecutor(4) as readers:
-        for tensors, _ in readers.map(read, [path] * 300):
+        for tensors, *_ in readers.map(read, [path] * 300):
             assert list(tensors) == ["weight"]

@@ -11,8 +11,8 @@ from tests.engine.accounts import small_model
 from tests.engine.looking import inspect, noise
 from tests.engine.passes.taken_away import attending, inspector_of, pixels_of
 from vitviz import Without
+from vitviz.engine.passes.interventions import places_of
 from vitviz.engine.passes.removal import Removal
-from vitviz.engine.passes.taken import places_of
 
 GONE = (0, 3, 4, 7, 11)
 

@@ -12,7 +12,7 @@ from vitviz.engine.passes import experiments
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
 from vitviz.errors import VitvizError
-from vitviz.grid import Grid
+from vitviz.record.grid import Grid
 
 AGREES = [
     ("vit_tiny_patch16_224", {}),  # class token

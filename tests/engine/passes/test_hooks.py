@@ -61,14 +61,14 @@ def test_a_forked_process_does_not_wait_for_a_thread_that_it_does_not_have(inspe
     held, over = threading.Event(), threading.Event()
 
     def hold():
-        with inspector._lock:
+        with inspector.placed.lock:
             held.set(), over.wait()
 
     thread = threading.Thread(target=hold)
     thread.start(), held.wait()
     child = os.fork()
     if child == 0:  # nothing but the lock: torch's own threads are not there either
-        os._exit(0 if inspector._lock.acquire(timeout=5) else 1)
+        os._exit(0 if inspector.placed.lock.acquire(timeout=5) else 1)
     _, status = os.waitpid(child, 0)
     over.set(), thread.join()
     assert os.waitstatus_to_exitcode(status) == 0

@@ -2,6 +2,7 @@
 identities.
 """
 
+import math
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,9 +14,11 @@ from torch.testing import assert_close
 import vitviz
 from tests.engine.looking import noise
 from tests.engine.passes.taken_away import FAMILIES, handed, hidden, inspector_of, pixels_of
-from vitviz import Without, stopping
-from vitviz.engine.passes.taken import places_of
+from vitviz import Without
+from vitviz.engine.asking.experiments import Draws
+from vitviz.engine.passes.interventions import places_of
 from vitviz.errors import Stopped, UnsupportedModel, VitvizError
+from vitviz.record import stopping
 
 GONE = (0, 3, 4, 7, 11)
 HEADS, MLPS = [(0, 1), (2, 0), (2, 2)], [1]
@@ -108,7 +111,10 @@ def test_patches_are_painted_over_in_what_is_shown_and_in_what_the_model_gets(in
     plain = inspector.trace(noise())
     picture, area = plain.view.picture, np.zeros((12, 16), bool)
     area[:4, :4] = area[4:8, 12:] = True  # patches 0 and 7 of 3 x 4
-    for how in ("black", "mean", "blur"):
+    mean, std = (torch.tensor(getattr(inspector.preprocessing, one)).double() for one in ("mean", "std"))
+    values = torch.from_numpy(picture.copy()).double() / 255
+    new = {"black": torch.zeros_like(values), "mean": mean.expand_as(values), "blur": by_loops(values, 4.0)}
+    for how, wanted in new.items():
         trace = inspector.trace(noise(), without=Without(patches=[0, 7], patches_as=how))
         seen = trace.view.picture
         assert (
@@ -116,12 +122,30 @@ def test_patches_are_painted_over_in_what_is_shown_and_in_what_the_model_gets(in
             and (seen[~area] == picture[~area]).all()
             and (seen[area] != picture[area]).any()
         )
-        assert_close(trace.logits, inspector.trace(seen).logits, **near)
-    assert (
-        inspector.trace(noise(), without=Without(patches=[0, 7], patches_as="black")).view.picture[area] == 0
-    ).all()
-    grey = inspector.trace(noise(), without=Without(patches=[0, 7], patches_as="mean")).view.picture[area]
-    assert abs(grey - picture.reshape(-1, 3).mean(axis=0)).max() <= 0.5
+        assert abs(255 * wanted.numpy()[area] - seen[area]).max() < 0.51, "shown in 8 bits"
+        exact = torch.where(torch.from_numpy(area)[..., None], wanted, values)
+        pixels = ((exact - mean) / std).permute(2, 0, 1)[None].float()
+        with torch.no_grad():
+            answer = inspector.model(pixels)[0]
+        assert_close(trace.logits, answer, **near)  # of the float picture, not of what is shown
+        kept = torch.tensor([[one for one in range(12) if one not in (0, 7)]])
+        assert_close(Draws(inspector, plain).kept(kept, how)[0], answer, **near)  # a trial asks the same
+
+
+def by_loops(values, sigma):
+    """A Gaussian of that deviation, cut off at two of them, edges repeated; one axis after the other."""
+    for axis in (0, 1):
+        length, radius = values.shape[axis], min(int(2 * sigma), min(values.shape[:2]) - 1)
+        weights = [math.exp(-0.5 * (offset / sigma) ** 2) for offset in range(-radius, radius + 1)]
+        rows = [
+            sum(
+                weight * values.select(axis, min(max(at + offset, 0), length - 1))
+                for weight, offset in zip(weights, range(-radius, radius + 1), strict=True)
+            ) / sum(weights)
+            for at in range(length)
+        ]  # fmt: skip
+        values = torch.stack(rows, dim=axis)
+    return values
 
 
 def test_edits_are_seen_by_nobody_else_and_leave_the_model_as_it_was(inspector):
@@ -168,7 +192,7 @@ def test_means_are_by_place_at_the_own_size_and_even_elsewhere(inspector):
     heads = torch.stack(
         [
             handed(inspector.model, pixels_of(inspector, vitviz.sample_image(one.name)))[0][2]
-            for one in vitviz.samples.samples()
+            for one in vitviz.record.samples.samples()
         ]
     )
     assert_close(own.heads[2], heads.mean(dim=0), **near)
@@ -177,7 +201,7 @@ def test_means_are_by_place_at_the_own_size_and_even_elsewhere(inspector):
     assert_close(dropped[0, :, 0], heads.mean(dim=0)[:, 0], **near)
     for side in range(8, 41, 8):
         inspector.reference((side, side))
-    assert len(inspector._references._known) <= 3
+    assert len(inspector.forward.references._known) <= 3
 
 
 def test_a_trace_can_be_kept_and_sent(inspector):

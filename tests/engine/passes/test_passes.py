@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from tests.engine.looking import inspect, noise, perturbed
-from vitviz import stopping
 from vitviz.engine.passes import copies
 from vitviz.engine.passes.wiring import Tap
 from vitviz.errors import Stopped
+from vitviz.record import stopping
 
 
 @pytest.fixture

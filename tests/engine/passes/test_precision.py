@@ -13,10 +13,10 @@ from tests.engine.passes.test_capture import ARCHITECTURES
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.device import exactly
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.passes import capture
+from vitviz.engine.passes import recording
 from vitviz.engine.pictures.preprocess import Preprocessing
 from vitviz.errors import UnsupportedModel, VitvizError
-from vitviz.samples import sample_image
+from vitviz.record.samples import sample_image
 
 HALF = torch.bfloat16
 
@@ -62,7 +62,7 @@ def test_the_distance_from_float32_is_the_largest_difference(both):
 
 def test_it_is_found_out_on_the_first_picture_alone_and_the_float32_weights_are_then_let_go(both):
     _, rough, inspector = both
-    assert inspector._exact is None
+    assert inspector.placed.exact is None
     assert inspector.trace(sample_image("coffee")).deviation is rough.deviation
 
 
@@ -107,13 +107,13 @@ def one_per_cent_off(model):
 
 
 def test_the_truth_check_stays_strict_in_float32_and_sees_one_per_cent_in_bfloat16():
-    assert capture.TOLERANCE[torch.float32] == 1e-4
+    assert recording.TOLERANCE[torch.float32] == 1e-4
     model = one_per_cent_off(perturbed("vit_tiny_patch16_224", depth=2))
     for dtype, said in (("float32", "1e-04 is expected"), ("bfloat16", "8e-03 is expected")):
         inspector = inspect(model, "float32")
         if dtype == "bfloat16":  # a copy would lose the lie
-            inspector.model, inspector.dtype = model.bfloat16(), "bfloat16"
-            inspector._sizes = {inspector.preprocessing.size: model}
+            inspector.placed.model, inspector.placed.dtype = model.bfloat16(), "bfloat16"
+            inspector.placed.sizes = {inspector.preprocessing.size: model}
         with pytest.raises(UnsupportedModel, match=f"block 2 .*{said}"):
             inspector.trace(noise())
 
@@ -146,7 +146,7 @@ def test_an_inspector_travels_with_its_precision(both):
     _, rough, inspector = both
     travelled = pickle.loads(pickle.dumps(inspector))
     fresh = pickle.loads(pickle.dumps(vitviz.load("vitviz-tiny", device="cpu", dtype="bfloat16")))
-    assert fresh._exact is None, (
+    assert fresh.placed.exact is None, (
         "the float32 weights stay behind: they are not needed where the passes are made"
     )
     assert travelled.dtype == "bfloat16" and torch.equal(

@@ -10,8 +10,9 @@ import vitviz
 from tests.engine.looking import noise
 from tests.engine.passes.taken_away import inspector_of
 from tests.shared import shared
-from vitviz import Without, analyses, stopping
+from vitviz import Without, analyses
 from vitviz.errors import Stopped, VitvizError
+from vitviz.record import stopping
 
 
 @pytest.mark.parametrize("how", ["mean", "tokens", "zero", "other"])

@@ -7,9 +7,9 @@ import torch
 
 from tests.engine.looking import inspect, noise, perturbed
 from vitviz.engine.passes import capture, record
-from vitviz.engine.passes.truth import sampled_queries
+from vitviz.engine.passes.recording import sampled_queries
 from vitviz.errors import UnsupportedModel
-from vitviz.trace import Bias
+from vitviz.record.trace import Bias
 
 NAMES = ["vit_tiny_patch16_224", "beit_base_patch16_224", "eva02_tiny_patch14_224"]
 true_of = record.attention_of

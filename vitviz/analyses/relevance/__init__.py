@@ -6,8 +6,6 @@
 what it does not show. LRP's rules with halved gradients (AttnLRP) are left out: patents are claimed on them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -20,11 +18,9 @@ from vitviz.analyses.relevance.attention_maps import (
     rollout,
 )
 from vitviz.analyses.relevance.cams import grad_cam, hires_cam
-from vitviz.analyses.relevance.controls import centre, random
-from vitviz.analyses.relevance.direct import leave_one_out, ledger
-from vitviz.analyses.relevance.found import Relevance
+from vitviz.analyses.relevance.direct import centre, leave_one_out, ledger, random
 from vitviz.analyses.relevance.linear import frozen, input_gradient, integrated_gradients
-from vitviz.analyses.relevance.passes import Gradients, Passes, Path, Weighed
+from vitviz.analyses.relevance.passes import Gradients, Passes, Path, Relevance, Weighed
 from vitviz.errors import VitvizError
 
 METHODS: Mapping[str, Callable[..., Relevance]] = MappingProxyType(

@@ -12,21 +12,18 @@ in units of the logit: multiply the logit by a number and the map changes. What 
 do is not in them.
 """
 
-from __future__ import annotations
-
 import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.query import query_weights
-from vitviz.analyses.relevance.found import Relevance
-from vitviz.analyses.relevance.passes import Passes, Weighed
+from vitviz.analyses.relevance.passes import Passes, Relevance, Weighed
 from vitviz.analyses.rollout import mean_attention
 from vitviz.analyses.rollout import rollout as attention_rollout
 from vitviz.errors import UnsupportedModel
-from vitviz.grid import Grid
-from vitviz.sentence import Sentence, not_applicable
+from vitviz.record.grid import Grid
+from vitviz.record.sentence import Sentence, not_applicable
 
 NO_GRADIENT = "no attention has a gradient"
 
@@ -40,9 +37,7 @@ def rollout(passes: Passes) -> Relevance:
 
 
 def last_attention(passes: Passes) -> Relevance:
-    """The last layer's attention, mean over its heads. The same for every class, and blind to all layers
-    before.
-    """
+    """The last layer's attention, mean over heads: the same for every class, blind to layers before."""
     return _found("last_attention", passes, mean_attention(passes.trace)[-1], "the last layer", signed=False)
 
 
@@ -117,9 +112,8 @@ def _carried(method: str, passes: Passes, layers: list[Step], pooled: bool = Fal
     start = query_weights(passes.trace)
     pooling = passes.gradients().pooling
     if pooled and pooling is not None:
-        own = (
-            pooling.product.clamp(min=0).mean(dim=0).sum(dim=0)
-        )  # of queries that are not read the gradient is 0
+        # of queries that are not read the gradient is 0
+        own = pooling.product.clamp(min=0).mean(dim=0).sum(dim=0)
         start = torch.zeros_like(start)
         start[-len(own) :] = own.to(start)
     row = carried_row(start, layers, normed=method == "gradient_rollout")

@@ -8,15 +8,12 @@ reads. Prefix tokens are cut off first. Neither sees the class token's own way p
 only the last block's part of the network is in them.
 """
 
-from __future__ import annotations
-
 from einops import rearrange
 from torch import Tensor
 
-from vitviz.analyses.relevance.found import Relevance
-from vitviz.analyses.relevance.passes import Passes
+from vitviz.analyses.relevance.passes import Passes, Relevance
 from vitviz.errors import UnsupportedModel
-from vitviz.sentence import Sentence, not_applicable
+from vitviz.record.sentence import Sentence, not_applicable
 
 UNSEEN = "nothing was seen at {place}"
 

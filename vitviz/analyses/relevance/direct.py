@@ -1,16 +1,13 @@
-"""Maps without a gradient of the whole network: the ledger's, and what happens when one patch is really left
-out.
+"""Maps without a gradient of the whole network: the ledger's, what happens when one patch is really left out,
+and those that know nothing of the answer, which any other has to beat.
 """
-
-from __future__ import annotations
 
 import torch
 from einops import rearrange
 
 from vitviz.analyses.evidence import account_of
-from vitviz.analyses.relevance.found import Relevance
-from vitviz.analyses.relevance.passes import Passes
-from vitviz.analyses.target import class_index
+from vitviz.analyses.relevance.passes import Passes, Relevance
+from vitviz.analyses.target import classes_of, score_of
 from vitviz.errors import VitvizError
 
 
@@ -50,14 +47,26 @@ def leave_one_out(passes: Passes) -> Relevance:
         )
     everything = torch.arange(grid.patches)
     kept = torch.stack([torch.cat([everything[:i], everything[i + 1 :]]) for i in range(grid.patches)])
-    whole = score_of(passes, passes.trace.logits[None].double())
-    found = whole - score_of(passes, passes.answers(kept).double())
+    classes = classes_of(passes.trace, passes.target)
+    whole = score_of(passes.trace.logits[None].double(), classes)
+    found = whole - score_of(passes.answers(kept).double(), classes)
     cells = rearrange(found, "(row col) -> row col", row=grid.rows)
     return Relevance("leave_one_out", cells, passes.answer, "the picture")
 
 
-def score_of(passes: Passes, logits: torch.Tensor) -> torch.Tensor:
-    """The explained class's logit, or the difference of two, of every row of logits."""
-    pair = passes.target if isinstance(passes.target, tuple) else (passes.target,)
-    classes = [class_index(passes.trace, one) for one in pair]
-    return logits[:, classes[0]] - (logits[:, classes[1]] if len(classes) == 2 else 0)
+def random(passes: Passes, seed: int = 0) -> Relevance:
+    """Numbers from a seed. Whatever a test says of this map, it says of chance."""
+    grid = passes.trace.grid
+    numbers = torch.rand(
+        grid.rows, grid.cols, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
+    return Relevance("random", numbers, passes.answer, "nowhere", signed=False)
+
+
+def centre(passes: Passes) -> Relevance:
+    """A Gaussian in the middle, a quarter of the picture wide: photographers put what they mean there."""
+    grid = passes.trace.grid
+    rows = (torch.arange(grid.rows, dtype=torch.float64) + 0.5) / grid.rows - 0.5
+    cols = (torch.arange(grid.cols, dtype=torch.float64) + 0.5) / grid.cols - 0.5
+    blob = torch.exp(-8 * (rows[:, None] ** 2 + cols[None] ** 2))
+    return Relevance("centre", blob, passes.answer, "nowhere", signed=False)

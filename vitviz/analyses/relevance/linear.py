@@ -10,16 +10,13 @@ promises that, and what is missing is said. What is read at a depth is that dept
 already but for the first.
 """
 
-from __future__ import annotations
-
 import operator
 
 from einops import rearrange
 
-from vitviz.analyses.relevance.found import Relevance
-from vitviz.analyses.relevance.passes import Gradients, Passes
+from vitviz.analyses.relevance.passes import Gradients, Passes, Relevance
 from vitviz.errors import UnsupportedModel, VitvizError
-from vitviz.sentence import Sentence, not_applicable
+from vitviz.record.sentence import Sentence, not_applicable
 
 STEM = (
     "its patches are cut from the features of a stem, so that pixels are no patch's; read the map at tokens"
@@ -44,15 +41,10 @@ def frozen(passes: Passes, at: Place = "tokens") -> Relevance:
     between is then not understood.
     """
     found = _read("frozen", passes, passes.held(), at)
-    largest = 0.0 if passes.trace.logits is None else passes.trace.logits.abs().max().item()
-    scale = max(abs(found.answer), largest)
+    scale = max(abs(found.answer), passes.trace.size)
     if not abs(found.unexplained) <= TOLERANCE * scale:
-        raise UnsupportedModel(
-            Sentence(
-                UNBALANCED, checkpoint=passes.trace.checkpoint, place=found.at,
-                found=f"{found.explained:.4f}", answer=f"{found.answer:.4f}",
-            )
-        )  # fmt: skip
+        told = {"place": found.at, "found": f"{found.explained:.4f}", "answer": f"{found.answer:.4f}"}
+        raise UnsupportedModel(Sentence(UNBALANCED, checkpoint=passes.trace.checkpoint, **told))
     return found
 
 

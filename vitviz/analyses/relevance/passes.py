@@ -2,13 +2,11 @@
 
 No method knows a model. What it needs beyond the trace (gradients, answers to the picture without some
 patches) it gets from an object of this shape, which computes each thing once and when it is first wanted;
-tests hand in closed forms.
+tests hand in closed forms. What it finds is a `Relevance`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
@@ -16,7 +14,8 @@ from torch import Tensor
 
 from vitviz.analyses.tail import Tail
 from vitviz.analyses.target import Asked
-from vitviz.trace import Trace
+from vitviz.record.shown import Shown
+from vitviz.record.trace import Trace
 
 KINDS = ("linear biases", "norm biases", "positions", "prefix tokens")  # constants, as lines of an account
 
@@ -59,9 +58,7 @@ class Gradients:
 
 @dataclass(frozen=True)
 class Path:
-    """Gradients along the straight line from an empty picture to the given one, times the way: integrated
-    gradients.
-    """
+    """Gradients on the line from an empty picture to the given one, times the way: integrated gradients."""
 
     pixels: Float[Tensor, "row col"]
     start: float  # the answer to the empty picture
@@ -97,3 +94,38 @@ class Passes(Protocol):
 
     def cam_place(self) -> str:
         """Where Grad-CAM looks, in words; UnsupportedModel where that is nowhere."""
+
+
+@dataclass(frozen=True, eq=False)
+class Relevance(Shown):
+    """A map, before any scaling for display.
+
+    `explained` = map + prefix tokens' share + constants, in units of the answer (the logit); None where the
+    method's numbers are in no units that add up to it. `unexplained` = answer - explained. `prefix` is the
+    prefix tokens' sum (None where the method gives them none), `constants` what biases and other parts that
+    are no patch give, by kind.
+    """
+
+    method: str
+    map: Float[Tensor, "row col"]
+    answer: float  # the logit, the difference of two, or the value along a direction
+    at: str = ""  # where it was read: "tokens", "pixels", "layer 3", or a place in words
+    prefix: float | None = None
+    constants: dict[str, float] = field(default_factory=dict)
+    adds_up: bool = False  # whether the sum is an account of the answer, exact or not
+    signed: bool = True  # whether a number below zero speaks against the answer
+
+    @property
+    def explained(self) -> float | None:
+        if not self.adds_up:
+            return None
+        return self.map.double().sum().item() + (self.prefix or 0.0) + sum(self.constants.values())
+
+    @property
+    def unexplained(self) -> float | None:
+        return None if self.explained is None else self.answer - self.explained
+
+    @property
+    def nothing_positive(self) -> bool:
+        """Whether no patch speaks for the answer, or none more than another: to be said, not drawn blank."""
+        return not bool((self.map > max(0.0, self.map.min().item())).any())

@@ -1,22 +1,174 @@
 """Curves of removal, and SaCo, of one map or of many at once: every set of patches is asked about once.
 
+Patches are ranked, never pixels of an enlarged map: there ties would decide. What is removed least relevant
+first leaves the same sets that inserting most relevant first passes through, in reverse.
+
 A map with equal values has no one order: its curves are the mean over several (`draws`), drawn from the seed.
 SaCo's groups are cut from the first of them, since patches of equal value move it little and its ten sets,
 each of nearly the whole picture, are half of what a map costs.
+
+What a trial measures: areas under curves of removal, SaCo, and how far chance alone reaches.
+
+    area = trapezoid of a score over the share removed, 0 to 100 %
+    SaCo = sum_{i<j} +-(s_i - s_j) / sum_{i<j} |s_i - s_j|,   + where D_i >= D_j
+
+with groups from the most relevant to the least, s_i a group's summed value and D_i the drop of the score when
+that group alone is removed (Wu et al., CVPR 2024, arXiv 2404.01415). SaCo lies in -1 to 1 and is 0 where the
+map tells no group from another. Magnitudes enter it: scaling a map changes nothing, clamping does. Neither
+shows that a map is right where a model gets its answer from several places at once.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from math import pi
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitviz.analyses.trials.answers import SCORES, Answers, Asked, scored
-from vitviz.analyses.trials.measures import area, saco
-from vitviz.analyses.trials.orders import groups_of, kept_sets, orders_of
+from vitviz.analyses.target import score_of
+from vitviz.record import stopping
+
+SCORES = ("kept", "probability", "logit")
+Answers = Callable[[Int[Tensor, "batch kept"]], Float[Tensor, "batch class"]]
+Likely = Callable[[Tensor], Tensor]  # probabilities of logits, over their last axis
+Told = Callable[[int, int], None]  # how many sets are done, of how many
+_SETS = 64  # in one request
+
+
+class Asked:
+    """Sets of patches to be asked about, and their logits once `ask` was called; order means nothing."""
+
+    def __init__(self) -> None:
+        self._logits: dict[tuple[int, ...], Tensor | None] = {}
+
+    def add(self, kept: Iterable[Tensor]) -> list[tuple[int, ...]]:
+        """Remembers sets to be asked about; their keys."""
+        keys = [tuple(sorted(one.tolist())) for one in kept]
+        for key in keys:
+            self._logits.setdefault(key, None)
+        return keys
+
+    def ask(self, answers: Answers, told: Told | None = None) -> int:
+        """Asks about every set that has no answer yet, the largest first; how many there were."""
+        by_size = defaultdict(list)
+        for key, found in self._logits.items():
+            if found is None:
+                by_size[len(key)].append(key)
+        total, done = sum(map(len, by_size.values())), 0
+        for size in sorted(by_size, reverse=True):
+            for start in range(0, len(by_size[size]), _SETS):
+                stopping.check()
+                some = by_size[size][start : start + _SETS]
+                logits = answers(torch.tensor(some, dtype=torch.long).view(len(some), size))
+                self._logits.update(zip(some, logits.double(), strict=True))
+                done += len(some)
+                if told is not None:
+                    told(done, total)
+        return total
+
+    def logits(self, keys: list[tuple[int, ...]]) -> Float[Tensor, "set class"]:
+        """What was answered."""
+        return torch.stack([self._logits[key] for key in keys])
+
+
+def scored(
+    logits: Float[Tensor, "set class"], classes: tuple[int, ...], answer: int, likely: Likely | None = None
+) -> dict[str, Float[Tensor, " set"]]:
+    """Three scores: whether the answer is still the model's own, and the explained class's probability and
+    logit.
+
+    For a rather than b the logit is the difference, and the probability that of a among the two. `likely`
+    makes probabilities of logits where that is not the softmax.
+
+    >>> found = scored(torch.tensor([[2.0, 1.0], [0.0, 0.0]]), (0, 1), answer=0)
+    >>> found["logit"].tolist(), round(found["probability"][0].item(), 3)
+    ([1.0, 0.0], 0.731)
+    """
+    kept = (logits.argmax(dim=-1) == answer).double()
+    logit = score_of(logits, classes)
+    shares = torch.softmax(logits, dim=-1) if likely is None else likely(logits)
+    share = torch.sigmoid(logit) if len(classes) == 2 else shares[:, classes[0]]
+    return {"kept": kept, "probability": share, "logit": logit}
+
+
+def orders_of(values: Float[Tensor, "*shape"], seed: int, draws: int) -> list[Int[Tensor, " patch"]]:
+    """Patches by value, the largest first: one order, or `draws` of them where values are equal.
+
+    >>> [order.tolist() for order in orders_of(torch.tensor([0.1, 3.0, 0.2]), seed=0, draws=4)]
+    [[1, 2, 0]]
+    """
+    values = values.flatten().double()
+    if len(values.unique()) == len(values):
+        return [values.argsort(descending=True)]
+    found = []
+    for draw in range(draws):
+        shuffled = torch.randperm(len(values), generator=torch.Generator().manual_seed(1000 * seed + draw))
+        found.append(shuffled[values[shuffled].argsort(descending=True, stable=True)])
+    return found
+
+
+def kept_sets(order: Int[Tensor, " patch"], counts: list[int], most: bool) -> list[Tensor]:
+    """What is left with so many taken away, from the order's front (`most` relevant first) or its end."""
+    total = len(order)
+    return [order[count:] if most else order[: total - count] for count in counts]
+
+
+def groups_of(order: Int[Tensor, " patch"], groups: int) -> tuple[Tensor, ...]:
+    """The order cut into groups of equal size (as nearly as can be), the most relevant first."""
+    return torch.tensor_split(order, min(groups, len(order)))
+
+
+def area(shares: Float[Tensor, " step"], scores: Float[Tensor, " step"]) -> float:
+    """Under one curve; in the score's units, since the shares go from 0 to 1.
+
+    >>> area(torch.tensor([0.0, 0.5, 1.0]), torch.tensor([1.0, 1.0, 0.0]))
+    0.75
+    """
+    return torch.trapezoid(scores.double(), shares.double()).item()
+
+
+def saco(salience: Float[Tensor, " group"], drops: Float[Tensor, " group"]) -> float:
+    """-1 to 1, from the groups' values and what their removal took off the score.
+
+    >>> saco(torch.tensor([3.0, 2.0, 0.0]), torch.tensor([0.5, 0.1, 0.0]))
+    1.0
+    """
+    first, second = torch.triu_indices(len(salience), len(salience), offset=1)
+    differences = (salience[first] - salience[second]).double()
+    agrees = torch.where(drops[first] >= drops[second], 1.0, -1.0).double()
+    whole = differences.abs().sum().item()
+    return (agrees * differences).sum().item() / whole if whole > 0 else 0.0
+
+
+@lru_cache(maxsize=256)
+def beyond(tail: float, freedom: int) -> float:
+    """What Student's t with so many degrees of freedom exceeds with this probability; infinite where there
+    are none. (With t = sqrt(freedom) tan a, a's density is as cos(a)^(freedom - 1) from -90 to 90 degrees.)
+
+    >>> [round(beyond(0.05, freedom), 2) for freedom in (1, 4, 19)]
+    [6.31, 2.13, 1.73]
+    """
+    if freedom < 1:
+        return float("inf")
+    angles = np.linspace(0, pi / 2, 200_001)
+    density = np.cos(angles) ** (freedom - 1)
+    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    return float(freedom**0.5 * np.tan(np.interp(1 - 2 * tail, below / below[-1], angles)))
+
+
+def of_all(methods: int, tail: float = 0.05) -> float:
+    """The probability at which each of so many methods is held, for any of them to beat chance by chance with
+    `tail` (Sidak 1967).
+
+    >>> round(1 - (1 - of_all(12)) ** 12, 6)
+    0.05
+    """
+    return 1 - (1 - tail) ** (1 / max(1, methods))
+
 
 GROUPS = 10  # of SaCo
 
@@ -61,6 +213,7 @@ def curves_of(
     draws: int,
     groups: int = GROUPS,
     told: Callable[[int, int], None] | None = None,
+    likely: Likely | None = None,
 ) -> tuple[dict[Hashable, Curves], int]:
     """Every map's curves, and how many sets of patches were asked about; without `groups` no SaCo."""
     asked, plans = Asked(), {}
@@ -69,10 +222,10 @@ def curves_of(
         sides = [_sides(asked, order, shares) for order in orders]
         plans[name] = sides, _groups(asked, values, orders[0], groups)
     sets = asked.ask(answers, told)
-    found = {}
+    found, about = {}, (classes, answer, likely)
     for name, (sides, single) in plans.items():
-        agreement = _saco(asked, single, classes, answer)
-        found[name] = mean_of([_curves(asked, one, classes, answer, agreement) for one in sides])
+        agreement = _saco(asked, single, about)
+        found[name] = mean_of([_curves(asked, one, about, agreement) for one in sides])
     return found, sets
 
 
@@ -105,13 +258,13 @@ def _groups(asked: Asked, values: Tensor, order: Tensor, count: int) -> _Groups:
     return _Groups(asked.add([*others, order]), torch.stack([values[group].sum() for group in groups]))
 
 
-def _saco(asked: Asked, groups: _Groups, classes: tuple[int, ...], answer: int) -> float:
+def _saco(asked: Asked, groups: _Groups, about: tuple) -> float:
     if not groups.without:
         return float("nan")
-    probability = scored(asked.logits(groups.without), classes, answer)["probability"]
+    probability = scored(asked.logits(groups.without), *about)["probability"]
     return saco(groups.salience, probability[-1] - probability[:-1])
 
 
-def _curves(asked: Asked, sides: _Sides, classes: tuple[int, ...], answer: int, agreement: float) -> Curves:
-    most, least = (scored(asked.logits(keys), classes, answer) for keys in (sides.most, sides.least))
+def _curves(asked: Asked, sides: _Sides, about: tuple, agreement: float) -> Curves:
+    most, least = (scored(asked.logits(keys), *about) for keys in (sides.most, sides.least))
     return Curves(most, least, agreement)

@@ -9,19 +9,16 @@ is counted as one spread evenly, which is chance. Objects lie in the middle of p
 there does well: compare. Neither shows that a model used the object.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.grid import Grid
+from vitviz.record.grid import Grid
 
-Box = tuple[
-    float, float, float, float
-]  # left, top, right, bottom in pixels of the input; the ends are no part of it
+# left, top, right, bottom in pixels of the input; the ends are no part of it
+Box = tuple[float, float, float, float]
 
 
 def covered(grid: Grid, boxes: Sequence[Box], finer: int = 8) -> Float[Tensor, "row col"]:

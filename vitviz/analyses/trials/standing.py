@@ -1,16 +1,14 @@
 """Where methods stand after a trial over a set: an order only as far as differences are more than noise."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from vitviz.analyses.methods import TITLES, UNTRIED
-from vitviz.analyses.trials.answers import SCORES
+from vitviz.analyses.protocol import TITLES, UNTRIED
+from vitviz.analyses.trials.curves import SCORES, beyond, of_all
 from vitviz.errors import UnsupportedModel
-from vitviz.sentence import Sentence
+from vitviz.record.sentence import Sentence
 
 ALIKE = "alike"
 ALSO = (ALIKE, "hit", "energy")  # of a method, whatever way patches are removed
@@ -37,7 +35,8 @@ def standing(survey: Any, protocol: int = 0, score: str = "probability") -> list
     ...}. Those that do not apply to every picture are not among them; `refused` says why.
 
     `rank`, by the same score, is 1 and as many more as lie ahead by over two standard errors of the
-    difference, picture by picture: who cannot be told apart shares it. `ahead` is the gap less chance's. Of
+    difference, picture by picture: who cannot be told apart shares it. `ahead` is the gap less chance's, and
+    `beats_chance` whether that is more than chance gives any method of the table in one set of twenty. Of
     `most`, `least` and `ahead` the standard errors are there, not a number for a single picture.
     UnsupportedModel where the survey tried no maps.
     """
@@ -45,6 +44,7 @@ def standing(survey: Any, protocol: int = 0, score: str = "probability") -> list
     k, ahead = SCORES.index(score), survey.moments("trial.ahead")
     most, least = (survey.moments(f"trial.{side}") for side in ("most", "least"))
     chance = measure.methods.index("random")
+    sure = beyond(of_all(len(measure.methods) - 1), ahead.count - 1)
     found = []
     for j, method in enumerate(measure.methods):
         if np.isnan(most.mean[protocol, j, k]):
@@ -61,7 +61,7 @@ def standing(survey: Any, protocol: int = 0, score: str = "probability") -> list
                 "gap": float(least.mean[protocol, j, k] - most.mean[protocol, j, k]),
                 "ahead": float(ahead.mean[protocol, j, chance, k]),
                 "ahead_error": float(ahead.error[protocol, j, chance, k]),
-                "beats_chance": bool(_surely(ahead, protocol, j, chance, k)),
+                "beats_chance": bool(_surely(ahead, protocol, j, chance, k, sure)),
                 **{
                     name: float(survey.mean(f"trial.{name}")[j])
                     for name in ALSO
@@ -94,10 +94,12 @@ def said_of_refused(survey: Any) -> list[Sentence]:
     return found + [Sentence(NOT_ALIKE, **values(name, one)) for name, one in alike.items() if one]
 
 
-def _surely(ahead: Any, protocol: int, one: Any, other: int, score: int) -> np.ndarray | np.bool_:
-    """Whether one method lies ahead of the other by more than two standard errors."""
+def _surely(
+    ahead: Any, protocol: int, one: Any, other: int, score: int, errors: float = 2.0
+) -> np.ndarray | np.bool_:
+    """Whether one method lies ahead of the other by more than so many standard errors."""
     at = protocol, one, other, score
-    return np.nan_to_num(ahead.mean[at] - 2 * ahead.error[at], nan=-1) > 1e-12
+    return np.nan_to_num(ahead.mean[at] - errors * ahead.error[at], nan=-1) > 1e-12
 
 
 def table(survey: Any, protocol: int = 0) -> list[tuple[str, ...]]:
@@ -142,5 +144,3 @@ HEAD = (
     "rank", "map", "most relevant first ↓", "least relevant first ↑", "gap ↑", "class 1 ~ 2", "hit",
     "energy in box",
 )  # fmt: skip
-
-__all__ = ["HEAD", "in_all_scores", "refused", "said_of_refused", "standing", "table", "trial_in"]

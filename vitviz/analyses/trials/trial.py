@@ -18,16 +18,15 @@ import torch
 from torch import Tensor
 
 from vitviz.analyses.relevance import METHODS, Passes, Relevance, relevance_of
-from vitviz.analyses.target import class_index
-from vitviz.analyses.trials.answers import SCORES
-from vitviz.analyses.trials.curves import GROUPS, Curves, curves_of, mean_of
+from vitviz.analyses.target import classes_of
+from vitviz.analyses.trials.curves import GROUPS, SCORES, Curves, beyond, curves_of, mean_of, of_all
 from vitviz.errors import Stopped, TooMuch, VitvizError
-from vitviz.frames import frame_of
-from vitviz.sentence import said
-from vitviz.shown import Shown
+from vitviz.record.sentence import said
+from vitviz.record.shown import Shown, frame_of
 
 SHARES = tuple(step / 10 for step in range(11))  # removed, both ends included
-DRAWS = 5  # random maps, and orders of equal patches
+DRAWS = 10  # random maps: of five, chance's reach is half as far again
+ORDERS = 5  # of equal patches
 Progress = Callable[[float, str], None]  # the share that is done, and what is being done
 
 
@@ -72,19 +71,24 @@ class Trial(Shown):
         return gaps.mean().item(), gaps.std().item() if len(gaps) > 1 else 0.0
 
     def beats_chance(self, score: str = "probability") -> list[str]:
-        """Those whose gap lies more than two deviations above chance's."""
-        mean, deviation = self.chance(score)
-        return [name for name, gap in self.ranking(score) if gap > mean + 2 * deviation and name != "random"]
+        """Those whose gap lies above chance's by more than its `reach`."""
+        mean, reach = self.chance(score)[0], self.reach(score)
+        return [name for name, gap in self.ranking(score) if gap > mean + reach and name != "random"]
+
+    def reach(self, score: str = "probability") -> float:
+        """How far above chance's mean gap any of as many random maps as methods are tried would come in one
+        of twenty trials: t(1 - a, n - 1) s sqrt(1 + 1/n) of n draws, a by Sidak for all methods of the table.
+        """
+        draws, tail = len(self.draws), of_all(len(self.curves.keys() - {"random"}))
+        return beyond(tail, draws - 1) * self.chance(score)[1] * (1 + 1 / max(1, draws)) ** 0.5
 
     def tied(self, one: str, other: str, score: str = "probability") -> bool:
-        """Whether two methods lie within two deviations of chance: then their order is none."""
-        gaps = dict(self.ranking(score))
-        return abs(gaps[one] - gaps[other]) <= 2 * self.chance(score)[1]
+        """Whether two methods lie no further apart than two random maps may: then their order is none."""
+        gaps, draws = dict(self.ranking(score)), len(self.draws)
+        return not abs(gaps[one] - gaps[other]) > self.reach(score) * (2 / (1 + 1 / max(1, draws))) ** 0.5
 
     def rows(self) -> list[dict]:
-        """One row a method, best first, for tables and files; below them what does not apply, with the
-        reason.
-        """
+        """One row a method, best first, for tables and files; below them what does not apply, and why."""
         found = []
         for rank, (name, _) in enumerate(self.ranking(), start=1):
             one = {"method": name, "rank": rank, "patches_as": self.patches_as, "seed": self.seed}
@@ -131,8 +135,8 @@ def trial_of(
     if "random" in maps:
         tried |= {draw: _random_like(maps["random"], 1000 * seed + draw) for draw in range(draws)}
     curves, sets = curves_of(
-        tried, passes.answers, classes, answer, shares, seed, draws, groups,
-        lambda done, total: tell(0.5 + 0.5 * done / total, "removal"),
+        tried, passes.answers, classes, answer, shares, seed, min(draws, ORDERS), groups,
+        lambda done, total: tell(0.5 + 0.5 * done / total, "removal"), passes.trace.probabilities,
     )  # fmt: skip
     single = tuple(curves.pop(draw) for draw in range(draws) if draw in curves)
     if single:
@@ -182,8 +186,7 @@ def _classes(passes: Passes) -> tuple[tuple[int, ...], int]:
             "A trial asks about classes, whose probability it watches; hand in a class, or (a, b) for a"
             " rather than b."
         )
-    pair = passes.target if isinstance(passes.target, tuple) else (passes.target,)
-    return tuple(class_index(passes.trace, one) for one in pair), int(passes.trace.logits.argmax())
+    return tuple(classes_of(passes.trace, passes.target)), int(passes.trace.logits.argmax())
 
 
 def _names(methods: Sequence[str] | None, chance: bool) -> list[str]:
@@ -196,11 +199,7 @@ def _names(methods: Sequence[str] | None, chance: bool) -> list[str]:
 
 def _shares(shares: Sequence[float]) -> tuple[float, ...]:
     found = tuple(float(share) for share in shares)
-    if (
-        len(found) < 2
-        or found[0] != 0
-        or found[-1] != 1
-        or any(a >= b for a, b in zip(found, found[1:], strict=False))
-    ):
+    growing = all(a < b for a, b in zip(found, found[1:], strict=False))
+    if len(found) < 2 or (found[0], found[-1]) != (0, 1) or not growing:
         raise VitvizError(f"Given shares={shares!r}; expected them growing from 0 to 1, both included.")
     return found

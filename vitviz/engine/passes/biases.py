@@ -1,15 +1,13 @@
 """What is added to attention scores, kept small: a table over relative positions wherever a mask is one."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import torch
 from einops import rearrange
 from torch import Tensor
 
-from vitviz.grid import Grid
-from vitviz.trace import Bias
+from vitviz.record.grid import Grid
+from vitviz.record.trace import Bias
 
 
 def bias_of(mask: Tensor, image: int, grid: Grid, device: torch.device) -> Bias:

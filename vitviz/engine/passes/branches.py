@@ -6,8 +6,6 @@ token's readout only its row is kept. An average needs all tokens, but only unti
 final norm's deviations are known and every layer becomes one sum (`written`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,16 +16,10 @@ from torch import Tensor, nn
 
 from vitviz.analyses.tail import Norm, Pooling
 from vitviz.engine.tails import PARALLEL, POST_NORM, at_least_float32, norm_of, pooling_or_none, scale_of
-from vitviz.trace import Attention, Written
+from vitviz.record.trace import Attention, Written
 
-BRANCHES = (
-    "added attention",
-    "added mlp",
-    "inner norm",
-    "post norm",
-    "gate",
-    "pool mlp",
-)  # where a pass listens
+# where a pass listens
+BRANCHES = ("added attention", "added mlp", "inner norm", "post norm", "gate", "pool mlp")
 _known: WeakKeyDictionary[nn.Module, tuple[Pooling | None]] = WeakKeyDictionary()
 
 
@@ -105,18 +97,14 @@ def points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[nn.Modul
 
 
 def _pooling(model: nn.Module) -> Pooling | None:
-    """How the classifier reads the tokens, found out once a model: on a GPU its weights would be copied for
-    every pass.
-    """
+    """How the classifier reads the tokens, found out once a model: a GPU would copy weights each pass."""
     if model not in _known:
         _known[model] = (pooling_or_none(model),)
     return _known[model][0]
 
 
 def written(branches: Branches | None, image: int, last: Tensor, pooling: Attention | None) -> Written | None:
-    """One picture's record, summed over the tokens that are read; `last` are its tokens behind the last
-    block, in float32.
-    """
+    """One picture's record, summed over what is read; `last`: its tokens behind the last block, float32."""
     if branches is None or (branches.pooling.kind == "attention" and pooling is None):
         return None
     weights = branches.pooling.weights(last, pooling)

@@ -6,11 +6,10 @@ embedding and relative bias) while the fused kernel runs at full speed; hooks on
 speaking and record the residual stream. The mode belongs to a thread, and the hooks speak to the pass of the
 thread they are called in (`wiring`): passes on one model need not wait for each other.
 
-It does not see attention that is computed in any other way. That is why `truth` exists: it compares what was
-seen with what the model went on with, and a model for which they differ is refused rather than drawn wrongly.
+It does not see attention that is computed in any other way. That is why `check_truth` exists: it compares
+what was seen with what the model went on with, and a model for which they differ is refused rather than
+drawn wrongly.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,25 +20,12 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from vitviz import progress, stopping
 from vitviz.engine.passes import wiring
 from vitviz.engine.passes.branches import BRANCHES, branches_of
 from vitviz.engine.passes.interventions import Edit
-from vitviz.engine.passes.plain import check_plain, transformer_blocks
-from vitviz.engine.passes.recording import Call, Change, Recording
-from vitviz.engine.passes.truth import TOLERANCE, Entered, check_truth
+from vitviz.engine.passes.recording import Call, Change, Entered, Recording, transformer_blocks
 from vitviz.errors import UnsupportedModel
-
-__all__ = [
-    "TOLERANCE",
-    "Call",
-    "Pass",
-    "Recording",
-    "check_plain",
-    "check_truth",
-    "recorded",
-    "transformer_blocks",
-]
+from vitviz.record import progress, stopping
 
 
 class Pass:
@@ -157,9 +143,9 @@ class Pass:
 
 
 class Seam(TorchFunctionMode):
-    """Hands every fused attention call of a pass to the pass, which notes it and lets it run."""
+    """Hands every fused attention call of a pass to the pass, which makes it by its `attend`."""
 
-    def __init__(self, owner: Pass):
+    def __init__(self, owner: Any):
         super().__init__()
         self._owner = owner
 
@@ -169,6 +155,13 @@ class Seam(TorchFunctionMode):
         if func is F.scaled_dot_product_attention and wiring.innermost() is self._owner:
             return self._owner.attend(func, *args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def heard(model: nn.Module, blocks: list[nn.Module], listener: Any, check: bool = False) -> Iterator[None]:
+    """`listener` hears the hooks, and makes the attention calls, of passes that this thread makes inside."""
+    with wiring.wired(model, blocks, listener, check), Seam(listener):
+        yield
 
 
 @contextmanager
@@ -189,5 +182,5 @@ def recorded(
     blocks = transformer_blocks(model)
     one = Pass(len(blocks), check, changes or {}, edit)
     one.recording.branches = branches_of(model, blocks)
-    with wiring.wired(model, blocks, one, check), Seam(one):
+    with heard(model, blocks, one, check):
         yield one.recording

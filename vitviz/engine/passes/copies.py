@@ -2,8 +2,6 @@
 stays as it is.
 """
 
-from __future__ import annotations
-
 import copy
 
 import torch
@@ -15,18 +13,14 @@ from vitviz.engine.passes import wiring
 
 @in_float32()
 def sized(model: nn.Module, size: tuple[int, int]) -> nn.Module:
-    """The model at another input size (height, width); it shares every weight but the interpolated position
-    embedding.
-    """
+    """The model at another input size (height, width); it shares all weights but the position table."""
     variant = lending(model)
     variant.set_input_size(img_size=size)
     return variant.to(next(model.parameters()).device).eval()  # tables were computed anew
 
 
 def lending(model: nn.Module) -> nn.Module:
-    """A copy that shares every weight, but no module: parts of it can be exchanged. Passes on the model may
-    run meanwhile.
-    """
+    """A copy that shares every weight, but no module, so that parts can be exchanged while passes run."""
     with wiring.still():
         copied = copy.deepcopy(model, {id(parameter): parameter for parameter in model.parameters()})
     return wiring.without_taps(copied)

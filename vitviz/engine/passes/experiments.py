@@ -7,8 +7,6 @@ nor the model that is given is changed: the first is copied, the second lends it
 table of zeros. Not shown: what a model trained without positions would answer.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +15,6 @@ from einops import rearrange
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from vitviz import stopping
 from vitviz.analyses.occlusion import permutation
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly
@@ -25,15 +22,14 @@ from vitviz.engine.passes import copies, record
 from vitviz.engine.passes.removal import AT_ONCE
 from vitviz.engine.pictures.preprocess import Prepared, Preprocessing
 from vitviz.errors import VitvizError
-from vitviz.grid import Grid
-from vitviz.trace import View
+from vitviz.record import stopping
+from vitviz.record.grid import Grid
+from vitviz.record.trace import View
 
 
 @in_float32()
 def as_seen(view: View, preprocessing: Preprocessing) -> Prepared:
-    """The model's input from a picture that has already been resized and cropped; nothing but the
-    normalisation.
-    """
+    """The model's input from a picture that was resized and cropped already: only normalised."""
     pixels = rearrange(
         torch.from_numpy(view.picture).float() / 255, "height width channel -> channel height width"
     )
@@ -94,9 +90,7 @@ def answers_in_order(
 
 
 def why_not(model: nn.Module) -> str | None:
-    """Why a model's positions cannot be taken away, as the end of a sentence that begins with its name; None
-    if they can.
-    """
+    """Why a model's positions cannot be taken away, to end a sentence that its name begins; or None."""
     kind = record.position_kind(model)
     if kind == "learned":
         return None
@@ -114,9 +108,7 @@ def why_not(model: nn.Module) -> str | None:
 
 
 def without_positions(model: nn.Module, name: str) -> nn.Module:
-    """A variant that shares every weight but its learned position table, which is zero; VitvizError where
-    there is none.
-    """
+    """A variant that shares all weights but its learned position table, now zero; else VitvizError."""
     reason = why_not(model)
     if reason is not None:
         raise VitvizError(f"{name} {reason}.")

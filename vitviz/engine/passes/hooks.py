@@ -4,8 +4,6 @@ ours.
 A model is copied for other sizes and devices; hooks that stayed on it would be copied too, and never end.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,9 +34,7 @@ class Hooks:
         return Hooks, ()  # a hook belongs to the process that asked for it
 
     def asked(self, model: nn.Module, point: str, fn: Hook, name: str) -> AbstractContextManager[None]:
-        """Holds for the passes that begin inside the `with`; VitvizError, at once, for a point that the model
-        does not have.
-        """
+        """Holds for passes that begin inside the `with`; VitvizError, at once, for no such point."""
         require_point(model, point, name)
         if not callable(fn):
             raise VitvizError(
@@ -73,9 +69,8 @@ def require_point(model: nn.Module, point: str, name: str) -> None:
     if not known or int(parts[1]) >= len(blocks):
         expected = f"blocks.N.{{{'|'.join(MOMENTS)}}} with N from 0 to {len(blocks) - 1}"
         raise VitvizError(f"There is no hook point {point!r}: expected {expected}.")
-    if parts[2] in ("attn", "mlp") and not isinstance(
-        getattr(blocks[int(parts[1])], parts[2], None), nn.Module
-    ):
+    part = getattr(blocks[int(parts[1])], parts[2], None)
+    if parts[2] in ("attn", "mlp") and not isinstance(part, nn.Module):
         raise VitvizError(
             f"The blocks of {name} have no part {parts[2]!r} of its own; hook blocks.{parts[1]}.input or"
             " .output."

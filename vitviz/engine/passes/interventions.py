@@ -14,30 +14,34 @@ it. What a replaced head or MLP would have made of its new surroundings is not s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from vitviz.engine import memory, readouts
 from vitviz.engine.passes.biases import additive
-from vitviz.engine.passes.plain import transformer_blocks
-from vitviz.engine.passes.recording import Change
+from vitviz.engine.passes.recording import Change, transformer_blocks
 from vitviz.engine.passes.wiring import mlp_of
-from vitviz.errors import VitvizError
-from vitviz.grid import Grid
-from vitviz.runs import Without
+from vitviz.engine.pictures.images import open_image
+from vitviz.engine.pictures.painted import painted
+from vitviz.engine.pictures.preprocess import Prepared, prepare
+from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.record.grid import Grid
+from vitviz.record.runs import Without
+from vitviz.record.samples import sample_image, samples
+
+if TYPE_CHECKING:
+    from vitviz.engine.forward import Forward
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What heads and MLPs hand on, by layer, and what entered the blocks: of one picture, or a mean over
-    several.
-    """
+    """What heads and MLPs hand on, by layer, and what entered the blocks: of one picture, or a mean."""
 
-    heads: Mapping[int, Tensor] = field(
-        default_factory=dict
-    )  # batch x head x token x dim, 1 for what all share
+    # batch x head x token x dim, 1 for what all share
+    heads: Mapping[int, Tensor] = field(default_factory=dict)
     mlps: Mapping[int, Tensor] = field(default_factory=dict)  # batch x token x width
     entered: Mapping[int, Tensor] = field(default_factory=dict)  # batch x token x width
 
@@ -62,11 +66,9 @@ class Edit:
                 0, self.hidden.to(query.device), float("-inf")
             )
             bias = unseen if mask is None else additive(mask, query.dtype) + unseen
-            return (
-                bias.expand(*bias.shape[:-2], query.shape[-2], self.grid.tokens)
-                if bias.ndim > 1
-                else bias.expand(query.shape[-2], -1)
-            )
+            if bias.ndim == 1:
+                return bias.expand(query.shape[-2], -1)
+            return bias.expand(*bias.shape[:-2], query.shape[-2], self.grid.tokens)
         if mask is None or self.places is None:
             return mask
         for axis in (-2, -1):
@@ -75,16 +77,10 @@ class Edit:
         return mask
 
     def named(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """A block's named arguments: rotary tables, which have a row for every patch, for the patches that
-        are there.
-        """
+        """A block's named arguments: rotary tables, a row for every patch, for the patches that are there."""
         rope = arguments.get("rope")
-        if (
-            self.places is None
-            or not isinstance(rope, Tensor)
-            or rope.ndim < 2
-            or rope.shape[-2] != self.grid.patches
-        ):
+        tables = isinstance(rope, Tensor) and rope.ndim > 1 and rope.shape[-2] == self.grid.patches
+        if self.places is None or not tables:
             return dict(arguments)
         patches = self.places[self.places >= self.grid.prefix] - self.grid.prefix
         return {**arguments, "rope": rope.index_select(-2, patches.to(rope.device))}
@@ -225,3 +221,98 @@ def _whole(how: str, instead: Tensor | None) -> Change:
         )
 
     return change
+
+
+# How near leaving out comes to hiding, of the largest number.
+_SAME = {torch.float32: 1e-4, torch.bfloat16: 0.05}
+
+
+def edited(
+    forward: Forward, prepared: Prepared, size: tuple[int, int], without: Without, other: Any
+) -> tuple[Prepared, Edit]:
+    """The picture and the pass that are asked for. Raises VitvizError for what the model does not have or
+    cannot lose."""
+    placed = forward.placed
+    grid, name = placed.grid(size), placed.checkpoint.name
+    require_parts(placed.model, without, grid, name)
+    kept = survivors(without, grid)
+    if kept is not None:
+        _require_leaving(forward, prepared, size)
+    instead = put_instead(forward, size, without, other, kept)
+    if without.patches and kept is None:
+        preprocessing = placed.preprocessing.with_size(size)
+        prepared = painted(prepared, preprocessing, grid, without.patches, without.patches_as)
+    return prepared, replace(edit_of(without, grid, kept, instead), without=without, kept=kept)
+
+
+def put_instead(
+    forward: Forward, size: tuple[int, int], without: Without, other: Any, kept: tuple[int, ...] | None
+) -> Parts:
+    """What is put in the place of heads, MLPs and tokens, as far as it is not made of the pass itself."""
+    grid, entered = forward.placed.grid(size), {}
+    replaced, instead = without.heads or without.mlps, Parts()
+    if replaced and without.heads_as == "mean":
+        instead = forward.reference(size).parts(
+            grid.prefix + (grid.patches if kept is None else len(kept)), dropped=kept is not None
+        )
+    if without.at is not None or (replaced and without.heads_as == "other"):
+        preprocessing = forward.placed.preprocessing.with_size(size)
+        seen = forward.watched(prepare(open_image(_other(without, other)), preprocessing), size, kept)
+        instead, entered = (seen if without.heads_as == "other" else instead), seen.entered
+    layers = by_layer(without.heads)
+    heads = {layer: instead.heads[layer] for layer in layers if layer in instead.heads}
+    mlps = {layer: instead.mlps[layer] for layer in without.mlps if layer in instead.mlps}
+    return Parts(heads, mlps, entered)
+
+
+def _other(without: Without, other: Any) -> Any:
+    """The other picture: handed in, or a sample by its name. Never a path from `without`, which may come
+    from a stranger."""
+    if other is not None:
+        return other
+    if without.other in {one.name for one in samples()}:
+        return sample_image(without.other)
+    named = f" for {without.other!r}" if without.other else ""
+    raise VitvizError(
+        f"Given no other picture{named}; hand it in as other=, or name one of vitviz's samples."
+    )
+
+
+def _require_leaving(forward: Forward, prepared: Prepared, size: tuple[int, int]) -> None:
+    """UnsupportedModel unless a model computes without some tokens what it computes where nobody sees
+    them; proven once a size.
+
+    Hidden keys leave the tokens of the others as if those were not there. What mixes tokens in any other
+    way than by attention (convolutions, windows, something reshaped to rows and columns) or loses their
+    places shows a difference.
+    """
+    if size in forward.leaving:
+        return
+    placed = forward.placed
+    model, grid, name = placed.at(size), placed.grid(size), placed.checkpoint.name
+    # the first among them: the others' places have to be kept
+    gone = torch.arange(0, grid.patches, 3) + grid.prefix
+    kept = tuple(patch for patch in range(grid.patches) if patch % 3)
+    places, pixels = places_of(grid, kept), forward.pixels([prepared])
+    try:
+        shorter = forward.run(model, pixels, edit=watching(grid, 0, kept=kept)[0])[0].tokens[-1].float()
+        hidden = forward.run(model, pixels, edit=Edit(grid=grid, hidden=gone))[0].tokens[-1].float()
+        sequence = grid.sequence(len(kept))
+        readouts.prove(model, readouts.readout_of(model, sequence, name), sequence, name)
+    except RuntimeError as error:
+        if memory.is_shortage(error):
+            raise
+        raise UnsupportedModel(_refusal(name, "it cannot compute without them")) from error
+    difference = (shorter - hidden[:, places.to(hidden.device)]).abs().max()
+    if not difference <= _SAME[pixels.dtype] * shorter.abs().max():
+        raise UnsupportedModel(
+            _refusal(name, "its tokens then lose their places, or are mixed by more than attention")
+        )
+    forward.leaving.add(size)
+
+
+def _refusal(name: str, reason: str) -> str:
+    return (
+        f"{name}: leaving patches out is not applicable, because {reason}. Paint them over instead"
+        " (patches_as='mean', 'blur' or 'black')."
+    )

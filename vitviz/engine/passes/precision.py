@@ -7,20 +7,18 @@ probabilities are compared. Both are computed from the two records in float32. I
 picture, which is no bound for others.
 """
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vitviz.analyses.balance import largest_gap
+from vitviz.analyses.evidence import largest_gap
 from vitviz.analyses.ledger import ledger_of
 from vitviz.engine import readouts
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.passes import capture, record
 from vitviz.engine.tails import tail_of
 from vitviz.errors import UnsupportedModel
-from vitviz.trace import Deviation, Trace
+from vitviz.record.trace import Deviation, Trace
 
 _ROWS = 512  # queries at a time: N x N for all heads need not stand in memory
 
@@ -46,26 +44,13 @@ def _twin(trace: Trace, exact: nn.Module, pixels: Tensor) -> Trace:
     with torch.no_grad(), capture.recorded(exact) as recording:
         logits = exact(pixels)
     read, queries = readouts.read(exact, trace.readout, recording.tokens[-1]), readouts.queries_read(exact)
-    classifies = trace.logits is not None
-    frame = record.Frame(
-        trace.checkpoint,
-        trace.grid,
-        trace.readout,
-        read,
-        queries,
-        classifies,
-        trace.labels,
-        0.0,
-        "cpu",
-        "float32",
-    )
+    known = (trace.checkpoint, trace.grid, trace.readout, read, queries, trace.logits is not None)
+    frame = record.Frame(*known, trace.labels, 0.0, "cpu", "float32")
     return record.trace_of(recording, logits, frame, trace.view, 0, torch.device("cpu"))
 
 
 def _gap(twin: Trace, exact: nn.Module) -> float | None:
-    """How far the float32 model's account fails to add up, of its largest logit; None where it has no
-    account.
-    """
+    """How far the float32 model's account fails to add up, of its largest logit; None where it has none."""
     try:
         return (
             max(largest_gap(ledger_of(twin, tail_of(exact, twin.checkpoint))))

@@ -1,23 +1,24 @@
 """From a recorded forward pass and a model's own parts to the immutable record of one picture."""
 
-from __future__ import annotations
-
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
+from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.passes import branches
 from vitviz.engine.passes.biases import bias_of
 from vitviz.engine.passes.capture import Call, Recording
+from vitviz.engine.reading.contrastive import projecting
 from vitviz.errors import UnsupportedModel
-from vitviz.grid import Grid
-from vitviz.readout import Readout
-from vitviz.runs import Without
-from vitviz.trace import Attention, Bias, Trace, View, Written
+from vitviz.record.classes import Classes
+from vitviz.record.grid import Grid
+from vitviz.record.readout import Readout
+from vitviz.record.runs import Without
+from vitviz.record.trace import Attention, Bias, Trace, View, Written
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Frame:
     first_pass: bool = False
     kept: tuple[int, ...] | None = None  # the patches that stayed; None for all
     without: Without = Without()
+    classes: Classes | None = None
 
 
 def trace_of(
@@ -73,6 +75,7 @@ def trace_of(
         written=_written(recording, image, tokens[-1], pooling, frame.without.at or 0),
         kept=frame.kept,
         without=frame.without,
+        classes=frame.classes,
     )
 
 
@@ -151,9 +154,7 @@ def grid_of(model: nn.Module) -> Grid:
 
 
 def patch_size(embed: nn.Module) -> tuple[int, int]:
-    """Height and width of a patch in pixels of the input; behind a hybrid's stem, as many pixels as a token
-    stands for.
-    """
+    """Height and width of a patch in pixels of the input; behind a hybrid's stem, what a token stands for."""
     if getattr(embed, "backbone", None) is None:
         rows, cols = embed.patch_size  # not size // grid, which a rim that no patch is cut from would add to
     else:
@@ -167,14 +168,8 @@ def classifies(model: nn.Module, checkpoint: Checkpoint) -> bool:
 
     Such a head have CLIP, the Perception Encoder and MobileCLIP, unless they were fine-tuned on ImageNet.
     """
-    if not getattr(model, "num_classes", 0):
-        return False
-    projects = (
-        checkpoint.source == "hub"
-        and re.search(r"_clip_|_pe_core_|_mci_", checkpoint.name)
-        and not re.search(r"_in1k|_in12k|_in21k|_in22k", checkpoint.name)
-    )
-    return not projects
+    projects = checkpoint.projects or checkpoint.source == "hub" and projecting(checkpoint.name)
+    return bool(getattr(model, "num_classes", 0)) and not projects
 
 
 def copied(weight: Tensor) -> Tensor:
@@ -185,11 +180,8 @@ def copied(weight: Tensor) -> Tensor:
 def patch_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width2"] | None:
     """The patch projection's weights, if it reads pixels."""
     projection = getattr(model.patch_embed, "proj", None)
-    if (
-        getattr(model.patch_embed, "backbone", None) is not None
-        or not isinstance(projection, nn.Conv2d)
-        or projection.in_channels != 3
-    ):
+    stem = getattr(model.patch_embed, "backbone", None) is not None
+    if stem or not isinstance(projection, nn.Conv2d) or projection.in_channels != 3:
         return None
     return copied(projection.weight)
 
@@ -209,6 +201,21 @@ def position_table(model: nn.Module) -> Float[Tensor, "patch width"] | None:
     if not isinstance(table, nn.Parameter) or table.ndim != 3:
         return None
     return copied(table[0, -grid_of(model).patches :])
+
+
+def resized(
+    model: nn.Module, sized: nn.Module, tables: Sequence[Tensor]
+) -> list[Float[Tensor, "patch width"]]:
+    """Position tables of the model's films as `position_table` gives `sized`, the model at another input
+    size; what is no such table is dropped.
+    """
+    old, new = grid_of(model), grid_of(sized)
+    prefix = model.pos_embed.shape[1] - old.patches
+    shapes = [[one.rows, one.cols] for one in (new, old)]
+    fitting = [table.to(model.pos_embed) for table in tables if table.shape == model.pos_embed.shape]
+    if new.patches != old.patches or shapes[0] != shapes[1]:
+        fitting = [resample_abs_pos_embed(table, *shapes, prefix) for table in fitting]
+    return [copied(table[0, -new.patches :]) for table in fitting]
 
 
 def position_kind(model: nn.Module) -> str:

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from jaxtyping import Float
@@ -29,10 +29,10 @@ from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.forks import renew_lock_of
 from vitviz.engine.passes.interventions import Parts
 from vitviz.engine.pictures.preprocess import Prepared, prepare
-from vitviz.samples import sample_image, samples
+from vitviz.record.samples import sample_image, samples
 
 if TYPE_CHECKING:
-    from vitviz.engine.forward import Forward
+    from vitviz.engine.placed import Placed
 
 FILE = "reference.safetensors"
 KEPT = 3  # input sizes whose means are kept; but for the own size's, they are one row for all patches
@@ -83,8 +83,16 @@ class Reference:
         return Parts(dict(enumerate(map(spread, self.heads))), dict(enumerate(map(spread, self.mlps))))
 
 
+class Passes(Protocol):
+    """What makes the passes: `Forward`, which holds its references."""
+
+    placed: Placed
+
+    def watched(self, prepared: Prepared, size: tuple[int, int]) -> Parts: ...
+
+
 class References:
-    """Those of one inspector, each made when it is first asked for; the last few sizes are kept."""
+    """Those of one forward, each made when it is first asked for; the last few sizes are kept."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -94,12 +102,12 @@ class References:
     def __reduce__(self) -> tuple:
         return References, ()
 
-    def of(self, inspector: Forward, size: tuple[int, int]) -> Reference:
+    def of(self, forward: Passes, size: tuple[int, int]) -> Reference:
         """The means at an input size. Whoever asks while they are made waits for them."""
         found = self._known.get(size)
         if found is None:
             with self._lock:
-                found = self._known.get(size) or self._made(inspector, size)
+                found = self._known.get(size) or self._made(forward, size)
                 while size not in self._known and len(self._known) >= KEPT:
                     self._known.pop(next(iter(self._known)))
                 self._known[size] = found
@@ -110,40 +118,36 @@ class References:
         """What is kept, in bytes."""
         return sum(one.nbytes for known in list(self._known.values()) for one in (*known.heads, *known.mlps))
 
-    def _made(self, inspector: Forward, size: tuple[int, int]) -> Reference:
-        own = size == inspector.preprocessing.size
-        shipped = shipped_with(inspector.checkpoint)
+    def _made(self, forward: Passes, size: tuple[int, int]) -> Reference:
+        own = size == forward.placed.preprocessing.size
+        shipped = shipped_with(forward.placed.checkpoint)
         if shipped is None:
             pictures = (sample_image(one.name) for one in samples())
-            shipped = measured(inspector, pictures, size, "photographs that come with vitviz")
+            shipped = measured(forward, pictures, size, "photographs that come with vitviz")
         return shipped if own else shipped.even()
 
 
 def measured(
-    inspector: Forward,
+    forward: Passes,
     pictures: Iterable,
     size: tuple[int, int],
     source: str,
     progress: Callable[[int], object] | None = None,
 ) -> Reference:
     """The means over RGB pictures at an input size, one pass each, without any hooks of the user."""
-    preprocessing, totals, count = inspector.preprocessing.with_size(size), None, 0
+    placed, totals, count = forward.placed, None, 0
+    preprocessing = placed.preprocessing.with_size(size)
     for picture in pictures:
         prepared: Prepared = prepare(picture, preprocessing)
-        seen = inspector._watched(prepared, size)
-        found = [
-            [one[layer][0].float().cpu() for layer in range(len(one))] for one in (seen.heads, seen.mlps)
-        ]
-        totals = (
-            found
-            if totals is None
-            else [[a + b for a, b in zip(*pair, strict=True)] for pair in zip(totals, found, strict=True)]
-        )
+        seen = forward.watched(prepared, size)
+        both = ([one[layer][0].float().cpu() for layer in range(len(one))] for one in (seen.heads, seen.mlps))
+        found = [torch.stack(one) for one in both]
+        totals = found if totals is None else [a + b for a, b in zip(totals, found, strict=True)]
         count += 1
         if progress is not None:
             progress(count)
     heads, mlps = (tuple(one / count for one in total) for total in totals)
-    return Reference(heads, mlps, inspector.grid(size).prefix, count, source)
+    return Reference(heads, mlps, placed.grid(size).prefix, count, source)
 
 
 def shipped_with(checkpoint: Checkpoint) -> Reference | None:
@@ -152,9 +156,8 @@ def shipped_with(checkpoint: Checkpoint) -> Reference | None:
     weights, path = folder / "model.safetensors", folder / FILE
     if checkpoint.source != "shipped" or not (weights.is_file() and path.is_file()):
         return None
-    data = (
-        path.read_bytes()
-    )  # not mapped into memory: a file that is overwritten meanwhile would end the process
+    # not mapped into memory: a file that is overwritten meanwhile would end the process
+    data = path.read_bytes()
     try:
         about = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
         if about["weights"] != hashlib.sha256(weights.read_bytes()).hexdigest():

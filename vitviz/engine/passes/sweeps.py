@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from vitviz import stopping
 from vitviz.analyses.effects import Effects
-from vitviz.analyses.target import classes_of
+from vitviz.analyses.target import classes_of, score_of
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard
-from vitviz.engine.passes import capture, taken, wiring
-from vitviz.engine.passes.interventions import Parts, heads_of
+from vitviz.engine.passes import capture, wiring
+from vitviz.engine.passes.interventions import Parts, heads_of, put_instead
 from vitviz.engine.pictures.preprocess import Prepared
 from vitviz.errors import VitvizError
-from vitviz.runs import Without
-from vitviz.trace import Trace
+from vitviz.record import stopping
+from vitviz.record.runs import Without
+from vitviz.record.trace import Trace
 
 if TYPE_CHECKING:
     from vitviz.engine.forward import Forward
@@ -46,9 +46,7 @@ class Asking:
 
 
 class _Quiet:
-    """A pass through some of the blocks in which picture i of the batch loses part i, and nothing is
-    recorded.
-    """
+    """A pass through some blocks in which picture i of the batch loses part i, and nothing is recorded."""
 
     def __init__(self, change: Callable[[str, Tensor], Tensor], at: int):
         self._change, self._at, self._layer = change, at, None
@@ -102,17 +100,16 @@ class _Ready:
 
 
 @contextmanager
-def _passing(inspector: Forward) -> Iterator[None]:
-    name = f"Taking parts of {inspector.checkpoint.name} away"
-    with torch.no_grad(), torch.autocast(inspector.device.type, enabled=False), exactly(inspector.device):
-        with memory_guard(inspector.device, name):
+def _passing(forward: Forward) -> Iterator[None]:
+    placed = forward.placed
+    name = f"Taking parts of {placed.checkpoint.name} away"
+    with torch.no_grad(), torch.autocast(placed.device.type, enabled=False), exactly(placed.device):
+        with memory_guard(placed.device, name):
             yield
 
 
-def _ready(
-    inspector: Forward, prepared: Prepared, size: tuple[int, int], asked: Asking, means: taken.Means
-) -> _Ready:
-    model = inspector._at(size)
+def _ready(forward: Forward, prepared: Prepared, size: tuple[int, int], asked: Asking) -> _Ready:
+    model = forward.placed.at(size)
     blocks = capture.transformer_blocks(model)
     mlps = asked.mlps and isinstance(wiring.mlp_of(blocks[0]), nn.Module)
     heads = range(heads_of(blocks[0]))
@@ -122,26 +119,24 @@ def _ready(
         heads_as=asked.heads_as,
         other=("" if asked.heads_as == "other" else None),
     )
-    instead = taken.put_instead(inspector, size, everything, asked.other, None, means)
+    instead = put_instead(forward, size, everything, asked.other, None)
     given = _Given()
-    whole = _through(model, blocks, given, lambda: model(inspector._pixels([prepared])))
+    whole = _through(model, blocks, given, lambda: model(forward.pixels([prepared])))
     return _Ready(model, blocks, [*heads, *([None] if mlps else [])], given, whole, asked.heads_as, instead)
 
 
 @in_float32()
-def swept(
-    inspector: Forward, prepared: Prepared, size: tuple[int, int], asked: Asking, means: taken.Means
-) -> Effects:
+def swept(forward: Forward, prepared: Prepared, size: tuple[int, int], asked: Asking) -> Effects:
     """The effects of all heads and MLPs on a target. Raises VitvizError for what cannot be asked, Stopped
     where nobody waits."""
     if isinstance(asked.batch, bool) or not isinstance(asked.batch, int) or asked.batch < 1:
         raise VitvizError(
             f"Given batch={asked.batch!r}; expected how many parts are taken away at once, from 1."
         )
-    stands = means(size).sentence if asked.heads_as == "mean" else ""
-    score = _score(inspector.traces([prepared], size)[0], asked.target)
-    with _passing(inspector):
-        ready = _ready(inspector, prepared, size, asked, means)
+    stands = forward.reference(size).sentence if asked.heads_as == "mean" else ""
+    score = _score(forward.traces([prepared], size)[0], asked.target)
+    with _passing(forward):
+        ready = _ready(forward, prepared, size, asked)
         whole, layers, parts = score(ready.whole)[0], len(ready.blocks), ready.parts
         found = torch.full((layers, heads_of(ready.blocks[0]) + 1), float("nan"), dtype=torch.float64)
         done, of = 0, layers * len(parts)
@@ -158,20 +153,15 @@ def swept(
 
 @in_float32()
 def of_layer(
-    inspector: Forward,
-    prepared: Prepared,
-    size: tuple[int, int],
-    layer: int,
-    asked: Asking,
-    means: taken.Means,
+    forward: Forward, prepared: Prepared, size: tuple[int, int], layer: int, asked: Asking
 ) -> Tensor:
     """One layer's effects on every class, part x class: its heads, then its MLP (NaN where that is no module
     of its own). Raises IndexError for such a layer, otherwise as `swept`."""
-    with _passing(inspector):
-        ready = _ready(inspector, prepared, size, asked, means)
+    with _passing(forward):
+        ready = _ready(forward, prepared, size, asked)
         if not 0 <= layer < len(ready.blocks):
             raise IndexError(
-                f"Layer {layer} does not exist: {inspector.checkpoint.name} has layers 0 to"
+                f"Layer {layer} does not exist: {forward.placed.checkpoint.name} has layers 0 to"
                 f" {len(ready.blocks) - 1}."
             )
         heads = heads_of(ready.blocks[0])
@@ -193,16 +183,11 @@ def _score(trace: Trace, target: Any) -> Callable[[Tensor], Tensor]:
             f"{trace.checkpoint} has no classifier, so there is no answer on which to see an effect."
         )
     classes = classes_of(trace, target)
-
-    def score(logits: Tensor) -> Tensor:
-        rows = logits.double().cpu()
-        return rows[:, classes[0]] - (rows[:, classes[1]] if len(classes) == 2 else 0)
-
-    return score
+    return lambda logits: score_of(logits.double().cpu(), classes)
 
 
 def _through(model: nn.Module, blocks: list[nn.Module], listener: Any, run: Callable[[], Tensor]) -> Tensor:
-    with wiring.wired(model, blocks, listener, False), capture.Seam(listener):
+    with capture.heard(model, blocks, listener):
         return run()
 
 

@@ -8,10 +8,11 @@ hears nothing of them. What a pass does with what it hears is its own affair (`c
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -25,17 +26,13 @@ MOMENTS = ("input", "attn", "mlp", "output")  # of a block, in the order of the 
 
 
 class Listener(Protocol):
-    """A pass: called at each moment with the layer and what the hook was given; what it returns takes the
-    tensor's place.
-    """
+    """A pass: called at each moment with the layer and the hook's tensor; what it returns takes its place."""
 
     def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any: ...
 
 
 class _Running(threading.local):
-    """The passes of a thread, the innermost last: a user's hook may look at another picture in the middle of
-    one.
-    """
+    """The passes of a thread, the innermost last: a user's hook may look at another picture in one."""
 
     def __init__(self) -> None:
         self.passes: list[tuple[_Wires, Listener]] = []
@@ -75,29 +72,15 @@ class _Wires:
 _wires: WeakKeyDictionary[nn.Module, _Wires] = WeakKeyDictionary()
 
 
-class _Setting:
-    """Taps are set, taken away, and copied with their model by one thread at a time."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        renew_lock_of(self)
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        with self._lock:
-            yield
-
-
-_setting = _Setting()
+_lock = threading.RLock()  # taps are set, taken away, and copied with their model by one thread at a time
+renew_lock_of(sys.modules[__name__])
 
 
 @contextmanager
 def wired(model: nn.Module, blocks: list[nn.Module], listener: Listener, check: bool) -> Iterator[None]:
-    """`listener` hears the passes that this thread makes on the model inside the `with`; with `check`, all
-    modules too.
-    """
+    """`listener` hears this thread's passes on the model inside the `with`; with `check`, all modules too."""
     kinds = (False, True) if check else (False,)
-    with _setting.alone():
+    with _lock:
         wires = _wires.setdefault(model, _Wires())
         for kind in kinds:
             wires.needed[kind] += 1
@@ -108,7 +91,7 @@ def wired(model: nn.Module, blocks: list[nn.Module], listener: Listener, check: 
         yield
     finally:
         _running.passes.pop()
-        with _setting.alone():
+        with _lock:
             for kind in kinds:
                 wires.needed[kind] -= 1
                 if wires.needed[kind] == 0:
@@ -116,17 +99,13 @@ def wired(model: nn.Module, blocks: list[nn.Module], listener: Listener, check: 
                         handle.remove()
 
 
-@contextmanager
-def still() -> Iterator[None]:
+def still() -> AbstractContextManager[Any]:
     """For whoever copies a model: no taps come or go meanwhile. Passes that run go on."""
-    with _setting.alone():
-        yield
+    return _lock
 
 
 def without_taps(copied: nn.Module) -> nn.Module:
-    """The copy of a model, made while passes ran on that, without what stood there for them; others' hooks
-    stay.
-    """
+    """The copy of a model made while passes ran, without what stood there for them; others' hooks stay."""
     for module in copied.modules():
         for hooks in (module._forward_hooks, module._forward_pre_hooks):
             for number in [number for number, hook in hooks.items() if isinstance(hook, Tap)]:
@@ -136,9 +115,7 @@ def without_taps(copied: nn.Module) -> nn.Module:
 
 
 def mlp_of(block: nn.Module) -> nn.Module | None:
-    """What gives the result of a block's MLP; of a block that computes both branches in parallel, its
-    projection.
-    """
+    """What gives the result of a block's MLP; where both branches run in parallel, their projection."""
     return getattr(block, "mlp", None) or getattr(block, "mlp_out_proj", None)
 
 
@@ -152,10 +129,9 @@ def _tapped(model: nn.Module, blocks: list[nn.Module], wires: _Wires) -> list[Re
         handles.append(block.register_forward_hook(Tap(wires, "output", layer)))
     if isinstance(getattr(model, "patch_embed", None), nn.Module):
         handles.append(model.patch_embed.register_forward_hook(Tap(wires, "patches")))
-    if getattr(model, "pos_embed", None) is not None and isinstance(
-        getattr(model, "pos_drop", None), nn.Module
-    ):
-        handles.append(model.pos_drop.register_forward_pre_hook(Tap(wires, "positions")))
+    dropped = getattr(model, "pos_drop", None)
+    if getattr(model, "pos_embed", None) is not None and isinstance(dropped, nn.Module):
+        handles.append(dropped.register_forward_pre_hook(Tap(wires, "positions")))
     for module, entering, moment in points(model, blocks):
         hook = module.register_forward_pre_hook if entering else module.register_forward_hook
         handles.append(hook(Tap(wires, moment)))
@@ -165,8 +141,7 @@ def _tapped(model: nn.Module, blocks: list[nn.Module], wires: _Wires) -> list[Re
 def _watched(model: nn.Module, blocks: list[nn.Module], wires: _Wires) -> list[RemovableHandle]:
     watch = []
     for layer, block in enumerate(blocks):
-        parallel = getattr(
-            block, "attn_out_proj", None
-        )  # an MLP's part comes between the call and its projection
+        # an MLP's part comes between the call and its projection
+        parallel = getattr(block, "attn_out_proj", None)
         watch += [(layer, module) for module in (block.modules() if parallel is None else [parallel])]
     return [module.register_forward_pre_hook(Tap(wires, "entering", layer)) for layer, module in watch]

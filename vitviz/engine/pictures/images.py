@@ -6,8 +6,6 @@ are drawn on the upload itself. Colour profiles are not applied: the models were
 without them.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re
@@ -26,15 +24,7 @@ MAX_PIXELS = 80_000_000  # phones deliver 50 million; decoded, a pixel takes 4 b
 MAX_ELONGATION = 20  # longer side to shorter; beyond, the model would see next to nothing of the picture
 
 # Pillow's names and the usual ones. No formats beyond these: reading EPS, for one, starts a program.
-FORMATS = {
-    "JPEG": "JPEG",
-    "PNG": "PNG",
-    "WEBP": "WebP",
-    "GIF": "GIF",
-    "TIFF": "TIFF",
-    "BMP": "BMP",
-    "AVIF": "AVIF",
-}
+FORMATS = {name.upper(): name for name in ("JPEG", "PNG", "WebP", "GIF", "TIFF", "BMP", "AVIF")}
 READABLE = "JPEG, PNG, WebP, GIF, TIFF, BMP or AVIF"
 HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis")  # what iPhones write; Pillow cannot read it
 
@@ -182,9 +172,8 @@ def _upright_rgb(name: str, image: Image.Image) -> Image.Image:
     try:
         require_interleaved(image)
         image.load()
-        turn = TURNS.get(
-            _orientation(image)
-        )  # after decoding: Pillow turns TIFF itself, and takes the tag away
+        # after decoding: Pillow turns TIFF itself, and takes the tag away
+        turn = TURNS.get(_orientation(image))
         rgb = rgb_of(image)
         if turn is None:
             return rgb

@@ -5,8 +5,6 @@ A file of 2.6 MB can ask for 20,000 of them, which keeps a core busy for an hour
 ten (10 for colour and 6 for grey by libjpeg's own script, 9 to 12 by mozjpeg's), baseline ones one to four.
 """
 
-from __future__ import annotations
-
 import re
 
 from vitviz.errors import ImageError

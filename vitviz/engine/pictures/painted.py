@@ -1,21 +1,25 @@
-"""Patches painted over, in pixels: with the picture's mean colour, blurred, or black.
+"""Patches painted over: with the mean colour, blurred, or black; one definition for an edit and for a trial.
 
-Published tests take patches away so, because a convolutional network cannot leave them out. A painted
-patch is still a patch: the model sees that something grey, smooth or black stands there, and answers to
-that too.
+    mean   0 in the model's units: the mean that its pictures are normalised with, the same for every picture
+    blur   the picture through a Gaussian whose deviation is a patch, cut off at two; edges are repeated
+    black  0 of the picture's own values
+
+all in float on what the model gets; only what is shown of it is rounded to 8 bits. Published tests take
+patches away so, because a convolutional network cannot leave them out. A painted patch is still a patch: the
+model sees that something grey, smooth or black stands there, and answers to that too.
 """
-
-from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
 import torch
-from PIL import Image, ImageFilter
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
 
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.pictures.preprocess import Prepared, Preprocessing
-from vitviz.grid import Grid
+from vitviz.record.grid import Grid
 
 BLUR = 1.0  # deviation of the Gaussian, in patches: nothing smaller than one is left
 
@@ -26,23 +30,47 @@ def painted(
 ) -> Prepared:
     """The picture with some of its patches (numbers from 0) painted over, in what is shown and in what the
     model gets."""
-    picture = prepared.view.picture
+    picture, (height, width) = prepared.view.picture, grid.patch
     over = np.zeros(picture.shape[:2], bool)
     for patch in patches:
         row, col = divmod(patch, grid.cols)
-        over[
-            row * grid.patch[0] : (row + 1) * grid.patch[0], col * grid.patch[1] : (col + 1) * grid.patch[1]
-        ] = True
-    new = np.where(over[..., None], _instead(picture, grid, how), picture)
-    mean, std = (torch.tensor(values)[:, None, None] for values in (preprocessing.mean, preprocessing.std))
-    pixels = (torch.from_numpy(new).permute(2, 0, 1).float() / 255 - mean) / std
-    tensor = torch.where(torch.from_numpy(over), pixels, prepared.tensor)
-    return Prepared(tensor, replace(prepared.view, picture=new))
+        over[row * height : (row + 1) * height, col * width : (col + 1) * width] = True
+    new = instead(prepared.tensor[None], preprocessing, grid, how)[0]
+    mean, std = _scale(preprocessing)
+    shown = (255 * (new * std + mean)[0]).round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
+    return Prepared(
+        torch.where(torch.from_numpy(over), new, prepared.tensor),
+        replace(prepared.view, picture=np.where(over[..., None], shown, picture)),
+    )
 
 
-def _instead(picture: np.ndarray, grid: Grid, how: str) -> np.ndarray:
+def instead(
+    pixels: Float[Tensor, "batch channel height width"], preprocessing: Preprocessing, grid: Grid, how: str
+) -> Float[Tensor, "batch channel height width"]:
+    """What stands in a painted patch's place, in the model's units and precision: a whole picture of it."""
     if how == "mean":
-        return np.broadcast_to(picture.mean(axis=(0, 1)).round().astype(np.uint8), picture.shape)
-    if how == "blur":
-        return np.asarray(Image.fromarray(picture).filter(ImageFilter.GaussianBlur(BLUR * max(grid.patch))))
-    return np.zeros_like(picture)
+        return torch.zeros_like(pixels)
+    if how == "black":
+        mean, std = _scale(preprocessing)
+        return (-mean / std).to(pixels).expand_as(pixels)
+    exact = pixels.to(torch.promote_types(pixels.dtype, torch.float32))
+    return _blurred(exact, BLUR * max(grid.patch)).to(pixels)
+
+
+def _blurred(pixels: Tensor, sigma: float) -> Tensor:
+    """Through a Gaussian of that deviation in pixels."""
+    radius = min(int(2 * sigma), min(pixels.shape[-2:]) - 1)
+    offsets = torch.arange(-radius, radius + 1, dtype=pixels.dtype, device=pixels.device)
+    kernel = torch.exp(-0.5 * (offsets / sigma) ** 2)
+    kernel = (kernel / kernel.sum()).expand(pixels.shape[1], 1, -1)
+    padded = F.pad(pixels, (radius,) * 4, mode="replicate")
+    across = F.conv2d(padded, kernel[:, :, None], groups=pixels.shape[1])
+    return F.conv2d(across, kernel[..., None], groups=pixels.shape[1])
+
+
+def _scale(preprocessing: Preprocessing) -> tuple[Tensor, ...]:
+    """Mean and deviation of the values from 0 to 1, in float32: rounded once, at the end."""
+    return tuple(
+        torch.tensor(values, dtype=torch.float32)[None, :, None, None]
+        for values in (preprocessing.mean, preprocessing.std)
+    )

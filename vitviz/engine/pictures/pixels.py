@@ -4,8 +4,6 @@ A value is always scaled from the range of its type, never from the darkest and 
 a dark picture stays dark; where a type has no range of its own (floating point), 0 to 1 is expected.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from jaxtyping import Num, Shaped, UInt8
 from PIL import Image

@@ -20,13 +20,11 @@ from torch import Tensor
 
 from vitviz.engine.defaults import in_float32
 from vitviz.errors import CheckpointError, ImageError
-from vitviz.trace import View
+from vitviz.record.trace import View
 
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
-MIN_CROP, MAX_CROP = (
-    0.1,
-    10,
-)  # the picture is scaled to size / crop_pct: ten times the input, or a tenth of it
+# the picture is scaled to size / crop_pct: ten times the input, or a tenth of it
+MIN_CROP, MAX_CROP = (0.1, 10)
 MIN_STD, LARGEST = 1e-4, 1e4  # 1/255 occurs, in models that read values up to 255
 CROP_MODES = ("center", "squash", "border")
 
@@ -155,9 +153,8 @@ def fitted_size(upload: tuple[int, int], tokens: int, patch: tuple[int, int]) ->
     def distortion(grid: tuple[int, int]) -> float:
         return abs(log(grid[1] / grid[0] / wanted))
 
-    around = product(
-        (ceil(rows), floor(rows)), (ceil(cols), floor(cols))
-    )  # larger first: min takes the first of equals
+    # larger first: min takes the first of equals
+    around = product((ceil(rows), floor(rows)), (ceil(cols), floor(cols)))
     inside = [(max(1, min(r, tokens)), max(1, min(c, tokens))) for r, c in around]
     best = min((grid for grid in inside if grid[0] * grid[1] <= tokens), key=distortion)
     return best[0] * patch[0], best[1] * patch[1]

@@ -1,7 +1,5 @@
 """The letters of a figure for print: the font, a text's width, where it is folded, how a number is said."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 
@@ -12,28 +10,13 @@ MM = 25.4 / 72  # of a point
 USUAL = "DejaVu Sans"  # comes with matplotlib, so that a figure is the same on every machine
 FOUND = {  # the first of these that is installed
     "zh-CN": (
-        "Noto Sans CJK SC",
-        "Noto Sans SC",
-        "Source Han Sans SC",
-        "PingFang SC",
-        "Hiragino Sans GB",
-        "Microsoft YaHei",
-        "WenQuanYi Micro Hei",
-        "WenQuanYi Zen Hei",
-        "SimHei",
-        "Noto Sans CJK JP",
-    ),
+        "Noto Sans CJK SC, Noto Sans SC, Source Han Sans SC, PingFang SC, Hiragino Sans GB, Microsoft YaHei,"
+        " WenQuanYi Micro Hei, WenQuanYi Zen Hei, SimHei, Noto Sans CJK JP"
+    ).split(", "),
     "ko": (
-        "Noto Sans CJK KR",
-        "Noto Sans KR",
-        "Source Han Sans KR",
-        "Apple SD Gothic Neo",
-        "AppleGothic",
-        "Malgun Gothic",
-        "NanumGothic",
-        "NanumBarunGothic",
-        "UnDotum",
-    ),
+        "Noto Sans CJK KR, Noto Sans KR, Source Han Sans KR, Apple SD Gothic Neo, AppleGothic, Malgun Gothic,"
+        " NanumGothic, NanumBarunGothic, UnDotum"
+    ).split(", "),
 }
 CLOSING = "，。、；：！？）》」』】”’％%"
 
@@ -102,43 +85,3 @@ def _parts(text: str) -> list[str]:
             parts.append(word)
             word = ""
     return [*parts, word] if word else parts
-
-
-def number(value: float, digits: int = 3) -> str:
-    """As a person reads it, like the page does.
-
-    >>> number(-0.12345), number(1234.5), number(0.0), number(2e-6)
-    ('−0.123', '1234', '0', '2.00e−6')
-    """
-    if value != value or value in (float("inf"), float("-inf")):
-        return "–"
-    if value == 0:
-        return "0"
-    size = abs(value)
-    if size >= 10**digits:
-        text = f"{value:.0f}"
-    elif size < 1e-4:
-        text = f"{value:.{digits - 1}e}".replace("e-0", "e-")
-    else:
-        text = f"{float(f'{value:.{digits}g}'):.10f}".rstrip("0").rstrip(".")
-    return text.replace("-", "−")
-
-
-def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """About `count` round numbers from low to high.
-
-    >>> ticks(0, 1, 4), ticks(-1, 1, 2)
-    ([0.0, 0.25, 0.5, 0.75, 1.0], [-1.0, 0.0, 1.0])
-    """
-    import numpy as np
-
-    if not high > low:
-        return [low]
-    rough = (high - low) / count
-    power = 10.0 ** np.floor(np.log10(rough))
-    step = next(m for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999) * power
-    first, last = int(np.ceil(low / step - 1e-9)), int(np.floor(high / step + 1e-9))
-    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
-
-
-__all__ = ["Letters", "MM", "families", "number", "ticks"]

@@ -1,19 +1,144 @@
-"""The panels of a figure for print, drawn by a pen."""
+"""The panels of a figure for print, drawn by a pen: maps and matrices, charts with their legends, tables."""
 
-from __future__ import annotations
+from collections.abc import Iterator, Sequence
 
 import cv2
 import numpy as np
 from jaxtyping import UInt8
 
+from vitviz.figures.chart import number, ticks
 from vitviz.figures.overlay import enlarged, overlay
-from vitviz.figures.paper.charts import draw_chart, draw_legend
-from vitviz.figures.paper.lettering import number, ticks
-from vitviz.figures.paper.pen import Pen
-from vitviz.figures.paper.plates import Chart, Legend, Map, Matrix, Panel, Scale, Table, Tiles
-from vitviz.figures.paper.rooms import BAR, GAP, STRIP, TITLE, Room, barred, captioned, names, tile
-from vitviz.figures.paper.tables import draw_table
-from vitviz.figures.paper.tints import tinted
+from vitviz.figures.paper.pen import DASHES, Pen
+from vitviz.figures.paper.plates import Chart, Legend, Map, Matrix, Panel, Scale, Table, Tiles, tinted
+from vitviz.figures.paper.rooms import (
+    BAR,
+    GAP,
+    RULE,
+    STRIP,
+    TITLE,
+    Room,
+    barred,
+    captioned,
+    entries,
+    heights,
+    names,
+    tile,
+    within,
+)
+
+APART = 4.5  # mm between columns
+SAMPLE, BEHIND = 4.6, 1.4  # mm of a line before a name, and from there to the name
+
+
+def draw_table(pen: Pen, panel: Table, room: Room, x: float, y: float) -> None:
+    """The table with its upper line at y."""
+    letters, line = pen.letters, pen.letters.line()
+    rows = [[pen.say(text) for text in row] for row in (panel.columns, *panel.rows)]
+    before = SAMPLE + BEHIND if panel.series else 0.0
+    wide = [max(map(letters.width, column)) for column in zip(*rows, strict=True)]
+    wide[panel.names] += before
+    shrunk = min(1.0, room.width / (sum(wide) + APART * (len(wide) - 1)))
+    lefts = [x + shrunk * (sum(wide[:i]) + APART * i) for i in range(len(wide))]
+    end = lefts[-1] + shrunk * wide[-1]
+    for at in (0.0, line + RULE, len(rows) * line + 2 * RULE):
+        pen.line([x, end], [y + at] * 2, width=0.15)
+    for place, row in enumerate(rows):
+        at = y + (place + 0.5) * line + (1.5 if place else 0.5) * RULE
+        for i, text in enumerate(row):
+            if i == panel.names:
+                left = lefts[i] + shrunk * before
+                pen.text(left, at, text, letters.size * shrunk)
+            else:
+                pen.text(lefts[i] + shrunk * wide[i], at, text, letters.size * shrunk, "right")
+    for place, one in enumerate(panel.series):
+        at, left = y + (place + 1.5) * line + 1.5 * RULE, lefts[panel.names]
+        pen.line([left, left + shrunk * SAMPLE], [at, at], one.colour, one.thick, one.dash)
+
+
+def draw_chart(pen: Pen, panel: Chart, room: Room, x: float, y: float) -> None:
+    """The chart with its inner area at (x, y)."""
+    (first, last), (low, high) = panel.x, panel.y
+
+    def across(value):
+        return x + (np.asarray(value, float) - first) / (last - first) * room.width
+
+    def up(value):
+        return y + (high - np.asarray(value, float)) / (high - low) * room.height
+
+    _axes(pen, panel, room, x, y, across, up)
+    if panel.bars is not None:
+        bars = panel.bars
+        for at, bottom, top, colour in zip(bars.x, bars.low, bars.high, bars.colours, strict=True):
+            left, right = across(at - bars.width / 2), across(at + bars.width / 2)
+            upper, lower = sorted((float(up(bottom)), float(up(top))))
+            pen.box(float(left), upper, float(right - left), max(0.15, lower - upper), fill=colour)
+    for level in panel.levels:
+        if not within(panel, level):  # as its name says
+            continue
+        if level.upright:
+            pen.line([float(across(level.value))] * 2, [y, y + room.height], level.colour, 0.35, "dashed")
+        else:
+            pen.line([x, x + room.width], [float(up(level.value))] * 2, level.colour, 0.35, "dashed")
+    for one in panel.series:
+        if one.band is not None:
+            ends = [up(end).tolist() for end in one.band]
+            pen.area(across(one.x).tolist(), *ends, one.colour)
+    dotted = [one for one in panel.series if one.dots]
+    for one in panel.series:
+        points = across(one.x).tolist(), up(one.y).tolist()
+        if one.line:
+            pen.line(*points, one.colour, one.thick, one.dash)
+        if one.dots:
+            pen.dots(*points, one.colour, 1.1 if one.line else 1.4, f"dots-{dotted.index(one)}")
+    draw_legend(pen, panel, room, x, y + room.height + 2 * GAP + 2 * pen.letters.line() + 0.6)
+
+
+def _axes(pen: Pen, panel: Chart, room: Room, x: float, y: float, across, up) -> None:
+    letters, line, below = pen.letters, pen.letters.line(), y + room.height
+    for value, said in heights(panel, pen.say).items():
+        at = float(up(value))
+        pen.line([x, x + room.width], [at, at], pen.ink.faint, 0.12)
+        pen.text(x - GAP, at, said, align="right")
+    pen.line([x, x + room.width], [below, below], pen.ink.ink, 0.2)
+    for at, said in _places(pen, panel, room):
+        place = float(across(at))
+        pen.line([place, place], [below, below + 0.7], pen.ink.ink, 0.15)
+        pen.text(place, below + GAP + line / 2, said, align="center")
+    pen.text(x + room.width / 2, below + GAP + 1.5 * line, pen.say(panel.along), align="center")
+    up_said = letters.short(pen.say(panel.up), room.height + room.top + 6)
+    pen.text(x - room.left + line * 0.7, y + room.height / 2, up_said, align="center", upright=True)
+
+
+def _places(pen: Pen, panel: Chart, room: Room) -> list[tuple[float, str]]:
+    """Where numbers or names stand on the x axis."""
+    (first, last), letters = panel.x, pen.letters
+    if panel.ticks:
+        return [(at, pen.say(said)) for at, said in panel.ticks]
+    if not panel.whole:
+        return [(value, number(value)) for value in ticks(first, last, 6)]
+    whole = range(int(np.ceil(first)), int(np.floor(last)) + 1)
+    pitch = room.width / (last - first)
+    every = max(1, int(np.ceil((letters.width(str(whole[-1])) + 1.5) / pitch)))
+    return [(value, str(value)) for value in whole[::every]]
+
+
+def draw_legend(pen: Pen, panel: Chart | Legend, room: Room, x: float, top: float) -> None:
+    """What lines, dots and colours mean, as far as the room has lines for it."""
+    letters, found = pen.letters, entries(panel, pen.say)
+    line = letters.line()
+    for row, members in enumerate(room.legend):
+        left, at = x, top + (row + 0.5) * line
+        for i in members:
+            name, colour, kind = found[i]
+            if "line" in kind or kind in DASHES:
+                pen.line([left, left + 4.6], [at, at], colour, 0.35, kind if kind in DASHES else "")
+            if "dots" in kind:
+                pen.dots([left + 2.3], [at], colour, 1.3)
+            if kind == "square":
+                pen.box(left + 1.4, at - 0.9, 1.8, 1.8, fill=colour)
+            pen.text(left + 6.0, at, letters.short(name, room.width - 6.0))
+            left += 6.0 + letters.width(name) + 2.5
+
 
 FINE = 600  # pixels across that numbers get at least, each a whole square: viewers blur what is small
 SMOOTH = 24  # pixels for each patch of a smooth map
@@ -156,10 +281,9 @@ def _matrix(pen: Pen, panel: Matrix, room: Room, x: float, y: float, name: str) 
     pixels = squares(np.dstack([colours, np.where(known, 255, 0).astype(np.uint8)]))
     pen.picture(pixels, x, y, room.width, room.height, name=f"{name}-values")
     down, along = (names(panel, axis) for axis in (0, 1))
-    across = _every(max(map(letters.width, along)) + 1.2, w, panel.step)
-    for col in range(0, cols, across):
+    for col in _told(along, max(map(letters.width, along)) + 1.2, w, panel.step):
         pen.text(x + (col + 0.5) * w, y + room.height + GAP / 2 + line / 2, along[col], align="center")
-    for row in range(0, rows, _every(line * 0.95, h, panel.step)):
+    for row in _told(down, line * 0.95, h, panel.step):
         pen.text(x - GAP, y + (row + 0.5) * h, down[row], align="right")
     at = y + room.height + GAP / 2 + 1.5 * line
     said = letters.short(pen.say(panel.along), room.width + 2 * min(room.left, room.free - room.width + 1.0))
@@ -171,9 +295,12 @@ def _matrix(pen: Pen, panel: Matrix, room: Room, x: float, y: float, name: str) 
         pen.frame(x + col * w, y + row * h, w, h, "#ffffff")
 
 
-def _every(room: float, pitch: float, step: int) -> int:
-    """How many cells from number to number, in whole steps."""
-    return max(1, int(np.ceil(room / pitch / step))) * step
+def _told(names: Sequence[str], room: float, pitch: float, step: int) -> Iterator[int]:
+    """The cells whose names find room, of every `step`; one without a name takes none."""
+    last = -np.inf
+    for cell in range(0, len(names), step):
+        if names[cell] and (cell - last) * pitch >= room:
+            yield (last := cell)
 
 
 def _scale(pen: Pen, scale: Scale, x: float, y: float, width: float) -> None:
@@ -209,6 +336,3 @@ def _scale(pen: Pen, scale: Scale, x: float, y: float, width: float) -> None:
         label[0] if len(label) == 1 else letters.short(pen.say(scale.label), width),
         align="center",
     )
-
-
-__all__ = ["draw", "laid", "squares"]

@@ -4,8 +4,6 @@ matplotlib places nothing here by itself: every line, text and picture stands wh
 sheet is the same in every format, and nothing is cut off.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +35,7 @@ DARK = Ink("#0f1115", "#ececec", "#3a3d44", "#b4b4b4")
 
 
 class Pen:
-    """Draws on a figure of `width` x `height` mm; `say` translates, `raster` is true for pixels."""
+    """Draws on a figure of `width` x `height` mm; `say` translates; `dense` pixels a mm, 0 for vectors."""
 
     def __init__(
         self,
@@ -47,9 +45,9 @@ class Pen:
         letters: Letters,
         ink: Ink,
         say: Callable[[str], str],
-        raster: bool,
+        dense: float,
     ):
-        self.letters, self.ink, self.say, self.raster = letters, ink, say, raster
+        self.letters, self.ink, self.say, self._dense = letters, ink, say, dense
         figure.set_facecolor(ink.paper)
         self._bounds = (width, height)
         self._axes = figure.add_axes((0, 0, 1, 1))
@@ -95,18 +93,8 @@ class Pen:
         self, x: list[float], y: list[float], colour: str = "", width: float = 0.2, dash: str = ""
     ) -> None:
         """A line of `width` mm through points, "dashed" or "dotted" where `dash` says so."""
-        style = (0, DASHES[dash]) if dash else "solid"
-        self._axes.plot(
-            x,
-            y,
-            color=colour or self.ink.ink,
-            linewidth=width / MM,
-            linestyle=style,
-            clip_on=False,
-            solid_capstyle="butt",
-            solid_joinstyle="round",
-            zorder=next(self._order),
-        )
+        look = {"color": colour or self.ink.ink, "linestyle": (0, DASHES[dash]) if dash else "solid"}
+        self._plot(x, y, linewidth=width / MM, solid_capstyle="butt", solid_joinstyle="round", **look)
 
     def area(self, x: list[float], low: list[float], high: list[float], colour: str) -> None:
         """What lies between two lines, so light that lines and other areas are seen through it."""
@@ -114,20 +102,13 @@ class Pen:
             x, low, high, color=colour, alpha=0.2, linewidth=0, clip_on=False, zorder=next(self._order)
         )
 
-    def dots(self, x: list[float], y: list[float], colour: str, size: float = 1.2) -> None:
+    def dots(self, x: list[float], y: list[float], colour: str, size: float = 1.2, name: str = "") -> None:
         """Round dots of `size` mm, with an edge of the paper's colour so that neighbours are told apart."""
-        self._axes.plot(
-            x,
-            y,
-            linestyle="none",
-            marker="o",
-            markersize=size / MM,
-            color=colour,
-            clip_on=False,
-            markeredgecolor=self.ink.paper,
-            markeredgewidth=0.3,
-            zorder=next(self._order),
-        )
+        edge = {"markeredgecolor": self.ink.paper, "markeredgewidth": 0.3, "gid": name or None}
+        self._plot(x, y, linestyle="none", marker="o", markersize=size / MM, color=colour, **edge)
+
+    def _plot(self, x: list[float], y: list[float], **look) -> None:
+        self._axes.plot(x, y, clip_on=False, zorder=next(self._order), **look)
 
     def box(
         self, x: float, y: float, width: float, height: float, fill: str = "", edge: str = "", line=0.25
@@ -164,13 +145,13 @@ class Pen:
     ) -> None:
         """Pixels over a rectangle: as they are, or a photograph, resampled for the size that it gets."""
         if photo:
-            pixels = photographed(pixels, width)
+            pixels = photographed(pixels, width, self._dense or PHOTO)
         drawn = self._axes.imshow(
             pixels,
             extent=(x, x + width, y + height, y),
             origin="upper",
             aspect="auto",
-            interpolation="antialiased" if photo and self.raster else "none",
+            interpolation="none",
             zorder=next(self._order),
         )
         drawn.set_clip_on(False)
@@ -178,13 +159,12 @@ class Pen:
 
 
 def photographed(
-    pixels: UInt8[np.ndarray, "height width 3"], width: float
+    pixels: UInt8[np.ndarray, "height width 3"], width: float, dense: float = PHOTO
 ) -> UInt8[np.ndarray, "tall wide 3"]:
-    """A photograph with as many pixels as it needs at `width` mm: viewers show what is small in steps."""
-    wide = max(2, round(width * PHOTO))
+    """A photograph with as many pixels as it needs at `width` mm: viewers show what is small in steps, and
+    matplotlib takes seconds to enlarge it, which nothing can stop.
+    """
+    wide = max(2, round(width * dense))
     size = (wide, max(2, round(wide * pixels.shape[0] / pixels.shape[1])))
     how = cv2.INTER_AREA if wide < pixels.shape[1] else cv2.INTER_CUBIC
     return cv2.resize(np.ascontiguousarray(pixels), size, interpolation=how)
-
-
-__all__ = ["DARK", "Ink", "LIGHT", "Pen", "photographed"]

@@ -4,15 +4,14 @@ Nothing here draws, and matplotlib is not imported: a view says with these what 
 it. Texts are English and keys of their translations, as everywhere; those with values are Sentences.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from jaxtyping import UInt8
 
-BLUE, ORANGE = "#2f7fc0", "#c46a16"  # told apart with any colour vision, and both dark enough on white
-RAMP = ((59, 143, 208), (138, 124, 195), (214, 98, 140), (224, 130, 44))  # first layer to last
-SEVERAL = ("#2f7fc0", "#c46a16", "#2a8a63", "#a3528c", "#7a6a00")  # a few lines, told apart likewise
+from vitviz.figures.chart import BLUE, GREY, ORANGE, SEVERAL, Bars, Chart, Level, Series, ramp
+from vitviz.figures.colormaps import coloured
 
 
 @dataclass(frozen=True)
@@ -96,71 +95,6 @@ class Matrix:
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
-    """Points of a chart, as dots, as a line, or both; `band` is from where to where each y may lie.
-
-    `dash` is "", "dashed" or "dotted", `thick` the line's width in mm.
-    """
-
-    x: np.ndarray
-    y: np.ndarray
-    name: str = ""
-    colour: str = BLUE
-    line: bool = False
-    dots: bool = False
-    band: tuple[np.ndarray, np.ndarray] | None = None
-    dash: str = ""
-    thick: float = 0.35
-
-
-@dataclass(frozen=True, eq=False)
-class Bars:
-    """Bars of a chart from `low` to `high` around `x`."""
-
-    x: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    colours: tuple[str, ...]
-    width: float = 0.8
-
-
-@dataclass(frozen=True)
-class Level:
-    """A dashed line at a value, upright where it marks a place on the x axis; `beyond` is its name off it."""
-
-    value: float
-    name: str
-    upright: bool = False
-    colour: str = ORANGE
-    beyond: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Chart:
-    """A chart with numbered axes; x numbers whole things where `whole`, y shares of one where `percent`.
-
-    `ticks` are places on the x axis with names, instead of numbers, and `rungs` on the y axis. What is
-    `keyed` elsewhere has no legend below.
-    """
-
-    along: str
-    up: str
-    x: tuple[float, float]
-    y: tuple[float, float]
-    title: str = ""
-    series: tuple[Series, ...] = ()
-    bars: Bars | None = None
-    levels: tuple[Level, ...] = ()
-    whole: bool = True
-    percent: bool = False
-    aspect: float = 0.62
-    ticks: tuple[tuple[float, str], ...] = ()
-    named: tuple[tuple[str, str], ...] = ()  # further entries of the legend: colour and name
-    rungs: tuple[tuple[float, str], ...] = ()
-    keyed: bool = False
-
-
-@dataclass(frozen=True, eq=False)
 class Legend:
     """What the lines of several charts are called."""
 
@@ -195,34 +129,59 @@ class Plate:
     second: bool = False  # whether it is also of the second checkpoint
 
 
-def ramp(place: int, count: int) -> str:
-    """The colour of one of `count` layers, from the first to the last.
+def steady(plates: Sequence[Plate]) -> list[Plate]:
+    """The same plates, panel by panel with the widest range of any: colours and places can be compared.
 
-    >>> ramp(0, 12), ramp(11, 12)
-    ('#3b8fd0', '#e0822c')
+    >>> import numpy as np
+    >>> from vitviz.figures.paper.plates import Map, Scale
+    >>> made = [Plate(((Map(values=np.eye(2), scale=Scale("viridis", 0, most, "")),),)) for most in (1, 3)]
+    >>> [plate.rows[0][0].scale.high for plate in steady(made)]
+    [3, 3]
     """
-    at, table = place / max(1, count - 1) * (len(RAMP) - 1), np.asarray(RAMP, float)
-    return "#" + "".join(
-        f"{round(np.interp(at, np.arange(len(RAMP)), table[:, one])):02x}" for one in range(3)
-    )
+    places = [zip(*rows, strict=True) for rows in zip(*(plate.rows for plate in plates), strict=True)]
+    ranges = [[_range(panels) for panels in row] for row in places]
+    return [
+        replace(
+            plate,
+            rows=tuple(
+                tuple(_within(panel, known) for panel, known in zip(*row, strict=True))
+                for row in zip(plate.rows, ranges, strict=True)
+            ),
+        )
+        for plate in plates
+    ]
+
+
+def _range(panels: Sequence[Panel]) -> dict:
+    """What is to be replaced in each of the panels that stand in one place of the plates."""
+    if isinstance(panels[0], Chart):
+        ends = [[getattr(panel, axis) for panel in panels] for axis in ("x", "y")]
+        return {
+            axis: (min(low for low, _ in found), max(high for _, high in found))
+            for axis, found in zip(("x", "y"), ends, strict=True)
+        }
+    if isinstance(panels[0], Legend | Table):
+        return {}
+    scales = [panel.scale for panel in panels if panel.scale is not None]
+    return {"low": min(one.low for one in scales), "high": max(one.high for one in scales)} if scales else {}
+
+
+def _within(panel: Panel, known: dict) -> Panel:
+    if isinstance(panel, Chart):
+        return replace(panel, **known)
+    return panel if not known or panel.scale is None else replace(panel, scale=replace(panel.scale, **known))
+
+
+def tinted(values: np.ndarray, scale: Scale) -> UInt8[np.ndarray, "*shape 3"]:
+    """Numbers as the colours of a scale."""
+    if scale.colours == "grey":
+        share = (np.asarray(values, float) - scale.low) / ((scale.high - scale.low) or 1.0)
+        grey = np.rint(255 * np.clip(share, 0, 1)).astype(np.uint8)
+        return np.repeat(grey[..., None], 3, axis=-1)
+    return coloured(values, scale.low, scale.high, scale.colours)
 
 
 __all__ = [
-    "BLUE",
-    "Bars",
-    "Chart",
-    "Legend",
-    "Level",
-    "Map",
-    "Mark",
-    "Matrix",
-    "ORANGE",
-    "Panel",
-    "Plate",
-    "SEVERAL",
-    "Scale",
-    "Series",
-    "Table",
-    "Tiles",
-    "ramp",
-]
+    "BLUE", "Bars", "Chart", "GREY", "Legend", "Level", "Map", "Mark", "Matrix", "ORANGE", "Panel", "Plate",
+    "SEVERAL", "Scale", "Series", "Table", "Tiles", "ramp", "steady", "tinted",
+]  # fmt: skip

@@ -1,11 +1,10 @@
 """How much room each panel takes at a width: margins for its title, axes and scale, and what lies between."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vitviz.figures.paper.lettering import Letters, number, ticks
+from vitviz.figures.chart import number, ticks
+from vitviz.figures.paper.lettering import Letters
 from vitviz.figures.paper.plates import Chart, Legend, Level, Map, Matrix, Panel, Table, Tiles
 
 TITLE = 7.6  # points
@@ -164,9 +163,3 @@ def _flowed(found: list[tuple[str, str, str]], width: float, letters: Letters) -
         lines[-1] += (i,)
         used += wide
     return lines
-
-
-__all__ = [
-    "BAR", "GAP", "RULE", "Room", "STRIP", "TITLE", "barred", "captioned", "entries", "heights", "names",
-    "room_of", "tile", "within",
-]  # fmt: skip

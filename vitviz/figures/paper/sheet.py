@@ -1,24 +1,107 @@
-"""A plate as a file: SVG and PDF with text as text, PNG at a width in mm and a resolution.
+"""A plate as a file: SVG and PDF with text as text, PNG at a width in mm and a resolution; several as the
+frames of a film, and a chart within a page.
 
 The same plate gives the same bytes: no date, no random name, no setting of the machine's own matplotlib. Text
 is set in the font that comes with matplotlib, Chinese and Korean in one that is found; without one the
-sentences stay English.
+sentences stay English. A panel has a room (`rooms`), a line stands above them all, sentences below.
 """
 
-from __future__ import annotations
-
+import html
 import io
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import matplotlib.style
+import numpy as np
+from jaxtyping import UInt8
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from vitviz.errors import VitvizError
-from vitviz.figures.paper.layout import laid_out, painted
+from vitviz.figures.chart import Chart, told
 from vitviz.figures.paper.lettering import Letters, families
+from vitviz.figures.paper.panels import draw
 from vitviz.figures.paper.pen import DARK, LIGHT, Pen
 from vitviz.figures.paper.plates import Plate
+from vitviz.figures.paper.rooms import TITLE, Room, room_of
+
+EDGE, BESIDE, BELOW = 2.0, 5.0, 4.5  # mm: around the sheet, between panels, between rows
+HEAD = 1.25 * TITLE  # points of the line above
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Rooms row by row; `notes` are folded into lines, `lines` is for how many of them there is room."""
+
+    rows: tuple[tuple[Room, ...], ...]
+    notes: tuple[str, ...]
+    lines: int
+    line: float  # mm of one
+    head: str = ""
+    above: float = 0.0  # mm that the line above takes
+
+    @property
+    def height(self) -> float:
+        """Of the sheet, mm."""
+        rows = sum(max(room.tall for room in row) for row in self.rows) + BELOW * (len(self.rows) - 1)
+        return 2 * EDGE + self.above + rows + (self.lines * self.line + 1.5 if self.lines else 0)
+
+
+def laid_out(
+    plate: Plate, width: float, letters: Letters, say: Callable[[str], str], head: str = ""
+) -> Layout:
+    """A plate on a sheet of `width` mm; panels side by side share it by their weights."""
+    rows = []
+    for i, row in enumerate(plate.rows):
+        weights = plate.weights[i] if plate.weights else (1.0,) * len(row)
+        wide = width - 2 * EDGE - BESIDE * (len(row) - 1)
+        parts = [wide * one / sum(weights) for one in weights]
+        rows.append(tuple(room_of(*one, letters, say) for one in zip(row, parts, strict=True)))
+    notes = tuple(line for note in plate.notes for line in letters.folded(say(note), width - 2 * EDGE))
+    above = letters.line(HEAD) + 1.0 if head else 0.0
+    return Layout(tuple(rows), notes, len(notes), letters.line(), say(head) if head else "", above)
+
+
+def alike(layouts: Sequence[Layout]) -> list[Layout]:
+    """The same with every panel in one place over all of them, of one size, as frames of a film need it."""
+    places = [zip(*rows, strict=True) for rows in zip(*(one.rows for one in layouts), strict=True)]
+    margins = [
+        [{name: max(getattr(room, name) for room in rooms) for name in ("top", "bottom")} for rooms in row]
+        for row in places
+    ]
+    lines = max(one.lines for one in layouts)
+    return [
+        replace(
+            one,
+            lines=lines,
+            rows=tuple(
+                tuple(replace(room, **margin) for room, margin in zip(*row, strict=True))
+                for row in zip(one.rows, margins, strict=True)
+            ),
+        )
+        for one in layouts
+    ]
+
+
+def painted(pen: Pen, plate: Plate, layout: Layout) -> None:
+    """Draws the plate with a pen whose sheet has the layout's height."""
+    if layout.head:
+        pen.text(EDGE, EDGE + layout.above / 2 - 0.5, layout.head, HEAD)
+    y, count = EDGE + layout.above, 0
+    for row, rooms in zip(plate.rows, layout.rows, strict=True):
+        x = EDGE
+        for panel, room in zip(row, rooms, strict=True):
+            count += 1
+            draw(pen, panel, room, x, y, f"panel-{count}")
+            x += room.left + room.free + room.right + BESIDE
+        y += max(room.tall for room in rooms) + BELOW
+    top = layout.height - EDGE - layout.lines * layout.line
+    for i, note in enumerate(layout.notes):
+        pen.text(EDGE, top + (i + 0.5) * layout.line, note, quiet=True)
+    pen.done()
+
 
 FORMATS = ("svg", "pdf", "png")
 DPI = (150, 300, 600)
@@ -44,17 +127,20 @@ def drawn(
     language: str = "en",
     title: str = "",
     about: str = "",
+    check: Callable[[], None] = lambda: None,
 ) -> bytes:
     """The plate as a file of `form`, `width` mm wide; a PNG has round(width / 25.4 · dpi) pixels across.
 
     `say` gives a text in `language`; where no font for that is found, texts stay English. `title` and `about`
-    stand in the file's own description. VitvizError for a form, width or resolution that does not exist.
+    stand in the file's own description. `check` is called between any two things that are drawn or written,
+    and may end all by raising. A control character of a label, which no XML may hold, is left out.
+    VitvizError for a form, width or resolution that does not exist.
     """
     width = checked(form, plate.width if width is None else width, dpi)
     letters, say = spoken(language, say)
     layout = laid_out(plate, width, letters, say)
     height = layout.height
-    if form == "png" and width * height * (dpi / 25.4) ** 2 > MOST:
+    if form == "png" and _count(width, height, dpi) > MOST:
         raise VitvizError(
             f"A PNG of {width:g} x {height:.0f} mm at {dpi} dpi has more than {MOST // 1_000_000} million"
             " pixels; ask for a smaller width or fewer dpi, or for SVG or PDF, which need none."
@@ -63,12 +149,18 @@ def drawn(
     with one_at_a_time, matplotlib.style.context(["default", OURS]):
         unit, size = (25.4, (width, height)) if form != "png" else (dpi, _pixels(width, height, dpi))
         figure = Figure(figsize=(size[0] / unit, size[1] / unit), dpi=dpi)
-        painted(Pen(figure, width, height, letters, ink, say, form == "png"), plate, layout)
-        file = io.BytesIO()
+        painted(
+            Pen(figure, width, height, letters, ink, say, dpi / 25.4 if form == "png" else 0), plate, layout
+        )
+        for artist in figure.findobj():
+            artist.draw = _checking(artist.draw, check)
+        file = _Checked(check)
         figure.savefig(
             file, format=form, dpi=dpi, facecolor=ink.paper, metadata=_metadata(form, title, about)
         )
-    return file.getvalue()
+    return (
+        file.getvalue() if form != "svg" else re.sub(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", b"", file.getvalue())
+    )
 
 
 def spoken(language: str, say: Callable[[str], str]) -> tuple[Letters, Callable[[str], str]]:
@@ -88,6 +180,36 @@ def checked(form: str, width: float, dpi: int) -> float:
     return float(width)
 
 
+def pixels(plate: Plate, width: float | None, dpi: int, say: Callable[[str], str], language: str) -> int:
+    """How many a PNG of the plate has; VitvizError for a width or resolution that does not exist."""
+    width = checked("png", plate.width if width is None else width, dpi)
+    return _count(width, laid_out(plate, width, *spoken(language, say)).height, dpi)
+
+
+class _Checked(io.BytesIO):
+    """A file that is looked after while it is written: a PNG of 20 million pixels takes seconds for that."""
+
+    def __init__(self, check: Callable[[], None]):
+        super().__init__()
+        self._check = check
+
+    def write(self, data) -> int:
+        self._check()
+        return super().write(data)
+
+
+def _checking(draw: Callable, check: Callable[[], None]) -> Callable:
+    def drawn(*given, **named):
+        check()
+        return draw(*given, **named)
+
+    return drawn
+
+
+def _count(width: float, height: float, dpi: int) -> int:
+    return round(width * height * (dpi / 25.4) ** 2)
+
+
 def _pixels(width: float, height: float, dpi: int) -> tuple[float, float]:
     """Whole pixels, a little more than that: matplotlib cuts what follows the point."""
     return tuple(round(side / 25.4 * dpi) + 1e-3 for side in (width, height))
@@ -102,4 +224,90 @@ def _metadata(form: str, title: str, about: str) -> dict[str, str | None]:
     return {"Title": title, "Description": about, "Software": "vitviz"}
 
 
-__all__ = ["DPI", "FORMATS", "OURS", "checked", "drawn", "one_at_a_time", "spoken"]
+class Reel:
+    """A frame for each plate, `across` pixels wide, drawn when it is asked for; `labels` stand above them."""
+
+    def __init__(
+        self,
+        plates: Sequence[Plate],
+        labels: Sequence[str],
+        across: int,
+        dark: bool = False,
+        say: Callable[[str], str] = str,
+        language: str = "en",
+    ):
+        self._plates, self._ink, self._width = plates, DARK if dark else LIGHT, plates[0].width
+        self._letters, self._say = spoken(language, say)
+        told = zip(plates, labels, strict=True)
+        self._layouts = alike(
+            [laid_out(plate, self._width, self._letters, self._say, label) for plate, label in told]
+        )
+        self._dpi = across / self._width * 25.4
+        tall = self._layouts[0].height / 25.4 * self._dpi
+        self.size = (across, 2 * int(np.ceil(tall / 2)))  # H.264 halves both sides for its colours
+
+    def __len__(self) -> int:
+        return len(self._plates)
+
+    def __getitem__(self, number: int) -> UInt8[np.ndarray, "tall wide 3"]:
+        """A frame, counted from 0."""
+        (across, down), dpi = self.size, self._dpi
+        with one_at_a_time, matplotlib.style.context(["default", OURS]):
+            inches = [(side + 1e-3) / dpi for side in self.size]  # matplotlib cuts what follows the point
+            figure = Figure(figsize=inches, dpi=dpi)
+            canvas = FigureCanvasAgg(figure)
+            height = down / dpi * 25.4
+            pen = Pen(figure, self._width, height, self._letters, self._ink, self._say, self._dpi / 25.4)
+            painted(pen, self._plates[number], self._layouts[number])
+            canvas.draw()
+            return np.asarray(canvas.buffer_rgba())[:down, :across, :3].copy()
+
+
+WIDE = 125.0  # mm of paper, so that letters are as large as those around them
+GONE = (
+    "<metadata>.*?</metadata>",
+    "<title/>",
+    r"(?<=<svg)[^>]*?(?= viewBox)",
+    ' xmlns="[^"]*"',
+    r"<style .*?</style>",
+)
+INKS = {
+    LIGHT.ink: "currentColor",
+    LIGHT.faint: "rgb(128 128 128 / .35)",
+    f"fill: {LIGHT.paper}": "fill: none",
+    f"stroke: {LIGHT.paper}": "stroke: none",
+}
+
+
+def inline(chart: Chart) -> str:
+    """One chart as SVG text, in the page's own ink, light or dark; each dot says its numbers, which browsers
+    show under the pointer and readers read out. No script, no font, no request.
+    """
+    text = drawn(Plate(((chart,),), width=WIDE)).decode()
+    text = text[text.index("<svg") :]
+    for gone in GONE:
+        text = re.sub(gone, "", text, count=1, flags=re.S)
+    for ours, pages in INKS.items():
+        text = text.replace(ours, pages)
+    for number, one in enumerate(one for one in chart.series if one.dots):
+        said = [_title(chart, one, i) for i, y in enumerate(one.y) if y == y]
+        text = _titled(text, f'<g id="dots-{number}">', said)
+    label = html.escape(f"{chart.title or chart.up}: {chart.along}")
+    return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+
+
+def _title(chart: Chart, one, i: int) -> str:
+    value, *names = told(chart, one, i)
+    return f"{', '.join(names)}: {value}" if names else value
+
+
+def _titled(text: str, begins: str, said: list[str]) -> str:
+    """The text with a title in each mark of the group that begins so."""
+    start = text.index(begins)
+    titles = iter(said)
+    return text[:start] + re.sub(
+        r"<use ([^>]*)/>",
+        lambda mark: f"<use {mark[1]}><title>{html.escape(next(titles))}</title></use>",
+        text[start:],
+        count=len(said),
+    )

@@ -1,35 +1,162 @@
-"""The measures that come with vitviz, by name. A new one: a file here, and its class in this list."""
+"""The measures that come with vitviz, by name, and what a comparison of checkpoints measures of every layer.
 
-from __future__ import annotations
+A new one: its class here, and in `KINDS`.
+"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from vitviz.errors import VitvizError
-from vitviz.surveys.measure import Measure
-from vitviz.surveys.measures.accuracy import Accuracy
-from vitviz.surveys.measures.distance import Distance
-from vitviz.surveys.measures.entropy import Entropy
-from vitviz.surveys.measures.ledger import Ledger
-from vitviz.surveys.measures.lens import Lens
-from vitviz.surveys.measures.prefix_mass import PrefixMass
-from vitviz.surveys.measures.similarity import Similarity
-from vitviz.surveys.measures.skip import Skip
+import numpy as np
+import torch
+
+from vitviz import analyses
+from vitviz.analyses.cka import LEAST
+from vitviz.engine.asking import models
+from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.record.samples import sample_image, samples
+from vitviz.record.trace import Trace
+from vitviz.surveys.measure import Measure, Quantity, Seen
 from vitviz.surveys.measures.trial import TrialMeasure
 
-MEASURES: dict[str, Measure] = {
-    one.name: one
-    for one in (
-        Distance(),
-        PrefixMass(),
-        Entropy(),
-        Skip(),
-        Similarity(),
-        Ledger(),
-        Lens(),
-        Accuracy(),
-        TrialMeasure(),
+
+class Distance:
+    name = "distance"
+    says = "how far each head looks, in pixels of the model's input (figure 7 right)"
+    quantities = (
+        Quantity("distance", "layer head", "Attention distance", "px"),
+        Quantity("renormalised", "layer head", "Attention distance, rows renormalised over patches", "px"),
     )
-}
+
+    def of(self, seen: Seen):
+        measured = seen.once(analyses.distances)
+        return {
+            "distance": measured.distance.cpu().numpy(),
+            "renormalised": measured.renormalised.cpu().numpy(),
+        }
+
+
+class PrefixMass:
+    name = "prefix_mass"
+    says = "the share of the patches' attention that goes to prefix tokens, by head"
+    quantities = (Quantity("prefix_mass", "layer head", "Attention on prefix tokens", "share, 0 to 1"),)
+
+    def of(self, seen: Seen):
+        return {"prefix_mass": seen.once(analyses.distances).prefix_mass.cpu().numpy()}
+
+
+class Entropy:
+    name = "entropy"
+    says = "the entropy of each head's attention, mean over all queries, in nats"
+    quantities = (Quantity("entropy", "layer head", "Entropy of attention, all queries", "nats"),)
+
+    def of(self, seen: Seen):
+        layers = [analyses.attention_entropy(seen.trace, layer) for layer in range(len(seen.trace.layers))]
+        return {"entropy": torch.stack(layers).cpu().numpy()}
+
+
+TITLE = "Length of skip over {branch}, {tokens}"
+
+
+class Skip:
+    name = "skip"
+    says = (
+        "how long the skip connection is beside each branch, by layer: mean of the patches, and class token"
+    )
+    quantities = tuple(
+        Quantity(f"{branch}_{tokens}", "layer", TITLE.format(branch=said, tokens=of), "ratio")
+        for tokens, of in (("patches", "mean over patches"), ("class", "class token"))
+        for branch, said in (("attention", "attention"), ("mlp", "MLP"))
+    )
+
+    def of(self, seen: Seen):
+        grid = seen.trace.grid
+        tail = seen.inspector.tail(grid.pixels, seen.trace.tokens[0].device)
+        found = analyses.skip_ratios(seen.trace, tail.layers)
+        ratios = {}
+        for branch, ratio in (("attention", found.attention), ("mlp", found.mlp)):
+            ratios[f"{branch}_patches"] = ratio[:, grid.prefix :].mean(dim=1).cpu().numpy()
+            if "class" in grid.prefix_names:
+                ratios[f"{branch}_class"] = ratio[:, grid.prefix_names.index("class")].cpu().numpy()
+        return ratios
+
+
+class Similarity:
+    name = "similarity"
+    says = "how alike the pictures are at every depth, for vitviz.cka; four or more in a batch"
+    quantities: tuple[Quantity, ...] = ()
+
+    def of(self, seen: Seen):
+        return {}
+
+    def together(self, traces: Sequence[Trace], pictures: Sequence[str]):
+        return analyses.grams_of(traces, pictures)
+
+
+class Ledger:
+    """The lines of a picture add up to its top logit less the mean over classes, and so do their averages."""
+
+    name = "ledger"
+    says = "each head's and MLP's share of the answer's logit against the mean class, in logits"
+    quantities = (
+        Quantity("heads", "layer head", "Heads' shares of the answer", "logits"),
+        Quantity("mlps", "layer", "MLPs' shares of the answer", "logits"),
+        Quantity("rest", "", "What entered the first block, and all biases", "logits"),
+        Quantity("answer", "", "The answer's logit less the mean over classes", "logits"),
+    )
+
+    def of(self, seen: Seen):
+        if seen.trace.logits is None:
+            raise VitvizError(
+                f"{seen.trace.checkpoint} has no classifier, so there is no answer to account for."
+            )
+        account = analyses.account_of(
+            models.balanced_ledger(seen.inspector, seen.trace), int(seen.trace.logits.argmax()), relative=True
+        )
+        lines = {"heads": account.heads.cpu().numpy(), "mlps": account.mlps.cpu().numpy()}
+        rest = account.total - lines["heads"].sum() - lines["mlps"].sum()
+        return {**lines, "rest": np.asarray(rest), "answer": np.asarray(account.logit)}
+
+
+class Lens:
+    name = "lens"
+    says = "by depth, how often the lens names the final answer, and where labels are known the true class"
+    quantities = (
+        Quantity("agrees", "layer", "The lens names the final answer", "share of pictures"),
+        Quantity("correct", "layer", "The lens names the true class", "share of pictures"),
+    )
+
+    def of(self, seen: Seen):
+        # layer 0 enters the first block
+        named = models.lens(seen.inspector, seen.trace).argmax(dim=-1).cpu().numpy()
+        found = {"agrees": (named == int(seen.trace.logits.argmax())).astype(np.float64)}
+        if seen.label is not None:
+            found["correct"] = (named == seen.label).astype(np.float64)
+        return found
+
+
+class Accuracy:
+    name = "accuracy"
+    says = "how often the model's answer, or one of its first five, is the true class; needs labels"
+    quantities = (
+        Quantity("first", "", "The answer is the true class", "share of pictures"),
+        Quantity("first_five", "", "The true class is among the first five", "share of pictures"),
+        Quantity("loss", "", "Cross-entropy of the true class", "nats"),
+    )
+
+    def of(self, seen: Seen):
+        logits = seen.trace.logits
+        if logits is None:
+            raise VitvizError(f"{seen.trace.checkpoint} has no classifier, so there is no accuracy.")
+        if seen.label is None:
+            return {}
+        scores = torch.log_softmax(logits.double(), dim=-1)
+        before = int((scores > scores[seen.label]).sum())  # classes that the model finds likelier
+        first = int(scores.argmax()) == seen.label
+        found = {"first": float(first), "first_five": float(before < 5), "loss": -scores[seen.label].item()}
+        return {name: np.asarray(value) for name, value in found.items()}
+
+
+KINDS = (Distance, PrefixMass, Entropy, Skip, Similarity, Ledger, Lens, Accuracy, TrialMeasure)
+MEASURES: dict[str, Measure] = {kind.name: kind() for kind in KINDS}
 
 
 def chosen(asked: Iterable[str | Measure]) -> tuple[Measure, ...]:
@@ -55,4 +182,46 @@ def chosen(asked: Iterable[str | Measure]) -> tuple[Measure, ...]:
     return tuple(found.values())
 
 
-__all__ = ["MEASURES", "chosen"]
+MOST = 8  # pictures that go through the model at once
+PARTS = ((0, 0, 1, 1), (0, 0, 2 / 3, 2 / 3), (1 / 3, 0, 1, 2 / 3), (0, 1 / 3, 2 / 3, 1), (1 / 3, 1 / 3, 1, 1))
+
+
+class SkipWhereKnown(Skip):
+    """The same; nothing for a model whose blocks are not understood."""
+
+    def of(self, seen: Seen):
+        try:
+            return super().of(seen)
+        except UnsupportedModel:
+            return {}
+
+
+LAYERS: tuple[Measure, ...] = (
+    *(MEASURES[name] for name in ("distance", "prefix_mass", "entropy", "similarity")),
+    SkipWhereKnown(),
+)
+
+
+def parts_of_samples() -> list:
+    """The sample photographs, each whole and its four overlapping corners.
+
+    Four photographs alone are too few for an unbiased estimate to mean anything.
+
+    >>> len(parts_of_samples())
+    20
+    """
+    found = []
+    for sample in samples():
+        picture = sample_image(sample.name)
+        sides = (*picture.size, *picture.size)
+        found += [picture.crop([round(a * b) for a, b in zip(part, sides, strict=True)]) for part in PARTS]
+    return found
+
+
+def in_batches(count: int) -> int:
+    """So many pictures at once that as few as can be are left over, too few to be compared: see `LEAST`.
+
+    >>> in_batches(20), in_batches(9), in_batches(3)
+    (8, 5, 8)
+    """
+    return min(range(MOST, LEAST, -1), key=lambda size: count % size if count % size < LEAST else 0)

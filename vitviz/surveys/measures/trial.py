@@ -7,8 +7,6 @@ methods picture by picture, so that what is common to all maps of a hard picture
 comparison. Methods that take a pass for every patch or step are left out unless they are asked for.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,20 +15,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from vitviz import maps
 from vitviz.analyses.correlation import spearman
 from vitviz.analyses.relevance import METHODS
-from vitviz.analyses.trials.answers import SCORES
+from vitviz.analyses.trials.curves import SCORES
 from vitviz.analyses.trials.pointing import covered, energy, hit
 from vitviz.analyses.trials.standing import ALIKE
 from vitviz.analyses.trials.trial import Trial, maps_of, trial_of
+from vitviz.engine.asking import maps
 from vitviz.errors import VitvizError
-from vitviz.surveys.boxes import Boxes
+from vitviz.record.runs import PATCHES_AS
+from vitviz.surveys.labels import Boxes
 from vitviz.surveys.measure import Quantity, Seen
 
 DEAR = ("integrated_gradients", "leave_one_out")
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
-PROTOCOLS = ("dropped", "mean", "blur", "black")
 
 
 @dataclass(frozen=True)
@@ -51,12 +49,12 @@ class TrialMeasure:
 
     def __post_init__(self):
         unknown = [one for one in self.methods if one not in METHODS]
-        other = [one for one in self.protocols if one not in PROTOCOLS]
+        other = [one for one in self.protocols if one not in PATCHES_AS]
         if unknown or other or not self.protocols:
             given = ", ".join(unknown + other) or "no protocol"
             raise VitvizError(
                 f"Given {given}; expected methods of {', '.join(METHODS)} and protocols of"
-                f" {', '.join(PROTOCOLS)}."
+                f" {', '.join(PATCHES_AS)}."
             )
         object.__setattr__(self, "methods", tuple(dict.fromkeys([*self.methods, "random"])))
 
@@ -95,18 +93,12 @@ class TrialMeasure:
         target = seen.label if self.label else first
         passes = maps.explained(seen.inspector, seen.trace, target)
         made, seed = {}, self._seed_of(seen)
-        trials = []
+        trials, asked = [], {"draws": 1, "groups": 10 * self.saco}
         for protocol in self.protocols:
-            one = (
-                passes
-                if protocol == "dropped"
-                else maps.explained(seen.inspector, seen.trace, target, protocol)
-            )
-            trials.append(
-                trial_of(
-                    one, self.methods, protocol, seed, self.shares, draws=1, made=made, groups=10 * self.saco
-                )
-            )
+            one = passes
+            if protocol != "dropped":
+                one = maps.explained(seen.inspector, seen.trace, target, protocol)
+            trials.append(trial_of(one, self.methods, protocol, seed, self.shares, made=made, **asked))
             made = dict(trials[0].maps)
         for method, reason in trials[0].refused.items():
             seen.refused[f"{self.name}.{method}"] = reason
@@ -177,6 +169,3 @@ class TrialMeasure:
                     told[name] = float(own[name][j]) if name in own else float("nan")
                 told["saco"] = float(own["saco"][i, j]) if "saco" in own else float("nan")
                 yield told
-
-
-__all__ = ["DEAR", "TrialMeasure"]

@@ -13,6 +13,9 @@ const titles = () => ({
   activation: t('Activation'),
   epsilon: t('Epsilon of the norms'),
   mapping: t('What its tensors are'),
+  weights: t('Which of its weights'),
+  pool: t('What the classifier reads'),
+  block: t('Where the norms stand'),
 });
 
 /** "heads=6" as "6"; mean and deviation by the name they are known by. */
@@ -46,9 +49,8 @@ export default function part(element, props, watch, trigger) {
     const legend = el('legend', { text: titles()[item.name] });
     if (!item.choices.length) {
       const text = t(
-        'Told from names and shapes; a mapping file beside the weights says it for certain. Where norms ' +
-          'stand and what is read for the answer no file tells: taken as usual, before attention and MLP, ' +
-          'and the class token if there is one.',
+        'Told from names and shapes; a mapping file beside the weights says it for certain, and whether a ' +
+          'last norm stands before the average (norm.*) or behind it (fc_norm.*).',
       );
       return el('fieldset', {}, legend, el('p', { class: 'vv-small', text }));
     }
@@ -109,7 +111,9 @@ export default function part(element, props, watch, trigger) {
       ? [
           el('p', {
             class: 'vv-small',
-            text: t('Said: {what}', { what: decodeURIComponent(value.said).replaceAll('&', ', ') }),
+            text: t('Said: {what}', {
+              what: decodeURIComponent(value.said).replaceAll('&', ', ').replaceAll('+', ' '),
+            }),
           }),
         ]
       : [];

@@ -11,12 +11,21 @@ from vitviz.ui.words import told
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
-    from vitviz.ui.serving.studio import Studio
+    from vitviz.ui.memory.studio import Studio
 
 SHARED = "This site is shared, so nothing is written beside its files. Copy the link instead."
 _KNOWN = {
     "ImageNet": told("ImageNet's"), "one half": told("one half"), "CLIP": told("CLIP's"),
     "CIFAR-10": told("CIFAR-10's"), "none": told("none"),
+    "pool=class": told("class token"), "pool=average": told("average of the patches"),
+    "pool=average+of+all": told("average of all tokens"),
+    "pool=max": told("largest of each number among the patches"),
+    "pool=average+and+max": told("half average, half largest"),
+    "pool=attention": told("attention over the patches"),
+    "pool=attention+of+all": told("attention over all tokens"),
+    "block=pre-norm": told("before attention and MLP (pre-norm)"),
+    "block=res-post-norm": told("behind them, before they are added (res-post-norm)"),
+    "block=post-norm": told("behind each sum (post-norm)"),
 }  # fmt: skip
 
 
@@ -24,12 +33,12 @@ def shown(
     inspector: Inspector, second: Inspector | None, keeps: bool, answers: dict | None = None
 ) -> dict[str, Any]:
     """The form's value; `answers` are those of each choice on the current picture, once they are known."""
-    from vitviz.engine.models.assumed import NORMALISATIONS
-    from vitviz.engine.models.given import split
+    from vitviz.engine.fitting.assumed import NORMALISATIONS
+    from vitviz.engine.reading.given import split
 
     plain, given = split(inspector.checkpoint.name)
     keeps = keeps and inspector.checkpoint.source == "local"
-    names = {one.text(): _KNOWN[name] for name, one in NORMALISATIONS.items()}
+    names = _KNOWN | {one.text(): _KNOWN[name] for name, one in NORMALISATIONS.items()}
     items = [
         {
             "name": one.name,
@@ -57,20 +66,20 @@ def answered(studio: Studio, state: dict[str, Any]) -> dict[str, Any]:
     """The same with what each choice would answer to the picture in view."""
     from vitviz.engine.choices import outcomes
 
-    run = studio.run(state["key"])
-    inspector = studio.inspector(run.checkpoint)
+    run = studio.runs.run(state["key"])
+    inspector = studio.checkpoints.inspector(run.checkpoint)
     size = run.size or inspector.preprocessing.size
     count = sum(len(one.choices) for one in inspector.checkpoint.assumed)
-    with studio.computing(inspector, run.size, max(1, count)):
-        found = outcomes(inspector, studio.picture(run.picture), inspector.checkpoint.assumed, size)
+    with studio.work.computing(inspector, run.size, max(1, count)):
+        found = outcomes(inspector, studio.pictures.opened(run.picture), inspector.checkpoint.assumed, size)
         answers = {(name, text): answer for name, text, answer in found}
-    second = studio.inspector(state["second"]) if state.get("second") else None
+    second = studio.checkpoints.inspector(state["second"]) if state.get("second") else None
     return shown(inspector, second, studio.settings.keeps, answers)
 
 
 def name_with(checkpoint: str, text: str) -> str:
     """A checkpoint's name with what is said of it; CheckpointError or VitvizError for what cannot be said."""
-    from vitviz.engine.models.given import Given, split
+    from vitviz.engine.reading.given import Given, split
 
     plain, _ = split(checkpoint)
     said = Given.parse(text).text()
@@ -83,17 +92,15 @@ def keep(studio: Studio, checkpoint: str, names: str = "") -> str:
 
     CheckpointError where this site does not write, and for names that are not as many as the classes.
     """
-    from vitviz.engine.models import kept, labels
-    from vitviz.engine.models.given import split
+    from vitviz.engine.fitting import kept
+    from vitviz.engine.reading.given import split
+    from vitviz.engine.reading.timm_config import in_lines
 
     if not studio.settings.keeps:
         raise CheckpointError(SHARED)
-    inspector = studio.inspector(checkpoint)
+    inspector = studio.checkpoints.inspector(checkpoint)
     plain, _ = split(checkpoint)
-    named = labels.in_lines(names, inspector.model.num_classes, plain) if names.strip() else inspector.labels
+    named = in_lines(names, inspector.model.num_classes, plain) if names.strip() else inspector.labels
     kept.keep(inspector.checkpoint, inspector.model, inspector.preprocessing, named)
-    studio.forget(plain)
+    studio.checkpoints.forget(plain)
     return plain
-
-
-__all__ = ["answered", "keep", "shown"]

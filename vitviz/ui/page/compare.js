@@ -1,61 +1,43 @@
-// A second checkpoint beside the first: what lies nearest is offered under the picker, the rest is a click
-// away.
+// The fold under the picker: a second checkpoint beside the first, and the size of the input. What lies
+// nearest is offered before the fields.
 
 import { el } from '../../canvas/elements.js';
 import { offering } from '../../canvas/leads.js';
 import { t } from '../../canvas/words.js';
 import { questions } from './questions.js';
 
-const field = () => /** @type {HTMLElement | null} */ (document.querySelector('#vitviz-second input'));
-
-/** Goes to the field once its fold has opened. */
-function focus(frames = 60) {
-  if (field()?.getClientRects().length) field().focus();
-  else if (frames) requestAnimationFrame(() => focus(frames - 1));
-}
-
-/** Opens the fold in which any other checkpoint can be chosen. */
-function choose() {
-  /** @type {HTMLElement | null} */
-  const fold = document.querySelector('#vitviz-more button');
-  if (!field()?.getClientRects().length) fold?.click();
-  focus();
-}
-
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-compare');
   const question = questions(trigger, 'compare');
-  const button = el('button', { type: 'button', 'aria-expanded': 'false', onclick: () => unfold() });
-  const offers = el('div', { class: 'vv-compare-offers', hidden: true });
+  const button = el('button', { type: 'button', 'aria-controls': 'vitviz-more', onclick: () => unfold() });
+  const offers = el('div', { class: 'vv-compare-offers' });
 
   function unfold(open = offers.hidden) {
     offers.hidden = !open;
     button.setAttribute('aria-expanded', String(open));
   }
 
-  const offer = (text, act) =>
-    el('button', {
-      type: 'button',
-      text,
-      onclick: () => {
-        unfold(false);
-        button.focus();
-        act();
-      },
-    });
+  function offer(text, pair) {
+    const ask = () => {
+      unfold(false);
+      button.focus();
+      question.ask({ pair });
+    };
+    return el('button', { type: 'button', text, onclick: ask });
+  }
 
   function show() {
     const { second, before, twins } = props.value || {};
     offering(twins ?? [], (pair) => question.ask({ pair }));
     root.hidden = !props.value?.shown;
-    button.textContent = second ? t('Beside it: {checkpoint}', { checkpoint: second }) : t('Compare');
-    offers.replaceChildren(
-      ...[
-        before && offer(t('Before and after its training'), () => question.ask({ pair: before })),
-        offer(t('With another checkpoint …'), choose),
-        second && offer(t('Compare no longer'), () => question.ask({ pair: '' })),
-      ].filter(Boolean),
-    );
+    button.textContent = second
+      ? t('Beside it: {checkpoint}', { checkpoint: second })
+      : t('Compare, and input size');
+    const nearest = [
+      before && offer(t('Before and after its training'), before),
+      second && offer(t('Compare no longer'), ''),
+    ];
+    offers.replaceChildren(...nearest.filter(Boolean));
   }
 
   root.removeAttribute('role');
@@ -65,9 +47,7 @@ export default function part(element, props, watch, trigger) {
     unfold(false);
     button.focus();
   });
-  document.addEventListener('pointerdown', (event) => {
-    if (!root.contains(event.target)) unfold(false);
-  });
+  unfold(false);
   watch('value', show);
   show();
 }

@@ -12,7 +12,7 @@ const headsBy = () => [
 ];
 const patchesBy = () => [
   ['dropped', t('left out')],
-  ['mean', t('mean colour')],
+  ['mean', t('the model’s mean colour')],
   ['blur', t('blurred')],
   ['black', t('black')],
 ];
@@ -99,16 +99,18 @@ export default function part(element, props, watch, trigger) {
 
   document.addEventListener('vitviz:without', (/** @type {CustomEvent} */ event) => {
     if (!root.isConnected) return;
-    const { heads = [], mlps = [], patches = [] } = event.detail;
+    const { heads = [], mlps = [], patches = [], patches_as } = event.detail;
     const join = (old, more) => [...new Set([...old, ...more])];
     const base = coming();
     ask({
       ...base,
+      patches_as: patches_as ?? base.patches_as,
       heads: join(base.heads, heads),
       mlps: join(base.mlps, mlps),
       patches: join(base.patches, patches),
     });
   });
+  document.addEventListener('vitviz:put-back', () => root.isConnected && ask({ ...coming(), ...NOTHING }));
   watch('value', show);
   show();
 }

@@ -1,6 +1,8 @@
 // The answer of the model, and what it took to compute it.
 
 import { el } from '../../canvas/elements.js';
+import { open as openView } from '../../canvas/memory.js';
+import { fixed } from '../../canvas/numbers.js';
 import { awaiting } from '../../canvas/waiting.js';
 import { t } from '../../canvas/words.js';
 
@@ -10,26 +12,88 @@ const LONGEST = 30000;
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-facts');
 
-  function bar([label, probability]) {
-    const percent = `${(100 * probability).toFixed(probability < 0.0995 ? 1 : 0)} %`;
-    const fill = el('span', { class: 'vv-answer-bar' });
-    fill.style.width = `${100 * probability}%`;
+  const main = !root.closest('#vitviz-second-facts');
+  let asked = []; // names of the classes that a view asks about: one, or one rather than another
+  let origin = null; // the answer to this photograph before anything was changed
+
+  const percent = (share) => `${(100 * share).toFixed(1)} %`;
+
+  /** One class: its share as a bar, over what it was before as a paler one. */
+  function bar([label, share], before) {
+    const was = before?.find(([name]) => name === label)?.[1];
+    const part = (name, size) => el('span', { class: name, style: `width:${100 * size}%` });
     return el(
       'li',
       {},
-      el('span', { class: 'vv-answer-label', text: label }),
-      el('span', { class: 'vv-answer-number', text: percent }),
-      el('span', { class: 'vv-answer-track' }, fill),
+      el('span', { class: 'vv-answer-label', text: label, title: label }),
+      el(
+        'span',
+        { class: 'vv-answer-number' },
+        was === undefined ? null : el('span', { class: 'vv-before', text: `${percent(was)} → ` }),
+        percent(share),
+      ),
+      el(
+        'span',
+        { class: 'vv-answer-track' },
+        was === undefined ? null : part('vv-answer-ghost', was),
+        part('vv-answer-bar', share),
+      ),
     );
   }
 
-  /** What the untouched model says, beside what it says with something taken away. */
-  function before(top) {
-    const answers = top
-      .slice(0, 3)
-      .map(([label, probability]) => `${label} ${(100 * probability).toFixed(1)} %`);
-    const text = t('Before anything was taken away: {answers}', { answers: answers.join(', ') });
-    return el('p', { class: 'vv-small vv-before', text });
+  /** What was answered before something was taken away, or by another checkpoint or step; else null. */
+  function earlier(value) {
+    if (value.before) return value.before;
+    const { picture, checkpoint, top } = value;
+    if (!origin || origin.picture !== picture || origin.checkpoint === checkpoint)
+      origin = { picture, checkpoint, top };
+    return origin.checkpoint === checkpoint ? null : origin.top;
+  }
+
+  /** By how much one class was ahead of the other before, and is now: the difference of their logits. */
+  function margin(top, before) {
+    const ahead = (list) => {
+      const [one, other] = asked.map((name) => list?.find(([label]) => label === name)?.[1]);
+      return one && other ? fixed(Math.log(one / other), 2) : null;
+    };
+    const [was, now] = [ahead(before), ahead(top)];
+    const values = { one: asked[0], other: asked[1], margin: was && now ? `${was} → ${now}` : now };
+    return now && asked[1] ? t('{one} rather than {other}: {margin}', values) : '';
+  }
+
+  /** Puts back all that was taken away; of another step or checkpoint the one before. */
+  function undo() {
+    if (props.value.before) return document.dispatchEvent(new CustomEvent('vitviz:put-back'));
+    const went = { cancelable: true, detail: origin.checkpoint };
+    if (document.dispatchEvent(new CustomEvent('vitviz:step', went)))
+      document.dispatchEvent(new CustomEvent('vitviz:checkpoint', went));
+  }
+
+  /** The three likeliest classes and those that are asked about, with what they were before. */
+  function told(value) {
+    const before = earlier(value);
+    const shown = value.top.filter(([label], i) => i < 3 || (main && asked.includes(label)));
+    const back = el('button', { type: 'button', class: 'vv-undo', text: t('As it was'), onclick: undo });
+    back.classList.toggle('vv-unseen', !before || !main);
+    return [
+      el(
+        'ol',
+        { class: 'vv-answers', 'aria-label': t('Likeliest classes') },
+        ...shown.map((one) => bar(one, before)),
+      ),
+      main && el('p', { class: 'vv-small vv-margin' }, margin(value.top, before), back),
+    ].filter(Boolean);
+  }
+
+  /** Whether the answer to a sample is right; why a wrong one was given is a lesson. */
+  function truth({ said, wrong, target }) {
+    const why = el('button', {
+      type: 'button',
+      class: 'vv-why',
+      text: t('Why?'),
+      onclick: () => openView('evidence', { target, show: 'account', method: 'ledger' }),
+    });
+    return el('p', { class: 'vv-small vv-truth' }, t(said), ' ', wrong ? why : null);
   }
 
   let open = false; // until somebody opens it
@@ -48,17 +112,14 @@ export default function part(element, props, watch, trigger) {
     const cost = value.first
       ? t('{milliseconds} ms on {device}, the first pass', took)
       : t('{milliseconds} ms on {device}', took);
-    const title = root.closest('#vitviz-second-facts')
-      ? `${t('Prediction')} · ${value.checkpoint}`
-      : t('Prediction');
+    const title = main ? t('Prediction') : `${t('Prediction')} · ${value.checkpoint}`;
     if (wait) return root.replaceChildren(el('h2', { text: title }), wait.node);
     root.replaceChildren(
       el('h2', { text: title }),
-      value.top.length
-        ? el('ol', { class: 'vv-answers', 'aria-label': t('Likeliest classes') }, ...value.top.map(bar))
-        : el('p', { text: t('This checkpoint has no classifier, so there is no prediction.') }),
-      ...(value.before ? [before(value.before)] : []),
-      ...value.notes.map((note) => el('p', { class: 'vv-small', text: t(note) })),
+      ...(value.top.length
+        ? told(value)
+        : [el('p', { text: t('This checkpoint has no classifier, so there is no prediction.') })]),
+      ...(value.truth ? [truth(value.truth)] : []),
       el(
         'details',
         {
@@ -68,6 +129,7 @@ export default function part(element, props, watch, trigger) {
           },
         },
         el('summary', { text: cost }),
+        ...value.notes.map((note) => el('p', { class: 'vv-small', text: t(note) })),
         el(
           'dl',
           {},
@@ -85,6 +147,11 @@ export default function part(element, props, watch, trigger) {
   document.addEventListener('vitviz:unanswered', () => {
     setTimeout(() => props.value?.asks && root.isConnected && trigger('computed', {}), pause);
     pause = Math.min(2 * pause, LONGEST);
+  });
+  document.addEventListener('vitviz:asked', (/** @type {CustomEvent} */ { detail }) => {
+    if (!main || String(detail) === String(asked)) return;
+    asked = detail;
+    if (props.value?.top && !wait) show();
   });
   watch('value', show);
   show();

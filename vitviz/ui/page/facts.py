@@ -1,24 +1,31 @@
-"""What stands beside the picture: the answer, and what it took."""
+"""What stands beside the picture: the answer, what it took, and what was taken away from it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vitviz.sentence import Sentence, travelling
+from vitviz.record.runs import Without
+from vitviz.record.samples import samples
+from vitviz.record.sentence import Sentence, travelling
 from vitviz.ui.words import told
 
 if TYPE_CHECKING:
     from vitviz.engine import Checkpoint
-    from vitviz.trace import Trace
+    from vitviz.record.trace import Trace
     from vitviz.views import Subject
 
 PATCHES = "{rows} × {cols} of {tall} × {wide} px"
+SHOWN = {
+    "cat": told("a cat"), "espresso": told("espresso"), "astronaut": told("an astronaut"),
+    "rocket": told("a rocket"),
+}  # fmt: skip
+KNOWN = 50  # likeliest classes that the page can tell of; it shows three, and those that are asked about
 TOKENS = "{tokens} ({patches} patches, prefix: {prefix})"
 
 
-def answer(subject: Subject, key: str = "") -> dict[str, Any]:
-    """The five likeliest classes, and the device, time and shapes of the forward pass; as long as it is being
-    made, only for what `key` it is.
+def answer(subject: Subject, key: str = "", sample: str | None = None) -> dict[str, Any]:
+    """The likeliest classes, and the device, time and shapes of the forward pass; as long as it is being
+    made, only for what `key` it is. Of a `sample` whether they are right.
     """
     if subject.awaited:
         return {"checkpoint": subject.checkpoint, "awaited": key}
@@ -45,12 +52,31 @@ def answer(subject: Subject, key: str = "") -> dict[str, Any]:
     return {
         "checkpoint": checkpoint.name,
         "notes": _notes(checkpoint, trace),
-        "top": [[label, round(probability, 6)] for label, probability in trace.top(5)],
+        "top": [[label, float(f"{probability:.5g}")] for label, probability in trace.top(KNOWN)],
+        "truth": _truth(trace, sample),
         "device": trace.device,
         "milliseconds": round(trace.milliseconds, 1),
         "first": trace.first_pass,
         "shapes": [[name, travelling(text)] for name, text in shapes if text],
     }
+
+
+def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
+    """What the photograph shows, whether the answer is right, a wrong one's question, if anybody knows."""
+    photo = next((one for one in samples() if one.name == sample), None)
+    if photo is None or trace.logits is None or len(trace.labels) != trace.logits.numel():
+        return None
+    fitting, answer = photo.truth(trace.labels), int(trace.logits.argmax())
+    if not fitting:
+        text = told("The photograph shows {what}, for which this model has no class.")
+    elif answer in fitting:
+        text = told("The photograph shows {what}: the model is right.")
+    else:
+        text = told("The photograph shows {what}: the model is wrong.")
+    right = max(fitting, key=lambda one: trace.logits[one].item(), default=None)
+    asked = f"{answer}-{right}" if fitting and answer not in fitting else str(answer)
+    return {"said": travelling(Sentence(text, what=SHOWN[photo.shows])), "target": asked,
+            "wrong": answer not in fitting}  # fmt: skip
 
 
 def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
@@ -84,3 +110,19 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
         }
         notes.append({"text": text, "values": {"dtype": trace.dtype, **distance}})
     return notes
+
+
+def edits(without: Without, subject: Subject) -> dict[str, Any]:
+    """What has been taken away, for the page's chips: the run's text, and its parts as they are to be named;
+    layers and heads from 1, patches from 0.
+    """
+    about = subject.about
+    return {
+        "text": without.text(),
+        "heads": [f"{layer + 1}.{head + 1}" for layer, head in without.heads],
+        "mlps": [layer + 1 for layer in without.mlps],
+        "patches": list(without.patches),
+        "heads_as": without.heads_as,
+        "patches_as": without.patches_as,
+        "count": [about.layers, about.heads, about.grid.patches],
+    }

@@ -134,7 +134,7 @@ export default function part(element, props, watch, trigger) {
   /** Asks for a frame; the views follow when the server has looked at the picture with it. */
   function go(index) {
     wanted = index;
-    slider.value = index; // its label changes with the figures, when the answer is there
+    step.classList.add('vv-waiting'); // label and knob change with the figures, when the answer is there
     if (sent === null) ask();
   }
 
@@ -192,7 +192,6 @@ export default function part(element, props, watch, trigger) {
     if (sent !== null) return; // of an earlier question
     if (answered && at !== wanted) stop(); // it was refused
     wanted = at;
-    slider.value = at;
     clearTimeout(timer);
     tell(at);
   }
@@ -206,10 +205,19 @@ export default function part(element, props, watch, trigger) {
     draw(at);
     root.dataset.at = frames[at].name;
     if (sent !== null) return; // another frame is on its way
+    slider.value = at;
+    step.classList.remove('vv-waiting');
     if (playing && at === frames.length - 1 && !loop) stop();
     else if (playing) timer = setTimeout(() => go((at + 1) % frames.length), 900 / speed);
   }
 
+  document.addEventListener('vitviz:step', (/** @type {CustomEvent} */ event) => {
+    const at = frames.findIndex((frame) => frame.name === event.detail);
+    if (at < 0 || !root.isConnected) return;
+    event.preventDefault();
+    stop();
+    go(at);
+  });
   face();
   new ResizeObserver(() => {
     if (frames.length) draw(Number(slider.value));

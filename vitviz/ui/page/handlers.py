@@ -2,36 +2,33 @@
 order.
 """
 
-from __future__ import annotations
+from collections.abc import Callable
+from typing import Any
 
 import gradio as gr
 
-from vitviz import samples
-from vitviz.errors import VitvizError
-from vitviz.sentence import travelling
+from vitviz.errors import ImageError, VitvizError
+from vitviz.record import samples
+from vitviz.record.sentence import travelling
+from vitviz.ui.answers import lessons, links
+from vitviz.ui.door import uploads
+from vitviz.ui.memory.pictures import PUT_AWAY
 from vitviz.ui.page import assumed, sizes
-from vitviz.ui.page.restored import Restored
-from vitviz.ui.page.shown import asked_for, language_of, reported
-from vitviz.ui.serving import links
+from vitviz.ui.page.shown import WHOLE, Shown, asked_for, language_of, reported
 from vitviz.ui.words import translated, wanted
 
 FIRST_SAMPLE = "coffee"  # one of the classes that the shipped checkpoint knows
 AWAY = "Your photograph is no longer on the server, so a sample stands in its place. Drop it in once more."
 
 
-PAIRS = (  # what one can learn from two checkpoints on the same picture
-    ("Before and after training (on disk)", "vitviz-tiny@0|vitviz-tiny"),
-    (
-        "Trained on 1,000 or on 21,000 classes",
-        "vit_base_patch16_224.augreg_in1k|vit_base_patch16_224.augreg_in21k",
-    ),
-    ("With labels or without (DINO)", "vit_base_patch16_224.augreg_in1k|vit_base_patch16_224.dino"),
-    ("Without and with registers", "vit_base_patch14_dinov2.lvd142m|vit_base_patch14_reg4_dinov2.lvd142m"),
-)
+class Handlers:
+    """The page's own listeners: what each changes is shown by `page`."""
 
-
-class Handlers(Restored):
-    """The page's own listeners over one studio."""
+    def __init__(self, page: Shown):
+        self.page, self.studio = page, page.studio
+        self._notice, self._film, self._link = map(
+            page.outputs.index, (page.left.notice, page.left.film, page.link)
+        )
 
     def first(self, state: dict, kept: dict, request: gr.Request, progress=gr.Progress()) -> list:
         """What the address asks for; where its checkpoint cannot be had, the first one, and the reason.
@@ -40,162 +37,224 @@ class Handlers(Restored):
         of its `averages` over a set. Besides `outputs`: the choices of both pickers, the lessons, the tab.
         """
         asked = links.read(request.query_params)
-        plain = {**self._studio.sessions.begun(state), "language": wanted(request)}
+        plain = {**self.studio.sessions.begun(state), "language": wanted(request)}
         state = {**plain, **asked_for(asked)}
-        sample, default, notice = (
-            asked.sample or FIRST_SAMPLE,
-            self._studio.settings.checkpoint,
-            self.outputs.index(self._left.notice),
-        )
+        sample, default = asked.sample or FIRST_SAMPLE, self.studio.settings.checkpoint
         kept = kept if isinstance(kept, dict) else {}
         own = "" if asked.sample else str(kept.get("picture") or "")
-        gone = bool(own) and not self._studio.has_picture(own)
+        gone = bool(own) and not self.studio.pictures.has(own)
 
         def shown(state: dict, checkpoint: str, report=None) -> list:
             if own and not gone:
-                page = self._show({**state, "sample": None}, own, checkpoint, report)
+                page = self.page.show({**state, "sample": None}, own, checkpoint, report)
             else:
-                page = self._sample(state, sample, checkpoint, report)
-            return self._averaged(page, kept.get("averages"))
+                page = self.page.sample(state, sample, checkpoint, report)
+            return self.page.averaged(page, kept.get("averages"))
 
         report = reported(progress, asked.checkpoint, plain)
-        page = self._attempt(state, lambda state: shown(state, asked.checkpoint or default, report))
-        refused = page[notice]
+        page = self.page.attempt(state, lambda state: shown(state, asked.checkpoint or default, report))
+        refused = page[self._notice]
         if refused["text"]:
-            page = self._attempt(plain, lambda state: shown(state, default))
-            page[notice] = refused
+            page = self.page.attempt(plain, lambda state: shown(state, default))
+            page[self._notice] = refused
         elif gone:
-            page[notice] = travelling(AWAY)
-        choices = self._studio.choices()
+            page[self._notice] = travelling(AWAY)
+        choices = self.studio.checkpoints.choices()
         nothing = (translated("none", language_of(state)), "")
         tab = gr.Tabs(selected=asked.tab) if asked.tab else gr.skip()
         pickers = [gr.update(choices=choices), gr.update(choices=[nothing, *choices])]
-        return [*page, *pickers, {"offered": self.offered()}, tab]
+        return [*page, *pickers, {"offered": self.page.offered()}, tab]
+
+    def computed(self, state: dict) -> list:
+        """The whole of a page that stands there without its pass; where that fails, the page before it, and
+        why; nothing where something else has been chosen meanwhile.
+        """
+        key = self.studio.sessions.newest(state).get("key")
+
+        def unless_gone_on(make: Callable[[dict], list]) -> Callable[[dict], list]:
+            def made(now: dict) -> list:
+                waits = now.get("awaited") and now["key"] == key
+                return make(now) if waits else [now, *self.page.unchanged(-1)]
+
+            return made
+
+        page = self.page.attempt(state, unless_gone_on(lambda now: self.page.page({**now, **WHOLE})))
+        if page[0] != gr.skip():
+            return page
+        said, page = page[self._notice], self.page.attempt(state, unless_gone_on(self.page.last))
+        if page[self._notice] != gr.skip():
+            page[self._notice] = said
+        return page
 
     def upload(self, state: dict, path: str | None) -> list:
         """One's own picture. Besides `outputs`: the upload, emptied for the next."""
         if path is None:
-            return [gr.skip()] * (len(self.outputs) + 1)
-        return [
-            *self._attempt(
-                state,
-                lambda state: self._show(
-                    {**state, "sample": None}, self._studio.keep_picture(path), self._checkpoint(state)
-                ),
-            ),
-            None,
-        ]
+            return self.page.unchanged(1)
+
+        def shown(state: dict) -> list:
+            picture = self.studio.pictures.keep(path)
+            return self.page.show({**state, "sample": None}, picture, self.page.checkpoint(state))
+
+        return [*self.page.attempt(state, shown), None]
 
     def sample(self, state: dict, event: gr.SelectData) -> list:
         """A sample out of the gallery."""
         known, index = samples.samples(), event.index  # out of the page, so perhaps anything
         if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(known):
-            return [gr.skip()] * len(self.outputs)
+            return self.page.unchanged()
         name = known[index].name
-        return self._attempt(state, lambda state: self._sample(state, name, self._checkpoint(state)))
+        return self.page.attempt(
+            state, lambda state: self.page.sample(state, name, self.page.checkpoint(state))
+        )
 
     def switch(self, state: dict, checkpoint: str, progress=gr.Progress()) -> list:
         """Another checkpoint."""
-        name, state = str(checkpoint).strip(), self._studio.sessions.newest(state)
+        name, state = str(checkpoint).strip(), self.studio.sessions.newest(state)
         report = reported(progress, name, state)
         if not state.get("picture"):
-            return self._attempt(state, lambda state: self._sample(state, FIRST_SAMPLE, name, report))
-        return self._attempt(state, lambda state: self._show(state, state["picture"], name, report))
+            return self.page.attempt(state, lambda state: self.page.sample(state, FIRST_SAMPLE, name, report))
+        return self.page.attempt(state, lambda state: self.page.show(state, state["picture"], name, report))
 
     def frame(self, state: dict, event: gr.EventData) -> list:
-        """Another moment of the training that the checkpoint comes from; the answer carries the question's
-        ticket.
-        """
-        data = event._data if isinstance(event._data, dict) else {}  # out of the page, so perhaps anything
-        name, ticket = (data.get(key) for key in ("name", "ticket"))
+        """Another moment of the checkpoint's training; the answer carries the question's ticket."""
+        name, ticket = _text(event, "name"), _data(event).get("ticket")
 
         def seen(state: dict) -> list:
-            if (
-                not state.get("key")
-                or not isinstance(name, str)
-                or name.partition("@")[0] != self._checkpoint(state).partition("@")[0]
-            ):
-                return [
-                    state,
-                    *[gr.skip()] * (len(self.outputs) - 1),
-                ]  # of a film that is not, or no longer, in view
-            return self._show(state, state["picture"], name, soon=False)  # one that plays covers nothing
+            film = self.page.checkpoint(state).partition("@")[0]
+            if not state.get("key") or name is None or name.partition("@")[0] != film:
+                return [state, *self.page.unchanged(-1)]  # of a film that is not, or no longer, in view
+            return self.page.show(state, state["picture"], name, soon=False)  # one that plays covers nothing
 
-        page, film = self._attempt(state, seen), self.outputs.index(self._left.film)
-        if page[film] != gr.skip():
-            page[film] = {**page[film], "ticket": ticket}
+        page = self.page.attempt(state, seen)
+        if page[self._film] != gr.skip():
+            page[self._film] = {**page[self._film], "ticket": ticket}
         return page
 
     def beside(self, state: dict, second: str | None, progress=gr.Progress()) -> list:
         """A second checkpoint beside the first, or none."""
         name = str(second or "").strip()
-        return self._again(state, {"second": name}, reported(progress, name, state))
+        return self.page.again(state, {"second": name}, reported(progress, name, state))
 
     def pair(self, state: dict, pair: str | None, progress=gr.Progress()) -> list:
         """Two checkpoints that teach something side by side."""
         first, _, second = str(pair or "").partition("|")
-        state = self._studio.sessions.newest(state)
-        if not second or not state.get("picture"):
-            return [gr.skip()] * len(self.outputs)
-        return self._attempt(
-            state,
-            lambda state: self._show(
-                {**state, "second": second}, state["picture"], first, reported(progress, first, state)
-            ),
-        )
+        if not second:
+            return self.page.unchanged()
+        report = reported(progress, first, self.studio.sessions.newest(state))
+        return self.page.again(state, {"second": second}, report, lambda now: first)
 
     def compare(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
         """The same by the button under the picker; an empty pair ends the comparison."""
-        pair = event._data.get("pair") if isinstance(event._data, dict) else None
-        named = isinstance(pair, str) and pair
-        return self.pair(state, pair, progress) if named else self._again(state, {"second": ""})
+        pair = _text(event, "pair")
+        return self.pair(state, pair, progress) if pair else self.page.again(state, {"second": ""})
 
     def take_away(self, state: dict, event: gr.EventData) -> list:
         """Heads, MLPs or patches taken away, or put back: every view shows what the model then does."""
-        text = event._data.get("text") if isinstance(event._data, dict) else None  # perhaps anything
-        if not isinstance(text, str) or len(text) > 4_000:
-            return [gr.skip()] * len(self.outputs)
-        return self._again(state, {"without": text})
+        text = _text(event, "text")
+        if text is None or len(text) > 4_000:
+            return self.page.unchanged()
+        return self.page.again(state, {"without": text})
 
     def assume(self, state: dict, event: gr.EventData) -> list:
         """Something is said of the checkpoint that its file does not say; nothing, to be asked again."""
-        text = event._data.get("said") if isinstance(event._data, dict) else None
-        state = self._studio.sessions.newest(state)
-        if not state.get("picture") or not isinstance(text, str):
-            return [gr.skip()] * len(self.outputs)
-        return self._attempt(
-            state,
-            lambda state: self._show(
-                state, state["picture"], assumed.name_with(self._checkpoint(state), text)
-            ),
+        text = _text(event, "said")
+        if text is None:
+            return self.page.unchanged()
+        return self.page.again(
+            state, {}, None, lambda now: assumed.name_with(self.page.checkpoint(now), text)
         )
 
     def keep(self, state: dict, event: gr.EventData) -> list:
         """What was said is kept beside the file, with the names of the classes, one a line."""
-        names = event._data.get("labels") if isinstance(event._data, dict) else None
-        names = names if isinstance(names, str) else ""
-        state = self._studio.sessions.newest(state)
-        if not state.get("picture"):
-            return [gr.skip()] * len(self.outputs)
-        return self._attempt(
-            state,
-            lambda state: self._show(
-                state, state["picture"], assumed.keep(self._studio, self._checkpoint(state), names)
-            ),
-        )
+
+        def kept(now: dict) -> str:
+            return assumed.keep(self.studio, self.page.checkpoint(now), _text(event, "labels") or "")
+
+        return self.page.again(state, {}, None, kept)
 
     def answers(self, state: dict):
         """What each choice would answer to the picture in view; where that cannot be, the form stays."""
-        state = self._studio.sessions.newest(state)
+        state = self.studio.sessions.newest(state)
         try:
-            form = assumed.answered(self._studio, state)
+            form = assumed.answered(self.studio, state)
         except (VitvizError, KeyError):
             return gr.skip()
-        newest = self._studio.sessions.newest(state)
+        newest = self.studio.sessions.newest(state)
         if any(newest.get(name) != state.get(name) for name in ("key", "second")):
             return gr.skip()  # this form would ask once more what has been answered meanwhile
         return form
 
     def resize(self, state: dict, size: str | None) -> list:
         """Another size of the model's input."""
-        return self._again(state, {"size": str(size or sizes.OWN)})
+        return self.page.again(state, {"size": str(size or sizes.OWN)})
+
+    def seen(self, state: dict, event: gr.EventData) -> list:
+        """An earlier moment of this page; the answer carries the ticket, and whether it was refused."""
+        data = _data(event)
+        seen = links.read({name: text for name, text in data.items() if isinstance(text, str)})
+
+        def make(state: dict) -> list:
+            picture = self.studio.pictures.sample(seen.sample) if seen.sample else str(data.get("picture"))
+            if not self.studio.pictures.has(picture):  # though some of what was made of it may be there
+                raise ImageError(PUT_AWAY)
+            return self._moment(state, seen, picture)
+
+        page = self.page.attempt(state, make)
+        refused = page[0] == gr.skip()
+        now = self.studio.sessions.newest(state) if refused else page[0]
+        if now.get("key"):
+            told = {**links.shown(now), "ticket": data.get("ticket"), "refused": refused}
+            page[self._link] = told
+        return page
+
+    def lesson(self, state: dict, path: str | None, progress=gr.Progress()) -> list:
+        """A zip that was dropped onto the page. Besides `outputs`: the part of the lessons, the tab, and the
+        zip, emptied for the next; so with `learn`.
+        """
+        return self._taught(state, lambda: lessons.read(uploads.read(path)), progress)
+
+    def learn(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
+        """One that lies beside the app, by the name under which it is offered."""
+        folder, name = self.studio.settings.lessons, _text(event, "name")
+        return self._taught(state, lambda: lessons.opened(folder, name), progress)
+
+    def _taught(self, state: dict, found: Callable[[], lessons.Lesson], progress: gr.Progress) -> list:
+        studio, restored = self.studio, []
+
+        def make(state: dict) -> list:
+            lesson = found()
+            seen = lesson.seen
+            picture = (
+                studio.pictures.sample(seen.sample)
+                if seen.sample
+                else studio.pictures.keep_bytes(lesson.picture)
+            )
+            page = self._moment(state, seen, picture, reported(progress, seen.checkpoint or "", state))
+            restored[:] = [lesson]
+            return page
+
+        page = self.page.attempt(state, make)
+        if page[0] == gr.skip():  # refused: all stays as it was
+            return [*page, gr.skip(), gr.skip(), None]
+        (lesson,), now = restored, page[0]
+        page[self._link] = {**page[self._link], "tab": lesson.seen.tab}
+        shown = {name: now[name] for name in ("scene", "checkpoint")}
+        taken = {"settings": lesson.settings, "number": now["version"], **shown}
+        tab = gr.Tabs(selected=lesson.seen.tab) if lesson.seen.tab else gr.skip()
+        return [*page, {"offered": self.page.offered(), "taken": taken}, tab, None]
+
+    def _moment(self, state: dict, seen: links.Link, picture: str, report=None) -> list:
+        """A picture with the checkpoints, the size and the edits that a link names."""
+        first = seen.checkpoint or self.page.checkpoint(state)
+        wanted = {**asked_for(seen), "sample": seen.sample, "checkpoint": first}
+        return self.page.show({**state, **wanted}, picture, first, report)
+
+
+def _data(event: gr.EventData) -> dict[str, Any]:
+    """What a part of the page has sent with its event: perhaps anything."""
+    return event._data if isinstance(event._data, dict) else {}
+
+
+def _text(event: gr.EventData, name: str) -> str | None:
+    text = _data(event).get(name)
+    return text if isinstance(text, str) else None

@@ -1,6 +1,6 @@
 // The header's buttons: a link to what is seen, and everything as one zip. Keeps the page's address current.
 
-import { el, origin } from '../../canvas/elements.js';
+import { el } from '../../canvas/elements.js';
 import { save } from '../../canvas/export.js';
 import { memory, views } from '../../canvas/memory.js';
 import names from '../../canvas/views.js';
@@ -29,6 +29,14 @@ export default function part(element, props, watch, trigger) {
     onclick: everything,
   });
   const told = past(moment, () => props.value, trigger);
+  let way = null; // what was seen before a view led to a lesson in another
+  const back = el('button', {
+    type: 'button',
+    class: 'vv-way',
+    hidden: true,
+    title: t('As it was'),
+    onclick: () => told.go(way),
+  });
   let touched = false;
   let coming = ''; // the tab that a lesson opens, until it is in view
   let timer = 0;
@@ -99,6 +107,7 @@ export default function part(element, props, watch, trigger) {
     if (!props.value?.key || !root.isConnected) return;
     // an address that changes while it is loaded again takes the entry's state with it, in Chromium
     if (performance.now() < leaving + LEAVING) return later();
+    back.hidden = !way || way.tab === tab();
     const url = new URL(window.location.href);
     const staying = [...url.searchParams].filter(
       ([name]) => name.startsWith('__') || name === 'lang' || name === 'present',
@@ -181,7 +190,7 @@ export default function part(element, props, watch, trigger) {
   }
 
   root.hidden = false;
-  root.replaceChildren(copy, zip, bubble);
+  root.replaceChildren(back, copy, zip, bubble);
   root.addEventListener('keydown', (event) => {
     if (event.key === 'Escape') bubble.hidden = true;
   });
@@ -201,9 +210,14 @@ export default function part(element, props, watch, trigger) {
     attributes: true,
     attributeFilter: ['data-ready', 'aria-selected'],
   });
-  document.addEventListener('click', (event) => {
-    if (origin(event).closest?.('#vitviz-tabs')) later();
-  }); // a tab out of the menu of a narrow window
+  document.addEventListener('vitviz:led', () => {
+    way = moment();
+    const from = document.querySelector('#vitviz-tabs [role=tab][aria-selected=true]');
+    back.textContent = `← ${from.textContent}`;
+  });
+  document.addEventListener('vitviz:checkpoint', (/** @type {CustomEvent} */ { detail }) => {
+    told.go({ ...moment(), checkpoint: detail, settings: null });
+  }); // as it was; the views keep their settings, as when one is picked
   window.addEventListener('beforeunload', () => {
     leaving = performance.now();
   });

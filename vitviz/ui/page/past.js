@@ -26,12 +26,11 @@ export function past(now, value, trigger) {
 
   function restore(moment) {
     waiting = null;
-    put(moment.settings, value());
+    if (moment.settings) put(moment.settings, value());
     if (moment.tab && moment.tab !== now().tab) open(moment.tab);
   }
 
-  function go() {
-    const moment = kept();
+  function go(moment) {
     if (!moment || !value()?.key) return;
     if (!waiting && same(moment, now(), ANSWERED)) return restore(moment);
     waiting = moment;
@@ -49,8 +48,9 @@ export function past(now, value, trigger) {
     trigger('seen', { ...Object.fromEntries(ANSWERED.map((name) => [name, sent[name] || ''])), ticket });
   }
 
-  window.addEventListener('popstate', go);
+  window.addEventListener('popstate', () => go(kept()));
   return {
+    go,
     /** Keeps what is seen, as an entry of its own if it was chosen; `url` is its address, if it has one. */
     keep(url, chosen) {
       if (waiting) return;

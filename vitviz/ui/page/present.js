@@ -5,8 +5,8 @@ import { el, origin, typing } from '../../canvas/elements.js';
 import { views } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 
-// texts drawn on a canvas, for each pixel of the window's height: 10.5 px become 18 at 1080
-const LARGE = 1.75 / 1080;
+// texts drawn on a canvas, of 10.5 px, become 18; from a window of 1080 px on they grow with its height
+const [LARGE, TALL] = [18 / 10.5, 1080];
 
 export default function part(element) {
   const root = element.querySelector('.vv-present');
@@ -30,7 +30,8 @@ export default function part(element) {
   const on = () => page.classList.contains('vv-lecturing');
 
   function size() {
-    if (on()) page.style.setProperty('--vv-zoom', Math.max(1, window.innerHeight * LARGE).toFixed(3));
+    if (on())
+      page.style.setProperty('--vv-zoom', (LARGE * Math.max(1, window.innerHeight / TALL)).toFixed(3));
     else page.style.removeProperty('--vv-zoom');
   }
 
@@ -46,11 +47,6 @@ export default function part(element) {
     /** @type {HTMLElement | null} */ (document.activeElement)?.blur?.();
   }
 
-  function tabs() {
-    /** @type {NodeListOf<HTMLElement>} */
-    const all = document.querySelectorAll('#vitviz-tabs [role=tablist] [role=tab]');
-    return [...all].filter((tab) => tab.getClientRects().length || on());
-  }
   const shown = () =>
     [...views].find(
       (view) =>
@@ -61,8 +57,9 @@ export default function part(element) {
   function walk(step) {
     const tour = shown()?.root.querySelector(step > 0 ? '.vv-next' : '.vv-back');
     if (tour && !tour.disabled) return tour.click();
-    const all = tabs();
-    const at = all.findIndex((tab) => tab.getAttribute('aria-selected') === 'true');
+    /** @type {NodeListOf<HTMLElement>} */
+    const all = document.querySelectorAll('#vitviz-tabs [role=tab]');
+    const at = [...all].findIndex((tab) => tab.getAttribute('aria-selected') === 'true');
     all[(at + step + all.length) % all.length]?.click();
   }
 

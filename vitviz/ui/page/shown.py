@@ -1,96 +1,127 @@
 """Everything on the page for one picture and checkpoint, as the values of `outputs` in their order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import gradio as gr
 
-from vitviz.runs import Without
-from vitviz.ui.page import assumed, edits, facts, sizes, twins
-from vitviz.ui.page.canvas import Canvas, Part
+from vitviz.record.runs import Without
+from vitviz.record.samples import sample_image, samples
+from vitviz.ui.answers import lessons, links
+from vitviz.ui.answers.plain import told_of
+from vitviz.ui.door.visitor import require_visitor
+from vitviz.ui.memory.studio import Studio
+from vitviz.ui.page import assumed, facts, sizes
+from vitviz.ui.page.components import Canvas, Files, Part, Upload
 from vitviz.ui.page.figures import framed
 from vitviz.ui.page.tabs import Tab
-from vitviz.ui.page.widgets import Upload, Zip
-from vitviz.ui.serving import links
-from vitviz.ui.serving.spoken import told_of
-from vitviz.ui.serving.studio import Studio
-from vitviz.ui.serving.visitor import require_visitor
-from vitviz.ui.words import translated
+from vitviz.ui.words import say, told, translated
 from vitviz.views import VIEWS
 
+PAIRS = (  # what one can learn from two checkpoints on the same picture
+    ("Before and after training (on disk)", "vitviz-tiny@0|vitviz-tiny"),
+    (
+        "Trained on 1,000 or on 21,000 classes",
+        "vit_base_patch16_224.augreg_in1k|vit_base_patch16_224.augreg_in21k",
+    ),
+    ("With labels or without (DINO)", "vit_base_patch16_224.augreg_in1k|vit_base_patch16_224.dino"),
+    ("Without and with registers", "vit_base_patch14_dinov2.lvd142m|vit_base_patch14_reg4_dinov2.lvd142m"),
+)
+# The lesson of the paper's table 8: twins that were trained alike but for their position embeddings, by those
+# of both, and as `pair` takes them.
+TWINS = (
+    (told("none and 1-D"), "vitviz-positions-none-0|vitviz-positions-1d-0"),
+    (told("none and 2-D"), "vitviz-positions-none-0|vitviz-positions-2d-0"),
+    (told("1-D and 2-D"), "vitviz-positions-1d-0|vitviz-positions-2d-0"),
+)
 # Of a state whose page waits for no pass; else `last` is the state of what was in view before.
 WHOLE = {"awaited": False, "last": None}
 
 
-@dataclass
 class Left:
-    """The components beside the views."""
+    """The components beside the views, one below the other."""
 
-    stage: Canvas
-    upload: Upload
-    gallery: gr.Gallery
-    picker: gr.Dropdown
-    second: gr.Dropdown
-    pairs: gr.Dropdown
-    size: gr.Dropdown
-    notice: Part
-    film: Part
-    facts: Part
-    second_facts: Part
-    edits: Part
-    assumed: Part
-    lessons: Part
-    zipped: Zip
-    compare: Part
+    def __init__(self, studio: Studio):
+        self.stage = Canvas("stage", elem_id="vitviz-stage")
+        self.facts = Part("facts", ("computed",), elem_id="vitviz-facts")
+        self.second_facts = Part("facts", elem_id="vitviz-second-facts")
+        self.edits = Part("edits", ("without",), elem_id="vitviz-edits")
+        self.upload = Upload(label=say("Your photograph"), elem_id="vitviz-upload", height=150)
+        self.gallery = gr.Gallery(
+            [(sample_image(sample.name), sample.shows) for sample in samples()],
+            label=say("Samples"),
+            show_label=False,
+            columns=4,
+            object_fit="cover",
+            allow_preview=False,
+            buttons=[],
+            elem_id="vitviz-samples",
+        )
+        self.lessons = Part("lessons", ("learn",), elem_id="vitviz-lessons")
+        # out of sight: scripts hand it what is dropped
+        self.zipped = Files(elem_id="vitviz-lesson", show_label=False)
+        first = studio.settings.checkpoint
+        self.picker = _typed(say("Checkpoint"), "vitviz-picker", [first], first)
+        self.notice = Part("notice", elem_id="vitviz-notice")
+        self.compare = Part("compare", ("compare",), elem_id="vitviz-compare")
+        with gr.Column(elem_id="vitviz-more"):  # what the button of `compare` unfolds
+            beside = say("A second checkpoint on the same picture")
+            self.second = _typed(say("Beside it"), "vitviz-second", [], info=beside)
+            self.pairs = gr.Dropdown(
+                [(say(text), value) for text, value in PAIRS],
+                value=None,
+                label=say("Pairs that teach"),
+                info=say("Two checkpoints at once; most come from the hub"),
+                elem_id="vitviz-pairs",
+            )
+            pixels = say(
+                "Pixels of the model's input: one number, or height × width; whole patches, at most {count}"
+                " tokens",
+                count=str(studio.settings.limits.tokens),
+            )
+            own = [(say("As trained"), sizes.OWN)]
+            self.size = _typed(say("Input size"), "vitviz-size", own, sizes.OWN, info=pixels)
+        self.assumed = Part("assumed", ("assume", "answers", "keep"), elem_id="vitviz-assumed")
+        self.film = Part("film", ("frame",), elem_id="vitviz-film", render=False)
 
 
 class Shown:
     """What the page shows over one studio. A session is a small dict: keys, names, the chart's settings."""
 
     def __init__(self, studio: Studio, session: gr.State, left: Left, link: Part, views: list[Tab]):
-        self._studio, self._left, self._link, self._views = studio, left, link, views
-        drawn = [component for view in views for component in view.drawn]
-        picked = [left.picker, left.second, left.size]
+        self.studio, self.left, self.link, self._views = studio, left, link, views
+        self.running = [view.running for view in views if view.running]
         self.outputs = [
-            session,
-            *picked,
-            left.notice,
-            left.film,
-            link,
-            left.stage,
-            left.facts,
-            left.second_facts,
-            left.edits,
-            left.assumed,
-            left.compare,
-            *drawn,
-        ]
+            session, left.picker, left.second, left.size, left.notice, left.film, link, left.stage,
+            left.facts, left.second_facts, left.edits, left.assumed, left.compare,
+            *(component for view in views for component in view.drawn),
+        ]  # fmt: skip
 
     @cached_property
     def _twins(self) -> list[dict[str, str]]:
-        return twins.offered(self._studio.names())
+        """Those pairs of which both can be picked here."""
+        names = set(self.studio.checkpoints.names())
+        return [{"text": text, "pair": pair} for text, pair in TWINS if set(pair.split("|")) <= names]
 
-    def _again(self, state: dict, change: dict, report=None) -> list:
-        """The same picture and checkpoint with something else changed."""
-        state = self._studio.sessions.newest(state)
+    def again(
+        self, state: dict, change: dict, report=None, checkpoint: Callable[[dict], str] | None = None
+    ) -> list:
+        """The same picture with something else changed, and by default the same checkpoint."""
+        state, named = self.studio.sessions.newest(state), checkpoint or self.checkpoint
         if not state.get("picture"):
-            return [gr.skip()] * len(self.outputs)
-        return self._attempt(
-            state,
-            lambda state: self._show({**state, **change}, state["picture"], self._checkpoint(state), report),
+            return self.unchanged()
+        return self.attempt(
+            state, lambda now: self.show({**now, **change}, now["picture"], named(now), report)
         )
 
-    def _checkpoint(self, state: dict) -> str:
-        return state.get("checkpoint", self._studio.settings.checkpoint)
+    def checkpoint(self, state: dict) -> str:
+        return state.get("checkpoint", self.studio.settings.checkpoint)
 
-    def _show(self, state: dict, picture: str, checkpoint: str, progress=None, soon: bool = True) -> list:
+    def show(self, state: dict, picture: str, checkpoint: str, progress=None, soon: bool = True) -> list:
         """Everything on the page for one picture and checkpoint, and the one beside it if there is one; or
         `soon`, before a long pass, what needs none.
         """
-        studio, second = self._studio, state.get("second", "")
+        studio, second = self.studio, state.get("second", "")
         if checkpoint != state.get("checkpoint", checkpoint):  # another model has other heads
             state = {**state, "without": ""}
         without = Without.parse(state.get("without", ""))
@@ -100,22 +131,27 @@ class Shown:
         state = {**state, "picture": picture, "checkpoint": checkpoint, "key": key, "second_key": second_key}
         state |= {"untouched": untouched, "surveys": {}, "scene": studio.scene(key)}
         soon = soon and any(studio.long(one) for one in (untouched, second_key) if one)
-        return self._page({**state, **WHOLE, "awaited": soon})
+        return self.page({**state, **WHOLE, "awaited": soon})
 
-    def _page(self, state: dict) -> list:
+    def page(self, state: dict) -> list:
         """The page of a state whose keys are known; of one that is awaited, what no pass is needed for."""
-        studio, second, checkpoint = self._studio, state.get("second", ""), state["checkpoint"]
+        studio, second, checkpoint = self.studio, state.get("second", ""), state["checkpoint"]
         soon, without = state["awaited"], Without.parse(state.get("without", ""))
         # what is taken away is seen when it is computed
         drawn = {**state, "key": state["untouched"]} if soon else state
         keys = drawn["key"], state["second_key"]
         subjects = [(studio.before if soon else studio.subject)(key) if key else None for key in keys]
-        subject, film, inspector = subjects[0], studio.film(checkpoint), studio.inspector(checkpoint)
+        subject, film, inspector = (
+            subjects[0],
+            studio.checkpoints.film(checkpoint),
+            studio.checkpoints.inspector(checkpoint),
+        )
         offered = sizes.choices(inspector, language_of(state), studio.settings.limits.tokens)
-        answer, beside = (facts.answer(subjects[i], keys[i]) if keys[i] else {} for i in (0, 1))
+        sample = studio.pictures.sample_of(state["picture"])
+        answer, beside = (facts.answer(subjects[i], keys[i], sample) if keys[i] else {} for i in (0, 1))
         if without and not soon:
             answer["before"] = facts.answer(studio.subject(state["untouched"]))["top"]
-        beside_it = studio.inspector(second) if second else None
+        beside_it = studio.checkpoints.inspector(second) if second else None
         return [
             state,
             checkpoint,
@@ -125,64 +161,51 @@ class Shown:
             film,
             links.shown(state),
             framed(studio, drawn["key"], "picture"),
-            {**answer, "asks": soon},
+            {**answer, "asks": soon, "picture": state["picture"]},
             beside,
-            edits.shown(without, subject),
+            facts.edits(without, subject),
             assumed.shown(inspector, beside_it, studio.settings.keeps),
             {"shown": True, "second": second, "before": _before(film), "twins": self._twins},
             *[value for view in self._views for value in view.draw(drawn, soon)],
         ]
 
-    def _averaged(self, page: list, averages: object) -> list:
+    def averaged(self, page: list, averages: object) -> list:
         """The page with the averages over a set that it had before it was loaded again, by their views."""
         had = averages if isinstance(averages, dict) else {}  # out of the page, so perhaps anything
-        told = {view.slug: had.get(view.slug) for view in VIEWS if view.averages}
-        known = {slug: key for slug, key in told.items() if isinstance(key, str) and self._studio.survey(key)}
+        asked = {view.slug: had.get(view.slug) for view in VIEWS if view.averages}
+        known = {
+            slug: key for slug, key in asked.items() if isinstance(key, str) and self.studio.sets.survey(key)
+        }
         state = {**page[0], "surveys": known}
-        return self._page(state) if known and not state["awaited"] else [state, *page[1:]]
+        return self.page(state) if known and not state["awaited"] else [state, *page[1:]]
 
-    def computed(self, state: dict) -> list:
-        """The whole of a page that stands there without its pass; where that fails, the page before it, and
-        why; nothing where something else has been chosen meanwhile.
-        """
-        notice, key = self.outputs.index(self._left.notice), self._studio.sessions.newest(state).get("key")
+    def offered(self) -> list[str]:
+        """The names of the lessons that this site has."""
+        return list(lessons.offered(self.studio.settings.lessons))
 
-        def unless_gone_on(make: Callable[[dict], list]) -> Callable[[dict], list]:
-            def made(now: dict) -> list:
-                waits = now.get("awaited") and now["key"] == key
-                return make(now) if waits else [now, *[gr.skip()] * (len(self.outputs) - 1)]
+    def unchanged(self, more: int = 0) -> list:
+        """An answer that leaves everything as it is, with so many values besides `outputs`."""
+        return [gr.skip()] * (len(self.outputs) + more)
 
-            return made
-
-        page = self._attempt(state, unless_gone_on(lambda now: self._page({**now, **WHOLE})))
-        if page[0] != gr.skip():
-            return page
-        said, page = page[notice], self._attempt(state, unless_gone_on(self._last))
-        if page[notice] != gr.skip():
-            page[notice] = said
-        return page
-
-    def _last(self, state: dict) -> list:
+    def last(self, state: dict) -> list:
         """What was in view before what is awaited; at first there is only the picture."""
         if state["last"].get("key"):
-            return self._page(state["last"])
+            return self.page(state["last"])
         plain = {**state["last"], "sample": state.get("sample")}
-        return self._show(plain, state["picture"], self._studio.settings.checkpoint, soon=False)
+        return self.show(plain, state["picture"], self.studio.settings.checkpoint, soon=False)
 
     def _look(self, state: dict, picture: str, checkpoint: str, progress=None, **changes) -> str:
         """The key of a picture seen by a checkpoint at the size that the session asks for."""
         asked = state.get("size", sizes.OWN)
-        inspector = self._studio.inspector(checkpoint, progress)
-        upload = self._studio.picture(picture).size if asked == sizes.SHAPE else (0, 0)
-        return self._studio.known(picture, checkpoint, sizes.pixels(asked, inspector, upload), **changes)
+        inspector = self.studio.checkpoints.inspector(checkpoint, progress)
+        upload = self.studio.pictures.opened(picture).size if asked == sizes.SHAPE else (0, 0)
+        return self.studio.runs.known(picture, checkpoint, sizes.pixels(asked, inspector, upload), **changes)
 
-    def _sample(self, state: dict, name: str, checkpoint: str, progress=None) -> list:
-        return self._show({**state, "sample": name}, self._studio.keep_sample(name), checkpoint, progress)
+    def sample(self, state: dict, name: str, checkpoint: str, progress=None) -> list:
+        return self.show({**state, "sample": name}, self.studio.pictures.sample(name), checkpoint, progress)
 
-    def _attempt(self, state: dict, make: Callable[[dict], list]) -> list:
-        """What `make` gives of the newest state; when it cannot, a sentence where the action was, and
-        everything else as it was.
-        """
+    def attempt(self, state: dict, make: Callable[[dict], list]) -> list:
+        """What `make` gives of the newest state; else a sentence at the action, and all as it was."""
 
         def made(state: dict) -> list:
             page = make(state)
@@ -191,35 +214,33 @@ class Shown:
             return page
 
         try:
-            return self._studio.sessions.settled(state, made)
+            return self.studio.sessions.settled(state, made)
         except Exception as error:
-            state = self._studio.sessions.newest(state)
-            kept = [self._checkpoint(state), state.get("second") or None, state.get("size", sizes.OWN)]
-            return [
-                gr.skip(),
-                *kept,
-                told_of(error),
-                self._film(state),
-                *[gr.skip()] * (len(self.outputs) - 6),
-            ]
+            state = self.studio.sessions.newest(state)
+            kept = [self.checkpoint(state), state.get("second") or None, state.get("size", sizes.OWN)]
+            return [gr.skip(), *kept, told_of(error), self._film(state), *self.unchanged(-6)]
 
     def _film(self, state: dict) -> dict:
         """The slider where it was, for a frame that could not be had."""
         try:
-            return self._studio.film(self._checkpoint(state)) if state.get("key") else {}
+            return self.studio.checkpoints.film(self.checkpoint(state)) if state.get("key") else {}
         except Exception:  # whatever it was, it has been told
             return {}
 
 
+def _typed(label, name: str, choices: list, value: str | None = None, **more) -> gr.Dropdown:
+    """A choice in whose place something else may be typed."""
+    how = {"value": value, "label": label, "allow_custom_value": True, "elem_id": name}
+    return gr.Dropdown(choices, **how, **more)
+
+
 def reported(progress: gr.Progress, checkpoint: str | None, state: dict) -> Callable[[int, int], None]:
-    """Tells the page how much of a checkpoint has been downloaded; ends the download, by raising, when nobody
-    waits for it.
-    """
-    told = translated("Downloading {checkpoint}", language_of(state), checkpoint=checkpoint or "")
+    """Tells the page how much of a checkpoint has come; ends the download when nobody waits for it."""
+    said = translated("Downloading {checkpoint}", language_of(state), checkpoint=checkpoint or "")
 
     def report(done: int, total: int) -> None:
         require_visitor()
-        progress((done, total), desc=told, unit="bytes")
+        progress((done, total), desc=said, unit="bytes")
 
     return report
 

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from vitviz.errors import VitvizError
-from vitviz.sentence import Sentence
+from vitviz.record.sentence import Sentence
 from vitviz.ui.words import translated
 
 if TYPE_CHECKING:

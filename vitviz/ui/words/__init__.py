@@ -10,22 +10,21 @@ speak. Gradio reads `navigator.language` alone, so the script puts the chosen on
 Gradio's own.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from functools import cache
 from pathlib import Path
 
 import gradio as gr
+from starlette.datastructures import QueryParams
+from starlette.requests import HTTPConnection
 
-from vitviz.languages import NAMES, texts, translated
+from vitviz.views.languages import NAMES, texts, translated
 
 _HERE = Path(__file__).parent
 
-_said: dict[
-    str, tuple[str, dict[str, str]]
-] = {}  # key → what `say` was asked for, until the page is launched
+# key → what `say` was asked for, until the page is launched
+_said: dict[str, tuple[str, dict[str, str]]] = {}
 
 
 def say(text: str, **parts: str) -> gr.i18n.I18nData:
@@ -41,12 +40,10 @@ def say(text: str, **parts: str) -> gr.i18n.I18nData:
 
 
 def i18n() -> gr.I18n:
-    """Everything that was said, for `launch()`."""
+    """Everything that was said, for `launch()`; and what Gradio tells and has no text for."""
+    said = {**_said, "common.complete": (told("Done"), {}), "common.upload": (told("Upload"), {})}
     return gr.I18n(
-        **{
-            tag: {key: translated(text, tag, **parts) for key, (text, parts) in _said.items()}
-            for tag in NAMES
-        }
+        **{tag: {key: translated(text, tag, **parts) for key, (text, parts) in said.items()} for tag in NAMES}
     )
 
 
@@ -55,14 +52,16 @@ def told(text: str) -> str:
     return text
 
 
-def wanted(request: gr.Request | None) -> str:
-    """A visitor's language: the address's, else the first of the browser's that we speak, else English."""
-    asked = (
-        [request.query_params.get("lang", ""), *_preferred(request.headers.get("accept-language", ""))]
-        if request
-        else []
-    )
-    return next((tag for tag in map(ours, asked) if tag), "en")
+def wanted(request: gr.Request | HTTPConnection | None) -> str:
+    """A visitor's language: the address's, that of the page which asks, else the first of the browser's that
+    we speak, else English.
+    """
+    if not request:
+        return "en"
+    page = QueryParams(request.headers.get("referer", "").partition("?")[2])
+    asked = (request.query_params.get("lang", ""), page.get("lang", ""))
+    tags = map(ours, (*asked, *_preferred(request.headers.get("accept-language", ""))))
+    return next((tag for tag in tags if tag), "en")
 
 
 def ours(tag: str) -> str | None:
@@ -86,17 +85,13 @@ def _preferred(header: str) -> list[str]:
     >>> _preferred("de;q=0.5, ko-KR,ko;q=0.9")
     ['ko-KR', 'ko', 'de']
     """
-    weighed = [
-        (re.search(r";\s*q=([\d.]+)", part), part.partition(";")[0].strip())
-        for part in header.split(",")
-        if part.strip()
-    ]
-    return [
-        tag
-        for _, tag in sorted(
-            ((-float(found[1]) if found else -1.0, tag) for found, tag in weighed), key=lambda pair: pair[0]
-        )
-    ]
+
+    def weight(part: str) -> float:
+        found = re.search(r";\s*q=([01](\.\d+)?)", part)
+        return float(found[1]) if found else 1.0
+
+    parts = sorted(filter(str.strip, header.split(",")), key=weight, reverse=True)
+    return [part.partition(";")[0].strip() for part in parts]
 
 
 __all__ = ["NAMES", "first", "i18n", "ours", "say", "texts", "told", "translated", "wanted"]

@@ -20,4 +20,16 @@
   Object.defineProperty(navigator, 'language', { get: () => tag, configurable: true });
   Object.defineProperty(navigator, 'languages', { get: () => [tag], configurable: true });
   document.documentElement.lang = tag;
+  // Until there is an answer or a notice the page says what it waits for, from its first moment on.
+  const opening = {
+    'zh-CN': 'vitviz 正在打开：先是页面，然后是模型的第一次前向传播 …',
+    ko: 'vitviz를 여는 중: 먼저 페이지, 그다음 모델의 첫 순전파 …',
+    en: 'vitviz is being opened: the page, then the model’s first pass …',
+  };
+  const style = document.createElement('style');
+  style.textContent = `body:not(:has(:is(.vv-facts, .vv-notice):not([hidden])))::before {
+    content: '${opening[tag]}'; position: fixed; z-index: 99; inset: 42% 0 auto; margin: auto; padding: 14px;
+    width: fit-content; color-scheme: light dark; color: CanvasText; background: Canvas;
+    font: 16px system-ui, sans-serif; border-radius: 8px; }`;
+  document.head.append(style);
 })();

@@ -9,9 +9,11 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.errors import WrongSetting
-from vitviz.sentence import Sentence
+from vitviz.figures.chart import BLUE, ORANGE, Chart, Series
+from vitviz.record.sentence import Sentence
 from vitviz.views.base import Item, Needs, View, Words
 from vitviz.views.controls import Choice, Whole
+from vitviz.views.printing import joined
 from vitviz.views.subject import Subject
 
 if TYPE_CHECKING:
@@ -34,6 +36,14 @@ NO_FILM = (
 )
 NO_CLASS = "{checkpoint} has no class token. Compare the mean of the patches, or all tokens."
 TOO_FEW = "{count} of these pictures are too few to compare: choose four or more, better a hundred."
+UP = {
+    "distance": "Distance of attention (px)",
+    "distance_of_even": "Distance, of that of even attention",
+    "entropy": "Entropy of attention, all queries (nats)",
+    "attention": "Skip over attention",
+    "mlp": "Skip over MLP",
+}
+LOST = "{checkpoint} has no such curve: its blocks are not understood, or it has no class token."
 
 
 class Compared(View):
@@ -45,13 +55,11 @@ class Compared(View):
     every_patch = True
     words = Words(
         what=(
-            "Two models can lay their layers out quite differently and still tell pictures apart in the same"
-            " way; a square is bright where two depths do."
+            "Layers of two models may tell pictures apart in the same way: a square is bright where "
+            "two depths do."
         ),
         how=(
-            "Choose a second checkpoint beside the first to compare their depths, look for blocks of depths"
-            " that do much the same, or follow the training; the curves show what heads and branches do by"
-            " layer."
+            "Choose a second checkpoint, look for blocks of depths that do the same, or follow the training."
         ),
         definition=(
             "Every depth gives a matrix $K = X X^T$ of how alike any two pictures are to it, a row of $X$"
@@ -120,8 +128,9 @@ class Compared(View):
         Item("steps", "other", "steps of the training", "int32", taken=False),
         Item("looked", "one", "pictures that a step has looked at", "int32", ("frame",), taken=False),
         Item("curves", "curve layer", "by layer: " + ", ".join(CURVES)),
-        Item("curves_beside", "curve other", "the same of the second checkpoint", taken=False),
     )
+
+    charted = ("tokens", "curve")
 
     def unsupported(self, subject: Subject) -> str | None:
         survey = subject.survey
@@ -134,10 +143,7 @@ class Compared(View):
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
         missing = self.summary(subject)["missing"]
-        gone = {
-            *(["steps", "looked"] if "film" in missing else []),
-            *(["curves_beside"] if "beside" in missing else []),
-        }
+        gone = {"curves", *(["steps", "looked"] if "film" in missing else [])}
         return tuple(item for item in self.items if item.name not in gone)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
@@ -148,7 +154,6 @@ class Compared(View):
         return {
             "pictures": None if survey is None else sum(len(one.pictures) for one in survey.grams),
             "beside": None if beside is None else beside.checkpoint,
-            "pixels": [list(one.grid.pixels) for one in (subject, beside) if one is not None],
             "missing": missing,
             "steps": len(film) if survey is None else 0,  # of the training, to be gone through one by one
         }
@@ -160,8 +165,52 @@ class Compared(View):
             return self._matrix(subject, settings, analyses.cka_error).numpy()
         if name in ("steps", "looked"):
             return np.asarray(list(subject.film()) if name == "steps" else [_looked(subject, settings)])
-        found = curves(subject if name == "curves" else second(subject))
+        found = curves(subject)
         return np.stack([found[one] for one in CURVES])
+
+    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
+        """A line for each checkpoint that has such a curve, and who has none.
+
+        Of different inputs distances are a share of even attention's; checkpoints with different numbers of
+        blocks stand over the relative depth.
+        """
+        shown = [subject, *([subject.beside] if subject.beside else [])]
+        curve = name = settings["curve"]
+        whose = Sentence("mean over a layer’s heads")
+        if curve == "distance" and len({one.grid.pixels for one in shown}) > 1:
+            curve = name = "distance_of_even"
+        if curve in ("attention", "mlp"):
+            of_class = settings["tokens"] == "class"
+            name = f"{curve}_{'class' if of_class else 'patches'}"
+            whose = Sentence("of the class token" if of_class else "mean over the patches")
+        found = [curves(one)[name] for one in shown]
+        relative = len({len(values) for values in found}) > 1
+        series, lost = [], []
+        for one, values, colour in zip(shown, found, (BLUE, ORANGE), strict=False):
+            known, blocks = np.isfinite(values), np.arange(1, len(values) + 1)
+            if not known.any():
+                lost.append(Sentence(LOST, checkpoint=one.checkpoint))
+                continue
+            x = (blocks / len(blocks) if relative else blocks)[known]
+            also = {"number": blocks[known], "checkpoint": [one.checkpoint] * len(x)}
+            told = (Sentence("block {number} of {checkpoint}"),)
+            like = {"line": True, "dots": True, "told": told, "also": also}
+            series.append(Series(x, values[known], one.checkpoint, colour, **like))
+        options = next(dict(control.options) for control in self.controls if control.name == "curve")
+        along = Sentence("relative depth (block / number of blocks)")
+        most = max((float(one.y.max()) for one in series), default=0.0)
+        return Chart(
+            along if relative else Sentence("number of the block"),
+            Sentence(UP[curve]),
+            (0.0, 1.03) if relative else (0.4, max(map(len, found)) + 0.6),
+            (0.0, 1.08 * most or 1.0),
+            joined(Sentence(options[settings["curve"]]), whose),
+            tuple(series),
+            whole=not relative,
+            aspect=0.78,
+            unit="px" if curve == "distance" else "",
+            notes=tuple(lost),
+        )
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The matrix, and those of the curves that there are; of the second checkpoint too."""

@@ -1,15 +1,12 @@
 // How alike depths of one or two checkpoints are over a set of pictures, and what heads and branches do.
 
 import { chart } from '../../canvas/chart.js';
+import { unpacked } from '../../canvas/data.js';
 import { el } from '../../canvas/elements.js';
 import { matrix } from '../../canvas/matrix.js';
 import { ofYours } from '../../canvas/names.js';
-import { bounds, number } from '../../canvas/numbers.js';
 import { running } from '../../canvas/running.js';
 import { t } from '../../canvas/words.js';
-
-const ROWS = { distance: 0, even: 1, entropy: 2, attention: 3, mlp: 4 }; // of the item "curves"
-const OF_CLASS = 2; // rows further down, skip over branch is the class token's
 
 /** Whether what is asked for exists: a second checkpoint, a film. */
 const there = (self) => !(self.settings.against in self.summary.missing);
@@ -39,17 +36,16 @@ export default () => ({
     const drawn = matrix(self, { told: (row, col) => this.told(self, row, col) });
     const over = el('p', { class: 'vv-text' });
     self.figure.append(el('div', { class: 'vv-stack' }, far.node, drawn.node, over));
-    const side = Object.create(self);
+    const side = Object.create(self); // the same view, with the room beside its figure
     const curve = chart(side);
-    const note = el('p', { class: 'vv-text' }); // the same view, with the room beside its figure
-    self.below.append(el('div', { class: 'vv-stack' }, curve.node, note));
-    return { far, life: null, drawn, over, side, curve, note };
+    self.below.append(curve.node);
+    return { far, life: null, stopped: '', drawn, over, side, curve };
   },
 
   items(self) {
     const matrices = there(self) ? ['cka', 'error'] : [];
     const steps = self.settings.against === 'film' && there(self) ? ['steps'] : [];
-    return [...matrices, ...steps, 'curves', ...(self.summary.beside ? ['curves_beside'] : [])];
+    return [...matrices, ...steps, 'chart'];
   },
 
   /** All that an answer of `load` depends on. */
@@ -71,6 +67,8 @@ export default () => ({
   async follow(self, signal) {
     const { ui } = self;
     const count = self.settings.against === 'film' ? self.summary.steps : 0;
+    const question = `${self.key}/${count}`;
+    if (ui.stopped === question) return false; // another curve is no wish to go on
     const life = new AbortController();
     const show = (on, done, text) =>
       ui.far.show({ on, whole: done === count, share: done / (count || 1), start: t('Go on'), text });
@@ -86,6 +84,7 @@ export default () => ({
     } catch (problem) {
       show(false, done, t('Stopped; what is known stays.'));
       if (problem.name !== 'AbortError' || signal.aborted) throw problem;
+      ui.stopped = question;
     }
     ui.life = null;
     if (done === count) show(false, done, '');
@@ -94,7 +93,7 @@ export default () => ({
 
   toggle(self) {
     if (self.ui.life) return self.ui.life.abort();
-    self.loaded = '';
+    [self.loaded, self.ui.stopped] = ['', ''];
     self.refresh();
   },
 
@@ -145,45 +144,7 @@ export default () => ({
 
   /** The chosen curve of this checkpoint, and of the second on the same axis. */
   curves(self) {
-    const {
-      ui,
-      data,
-      settings: { curve, tokens },
-      summary: { beside, pixels },
-    } = self;
-    const skip = ['attention', 'mlp'].includes(curve);
-    const sizes = pixels.map(String);
-    const even = curve === 'distance' && sizes.some((one) => one !== sizes[0]);
-    const row = ROWS[even ? 'even' : curve] + (skip && tokens === 'class' ? OF_CLASS : 0);
-    const unit = even || curve !== 'distance' ? '' : ' px';
-    const names = {
-      distance: even ? t('Distance, of that of even attention') : t('Distance of attention (px)'),
-      entropy: t('Entropy of attention (nats)'),
-      attention: t('Skip over attention'),
-      mlp: t('Skip over MLP'),
-    };
-    const series = (name, { values, shape: [, layers] }, second) => {
-      const points = Array.from(values.subarray(row * layers, (row + 1) * layers), (y, i) => ({
-        x: i + 1,
-        y,
-        told: () => [
-          `${number(y)}${unit}`,
-          t('block {number} of {checkpoint}', { number: i + 1, checkpoint: name }),
-        ],
-      }));
-      return {
-        name,
-        line: true,
-        dots: true,
-        shade: Boolean(self.value.second) === second ? 0 : 1,
-        points: points.filter(({ y }) => Number.isFinite(y)),
-      };
-    };
-    const all = [
-      series(self.value.checkpoint, data.curves, false),
-      ...(beside ? [series(beside, data.curves_beside, true)] : []),
-    ];
-    const shown = all.filter(({ points }) => points.length);
+    const { ui, data } = self;
     const [above, own] = [self.figure, self.below].map((node) => node.getBoundingClientRect().top);
     const level = Math.abs(above - own) < 8;
     const room = self.below.clientHeight;
@@ -193,32 +154,13 @@ export default () => ({
       420 * self.zoom,
       self.room && level ? room - foot - 30 : self.room ? window.innerHeight * 0.22 : 260,
     );
-    ui.curve.node.hidden = !shown.length;
-    const lost = all
-      .filter((one) => !shown.includes(one))
-      .map(({ name }) =>
-        t('{checkpoint} has no such curve: its blocks are not understood, or it has no class token.', {
-          checkpoint: name,
-        }),
-      );
-    ui.note.textContent = lost.join(' ');
-    ui.note.hidden = !lost.length;
-    const most = bounds(shown.flatMap(({ points }) => points.map(({ y }) => y)))[1];
-    const shownAs = self.control('curve').options.find(([name]) => name === curve)[1];
-    const whose = !skip
-      ? t('mean over a layer’s heads')
-      : tokens === 'class'
-        ? t('of the class token')
-        : t('mean over the patches');
-    if (shown.length)
-      ui.curve.draw({
-        title: `${t(shownAs)} · ${whose}`,
-        across: t('number of the block'),
-        up: names[curve],
-        last: Math.max(...all.map(({ points }) => points.length)),
-        most,
-        series: shown,
-      });
+    const figure = unpacked(data.chart);
+    // a checkpoint has one colour in both figures
+    if (self.value.second && figure.series.length > 1) {
+      const [one, other] = figure.series;
+      [one.colour, other.colour] = [other.colour, one.colour];
+    }
+    ui.curve.draw(figure);
   },
 });
 

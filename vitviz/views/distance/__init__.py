@@ -5,18 +5,23 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vitviz import analyses
-from vitviz.views.base import File, Item, View, Words
+from vitviz.figures.chart import Chart, Level, Series, by_layer, ramp
+from vitviz.record.sentence import Sentence
+from vitviz.views.base import PAPER, File, Item, View, Words
 from vitviz.views.controls import Choice
 from vitviz.views.shared import sweep_of
 from vitviz.views.subject import Subject
 
 if TYPE_CHECKING:
     from vitviz.analyses import Distances
+
+ITEMS = ("distance", "prefix_mass")
 
 
 class Distance(View):
@@ -26,12 +31,12 @@ class Distance(View):
     averages = True
     words = Words(
         what=(
-            "Some heads look only at their neighbourhood, like a convolution; others look across the whole"
-            " picture already in the first layer, which a convolution cannot."
+            "Some heads look only nearby, like a convolution; others across the whole picture from the "
+            "first layer on."
         ),
         how=(
-            "Each dot is one head: the higher it stands, the farther it looks; heads on the dashed line look"
-            " as far as if they attended everywhere alike."
+            "Each dot is a head: the higher, the farther it looks; on the dashed line it looks "
+            "everywhere alike."
         ),
         definition=(
             "$D(l,h) = \\frac{1}{N_p} \\sum_i \\sum_j A^{l,h}_{ij} d_{ij}$ over patch queries $i$ and patch"
@@ -48,6 +53,7 @@ class Distance(View):
             " mass in the hover text. One picture is one sample; use a set of pictures for a statement about"
             " the model."
         ),
+        cites=PAPER,
     )
     arrays = {
         "uniform": "",
@@ -71,9 +77,6 @@ class Distance(View):
         File("numbers.csv", "Numbers (.csv)", "text/csv"),
     )
 
-    def summary(self, subject: Subject) -> dict[str, Any]:
-        return {"pictures": 1 if subject.survey is None else subject.survey.images}
-
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         renormalise, measured = settings["rows"] == "renormalised", self._measured(subject)
         if name == "prefix_mass":
@@ -88,50 +91,70 @@ class Distance(View):
         uniform = self.item(subject, "uniform", settings)[0]
         return {**super().numbers(subject, settings), "uniform": uniform, **pictures}
 
+    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
+        """A dot for each head over the depth, or a line for each layer over its heads from near to far."""
+        distance, mass = (np.asarray(self.item(subject, one, settings), float) for one in ITEMS)
+        uniform = float(self.item(subject, "uniform", settings)[0])
+        level = Level(uniform, Sentence("uniform attention: {distance} px", distance=f"{uniform:.1f}"))
+        more = {}
+        if subject.grid.prefix:
+            share = [f"{one:.3f}" for one in mass.flat]
+            more = {
+                "told": (Sentence("{share} of its attention on prefix tokens"),),
+                "also": {"share": share},
+            }
+        up = Sentence("Mean attention distance (px)")
+        high = 1.08 * max(float(np.nanmax(distance)), uniform) or 1.0
+        return _chart(distance, settings, up, _title(subject), high=high, levels=(level,), unit="px", **more)
+
+    def detail(self, subject: Subject, settings: Mapping[str, Any]) -> tuple[Chart, ...]:
+        """What each head spends on prefix tokens."""
+        if not subject.grid.prefix:
+            return ()
+        mass = np.asarray(self.item(subject, "prefix_mass", settings), float)
+        up = Sentence("Share of attention on prefix tokens")
+        return (_chart(mass, settings, up, _title(subject), high=1.0),)
+
     def file(self, subject: Subject, name: str, settings: Mapping[str, Any], upload: Any = None) -> bytes:
-        numbers = self.numbers(subject, settings)
-        return (_table if name == "numbers.csv" else _page)(subject, settings, numbers).encode()
+        return _table(subject, settings, self.numbers(subject, settings)).encode()
 
     def _measured(self, subject: Subject) -> Distances:
         return sweep_of(subject).distances if subject.survey is None else subject.survey.distances
 
 
-def _page(subject: Subject, settings: Mapping[str, Any], numbers: Mapping[str, np.ndarray]) -> str:
-    """The chart as a page of its own, which needs no network."""
-    from vitviz.figures import charts
+def _title(subject: Subject) -> Sentence:
+    count = 1 if subject.survey is None else subject.survey.images
+    told = {"checkpoint": subject.checkpoint, "count": count}
+    return Sentence(
+        "{checkpoint}, one picture" if count == 1 else "{checkpoint}, mean of {count} pictures", **told
+    )
 
-    pictures = int(numbers.get("pictures", 1))
-    figure = charts.distance_by_depth(
-        numbers["distance"],
-        float(numbers["uniform"]),
-        numbers["prefix_mass"],
-        subtitle=(
-            f"{subject.checkpoint}, {'one picture' if pictures == 1 else f'mean of {pictures} pictures'}"
-        ),
-        sorted_heads=settings["form"] == "sorted",
-    )
-    return figure.to_html(
-        include_plotlyjs=True, full_html=True, config={"displaylogo": False, "responsive": True}
-    )
+
+def _chart(values: np.ndarray, settings: Mapping[str, Any], up: str, title: str, **more: Any) -> Chart:
+    """Numbers by layer and head, as the setting "form" says."""
+    chart = by_layer(values, up, title, **more)
+    if settings["form"] == "depth":
+        return chart
+    (layers, heads), dots, lines = values.shape, chart.series[0], []
+    for layer, row in enumerate(values):
+        order = np.argsort(row, kind="stable")
+        at = layer * heads + order
+        name, of = (
+            Sentence("layer {layer}", layer=layer + 1),
+            {"layer": [layer + 1] * heads, "head": order + 1},
+        )
+        also = {name: [column[i] for i in at] for name, column in dots.also.items()}
+        like = {"line": True, "dots": True, "of": of, "told": dots.told, "also": also}
+        lines.append(Series(np.arange(1, heads + 1), row[order], name, ramp(layer, layers), **like))
+    along = Sentence("Heads of a layer, near to far")
+    return replace(chart, along=along, x=(0.4, heads + 0.6), series=tuple(lines))
 
 
 def _table(subject: Subject, settings: Mapping[str, Any], numbers: Mapping[str, np.ndarray]) -> str:
     """A line for each head, layers and heads counted from 1; settings stand in every line."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        [
-            "checkpoint",
-            "pictures",
-            "rows",
-            "layer",
-            "head",
-            "distance_px",
-            "prefix_mass",
-            "uniform_px",
-            "dtype",
-        ]
-    )
+    writer.writerow("checkpoint pictures rows layer head distance_px prefix_mass uniform_px dtype".split())
     name, source = subject.checkpoint, subject.trace or subject.survey
     same = [
         "'" + name if name[:1] in "=+-@\t\r" else name,

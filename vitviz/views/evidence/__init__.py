@@ -1,18 +1,17 @@
 """Why this answer: an account of one logit whose lines add up to it, and the answer forming over depth."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from vitviz.analyses.methods import TITLES
+from vitviz.analyses.protocol import TITLES
 from vitviz.errors import VitvizError
-from vitviz.sentence import Sentence, said
-from vitviz.views.base import Item, View, Words
+from vitviz.figures.chart import Chart
+from vitviz.record.sentence import Sentence, said
+from vitviz.views.base import PAPER, Item, View, Words
 from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
-from vitviz.views.evidence import made
+from vitviz.views.evidence import charts, made, printed_effects, writers
 from vitviz.views.printing import Film, layers_to
 from vitviz.views.shared import WHOLE, ledger_of, likeliest, packed
 from vitviz.views.subject import Subject
@@ -21,6 +20,7 @@ _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be 
 _NO_ACCOUNT = "There is no account of this answer: {reason}"
 ONE_MAP = "Only the account grows layer by layer; the maps of other methods are of all layers at once."
 _ASKED = ("target", "relative")
+_TRAIL = (*_ASKED, "chosen", "trail")
 MAPS = tuple(  # those that a visitor need not wait for; `vitviz.METHODS` has them all
     (name, TITLES[name])
     for name in TITLES
@@ -28,7 +28,13 @@ MAPS = tuple(  # those that a visitor need not wait for; `vitviz.METHODS` has th
 )
 
 
-_MADE = {"own": made.own, "best": made.best, "effects": made.effects, "agreement": made.agreement}
+_MADE = {
+    "own": made.own,
+    "best": made.best,
+    "effects": made.effects,
+    "agreement": made.agreement,
+    **writers.ITEMS,
+}
 
 
 class Evidence(View):
@@ -36,24 +42,29 @@ class Evidence(View):
     title = "Evidence"
     words = Words(
         what=(
-            "The answer is a sum: every head of every layer, every MLP and every bias has added its share to"
-            " it, for or against."
+            "The answer is a sum: every head, every MLP and every bias has added its share to it, for "
+            "or against."
         ),
         how=(
-            "Orange patches spoke for the class and blue ones against it; click a head to see its own"
-            " patches, or take it away and watch the answer move."
+            "Orange patches spoke for the class, blue ones against; click a head to see its own, or "
+            "take it away."
         ),
         definition=(
             "With the deviation $\\sigma$ of the final norm held, $u = (w_c \\circ \\gamma)/\\sigma$ and"
             " $\\bar u = u - \\mathrm{mean}(u)$, the logit is $\\langle \\bar u, x^0 \\rangle + \\sum_{l,h,j}"
             " A^{l,h}_{0j} \\langle v_j^{l,h}, W_O^{l,h\\top} \\bar u \\rangle + \\sum_l \\langle \\bar u,"
             " b_O^l + m^l \\rangle + \\langle w_c, \\beta \\rangle + b_c$: the start, each head's share by"
-            " source token, biases and MLPs. Where an average is read, the sums run over all patches too. The"
-            " map sums the heads' shares by source patch."
-            " *Each part taken away*: what a head or an MLP hands on is replaced by its mean over other "
-            "pictures; the loss is the logit with it less the logit without it. *The answer forming*: "
+            " source token, biases and MLPs. Where an average is read, the sums run over all patches too,"
+            " each with its own $\\sigma$ if it is normed first; LayerScale multiplies what a branch adds;"
+            " what attention pooling reads and its MLP adds are lines of their own. The map sums the heads'"
+            " shares by source patch."
+            " *Each part taken away*: what a head or an MLP hands on is replaced by its mean over other"
+            " pictures (shipped checkpoints: of the set they were trained on; else vitviz's own photographs);"
+            " the loss is the logit with it less the logit without it. *The answer forming*: "
             "$W\\,\\mathrm{LN}(x^l) + b$ at every depth $l$, of what the classifier reads and of each "
-            "patch by itself."
+            "patch by itself. *Who wrote it*: what head $h$ reads at token $j$ is a sum over the embedding, "
+            "the position and what every earlier head, bias and MLP wrote there; with $A$ and $\\sigma$ held "
+            "its share is the sum of their parts, and the same can be asked of an earlier head."
         ),
         source=(
             "The final layer of equation 4; Elhage et al. 2021 and Gandelsman et al. 2024 (arXiv 2310.05916),"
@@ -65,8 +76,12 @@ class Evidence(View):
             " lines. The token at a place in a late layer is mixed already. The start is the same for every"
             " picture."
         ),
+        cites=PAPER,
     )
     arrays = {
+        "written_by_heads": "layer head",
+        "written_by_layers": "kind layer",  # biases, MLPs
+        "written_otherwise": "line",  # share, sum, embedding, positions, constant
         "target": "",
         "line_names": "line",
         "by_source": "layer head token",
@@ -85,12 +100,15 @@ class Evidence(View):
                 ("account", "The account"),
                 ("forming", "The answer forming"),
                 ("effects", "Each part taken away"),
+                ("writers", "Who wrote it"),
             ),
         ),
         Slider("depth", "Depth", maximum="layers", default="layers"),  # of the answer forming
         Choice("part", options=(("heads", "Heads"), ("mlps", "MLPs"))),  # whose effects are in view
         Whole("layer", minimum=1, maximum="layers", default=1),  # whose parts are taken away
         Text("chosen", fits=r"|\d{1,3}(\.\d{1,3})?"),  # a layer's heads, or one head, both from 1
+        Text("trail", fits=writers.FITS),  # heads from the answer back, from 1: what is asked who wrote it
+        Text("writer", fits=writers.WRITER),  # whose part is in view, layers and heads from 1
         Whole("until", maximum="layers"),  # the map of the heads up to this layer, from 1; 0 for all
         Wholes("patches", maximum="patches", most=400),  # whose share in every head is in view
     )
@@ -100,6 +118,7 @@ class Evidence(View):
             "row col",
             "heads' shares by source patch, logits",
             depends=(*_ASKED, "method", "chosen", "until"),
+            signed=True,
         ),
         Item(
             "explained", "line", "what the map explains, and leaves unexplained", depends=("target", "method")
@@ -122,9 +141,19 @@ class Evidence(View):
         ),
         Item("direct", "layer head", "each head's share, of all patches", depends=_ASKED, taken=False),
         Item("agreement", "kind", "shares and effects", depends=_ASKED, taken=False),
+        Item("writer_map", "row col", "a writer's part, logits", depends=(*_TRAIL, "writer"), taken=False),
+        Item("writer_heads", "layer head", "each head's part, logits", depends=_TRAIL, taken=False),
+        Item("trail", "byte", "the heads that are followed, as JSON", "uint8", _TRAIL, taken=False),
         Item("classes", "byte", "the likeliest classes, as JSON", "uint8", taken=False),
         Item("labels", "byte", "all classes, as JSON", "uint8", taken=False),
     )
+
+    charted = (*_TRAIL, "show", "part", "layer")
+
+    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
+        """What stands beside the map; what parts taken away cost, of the layers from `layer` on."""
+        made = {"forming": charts.forming, "effects": printed_effects.dots, "writers": charts.written}
+        return made.get(settings["show"], charts.account)(self, subject, settings)
 
     def unsupported(self, subject: Subject) -> str | None:
         if subject.trace.logits is None:
@@ -138,7 +167,6 @@ class Evidence(View):
     def summary(self, subject: Subject) -> dict[str, Any]:
         top = subject.trace.logits.topk(min(made.SHOWN, subject.trace.logits.numel()))
         return {
-            "diverging": True,
             "top": top.indices.tolist(),
             "prefix": list(subject.grid.prefix_names),
             "patches": made.patches_are(subject),
@@ -146,9 +174,12 @@ class Evidence(View):
 
     def likely(self, subject: Subject, name: str) -> tuple[str, ...]:
         layers = range(1, subject.about.layers + 1)
+        ends = ("", "embedding", "positions", "constant")
         heads = [f".{head}" for head in range(1, subject.about.heads + 1)]
         return {
             "chosen": ("", *(f"{layer}{head}" for layer in layers for head in ("", *heads))),
+            "trail": ("", *(f"{layer}{head}" for layer in layers for head in heads)),
+            "writer": (*ends, *(f"{kind}.{layer}" for kind in ("mlp", "bias") for layer in layers)),
             "patches": ("", *map(str, range(subject.grid.patches))),
             "target": ("top", *map(str, self.summary(subject)["top"])),
         }.get(name, ())
@@ -160,7 +191,7 @@ class Evidence(View):
         if name in ("classes", "labels"):
             return packed(likeliest(trace, made.SHOWN) if name == "classes" else list(trace.labels))
         if name == "forming":
-            return made.now(subject).double().softmax(dim=-1)[:, self.summary(subject)["top"]].numpy()
+            return trace.probabilities(made.now(subject))[:, self.summary(subject)["top"]].numpy()
         if name == "share":
             return made.of_target(subject, settings, made.shares(subject).double()).numpy()
         account = made.account(subject, settings)
@@ -179,15 +210,15 @@ class Evidence(View):
             return account.heads.numpy()
         if name == "heads":
             picked = [subject.grid.prefix + patch for patch in settings["patches"]]
-            return (account.sources[..., picked].sum(dim=-1) if picked else account.heads).numpy()
+            return (account.sources[..., picked].nansum(dim=-1) if picked else account.heads).numpy()
         if name == "lines":
             pool = 0.0 if account.pool is None else account.pool.total
             lines = (account.start, pool, account.norm_bias, account.head_bias, account.logit, account.total)
             return np.asarray(lines)
         if name == "sources":
             by_token = account.sources.double().sum(dim=(0, 1))
-            prefix = subject.grid.prefix
-            return np.asarray([by_token[prefix:].sum().item(), *by_token[:prefix].tolist()])
+            prefix = subject.grid.prefix  # a patch that was left out is none of the sum
+            return np.asarray([by_token[prefix:].nansum().item(), *by_token[:prefix].tolist()])
         return (account.mlps if name == "mlps" else account.projection_biases).numpy()
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -199,6 +230,8 @@ class Evidence(View):
                 "effects_of_mlps": effects.mlps.numpy(),
                 "correlations": made.agreement(subject, settings),
             }
+        if settings["show"] == "writers":
+            in_turn = writers.arrays(subject, settings)
         return {
             **super().numbers(subject, settings),
             **in_turn,

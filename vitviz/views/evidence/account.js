@@ -1,37 +1,44 @@
 // The account beside the map: a chart (the waterfall, or the answer forming) and the wall of all heads.
 
+import { chart } from '../../canvas/chart.js';
+import { unpacked } from '../../canvas/data.js';
 import { el } from '../../canvas/elements.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
-import { asked, signed } from './lines.js';
+import { asked, either } from './lines.js';
 import { drawWall, wall } from './wall.js';
 
 /** The parts of the account; `pick(layer, head)` is told of a head, both from 1. */
 export function account(self, { pick }) {
-  const title = el('p', { class: 'vv-h' });
-  const chart = el('canvas', { role: 'img' });
+  const side = Object.create(self); // the same view, with the room beside its figure
+  const drawn = chart(side);
   const said = el('p', { class: 'vv-text' });
-  const legend = el('p', { class: 'vv-legends' });
-  const shares = wall(self, {
-    pick,
-    value: (index) => made.values[index],
-    label: () => t('The share of every head.'),
-  });
-  const node = el(
-    'div',
-    { class: 'vv-stack' },
-    title,
-    el('div', { class: 'vv-plot' }, chart),
-    said,
-    legend,
-    shares.title,
-    shares.plot,
+  const shares = wall(self, pick);
+  const node = el('div', { class: 'vv-stack' }, drawn.node, said, shares.node);
+  return { node, side, drawn, said, shares };
+}
+
+/** The chart, so tall, with a sentence below; `at` is the depth in view. */
+export function drawChart(self, made, tall, said, at = null) {
+  made.drawn.node.hidden = false;
+  [made.side.width, made.side.tall] = [Math.max(260, self.below.clientWidth), tall];
+  const figure = unpacked(self.data.chart);
+  if (at !== null) figure.levels.push({ value: at, upright: true, name: '', colour: '#7d838e' });
+  made.drawn.draw(figure);
+  made.said.textContent = said;
+}
+
+/** The account as a waterfall, and the wall, which alone is of chosen patches: nothing moves. */
+export function drawAccount(self, made) {
+  const room = self.below.clientHeight || 520;
+  const tall = Math.max(140 * self.zoom, Math.min(260 * self.zoom, room * 0.32));
+  const direct = t(
+    'Attention that an early layer moved counts where it is read in the end: these are direct shares.',
   );
-  const made = { node, title, chart, said, legend, shares, depthAt: null, values: [] };
-  chart.addEventListener('click', (event) => {
-    if (made.depthAt) self.set('depth', made.depthAt(event.offsetX)); // the slider is for who has no pointer
-  });
-  return made;
+  drawChart(self, made, tall, direct);
+  const used = made.drawn.node.offsetHeight + made.said.offsetHeight + 20 + 20 * self.zoom;
+  const [some, width] = [self.settings.patches !== '', Math.max(260, self.below.clientWidth)];
+  drawShares(self, made, { values: self.data.heads.values, some, room: room - used, width });
 }
 
 /** The largest of numbers that may be none, as far as it has been in this film: walls stand still. */
@@ -45,17 +52,16 @@ export function largest(self, name, ...lists) {
 /** The direct share of every head, or what the chosen patches gave through it. */
 export function drawShares(self, made, { values, room, width, some = false, most = undefined }) {
   const end = most ?? largest(self, some ? 'wall/patches' : 'wall', values);
-  const told = { most: signed(end) };
+  const told = { most: either(end) };
   const title = some
-    ? t('What the chosen patches gave through every head, up to {most}', told)
+    ? t('Of the chosen patches, up to {most}', told)
     : t('The share of every head, up to {most}', told);
-  made.values = values;
+  made.shares.node.hidden = false;
   drawWall(self, made.shares, { values, most: end, title, room, width });
 }
 
 /** Takes the chart out of view; the wall stays. */
 export function hideChart(made) {
-  made.chart.parentElement.hidden = made.title.hidden = true;
+  made.drawn.node.hidden = true;
   made.said.textContent = '';
-  made.legend.replaceChildren();
 }

@@ -4,21 +4,30 @@ import { el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { chosenOf, className, listed, targets } from './lines.js';
 
-/** One of the two pickers: the likeliest classes, and with `searched` all others by typing. */
-export function picker(self, label, change) {
+const pen = document.createElement('canvas').getContext('2d');
+
+/** One of the two pickers: the likeliest classes, and all others by typing. */
+export function picker(self, label) {
   const field = el('input', {
     type: 'text',
     class: 'vv-class',
     'aria-label': label,
     list: `vv-classes-${self.name}`,
     autocomplete: 'off',
+    onfocus: () => field.select(),
+    oninput: () => field.classList.add('vv-typing'),
+    onblur: typed,
+    onchange: () => chooseClasses(self, typed()),
+    onkeydown: ({ key }) => key === 'Escape' && self.draw(typed()),
   });
-  field.addEventListener('focus', () => field.select());
-  field.addEventListener('change', () => change(field));
+  function typed() {
+    field.classList.remove('vv-typing');
+    return field;
+  }
   return field;
 }
 
-/** Both pickers with what they may name. */
+/** Both pickers with what they may name, each as wide as its name. */
 export function showPickers(self, of, rather) {
   const { ui } = self;
   const names = [...ui.classes.map((one) => one.name), ...ui.labels];
@@ -26,9 +35,17 @@ export function showPickers(self, of, rather) {
     ui.listed = names.join();
     ui.list.replaceChildren(...[...new Set(names)].map((name) => el('option', { value: name })));
   }
-  ui.of.value = className(self, of);
-  ui.rather.value = rather === null ? '' : className(self, rather);
+  const chosen = [className(self, of), rather === null ? '' : className(self, rather)];
   ui.rather.placeholder = t('– (all others)');
+  ui.unknown.hidden = true;
+  for (const [i, field] of [ui.of, ui.rather].entries()) {
+    if (field.classList.contains('vv-typing')) continue; // an answer may come in the middle of a word
+    field.value = chosen[i];
+    field.title = field.value;
+    const { fontWeight, fontSize, fontFamily } = getComputedStyle(field);
+    pen.font = `${fontWeight} ${fontSize} ${fontFamily}`;
+    field.style.width = `${Math.ceil(pen.measureText(field.value || field.placeholder).width) + 24}px`;
+  }
 }
 
 /** A rectangle drawn over the picture chooses its patches. */
@@ -70,7 +87,7 @@ export function toggle(self, cells, only = false) {
 /** Chooses a head, or all of a layer where head is null. */
 export function chooseHead(self, layer, head) {
   const text = head === null ? String(layer) : `${layer}.${head}`;
-  self.settings.patches = '';
+  self.settings.patches = self.settings.trail = self.settings.writer = '';
   self.set('chosen', self.settings.chosen === text ? '' : text);
 }
 
@@ -93,18 +110,57 @@ export function takeAway(self) {
   clear(self);
 }
 
-/** Takes over what was typed into one of the pickers. */
-export function chooseClasses(self, of, rather) {
-  const { labels, classes } = self.ui;
-  const now = targets(self);
-  const find = (field, kept) => {
-    if (!field) return kept;
-    const text = field.value.trim();
-    const known = classes.find((one) => one.name === text);
-    const index = known ? known.class : labels.indexOf(text);
-    return index >= 0 ? index : /^\d+$/.test(text) ? Number(text) : null;
+/** The class that a text names, by its number or by a name of it, large or small; -1 for none. */
+export function classOf(text, classes, labels) {
+  const asked = text.trim().toLowerCase();
+  const names = (label) => [label, ...label.split(',')].some((one) => one.trim().toLowerCase() === asked);
+  const found = classes.find(({ name }) => names(name))?.class ?? labels.findIndex(names);
+  const number = /^\d+$/.test(asked) ? Number(asked) : -1;
+  return found < 0 && number < (labels.length || Infinity) ? number : found;
+}
+
+/** The names that are spelled most alike, by the share of pairs of letters in common; at most three. */
+export function nearest(text, names) {
+  const pairs = (one) => new Set(Array.from(one.slice(1), (letter, i) => (one[i] + letter).toLowerCase()));
+  const asked = pairs(text);
+  const alike = (one) => {
+    const has = pairs(one);
+    return (2 * [...asked].filter((pair) => has.has(pair)).length) / (asked.size + has.size || 1);
   };
-  const first = find(of, now.of) ?? now.of;
-  const second = find(rather, now.rather);
+  return names
+    .map((name) => [alike(name), name])
+    .filter(([share]) => share > 0.4)
+    .sort((a, b) => b[0] - a[0])
+    .slice(0, 3)
+    .map(([, name]) => name);
+}
+
+/** Takes over what was typed into a picker; of a name that there is not, the nearest ones are offered. */
+export function chooseClasses(self, field) {
+  const { labels, classes, of, unknown } = self.ui;
+  const now = targets(self);
+  const text = field.value.trim();
+  const index = text ? classOf(text, classes, labels) : null;
+  unknown.hidden = index !== -1;
+  if (index === -1) {
+    const names = classes.map(({ name }) => name);
+    const near = nearest(text, [...new Set([...labels, ...names])]);
+    const offered = near.length ? near : names.slice(0, 3);
+    const take = (name) => {
+      field.value = name;
+      chooseClasses(self, field);
+    };
+    const told = { name: text, count: labels.length || names.length };
+    unknown.replaceChildren(
+      near.length
+        ? t('No {name} among {count} classes. Nearest:', told)
+        : t('No {name} among {count} classes. Likeliest here:', told),
+      ...offered.map((name) => el('button', { type: 'button', text: name, onclick: () => take(name) })),
+    );
+    unknown.style.left = `${field.offsetLeft}px`;
+    return;
+  }
+  const first = field === of ? (index ?? now.of) : now.of;
+  const second = field === of ? now.rather : index;
   self.set('target', second === null || second === first ? String(first) : `${first}-${second}`);
 }

@@ -1,10 +1,7 @@
 // What the account says: its lines summed, the classes by name, what is chosen of it.
 
-import { total } from '../../canvas/numbers.js';
+import { fixed, total } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
-
-/** JSON that comes as bytes. */
-export const unpack = (item) => JSON.parse(new TextDecoder().decode(item.values));
 
 /** Patches out of a setting. */
 export const listed = (text) => (text ? text.split('.').map(Number) : []);
@@ -42,7 +39,19 @@ export function targets(self) {
 }
 
 /** A number with its sign: +2.03 or −0.56. */
-export const signed = (value) => (value >= 0 ? '+' : '−') + Math.abs(value).toFixed(2);
+export const signed = (value) =>
+  Number.isNaN(value) ? '–' : (value >= 0 ? '+' : '−') + Math.abs(value).toFixed(2);
+
+/** How far a scale goes to both sides of zero: ±0.30. */
+export const either = (value) => `±${value.toFixed(2)}`;
+
+/** What the account adds up to, by name: one class's logit, or by how much one's lies above another's. */
+export const sumName = (self) => (targets(self).rather === null ? t('logit') : t('difference of logits'));
+
+/** The sum beside what it should be, by name. */
+export const balanced = (self, sum, logit) =>
+  `${targets(self).rather === null ? t('Logit') : t('Difference of logits')}: ` +
+  t('{sum} of {logit}', { sum: fixed(sum, 3), logit: fixed(logit, 3) });
 
 /** Every head's share as a plain array, layer by layer. */
 export const wallOf = (self) => Array.from(self.data.heads.values);

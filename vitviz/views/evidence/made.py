@@ -2,15 +2,13 @@
 when each part is taken away.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from vitviz.errors import UnsupportedModel, WrongSetting
-from vitviz.sentence import Sentence
+from vitviz.record.sentence import Sentence
 from vitviz.views.shared import Target, ledger_of, relevance_of, taken_away, target_of
 from vitviz.views.subject import Subject
 
@@ -82,14 +80,14 @@ def relevance(subject: Subject, settings: Mapping[str, Any]):
 
 def now(subject: Subject):
     """The logits (depth, class) of what the classifier reads, the norm afresh."""
-    from vitviz import models
+    from vitviz.engine.asking import models
 
     return subject.once("lens", lambda: models.lens(subject.inspector, subject.trace))
 
 
 def shares(subject: Subject):
     """The shares so far (depth, class), the norm held."""
-    from vitviz import models
+    from vitviz.engine.asking import models
 
     return subject.once("shares", lambda: models.lens(subject.inspector, subject.trace, form="share"))
 

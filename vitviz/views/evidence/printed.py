@@ -2,57 +2,85 @@
 taken away in turn.
 """
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 
-from vitviz.figures.paper.plates import BLUE, ORANGE, SEVERAL, Bars, Chart, Mark, Matrix, Plate, Scale, Series
-from vitviz.sentence import Sentence
+from vitviz.figures.paper.plates import Mark, Matrix, Plate, Scale
+from vitviz.record.sentence import Sentence
 from vitviz.views.evidence import printed_effects
-from vitviz.views.printing import NARROW, WIDE, balanced, fixed, joined, over, prefix_name, signed
-
-PALE = {ORANGE: "#e3b78e", BLUE: "#9cc3e2"}  # the same for an MLP
+from vitviz.views.evidence.charts import named
+from vitviz.views.printing import (
+    NARROW,
+    WIDE,
+    balanced,
+    either,
+    fixed,
+    joined,
+    over,
+    prefix_name,
+    signed,
+    writer_name,
+)  # fmt: skip
 
 
 def plate(view, subject, settings, asked) -> Plate:
     """What spoke for and against the class, patch by patch, and what it all adds up to."""
-    values = np.asarray(view.item(subject, "map", settings), float)
+    deeper = settings["show"] == "writers"
+    values = np.asarray(view.item(subject, "writer_map" if deeper else "map", settings), float)
     most, direct = balanced(values), settings["method"] == "ledger"
     label = (
-        Sentence("Share of the logit: against, for")
+        printed_effects.share(settings)
         if direct
         else Sentence("Relevance of each patch, as the method gives it")
     )
     marks = tuple(Mark(patch, "#111111") for patch in settings["patches"])
-    title = joined(_target(view, subject, settings), _what(view, settings))
+    what = _written(view, subject, settings) if deeper else _what(view, settings)
+    title = joined(_target(view, subject, settings), what)
     main = over(subject, asked, values, Scale("balance", -most, most, label), title, marks)
+    if deeper:
+        return _writers(view, subject, settings, main, asked)
     notes = tuple(_notes(view, subject, settings))
     if not asked.detail:
         return Plate(((main,),), notes, width=NARROW)
     if settings["show"] == "effects":
         walls = printed_effects.walls(view, subject, settings)
-        rows = (main, printed_effects.dots(view, subject, settings)), *([walls] if walls else [])
-        return Plate(rows, (*notes, *printed_effects.notes(view, subject, settings)), width=WIDE)
+        dots = view.chart(subject, settings)
+        rows = (main, dots), *([walls] if walls else [])
+        return Plate(rows, (*notes, *dots.notes), width=WIDE)
+    beside = (main, view.chart(subject, settings))
     if settings["show"] == "forming":
-        return Plate(((main, _forming(view, subject, settings)),), notes, width=WIDE)
-    return Plate(
-        ((main, _account(view, subject, settings)), (_wall(view, subject, settings),)), notes, width=WIDE
-    )
+        return Plate((beside,), notes, width=WIDE)
+    return Plate((beside, (_wall(view, subject, settings),)), notes, width=WIDE)
 
 
-def _named(view, subject, index: int) -> str:
-    labels = json.loads(bytes(view.item(subject, "labels", {})))
-    named = len(labels) == subject.trace.logits.numel()
-    return labels[index] if named else Sentence("class {number}", number=index)
+def _written(view, subject, settings) -> str:
+    """The head that reads, and whose part is in view."""
+    layer, head = json.loads(bytes(view.item(subject, "trail", settings)))[-1][:2]
+    reader = writer_name("head", layer, head)
+    kind, *place = settings["writer"].split(".")
+    writer = writer_name(kind, *place) if kind else Sentence("all writers")
+    return Sentence("{head}: {writer}, by patch", head=reader, writer=writer)
+
+
+def _writers(view, subject, settings, main, asked) -> Plate:
+    """Who wrote what a head reads: the sum, and with detail all writers, and every earlier head's part."""
+    heads = np.asarray(view.item(subject, "writer_heads", settings), float)
+    chart = view.chart(subject, settings)
+    if not asked.detail or not np.isfinite(heads).any():
+        return Plate(((main,),), chart.notes, width=NARROW)
+    most = balanced(heads)
+    title = Sentence("Every earlier head, up to {most}", most=signed(most))
+    label = printed_effects.share(settings)
+    wall = printed_effects.wall_of(heads, {**settings, "chosen": ""}, most, title, label)
+    return Plate(((main, chart), (wall,)), chart.notes, width=WIDE)
 
 
 def _target(view, subject, settings) -> str:
     """The class that is asked about, or one rather than another."""
     asked = settings["target"]
     classes = view.summary(subject)["top"][:1] if asked == "top" else [int(one) for one in asked.split("-")]
-    names = [_named(view, subject, one) for one in classes]
+    names = [named(view, subject, one) for one in classes]
     if len(names) == 1:
         return names[0]
     return Sentence("{name} rather than {other}", name=names[0], other=names[1])
@@ -70,7 +98,7 @@ def _what(view, settings) -> str:
     return (
         Sentence("All heads of layer {layer}", layer=layer)
         if layer
-        else Sentence("All heads, by the patch they took it from")
+        else Sentence("All heads, by source patch")
     )
 
 
@@ -82,7 +110,7 @@ def _notes(view, subject, settings) -> list[str]:
         if np.isnan(explained):
             return [Sentence("The sum of this map means nothing: its numbers only order the patches.")]
         said = Sentence("Map, prefix and constants together; {rest} is left unexplained.", rest=fixed(rest))
-        return [Sentence("{sum} of {logit}", sum=fixed(explained), logit=fixed(logit)), said]
+        return [_balance(settings, explained, logit), said]
     patches, *prefix = np.asarray(view.item(subject, "sources", settings), float)
     mlps, biases = (float(np.sum(view.item(subject, name, settings))) for name in ("mlps", "biases"))
     lines = [(Sentence("patches"), patches)]
@@ -96,48 +124,20 @@ def _notes(view, subject, settings) -> list[str]:
         (Sentence("biases"), biases + norm + head),
     ]
     lines += [(Sentence("attention pooling"), pooling)] if pooling else []
-    parts = [Sentence("{name} {value}", name=name, value=signed(value)) for name, value in lines]
-    return [joined(Sentence("{sum} of {logit}", sum=fixed(total), logit=fixed(logit)), *parts)]
+    parts = [joined(_added(value, i), name, by=" ") for i, (name, value) in enumerate(lines)]
+    return [joined(_balance(settings, total, logit), joined(*parts, by=" "), by=" = ")]
 
 
-def _account(view, subject, settings) -> Chart:
-    """A waterfall: the start, each layer's attention and MLP, what is left of the biases, and the logit."""
-    heads = np.asarray(view.item(subject, "heads", {**settings, "patches": ()}), float).sum(axis=1)
-    mlps, biases = (np.asarray(view.item(subject, name, settings), float) for name in ("mlps", "biases"))
-    start, pooling, norm, head, _, total = np.asarray(view.item(subject, "lines", settings), float)
-    steps = [start, *np.stack([heads + biases, mlps], axis=1).ravel(), norm + head + pooling]
-    after = np.cumsum(steps)
-    before = after - steps
-    colours = [ORANGE if step >= 0 else BLUE for step in steps]
-    colours = [PALE[one] if i and i % 2 == 0 and i < len(steps) - 1 else one for i, one in enumerate(colours)]
-    place = np.arange(len(steps) + 1.0)
-    bars = Bars(place, np.append(before, 0.0), np.append(after, total), (*colours, "#444444"))
-    low, high = min(0.0, before.min(), after.min()), max(0.0, before.max(), after.max())
-    every = max(1, len(heads) // 12)
-    ticks = [
-        (0.0, Sentence("start")),
-        *((2.0 * i + 1.5, str(i + 1)) for i in range(0, len(heads), every)),
-        (place[-1], Sentence("logit")),
-    ]
-    ticks = ticks if len(heads) < 8 else [*ticks[:1], *ticks[2:-2], ticks[-1]]
-    named = (
-        (ORANGE, Sentence("for, by attention")),
-        (BLUE, Sentence("against, by attention")),
-        (PALE[ORANGE], Sentence("for, by an MLP")),
-        (PALE[BLUE], Sentence("against, by an MLP")),
-    )
-    spare = 0.04 * (high - low) or 1.0
-    return Chart(
-        Sentence("Layer"),
-        Sentence("Share of the logit"),
-        (-0.7, place[-1] + 0.7),
-        (low - spare if low < 0 else 0.0, high + spare),
-        Sentence("The account, from the start to the logit"),
-        bars=bars,
-        ticks=tuple(ticks),
-        named=named,
-        aspect=0.78,
-    )
+def _added(value: float, place: int) -> str:
+    """As it stands in a sum: 5.51, then − 0.07."""
+    sign = ("−" if value < 0 else "") if not place else "− " if value < 0 else "+ "
+    return f"{sign}{abs(value):.2f}"
+
+
+def _balance(settings, total: float, logit: float) -> Sentence:
+    pair = "-" in settings["target"]
+    name = Sentence("Difference of logits") if pair else Sentence("Logit")
+    return joined(name, Sentence("{sum} of {logit}", sum=fixed(total), logit=fixed(logit)), by=": ")
 
 
 def _wall(view, subject, settings) -> Matrix:
@@ -145,28 +145,9 @@ def _wall(view, subject, settings) -> Matrix:
     heads = np.asarray(view.item(subject, "heads", settings), float)
     most = balanced(heads)
     said = (
-        "What the chosen patches gave through every head, up to {most}"
+        "Of the chosen patches, up to {most}"
         if settings["patches"]
         else "The share of every head, up to {most}"
     )
-    label = Sentence("Share of the logit: against, for")
-    return printed_effects.wall_of(heads, settings, most, Sentence(said, most=signed(most)), label)
-
-
-def _forming(view, subject, settings) -> Chart:
-    """The likeliest classes by depth, if the model ended there."""
-    forming = np.asarray(view.item(subject, "forming", settings), float)
-    depth = np.arange(len(forming))
-    names = [_named(view, subject, one) for one in view.summary(subject)["top"]]
-    series = tuple(Series(depth, forming[:, i], name, SEVERAL[i], line=True) for i, name in enumerate(names))
-    title = Sentence("The answer forming: probability if the model ended there")
-    return Chart(
-        Sentence("after so many layers"),
-        Sentence("Probability"),
-        (0, len(forming) - 1),
-        (0.0, 1.0),
-        title,
-        series,
-        percent=True,
-        aspect=0.78,
-    )
+    label = printed_effects.share(settings)
+    return printed_effects.wall_of(heads, settings, most, Sentence(said, most=either(most)), label)

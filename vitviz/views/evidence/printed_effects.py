@@ -1,19 +1,28 @@
-"""Each part taken away in turn, for print: what the answer loses without it beside its own share, as dots and
-as walls of all heads on one scale.
+"""Each part taken away in turn: what the answer loses without it beside its own share, as dots and, for
+print, as walls of all heads on one scale.
 """
-
-from __future__ import annotations
 
 import math
 
 import numpy as np
 
-from vitviz.figures.paper.plates import BLUE, Chart, Matrix, Scale, Series
-from vitviz.sentence import Sentence
+from vitviz.figures.chart import BLUE, GREY, ORANGE, Chart, Series
+from vitviz.figures.paper.plates import Matrix, Scale
+from vitviz.record.sentence import Sentence
 from vitviz.views.evidence import made
-from vitviz.views.printing import balanced, signed
+from vitviz.views.printing import balanced, either, fixed, joined, signed
 
-GREY = "#777777"  # of the diagonal
+MARKED = 3  # dots whose distance from the diagonal is drawn
+
+
+def sum_name(settings) -> Sentence:
+    """What the account adds up to: one class's logit, or by how much one's lies above another's."""
+    return Sentence("difference of logits") if "-" in settings["target"] else Sentence("logit")
+
+
+def share(settings) -> Sentence:
+    """The label of a scale of shares of it."""
+    return Sentence("Share of the {sum}: against, for", sum=sum_name(settings))
 
 
 def wall_of(values: np.ndarray, settings, most: float, title: str, label: str) -> Matrix:
@@ -27,24 +36,37 @@ def wall_of(values: np.ndarray, settings, most: float, title: str, label: str) -
 
 
 def dots(view, subject, settings) -> Chart:
-    """A dot a head, or an MLP: across its own share, up what the answer loses without it."""
+    """A dot a head, or an MLP, of every layer from `layer` on: across its share, up the loss without it."""
     shares, effects = _parts(view, subject, settings)
-    known = np.isfinite(shares) & np.isfinite(effects)
-    x, y = shares[known], effects[known]
+    heads = settings["part"] == "heads"
+    places = np.argwhere(np.isfinite(shares) & np.isfinite(effects))
+    places = places[np.argsort(shares[tuple(places.T)], kind="stable")]
+    x, y = shares[tuple(places.T)], effects[tuple(places.T)]
     low, high = (pick([0.0, *x, *y]) for pick in (min, max))
     spare = 0.06 * (high - low) or 1.0
     ends = np.array([low - spare, high + spare])
     alike = Series(ends, ends, Sentence("lost as much as its own share"), GREY, line=True)
-    named = Sentence("one head") if settings["part"] == "heads" else Sentence("one MLP")
+    far = np.argsort(-np.abs(y - x), kind="stable")[:MARKED]
+    apart = (Series(x[[i, i]], np.array([x[i], y[i]]), "", ORANGE, line=True) for i in far)
+    layer, *head = places.T + 1
+    also = {"layer": layer, "share": [signed(one) for one in x]}
+    told = (*(() if heads else (Sentence("Layer {layer}, MLP"),)), Sentence("its own share {share}"))
+    said = [Sentence("without it the answer loses {effect}", effect=signed(one)) for one in y]
+    of = {"layer": layer, "head": head[0]} if heads else {}
+    named = Sentence("one head") if heads else Sentence("one MLP")
+    parts = Series(x, y, named, BLUE, dots=True, of=of, said=said, told=told, also=also)
     return Chart(
         Sentence("its own share, in logits"),
         Sentence("lost without it, in logits"),
         tuple(ends),
         tuple(ends),
         Sentence("Its own share, and what the answer loses without it"),
-        (alike, Series(x, y, named, BLUE, dots=True)),
+        (alike, *apart, parts),
         whole=False,
         aspect=0.78,
+        square=True,
+        question=f"{settings['target']}/{settings['relative']}/{settings['part']}",
+        notes=(_notes(subject, settings, shares, effects),),
     )
 
 
@@ -54,31 +76,32 @@ def walls(view, subject, settings) -> tuple[Matrix, ...]:
         return ()
     shares, effects = _parts(view, subject, settings)
     most = balanced(np.stack([shares, effects]))
-    lost = Sentence("What the answer loses without each head, up to {most}", most=signed(most))
-    own = Sentence("The share of every head, up to {most}", most=signed(most))
+    lost = Sentence("What the answer loses without each head, up to {most}", most=either(most))
+    own = Sentence("The share of every head, up to {most}", most=either(most))
     return (
         wall_of(effects, settings, most, lost, Sentence("Loss of the logit: against, for")),
-        wall_of(shares, settings, most, own, Sentence("Share of the logit: against, for")),
+        wall_of(shares, settings, most, own, share(settings)),
     )
 
 
-def notes(view, subject, settings) -> list[str]:
-    """The correlation, and where both disagree most."""
-    shares, effects = _parts(view, subject, settings)
-    found = made.agreement(subject, settings)[0 if settings["part"] == "heads" else 1]
-    alike = (
-        Sentence("There is no correlation: there are too few, or all are alike.")
-        if math.isnan(found)
-        else Sentence("Correlation of share and loss: {value}", value=f"{found:.2f}".replace("-", "−"))
-    )
+def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> Sentence:
+    """The correlation, once all are known, and where both disagree most."""
+    alike = []
+    if settings["layer"] == 1:
+        found = made.agreement(subject, settings)[0 if settings["part"] == "heads" else 1]
+        alike.append(
+            Sentence("There is no correlation: there are too few, or all are alike.")
+            if math.isnan(found)
+            else Sentence("Correlation of share and loss: {value}", value=fixed(found, 2))
+        )
     apart = np.abs(effects - shares)
     if not np.isfinite(apart).any():
-        return [alike]
+        return joined(*alike)
     layer, *head = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
     name = (
-        Sentence("Layer {layer}, head {head}", layer=layer + 1, head=head[0] + 1)
+        Sentence("Layer {layer}, head {head}", layer=int(layer) + 1, head=int(head[0]) + 1)
         if head
-        else Sentence("Layer {layer}, MLP", layer=layer + 1)
+        else Sentence("Layer {layer}, MLP", layer=int(layer) + 1)
     )
     at = (layer, *head)
     worst = Sentence(
@@ -89,12 +112,14 @@ def notes(view, subject, settings) -> list[str]:
         share=signed(shares[at]),
         effect=signed(effects[at]),
     )
-    return [alike, worst]
+    return joined(*alike, worst)
 
 
 def _parts(view, subject, settings) -> tuple[np.ndarray, np.ndarray]:
     """Shares and losses: of heads by layer and head, of MLPs by layer; NaN where there is none."""
     heads = settings["part"] == "heads"
-    effects = made.all_effects(subject, settings)
     shares = np.asarray(view.item(subject, "direct" if heads else "mlps", settings), float)
-    return shares, (effects.heads if heads else effects.mlps).double().numpy()
+    effects = np.full((len(shares), subject.about.heads + 1), np.nan)
+    for layer in range(settings["layer"], len(shares) + 1):
+        effects[layer - 1] = made.effects(subject, {**settings, "layer": layer})
+    return shares, effects[:, :-1] if heads else effects[:, -1]

@@ -1,28 +1,20 @@
 // Why this answer: the map of what spoke for and against a class, the account beside it, and the sum that
 // balances.
 
+import { unpacked } from '../../canvas/data.js';
 import { el } from '../../canvas/elements.js';
 import { map } from '../../canvas/map.js';
 import { bounds } from '../../canvas/numbers.js';
 import { outline } from '../../canvas/pointer.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
-import { account, hideChart } from './account.js';
-import {
-  chooseClasses,
-  chooseHead,
-  clear,
-  drags,
-  picker,
-  showPickers,
-  takeAway,
-  toggle,
-} from './choosing.js';
+import { account, drawAccount, hideChart } from './account.js';
+import { chooseHead, clear, drags, picker, showPickers, takeAway, toggle } from './choosing.js';
 import { drawEffects, effects, halt } from './effects.js';
 import { bestOf, drawForming, forming, ownAnswers, worth } from './forming.js';
-import { asked, chosenOf, className, listed, sums, targets, unpack } from './lines.js';
+import { asked, chosenOf, className, listed, sumName, targets } from './lines.js';
 import { tell } from './telling.js';
-import { drawWaterfall } from './waterfall.js';
+import { drawWriters, writers, written, writtenMap } from './writers.js';
 
 export default () => ({
   title: 'Evidence',
@@ -38,10 +30,11 @@ export default () => ({
     'sources',
     'classes',
     'labels',
-    'forming',
+    ...(self.settings.show === 'effects' ? [] : ['chart']), // that comes layer by layer
     'share',
     ...(forming(self) ? ['own', 'best'] : []),
-    ...(self.settings.show === 'effects' ? ['direct'] : []),
+    'direct',
+    ...written(self),
   ],
   idle: (settings) => [
     ...(settings.method === 'ledger' ? [] : ['relative']),
@@ -51,8 +44,8 @@ export default () => ({
   reset: (self) => self.ui.marks?.forEach((mark) => mark.hide()),
 
   build(self) {
-    const rather = picker(self, t('rather than'), (field) => chooseClasses(self, undefined, field));
-    const of = picker(self, t('Why'), (field) => chooseClasses(self, field, undefined));
+    const [of, rather] = [picker(self, t('Why')), picker(self, t('rather than'))];
+    const unknown = el('span', { class: 'vv-unknown', role: 'alert', 'data-export': 'no', hidden: true });
     const list = el('datalist', { id: `vv-classes-${self.name}` });
     const question = el(
       'p',
@@ -62,6 +55,7 @@ export default () => ({
       el('span', { text: t('rather than') }),
       rather,
       list,
+      unknown,
     );
     const drawn = map(self, {
       told: (cell, value) => [
@@ -79,12 +73,15 @@ export default () => ({
       type: 'button',
       class: 'vv-away',
       'data-export': 'no',
+      text: t('Take away'),
       onclick: () => takeAway(self),
     });
     const back = el('button', {
       type: 'button',
       'data-export': 'no',
-      text: t('Choose nothing'),
+      text: '×',
+      title: t('Choose nothing'),
+      'aria-label': t('Choose nothing'),
       onclick: () => clear(self),
     });
     self.figure.append(
@@ -93,15 +90,15 @@ export default () => ({
         { class: 'vv-stack' },
         question,
         drawn.node,
-        el('p', { class: 'vv-sum' }, balance),
-        parts,
-        el('div', { class: 'vv-buttons' }, away, back, picked),
+        el('div', { class: 'vv-balanced' }, balance, away, back),
+        el('div', { class: 'vv-either' }, parts, picked),
       ),
     );
     const pick = (layer, head) => chooseHead(self, layer, head);
     const made = account(self, { pick });
     const tried = effects(self, { pick });
-    self.below.append(tried.node, made.node);
+    const wrote = writers(self);
+    self.below.append(tried.node, wrote.node, made.node);
     const plot = drawn.heat.parentElement;
     const marks = Array.from({ length: 64 }, () => outline(plot, 'vv-key'));
     drags(self, drawn);
@@ -109,6 +106,7 @@ export default () => ({
       of,
       rather,
       list,
+      unknown,
       drawn,
       balance,
       parts,
@@ -117,6 +115,7 @@ export default () => ({
       back,
       made,
       tried,
+      wrote,
       marks,
       listed: '',
       classes: [],
@@ -127,8 +126,10 @@ export default () => ({
   draw(self) {
     const { ui, data, settings, grid } = self;
     const { of, rather } = targets(self);
-    [ui.classes, ui.labels] = [unpack(data.classes), unpack(data.labels)];
+    [ui.classes, ui.labels] = [unpacked(data.classes), unpacked(data.labels)];
     showPickers(self, of, rather);
+    const names = [of, rather].filter((one) => one !== null).map((one) => className(self, one));
+    if (!self.value.second) document.dispatchEvent(new CustomEvent('vitviz:asked', { detail: names }));
     const values = data.map.values;
     const [low, high] = bounds(values);
     const most = Math.max(-low, high) || 1;
@@ -145,18 +146,21 @@ export default () => ({
           ? t('All heads of layer {layer}', { layer: chosen[0] })
           : settings.until
             ? t('All heads of layers 1 to {layer}', { layer: settings.until })
-            : t('All heads, by the patch they took it from');
+            : t('All heads, by source patch');
     const account = {
       values,
       low: -shared,
       high: shared,
       colours: 'balance',
       label: direct
-        ? t('Share of the logit: against, for')
+        ? t('Share of the {sum}: against, for', { sum: sumName(self) })
         : t('Relevance of each patch, as the method gives it'),
       title: what,
     };
-    ui.drawn.show(forming(self) ? ownAnswers(self, className(self, of)) : account);
+    const deeper = settings.show === 'writers';
+    ui.drawn.show(
+      forming(self) ? ownAnswers(self, className(self, of)) : deeper ? writtenMap(self) : account,
+    );
     const { width, height } = ui.drawn.heat.getBoundingClientRect();
     const picked = listed(settings.patches);
     ui.marks.forEach((mark, i) => {
@@ -170,13 +174,19 @@ export default () => ({
     });
     tell(self, picked, chosen);
     if (settings.show === 'forming') ui.parts.textContent = worth(self);
+    ui.wrote.node.hidden = !deeper;
+    ui.made.node.hidden = deeper;
     ui.tried.node.hidden = settings.show !== 'effects';
+    if (deeper) {
+      halt(self, ui.tried);
+      return drawWriters(self, ui.wrote);
+    }
     if (settings.show === 'effects') {
       hideChart(ui.made);
       return drawEffects(self, ui.tried);
     }
-    halt(ui.tried);
+    halt(self, ui.tried);
     if (settings.show === 'forming') drawForming(self, ui.made);
-    else drawWaterfall(self, ui.made, sums(self));
+    else drawAccount(self, ui.made);
   },
 });

@@ -14,9 +14,11 @@ import numpy as np
 
 from vitviz.analyses.protocol import DRAWS, EDITED, NO_HEAD, ONE_PATCH, SCORES, SHARES, WAYS
 from vitviz.errors import UnsupportedModel, WrongSetting
-from vitviz.sentence import said, travelling
+from vitviz.figures.chart import SEVERAL, Chart, Series, spoken
+from vitviz.record.sentence import Sentence, said, travelling
 from vitviz.views.base import Item, View, Words
 from vitviz.views.controls import Choice, Whole
+from vitviz.views.printing import joined
 from vitviz.views.shared import likeliest, packed
 from vitviz.views.subject import Subject
 
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vitviz.analyses.experiment import Experiment as Found
+    from vitviz.record.grid import Grid
 
+NAMES = {"dropped": "left out of the sequence", "black": "painted black", "shuffled": "shuffled"}
 TOLD = 3  # likeliest classes of a draw
 
 
@@ -35,12 +39,12 @@ class Experiment(View):
     every_patch = True
     words = Words(
         what=(
-            "How much of a picture does the model need, and does it mind where the patches stand? Patches are"
-            " dropped or shuffled at random, and the model is asked again."
+            "How much of a picture does the model need, and does the order matter? Patches go or move "
+            "at random."
         ),
         how=(
-            "Guess first, then press the button: how many patches can go before the answer does, and is a"
-            " jumbled picture still what it was? Move along the curve to see what the model was shown."
+            "Guess how many patches can go before the answer does, press the button, then move along "
+            "the curve."
         ),
         definition=(
             "Draw $d$ of 10 has a random order of the $N$ patches. With the share $p$ dropped, its first"
@@ -70,6 +74,7 @@ class Experiment(View):
         Choice("score", "Watched", options=(("probability", "Probability"), ("kept", "Answer kept"))),
         Whole("step", maximum=len(SHARES) - 1, default=5),  # the point of the curves that is looked at
         Whole("draw", minimum=1, maximum=DRAWS, default=1),
+        Whole("known", maximum=len(SHARES), passing=True),  # up to which point the chart goes
     )  # fmt: skip
     items = (
         Item(
@@ -89,13 +94,15 @@ class Experiment(View):
         Item("point", "byte", "one step's answers, as JSON", "uint8", ("kind", "step"), taken=False),
     )  # fmt: skip
 
+    charted = ("kind", "score", "known")
+
     def unsupported(self, subject: Subject) -> str | None:
         from vitviz.analyses.experiment import why_not
 
         return why_not(subject.trace)
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
-        return tuple(self.declared(name) for name in ("orders", "steps", "point"))
+        return tuple(self.declared(name) for name in ("orders", "steps", "point", "chart"))
 
     def at_hand(self, subject: Subject, settings: Mapping[str, Any]) -> bool:
         from vitviz.analyses.experiment import steps_of
@@ -132,13 +139,76 @@ class Experiment(View):
         """By way: the likeliest classes of every draw with their shares, None where it does not exist."""
         return [one.get("tops") for one in _told(subject, kind, step)]
 
+    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
+        """Mean and band of every way, at as many points as are known."""
+        from vitviz.analyses import mean_and_error
+        from vitviz.analyses.experiment import scores_of, steps_of
+
+        kind, score, drop = settings["kind"], settings["score"], settings["kind"] == "drop"
+        steps = steps_of(subject.grid, kind)
+        x, known = np.asarray(SHARES if drop else range(1, len(steps) + 1), float), settings["known"]
+        answer, label = int(subject.trace.logits.argmax()), likeliest(subject.trace, 1)[0]["name"]
+        of = Sentence("probability of {class}", **{"class": label})
+        of = Sentence("draws that keep the answer") if score == "kept" else of
+        done = [done_at(subject.grid, kind, step) for step in range(len(steps))]
+        series, notes = [], [Sentence("Bands: twice the standard error over {count} draws.", count=DRAWS)]
+        for way, colour in zip(WAYS[kind], SEVERAL, strict=False):
+            found = [_answers(subject, way, step) for step in range(min(known, len(steps)))]
+            refused = next((one for one in found if isinstance(one, str)), None)
+            if refused is not None:
+                notes.append(Sentence("{name}: {value}", name=way_name(way), value=refused))
+                continue
+            means = [mean_and_error(scores_of(one, answer, subject.trace)[score]) for one in found]
+            mean, error = np.asarray(means, float).reshape(-1, 2).T
+            more = {
+                "band": (np.clip(mean - 2 * error, 0, 1), np.clip(mean + 2 * error, 0, 1)),
+                "of": {"step": range(len(found))},
+                "said": [spoken(100 * one, 200 * spread, "%") for one, spread in means],
+                "told": (joined(of, way_name(way), by=", "), "{done}"),
+                "also": {"done": done[: len(found)]},
+            }
+            series.append(Series(x[: len(found)], mean, way_name(way), colour, True, True, **more))
+        ticks = [(at, f"{at:.0f} %") for at in x[::2]] if drop else zip(x, map(str, steps), strict=True)
+        return Chart(
+            Sentence("patches dropped" if drop else "pieces that change places"),
+            of,
+            (-2.0, 106.0) if drop else (0.7, len(x) + 0.3),
+            (0.0, 1.0),
+            Sentence("{name}: {value}", name=Sentence("The answer to the whole picture"), value=label),
+            tuple(series),
+            percent=True,
+            ticks=tuple(ticks),
+            notes=tuple(notes),
+        )
+
     def texts(self) -> set[str]:
         return super().texts() | {NO_HEAD, EDITED, ONE_PATCH}
 
 
+def way_name(way: str) -> Sentence:
+    """How patches are taken away, or moved."""
+    return Sentence(NAMES[way])
+
+
+def done_at(grid: Grid, kind: str, step: int) -> Sentence:
+    """What was done at a point of the curves."""
+    from vitviz.analyses.experiment import steps_of
+
+    if step == 0:
+        return Sentence("the whole picture")
+    count, patches = int(steps_of(grid, kind)[step]), grid.patches
+    if kind == "drop":
+        told = {"share": SHARES[step], "count": count, "patches": patches}
+        return Sentence("{share} % of the patches dropped: {count} of {patches}", **told)
+    side = round((patches / count) ** 0.5)
+    return Sentence("{count} pieces of {side} × {side} patches shuffled", count=count, side=side)
+
+
 def _answers(subject: Subject, way: str, step: int) -> Tensor | str:
     """Logits, draw x class, or why this way does not exist; made once and kept with the picture."""
-    from vitviz import experiments  # with torch, which a page that is being built has no use for
+    from vitviz.engine.asking import (
+        experiments,  # with torch, which a page that is being built has no use for
+    )
 
     def asked() -> Tensor | str:
         try:
@@ -180,7 +250,7 @@ def _told(subject: Subject, kind: str, step: int) -> list[dict[str, Any]]:
         if isinstance(logits, str):
             told.append({"refused": travelling(logits)})
             continue
-        scores = scores_of(logits, answer)
+        scores = scores_of(logits, answer, subject.trace)
         drawn = {name: draws.tolist() for name, draws in scores.items() if name in SCORES}
         means = {name: mean_and_error(scores[name]) for name in drawn}
         tops = [_likeliest(subject, one) for one in logits]

@@ -1,14 +1,15 @@
 // Patches dropped or shuffled at random: curves that grow point by point, and what the model was shown.
 
 import { chart } from '../../canvas/chart.js';
+import { unpacked } from '../../canvas/data.js';
 import { el } from '../../canvas/elements.js';
+import { asText } from '../../canvas/memory.js';
 import { number } from '../../canvas/numbers.js';
 import { pieces } from '../../canvas/pieces.js';
 import { running } from '../../canvas/running.js';
 import { tops } from '../../canvas/tops.js';
 import { t } from '../../canvas/words.js';
 
-const unpack = (item) => JSON.parse(new TextDecoder().decode(item.values));
 const waysOf = (kind) =>
   kind === 'drop' ? [t('left out of the sequence'), t('painted black')] : [t('shuffled')];
 const KEPT = 40; // experiments whose points are remembered, the oldest forgotten
@@ -18,7 +19,7 @@ function runOf(self) {
   const goal = `${self.key}/${self.settings.kind}`;
   if (!runs.has(goal)) {
     for (const old of [...runs.keys()].slice(0, Math.max(0, runs.size - KEPT + 1))) runs.delete(old);
-    runs.set(goal, { goal, kind: self.settings.kind, points: [], life: null, problem: '' });
+    runs.set(goal, { goal, kind: self.settings.kind, points: [], guess: [], life: null, problem: '' });
   }
   return runs.get(goal);
 }
@@ -45,6 +46,50 @@ function doneAt(self, step) {
     });
   const side = Math.round(Math.sqrt(patches / count));
   return t('{count} pieces of {side} × {side} patches shuffled', { count, side });
+}
+
+/** A visitor's guess, drawn over the axes before anything is known: a share at each point of the curve. */
+function sketching(self, { plot, at, up }) {
+  let last = null;
+  const draw = (event) => {
+    const { run } = self.ui;
+    if (!(event.buttons & 1) || run.life || run.points.some(Boolean)) return;
+    const far = run.places.map((place) => Math.abs(place - at(event)));
+    const step = far.indexOf(Math.min(...far));
+    const share = Math.max(0, Math.min(1, up(event)));
+    const from = last ?? { step, share };
+    for (let i = Math.min(from.step, step); i <= Math.max(from.step, step); i++) {
+      const part = step === from.step ? 1 : (i - from.step) / (step - from.step);
+      run.guess[i] = from.share + part * (share - from.share);
+    }
+    last = { step, share };
+    self.draw();
+  };
+  plot.addEventListener('pointerdown', (event) => {
+    last = null;
+    draw(event);
+  });
+  plot.addEventListener('pointermove', draw);
+}
+
+/** How far the guess lies from what came out, in words; before that how one guesses. */
+function guessed(self, run) {
+  const known = run.points.filter(Boolean).length;
+  if (!known)
+    return run.life ? '' : t('First draw your guess over the axes; the curve then appears beside it.');
+  const apart = run.points
+    .map((point, step) => ({
+      step,
+      by: 100 * (run.guess[step] - point?.[0]?.means?.[self.settings.score][0]),
+    }))
+    .filter(({ by }) => Number.isFinite(by));
+  if (!apart.length || known < self.data.steps.values.length) return '';
+  const mean = apart.reduce((sum, { by }) => sum + Math.abs(by), 0) / apart.length;
+  const most = apart.reduce((one, other) => (Math.abs(other.by) > Math.abs(one.by) ? other : one));
+  const told = { mean: number(mean, 2), most: number(Math.abs(most.by), 2), place: namesOf(self)[most.step] };
+  return most.by > 0
+    ? t('Your guess is off by {mean} percentage points on average; most at {place}, {most} too high.', told)
+    : t('Your guess is off by {mean} percentage points on average; most at {place}, {most} too low.', told);
 }
 
 /** A mean with twice its error, both per cent. */
@@ -110,7 +155,7 @@ export default () => ({
   title: 'Experiment',
   walled: true,
   pictures: () => ['input'],
-  items: () => ['orders', 'steps'],
+  items: () => ['orders', 'steps', 'chart'],
   caption: (self) =>
     [...self.below.querySelectorAll('.vv-h, .vv-text')].map((one) => one.textContent).join(' · '),
   reset: (self) => this_.end(self),
@@ -118,7 +163,10 @@ export default () => ({
   build(self) {
     const far = running(t('How far the experiment is'), () => this_.toggle(self));
     const drawn = chart(self);
-    self.figure.append(el('div', { class: 'vv-stack' }, far.node, drawn.node));
+    const guess = el('p', { class: 'vv-text vv-guess', role: 'status' });
+    self.figure.append(el('div', { class: 'vv-stack' }, far.node, guess, drawn.node));
+    drawn.plot.style.touchAction = 'pan-y';
+    sketching(self, drawn);
     const step = range(self, 'step', t('Point on the curve'), 0);
     const draw = range(self, 'draw', t('Draw'), 1);
     const shown = el('p', { class: 'vv-h', role: 'status' });
@@ -126,7 +174,7 @@ export default () => ({
     self.below.append(
       el('div', { class: 'vv-stack' }, step.node, draw.node, shown, ...cards.map((one) => one.node)),
     );
-    return { far, drawn, step, draw, shown, cards, run: null };
+    return { far, drawn, guess, step, draw, shown, cards, run: null };
   },
 
   draw(self) {
@@ -156,7 +204,7 @@ const this_ = {
       for (let step = 0; step < self.data.steps.values.length; step++) {
         if (run.points[step]) continue;
         const found = await self.array('point', `kind=${run.kind}&step=${step}`, life.signal);
-        run.points[step] = unpack(found);
+        run.points[step] = unpacked(found);
         if (self.ui.run === run) self.draw();
       }
     } catch (problem) {
@@ -186,41 +234,36 @@ const this_ = {
     self.root.dataset.experiment = whole ? run.goal : '';
   },
 
+  /** The chart up to what is known, with a line where the pictures are of. */
   curves(self, run) {
-    const { kind, score } = self.settings;
-    const steps = Array.from(self.data.steps.values);
-    const { name } = self.summary.answer;
-    const of =
-      score === 'kept' ? t('draws that keep the answer') : t('probability of {class}', { class: name });
-    const series = waysOf(kind).map((way, i) => {
-      const known = steps.map((_, step) => [step, run.points[step]?.[i]?.means]).filter(([, one]) => one);
-      const band = known.map(
-        ([
-          ,
-          {
-            [score]: [mean, error],
-          },
-        ]) => [mean - 2 * error, mean + 2 * error].map((one) => 100 * Math.max(0, Math.min(1, one))),
-      );
-      const points = known.map(([step, means]) => ({
-        x: step + 1,
-        y: 100 * means[score][0],
-        told: () => [spoken(means[score]), `${of}, ${way}`, doneAt(self, step)],
-        pick: () => self.set('step', step),
-      }));
-      return { name: way, line: true, dots: true, shade: i, points, band };
-    });
-    self.ui.drawn.draw({
-      title: `${t('The answer to the whole picture')}: ${name}`,
-      across: kind === 'drop' ? t('patches dropped') : t('pieces that change places'),
-      up: of,
-      last: steps.length,
-      names: namesOf(self),
-      most: 100,
-      unit: ' %',
-      at: stepOf(self) + 1,
-      series,
-    });
+    const { score } = self.settings;
+    if (run.points.length && `${score}/${run.points.length}` !== run.drawn) return this_.ask(self, run);
+    const figure = unpacked(run.points.length ? run.chart : self.data.chart);
+    const at = figure.series[0]?.x[stepOf(self)];
+    if (at !== undefined) figure.levels = [{ value: at, upright: true, name: '', colour: '#7d838e' }];
+    run.places =
+      run.kind === 'drop' ? self.summary.shares : Array.from(self.data.steps.values, (_, i) => i + 1);
+    const steps = run.places.map((_, step) => step).filter((step) => run.guess[step] !== undefined);
+    if (steps.length)
+      figure.series.push({
+        x: steps.map((step) => run.places[step]),
+        y: steps.map((step) => run.guess[step]),
+        name: t('your guess'),
+        colour: '#7d838e',
+        line: true,
+        dash: 'dashed',
+        thick: 0.5,
+      });
+    self.ui.guess.textContent = guessed(self, run);
+    self.ui.drawn.draw(figure);
+  },
+
+  /** Asks for the chart of the points that are known. */
+  async ask(self, run) {
+    const [score, known] = [self.settings.score, run.points.length];
+    const chart = await self.array('chart', asText({ kind: run.kind, score, known }));
+    Object.assign(run, { chart, drawn: `${score}/${known}` });
+    if (self.ui.run === run && score === self.settings.score) self.draw(); // as tall as there is room
   },
 
   pictures(self, run) {
@@ -233,7 +276,8 @@ const this_ = {
     ui.draw.show(draw, summary.draws, String(draw));
     ui.shown.textContent = doneAt(self, step);
     const ways = waysOf(kind);
-    const width = Math.max(110, Math.min(260 * self.zoom, 0.5 * self.below.clientWidth));
+    const share = parseFloat(getComputedStyle(self.below).getPropertyValue('--vv-card')) || 0.5;
+    const width = Math.max(110, Math.min(260 * self.zoom, share * self.below.clientWidth));
     ui.cards.forEach((one, i) => {
       one.node.hidden = i >= ways.length;
       if (i < ways.length) one.draw({ name: ways[i], black: i === 1, width, step, draw, answer: point?.[i] });

@@ -1,7 +1,6 @@
 """Attention by hand: any token's attention in every head of every layer."""
 
-from __future__ import annotations
-
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,10 +8,13 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.errors import TooMuch
-from vitviz.views.base import Item, View, Words
-from vitviz.views.controls import About, Choice, Slider, Whole, Wholes
+from vitviz.figures.chart import travelled
+from vitviz.views.base import PAPER, Item, View, Words
+from vitviz.views.controls import About, Choice, Query, Slider, Whole, Wholes
+from vitviz.views.explorer import score
 from vitviz.views.printing import Film, each_layer
-from vitviz.views.shared import sweep_of
+from vitviz.views.sequence import placed
+from vitviz.views.shared import packed, sweep_of
 from vitviz.views.subject import Subject
 
 WHOLE = 600  # up to so many tokens a layer is handed out whole, so that hovering asks for nothing
@@ -31,7 +33,6 @@ def require_whole(trace) -> None:
 class Explorer(View):
     slug = "explorer"
     title = "Attention"
-    every_patch = True
     endpoint = "patch_attention"
     words = Words(
         what=(
@@ -39,21 +40,26 @@ class Explorer(View):
             " over."
         ),
         how=(
-            "Move over the picture to see where that patch looks, and click to hold it; the wall below shows"
-            " the same patch in all heads at once."
+            "Move over the picture to see where a patch looks, click to hold it; the wall has the same "
+            "in all heads."
         ),
         definition=(
             "$A^{l,h} = \\mathrm{softmax}(q k^\\top / \\sqrt{d})$, after query-key norm, rotary embedding and"
             " relative bias where the model has them. *Attends to* is a row of $A$: what the token takes from"
             " each other, in shares that sum to 1. *Attended by* is a column: how much each token takes from"
             " this one; a column has no fixed sum. Prefix tokens stand beside the picture, and their weights"
-            " are numbers, because a map of patches alone hides them."
+            " are numbers, because a map of patches alone hides them. *Why it looks there*: with norms held"
+            " $q$ and $k$ are sums over those who wrote the two tokens, so a score $q k^\\top / \\sqrt{d}$"
+            " is a matrix of writers. It is shown less its mean over all keys, or less another key's: what is"
+            " the same for all keys moves no attention. Place is the direct part of $E_{pos}$ alone, all else"
+            " is content."
         ),
         source="Section 3.1, equation 2 and appendix A",
         caveat=(
             "A large weight means that a token's value is taken over, not that it matters for the answer:"
             " values differ in length, and later layers may discard them."
         ),
+        cites=PAPER,
     )
     arrays = {
         "rollout": "pick row col",
@@ -61,6 +67,11 @@ class Explorer(View):
         "attention": "pick head token",
         "attention_distance": "layer head",
         "grid": "side",
+        "score": "writer writer2",  # of the query, of the key
+        "score_relative": "writer writer2",
+        "score_sums": "line",  # the score, what its parts add up to, its bias; both less the mean over keys
+        "score_tokens": "pick",
+        "score_writers": "writer",
     }
     controls = (
         Slider("layer", "Layer", minimum=1, maximum="layers", default=1),
@@ -75,6 +86,9 @@ class Explorer(View):
         Choice("scale", "Colour scale", options=(("own", "each map alone"), ("shared", "one for all"))),
         Whole("token", maximum="tokens", default="middle", tokens=True),
         Wholes("pins", maximum="tokens", tokens=True),
+        Choice("beside", options=(("wall", "All layers and heads"), ("score", "Why it looks there"))),
+        Query("key"),  # of the score that is told; none: that of the largest weight
+        Query("against", default="mean"),  # the key with whose score it is compared
     )
     items = (
         Item("layer", "head query key", "attention of a whole layer", "float16", ("layer",), taken=False),
@@ -87,6 +101,15 @@ class Explorer(View):
         Item("distances", "layer head", "attention distance, px of the model's input", taken=False),
         Item("entropy", "head", "mean entropy of a head's rows, nats", depends=("layer",), taken=False),
         Item("rollout", "row col", "rollout with the token as its query", depends=("token",), taken=False),
+        Item(
+            "score",
+            "byte",
+            "a score by writers, as JSON",
+            "uint8",
+            (*_LINE, "token", "key", "against"),
+            taken=False,
+            opened=(("beside", "score"),),
+        ),  # fmt: skip
     )
 
     def summary(self, subject: Subject) -> dict[str, Any]:
@@ -105,7 +128,8 @@ class Explorer(View):
         )
         if name == "layer":
             require_whole(trace)
-            return trace.attention(layer).numpy()
+            whole = trace.on_tokens(trace.on_tokens(trace.attention(layer)).swapaxes(1, 2))
+            return whole.swapaxes(1, 2).numpy()
         if name in ("line", "pinned"):
             lines = [
                 self._line(trace, settings, one) for one in ([token] if name == "line" else settings["pins"])
@@ -113,13 +137,18 @@ class Explorer(View):
             return (
                 lines[0] if name == "line" else np.stack(lines) if lines else np.zeros((0, trace.grid.tokens))
             )
+        if name == "score":
+            return packed(travelled(score.panel(self, subject, settings)))
         if name == "distances":
             return sweep_of(subject).distances.distance.numpy()
         if name == "entropy":
             return analyses.attention_entropy(trace, layer).numpy()
         if name == "rollout":
-            return analyses.rollout(trace, query=_query(trace, token)).numpy()
+            if _absent(trace, token):
+                return np.full((trace.grid.rows, trace.grid.cols), np.nan)
+            return analyses.rollout(trace, query=placed(token, trace.grid)).numpy()
         wall = subject.once(f"wall {token} {way}", lambda: self._wall(trace, token, way))
+        wall = np.nan_to_num(wall)
         most = wall.max(axis=-1)
         return most if name == "wallmax" else np.round(255 * wall / np.maximum(most, 1e-30)[..., None])
 
@@ -131,14 +160,18 @@ class Explorer(View):
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         trace, layer = subject.trace, settings["layer"] - 1
         picked = [settings["token"], *settings["pins"]]
-        queries = [_query(trace, token) for token in picked]
+        queries = [placed(token, trace.grid) for token in picked]
         rollout = {}
         if settings["show"] == "rollout":  # query row col
             rollout = {
-                "rollout": np.stack([analyses.rollout(trace, query=query).numpy() for query in queries])
+                "rollout": np.stack(
+                    [self.item(subject, "rollout", {**settings, "token": one}) for one in picked]
+                )
             }
+        why = score.arrays(self, subject, settings) if settings["beside"] == "score" else {}
         return {
             **rollout,
+            **why,
             "queries": np.asarray(
                 [str(query) for query in queries]
             ),  # a prefix token's name, or a patch from 0
@@ -164,11 +197,18 @@ class Explorer(View):
 
 
 def _lines(trace, layer: int, token: int, way: str):
-    """Head x token: what a token attends to, or what attends to it; tokens counted from 0 with the prefix."""
-    return (analyses.attends_to if way == "row" else analyses.attended_by)(trace, layer, _query(trace, token))
+    """Head x token: what a token attends to, or what attends to it; tokens counted from 0 with the prefix.
+    NaN of patches that were left out.
+    """
+    if _absent(trace, token):
+        return trace.on_tokens(trace.attention(layer)[:, 0]) * math.nan
+    return (analyses.attends_to if way == "row" else analyses.attended_by)(
+        trace, layer, placed(token, trace.grid)
+    )
 
 
-def _query(trace, token: int) -> str | int:
-    """A place in the sequence as analyses name it."""
-    grid = trace.grid
-    return grid.prefix_names[token] if token < grid.prefix else token - grid.prefix
+def _absent(trace, token: int) -> bool:
+    """Whether a token is a patch that was left out."""
+    return (
+        trace.kept is not None and token >= trace.grid.prefix and token - trace.grid.prefix not in trace.kept
+    )

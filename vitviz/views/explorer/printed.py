@@ -1,11 +1,10 @@
 """Attention for print: where a token looks in one head, and with detail in every head of every layer."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from vitviz.figures.paper.plates import Map, Mark, Plate, Scale, Tiles
-from vitviz.sentence import Sentence
+from vitviz.record.sentence import Sentence
+from vitviz.views.explorer import score
 from vitviz.views.printing import NARROW, PINS, WIDE, fixed, joined, over, prefix_name, shape_of, token_name
 
 
@@ -14,6 +13,8 @@ def plate(view, subject, settings, asked) -> Plate:
     tokens = [settings["token"], *settings["pins"]]
     lines = _lines(view, subject, settings)
     main = _map(view, subject, settings, asked, tokens[0], lines[0], "#ffffff")
+    if settings["beside"] == "score":
+        return score.plate(view, subject, settings, main)
     rows, weights = [(main,)], [(1.0,)]
     if asked.detail:
         rows, weights = [(main, _wall(view, subject, settings))], [(1.0, 1.15)]
@@ -40,7 +41,11 @@ def _map(view, subject, settings, asked, token: int, line: np.ndarray, colour: s
     grid = subject.grid
     values = line[grid.prefix :].reshape(grid.rows, grid.cols)
     shared = settings["scale"] == "shared" and settings["show"] != "rollout"
-    most = float(view.item(subject, "wallmax", settings).max()) if shared else float(values.max())
+    most = (
+        float(view.item(subject, "wallmax", settings).max())
+        if shared
+        else float(np.nanmax(values, initial=0.0))
+    )
     rollout = settings["show"] == "rollout"
     label = Sentence("Share of attention over all layers") if rollout else Sentence("Attention weight")
     marks = (Mark(token - grid.prefix, colour),) if token >= grid.prefix else ()
@@ -66,7 +71,7 @@ def _where(settings) -> str:
 def _told(subject, settings, line: np.ndarray) -> list[str]:
     """How much lies on the patches, and what each prefix token gets; of one token alone."""
     grid = subject.grid
-    share = float(line[grid.prefix :].sum())
+    share = float(np.nansum(line[grid.prefix :]))  # a patch that was left out is none of it
     if settings["show"] == "rollout" or settings["direction"] == "row":
         said = Sentence("On patches: {share}.", share=fixed(share))
     else:

@@ -2,12 +2,13 @@
 
 import { tinted } from '../../canvas/colours.js';
 import { el, sheet } from '../../canvas/elements.js';
+import { leftOut } from '../../canvas/missing.js';
 import { tokenName } from '../../canvas/names.js';
 import { bounds, number, total } from '../../canvas/numbers.js';
 import { pinColours, pinned, pinsOf } from '../../canvas/pins.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
-import { distanceOf, entropy, first, nameOf, small, tokensOf } from './tokens.js';
+import { deeper, distanceOf, entropy, first, nameOf, put, small, tokensOf } from './tokens.js';
 
 /** Whether the map shows who attends to the token; the rollout knows only what a token has collected. */
 const askedBy = (self) => self.settings.direction === 'column' && self.settings.show !== 'rollout';
@@ -37,13 +38,21 @@ export function weights(self, token) {
 
 /** The query changes: what a hover does. */
 export function ask(self, token) {
+  if (leftOut(self, token - first(self))) return;
   if (token === self.query || !weights(self, token)) return; // what has not been fetched is not claimed
   self.query = token;
   paint(self);
 }
 
-/** Makes a token the query, and keeps it. */
+/** Makes a token the query, and keeps it; or the key that is asked about, which again lets it go. */
 export function chooseToken(self, token) {
+  const patch = token - first(self);
+  if (leftOut(self, patch)) return;
+  const slot = deeper(self) ? self.ui.score.slot : 'token';
+  if (slot !== 'token') {
+    const name = patch < 0 ? self.grid.prefix[token] : String(patch);
+    return self.set(slot, self.settings[slot] === name ? self.control(slot).default : name);
+  }
   ask(self, token);
   self.set('token', token);
 }
@@ -72,14 +81,7 @@ export function paint(self) {
     high || 1,
     settings.show === 'rollout' ? t('Share of attention over all layers') : t('Attention weight'),
   );
-  if (self.query >= skip) {
-    const cell = self.query - skip;
-    const w = ui.size.width / cols;
-    const h = ui.size.height / rows;
-    ui.asked.put((cell % cols) * w, Math.floor(cell / cols) * h, w, h);
-  } else {
-    ui.asked.hide();
-  }
+  put(self, ui.asked, self.query);
   const where =
     settings.show === 'rollout'
       ? t('Rollout')
@@ -133,7 +135,7 @@ export function showChips(self) {
           'button',
           {
             type: 'button',
-            onpointerenter: () => small(self) && !self.held && ask(self, i),
+            onpointerenter: () => small(self) && !self.held && !deeper(self) && ask(self, i),
             onclick: () => {
               self.held = true;
               chooseToken(self, i);
@@ -177,15 +179,7 @@ export function showPins(self) {
     return pinned(self, i, { token, name: nameOf(self, token), canvas, side });
   });
   ui.pinned.replaceChildren(...parts);
-  ui.marks.forEach((mark, i) => {
-    const cell = (list[i] ?? -1) - skip;
-    const w = ui.size.width / cols;
-    const h = ui.size.height / rows;
-    mark.node.style.borderColor = pinColours[i];
-    if (cell < 0) return mark.hide();
-    mark.put((cell % cols) * w, Math.floor(cell / cols) * h, w, h);
-    mark.node.style.borderColor = pinColours[i];
-  });
+  ui.marks.forEach((mark, i) => put(self, mark, list[i], pinColours[i]));
   ui.pin.textContent = t('Pin this token');
   weights(self, self.query);
 }

@@ -3,6 +3,7 @@
 
 import { colourbar } from '../../canvas/colourbar.js';
 import { el, fit } from '../../canvas/elements.js';
+import { drawMissing, leftOut, nearestShown } from '../../canvas/missing.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
 import { framing, rowByRow } from '../../canvas/outliers.js';
@@ -11,7 +12,8 @@ import { cells, outline } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
 import { ask, chooseToken, paint, showChips, showPins, told } from './query.js';
-import { distanceOf, first, nameOf, small, tokensOf } from './tokens.js';
+import { drawScore, score } from './score.js';
+import { deeper, distanceOf, first, nameOf, put, small, tokensOf } from './tokens.js';
 import { drawWall } from './wall.js';
 
 export default () => ({
@@ -20,11 +22,13 @@ export default () => ({
   walled: true,
   caption: (self) => nameOf(self, self.settings.token),
   idle: (settings) =>
-    settings.show === 'rollout'
-      ? ['layer', 'head', 'direction', 'scale']
-      : settings.show === 'mean'
-        ? ['head']
-        : [],
+    deeper({ settings })
+      ? ['order']
+      : settings.show === 'rollout'
+        ? ['layer', 'head', 'direction', 'scale']
+        : settings.show === 'mean'
+          ? ['head']
+          : [],
   reset: (self) => {
     self.held = false;
     self.line = null;
@@ -62,6 +66,7 @@ export default () => ({
     const wallSpot = outline(wallPlot);
     const wallTitle = el('p', { class: 'vv-h' });
     const wallBar = colourbar();
+    const why = score(self, [outline(plot), outline(plot)]);
     self.figure.append(
       el(
         'div',
@@ -70,11 +75,12 @@ export default () => ({
         plot,
         bar.node,
         framed.node,
-        el('div', { class: 'vv-buttons' }, chips, pin),
+        el('div', { class: 'vv-buttons' }, chips, pin, why.open),
         pinned,
       ),
     );
-    self.below.append(el('div', { class: 'vv-stack' }, wallTitle, wallPlot, wallBar.node, facts));
+    const walls = el('div', { class: 'vv-stack' }, wallTitle, wallPlot, wallBar.node, facts);
+    self.below.append(walls, why.node);
     cells(self, heat, {
       start: () => self.query - first(self),
       place: () => self.data && { rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...self.ui.size },
@@ -82,21 +88,20 @@ export default () => ({
       name: () => `${nameOf(self, self.query)}. ${told(self)}`,
       hover: (cell, event) => {
         const token = cell + first(self);
-        const reads = self.held && !event.keyboard;
+        const reads = deeper(self) || (self.held && !event.keyboard);
         if (!reads && (event.keyboard || small(self))) ask(self, token);
-        const { width, height } = self.ui.size;
-        const w = width / self.grid.cols;
-        const h = height / self.grid.rows;
         const value = self.ui.weights?.[token];
-        reads || !small(self)
-          ? spot.put((cell % self.grid.cols) * w, Math.floor(cell / self.grid.cols) * h, w, h)
-          : spot.hide();
+        reads || !small(self) ? put(self, spot, token) : spot.hide();
         bar.mark(value ?? null);
         tip.show(
           event,
           reads || !small(self) ? t('weight {value}', { value: number(value ?? NaN) }) : patchName(cell),
           placeName(self.grid, cell),
-          self.held ? t('Click the outlined patch to let go') : t('Click to hold'),
+          deeper(self)
+            ? t('Click to choose')
+            : self.held
+              ? t('Click the outlined patch to let go')
+              : t('Click to hold'),
         );
       },
       leave: () => {
@@ -105,7 +110,7 @@ export default () => ({
       },
       pick: (cell) => {
         const token = cell + first(self);
-        self.held = !(self.held && self.settings.token === token);
+        if (!deeper(self)) self.held = !(self.held && self.settings.token === token);
         chooseToken(self, token);
       },
       hold: (_cell, other) => {
@@ -182,6 +187,8 @@ export default () => ({
       weights: null,
       order: [],
       wallPlace: null,
+      walls,
+      score: why,
     };
   },
 
@@ -195,6 +202,7 @@ export default () => ({
       'distances',
       'entropy',
       ...(self.settings.show === 'rollout' ? ['rollout'] : []),
+      ...(deeper(self) ? ['score'] : []),
     ];
   },
 
@@ -211,18 +219,23 @@ export default () => ({
       const context = fit(ui.base, width, height, self.density);
       context.imageSmoothingQuality = 'high';
       context.drawImage(data.upload, l, top, r - l, b - top, 0, 0, width, height);
+      drawMissing(self, context, rowByRow(grid, { width, height }));
     }
     ui.heat.style.width = `${width}px`;
     ui.heat.style.height = `${height}px`;
     ui.heat.style.opacity = settings.opacity ?? 0.72;
     ui.size = { width, height };
     self.figure.firstElementChild.style.setProperty('--vv-drawn', `${width}px`);
+    const asked = settings.token - first(self);
+    if (leftOut(self, asked)) return self.set('token', nearestShown(self, asked) + first(self));
     self.query = settings.token;
     if (data.rollout) {
       ui.collected = new Float32Array(tokensOf(self)); // the rollout knows patches alone
       ui.collected.set(data.rollout.values, first(self));
     }
     drawWall(self);
+    ui.walls.hidden = deeper(self);
+    drawScore(self, ui.score);
     showChips(self);
     paint(self);
     showPins(self);

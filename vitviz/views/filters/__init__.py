@@ -1,15 +1,14 @@
 """What the linear embedding looks for (paper figure 7 left)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from vitviz import analyses
-from vitviz.sentence import Sentence
-from vitviz.views.base import Item, Needs, View, Words
+from vitviz.figures.chart import BLUE, Bars, Chart
+from vitviz.record.sentence import Sentence
+from vitviz.views.base import PAPER, Item, Needs, View, Words
 from vitviz.views.controls import Choice
 from vitviz.views.subject import Subject
 
@@ -31,12 +30,12 @@ class Filters(View):
     soon = True
     words = Words(
         what=(
-            "Before any attention, each patch is compared with the same set of learned patterns; together"
-            " they work like the first layer of a classic image filter bank."
+            "Before any attention, each patch is compared with the same learned patterns, like a "
+            "classic filter bank."
         ),
         how=(
-            "The principal components show the patterns that matter most: smooth colours first, then edges"
-            " and waves of growing fineness."
+            "Look at the principal components: smooth colours first, then edges and waves of growing "
+            "fineness."
         ),
         definition=(
             "The patch projection $E \\in \\mathbb{R}^{D \\times (P^2 C)}$ holds $D$ filters. Centred over"
@@ -51,6 +50,7 @@ class Filters(View):
             " so that zero has another grey in each. Only the subspace of components with equal variance has"
             " a meaning, not the single picture."
         ),
+        cites=PAPER,
     )
     controls = (
         Choice("kind", "Show", options=(("components", "Principal components"), ("raw", "Raw filters"))),
@@ -78,6 +78,18 @@ class Filters(View):
             return (raw if name == "raw" else norms).numpy()
         made = subject.once_of_weights("principal", lambda: analyses.principal_filters(self._weight(subject)))
         return (made.pictures if name == "components" else made.variance).numpy()
+
+    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart | None:
+        """The share of variance of each component, as bars."""
+        if settings["kind"] == "raw":
+            return None
+        shares = np.asarray(self.item(subject, "variance", settings), float)
+        place, said = np.arange(1, len(shares) + 1), Sentence("Component {number} of {count}")
+        also = {"number": place, "count": [len(place)] * len(place)}
+        bars = Bars(place, 0 * shares, shares, (BLUE,) * len(place), told=(said,), also=also)
+        along, up = Sentence("Principal component"), Sentence("Share of the variance of all filters")
+        ends = (0.4, len(place) + 0.6), (0.0, 1.08 * float(shares.max()) or 1.0)
+        return Chart(along, up, *ends, bars=bars, percent=True, aspect=0.68)
 
     def texts(self) -> set[str]:
         return super().texts() | {_NONE, _HYBRID}

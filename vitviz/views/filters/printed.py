@@ -1,11 +1,9 @@
 """The filters for print: principal components as in figure 7 left of the paper, or all raw filters."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from vitviz.figures.paper.plates import BLUE, Bars, Chart, Plate, Tiles
-from vitviz.sentence import Sentence
+from vitviz.figures.paper.plates import Plate, Tiles
+from vitviz.record.sentence import Sentence
 from vitviz.views.printing import NARROW, WIDE
 
 ACROSS, RAW_ACROSS = 7, 32
@@ -36,19 +34,7 @@ def plate(view, subject, settings, asked) -> Plate:
     )
     if not asked.detail:
         return Plate(((tiles,),), notes, width=NARROW)
-    place = np.arange(1, len(shares) + 1)
-    bars = Bars(place, np.zeros(len(shares)), shares, (BLUE,) * len(shares))
-    said = Sentence("Share of the variance of all filters")
-    chart = Chart(
-        Sentence("Principal component"),
-        said,
-        (0.4, len(shares) + 0.6),
-        (0.0, 1.08 * float(shares.max())),
-        bars=bars,
-        percent=True,
-        aspect=0.68,
-    )
-    return Plate(((tiles, chart),), notes, width=WIDE)
+    return Plate(((tiles, view.chart(subject, settings)),), notes, width=WIDE)
 
 
 def scaled(filters: np.ndarray) -> np.ndarray:

@@ -1,12 +1,19 @@
 // Filters of the patch embedding: principal components as in the paper's figure 7, or every raw filter as a
 // wall.
 
+import { chart as charted } from '../../canvas/chart.js';
+import { unpacked } from '../../canvas/data.js';
 import { el, fit } from '../../canvas/elements.js';
 import { number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
 import { atlas } from './atlas.js';
-import { drawVariance, percent } from './variance.js';
+
+/** A share as a percentage of two digits or so. */
+const percent = (share) => {
+  const places = share >= 0.0995 ? 0 : share >= 0.00995 ? 1 : 2;
+  return `${(share * 100).toFixed(places)} %`;
+};
 
 /** The filters in view: the raw ones or the components. */
 const pictures = (self) => self.data.raw || self.data.components;
@@ -29,7 +36,8 @@ export default () => ({
     const low = el('span');
     const high = el('span');
     const ramp = el('canvas', { width: 256, height: 1, class: 'vv-bar-strip' });
-    const chart = el('canvas', { role: 'img' });
+    const side = Object.create(self); // the same view, with the room beside its figure
+    const chart = charted(side);
     const grey = el(
       'div',
       { class: 'vv-bar' },
@@ -54,7 +62,7 @@ export default () => ({
             el('div', { class: 'vv-plot' }, big),
             grey,
             said,
-            chart,
+            chart.node,
           ),
         ),
       ),
@@ -85,11 +93,25 @@ export default () => ({
       },
       leave: () => hover.hide(),
     });
-    return { note, canvas, big, name, said, low, high, chart, place: null, count: 0, tile: [0, 0], made: '' };
+    return {
+      note,
+      canvas,
+      big,
+      name,
+      said,
+      low,
+      high,
+      side,
+      chart,
+      place: null,
+      count: 0,
+      tile: [0, 0],
+      made: '',
+    };
   },
 
   // the other kind when it is asked for
-  items: (self) => (self.settings.kind === 'raw' ? ['raw', 'norms'] : ['components', 'variance']),
+  items: (self) => (self.settings.kind === 'raw' ? ['raw', 'norms'] : ['components', 'variance', 'chart']),
 
   draw(self) {
     const { ui, data } = self;
@@ -142,8 +164,7 @@ export default () => ({
     ui.canvas.setAttribute('aria-label', t('Filters of the patch embedding.'));
     ui.note.textContent = t(self.summary.note || '');
     ui.note.hidden = !self.summary.note;
-    ui.chart.hidden = raw;
-    if (!raw) drawVariance(self);
+    ui.chart.node.hidden = raw;
     this.show(self, self.cur, true);
   },
 
@@ -160,7 +181,7 @@ export default () => ({
     const { ui, data } = self;
     const [count, ph, pw] = pictures(self).shape;
     const side = self.wide
-      ? Math.min(220, self.detail, Math.max(90, self.tall - 300 * self.zoom))
+      ? Math.min(220, self.detail, Math.max(90, self.tall - 390 * self.zoom))
       : Math.min(120, self.width * 0.3);
     const context = fit(ui.big, side, (side * ph) / pw, self.density);
     const raw = Boolean(data.raw);
@@ -181,6 +202,11 @@ export default () => ({
           width: pw,
         })
       : t('{share} of the variance of all filters.', { share: percent(data.variance.values[i]) });
-    if (!raw) drawVariance(self);
+    if (raw) return;
+    ui.side.width = Math.min(self.wide ? 400 : 300, self.wide ? self.detail : self.width * 0.7 - 24);
+    ui.side.tall = 130 * self.zoom;
+    const figure = unpacked(data.chart);
+    figure.bars.colours = figure.bars.colours.map((one, at) => (at === i ? 'var(--vv-accent)' : `${one}80`));
+    ui.chart.draw(figure);
   },
 });

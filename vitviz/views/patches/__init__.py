@@ -1,13 +1,11 @@
 """The picture as the model gets it, cut into patches (paper section 3.1, figure 1)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from vitviz.views.base import Item, View, Words
+from vitviz.views.base import PAPER, Item, View, Words
 from vitviz.views.controls import Choice, Slider
 from vitviz.views.subject import Subject
 
@@ -15,16 +13,14 @@ from vitviz.views.subject import Subject
 class Patches(View):
     slug = "patches"
     title = "Patches"
-    every_patch = True
     soon = True  # all but the norms
     words = Words(
         what=(
-            "A Vision Transformer reads a picture as a sentence: it cuts the picture into equal squares and"
-            " treats each square as one word."
+            "A Vision Transformer reads a picture like a sentence: equal squares, each treated as one word."
         ),
         how=(
-            "Point at a square to see its place in the sequence, and click it to see the numbers that the"
-            " model reads there."
+            "Point at a square for its place in the sequence; click it for the numbers that the model "
+            "reads there."
         ),
         definition=(
             "The input of $H \\times W$ pixels becomes $N = HW/P^2$ patches of $P \\times P$ pixels in"
@@ -38,6 +34,7 @@ class Patches(View):
             "The picture is the one after resizing and cropping: the model never sees the rest of the upload."
             " Norms are those of the embedding, before any normalisation layer."
         ),
+        cites=PAPER,
     )
     controls = (
         Choice("form", "Layout", options=(("picture", "Picture"), ("sequence", "Sequence"))),

@@ -11,11 +11,15 @@ import { t } from '../../canvas/words.js';
 export function described(self, patch) {
   const { grid } = self;
   const prefix = grid.prefix.length;
-  const tokens = grid.rows * grid.cols + prefix;
   const first = `${patchName(patch)}: ${placeName(grid, patch)}`;
-  if (!prefix) return [first, t('token {token} of {tokens}', { token: patch + 1, tokens })];
+  const { patches = [], as } = self.value.missing ?? {};
+  const gone = as === 'dropped' ? patches : [];
+  if (gone.includes(patch)) return [first, t('left out: the model never saw it')];
+  const tokens = grid.rows * grid.cols + prefix - gone.length;
+  const token = patch + prefix + 1 - gone.filter((other) => other < patch).length;
+  if (!prefix) return [first, t('token {token} of {tokens}', { token, tokens })];
   const values = {
-    token: patch + prefix + 1,
+    token,
     tokens,
     count: prefix,
     names: grid.prefix.map((n) => t(n)).join(', '),

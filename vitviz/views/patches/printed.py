@@ -1,11 +1,9 @@
 """The picture cut into patches for print (figure 1 of the paper), as a picture or as a sequence."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from vitviz.figures.paper.plates import Map, Plate, Scale, Tiles
-from vitviz.sentence import Sentence
+from vitviz.record.sentence import Sentence
 from vitviz.views.printing import NARROW, WIDE, ends, prefix_name, shape_of
 
 NUMBERED = 28  # patches in a row; of more the numbers would be too small to read

@@ -3,6 +3,7 @@
 import { colourbar } from '../../canvas/colourbar.js';
 import { pixels } from '../../canvas/data.js';
 import { el, fit } from '../../canvas/elements.js';
+import { drawMissing } from '../../canvas/missing.js';
 import { number } from '../../canvas/numbers.js';
 import { framing } from '../../canvas/outliers.js';
 import { cells, outline } from '../../canvas/pointer.js';
@@ -52,7 +53,7 @@ export default () => ({
           el('div', { class: 'vv-stack' }, plot, count, framed.node),
           el(
             'div',
-            { class: 'vv-stack vv-detail vv-flat' },
+            { class: 'vv-stack vv-detail vv-flat', tabindex: '0' },
             el('div', {}, name, where),
             el(
               'div',
@@ -197,6 +198,7 @@ export default () => ({
         h + last,
       );
     }
+    drawMissing(self, context, goal.at);
     context.fillStyle = ink;
     context.textBaseline = 'middle';
     context.textAlign = 'center';
@@ -214,8 +216,10 @@ export default () => ({
     } else {
       drawFrame(self, context, goal, ink, font);
     }
-    const tokens = count + grid.prefix.length;
-    const sum = `${grid.rows} × ${grid.cols} = ${count}`;
+    const gone = self.value.missing?.as === 'dropped' ? self.value.missing.patches.length : 0;
+    const tokens = count - gone + grid.prefix.length;
+    const left = gone ? ` − ${t('{count} left out', { count: gone })}` : '';
+    const sum = `${grid.rows} × ${grid.cols} = ${count}${left}`;
     ui.count.textContent = grid.prefix.length
       ? t('{sum} patches of {height} × {width} pixels + {prefix} ({names}) = {tokens} tokens', {
           sum,
@@ -232,6 +236,7 @@ export default () => ({
           tokens,
         });
     inspect(self);
-    if (self.value.items.norms) ui.framed.draw(goal, goal.at); // before the pass nothing is known of them
+    // before the pass nothing is known of the norms, and nothing is missing
+    if (self.value.items.norms) ui.framed.draw(goal, goal.at);
   },
 });

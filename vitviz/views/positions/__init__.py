@@ -1,15 +1,13 @@
 """What the position embeddings learned (paper figure 7 centre, figure 10)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from vitviz import analyses
-from vitviz.sentence import Sentence
-from vitviz.views.base import Item, Needs, View, Words
+from vitviz.record.sentence import Sentence
+from vitviz.views.base import PAPER, Item, Needs, View, Words
 from vitviz.views.controls import Choice
 from vitviz.views.subject import Subject
 
@@ -27,6 +25,8 @@ _INSTEAD = {
 }
 _OTHER = "it uses {kind} positions"
 
+MOST = 1024  # patches of which a whole film's similarities are made: a second
+
 
 class Positions(View):
     slug = "positions"
@@ -36,23 +36,25 @@ class Positions(View):
     soon = True
     words = Words(
         what=(
-            "Nobody tells the model which patches are neighbours: it learns one vector for each place, and"
-            " the two-dimensional order of the picture has to emerge in them."
+            "Nobody tells the model which patches are neighbours: their order has to emerge in learned "
+            "vectors."
         ),
         how=(
-            "Each tile stands for one patch and shows how similar its position embedding is to that of every"
-            " other; a bright spot with a bright row and column means that the order was learned."
+            "Look in each tile, one a patch, for a bright spot with its row and column: there the "
+            "order was learned."
         ),
         definition=(
             "$S_{rc,r'c'} = \\cos(E_{rc}, E_{r'c'})$ over the position embeddings of the patches; the rows of"
             " the class token and other prefix tokens are left out. Drawn as a grid of tiles, one for each"
-            " patch, or as one $N \\times N$ matrix in sequence order."
+            " patch, or as one $N \\times N$ matrix in sequence order. The scale from lowest to"
+            " highest leaves out each patch's similarity of 1 with itself."
         ),
         source="Section 4.5, figure 7 (centre) and appendix D.4, figure 10",
         caveat=(
             "Similar position embeddings do not mean that the patches attend to each other. At another input"
             " size the embeddings are interpolated as in section 3.2, and the interpolated ones are shown."
         ),
+        cites=PAPER,
     )
     controls = (
         Choice("form", "Show", options=(("tiles", "Tiles"), ("matrix", "Matrix"))),
@@ -72,10 +74,22 @@ class Positions(View):
         return Sentence(_NONE, checkpoint=subject.checkpoint, how=how)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
-        similarity = self._similarity(subject)
-        others = similarity[~np.eye(len(similarity), dtype=bool)]
-        bounds = (float(others.min()), float(others.max())) if others.size else (0.0, 1.0)
-        return {"minimum": bounds[0], "maximum": bounds[1], "kind": subject.inspector.position_kind()}
+        """The ends of the cosines of different patches over the whole film of the training: whichever moment
+        is in view, and however one came there, its colours mean the same. At large sizes of this moment.
+        """
+        low, high = subject.once_of_weights("ends", lambda: self._ends(subject)).tolist()
+        return {"minimum": low, "maximum": high, "kind": subject.inspector.position_kind()}
+
+    def _ends(self, subject: Subject) -> np.ndarray:
+        grid, ends = subject.grid, []
+        few = grid.patches <= MOST
+        for table in subject.inspector.position_tables(grid.pixels) if few else [self._table(subject)]:
+            found = analyses.position_similarity(table, grid).reshape(grid.patches, -1).numpy()
+            if grid.patches > 1:
+                np.fill_diagonal(found, found[0, 1])
+            ends += [float(found.min()), float(found.max())]
+        low, high = min(ends), max(ends)
+        return np.array((low, high) if low < high else (-1.0, 1.0))
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         return self._similarity(subject)

@@ -1,8 +1,6 @@
 // The similarities as one picture of a pixel each, the ends of their scale, and the numbers along its sides.
 
 import { tinted } from '../../canvas/colours.js';
-import { bounds } from '../../canvas/numbers.js';
-import { still } from '../../canvas/still.js';
 
 /** The numbers patch by patch as a tile of the grid, each tile where its patch lies. */
 export function tilesOf(values, { rows, cols }) {
@@ -37,15 +35,17 @@ export function picture(self, form, low, high) {
   return self.ui.picture;
 }
 
-/** Both ends of the colour scale; a patch's similarity of 1 to itself does not stretch it. */
+/** Both ends of the colours: of the film's whole training; of two checkpoints side by side, of both. */
 export function ends(self) {
   if (self.settings.scale !== 'data') return [-1, 1];
-  const { minimum, maximum } = self.summary;
-  return minimum < maximum ? [minimum, maximum] : bounds(self.data.similarity.values);
+  const beside = self.beside();
+  const found = [self, ...beside].map(({ summary }) => [summary.minimum ?? -1, summary.maximum ?? 1]);
+  const now = [Math.min(...found.map(([low]) => low)), Math.max(...found.map(([, high]) => high))];
+  const apart = beside.filter(({ ui }) => ui.ends && ui.ends.join() !== now.join());
+  for (const other of apart) requestAnimationFrame(() => other.draw());
+  self.ui.ends = now;
+  return now;
 }
-
-/** The same, standing still over a film. */
-export const steady = (self) => still(self, self.settings.scale, ...ends(self));
 
 export function axis(context, labels, size, horizontal, unit, scale) {
   // numbers along one side, as many as find room

@@ -1,11 +1,9 @@
 """Similarity of position embeddings for print: tiles as in figure 7 centre of the paper, or one matrix."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from vitviz.figures.paper.plates import Map, Mark, Matrix, Plate, Scale, Tiles
-from vitviz.sentence import Sentence
+from vitviz.record.sentence import Sentence
 from vitviz.views.printing import WIDE, joined, patch_name, place_name, shape_of
 
 
@@ -13,7 +11,8 @@ def plate(view, subject, settings, asked) -> Plate:
     """All patches with all others; with detail the middle patch's tile, enlarged."""
     grid = subject.grid
     similarity = np.asarray(view.item(subject, "similarity", settings), np.float32)
-    low, high = _ends(view, subject, settings, similarity)
+    told = view.summary(subject) if settings["scale"] == "data" else {"minimum": -1.0, "maximum": 1.0}
+    low, high = told["minimum"], told["maximum"]
     scale = Scale("viridis", low, high, Sentence("Cosine similarity"))
     if settings["form"] == "matrix":
         said = Sentence("Input patch number")
@@ -30,13 +29,3 @@ def plate(view, subject, settings, asked) -> Plate:
     values = similarity[middle].reshape(grid.rows, grid.cols)
     one = Map(title, None, values, None, scale, marks=(Mark(middle),), aspect=shape_of(grid))
     return Plate(((main, one),), weights=((1.9, 1.0),), width=WIDE)
-
-
-def _ends(view, subject, settings, similarity: np.ndarray) -> tuple[float, float]:
-    """Of the colours; a patch's likeness of 1 to itself does not stretch them."""
-    if settings["scale"] != "data":
-        return -1.0, 1.0
-    told = view.summary(subject)
-    if told["minimum"] < told["maximum"]:
-        return told["minimum"], told["maximum"]
-    return float(similarity.min()), float(similarity.max())

@@ -9,7 +9,7 @@ import { fixed, number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
-import { axis, picture, steady } from './matrix.js';
+import { axis, ends, picture } from './matrix.js';
 
 export default () => ({
   title: 'Similarity of position embeddings',
@@ -30,7 +30,7 @@ export default () => ({
     const own = outline(detailPlot, 'vv-pinned');
     const name = el('p', { class: 'vv-h' });
     const said = el('p', { class: 'vv-text' });
-    const lesson = leads(self, t('Trained alike but for their positions:'), 'experiment', {
+    const lesson = leads(self, t('In Experiment, two trained alike but for their positions:'), 'experiment', {
       kind: 'shuffle',
     });
     self.figure.append(
@@ -142,7 +142,7 @@ export default () => ({
     const { ui, grid, settings } = self;
     const { rows, cols } = grid;
     const form = settings.form || 'tiles';
-    const [low, high] = steady(self);
+    const [low, high] = ends(self);
     const source = picture(self, form, low, high);
     const pad = { left: (form === 'tiles' ? 40 : 52) * self.zoom, top: 8, bottom: 40 * self.zoom };
     const room = (self.wide ? self.width - self.detail - 28 : self.width) - pad.left;
@@ -226,18 +226,8 @@ export default () => ({
       : Math.min(150, self.width * 0.4);
     const unit = side / Math.max(rows, cols);
     const [width, height] = [unit * cols, unit * rows];
-    if (anew) [ui.low, ui.high] = steady(self);
     const context = fit(ui.detail, width, height, self.density);
-    ui.tile = tinted(
-      self.data.similarity.values,
-      rows,
-      cols,
-      'viridis',
-      ui.low,
-      ui.high,
-      patch * count,
-      ui.tile,
-    );
+    ui.tile = tinted(self.data.similarity.values, rows, cols, 'viridis', ...ui.ends, patch * count, ui.tile);
     context.imageSmoothingEnabled = false;
     context.drawImage(ui.tile, 0, 0, width, height);
     ui.detailSize = { width, height };

@@ -1,14 +1,12 @@
 """Where the answer comes from: attention rollout (paper figure 6, appendix D.8)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from vitviz import analyses
-from vitviz.views.base import File, Item, View, Words
+from vitviz.views.base import PAPER, File, Item, View, Words
 from vitviz.views.controls import About, Choice, LayerRange, Query, Slider, Whole
 from vitviz.views.printing import Film, layers_to
 from vitviz.views.subject import Subject
@@ -35,16 +33,17 @@ class Rollout(View):
     endpoint = "rollout"
     words = Words(
         what=(
-            "Attention mixes the patches again in every layer; rollout multiplies the layers together to ask"
-            " how much of each patch has reached the answer."
+            "Attention mixes the patches in every layer; rollout multiplies the layers to ask what "
+            "reached the answer."
         ),
         how=(
-            "Bright regions are those whose content reached what the classifier reads; click a patch to ask"
-            " instead what that patch has collected."
+            "Bright is what reached the classifier; click a patch to ask instead what that patch has "
+            "collected."
         ),
         definition=(
             "Heads are fused to $\\bar A_l$ (mean, max or min), optionally the smallest entries in patch"
-            " columns are discarded, the skip connection is added as $\\tilde A_l = r I + (1-r) \\bar A_l$"
+            " columns are discarded (never those in a prefix token's column), the"
+            " skip connection is added as $\\tilde A_l = r I + (1-r) \\bar A_l$"
             " with each row divided by its sum, and $R = \\tilde A_L \\cdots \\tilde A_1$. The map is the row"
             " of the query over the patches. *Auto* asks what the classifier reads: the class token, the mean"
             " over patches, both side by side, the patches with the largest numbers, or the pooling's own"
@@ -55,6 +54,7 @@ class Rollout(View):
             "Rollout follows attention weights alone: it ignores values, MLPs and the class in question, so"
             " it shows where information may have flowed and not why the model decided."
         ),
+        cites=PAPER,
     )
     arrays = {
         "rollout": "row col",

@@ -1,13 +1,10 @@
 """Rollout for print, over the upload at its own resolution; with detail every layer's own attention."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from vitviz.figures.overlay import faded
-from vitviz.figures.paper.plates import Map, Mark, Plate, Scale, Tiles
-from vitviz.figures.paper.tints import tinted
-from vitviz.sentence import Sentence
+from vitviz.figures.paper.plates import Map, Mark, Plate, Scale, Tiles, tinted
+from vitviz.record.sentence import Sentence
 from vitviz.views.printing import NARROW, WIDE, ends, joined, prefix_name, shape_of, token_name
 
 

@@ -3,6 +3,7 @@
 import { colourbar } from '../../canvas/colourbar.js';
 import { tinted } from '../../canvas/colours.js';
 import { el, fit, sheet } from '../../canvas/elements.js';
+import { drawMissing } from '../../canvas/missing.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { bounds, number, total } from '../../canvas/numbers.js';
 import { framing, rowByRow } from '../../canvas/outliers.js';
@@ -136,6 +137,12 @@ export default () => ({
       const context = ui.scaled.getContext('2d');
       context.imageSmoothingQuality = 'high';
       context.drawImage(data.upload, 0, 0, ui.scaled.width, ui.scaled.height);
+      const [left, top, right, bottom] = box.map((edge) => edge * s * self.density);
+      drawMissing(
+        self,
+        context,
+        rowByRow(grid, { x: left, y: top, width: right - left, height: bottom - top }),
+      );
     }
     self.figure.firstElementChild.style.setProperty('--vv-drawn', `${width}px`);
     const context = fit(ui.canvas, width, height, self.density);

@@ -2,19 +2,18 @@
 in common.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from vitviz.errors import WrongSetting
-from vitviz.samples import samples
-from vitviz.sentence import Sentence
+from vitviz.figures.chart import BLUE, GREY, Bars, Chart, Level, number
+from vitviz.record.samples import samples
+from vitviz.record.sentence import Sentence
 from vitviz.views.base import Item, View, Words
 from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
-from vitviz.views.printing import Film, each_depth
+from vitviz.views.printing import Film, each_depth, ends, prefix_name
 from vitviz.views.subject import Subject
 from vitviz.views.tokens import made, together
 
@@ -22,6 +21,7 @@ WHOLE = (
     1025  # up to so many tokens the cosines of all pairs are handed out, so that hovering asks for nothing
 )
 LONG = "Patches of two photographs are compared up to {count} tokens. Choose a smaller input size."
+BINS, FEW = 36, 4  # of the histogram; prefix tokens that it names
 _TOKENS = ("depth", "norm", "mean")
 _BASIS = ("norm", "basis", "other")
 
@@ -32,12 +32,12 @@ class Tokens(View):
     sided = True
     words = Words(
         what=(
-            "Every layer rewrites each patch's vector, so that patches which mean the same come to lie close"
-            " together, and a few may grow far longer than the rest."
+            "Every layer rewrites each patch’s vector: those that mean the same come close, and a few "
+            "grow far longer."
         ),
         how=(
-            "Move over the picture to see which patches the model represents alike, click to hold one, and"
-            " step through the depths to watch parts of the picture fall into groups."
+            "Move over the picture to see which patches are alike, click to hold one, and step through "
+            "the depths."
         ),
         definition=(
             "Depth 0 is what enters block 1, depth $l$ the raw output of block $l$; *through the final norm*"
@@ -180,6 +180,8 @@ class Tokens(View):
         Item("divergence", "head head", "Jensen-Shannon divergence, nats", depends=("depth",)),
     )
 
+    charted = ("show", "depth")
+
     def summary(self, subject: Subject) -> dict[str, Any]:
         return {
             "whole": subject.grid.tokens <= WHOLE,
@@ -219,6 +221,41 @@ class Tokens(View):
         if name in ("entropy", "prefix_entropy"):
             return made.entropies(subject, name)
         return getattr(made.of_trace(subject), name)
+
+    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart | None:
+        """How many patches have which norm at the depth, and where the prefix tokens lie; without the limit,
+        which moves as long as it is dragged.
+        """
+        if settings["show"] != "norms":
+            return None
+        grid = subject.grid
+        norms = np.asarray(self.item(subject, "norms", settings), float)[settings["depth"]]
+        low, high = ends(norms)
+        spare = 0.03 * (high - low) or 1.0
+        patches = norms[grid.prefix :]
+        counts, edges = np.histogram(
+            patches[np.isfinite(patches)], BINS, (max(0.0, low - spare), high + spare)
+        )
+        middle, across = (edges[1:] + edges[:-1]) / 2, Sentence("Norm of the token")
+        between = [f"{number(one)} – {number(other)}" for one, other in zip(edges, edges[1:], strict=False)]
+        told = {"told": (Sentence("{name}: {value}"),), "also": {"name": [across] * BINS, "value": between}}
+        wide = 0.9 * float(edges[1] - edges[0])
+        bars = Bars(middle, np.zeros(BINS), counts.astype(float), (BLUE,) * BINS, wide, **told)
+        prefix = zip(norms, map(prefix_name, grid.prefix_names), strict=False)
+        named = [
+            (float(one), Sentence("{name}: {value}", name=name, value=number(one))) for one, name in prefix
+        ]
+        return Chart(
+            across,
+            Sentence("Patches"),
+            (float(edges[0]), float(edges[-1])),
+            (0.0, 1.08 * float(counts.max()) or 1.0),
+            Sentence("Norms of the patches"),
+            bars=bars,
+            levels=tuple(Level(*one, upright=True, colour=GREY) for one in named[:FEW]),
+            whole=False,
+            aspect=0.75,
+        )
 
     def texts(self) -> set[str]:
         return super().texts() | {LONG, *together.TEXTS}

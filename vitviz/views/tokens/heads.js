@@ -16,7 +16,9 @@ export function drawHeads(self) {
   const looked = settings.measure === 'looked';
   const { width, height } = roomOf(self);
   const values = byHead(self, 'entropy', (nats) => (looked ? Math.exp(nats) : nats));
-  const text = looked ? t('Tokens that each head looks at') : t('Entropy of each head’s attention');
+  const text = looked
+    ? t('Tokens that each head looks at')
+    : t('Entropy of each head’s attention, patches as queries');
   const label = looked
     ? t('Tokens looked at, of {count}', { count: tokensOf(self) })
     : t('Entropy in nats; even attention has {most}', { most: number(Math.log(tokensOf(self))) });

@@ -14,7 +14,7 @@ from vitviz import analyses
 from vitviz.views.tokens import together
 
 if TYPE_CHECKING:
-    from vitviz.trace import Trace
+    from vitviz.record.trace import Trace
     from vitviz.views.subject import Subject
 
 Settings = Mapping[str, Any]

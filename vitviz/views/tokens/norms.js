@@ -2,7 +2,6 @@
 
 import { tinted } from '../../canvas/colours.js';
 import { el } from '../../canvas/elements.js';
-import { tokenName } from '../../canvas/names.js';
 import { bounds, number } from '../../canvas/numbers.js';
 import { frames, rowByRow } from '../../canvas/outliers.js';
 import { still } from '../../canvas/still.js';
@@ -58,18 +57,8 @@ export function drawNorms(self) {
     count: above.length,
     all: values.filter(Number.isFinite).length,
   });
-  const prefix = grid.prefix.map((name, i) => ({ name: tokenName(name), value: all[i] }));
-  ui.counted.draw({
-    values,
-    prefix,
-    median,
-    mad,
-    limit,
-    text: t('Norms of the patches; drag the limit'),
-    facts,
-    width,
-    height: Math.max(110, Math.min(170, height * 0.26)),
-  });
+  const tall = Math.max(120, Math.min(180, height * 0.22));
+  ui.counted.draw({ median, mad, limit, facts, width, height: tall });
   const [numbers, typical] = [data.largest.values, data.typical.values[depth]];
   const ranks = data.largest.shape[1];
   ui.largest.replaceChildren(

@@ -1,20 +1,12 @@
 """Tokens for print: likeness, components or norms over the picture, or what heads look at."""
 
-from __future__ import annotations
+from dataclasses import replace
 
 import numpy as np
 
-from vitviz.figures.paper.plates import (
-    ORANGE,
-    Map,
-    Mark,
-    Matrix,
-    Plate,
-    Scale,
-    Tiles,
-)
-from vitviz.figures.paper.tints import tinted
-from vitviz.sentence import Sentence
+from vitviz.figures.chart import BLUE, ORANGE, Chart, Level, number
+from vitviz.figures.paper.plates import Map, Mark, Matrix, Plate, Scale, Tiles, tinted
+from vitviz.record.sentence import Sentence
 from vitviz.views.printing import (
     NARROW,
     PINS,
@@ -27,7 +19,7 @@ from vitviz.views.printing import (
     prefix_name,
     shape_of,
 )
-from vitviz.views.tokens.printed_sides import heads, histogram, number
+from vitviz.views.tokens.printed_sides import heads
 
 
 def plate(view, subject, settings, asked) -> Plate:
@@ -165,7 +157,18 @@ def _norms(view, subject, settings, asked) -> Plate:
     matrix = Matrix(
         sinks, Scale("viridis", 0.0, float(sinks.max()) or 1.0, arrives), Sentence("block"), Sentence("head")
     )
-    return Plate(((main, histogram(patches, limit)), (strip, matrix)), tuple(notes), width=WIDE)
+    chart = _limited(view.chart(subject, settings), limit)
+    return Plate(((main, chart), (strip, matrix)), tuple(notes), width=WIDE)
+
+
+def _limited(chart: Chart, limit: float) -> Chart:
+    """The histogram with the limit, and what lies above it in orange."""
+    said = {"value": number(limit)}
+    name = Sentence("limit: {value}", **said)
+    level = Level(limit, name, True, beyond=Sentence("limit: {value}, beyond this axis", **said))
+    colours = tuple(ORANGE if at > limit else BLUE for at in chart.bars.x)
+    bars = replace(chart.bars, colours=colours)
+    return replace(chart, bars=bars, levels=(level, *chart.levels))
 
 
 def _strip(pictures: np.ndarray, title: str, grid, settings, scale: Scale | None = None) -> Tiles:

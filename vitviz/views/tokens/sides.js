@@ -1,7 +1,8 @@
 // What stands beside the map of tokens: small maps of all depths, and the histogram of norms.
 
-import { el, fit, sheet } from '../../canvas/elements.js';
-import { bounds, number, ticks } from '../../canvas/numbers.js';
+import { chart } from '../../canvas/chart.js';
+import { unpacked } from '../../canvas/data.js';
+import { el, sheet } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 
 /** How a depth is called: 0 enters block 1, every other is a block's output. */
@@ -59,110 +60,38 @@ export function strip(self) {
 
 /** The histogram of the patches' norms at one depth, with the limit, which can be drawn along. */
 export function histogram(self) {
-  const title = el('p', { class: 'vv-h' });
-  const canvas = el('canvas', { class: 'vv-histogram', role: 'img' });
+  const side = Object.create(self); // the same view, with the room beside its figure
+  const drawn = chart(side);
   const said = el('p', { class: 'vv-text' });
-  const node = el(
-    'div',
-    { class: 'vv-stack vv-tight' },
-    title,
-    el('div', { class: 'vv-plot' }, canvas),
-    said,
-  );
+  const node = el('div', { class: 'vv-stack vv-tight vv-histogram' }, drawn.node, said);
   let now = null;
   let dragged = false;
   const moved = (event) => {
-    if (!now?.mad) return;
-    const at =
-      now.from +
-      ((event.clientX - canvas.getBoundingClientRect().left - now.left) / now.width) * (now.to - now.from);
+    if (!dragged || !now?.mad) return;
     const control = self.control('k');
-    const k = Math.round((at - now.median) / now.mad / control.step) * control.step;
+    const k = Math.round((drawn.at(event) - now.median) / now.mad / control.step) * control.step;
     self.set('k', Math.max(control.minimum, Math.min(control.maximum, k)));
   };
-  canvas.addEventListener('pointerdown', (event) => {
+  drawn.plot.addEventListener('pointerdown', (event) => {
     dragged = true;
-    canvas.setPointerCapture(event.pointerId);
+    drawn.plot.setPointerCapture(event.pointerId);
     moved(event);
   });
-  canvas.addEventListener('pointermove', (event) => {
-    if (dragged) moved(event);
-  });
+  drawn.plot.addEventListener('pointermove', moved);
   for (const ends of ['pointerup', 'pointercancel'])
-    canvas.addEventListener(ends, () => {
+    drawn.plot.addEventListener(ends, () => {
       dragged = false;
     });
 
-  function draw({ values, prefix, median, mad, limit, text, facts, width, height }) {
-    const known = values.filter(Number.isFinite);
-    const [low, high] = bounds([...known, ...prefix.map((one) => one.value)]);
-    const pad = (high - low) * 0.03 || 1;
-    const from = Math.max(0, low - pad);
-    const to = Math.max(high + pad, dragged && now ? now.to : 0);
-    const size = self.zoom;
-    const count = 36;
-    const bins = new Array(count).fill(0);
-    const left = 34 * size;
-    const right = 8;
-    const bottom = 34 * size;
-    const top = prefix.length ? 22 * size : 6;
-    const wide = width - left - right;
-    for (const value of known)
-      bins[Math.min(count - 1, Math.floor(((value - from) / (to - from)) * count))] += 1;
-    const most = Math.max(...bins, 1);
-    const x = (value) => left + ((value - from) / (to - from)) * wide;
-    const y = (n) => height - bottom - (n / most) * (height - bottom - top);
-    const context = fit(canvas, width, height, self.density);
-    const ink = self.colour('color');
-    const orange = self.colour('--vv-orange');
-    now = { from, to, left, width: wide, median, mad };
-    context.font = `${12 * self.zoom}px ${self.colour('font-family')}`;
-    bins.forEach((n, i) => {
-      const begin = x(from + ((to - from) * i) / count);
-      const middle = from + ((to - from) * (i + 0.5)) / count;
-      context.fillStyle = middle > limit ? orange : self.colour('--vv-blue');
-      if (n)
-        context.fillRect(
-          begin + 0.5,
-          Math.min(y(n), height - bottom - 2),
-          wide / count - 1,
-          Math.max(2, height - bottom - y(n)),
-        );
-    });
-    context.fillStyle = context.strokeStyle = ink;
-    context.globalAlpha = 0.8;
-    context.fillRect(left, height - bottom, wide, 1);
-    context.textAlign = 'center';
-    context.textBaseline = 'top';
-    for (const value of ticks(from, to, 6))
-      context.fillText(number(value), x(value), height - bottom + 4 * size);
-    context.fillText(t('Norm of the token'), left + wide / 2, height - 14 * size);
-    context.textAlign = 'right';
-    context.textBaseline = 'middle';
-    for (const n of new Set([0, most])) context.fillText(String(n), left - 6, y(n));
-    context.globalAlpha = 1;
-    prefix.forEach(({ name, value }) => {
-      // a named arrow for each prefix token
-      context.beginPath();
-      context.moveTo(x(value), top - 2);
-      context.lineTo(x(value) - 4, top - 10);
-      context.lineTo(x(value) + 4, top - 10);
-      context.fill();
-      if (prefix.length > 2) return;
-      context.textAlign = x(value) > left + wide * 0.75 ? 'right' : 'left';
-      context.fillText(name, x(value) + (context.textAlign === 'left' ? 8 : -8), top - 8 * size);
-    });
-    context.setLineDash([5, 4]);
-    context.strokeStyle = orange;
-    context.lineWidth = 1.6;
-    context.beginPath();
-    context.moveTo(x(limit), top - 4);
-    context.lineTo(x(limit), height - bottom);
-    if (limit <= to) context.stroke();
-    context.setLineDash([]);
-    title.textContent = text;
+  function draw({ median, mad, limit, facts, width, height }) {
+    now = { median, mad };
+    [side.width, side.tall] = [width, height];
+    const figure = unpacked(self.data.chart);
+    figure.title = t('Norms of the patches; drag the limit');
+    figure.levels.unshift({ value: limit, upright: true, name: '', colour: '#c46a16' });
+    figure.bars.colours = figure.bars.x.map((at) => (at > limit ? '#c46a16' : '#2f7fc0'));
+    drawn.draw(figure);
     said.textContent = facts;
-    canvas.setAttribute('aria-label', `${text}. ${facts}`);
   }
   return { node, draw };
 }

@@ -13,7 +13,7 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.errors import WrongSetting
-from vitviz.sentence import Sentence
+from vitviz.record.sentence import Sentence
 
 if TYPE_CHECKING:
     from torch import Tensor

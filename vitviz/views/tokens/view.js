@@ -2,6 +2,7 @@
 // in common.
 
 import { el } from '../../canvas/elements.js';
+import { headKey } from '../../canvas/lit.js';
 import { map } from '../../canvas/map.js';
 import { matrix } from '../../canvas/matrix.js';
 import { number } from '../../canvas/numbers.js';
@@ -97,6 +98,7 @@ export default () => ({
     );
     const heads = matrix(self, {
       told: (row, col) => head(self, row, col),
+      key: (row, col) => headKey({ layer: col + 1, head: row + 1 }),
       pick: (_row, col) => self.set('depth', col + 1),
     });
     self.figure.append(el('div', { class: 'vv-stack' }, drawn.node, heads.node));
@@ -156,7 +158,7 @@ export default () => ({
     const both = shared(self) ? ['photo', 'other_tints'] : [];
     if (show === 'components') return ['tints', 'components', 'shares', ...both, ...marked];
     return show === 'norms'
-      ? ['norms', 'usual', 'largest', 'typical', 'received', 'sinks']
+      ? ['norms', 'usual', 'largest', 'typical', 'received', 'sinks', 'chart']
       : ['entropy', 'prefix_entropy', alike];
   },
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.views.base import Item, View, Words
+from vitviz.views.base import PAPER, Item, View, Words
 from vitviz.views.controls import Whole, Wholes
+from vitviz.views.sequence import placed
 from vitviz.views.subject import Subject
 from vitviz.views.tour import account, diagram
 from vitviz.views.tour import numbers as made
@@ -21,7 +22,7 @@ from vitviz.views.tour.steps import steps, texts
 if TYPE_CHECKING:
     from vitviz.analyses import WorkedRow
     from vitviz.engine.parts import Parts
-    from vitviz.trace import Trace
+    from vitviz.record.trace import Trace
 
 
 class Tour(View):
@@ -34,12 +35,11 @@ class Tour(View):
     )
     words = Words(
         what=(
-            "Twelve steps lead from the photograph to the answer, along figure 1 of the paper and its four"
-            " equations, and to a sum that it can be added up from."
+            "Twelve steps lead from the photograph to the answer, along the paper’s figure 1 and its "
+            "four equations."
         ),
         how=(
-            "Every number is this picture’s own: pick a patch, take it along, and recompute one of its"
-            " attention weights by hand."
+            "Every number is this picture’s own: pick a patch, take it along, and recompute a weight by hand."
         ),
         definition=(
             "(1) $z_0 = [x_{class}; x_p^1 E; \\ldots; x_p^N E] + E_{pos}$ · (2) $z'_l ="
@@ -54,6 +54,7 @@ class Tour(View):
             "The tour follows one patch, one head and one class at a time. It shows how each number is made,"
             " and not what the model has learned to use it for."
         ),
+        cites=PAPER,
     )
     arrays = {
         "input_pixels": "pixel_row pixel_col channel",
@@ -130,6 +131,7 @@ class Tour(View):
             "positions": facts.positions,
             "stem": parts.stem,
             "norms": made.norms(trace),
+            "top": trace.top(3),
             "steps": [step.told() for step in steps(facts)],
             "diagram": diagram.figure_one(facts),
         }
@@ -147,7 +149,9 @@ class Tour(View):
         if name == "worked":
             return made.packed(made.worked(self._row(trace, settings)))
         if name == "heads":
-            return analyses.attends_to(trace, settings["layer"] - 1, _query(trace, settings)).numpy()
+            return analyses.attends_to(
+                trace, settings["layer"] - 1, placed(settings["token"], trace.grid)
+            ).numpy()
         if name == "answer":
             return made.packed(made.answer(subject))
         if name == "sum":
@@ -170,7 +174,9 @@ class Tour(View):
             "input_pixels": trace.view.picture,
             "patch_embedding": trace.patch_embedding.numpy(),
             "z_0": trace.tokens[0].numpy(),
-            "query": np.asarray(str(_query(trace, settings))),  # a prefix token's name, or a patch from 0
+            "query": np.asarray(
+                str(placed(settings["token"], trace.grid))
+            ),  # a prefix token's name, or a patch from 0
             "token_stream": np.stack([tokens[settings["token"]].numpy() for tokens in trace.tokens]),
             "q": row.q.numpy(),
             "k": row.k.numpy(),
@@ -192,7 +198,7 @@ class Tour(View):
 
     def _row(self, trace: Trace, settings: Mapping[str, Any]) -> WorkedRow:
         return analyses.worked_row(
-            trace, settings["layer"] - 1, settings["head"] - 1, _query(trace, settings)
+            trace, settings["layer"] - 1, settings["head"] - 1, placed(settings["token"], trace.grid)
         )
 
 
@@ -230,9 +236,3 @@ def facts_of(subject: Subject, parts: Parts) -> Facts:
         accounted=account.accounted(subject),
         root_scale=abs(attention.scale * attention.q.shape[2] ** 0.5 - 1) < 1e-4,
     )
-
-
-def _query(trace: Trace, settings: Mapping[str, Any]) -> int | str:
-    """The token of the sequence that asks, as the analyses take it."""
-    grid, token = trace.grid, settings["token"]
-    return grid.prefix_names[token] if token < grid.prefix else token - grid.prefix

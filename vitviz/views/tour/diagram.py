@@ -4,8 +4,6 @@ It draws what the checkpoint has and counts it. A block that the paper has and t
 outline with its reason in the step; rotary or relative positions stand where they act, in the attention.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -5,8 +5,6 @@ What a model does not have is said, with the reason, and not skipped: a step is 
 there. Formulas are plain text in which _{} and ^{} mark indices; the page builds them from elements.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

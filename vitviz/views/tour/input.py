@@ -1,7 +1,5 @@
 """The words of the tour's steps from the picture to its patches' vectors (paper section 3.1, equation 1)."""
 
-from __future__ import annotations
-
 from vitviz.views.tour.facts import Facts, Step
 
 

@@ -102,18 +102,24 @@ export function mapOf(self) {
   return { node, show };
 }
 
-/** The picture, the picture cut apart, and the first patches in a row. */
-function paint(self, canvases) {
-  const [whole, cut, row] = canvases;
-  const { rows, cols, tall, wide, aspect } = shapeOf(self);
-  const em = parseFloat(getComputedStyle(whole).fontSize);
-  const [width, height] = aspect > 1 ? [(2.9 * em) / aspect, 2.9 * em] : [2.9 * em, 2.9 * em * aspect];
+/** The picture, and the picture cut apart, each as large as a box. */
+export function cutApart(self, whole, cut, width, height) {
+  const { rows, cols } = shapeOf(self);
   fit(whole, width, height, self.density).drawImage(self.data.picture, 0, 0, width, height);
   const context = fit(cut, width, height, self.density);
   const [w, h] = [width / cols, height / rows];
   const gap = Math.min(1.5, w * 0.25);
   for (let i = 0; i < rows * cols; i++)
     drawPatch(self, context, i, [(i % cols) * w, Math.floor(i / cols) * h, w - gap, h - gap]);
+}
+
+/** The picture, the picture cut apart, and the first patches in a row. */
+function paint(self, canvases) {
+  const [whole, cut, row] = canvases;
+  const { rows, cols, tall, wide, aspect } = shapeOf(self);
+  const em = parseFloat(getComputedStyle(whole).fontSize);
+  const [width, height] = aspect > 1 ? [(2.9 * em) / aspect, 2.9 * em] : [2.9 * em, 2.9 * em * aspect];
+  cutApart(self, whole, cut, width, height);
   const side = 1.3 * em;
   const count = Math.min(SHOWN, rows * cols);
   const line = fit(row, count * (side + 2), (side * tall) / wide, self.density);

@@ -13,16 +13,14 @@ from vitviz.views.subject import Subject
 if TYPE_CHECKING:
     from vitviz.analyses import WorkedRow
     from vitviz.engine.parts import Parts
-    from vitviz.trace import Trace
+    from vitviz.record.trace import Trace
 
 SEEDS = 999  # so many orders of the patches can be asked for
 SHOWN = 5  # classes worked out
 
 
 def embedding_explained(trace: Trace, parts: Parts, preprocessing) -> bool:
-    """Whether E x_p + bias is what the model made of its first patch, so that a filter and its sum can be
-    shown.
-    """
+    """Whether E x_p + bias is what the model made of its first patch, so that a filter can be shown."""
     tall, wide = trace.grid.patch
     if parts.embedding is None or parts.embedding.weight.shape[1] != tall * wide * 3:
         return False
@@ -61,9 +59,7 @@ def embedded(trace: Trace) -> np.ndarray:
 
 
 def norms(trace: Trace) -> dict[str, list[float]]:
-    """The Euclidean length of the tokens in the stream, z_0 to z_L: each prefix token's, and the patches'
-    mean.
-    """
+    """The Euclidean length of the tokens in the stream, z_0 to z_L: prefix tokens', the patches' mean."""
     lengths = [tokens.norm(dim=-1).double() for tokens in trace.tokens]
     named = {
         name: [short(length[i].item()) for length in lengths]

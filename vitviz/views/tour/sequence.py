@@ -1,7 +1,5 @@
 """The words of the tour's steps from the patches' vectors to z_0: class token and positions (equation 1)."""
 
-from __future__ import annotations
-
 from vitviz.views.tour.facts import Facts, Step
 
 # What a classifier reads by its pool, in a model that has no class token, and in one that has.

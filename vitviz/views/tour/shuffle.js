@@ -135,7 +135,9 @@ export const positionsStep = {
       title,
       el('div', { class: 'vv-cards' }, ...cards.map((card) => card.node)),
       words,
-      leads(self, t('Trained alike but for their positions:'), 'experiment', { kind: 'shuffle' }),
+      leads(self, t('In Experiment, two trained alike but for their positions:'), 'experiment', {
+        kind: 'shuffle',
+      }),
     );
     const added = pair(captioned(t('Pick a patch'), from.node), stack(sums, none));
     if (self.summary.zeroable) added.dataset.slide = 'no'; // one idea a slide: the experiment shows it

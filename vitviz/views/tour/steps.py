@@ -2,8 +2,6 @@
 hand, said of the model at hand.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from vitviz.views.tour import account, diagram, sequence
@@ -27,7 +25,7 @@ def steps(facts: Facts) -> list[Step]:
 
 def texts() -> list[str]:
     """Every English text that a step or the diagram can say of any model: what needs a translation."""
-    from vitviz.readout import NAMES  # with torch, which the page is built without
+    from vitviz.record.readout import NAMES  # with torch, which the page is built without
 
     plain = Facts(
         (2, 2), (8, 8), ("class",), 4, 1, 1, 4, 16, 10, True, "class", "learned", 5, False, True, False, False

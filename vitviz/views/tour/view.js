@@ -11,6 +11,7 @@ import { attentionStep } from './encoder.js';
 import { flattenStep, patchesStep } from './input.js';
 import { layersStep } from './layers.js';
 import { mapOf } from './map.js';
+import { overviewOf } from './overview.js';
 import { formula, prose, told } from './parts.js';
 import { pictureStep } from './picture.js';
 import { positionsStep } from './shuffle.js';
@@ -78,7 +79,8 @@ export default () => ({
       'data-export': 'no',
       onclick: () => this.go(self, 1, true),
     });
-    const parts = { nav, title, said, formulas, body, shapes, attempt, on };
+    const overview = overviewOf(self, () => this.lead(title));
+    const parts = { nav, overview: overview.node, title, said, formulas, body, shapes, attempt, on };
     const keys = { onkeydown: (event) => this.walk(self, event) };
     const side = el('div', { class: 'vv-map-side', ...keys });
     const node = el('div', { class: 'vv-tour', ...keys }, ...Object.values(parts));
@@ -86,6 +88,7 @@ export default () => ({
     return {
       node,
       ...parts,
+      overview,
       back,
       next,
       dots,
@@ -114,11 +117,13 @@ export default () => ({
     const goal = Math.max(1, Math.min(self.summary.steps.length, self.settings.step + step));
     if (goal === self.settings.step) return;
     self.set('step', goal);
-    if (up)
-      self.root.scrollIntoView({
-        block: 'start',
-        behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth',
-      });
+    if (up) this.lead(self.root);
+  },
+
+  /** Leads to a part of the page. */
+  lead(node) {
+    const still = matchMedia('(prefers-reduced-motion: reduce)').matches;
+    node.scrollIntoView({ block: 'start', behavior: still ? 'auto' : 'smooth' });
   },
 
   asks: ({ settings: { seed, ...rest } }) => asText(rest), // the experiment fetches its own
@@ -174,6 +179,7 @@ export default () => ({
     }
     if (ui.shown !== step.name) this.turn(self, step, at);
     this.place(self, step);
+    if (at === 1) ui.overview.show();
     this.fitted(self, () => stops[step.name].draw(self, ui.made[step.name]));
     ui.node.dataset.step = step.name;
   },
@@ -216,6 +222,8 @@ export default () => ({
     self.figure.scrollTop = 0;
     ui.made[step.name] = ui.made[step.name] || stops[step.name].build(self);
     ui.body.replaceChildren(ui.made[step.name].node);
+    ui.overview.node.hidden = at > 1;
+    if (at === 1) ui.overview.play();
     ui.title.textContent = t(step.title);
     ui.count.textContent = t('Step {step} of {count}', { step: at, count: steps.length });
     ui.said.replaceChildren(...prose(step.said.map((text) => told(text, step.values)).join(' ')));

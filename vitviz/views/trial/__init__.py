@@ -5,16 +5,15 @@ seconds, which nobody should wait for who only wants to see an account. The page
 other, so that curves appear as they are found, the bar says how far it is, and stopping is not asking on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from vitviz.analyses.methods import TITLES, UNTRIED
+from vitviz.analyses.protocol import TITLES, UNTRIED
 from vitviz.errors import Unknown
-from vitviz.sentence import Sentence
+from vitviz.figures.chart import Chart
+from vitviz.record.sentence import Sentence
 from vitviz.views.base import File, Item, View, Words
 from vitviz.views.controls import Choice, Text
 from vitviz.views.shared import likeliest, packed, target_of
@@ -43,18 +42,16 @@ class Trial(View):
     most_pictures = 300
     words = Words(
         what=(
-            "Every method draws another map of what mattered; here each one is tried: its patches are taken"
-            " away in"
-            " its order, and the model is asked again."
+            "Every method draws another map of what mattered; here each is tried by taking its patches "
+            "away in order."
         ),
         how=(
-            "A map that knows loses the answer soon with its best patches gone first, and late with them"
-            " gone last;"
-            " compare it with chance before you believe it."
+            "A map that knows loses the answer soon, best patches first, and late, best last: compare "
+            "it with chance."
         ),
         definition=(
-            "Patches are ranked by a map's values. With the share $p$ of them taken away, most relevant"
-            " first, the"
+            "Patches are ranked by a map's values. With the share $p$ of them taken away, rounded to whole"
+            " patches, most relevant first, the"
             " score is $s_{most}(p)$, and least relevant first $s_{least}(p)$; the area under each is the"
             " trapezoid"
             " over $p$ from 0 to 100 %, and the map's gap is the difference of the two areas. SaCo cuts the"
@@ -62,8 +59,10 @@ class Trial(View):
             " into 10 groups with values $v_i$ and takes each away by itself, at a cost $d_i$:"
             " $\\sum_{i<j} \\pm (v_i - v_j) / \\sum_{i<j} |v_i - v_j|$, with + where $d_i \\ge d_j$. Chance"
             " is the"
-            " mean of five random maps, its band two standard deviations of them. Over a set of pictures:"
-            " means with standard errors, one random map a picture; a method's rank is 1 and as many more as"
+            " mean of ten random maps; in its band run 19 of 20 of them, and a map beats it whose gap is so"
+            " large that in one of 20 trials the best of as many random maps as methods would reach it"
+            " (Student's $t$, Šidák). Over a set of pictures: means with standard errors, one random map a"
+            " picture, beaten by the same measure; a method's rank is 1 and as many more as"
             " lie ahead of it by over two standard errors of the difference, picture by picture."
         ),
         source=(
@@ -84,7 +83,8 @@ class Trial(View):
         Choice(
             "patches_as", "Patches taken away are",
             options=(
-                ("dropped", "left out"), ("mean", "mean colour"), ("blur", "blurred"), ("black", "black"),
+                ("dropped", "left out"), ("mean", "the model’s mean colour"), ("blur", "blurred"),
+                ("black", "black"),
             ),
             info="Left out of the sequence, the model answers on the others alone; painted over, it sees"
             " the paint.",
@@ -110,6 +110,7 @@ class Trial(View):
     items = (
         Item("classes", "byte", "the likeliest classes, as JSON", "uint8", taken=False),
         Item("tried", "byte", "one method's trial, as JSON", "uint8", (*_ASKED, "method"), taken=False),
+        Item("panels", "byte", "curves so far, as JSON", "uint8", (*_ASKED, "score", "method"), taken=False),
         Item("verdict", "byte", "all methods' trial, as JSON", "uint8", (*_ASKED, "score"), taken=False),
         Item("sensitivity", "byte", "maps of two classes, as JSON", "uint8", ("target",), taken=False),
         Item(
@@ -125,6 +126,8 @@ class Trial(View):
     }
     files = (File("trial.csv", "Table (CSV)", "text/csv"),)
 
+    charted = ("patches_as", "score")
+
     def unsupported(self, subject: Subject) -> str | None:
         if subject.survey is not None:
             return None if "trial.most" in subject.survey.sums else UNTRIED
@@ -134,7 +137,13 @@ class Trial(View):
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
         over = subject.survey is not None
-        return tuple(item for item in self.items if (item.name == "standing") is over)
+        return tuple(item for item in self.items if (item.name in ("standing", "chart")) is over)
+
+    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart | None:
+        """Of a set, how far each method lies ahead of chance; one picture's curves come one by one."""
+        from vitviz.views.trial import over
+
+        return None if subject.survey is None else over.ahead(subject.survey, settings)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         methods = [[name, TITLES[name]] for name in ORDER]
@@ -150,7 +159,9 @@ class Trial(View):
         }
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+        from vitviz.figures.chart import travelled
         from vitviz.views.trial import made, over
+        from vitviz.views.trial.panels import panels
 
         if (name == "standing") is not (subject.survey is not None):
             raise Unknown(OF_ONE if subject.survey is not None else OF_MANY)
@@ -173,6 +184,12 @@ class Trial(View):
             raise Unknown(
                 f"There is no method {settings['method'][:40]!r}; expected one of {', '.join(ORDER)}."
             )
+        if name == "panels":  # as far as the trial is, in the order of asking; of all, best first
+            known = ORDER[: ORDER.index(settings["method"]) + 1]
+            trial = made.whole(subject, target, settings["patches_as"], known)
+            ranked = tuple(one for one, _ in trial.ranking(settings["score"]))
+            names = ranked if known == ORDER else tuple(trial.curves)
+            return packed(travelled(panels(trial, names, subject, settings)))
         return packed(made.one(made.tried(subject, target, settings["patches_as"], settings["method"])))
 
     def at_hand(self, subject: Subject, settings: Mapping[str, Any]) -> bool:

@@ -1,7 +1,5 @@
 """A trial's parts, each made once and kept with the picture, and how they travel: JSON, arrays, a table."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Mapping, Sequence
@@ -11,12 +9,12 @@ import numpy as np
 import torch
 
 from vitviz.analyses.correlation import agreement, spearman
-from vitviz.analyses.methods import TITLES
-from vitviz.analyses.trials.answers import SCORES
+from vitviz.analyses.protocol import TITLES
+from vitviz.analyses.trials.curves import SCORES, beyond
 from vitviz.analyses.trials.trial import Trial, together, trial_of
-from vitviz.analyses.trials.verdict import verdict
+from vitviz.analyses.trials.verdict import level, verdict
 from vitviz.errors import OutOfMemory, UnsupportedModel
-from vitviz.sentence import travelling
+from vitviz.record.sentence import travelling
 from vitviz.views.shared import Target, passes_of, relevance_of
 from vitviz.views.subject import Subject
 from vitviz.views.trial.order import group_of
@@ -55,11 +53,10 @@ def whole(subject: Subject, target: Target, patches_as: str, methods: Sequence[s
 
 
 def one(trial: Trial) -> dict[str, Any]:
-    """What the page draws of one method: its map, its curves by score, or why it is not applicable."""
+    """What the page draws of one method: its map, or why it is not applicable."""
     for reason in trial.refused.values():
         return {"refused": travelling(reason)}
     ((name, found),) = trial.maps.items()
-    curves = trial.curves[name]
     return {
         "map": _listed(found.map.flatten(), 6),
         "signed": found.signed,
@@ -67,28 +64,16 @@ def one(trial: Trial) -> dict[str, Any]:
         "at": found.at,
         "nothing": found.nothing_positive,
         "unexplained": found.unexplained,
-        "most": {score: _listed(curves.most[score]) for score in SCORES},
-        "least": {score: _listed(curves.least[score]) for score in SCORES},
-        "band": _band(trial) if trial.draws else None,
-        "shares": list(trial.shares),
-    }
-
-
-def _band(trial: Trial) -> dict[str, dict[str, list[list[float]]]]:
-    """What chance reaches at every step: two standard deviations of the random maps about their mean.
-
-    Of shares and probabilities, no more than there are.
-    """
-    return {
-        side: {score: [_listed(end) for end in reach(trial, side, score)] for score in SCORES}
-        for side in ("most", "least")
     }
 
 
 def reach(trial: Trial, side: str, score: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """The lower and the upper end of the same, of one side ("most" or "least") and score, by step."""
+    """Between which ends 19 of 20 random maps run at every step, by Student's t of those that were drawn; of
+    one side ("most" or "least") and score. Of shares and probabilities, no more than there are.
+    """
     values = torch.stack([getattr(draw, side)[score] for draw in trial.draws])
-    middle, away = values.mean(dim=0), 2 * values.std(dim=0)
+    count = len(values)
+    middle, away = values.mean(dim=0), beyond(0.025, count - 1) * (1 + 1 / count) ** 0.5 * values.std(dim=0)
     found = middle - away, middle + away
     return found if score == "logit" else (found[0].clamp(0, 1), found[1].clamp(0, 1))
 
@@ -97,10 +82,11 @@ def told(trial: Trial, score: str) -> dict[str, Any]:
     """The ranking, the verdict, and how alike the maps are."""
     mean, deviation = trial.chance(score)
     beats, ranked = trial.beats_chance(score), trial.ranking(score)
-    pairs = agreement({name: one.map for name, one in trial.maps.items()})
     return {
         "verdict": travelling(verdict(trial, score)),
+        "level": travelling(level(trial, score)),
         "chance": [mean, deviation],
+        "reach": trial.reach(score),
         "sets": trial.sets,
         "rows": [
             {
@@ -113,8 +99,20 @@ def told(trial: Trial, score: str) -> dict[str, Any]:
             }
             for name, gap in ranked
         ],
-        "agreement": [[*pair, value] for pair, value in pairs.items()],
+        "agreement": [
+            [None if np.isnan(one) else one for one in row]
+            for row in alike(trial, [name for name, _ in ranked]).tolist()
+        ],
     }
+
+
+def alike(trial: Trial, names: Sequence[str]) -> np.ndarray:
+    """Rank correlations of every two methods' maps; not a number where a map has no order."""
+    found = np.eye(len(names))
+    for (a, b), value in agreement({name: trial.maps[name].map for name in names}).items():
+        i, j = names.index(a), names.index(b)
+        found[i, j] = found[j, i] = np.nan if value is None else value
+    return found
 
 
 def sensitivity(subject: Subject, target: Target, methods: Sequence[str]) -> dict[str, Any]:
@@ -134,11 +132,6 @@ def sensitivity(subject: Subject, target: Target, methods: Sequence[str]) -> dic
 def arrays(trial: Trial) -> dict[str, np.ndarray]:
     """What is taken home: methods by name; areas and curves by method, side (most, least first) and score."""
     names = list(trial.curves)
-    pairs = agreement({name: trial.maps[name].map for name in names})
-    alike = np.eye(len(names))
-    for (a, b), value in pairs.items():
-        i, j = names.index(a), names.index(b)
-        alike[i, j] = alike[j, i] = np.nan if value is None else value
     return {
         "methods": np.asarray(names),
         "scores": np.asarray(SCORES),
@@ -151,7 +144,7 @@ def arrays(trial: Trial) -> dict[str, np.ndarray]:
         "saco": np.asarray([trial.curves[name].saco for name in names]),
         "chance": np.asarray([trial.chance(score) for score in SCORES]),
         "random_draws": np.stack([_sides(draw) for draw in trial.draws]),
-        "agreement": alike,
+        "agreement": alike(trial, names),
         "target": np.asarray(trial.classes),
         "refused": np.asarray([f"{name}: {reason}" for name, reason in trial.refused.items()], dtype=str),
     }

@@ -2,6 +2,7 @@
 
 import { tinted } from '../../canvas/colours.js';
 import { el } from '../../canvas/elements.js';
+import { light } from '../../canvas/lit.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
 import { outline } from '../../canvas/pointer.js';
@@ -21,6 +22,24 @@ export function ranksOf(values) {
   return found;
 }
 
+/** The end of the scale that all maps in logits share. */
+export const largest = (names, of) =>
+  Math.max(
+    0,
+    ...names.filter((name) => of(name).logits).map((name) => Math.max(...of(name).map.map(Math.abs))),
+  ) || 1;
+
+/** One method's map, a pixel a patch: its order, or its values. */
+export function drawMap(self, canvas, one, shared) {
+  const { rows, cols } = self.grid;
+  const most = one.logits ? shared : Math.max(...one.map.map(Math.abs)) || 1;
+  const [values, map, low, high] =
+    self.settings.scale === 'ranks'
+      ? [ranksOf(one.map), 'viridis', 0, 1]
+      : [one.map, one.signed ? 'balance' : 'viridis', one.signed ? -most : 0, most];
+  tinted(values, rows, cols, map, low, high, 0, canvas);
+}
+
 /** Thumbs of every map; the patch under the pointer is marked in all of them. */
 export function maps(self, { title, pick, of }) {
   const wall = el('div', { class: 'vv-trial-maps' });
@@ -35,7 +54,14 @@ export function maps(self, { title, pick, of }) {
     const label = el('span', { text: title(name) });
     const button = el(
       'button',
-      { type: 'button', class: 'vv-thumb', 'data-method': name, onclick: () => pick(name) },
+      {
+        type: 'button',
+        class: 'vv-thumb',
+        'data-lit': name,
+        onclick: () => pick(name),
+        onpointerenter: () => light(name),
+        onpointerleave: () => light(''),
+      },
       plot,
       label,
     );
@@ -72,13 +98,7 @@ export function maps(self, { title, pick, of }) {
   }
 
   function draw(names) {
-    const { rows, cols } = self.grid;
-    const ranked = self.settings.scale === 'ranks';
-    const shared =
-      Math.max(
-        0,
-        ...names.filter((name) => of(name).logits).map((name) => Math.max(...of(name).map.map(Math.abs))),
-      ) || 1;
+    const shared = largest(names, of);
     if ([...thumbs.keys()].join() !== names.join()) {
       for (const name of names) if (!thumbs.has(name)) thumbs.set(name, thumb(name));
       for (const name of thumbs.keys()) if (!names.includes(name)) thumbs.delete(name);
@@ -87,29 +107,18 @@ export function maps(self, { title, pick, of }) {
     for (const name of names) {
       const one = of(name);
       const { canvas, button } = thumbs.get(name);
-      const most = one.logits ? shared : Math.max(...one.map.map(Math.abs)) || 1;
-      if (ranked) tinted(ranksOf(one.map), rows, cols, 'viridis', 0, 1, 0, canvas);
-      else
-        tinted(
-          one.map,
-          rows,
-          cols,
-          one.signed ? 'balance' : 'viridis',
-          one.signed ? -most : 0,
-          most,
-          0,
-          canvas,
-        );
+      drawMap(self, canvas, one, shared);
       button.setAttribute('aria-pressed', String(self.settings.method === name));
       button.lastChild.textContent = one.nothing
         ? `${title(name)}: ${t('Nothing positive here.')}`
         : title(name);
     }
-    said.textContent = ranked
-      ? t('One scale for all: bright patches are taken away first, dark ones last.')
-      : t('Orange for, blue against: logits up to {most}, other maps up to their own largest.', {
-          most: number(shared),
-        });
+    said.textContent =
+      self.settings.scale === 'ranks'
+        ? t('One scale for all: bright patches are taken away first, dark ones last.')
+        : t('Orange for, blue against: logits up to {most}, other maps up to their own largest.', {
+            most: number(shared),
+          });
   }
 
   return { node, draw };

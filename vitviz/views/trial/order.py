@@ -1,8 +1,6 @@
 """In which order methods are asked about: chance first, which others are measured by; the dear ones last."""
 
-from __future__ import annotations
-
-from vitviz.analyses.methods import TITLES
+from vitviz.analyses.protocol import TITLES
 
 FIRST = ("random", "centre", "ledger", "frozen")
 LAST = ("integrated_gradients", "leave_one_out")

@@ -2,19 +2,19 @@
 survey itself.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from vitviz.analyses.methods import TITLES
-from vitviz.analyses.trials.answers import SCORES
+from vitviz.analyses.protocol import TITLES
+from vitviz.analyses.trials.curves import SCORES
 from vitviz.analyses.trials.standing import in_all_scores, refused, said_of_refused, standing, trial_in
 from vitviz.analyses.trials.verdict import verdict_over
-from vitviz.sentence import travelling
+from vitviz.figures.chart import BLUE, GREY, Chart, Level, Series, spoken
+from vitviz.record.sentence import Sentence, travelling
+from vitviz.views.printing import joined
 
 
 def protocol_of(survey: Any, settings: Mapping[str, Any]) -> int:
@@ -34,6 +34,42 @@ def told(survey: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         "rows": [{name: _known(value) for name, value in row.items()} for row in rows],
         "refused": [travelling(sentence) for sentence in said_of_refused(survey)],
     }
+
+
+def ahead(survey: Any, settings: Mapping[str, Any]) -> Chart:
+    """A dot a method on its mean, the first above all others; chance lies at nothing."""
+    score = settings["score"]
+    rows = standing(survey, protocol_of(survey, settings), score)
+    times, last = (1.0 if score == "logit" else 100.0), len(rows)
+    mean = times * np.array([row["ahead"] for row in rows])
+    reach = 2 * times * np.nan_to_num([row["ahead_error"] for row in rows])
+    y = np.arange(last, 0, -1.0)
+    dots, lines = [], []
+    told = ((Sentence("better than chance"), BLUE, True), (Sentence("not told from chance"), GREY, False))
+    for name, colour, beats in told:
+        own = np.array([row["beats_chance"] is beats for row in rows])
+        if own.any():
+            said = [spoken(*one) for one in zip(mean[own], reach[own] / 2, strict=True)]
+            methods = [Sentence(TITLES[row["method"]]) for row in rows if row["beats_chance"] is beats]
+            more = {"said": said, "told": (Sentence("{method}"),), "also": {"method": methods}}
+            dots.append(Series(mean[own], y[own], name, colour, dots=True, **more))
+        for at in np.flatnonzero(own & (reach > 0)):
+            ends = np.array([mean[at] - reach[at], mean[at] + reach[at]])
+            lines.append(Series(ends, y[[at, at]], "", colour, line=True))
+    low, high = min(0.0, *(mean - reach)), max(0.01 * times, *(mean + reach))
+    spare = 0.04 * (high - low)
+    names = [joined(str(row["rank"]), Sentence(TITLES[row["method"]])) for row in rows]
+    return Chart(
+        Sentence("gap less chance’s, logits") if score == "logit" else Sentence("gap less chance’s, %"),
+        Sentence("Method"),
+        (low - spare, high + 2 * spare),
+        (0.4, last + 0.6),
+        series=(*lines, *dots),
+        levels=(Level(0.0, Sentence("chance"), upright=True, colour=GREY),),
+        whole=False,
+        aspect=0.06 + 0.042 * last,
+        rungs=tuple(zip(y.tolist(), names, strict=True)),
+    )
 
 
 def arrays(survey: Any, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -1,33 +1,25 @@
 """The trial for print: curves of every method beside chance, and the ranking; of a set, where they stand."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping
 
-import numpy as np
-
-from vitviz.analyses.methods import TITLES
+from vitviz.analyses.protocol import TITLES
 from vitviz.analyses.trials.standing import said_of_refused, standing, trial_in
-from vitviz.analyses.trials.verdict import CONTROLS, verdict, verdict_over
-from vitviz.figures.paper.plates import BLUE, SEVERAL, Chart, Legend, Level, Plate, Series, Table
-from vitviz.sentence import Sentence
+from vitviz.analyses.trials.verdict import level, verdict, verdict_over
+from vitviz.figures.paper.plates import Legend, Plate, Series, Table
+from vitviz.record.sentence import Sentence
 from vitviz.views.printing import WIDE, fixed, joined
-from vitviz.views.shared import target_of
-from vitviz.views.trial import made, over
+from vitviz.views.trial import over
+from vitviz.views.trial.panels import panels
 from vitviz.views.trial.printed_beside import beside
 
-GREY = "#7d838e"  # of what knows nothing of the answer
-DASHES = ("", "dashed", "dotted")
-BAND = "Band: two standard deviations of {count} random maps."
-STARS = "Rows with * are not told from chance, whose gap is {mean} ± {deviation}."
+BAND = "Band: where 19 of 20 random maps run, by {count} of them."
+STARS = (
+    "Rows with * are not told from chance: a random map’s gap is {mean}, and in one of 20 trials the best of"
+    " so many would come above {most}."
+)
 LINES = "Lines: two standard errors of the difference, picture by picture."
 SHARED = "± is the standard error. Who shares a rank cannot be told apart; rows with * not from chance."
 CLASSES = "Two classes: how alike a method’s maps of the two likeliest are; 1 means that it knows no class."
-HEADS = {
-    "most": "Most relevant first: lower is better",
-    "least": "Least relevant first: higher is better",
-}
 
 
 def plate(view, subject, settings, asked) -> Plate:
@@ -35,79 +27,26 @@ def plate(view, subject, settings, asked) -> Plate:
     it on the page. Of a set: `_of_many`.
     """
     if subject.survey is not None:
-        return _of_many(view, subject.survey, settings, asked)
+        return _of_many(view, subject, settings, asked)
     trial, score = view.whole(subject, settings), settings["score"]
-    lines = {side: _lines(trial, side, settings) for side in HEADS}
-    ends = _ends(lines, score)
-    charts = tuple(_chart(side, lines[side], ends, subject, settings) for side in HEADS)
-    notes = [verdict(trial, score), _removed(view, settings["patches_as"])]
+    ranked = [name for name, _ in trial.ranking(score)]
+    charts = panels(trial, ranked, subject, settings, settings["method"])
+    lines = charts[0].series
+    near = level(trial, score)
+    notes = [verdict(trial, score), *([near] if near else []), _removed(view, settings["patches_as"])]
     notes.append(Sentence(BAND, count=len(trial.draws)))
     refused = trial.refused.items()
     reasons = [Sentence("{name}: {value}", name=TITLES[name], value=reason) for name, reason in refused]
     if not asked.detail:
-        return Plate((charts, (Legend(lines["most"]),)), (*notes, *reasons), width=WIDE)
-    mean, deviation = trial.chance(score)
-    chance = {"mean": _value(mean, score), "deviation": _value(2 * deviation, score) + _unit(score)}
+        return Plate((charts, (Legend(lines),)), (*notes, *reasons), width=WIDE)
+    mean, reach = trial.chance(score)[0], trial.reach(score)
+    chance = {
+        name: _value(one, score) + _unit(score) for name, one in (("mean", mean), ("most", mean + reach))
+    }
     sets = Sentence("{sets} sets of patches were asked about.", sets=trial.sets)
-    rows, weights, said = beside(trial, _ranking(trial, score, lines["most"]), subject, settings)
+    rows, weights, said = beside(trial, _ranking(trial, score, lines), subject, settings)
     notes += [Sentence(STARS, **chance), sets, *said, *reasons]
     return Plate((charts, *rows), tuple(notes), ((1.0, 1.0), *weights), WIDE)
-
-
-def _lines(trial, side: str, settings) -> tuple[Series, ...]:
-    """A line a method, best first: five colours, first solid, then dashed and dotted; the controls grey."""
-    score, styles = settings["score"], [(colour, dash) for dash in DASHES for colour in SEVERAL]
-    ranked = [name for name, _ in trial.ranking(score)]
-    style = dict(zip([name for name in ranked if name not in CONTROLS], styles, strict=False))
-    style |= {"random": (GREY, "dashed"), "centre": (GREY, "dotted")}
-    x, found = 100 * np.asarray(trial.shares), []
-    for name in ranked:
-        y = getattr(trial.curves[name], side)[score].numpy()
-        band = tuple(end.numpy() for end in made.reach(trial, side, score)) if name == "random" else None
-        colour, dash = style[name]
-        thick = 0.7 if name == settings["method"] else 0.35
-        title = Sentence(TITLES[name])
-        found.append(Series(x, y, title, colour, line=True, band=band, dash=dash, thick=thick))
-    return tuple(found)
-
-
-def _ends(lines: Mapping[str, tuple[Series, ...]], score: str) -> tuple[float, float]:
-    """Of the y axis of both panels: shares from 0 to 1; logits as far as any line or band goes."""
-    if score != "logit":
-        return 0.0, 1.0
-    found = np.concatenate(
-        [end for side in lines.values() for one in side for end in (one.y, *(one.band or ()))]
-    )
-    return min(0.0, float(found.min())), max(1.0, float(found.max()))
-
-
-def _chart(side: str, lines: tuple[Series, ...], ends: tuple[float, float], subject, settings) -> Chart:
-    return Chart(
-        Sentence("patches taken away"),
-        _watched(subject, settings),
-        (-2.0, 106.0),
-        ends,
-        Sentence(HEADS[side]),
-        lines,
-        percent=settings["score"] != "logit",
-        ticks=tuple((at, f"{at} %") for at in range(0, 101, 20)),
-        keyed=True,
-    )
-
-
-def _watched(subject, settings) -> Sentence:
-    """What is watched, by name: a class, or one rather than another."""
-    if settings["score"] == "kept":
-        return Sentence("Answer kept")
-    target, labels = target_of(subject, settings["target"]), subject.trace.labels
-    pair = target if isinstance(target, tuple) else (target,)
-    named = len(labels) == subject.trace.logits.numel()
-    names = [labels[one] if named else Sentence("class {number}", number=one) for one in pair]
-    if len(names) == 2:
-        names = [Sentence("{name} rather than {other}", name=names[0], other=names[1])]
-    if settings["score"] == "logit":
-        return Sentence("logit of {class}", **{"class": names[0]})
-    return Sentence("probability of {class}", **{"class": names[0]})
 
 
 def _ranking(trial, score: str, lines: tuple[Series, ...]) -> Table:
@@ -121,48 +60,18 @@ def _ranking(trial, score: str, lines: tuple[Series, ...]) -> Table:
     return Table((*_columns(score), "SaCo", Sentence("Unexplained")), tuple(rows), 1, lines)
 
 
-def _of_many(view, survey, settings, asked) -> Plate:
+def _of_many(view, subject, settings, asked) -> Plate:
     """How far each method lies ahead of chance, with two standard errors; with detail also the ranking."""
-    place, score = over.protocol_of(survey, settings), settings["score"]
+    survey, score = subject.survey, settings["score"]
+    place = over.protocol_of(survey, settings)
     rows = standing(survey, place, score)
     notes = [verdict_over(rows, survey.images), _removed(view, trial_in(survey).protocols[place])]
     notes.append(Sentence(LINES))
-    charts = [(_ahead(rows, score),)]
+    charts = [(view.chart(subject, settings),)]
     if asked.detail:
         charts.append((_standing(rows, score),))
         notes += [Sentence(SHARED), Sentence(CLASSES)]
     return Plate(tuple(charts), (*notes, *said_of_refused(survey)), width=WIDE if asked.detail else 120.0)
-
-
-def _ahead(rows, score: str) -> Chart:
-    """A dot a method on its mean, the first above all others; chance lies at nothing."""
-    times, last = (1.0 if score == "logit" else 100.0), len(rows)
-    mean = times * np.array([row["ahead"] for row in rows])
-    reach = 2 * times * np.nan_to_num([row["ahead_error"] for row in rows])
-    y = np.arange(last, 0, -1.0)
-    dots, lines = [], []
-    told = ((Sentence("better than chance"), BLUE, True), (Sentence("not told from chance"), GREY, False))
-    for name, colour, beats in told:
-        own = np.array([row["beats_chance"] is beats for row in rows])
-        if own.any():
-            dots.append(Series(mean[own], y[own], name, colour, dots=True))
-        for at in np.flatnonzero(own & (reach > 0)):
-            ends = np.array([mean[at] - reach[at], mean[at] + reach[at]])
-            lines.append(Series(ends, y[[at, at]], "", colour, line=True))
-    low, high = min(0.0, *(mean - reach)), max(0.01 * times, *(mean + reach))
-    spare = 0.04 * (high - low)
-    names = [joined(str(row["rank"]), Sentence(TITLES[row["method"]])) for row in rows]
-    return Chart(
-        Sentence("gap less chance’s, logits") if score == "logit" else Sentence("gap less chance’s, %"),
-        Sentence("Method"),
-        (low - spare, high + 2 * spare),
-        (0.4, last + 0.6),
-        series=(*lines, *dots),
-        levels=(Level(0.0, Sentence("chance"), upright=True, colour=GREY),),
-        whole=False,
-        aspect=0.06 + 0.042 * last,
-        rungs=tuple(zip(y.tolist(), names, strict=True)),
-    )
 
 
 def _standing(rows, score: str) -> Table:

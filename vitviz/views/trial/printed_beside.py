@@ -1,15 +1,13 @@
 """Beside the ranking, for print: all maps on one scale, or how alike they are."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from vitviz.analyses.correlation import agreement, ranks
-from vitviz.analyses.methods import TITLES
-from vitviz.figures.paper.plates import Matrix, Panel, Scale, Table, Tiles
-from vitviz.figures.paper.tints import tinted
-from vitviz.sentence import Sentence
+from vitviz.analyses.correlation import ranks
+from vitviz.analyses.protocol import TITLES
+from vitviz.figures.paper.plates import Matrix, Panel, Scale, Table, Tiles, tinted
+from vitviz.record.sentence import Sentence
 from vitviz.views.printing import fixed, joined, shape_of
+from vitviz.views.trial.made import alike
 
 Rows = tuple[tuple[Panel, ...], ...]
 Weights = tuple[tuple[float, ...], ...]
@@ -20,9 +18,7 @@ RANKS = "Spearman’s rank correlation, −1 blue to 1 orange; in the same order
 
 
 def beside(trial, table: Table, subject, settings) -> tuple[Rows, Weights, tuple[Sentence, ...]]:
-    """The ranking with what is chosen to stand beside the curves, in its order: rows of panels, their weights
-    and notes.
-    """
+    """The ranking with what is to stand beside the curves, in order: rows of panels, weights, notes."""
     names = [name for name, _ in trial.ranking(settings["score"])]
     if settings["show"] == "agreement":
         return ((table, _alike(trial, names)),), ((1.6, 1.0),), (Sentence(RANKS),)
@@ -58,11 +54,7 @@ def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, 
 
 
 def _alike(trial, names: list[str]) -> Matrix:
-    """Rank correlations, numbered as the ranking is; not a number where a map has no order."""
-    values = np.eye(len(names))
-    for (a, b), value in agreement({name: trial.maps[name].map for name in names}).items():
-        i, j = names.index(a), names.index(b)
-        values[i, j] = values[j, i] = np.nan if value is None else value
+    """Rank correlations, numbered as the ranking is."""
     scale = Scale("balance", -1.0, 1.0, Sentence("Agreement"))
     title = Sentence("Rank correlations of the maps.")
-    return Matrix(values, scale, Sentence("Rank"), Sentence("Rank"), title)
+    return Matrix(alike(trial, names), scale, Sentence("Rank"), Sentence("Rank"), title)

@@ -1,41 +1,57 @@
 // The ranking: areas under both curves, what lies between them, SaCo, and what a map leaves unexplained.
 
-import { el } from '../../canvas/elements.js';
-import { fixed, number } from '../../canvas/numbers.js';
+import { el, svg } from '../../canvas/elements.js';
+import { light, relit, whenLit } from '../../canvas/lit.js';
+import { fixed } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
-import { colourOf } from './curves.js';
+import { drawMap, largest } from './maps.js';
 
 /** A table with a row a method, best first; a click holds its curves. */
-export function ranking(self, { title, pick }) {
+export function ranking(self, { title, pick, of, style }) {
   const head = el('tr', {});
   const body = el('tbody', {});
   const said = el('p', { class: 'vv-text' });
+  const canvas = el('canvas');
+  const name = el('span', {});
+  const one = el('div', { class: 'vv-tried-map' }, el('div', { class: 'vv-plot' }, canvas), name);
   const table = el('table', { class: 'vv-ranking' }, el('thead', {}, head), body);
   const node = el(
     'div',
     { class: 'vv-stack' },
     el('div', { class: 'vv-wide-table', tabindex: 0, role: 'region', 'aria-label': t('Ranking') }, table),
-    said,
+    el('div', { class: 'vv-row' }, one, said),
   );
+  let known = [];
+  whenLit(self, show);
+
+  /** Shows the map of a method; without one of what is held, else of the best. */
+  function show(method) {
+    const shown = [method, self.settings.method, ...known].find((each) => known.includes(each));
+    one.hidden = !shown;
+    if (!shown) return;
+    drawMap(self, canvas, of(shown), largest(known, of));
+    name.textContent = title(shown);
+  }
 
   function draw(names, { verdict }) {
+    known = names;
+    show('');
     const logit = self.settings.score === 'logit';
     const value = (one) => (logit ? fixed(one, 2) : fixed(100 * one, 1));
     const unit = logit ? '' : ' %';
-    const band = ({ chance }) => ({ mean: value(chance[0]), deviation: value(2 * chance[1]) + unit });
-    const columns = [
-      t('Method'),
-      t('Most first ↓') + unit,
-      t('Least first ↑') + unit,
-      t('Gap ↑') + unit,
-      'SaCo',
-      t('Unexplained'),
-    ];
+    const band = ({ chance, reach }) => ({
+      mean: value(chance[0]) + unit,
+      most: value(chance[0] + reach) + unit,
+    });
+    const areas = [t('Most ↓'), t('Least ↑'), t('Gap ↑')].map((text) => text + unit);
+    const columns = [t('Method'), ...areas, 'SaCo', t('Rest')];
     head.replaceChildren(...columns.map((text) => el('th', { scope: 'col', text })));
     const rows = verdict ? verdict.rows : names.map((method) => ({ method }));
     body.replaceChildren(
       ...rows.map(({ method, areas, gap, saco, beats, unexplained }) => {
-        const key = el('span', { class: 'vv-dot-key', style: `background:${colourOf(method, names)}` });
+        const key = svg('svg', { class: 'vv-line-key', width: 18, height: 4 });
+        const line = { x1: 0, x2: 18, y1: 2, y2: 2, 'stroke-width': 2.5 };
+        key.append(svg('line', { ...line, ...style(method) }));
         const button = el(
           'button',
           {
@@ -51,24 +67,35 @@ export function ranking(self, { title, pick }) {
               ...areas.map(value),
               value(gap),
               fixed(saco, 2),
-              unexplained === null ? t('no sum') : fixed(unexplained, 3),
+              unexplained === null ? '–' : fixed(unexplained, 3),
             ]
           : ['', '', '', '', ''];
         return el(
           'tr',
-          { class: beats === false ? 'vv-chancy' : undefined, 'data-method': method },
+          {
+            class: beats === false ? 'vv-chancy' : undefined,
+            'data-lit': method,
+            onpointerenter: () => light(method),
+            onpointerleave: () => light(''),
+          },
           el('th', { scope: 'row' }, button),
           ...cells.map((text) => el('td', { text })),
         );
       }),
     );
+    relit(body);
     said.textContent = verdict
       ? [
-          t('Slanted rows are not told from chance, whose gap is {mean} ± {deviation}.', band(verdict)),
-          t('{sets} sets of patches were asked about.', { sets: number(verdict.sets, 6) }),
+          t(
+            'Slanted rows are not told from chance: a random map’s gap is {mean}, and in one of 20 trials ' +
+              'the best of so many would come above {most}.',
+            band(verdict),
+          ),
+          t(verdict.level),
+          t('Rest: what the map leaves unexplained of the logit.'),
         ].join(' ')
       : t('The ranking comes when all methods are tried.');
   }
 
-  return { node, draw };
+  return { node, draw, show };
 }

@@ -1,15 +1,16 @@
 // A trial over a set: how far each method lies ahead of chance with two standard errors, and the ranking.
 
-import { el, svg } from '../../canvas/elements.js';
-import { fixed, number, ticks } from '../../canvas/numbers.js';
+import { chart } from '../../canvas/chart.js';
+import { unpacked } from '../../canvas/data.js';
+import { el } from '../../canvas/elements.js';
+import { fixed } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
-
-const ROWS = [14, 24]; // px, as low and as high as a row may be
-const AROUND = 100; // px of the figure for the axis and the count of pictures
 
 /** The plot and the table; `draw(told)` draws what the item "standing" says. */
 export function standing(self, { title }) {
-  const plot = svg('svg', { class: 'vv-chart vv-standing', role: 'img' });
+  const side = Object.create(self); // the same view, with the room beside its figure
+  const drawn = chart(side);
+  drawn.node.classList.add('vv-standing');
   const head = el('tr', {});
   const body = el('tbody', {});
   const said = el('p', { class: 'vv-text' });
@@ -20,59 +21,10 @@ export function standing(self, { title }) {
   const value = (one) => (one === null ? '–' : logit() ? fixed(one, 2) : fixed(100 * one, 1));
   const both = (mean, error) => (error === null ? value(mean) : `${value(mean)} ± ${value(error)}`);
 
-  function drawPlot({ rows, verdict }) {
-    const size = self.zoom;
-    const width = Math.max(260, self.width);
-    const edge = { left: Math.min(170 * size, 0.45 * width), right: 14 * size, top: 6 * size };
-    const reach = rows.map((row) => [row.ahead, 2 * (row.ahead_error ?? 0)]);
-    const low = Math.min(0, ...reach.map(([mean, error]) => mean - error));
-    const high = Math.max(0.01, ...reach.map(([mean, error]) => mean + error));
-    const x = (ahead) => edge.left + ((ahead - low) / (high - low)) * (width - edge.left - edge.right);
-    const room = (self.tall - AROUND * size) / rows.length;
-    const row = Math.max(ROWS[0] * size, Math.min(ROWS[1] * size, room));
-    const y = (place) => edge.top + (place + 0.5) * row;
-    const foot = y(rows.length - 0.5);
-    plot.setAttribute('width', width);
-    plot.setAttribute('height', foot + 44 * size);
-    plot.setAttribute('aria-label', t(verdict));
-    const line = (kind, x1, x2, y1, y2) => svg('line', { class: kind, x1, x2, y1, y2 });
-    plot.replaceChildren(
-      ...ticks(low, high, width < 420 ? 3 : 5).flatMap((at) => [
-        line('vv-grid', x(at), x(at), edge.top, foot),
-        svg(
-          'text',
-          { x: x(at), y: foot + 16 * size, 'text-anchor': 'middle' },
-          number(logit() ? at : 100 * at),
-        ),
-      ]),
-      line('vv-level', x(0), x(0), edge.top, foot),
-      ...rows.flatMap((one, place) => [
-        svg(
-          'text',
-          { x: edge.left - 8, y: y(place) + 4 * size, 'text-anchor': 'end' },
-          `${one.rank} · ${title(one.method)}`,
-        ),
-        line(
-          'vv-reach',
-          x(reach[place][0] - reach[place][1]),
-          x(reach[place].reduce((a, b) => a + b)),
-          y(place),
-          y(place),
-        ),
-        svg('circle', {
-          class: one.beats_chance ? 'vv-ahead' : 'vv-level-with',
-          cx: x(one.ahead),
-          cy: y(place),
-          r: 4.5 * size,
-          'data-method': one.method,
-        }),
-      ]),
-      svg(
-        'text',
-        { class: 'vv-axis', x: width - edge.right, y: foot + 36 * size, 'text-anchor': 'end' },
-        logit() ? t('gap less chance’s, logits') : t('gap less chance’s, %'),
-      ),
-    );
+  function drawPlot({ rows }) {
+    const needed = 24 * self.zoom * rows.length + 70 * self.zoom;
+    [side.width, side.tall] = [self.width, Math.min(needed, self.tall - 40 * self.zoom)];
+    drawn.draw(unpacked(self.data.chart));
   }
 
   function drawTable({ rows, refused }) {
@@ -90,7 +42,7 @@ export function standing(self, { title }) {
       ...rows.map((row) =>
         el(
           'tr',
-          { class: row.beats_chance ? undefined : 'vv-chancy', 'data-method': row.method },
+          { class: row.beats_chance ? undefined : 'vv-chancy', 'data-lit': row.method },
           el('td', { text: String(row.rank) }),
           el('th', { scope: 'row', text: title(row.method) }),
           el('td', { text: both(row.most, row.most_error) }),
@@ -108,7 +60,7 @@ export function standing(self, { title }) {
   }
 
   return {
-    node: el('div', { class: 'vv-plot' }, plot),
+    node: drawn.node,
     table: el('div', { class: 'vv-stack' }, el('div', wide, table), gone, said),
     draw(told) {
       drawPlot(told);

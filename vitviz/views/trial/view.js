@@ -1,17 +1,17 @@
 // Maps on trial: one method after the other is asked about, and what is known of it is drawn as it comes; of
 // a set of pictures, where methods stand over it.
 
+import { chart, stroked } from '../../canvas/chart.js';
+import { unpacked } from '../../canvas/data.js';
 import { el } from '../../canvas/elements.js';
 import { ofYours } from '../../canvas/names.js';
 import { running } from '../../canvas/running.js';
 import { t } from '../../canvas/words.js';
 import { agreement } from './agreement.js';
-import { curves } from './curves.js';
 import { maps } from './maps.js';
 import { ranking } from './ranking.js';
 import { standing } from './standing.js';
 
-const unpack = (item) => JSON.parse(new TextDecoder().decode(item.values));
 const query = (settings) => new URLSearchParams(settings).toString();
 
 /** What all numbers in view depend on: another goal is another trial. */
@@ -28,7 +28,7 @@ export default () => ({
   title: 'Trial',
   walled: true,
   pictures: (self) => (self.summary.pictures ? [] : ['upload']),
-  items: (self) => (self.summary.pictures ? ['standing'] : ['classes']),
+  items: (self) => (self.summary.pictures ? ['standing', 'chart'] : ['classes']),
   idle: (settings, { summary }) =>
     summary.pictures ? ['show', 'scale'] : settings.show === 'maps' ? [] : ['scale'],
   caption: (self) => self.ui.verdict.textContent,
@@ -45,18 +45,24 @@ export default () => ({
     const refused = el('p', { class: 'vv-text vv-refused' });
     const title = (name) => t(Object.fromEntries(self.summary.methods)[name] ?? name);
     const pick = (name) => self.set('method', self.settings.method === name ? '' : name);
-    const made = { title, pick, known: () => known(self), of: (name) => self.ui.run.tried.get(name) };
-    const drawn = curves(self, made);
+    const line = (name) => self.ui.run.panels?.[0].series.find(({ key }) => key === name);
+    const style = (name) => stroked(line(name) ?? { colour: '#7d838e' });
+    const made = { title, pick, style, of: (name) => self.ui.run.tried.get(name) };
+    const sides = [Object.create(self), Object.create(self)]; // the same view, with half its room
+    const drawn = sides.map((side) => chart(side, { pick }));
+    const curves = el('div', { class: 'vv-curves' }, ...drawn.map(({ node }) => node));
     const parts = { ranking: ranking(self, made), maps: maps(self, made), agreement: agreement(self, made) };
     const over = standing(self, made);
     const top = el('p', { class: 'vv-asked' }, el('span', { text: t('Why') }), asked, far.go, far.bar);
-    self.figure.append(el('div', { class: 'vv-stack' }, top, far.said, drawn.node, over.node));
+    self.figure.append(el('div', { class: 'vv-stack' }, curves, over.node));
     const nodes = Object.values(parts).map((part) => part.node);
-    self.below.append(el('div', { class: 'vv-stack' }, verdict, ...nodes, over.table, refused));
-    const ofOne = [top, drawn.node, refused];
+    // how far it is stands where the verdict will: nothing moves when it is over
+    const words = [top, far.said, verdict, ...nodes, over.table, refused];
+    self.below.append(el('div', { class: 'vv-stack' }, ...words));
+    const ofOne = [top, curves, refused];
     const ofMany = [over.node, over.table];
     const fields = { asked, far, verdict, refused, ofOne, ofMany };
-    return { ...fields, drawn, parts, over, title, run: this_.fresh('') };
+    return { ...fields, sides, drawn, curves, parts, over, title, run: this_.fresh('') };
   },
 
   draw(self) {
@@ -65,14 +71,14 @@ export default () => ({
     ui.ofOne.forEach((node) => (node.hidden = many));
     ui.ofMany.forEach((node) => (node.hidden = !many));
     if (many) return this_.over(self);
-    ui.classes = unpack(self.data.classes);
+    ui.classes = unpacked(self.data.classes);
     this_.pickers(self);
     if (ui.run.goal !== goalOf(self)) {
       this_.end(self);
       ui.run = this_.fresh(goalOf(self));
       if (self.summary.starts) this_.begin(self);
     }
-    if (ui.run.verdict && ui.run.score !== self.settings.score) this_.judge(self, ui.run);
+    if (ui.run.panels && ui.run.score !== self.settings.score) this_.judge(self, ui.run);
     this_.paint(self);
   },
 });
@@ -81,6 +87,7 @@ const this_ = {
   fresh: (goal) => ({
     goal,
     tried: new Map(),
+    panels: null,
     verdict: null,
     score: '',
     alike: null,
@@ -113,10 +120,11 @@ const this_ = {
         run.now = method;
         this_.paint(self);
         const found = await self.array('tried', query({ target, patches_as, method }), life.signal);
-        run.tried.set(method, unpack(found));
+        run.tried.set(method, unpacked(found));
+        await this_.judge(self, run, life.signal);
       }
-      await this_.judge(self, run, life.signal);
-      run.alike = unpack(await self.array('sensitivity', query({ target }), life.signal));
+      if (!run.verdict) await this_.judge(self, run, life.signal);
+      run.alike = unpacked(await self.array('sensitivity', query({ target }), life.signal));
     } catch (problem) {
       if (problem.name !== 'AbortError')
         [run.problem, run.life] = [problem.sentence ?? problem.message, null];
@@ -129,7 +137,7 @@ const this_ = {
   /** Where methods stand over a set of pictures, removed as they were when it was asked about. */
   over(self) {
     const { ui } = self;
-    const told = unpack(self.data.standing);
+    const told = unpacked(self.data.standing);
     if (told.patches_as !== self.settings.patches_as) return self.set('patches_as', told.patches_as);
     ui.run = this_.fresh('');
     ui.far.said.textContent = ofYours(told.pictures);
@@ -141,14 +149,37 @@ const this_ = {
     self.root.dataset.over = `${self.key}/${told.pictures}`;
   },
 
-  /** The ranking by the score that is watched: no pass, only areas. */
+  /** The curves so far by the score that is watched and, of all methods, the ranking: no pass, only areas. */
   async judge(self, run, signal) {
     const { target, patches_as, score } = self.settings;
+    const whole = run.tried.size === self.summary.methods.length;
+    const method = [...run.tried.keys()].at(-1);
+    const ask = (item, more = {}) => self.array(item, query({ target, patches_as, score, ...more }), signal);
     run.score = score;
-    const found = unpack(await self.array('verdict', query({ target, patches_as, score }), signal));
+    const found = await Promise.all([ask('panels', { method }), whole && ask('verdict')]);
     if (self.ui.run !== run || self.settings.score !== score) return;
-    run.verdict = found;
-    this_.paint(self);
+    if (!run.panels) self.fitted = ''; // the room is taken anew for them
+    [run.panels, run.verdict] = found.map((one) => (one ? unpacked(one) : null));
+    self.draw();
+  },
+
+  /**
+   * Both panels side by side, or one above the other; what they share is named once, and the line that is
+   * held is thick.
+   */
+  curves(self) {
+    const { sides, drawn, curves, run } = self.ui;
+    const room = self.room || Infinity;
+    const stacked = self.width < 520 ? room >= 520 * self.zoom : self.width < 900 && room >= 560;
+    const tall = Math.min(self.tall, 820);
+    curves.classList.toggle('vv-stacked', stacked);
+    run.panels?.forEach((panel, i) => {
+      for (const line of panel.series) line.thick = line.key === self.settings.method ? 0.7 : 0.35;
+      const width = stacked ? self.width : (self.width - 12) / 2;
+      [sides[i].width, sides[i].tall] = [width, Math.max(stacked ? 150 : 200, stacked ? tall / 2 : tall)];
+      const named = stacked ? { along: i ? panel.along : '' } : { up: i ? '' : panel.up };
+      drawn[i].draw({ ...panel, ...named });
+    });
   },
 
   pickers(self) {
@@ -190,7 +221,7 @@ const this_ = {
             : t('Every method is tried one after the other; you can stop at any time.');
     ui.far.show({ on: run.life, whole, share: done / count, start: t('Start the trial'), text });
     ui.verdict.textContent = whole ? t(run.verdict.verdict) : '';
-    ui.drawn.draw(known(self), run);
+    this_.curves(self);
     for (const [name, part] of Object.entries(ui.parts)) {
       part.node.hidden = self.settings.show !== name || !done;
       if (!part.node.hidden) part.draw(known(self), run);

@@ -1,0 +1,54 @@
+"""A text tower that the hub delivers, from the same repository as the picture's."""
+
+import shutil
+
+import pytest
+
+import vitviz
+from tests.engine import contrastive
+from tests.engine.models.hub_server import ROOT, Hub, scene, served
+
+ASKED = """
+import json, os, urllib.request, vitviz
+from vitviz.errors import UnsupportedModel
+inspector, seen = vitviz.load("someone/mine", device="cpu"), []
+classes = vitviz.text(inspector, ["a cat", "the"], progress=lambda done, total: seen.append((done, total)))
+try:
+    urllib.request.urlopen(os.environ["HF_ENDPOINT"] + "/asked-for-the-second-time")
+except OSError:
+    again = vitviz.text(inspector, ["a cat", "the"])
+try:
+    refused = vitviz.text(vitviz.load("someone/blind", device="cpu"), ["cat"]) and ""
+except UnsupportedModel as error:
+    refused = str(error)
+print(json.dumps({"vectors": classes.vectors.tolist(), "same": again == classes, "seen": seen[-1],
+                  "refused": refused}))
+"""
+
+
+@pytest.mark.processes
+def test_the_tower_comes_from_the_pictures_own_repository(tmp_path):
+    files = tmp_path / "files"
+    files.mkdir()
+    contrastive.siglip(files)
+    shutil.copy(files / "open_clip_model.safetensors", files / "model.safetensors")
+
+    class Repository(Hub):
+        def send(self, kind, body):
+            name = self.path.rpartition("/")[2]
+            if not (files / name).is_file() or (kind == "blind" and name.startswith("open_clip")):
+                return self.refuse(404, "EntryNotFound")
+            super().send(kind, body)
+
+        def content(self):
+            return (files / self.path.rpartition("/")[2]).read_bytes()
+
+    Hub.asked.clear()
+    with served(Repository) as endpoint:
+        found = scene(ASKED, endpoint, tmp_path, prelude=f"import sys; sys.path.insert(0, {str(ROOT)!r})\n")
+    own = vitviz.text(vitviz.load(files, device="cpu"), ["a cat", "the"])
+    assert found["vectors"] == own.vectors.tolist() and found["same"]
+    size = (files / "open_clip_model.safetensors").stat().st_size
+    assert found["seen"] == [size, size] and "in someone/blind" in found["refused"]
+    later = Hub.asked[Hub.asked.index("GET /asked-for-the-second-time") + 1 :]
+    assert not any("mine" in one and "open_clip" in one for one in later)

@@ -1,0 +1,163 @@
+"""An accelerator that is none: tensors that say cuda:0, compute on the CPU, and are as strict as one.
+
+They refuse to be mixed with tensors of the CPU and to be read by NumPy, and count what is copied back. So
+it is seen without a GPU where something is computed on the wrong device, and how often the host waits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from unittest import mock
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+CUDA, CPU = torch.device("cuda:0"), torch.device("cpu")
+copies: Counter = Counter()  # from device to host, by what did it: each makes the host wait
+_back = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default)
+
+
+class OnDevice(torch.Tensor):
+    """A tensor of the pretended device; `inner` lies on the CPU."""
+
+    @staticmethod
+    def __new__(cls, inner, requires_grad=False):
+        made = torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, strides=inner.stride(), storage_offset=inner.storage_offset(),
+            dtype=inner.dtype, device="meta", requires_grad=requires_grad,  # which has no runtime to ask
+        )  # fmt: skip
+        made.inner = inner
+        return made
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+    device = property(lambda self: CUDA)
+    is_cuda = property(lambda self: True)
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        given = [one for one in tree_flatten((args, kwargs))[0] if isinstance(one, torch.Tensor)]
+        copied = func in (torch.ops.aten.copy_.default, torch.ops.aten._to_copy.default)
+        made_by_c = [one for one in given if not isinstance(one, OnDevice) and one.device.type == "meta"]
+        strangers = [one for one in given if not isinstance(one, OnDevice) and one.ndim > 0]
+        strangers = [one for one in strangers if one.device.type != "meta"]
+        if strangers and not copied and not _indexes(func):
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, cuda:0 and"
+                f" cpu! ({func}, {tuple(strangers[0].shape)})"
+            )
+        target = kwargs.get("device")
+        home = torch.device(target).type == "cpu" if target is not None else False
+        if target is not None:
+            kwargs["device"] = CPU
+        zeros = {
+            id(one): torch.zeros(one.shape, dtype=one.dtype) for one in made_by_c
+        }  # gradients of nothing
+        inner_args, inner_kwargs = tree_map(lambda one: zeros.get(id(one), _inner(one)), (args, kwargs))
+        found = func(*inner_args, **inner_kwargs)
+        if home or func in _back:
+            copies[str(func)] += 1
+            return found
+        if func is torch.ops.aten.copy_.default and not isinstance(args[0], OnDevice):
+            copies[str(func)] += 1
+            return args[0]
+        same = {id(_inner(one)): one for one in given if isinstance(one, OnDevice)}
+        return tree_map(lambda one: same.get(id(one), one) if id(one) in same else _there(one), found)
+
+    def __deepcopy__(self, memo):
+        return memo.setdefault(id(self), OnDevice(self.inner.clone(), self.requires_grad))
+
+    def numpy(self, **_):
+        raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first.")
+
+    __array__ = numpy
+
+    def tolist(self):
+        copies["tolist"] += 1
+        return self.inner.tolist()
+
+    def __repr__(self):
+        return f"OnDevice({self.inner})"
+
+
+def _there(one):
+    return OnDevice(one) if isinstance(one, torch.Tensor) else one
+
+
+def _inner(one):
+    return one.inner if isinstance(one, OnDevice) else one
+
+
+def _indexes(func) -> bool:
+    """What takes places on the CPU too, as CUDA does."""
+    return func in (torch.ops.aten.index.Tensor, torch.ops.aten.index_put_.default)
+
+
+class _Placing(TorchFunctionMode):
+    """What is made on the device, or moved to it, without asking CUDA, which is not there."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if func is torch.Tensor.__setitem__ and isinstance(
+            args[0], OnDevice
+        ):  # whose numbers C++ makes itself
+            assert not args[0].requires_grad
+            return args[0].inner.__setitem__(*tree_map(_inner, args[1:]))
+        if getattr(func, "__name__", "") == "__getitem__" and isinstance(args[0], OnDevice):
+            places = (
+                args[1] if isinstance(args[1], tuple) else (args[1],)
+            )  # lists, which C++ would place itself
+            args = (args[0], tuple(torch.tensor(one) if isinstance(one, list) else one for one in places))
+        if func is torch.where and len(args) == 3 and any(isinstance(one, OnDevice) for one in args):
+            kind = next((one.dtype for one in args[1:] if isinstance(one, torch.Tensor)), None)
+            args = [args[0], *(one if isinstance(one, torch.Tensor) else _there(torch.tensor(one, dtype=kind))
+                               for one in args[1:])]  # fmt: skip
+        if func is torch.Tensor.to and any(isinstance(one, OnDevice) for one in args[1:]):  # like another
+            args = (args[0], CUDA, args[1].dtype, *args[2:])
+        asked = [one for one in (*args, *kwargs.values()) if _names_it(one)]
+        if not asked:
+            return func(*args, **kwargs)
+        if func is torch.Tensor.to and isinstance(args[0], OnDevice):
+            kinds = [one for one in (*args[1:], kwargs.get("dtype")) if isinstance(one, torch.dtype)]
+            return func(args[0], *kinds) if kinds else args[0].clone() if kwargs.get("copy") else args[0]
+        here = [CPU if _names_it(one) else one for one in args]
+        made = func(*here, **{name: CPU if _names_it(one) else one for name, one in kwargs.items()})
+        if not isinstance(made, torch.Tensor):
+            return func(*args, **kwargs)  # torch.device, or what reads one
+        if isinstance(made, OnDevice):
+            return made
+        moved = OnDevice(made.detach(), made.requires_grad and made.is_leaf)
+        return (
+            torch.nn.Parameter(moved, made.requires_grad)
+            if isinstance(args[:1], torch.nn.Parameter)
+            else moved
+        )
+
+
+def _names_it(one) -> bool:
+    return (isinstance(one, str) and one.startswith("cuda")) or (
+        isinstance(one, torch.device) and one.type == "cuda"
+    )
+
+
+@contextmanager
+def pretended():
+    """A machine with one GPU, as far as vitviz can tell."""
+    cuda = {
+        "is_available": lambda: True, "device_count": lambda: 1, "synchronize": lambda *_: None,
+        "current_device": lambda: 0, "get_device_name": lambda *_: "Pretended",
+        "mem_get_info": lambda *_: (2**36, 2**36), "is_bf16_supported": lambda *_: True,
+    }  # fmt: skip
+    before = torch.__future__.get_overwrite_module_params_on_conversion()
+    torch.__future__.set_overwrite_module_params_on_conversion(True)  # as for other backends
+    try:
+        with mock.patch.multiple(torch.cuda, **cuda), _Placing():
+            copies.clear()
+            yield copies
+    finally:
+        torch.__future__.set_overwrite_module_params_on_conversion(before)
+
+
+__all__ = ["OnDevice", "copies", "pretended"]

@@ -1,0 +1,152 @@
+"""Contact sheets of the page, to be looked at by eye: `python -m tests.look OUT [VIEW …] [--url URL]`.
+
+Every view in six windows and three states: fresh; after a click into its figure and a changed setting; after
+patches were taken away. One sheet a view, in OUT; beside them `found.txt`, with what a machine sees on each
+shot: words that are cut, words outside the window, and values that are no value.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+from pathlib import Path
+
+from PIL import Image, ImageDraw
+from playwright.sync_api import Error, sync_playwright
+
+from tests.e2e.conftest import FLAGS, Server, chromium, ready
+from vitviz.views import VIEWS
+
+WINDOWS = {  # name: width, height, dark, in a lecture
+    "1280": (1280, 720, False, False),
+    "1440": (1440, 900, False, False),
+    "1920": (1920, 1080, False, False),
+    "phone": (390, 844, False, False),
+    "lecture": (1280, 720, False, True),
+    "dark": (1440, 900, True, False),
+}
+STATES = {"fresh": "", "changed": "", "taken": "&without=" + "patches%3D90.91.104.105"}
+TALL = 360  # px of a shot on its sheet
+
+FOUND = """() => {
+  const found = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+    const text = node.data.trim(), on = node.parentElement;
+    if (!text || on.closest('script, style, noscript, .vv-sr') || !on.checkVisibility?.({
+      opacityProperty: true, visibilityProperty: true })) continue;
+    if (/\\bNaN\\b|\\bundefined\\b|\\[object|\\bnull\\b|^[a-z]+\\.[a-z_]+$/.test(text))
+      found.push(`value: ${text}`);
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    const box = range.getBoundingClientRect();
+    if (!box.width || on.closest('svg')) continue;
+    if (box.left < -1 || box.right > innerWidth + 1) {
+      let far = on;
+      while (far && !/auto|scroll/.test(getComputedStyle(far).overflowX)) far = far.parentElement;
+      if (!far) found.push(`outside: ${text.slice(0, 60)}`);
+    }
+    for (let box = on, up = 0; box && up < 3; box = box.parentElement, up += 1) {
+      const style = getComputedStyle(box);
+      const wide = box.scrollWidth > box.clientWidth + 1 && /hidden|clip/.test(style.overflowX);
+      const high = box.scrollHeight > box.clientHeight + 2 && /hidden|clip/.test(style.overflowY);
+      if (box.clientWidth > 1 && box.clientHeight > 1 && (wide || high)) {
+        found.push(`cut: ${text.slice(0, 60)}`);
+        break;
+      }
+    }
+  }
+  return [...new Set(found)];
+}"""
+
+
+def change(page, slug: str) -> None:
+    """A click a third into the largest figure, and the first setting one step on."""
+    box = page.evaluate(
+        """(id) => [...document.querySelectorAll(`#vitviz-${id} .vv-figure :is(canvas, svg)`)]
+          .map((one) => one.getBoundingClientRect())
+          .sort((a, b) => b.width * b.height - a.width * a.height)
+          .map(({ x, y, width, height }) => [x, y, width, height])[0]""",
+        slug,
+    )
+    if box and box[1] < page.viewport_size["height"]:
+        x, y, width, height = box
+        page.mouse.click(x + width * 0.35, y + height * 0.4)
+        page.wait_for_timeout(400)
+    ranges = page.locator(f"#vitviz-{slug} .vv-field input[type=range]:visible")
+    if ranges.count():
+        ranges.first.focus()
+        page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(600)
+
+
+def shot(context, url: str, slug: str, state: str, lecture: bool) -> tuple[Image.Image, list[str]]:
+    """One screenshot, and what was found on it."""
+    page = context.new_page()
+    try:
+        page.goto(f"{url}?tab={slug}{STATES[state]}{'&present=1' if lecture else ''}")
+        try:
+            ready(page, slug, 20_000)
+        except Error:
+            pass  # a view that is not applicable is looked at, too
+        page.wait_for_timeout(700)
+        if state == "changed":
+            change(page, slug)
+        found = page.evaluate(FOUND)
+        with Image.open(io.BytesIO(page.screenshot())) as image:
+            return image.convert("RGB"), found
+    finally:
+        page.close()
+
+
+def sheet(shots: dict[tuple[str, str], Image.Image], windows: list[str]) -> Image.Image:
+    """All shots of a view: a row a state, a column a window."""
+    wide = [round(TALL * WINDOWS[window][0] / WINDOWS[window][1]) for window in windows]
+    made = Image.new("RGB", (sum(wide) + 8 * len(wide), (TALL + 22) * len(STATES)), "white")
+    pen = ImageDraw.Draw(made)
+    for row, state in enumerate(STATES):
+        left = 0
+        for window, width in zip(windows, wide, strict=True):
+            pen.text((left + 4, row * (TALL + 22) + 4), f"{window}, {state}", fill="black")
+            made.paste(shots[state, window].resize((width, TALL)), (left, row * (TALL + 22) + 20))
+            left += width + 8
+    return made
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked.add_argument("out", type=Path)
+    asked.add_argument("views", nargs="*", default=[view.slug for view in VIEWS])
+    asked.add_argument("--url", help="of an app that runs; else one is started")
+    asked.add_argument("--windows", nargs="*", default=list(WINDOWS))
+    asked.add_argument("--whole", action="store_true", help="the shots themselves, beside the sheets")
+    given = asked.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    server = None if given.url else Server()
+    url = given.url or server.url
+    told = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        for slug in given.views:
+            shots = {}
+            for window in given.windows:
+                width, height, dark, lecture = WINDOWS[window]
+                context = browser.new_context(
+                    viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
+                )
+                for state in STATES:
+                    shots[state, window], found = shot(context, url, slug, state, lecture)
+                    told += [f"{slug} {window} {state}: {line}" for line in found]
+                    if given.whole:
+                        shots[state, window].save(given.out / f"{slug}-{window}-{state}.png")
+                context.close()
+            sheet(shots, given.windows).save(given.out / f"{slug}.png")
+        browser.close()
+    if server:
+        server.stop()
+    (given.out / "found.txt").write_text("\n".join(told) + "\n", encoding="utf-8")
+    print(f"{len(given.views)} sheets in {given.out}; {len(told)} lines in found.txt")
+
+
+if __name__ == "__main__":
+    main()

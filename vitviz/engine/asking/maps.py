@@ -1,0 +1,181 @@
+"""Maps of what an answer is made of, and their trial: the public functions of an inspector and a picture.
+
+Each kind of map is a function in `vitviz.analyses.relevance`; here they meet the engine, which makes the
+passes they need.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from vitviz.analyses.correlation import spearman
+from vitviz.analyses.relevance import METHODS, relevance_of
+from vitviz.analyses.trials.trial import DRAWS, SHARES, trial_of
+from vitviz.engine.asking.models import balanced_ledger
+from vitviz.engine.explained import Explained
+from vitviz.engine.forward import Forward
+from vitviz.engine.inspector import Inspector
+from vitviz.engine.passes import capture
+from vitviz.errors import UnsupportedModel, VitvizError
+
+if TYPE_CHECKING:
+    from vitviz.analyses.relevance import Relevance
+    from vitviz.analyses.target import Asked
+    from vitviz.analyses.trials.trial import Progress, Trial
+    from vitviz.engine import Inspector
+
+
+def relevance(
+    inspector: Inspector, image, target: Asked, method: str = "frozen", at: str | int | None = None, size=None
+) -> Relevance:
+    """Which patches one answer is made of, by one of `vitviz.METHODS`: `.map` (row, col), raw numbers before
+    any scaling.
+
+    `image` as for `Inspector.trace`, or a trace of it; `target` as for `evidence`. `at`, for frozen and
+    input_gradient: 'tokens' (after the position embedding), 'pixels', or the layer that they enter, from 0.
+    `.explained` is map, prefix and constants together and `.unexplained` the rest of the answer; None where a
+    sum means nothing. Raises VitvizError for a method, target or place that does not exist, UnsupportedModel,
+    with the reason, where the method does not apply or a map that should balance does not, OutOfMemory where
+    gradients would not fit.
+
+    >>> import vitviz
+    >>> inspector = vitviz.load("vitviz-tiny")
+    >>> found = relevance(inspector, vitviz.sample_image("chelsea"), target=0)
+    >>> found.map.shape, abs(found.unexplained) < 1e-4
+    (torch.Size([14, 14]), True)
+    """
+    return relevance_of(explained(inspector, image, target, size=size), method, at)
+
+
+def trial(
+    inspector: Inspector,
+    image,
+    target: Asked,
+    methods: Sequence[str] | None = None,
+    patches_as: str = "dropped",
+    seed: int = 0,
+    size=None,
+    shares: Sequence[float] = SHARES,
+    draws: int = DRAWS,
+    progress: Progress | None = None,
+) -> Trial:
+    """Maps on trial on one picture: patches removed, most and least relevant first, beside random maps and a
+    centre blob.
+
+    `methods`: some of `vitviz.METHODS`, None for all. `patches_as`: 'dropped', 'mean', 'blur' or
+    'black', as of `Without`. `seed`: of random maps and of the order of equal patches; `draws`: how many
+    random maps. `progress(share, what)` is told how far it is. `.curves` by method, `.areas(method, score)`,
+    `.ranking(score)`, `.chance(score)`, `.frame()`; scores are 'kept', 'probability' and 'logit'. Methods
+    that do not apply stand in `.refused` with the reason. Raises VitvizError for what cannot be asked, and
+    Stopped where nobody waits (`vitviz.stopping`).
+
+    >>> import vitviz
+    >>> inspector = vitviz.load("vitviz-tiny")
+    >>> found = trial(inspector, vitviz.sample_image("chelsea"), target=0, methods=["ledger"], draws=2)
+    >>> sorted(found.curves), len(found.curves["ledger"].most["logit"])
+    (['ledger', 'random'], 11)
+    """
+    passes = explained(inspector, image, target, patches_as, size)
+    return trial_of(passes, methods, patches_as, seed, shares, draws, progress)
+
+
+def class_sensitivity(
+    inspector: Inspector, image, one: Asked, other: Asked, methods: Iterable[str] = tuple(METHODS), size=None
+) -> dict[str, float | None]:
+    """Spearman's rank correlation of the maps of two targets, by method: 1 for what knows no class, such as
+    rollout.
+
+    None where a map is constant; methods that do not apply are left out. A low value is no merit by itself:
+    chance has 0.
+    """
+    first = explained(inspector, image, one, size=size)
+    second = explained(inspector, first.trace, other)
+    found = {}
+    for method in methods:
+        try:
+            found[method] = spearman(relevance_of(first, method).map, relevance_of(second, method).map)
+        except UnsupportedModel:
+            continue
+    return found
+
+
+def parameter_randomisation(
+    inspector: Inspector,
+    image,
+    target: Asked,
+    methods: Iterable[str] = ("frozen",),
+    blocks: Sequence[int] = (0, 1, 2),
+    seeds: Sequence[int] = (0, 1, 2),
+    size=None,
+) -> dict[str, list[list[float | None]]]:
+    """Spearman's correlation of signed maps with those of the model with its last parts drawn at random.
+
+    By method, a row for each of `blocks` (how many last blocks are drawn together with the head; 0: the head
+    alone) with one number a seed. A copy of the model is drawn; the inspector stays as it is. What stays near
+    1 does not show what was learned there. Raises UnsupportedModel where a method does not apply. Source:
+    Adebayo et al. 2018.
+    """
+    own = explained(inspector, image, target, size=size)
+    view_size = own.trace.view.picture.shape[:2]
+    maps = {method: relevance_of(own, method).map for method in methods}
+    found: dict[str, list[list[float | None]]] = {method: [] for method in maps}
+    for count in blocks:
+        row: dict[str, list[float | None]] = {method: [] for method in maps}
+        for seed in seeds:
+            twin = randomised(inspector, count, seed)
+            drawn = explained(twin, image, own.target, size=view_size)
+            for method, given in maps.items():
+                row[method].append(spearman(given, relevance_of(drawn, method).map))
+        for method, values in row.items():
+            found[method].append(values)
+    return found
+
+
+def explained(
+    inspector: Inspector, image, target: Asked, patches_as: str = "dropped", size=None, **keeping
+) -> Explained:
+    """A picture and a target with the passes that maps need, each made once: for several maps by
+    `analyses.relevance_of`. `once(name, make)` keeps gradients for longer.
+    """
+    return Explained(inspector, image, target, balanced_ledger, patches_as, size, **keeping)
+
+
+HEADS = ("head", "head_dist", "fc_norm", "norm", "attn_pool")  # what stands behind the last block
+
+
+def randomised(inspector: Inspector, blocks: int, seed: int) -> Inspector:
+    """A twin whose head, with all that stands behind the last block, and so many last blocks are drawn anew.
+
+    Every tensor of a part is drawn from a normal distribution of its own mean and deviation, so that norms
+    and scales keep their size. What is not drawn is shared with the inspector that is given, which stays as
+    it is. `blocks`: 0 for the head alone. Raises VitvizError for more blocks than there are.
+    """
+    count = len(capture.transformer_blocks(inspector.model))
+    if isinstance(blocks, bool) or not hasattr(blocks, "__index__") or not 0 <= blocks <= count:
+        raise VitvizError(
+            f"Given {blocks!r} blocks to draw at random; expected 0 (the head alone) to {count}."
+        )
+    twin = inspector.over(Forward(copy.copy(inspector.placed)))  # a copy shares the weights
+    parts = [getattr(twin.model, name, None) for name in HEADS]
+    parts += capture.transformer_blocks(twin.model)[count - blocks :]
+    generator = torch.Generator().manual_seed(seed)
+    for part in parts:
+        if isinstance(part, nn.Module):
+            _draw(part, generator)
+    twin.model.eval()
+    return twin
+
+
+def _draw(part: nn.Module, generator: torch.Generator) -> None:
+    """New parameters in the place of those that are shared."""
+    for module in part.modules():
+        for name, given in list(module.named_parameters(recurse=False)):
+            value = given.detach().float().cpu()
+            deviation = value.std().item() if value.numel() > 1 else 0.0
+            drawn = value.mean() + deviation * torch.randn(value.shape, generator=generator)
+            setattr(module, name, nn.Parameter(drawn.to(given), requires_grad=False))

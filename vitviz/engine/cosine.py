@@ -1,0 +1,70 @@
+"""The head of given classes: a picture's embedding compared with each, in the place of a model's own head.
+
+The embedding is what the model's last projection gives (CLIP's), or what its classifier would be given where
+there is none (SigLIP's). The length is divided out by a reciprocal root, which a held pass takes for a
+constant as it takes a norm's.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from vitviz.analyses.tail import SHORTEST, Head, Length
+from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.record.classes import Classes
+
+TWICE = "{name} embeds a picture twice, so there is no one vector to compare with."
+UNPOOLED = "{name} embeds every token by itself, so a picture has no one vector to compare with."
+
+
+class CosineHead(nn.Module):
+    """scale <z, t_c> / |z| + bias of the embedding z = P y + b that the model's own head gives."""
+
+    def __init__(self, own: nn.Module, classes: Classes):
+        super().__init__()
+        self.own = own
+        self.scores = nn.Linear(classes.vectors.shape[1], len(classes.labels))
+        self.scores.weight = nn.Parameter(classes.scale * classes.vectors)
+        self.scores.bias = nn.Parameter(torch.full((len(classes.labels),), float(classes.bias)))
+        self.scores.requires_grad_(False)
+
+    def forward(self, y: Tensor) -> Tensor:
+        z = self.own(y)
+        return self.scores(z * z.square().sum(dim=-1, keepdim=True).clamp_min(SHORTEST**2).rsqrt())
+
+    def value(self, slots: int) -> Head:
+        """Its weights, on the CPU, in at least float32; its own head is linear or none."""
+        rows, added = (_read(one) for one in (self.scores.weight, self.scores.bias))
+        linear = isinstance(self.own, nn.Linear)
+        projection, bias = (_read(self.own.weight), _read(self.own.bias)) if linear else (None, None)
+        weights = rows @ projection.to(rows) if linear else rows
+        constant = torch.zeros_like(added) if bias is None else rows @ bias.to(rows)
+        return Head(weights.chunk(slots, dim=1), constant, length=Length(projection, bias, added))
+
+
+def given(model: nn.Module, classes: Classes, name: str, tokens: int) -> None:
+    """Puts classes in the place of a model's own head. VitvizError, with both figures, for those of another
+    model or width, UnsupportedModel where a picture has no one embedding.
+    """
+    if classes.model not in (None, name):
+        raise VitvizError(
+            f"Given classes of {classes.model} for {name}. Choose those that were made with it."
+        )
+    if hasattr(model, "head_dist") or not hasattr(model, "head"):
+        raise UnsupportedModel(TWICE.format(name=name))
+    model.head = model.head.own if isinstance(model.head, CosineHead) else model.head
+    weights = next(model.parameters())
+    with torch.no_grad():
+        embedding = model.forward_head(torch.zeros(1, tokens, model.embed_dim).to(weights))
+    if embedding.ndim != 2:
+        raise UnsupportedModel(UNPOOLED.format(name=name))
+    if embedding.shape[1] != classes.vectors.shape[1]:
+        raise VitvizError(
+            f"Given vectors of {classes.vectors.shape[1]} numbers; {name} embeds a picture in"
+            f" {embedding.shape[1]}. Choose vectors from the text tower that it was trained with."
+        )
+    model.head, model.num_classes = CosineHead(model.head, classes).to(weights), len(classes.labels)
+
+
+def _read(weight: Tensor | None) -> Tensor | None:
+    found = None if weight is None else weight.detach().cpu()
+    return None if found is None else found.to(torch.promote_types(found.dtype, torch.float32))

@@ -1,0 +1,178 @@
+"""The files of a checkpoint, fetched from the hub where they are not on this machine; and which weights they
+were when it was loaded, since they may be replaced while a server runs.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import timm
+from timm.models import PretrainedCfg, get_pretrained_cfg
+
+from vitviz.engine.checkpoint import Checkpoint, Identity
+from vitviz.engine.finding import hub
+from vitviz.engine.finding.local import BESIDE
+from vitviz.engine.reading.folder import (
+    HUB_FILES,
+    SUFFIXES,
+    config_beside,
+    config_file,
+    is_index,
+    permitted,
+    read_json,
+    shards,
+    weights_file,
+)
+from vitviz.engine.reading.mapping import mapping_file
+from vitviz.errors import CheckpointError
+
+
+@dataclass(frozen=True)
+class Files:
+    """A weights file, its config.json ({} for none), and transformers' preprocessor_config.json."""
+
+    weights: Path
+    config: Mapping[str, Any] = field(default_factory=dict)
+    preprocessor: Mapping[str, Any] | None = None
+
+
+def files_of(checkpoint: Checkpoint, progress: hub.Progress | None = None, token: str | None = None) -> Files:
+    """Raises CheckpointError where there are no weights (any more), HubError where the hub gives none."""
+    if checkpoint.source == "hub":
+        return _from_hub(checkpoint, progress, token)
+    path = Path(checkpoint.location)
+    with permitted(checkpoint.name):
+        weights = weights_file(path) if path.is_dir() else path
+        there = weights is not None and weights.is_file()
+    if weights is None or not there:
+        raise CheckpointError(
+            f"{checkpoint.name} has no weights (any more): expected {path.name} to be or to hold a file"
+            f" ending in {', '.join(SUFFIXES)}. Put it back, or choose another checkpoint."
+        )
+    beside = weights.parent / "preprocessor_config.json"
+    with permitted(checkpoint.name):
+        return Files(weights, config_beside(weights), read_json(beside) if beside.is_file() else None)
+
+
+def registered(checkpoint: Checkpoint) -> PretrainedCfg | None:
+    """timm's own record of a hub checkpoint, where it is one of timm's and no other architecture was asked
+    for.
+
+    Its repository's config.json is then not needed.
+    """
+    architecture = checkpoint.name.partition(".")[0]
+    if (
+        checkpoint.source != "hub"
+        or checkpoint.architecture != architecture
+        or not timm.is_model(architecture)
+    ):
+        return None
+    config = get_pretrained_cfg(checkpoint.name)
+    return config if config and config.hf_hub_id == checkpoint.location else None
+
+
+def _from_hub(checkpoint: Checkpoint, progress: hub.Progress | None, token: str | None) -> Files:
+    fetch = partial(hub.fetch, checkpoint.location, token=token)
+    weights = hub.cached_weights(checkpoint.location)
+    config = preprocessor = None
+    if not registered(checkpoint):
+        small = partial(_small, fetch, needed=weights is None)
+        config = small("config.json")
+        preprocessor = small("preprocessor_config.json") if config and "model_type" in config else None
+    for name in HUB_FILES:
+        weights = weights or if_there(partial(hub.fetch_weights, checkpoint.location, name, progress, token))
+    if weights is None:
+        raise CheckpointError(
+            f"{checkpoint.location} has no {' or '.join(HUB_FILES)} on the hub. "
+            "Choose a repository with weights of timm or transformers."
+        )
+    return Files(weights, config or {}, preprocessor)
+
+
+def _small(fetch: Callable[[str], Path], name: str, needed: bool) -> dict[str, Any] | None:
+    """A small file of a repository; unless it is `needed`, a hub out of reach is as good as none."""
+    try:
+        path = if_there(partial(fetch, name))
+    except hub.HubError:
+        if needed:
+            raise
+        return None
+    return read_json(path) if path else None
+
+
+def if_there(fetch: Callable[[], Path]) -> Path | None:
+    """What is fetched; None where the repository does not have it."""
+    try:
+        return fetch()
+    except hub.NoSuchFile:
+        return None
+
+
+class _Stamp(NamedTuple):
+    """What tells cheaply that a file is still the one it was; a change's own time nobody can set back."""
+
+    path: str
+    size: int
+    modified: int  # nanoseconds
+    changed: int
+    number: int
+
+
+def identity_of(checkpoint: Checkpoint) -> Identity:
+    """The present identity of a checkpoint's files; CheckpointError or OSError where they are not there."""
+    stamps = _stamps(checkpoint)
+    return Identity(_digest(stamps), stamps)
+
+
+def unchanged(checkpoint: Checkpoint) -> bool:
+    """Whether a loaded checkpoint's files hold what they held when it was loaded; also where they have been
+    taken away since.
+
+    One look at each file's size and times as a rule; only where these differ is a file read, once.
+    """
+    known = checkpoint.identity
+    try:
+        return known is None or known.stamps == _stamps(checkpoint) or known == identity_of(checkpoint)
+    except (CheckpointError, OSError):
+        return True
+
+
+def _stamps(checkpoint: Checkpoint) -> tuple[_Stamp, ...]:
+    found = []
+    for path in _files(checkpoint):
+        status = os.stat(path)
+        found.append(_Stamp(str(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
+    return tuple(found)
+
+
+def _files(checkpoint: Checkpoint) -> list[Path]:
+    """The weights, all shards of them, and what is read with them."""
+    if checkpoint.source == "hub":
+        weights = hub.cached_weights(checkpoint.location)
+        beside = [found for name in BESIDE if (found := hub.cached(checkpoint.location, name))]
+    else:
+        place = Path(checkpoint.location)
+        weights = weights_file(place) if place.is_dir() else place
+        beside = []
+        if weights is not None:
+            read = (config_file(weights), *map(weights.with_name, BESIDE[1:]), mapping_file(weights))
+            beside = [path for path in read if path.is_file()]
+    if weights is None:
+        raise FileNotFoundError(checkpoint.name)
+    return [weights, *(shards(weights) if is_index(weights) else ()), *beside]
+
+
+@lru_cache(maxsize=256)
+def _digest(stamps: tuple[_Stamp, ...]) -> str:
+    """SHA-256 of all that is in the files, one after the other."""
+    digest = hashlib.sha256()
+    for stamp in stamps:
+        digest.update(b"%s %d\n" % (os.path.basename(stamp.path).encode(), stamp.size))
+        with open(stamp.path, "rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,148 @@
+"""What a hub may say, and what the hub library's errors mean for the person at the page.
+
+Its answers become names of files in the cache, so they are checked before the library uses them: whoever
+plays the hub (a mirror, somebody on a line without TLS) chooses the hash and the revision that it announces,
+and with "../" in one of them a file is written anywhere.
+"""
+
+import errno
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from huggingface_hub import constants, get_session
+from huggingface_hub.errors import (
+    FileMetadataError,
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RemoteEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
+from vitviz.errors import HubError, said
+
+
+class NoSuchFile(HubError):
+    """The repository exists, but not this file in it."""
+
+
+def in_words(error: Exception, repo: str, filename: str) -> HubError:
+    """The HubError that says what went wrong with a file of a repository, and what to do."""
+    if isinstance(error, HubError):
+        return error
+    if isinstance(error, OfflineModeIsEnabled):
+        return HubError(f"{repo} is not on this machine, and HF_HUB_OFFLINE forbids to ask the hub for it.")
+    if isinstance(error, RemoteEntryNotFoundError):
+        return NoSuchFile(f"{repo} has no file {filename} on the hub.")
+    if isinstance(error, GatedRepoError):
+        return HubError(
+            f"{repo} is gated: accept its conditions on its page at {constants.ENDPOINT}/{repo}, "
+            "then log in with `hf auth login` or set HF_TOKEN."
+        )
+    if isinstance(error, RevisionNotFoundError):
+        return HubError(f"{repo} does not have the revision that was asked for.")
+    if isinstance(error, RepositoryNotFoundError):
+        return HubError(
+            f"The hub has no repository {repo}, or it is private. "
+            "Check its name; for a private one log in with `hf auth login` or set HF_TOKEN."
+        )
+    if isinstance(error, HfHubHTTPError):
+        return HubError(_status(error.response.status_code, repo))
+    if isinstance(error, HFValidationError):
+        return HubError(f"{repo!r} cannot be a repository's name; expected is organisation/name.")
+    if isinstance(error, FileMetadataError):
+        return HubError(
+            f"{constants.ENDPOINT} answered, but not as a model hub does. Check HF_ENDPOINT and the proxy"
+            " settings."
+        )
+    if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
+        return in_words(error.__cause__, repo, filename)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return HubError(
+            f"The disk is full: {filename} of {repo} could not be stored in the hub's cache. Make room on the"
+            " server."
+        )
+    return HubError(_connection(error, repo, filename))
+
+
+def _status(status: int, repo: str) -> str:
+    if status in (401, 403):
+        return (
+            f"The hub refuses access to {repo} ({status}). Log in with `hf auth login`, or set HF_TOKEN to a"
+            " token that may read it."
+        )
+    if status == 404:
+        return f"The hub has no repository {repo}. Check its name."
+    if status == 429:
+        return (
+            f"The hub has had too many requests from here (429). Wait a few minutes before asking for {repo}"
+            " again."
+        )
+    return f"The hub answered {status} when asked for {repo}. Try again later."
+
+
+def _connection(error: Exception, repo: str, filename: str) -> str:
+    # httpx's, whose module's name changes with the library
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if kinds & {"ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol"}:
+        return f"The hub ({constants.ENDPOINT}) cannot be reached from here ({said(error)})."
+    if "TimeoutException" in kinds:
+        return f"The hub ({constants.ENDPOINT}) stopped answering when asked for {repo}. Try again later."
+    if kinds & {"RemoteProtocolError", "ReadError"} or "Consistency check" in str(error):
+        return f"The download of {filename} of {repo} broke off half-way; nothing of it was kept. Try again."
+    return f"{filename} of {repo} could not be downloaded: {said(error)}."
+
+
+_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")  # git's SHA-1 of a small file, SHA-256 of a large one
+_REVISION = re.compile(r"[0-9a-f]{40}")
+_ours = threading.local()
+
+
+def require_hash(etag: str | None) -> str:
+    """The announced hash of a file; HubError for none, and for what can be none."""
+    if not etag:
+        raise HubError(
+            f"{constants.ENDPOINT} answered, but not as a model hub does. Check HF_ENDPOINT and the proxy"
+            " settings."
+        )
+    if not _HASH.fullmatch(etag):
+        raise HubError(
+            f"The hub ({constants.ENDPOINT}) announces something else than a file's hash, so nothing was"
+            " downloaded. Check HF_ENDPOINT."
+        )
+    return etag
+
+
+@contextmanager
+def checked_answers() -> Iterator[None]:
+    """Within it, this thread's answers of the hub may not lead out of the cache: HubError."""
+    client = get_session()
+    hooks = client.event_hooks
+    if _check not in hooks.get("response", []):
+        client.event_hooks = {**hooks, "response": [*hooks.get("response", []), _check]}
+    _ours.asking = True
+    try:
+        yield
+    finally:
+        _ours.asking = False
+
+
+def _check(response: Any) -> None:
+    if not getattr(_ours, "asking", False):
+        return
+    headers = response.headers
+    revision = headers.get(constants.HUGGINGFACE_HEADER_X_REPO_COMMIT)
+    if revision is not None and not _REVISION.fullmatch(revision):
+        raise HubError(
+            f"The hub ({constants.ENDPOINT}) names a revision that can be none, so nothing was downloaded."
+            " Check HF_ENDPOINT."
+        )
+    etag = headers.get(constants.HUGGINGFACE_HEADER_X_LINKED_ETAG) or headers.get("ETag")
+    if response.request.method == "HEAD" and response.status_code == 200 and etag is not None:
+        require_hash(etag.removeprefix("W/").strip('"'))

@@ -1,0 +1,199 @@
+"""Filling a model with the tensors of a file, every one of them, or saying which do not fit.
+
+Nothing is left at its random start and nothing is stretched on the way: where timm would resample position
+embeddings or drop a classifier in silence, a file of the user's is refused, or the model is built to the
+file's own size.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import timm
+import torch
+from timm.layers import use_fused_attn
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from vitviz.engine import memory
+from vitviz.engine.passes.record import patch_size
+from vitviz.engine.reading import limits
+from vitviz.engine.reading.families import timm_module
+from vitviz.engine.reading.inferred import grid_side
+from vitviz.errors import CheckpointError, said
+
+_BUILT = 3_000  # tensors that are made of any model before its file's count: none of timm's has 2,000
+_RESAMPLED_BY_TIMM = 16_000_000  # parameters, of position embeddings for larger pictures
+_UNBUILT = (
+    TypeError, ValueError, AssertionError, KeyError, IndexError, RuntimeError, AttributeError,
+    ArithmeticError, RecursionError, NotImplementedError,
+)  # fmt: skip
+_RESIZED = ("pos_embed", "patch_embed.proj.weight", "relative_position_bias_table")
+
+
+class _Counted(TorchFunctionMode):
+    """Ends the building of a model that makes more tensors than its file could fill, before it stands."""
+
+    _MAKING = {"empty", "zeros", "ones", "full", "rand", "randn", "tensor", "arange", "linspace"}
+
+    def __init__(self, most: int):
+        super().__init__()
+        self.most = self.left = most
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if getattr(func, "__name__", "") in self._MAKING:
+            self.left -= 1
+            if self.left < 0:
+                raise _TooMany(f"it has more than {self.most:,} tensors")
+        return func(*args, **(kwargs or {}))
+
+
+class _TooMany(ValueError):
+    pass
+
+
+def empty(
+    build: Callable[..., nn.Module], name: str, tensors: Mapping[str, Tensor], **changes: Any
+) -> nn.Module:
+    """A new model of shapes alone, on torch's meta device: it takes no memory, whatever it asks for, until it
+    is filled.
+
+    `tensors` are those that are to fill it. Raises CheckpointError where it cannot be built with these
+    arguments, or would have far more numbers than these.
+    """
+    limits.require_depth(changes.get("depth"), tensors, name)
+    try:
+        with torch.device("meta"), _Counted(max(_BUILT, 2 * len(tensors))):
+            model = build(**changes).float()  # whatever torch's default is
+    except _TooMany as error:
+        raise CheckpointError(
+            f"{name} describes a model that its file cannot fill: {error}, and the file"
+            f" {len(tensors):,}{_asked(changes)}. Correct its config.json or architecture."
+        ) from error
+    except _UNBUILT as error:
+        raise CheckpointError(
+            f"{name} describes a model that cannot be built: {said(error)}. Check its config.json or"
+            " architecture."
+        ) from error
+    wanted, given = (
+        sum(tensor.numel() for tensor in those.values()) for those in (model.state_dict(), tensors)
+    )
+    if wanted > 2 * given + _RESAMPLED_BY_TIMM:
+        raise CheckpointError(
+            f"{name} does not fit its config.json or architecture:"
+            f" {_first(_misfits(model.state_dict(), tensors))}. That asks for {wanted:,}"
+            f" parameters{_asked(changes)}, and the file has {given:,}. Name the architecture that it was"
+            " trained with."
+        )
+    # switched off in this environment, for exports; capturing and speed both rest on it
+    if not use_fused_attn():
+        for module in model.modules():
+            if hasattr(module, "fused_attn"):
+                module.fused_attn = True
+    return model
+
+
+def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) -> None:
+    """Gives an `empty` model memory and loads tensors in timm's layout strictly, in place.
+
+    Raises CheckpointError, before it takes any memory, that names the first three keys that are missing, left
+    over, or of another shape.
+    """
+    misfits = _misfits(model.state_dict(), tensors)
+    if misfits:
+        raise CheckpointError(
+            f"{name} does not fit {what}: {_first(misfits)}. Name the architecture that it was trained with,"
+            " or leave it out so that it is read from the tensors."
+        )
+    tables = sum(buffer.numel() * buffer.element_size() for buffer in model.buffers())
+    memory.require(
+        tables,
+        torch.device("cpu"),
+        f"What {name} looks up about its positions",
+        "Choose a smaller input in its config.json.",
+    )
+    model.to_empty(device="cpu")
+    for module in model.modules():
+        # timm's name for it: tables that are computed, not trained
+        if hasattr(module, "init_non_persistent_buffers"):
+            module.init_non_persistent_buffers()
+    model.load_state_dict(dict(tensors), strict=True)
+
+
+def _asked(changes: Mapping[str, Any]) -> str:
+    """The numbers among a model's arguments, in brackets."""
+    given = [
+        f"{key} {value}"
+        for key, value in changes.items()
+        if isinstance(value, int | float | list | tuple) and key != "pretrained_cfg"
+    ]
+    return f" ({', '.join(given)[:200]})" if given else ""
+
+
+def converted(
+    tensors: Mapping[str, Tensor], model: nn.Module, architecture: str
+) -> tuple[dict[str, Tensor], list[str]]:
+    """The tensors after timm's renaming for a family (CLIP's, DINOv2's, EVA's, …), and what it resampled."""
+    module = sys.modules[timm.models.model_entrypoint(architecture.partition(".")[0]).__module__]
+    options = (
+        {"adapt_layer_scale": True} if timm_module(architecture) in ("vision_transformer", "deit") else {}
+    )
+    before = {tensor.untyped_storage().data_ptr() for tensor in tensors.values()}
+    try:
+        after = module.checkpoint_filter_fn(dict(tensors), model, **options)
+    except (AttributeError, RuntimeError, KeyError, IndexError, ValueError, ZeroDivisionError):
+        return dict(tensors), []  # a file of another family; the strict check will name its keys
+    # A tensor that was only renamed or transposed still lies in the memory of the file's; a resampled one
+    # does not.
+    resampled = [
+        key
+        for key, tensor in after.items()
+        if key.endswith(_RESIZED) and tensor.untyped_storage().data_ptr() not in before
+    ]
+    return after, resampled
+
+
+def own_size(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """How a model must be built differently to take a file of the same architecture: classes, image size,
+    pooling.
+
+    Fine-tuning changes these three and nothing else. Empty where the model fits as it is.
+    """
+    changes: dict[str, Any] = {}
+    classes = len(tensors["head.weight"]) if "head.weight" in tensors else 0
+    known_layout = "blocks.0.norm1.weight" in tensors  # elsewhere the classifier may go by another name
+    if known_layout and classes != model.num_classes:
+        changes["num_classes"] = classes
+    if "fc_norm.weight" in tensors and "norm.weight" not in tensors and model.global_pool == "token":
+        changes["global_pool"] = "avg"
+    table, own = tensors.get("pos_embed"), model.state_dict().get("pos_embed")
+    if table is not None and own is not None and table.ndim == 3 and table.shape[1] != own.shape[1]:
+        patches = model.patch_embed.num_patches
+        side = grid_side(table.shape[1], own.shape[1] - patches)
+        if side:
+            rows, cols = patch_size(model.patch_embed)
+            changes["img_size"] = (side * rows, side * cols)
+    return changes
+
+
+def _misfits(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
+    found = []
+    for name, tensor in expected.items():
+        if name not in given:
+            found.append(f"{name} {_shape(tensor)} is missing from the file")
+        elif given[name].shape != tensor.shape:
+            found.append(f"{name} is {_shape(given[name])} in the file and {_shape(tensor)} in the model")
+    return found + [
+        f"{name} {_shape(tensor)} of the file is not part of the model"
+        for name, tensor in given.items()
+        if name not in expected
+    ]
+
+
+def _first(misfits: list[str]) -> str:
+    """The first three, and how many more there are."""
+    return "; ".join(misfits[:3]) + (f" and {len(misfits) - 3} more" if len(misfits) > 3 else "")
+
+
+def _shape(tensor: Tensor) -> str:
+    return f"({', '.join(map(str, tensor.shape))})"

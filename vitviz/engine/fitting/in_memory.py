@@ -1,0 +1,178 @@
+"""A model in memory as a checkpoint: timm's, transformers', or somebody's own module, as it is at this
+moment.
+
+What is looked into is a copy in float32, so that training goes on undisturbed. Every copy is proven: on two
+pictures of noise it has to answer as the given model does, or it is refused. For a module of somebody's own
+that answer also tells what tensors do not (heads, activation, epsilon, the order of a flattened patch): of
+all that is possible, what answers alike is taken, and where two do, it is asked for.
+"""
+
+import itertools
+from dataclasses import dataclass, replace
+
+import timm
+import torch
+from torch import nn
+
+from vitviz.engine import placed
+from vitviz.engine.checkpoint import Checkpoint, Loaded
+from vitviz.engine.defaults import in_float32
+from vitviz.engine.fitting import fitting
+from vitviz.engine.fitting.own_module import (
+    Taken,
+    answers_of,
+    distance,
+    of_module,
+    own_answers,
+    state_of,
+    tolerance,
+)
+from vitviz.engine.passes import copies
+from vitviz.engine.passes.record import grid_of
+from vitviz.engine.pictures.preprocess import Preprocessing
+from vitviz.engine.reading import huggingface, naflex, timm_config
+from vitviz.engine.reading.families import FAMILIES, require_plain
+from vitviz.engine.reading.given import Given
+from vitviz.engine.reading.mapping import NameMap
+from vitviz.errors import UnsupportedModel, VitvizError
+
+_numbers = itertools.count(1)
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Pictured:
+    """How pictures reach a model in memory, as its owner says; None is what nothing is said about."""
+
+    given: Given
+    size: tuple[int, int] | None = None
+
+
+@in_float32()
+def loaded_of(
+    model: nn.Module, pictured: Pictured, name: str | None = None, mapping: NameMap | None = None
+) -> Loaded:
+    """A copy of a model in memory, ready for an inspector.
+
+    UnsupportedModel for what is no plain ViT or answers otherwise than its copy, VitvizError where
+    something has to be said: mean and deviation, heads, or a mapping of the tensors' names.
+    """
+    if not isinstance(model, nn.Module):
+        raise VitvizError(
+            f"Given a {type(model).__name__}; expected a timm model, a transformers model or a PyTorch module"
+            " (for a file or a name there is vitviz.load)."
+        )
+    inner = _unwrapped(model)
+    kind = type(inner).__name__
+    if _is_of("timm.models.", inner):
+        taken = _of_timm(inner, pictured)
+    elif _is_of("transformers.models.", inner):
+        taken = _of_transformers(inner, kind)
+    else:
+        taken = of_module(inner, kind, pictured.given, mapping)
+    pictured.given.applied(taken.model, kind)
+    _prove(inner, taken, kind)
+    if pictured.size is not None and pictured.size != tuple(taken.data["input_size"][-2:]):
+        taken = _at_size(taken, pictured.size, kind)
+    data = pictured.given.data(taken.data)
+    known = Checkpoint(
+        name or f"{kind} in memory {next(_numbers)}", taken.architecture, "memory", "",
+        tuple(data["input_size"]), sum(one.numel() for one in taken.model.parameters()), note=taken.note,
+    )  # fmt: skip
+    names = pictured.given.labels or taken.labels
+    if names and len(names) != taken.model.num_classes:
+        raise VitvizError(f"Given {len(names)} labels; {kind} has {taken.model.num_classes} classes.")
+    ready = taken.model.eval().requires_grad_(False)
+    return Loaded(known, ready, Preprocessing.from_config(data), tuple(names))
+
+
+def _unwrapped(model: nn.Module) -> nn.Module:
+    """The model inside of what torch.compile and parallel training put around it."""
+    while True:
+        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            model = model.module
+        elif isinstance(getattr(model, "_orig_mod", None), nn.Module):
+            model = model._orig_mod
+        else:
+            return model
+
+
+def _is_of(library: str, model: nn.Module) -> bool:
+    return any(one.__module__.startswith(library) for one in type(model).__mro__)
+
+
+def _of_timm(model: nn.Module, pictured: Pictured) -> Taken:
+    record = dict(getattr(model, "pretrained_cfg", None) or {})
+    if not record and pictured.given.mean is None:
+        raise VitvizError(
+            f"{type(model).__name__} has no configuration of timm's that would tell how pictures are"
+            " normalised; expected mean=… and std=…, of values from 0 to 1."
+        )
+    architecture = str(record.get("architecture") or type(model).__name__)
+    family = next(
+        one.__module__.rpartition(".")[2] for one in type(model).__mro__ if one.__module__.startswith("timm.")
+    )
+    if family not in FAMILIES:
+        require_plain(architecture)  # says why, where timm has it by this name
+        raise UnsupportedModel(f"{architecture} is no plain Vision Transformer.")
+    embedding = getattr(model, "patch_embed", None)
+    size = getattr(embedding, "img_size", None) or tuple(record.get("input_size", (3, 224, 224)))[-2:]
+    copied = copies.placed(model, _CPU, torch.float32)
+    _forget_training(copied)
+    copied = naflex.at_one_size(copied, tuple(size), architecture)
+    data = {**timm_config.default(architecture), **record} if timm.is_model(architecture) else record
+    data["input_size"] = (3, *size)
+    tag = str(data.get("tag") or "")
+    labels = timm_config.labels_of(record, model.num_classes, tag)
+    note = "" if pictured.given.mean else "Its mean and deviation are those of its timm configuration."
+    return Taken(copied, architecture, data, labels, note)
+
+
+def _at_size(taken: Taken, size: tuple[int, int], kind: str) -> Taken:
+    """The same at another input size than its own, as `trace(size=…)` shows it."""
+    if not hasattr(taken.model, "set_input_size"):
+        own = tuple(taken.data["input_size"][-2:])
+        raise UnsupportedModel(f"{kind} has a fixed input of {own[0]} x {own[1]} pixels.")
+    placed.require_size(size, grid_of(taken.model), taken.model, _CPU, kind)
+    return replace(
+        taken, model=copies.sized(taken.model, size), data={**taken.data, "input_size": (3, *size)}
+    )
+
+
+def _of_transformers(model: nn.Module, kind: str) -> Taken:
+    config = model.config.to_dict()
+    if config["model_type"] == "vit_mae":
+        raise UnsupportedModel(
+            f"{kind} leaves out {config['mask_ratio']:.0%} of the patches, drawn at random in each pass, so"
+            " that it gives no answer to a whole picture with which a copy's could be compared. Save it by"
+            " save_pretrained, and load that folder by vitviz.load: its encoder is shown."
+        )
+    tensors = huggingface.to_timm(state_of(model), str(config["model_type"]))
+    build, entry = huggingface.builder(config, tensors, kind)
+    ours = fitting.empty(build, kind, tensors)
+    fitting.fill(ours, tensors, kind, f"its configuration ({config['model_type']})")
+    data, _ = huggingface.data_config(config, None)
+    return Taken(ours, entry, data, huggingface.labels(config, ours.num_classes))
+
+
+def _forget_training(model: nn.Module) -> None:
+    """Whoever watches the training does not watch the copy; nor does it compute anything twice to save
+    memory (`set_grad_checkpointing`), which forbids what hooks read.
+    """
+    for module in model.modules():
+        if hasattr(module, "grad_checkpointing"):
+            module.grad_checkpointing = False
+        for kept in (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks):
+            kept.clear()
+
+
+def _prove(model: nn.Module, taken: Taken, kind: str) -> None:
+    """UnsupportedModel where the copy answers otherwise than the model."""
+    size = tuple(taken.data["input_size"][-2:])
+    theirs = answers_of(model, size, kind)
+    error = distance(own_answers(taken.model, size, theirs), theirs)
+    if not error <= tolerance(model):
+        raise UnsupportedModel(
+            f"{kind} answers otherwise than its copy, by {error:.2g} of the largest answer: hooks, adapters"
+            " or code of its own change what it computes. Nothing is shown of it."
+        )

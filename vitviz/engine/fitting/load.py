@@ -1,0 +1,189 @@
+"""From a checkpoint to a model that carries its trained weights, or a sentence that says why not.
+
+timm's own loading is not used, because it forgives: without `pretrained=True` it returns random weights, with
+another number of classes it drops the classifier, and at another size it stretches the position embeddings,
+all in silence.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import prod
+from os import PathLike
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from vitviz.engine import memory
+from vitviz.engine.checkpoint import Checkpoint, Identity, Loaded
+from vitviz.engine.defaults import in_float32
+from vitviz.engine.finding.catalogue import names_on_disk
+from vitviz.engine.finding.files import Files, files_of, identity_of, unchanged
+from vitviz.engine.finding.hub import Progress
+from vitviz.engine.fitting import assumed
+from vitviz.engine.fitting.filled import Filled, filled
+from vitviz.engine.fitting.kept import own_in
+from vitviz.engine.fitting.proposal import in_timms_names
+from vitviz.engine.pictures.preprocess import Preprocessing
+from vitviz.engine.reading import huggingface, limits
+from vitviz.engine.reading.contrastive import projects
+from vitviz.engine.reading.families import require_plain
+from vitviz.engine.reading.folder import understood
+from vitviz.engine.reading.given import split
+from vitviz.engine.reading.timm_config import labels_of
+from vitviz.engine.reading.weights import bytes_held, read, shapes
+from vitviz.errors import CheckpointError, HubError, said
+
+_CPU = torch.device("cpu")
+_AGAIN = "Wait until it has been written, and choose it again."
+
+
+@in_float32()
+def load(
+    checkpoint: Checkpoint,
+    progress: Progress | None = None,
+    token: str | None = None,
+    folder: str | PathLike | None = None,
+    device: torch.device = _CPU,
+    dtype: torch.dtype = torch.float32,
+    labels: tuple[str, ...] | None = None,
+) -> Loaded:
+    """A checkpoint's model with its trained weights (float32, evaluation mode, on the CPU, no gradients).
+
+    A hub checkpoint is downloaded first; `progress(done, total)` is told its bytes, and a HubError names what
+    `folder` (default: weights/) and the hub's cache offer instead. `device` and `dtype` are where and in what
+    the model is going to be, for its memory. Raises CheckpointError where a file is missing, damaged, unsafe
+    or does not fit, UnsupportedModel where the architecture is no plain Vision Transformer, HubError where
+    the hub does not deliver, and OutOfMemory, before anything is downloaded or built, where the memory does
+    not suffice.
+
+    >>> from vitviz.engine.finding.catalogue import find
+    >>> load(find("vitviz-tiny")).model.training
+    False
+    """
+    whole_name, (plain, given) = checkpoint.name, split(checkpoint.name)
+    checkpoint = replace(checkpoint, name=plain)
+    if checkpoint.architecture:
+        require_plain(checkpoint.architecture)
+
+    def fits(parameters: int | None) -> None:
+        memory.require_to_load(checkpoint.name, parameters, device, dtype.itemsize)
+
+    fits(checkpoint.parameters)
+    try:
+        files = files_of(checkpoint, _weighed(progress, fits), token)
+    except HubError as error:
+        names = names_on_disk(folder)
+        raise HubError(
+            f"{error} On this machine:"
+            f" {', '.join(names[:8]) or 'nothing yet'}{', …' if len(names) > 8 else ''}."
+        ) from error
+    fits(_parameters_in(files.weights))
+    identity, files = _at_rest(checkpoint, files)
+    with understood(checkpoint.name):
+        given = given.over(own_in(files.config))
+    tensors, notes, sets = read(files.weights, given.weights)
+    if not unchanged(replace(checkpoint, identity=identity)):
+        raise CheckpointError(
+            f"{checkpoint.name} was overwritten while it was read, and nothing was loaded. {_AGAIN}"
+        )
+    require_real(tensors, checkpoint.name)
+    names = tuple(tensors)
+    tensors, own = in_timms_names(checkpoint, files, tensors)
+    given = given.over(own.given)
+    found = filled(checkpoint, files, tensors, given)
+    given.applied(found.model, checkpoint.name)
+    left_open = (*assumed.question("weights", sets), *found.assumed)
+    found = replace(found, data=given.data(found.data), assumed=assumed.left(left_open, given))
+    channels, height, width = found.data["input_size"]
+    _require_reasonable(found, checkpoint.name)
+    own.prove(found.model, found.data, checkpoint.name)
+    preprocessing = Preprocessing.from_config(found.data)  # refuses other channels than three
+    model = found.model.eval().requires_grad_(False)
+    known = replace(
+        checkpoint,
+        name=whole_name,
+        architecture=found.architecture,
+        input_size=(channels, height, width),
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        note=" ".join(filter(None, (checkpoint.note, *notes, *own.notes, *found.notes))),
+        assumed=(*own.assumed, *found.assumed),
+        on_disk=True,
+        identity=identity,
+    )
+    classes = model.num_classes
+    with understood(checkpoint.name):
+        named = labels_of(files.config, classes, found.tag)
+        if huggingface.is_transformers(files.config):
+            named = huggingface.labels(files.config, classes)
+    if labels and len(labels) != classes:
+        raise CheckpointError(f"Given {len(labels)} labels; {checkpoint.name} has {classes} classes.")
+    called = f"{found.architecture.partition('.')[0]}.{found.tag}"
+    with understood(checkpoint.name):
+        shared = projects(files.weights, names, called, classes, bool(labels or named))
+    return Loaded(replace(known, projects=shared), model, preprocessing, labels or named)
+
+
+def _at_rest(checkpoint: Checkpoint, files: Files) -> tuple[Identity, Files]:
+    """The files' identity before anything large is read, and the small ones as they are under it."""
+    try:
+        identity = identity_of(checkpoint)
+        return identity, files if checkpoint.source == "hub" else files_of(checkpoint)
+    except OSError as error:
+        raise CheckpointError(f"{checkpoint.name} cannot be read: {said(error)}. {_AGAIN}") from error
+
+
+def _require_reasonable(found: Filled, name: str) -> None:
+    """CheckpointError for an input that nobody trains on, or that is another than the model's own."""
+    size = tuple(found.data["input_size"][-2:])
+    if not all(isinstance(side, int) and 0 < side <= limits.SIDE for side in size):
+        raise CheckpointError(
+            f"{name}: its config.json asks for an input of {size[0]} x {size[1]} pixels; expected is up to"
+            f" {limits.SIDE:,} a side. Correct it."
+        )
+    embedding = getattr(found.model, "patch_embed", None)
+    own = getattr(embedding, "img_size", None)
+    if own is not None and getattr(embedding, "strict_img_size", False) and tuple(own) != size:
+        raise CheckpointError(
+            f"{name}: its config.json asks for an input of {size[0]} x {size[1]} pixels, and its model was"
+            f" made for {own[0]} x {own[1]}. Correct its input_size or img_size."
+        )
+
+
+def _weighed(progress: Progress | None, fits: Callable[[int], None]) -> Progress:
+    """Ends a download at its first bytes where the announced file would not fit; many announce nothing."""
+
+    def weighed(done: int, total: int) -> None:
+        fits(total // 4)
+        if progress is not None:
+            progress(done, total)
+
+    return weighed
+
+
+def _parameters_in(weights: Path) -> int:
+    """How many numbers a file holds: by a safetensors header, else by its inflated bytes, as float32."""
+    return sum(map(prod, shapes(weights).values())) or bytes_held(weights) // 4
+
+
+# Tables of indices and counters, which some models keep beside their weights; what is no part of the model is
+# refused later.
+_COUNTED = re.compile(r"(^|[._])(index|indices|ids|tracked|step|steps|epoch|mask)$")
+
+
+def require_real(tensors: Mapping[str, Tensor], name: str) -> None:
+    """CheckpointError for an integer, boolean or complex weight: copied, it would be cut off silently."""
+    wrong = [
+        key
+        for key, tensor in tensors.items()
+        if not (tensor.is_floating_point() or _COUNTED.search(key) and not tensor.is_complex())
+    ]
+    if wrong:
+        kind = str(tensors[wrong[0]].dtype).removeprefix("torch.")
+        others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise CheckpointError(
+            f"{name} holds {wrong[0]}{others} as {kind} numbers, where weights in floating point were"
+            " expected. Integers are what quantised or wrongly converted weights look like: save the model's"
+            " own float32, float16 or bfloat16 weights."
+        )

@@ -1,0 +1,178 @@
+"""Where in a checkpoint's folder things lie, as timm and transformers write them; no torch is imported.
+
+Of weights in several files an index says which tensor lies in which shard. It is text from anywhere, so it
+may name files only that lie beside it, and of its own kind: one of safetensors never leads to a pickle.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from vitviz.engine.reading import limits
+from vitviz.errors import CheckpointError, VitvizError, said
+
+INDICES = (".safetensors.index.json", ".bin.index.json")  # of weights in several files
+SUFFIXES = (".safetensors", ".pth", ".pth.tar", ".pt", ".bin", ".npz", *INDICES)
+# In the order in which timm and transformers prefer them.
+HUB_FILES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+_PREFERRED = (*HUB_FILES, "pytorch_model.pth", "model.pth")
+
+
+def weights_file(folder: Path) -> Path | None:
+    """The weights in a folder: by their usual names, else the only file with a fitting ending; or None."""
+    for name in _PREFERRED:
+        if (folder / name).is_file():
+            return folder / name
+    found = sorted(path for path in folder.iterdir() if path.is_file() and path.name.endswith(SUFFIXES))
+    return found[0] if len(found) == 1 else None
+
+
+def stem(weights: Path) -> str:
+    """A weights file's name without its ending."""
+    endings = sorted(filter(weights.name.endswith, SUFFIXES), key=len)
+    return weights.name.removesuffix(endings[-1]) if endings else weights.stem
+
+
+def config_file(weights: Path) -> Path:
+    """The config.json of a weights file: under its own name (`vit.config.json`) where there is one, else
+    next to it, or above the snapshots/ of a training film.
+    """
+    own = weights.with_name(f"{stem(weights)}.config.json")
+    folder = weights.parent.parent if weights.parent.name == "snapshots" else weights.parent
+    return own if own.is_file() else folder / "config.json"
+
+
+def config_beside(weights: Path) -> dict[str, Any]:
+    """What stands in it; {} where there is none."""
+    path = config_file(weights)
+    return read_json(path) if path.is_file() else {}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file. Raises CheckpointError where it is none."""
+    try:
+        if path.stat().st_size > limits.JSON:
+            raise ValueError(f"it has more than {limits.JSON:,} bytes")
+        content = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(content, ensure_ascii=False).encode()  # half a character could be told to nobody
+    except OSError as error:
+        raise CheckpointError(f"{path.name} cannot be read: {said(error)}.") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(
+            f"{path.parent.name}/{path.name} is not valid JSON ({error}). Write it again."
+        ) from error
+    if not isinstance(content, dict):
+        raise CheckpointError(
+            f"{path.parent.name}/{path.name} holds a {type(content).__name__} where a JSON object was"
+            " expected."
+        )
+    return content
+
+
+@contextmanager
+def understood(name: str) -> Iterator[None]:
+    """Turns what a malformed config makes fail into a CheckpointError; only for code that reads a config."""
+    try:
+        yield
+    except VitvizError:
+        raise
+    except (
+        AttributeError,
+        IndexError,
+        KeyError,
+        TypeError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        what = f"{type(error).__name__}: {said(error)}"
+        raise CheckpointError(
+            f"{name}: its config.json cannot be understood ({what}). Correct it."
+        ) from error
+
+
+@contextmanager
+def permitted(name: str) -> Iterator[None]:
+    """Turns what is there and may not be read into a CheckpointError; it is not searched for elsewhere."""
+    try:
+        yield
+    except PermissionError as error:
+        raise CheckpointError(
+            f"{name} may not be read: this program has no permission. Give it the right to read the file and"
+            " its folder."
+        ) from error
+
+
+_PLAIN = re.compile(r"[\w-][\w.-]*")
+
+
+def is_index(path: Path) -> bool:
+    """Whether a weights file is an index of others."""
+    return path.name.endswith(INDICES)
+
+
+def listed(index: Path) -> dict[str, set[str]]:
+    """The shards of an index by file name, in order, each with the names of its tensors.
+
+    Raises CheckpointError where the index names nothing, or what is no plain file name of its own kind.
+    """
+    tensors = read_json(index).get("weight_map")
+    if not isinstance(tensors, dict) or not tensors:
+        raise CheckpointError(
+            f"{_place(index)} has no weight_map from tensors to files. Save or download it again."
+        )
+    ending = "." + index.name.removesuffix(".index.json").rpartition(".")[2]
+    found: dict[str, set[str]] = {}
+    for tensor, name in tensors.items():
+        if not isinstance(name, str) or not _PLAIN.fullmatch(name) or not name.endswith(ending):
+            raise CheckpointError(
+                f"{_place(index)} leads to {name!r}, which was not opened: expected are names of {ending}"
+                f" files in its own folder, such as model-00001-of-00002{ending}."
+            )
+        found.setdefault(name, set()).add(tensor)
+    return dict(sorted(found.items()))
+
+
+def shards(index: Path) -> dict[Path, set[str]]:
+    """The same by path. Raises CheckpointError besides where a shard is missing, or a link that leads out of
+    the folder.
+
+    In the hub's cache index and shards are links alike into one folder of blobs; so a shard may also lie
+    beside what the index itself is a link to.
+    """
+    names = listed(index)
+    missing = [name for name in names if not (index.parent / name).is_file()]
+    if missing:
+        raise CheckpointError(
+            f"{_and(missing)} of {len(names)} shards {'is' if len(missing) == 1 else 'are'} missing from"
+            f" {index.parent.name}/. Download or copy the rest of the checkpoint."
+        )
+    homes = (index.parent.resolve(), index.resolve().parent)
+    for path in (index.parent / name for name in names):
+        if not any(path.resolve().is_relative_to(home) for home in homes):
+            raise CheckpointError(
+                f"{_place(path)} was not opened: it is a link out of its folder. Put the file itself there."
+            )
+    return {index.parent / name: tensors for name, tensors in names.items()}
+
+
+def bytes_of(weights: Path) -> int:
+    """The size of a weights file, or of all the shards of an index."""
+    return sum(path.stat().st_size for path in (shards(weights) if is_index(weights) else [weights]))
+
+
+def _and(names: Iterable[str]) -> str:
+    first, *more = names
+    return f"{first} and {len(more)} more" if more else first
+
+
+def _place(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"

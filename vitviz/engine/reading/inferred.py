@@ -1,0 +1,174 @@
+"""What the tensors of a plain ViT tell about its architecture: all of it, but for the number of heads.
+
+Width, depth, patch, image size, classes, pooling and the optional parts are shapes and names. The number of
+heads is not: queries, keys and values of all heads lie in one matrix. It is known from a query-key norm or a
+Google file, or from how trained weights are structured (`heads`); else it is that of the published ViT of
+this width, else 64 dimensions a head as in the paper's table 1 where they divide the width, and a note says
+so.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import timm
+from torch import Tensor
+
+from vitviz.engine.reading.heads import likely
+from vitviz.engine.reading.heads import shown as heads_shown
+from vitviz.errors import CheckpointError
+
+# Width -> heads where a published ViT does not have 64 dimensions a head: so400m (SigLIP), H (paper, table
+# 1), g and G (Zhai et al. 2021, table 2).
+_HEADS = {1152: 16, 1280: 16, 1408: 16, 1664: 16}
+_SIZES = {
+    (192, 12, 3): "tiny",
+    (384, 12, 6): "small",
+    (768, 12, 12): "base",
+    (1024, 24, 16): "large",
+    (1280, 32, 16): "huge",
+}
+_HOW_TO_TELL = (
+    "Name the architecture (architecture='vit_…'), put the file into a folder with timm's config.json, or lay"
+    " a mapping of its tensors' names (.toml, see docs/own-models.md) beside it."
+)
+
+
+def architecture_of(
+    tensors: Mapping[str, Tensor], name: str, heads: int | None = None
+) -> tuple[str, dict[str, Any], list[str]]:
+    """timm's entry point, the arguments to call it with, and sentences on what had to be assumed.
+
+    `heads` where the file's format tells them. Raises CheckpointError where the tensors are no plain ViT in
+    timm's layout, or do not tell enough.
+    """
+    patch_embedding = tensors.get("patch_embed.proj.weight")
+    depth = 1 + max(
+        (int(found[1]) for key in tensors if (found := re.match(r"blocks\.(\d+)\.", key))), default=-1
+    )
+    if (
+        patch_embedding is None
+        or patch_embedding.ndim != 4
+        or not depth
+        or "blocks.0.attn.qkv.weight" not in tensors
+    ):
+        first = ", ".join(list(tensors)[:3])
+        raise CheckpointError(
+            f"{name} does not tell which architecture it belongs to: it is not a plain ViT in timm's layout "
+            f"(it begins with {first}). {_HOW_TO_TELL}"
+        )
+    width, channels, *patch = patch_embedding.shape
+    heads, notes = _heads(tensors, width, name) if heads is None else (heads, [])
+    if width % heads:
+        raise CheckpointError(
+            f"{name} cannot have {heads} heads: its width of {width} does not divide into them."
+        )
+    rows, no_embed_class = _grid(tensors, name)
+    args: dict[str, Any] = {
+        "embed_dim": width,
+        "depth": depth,
+        "num_heads": heads,
+        "in_chans": channels,
+        "patch_size": patch[0] if patch[0] == patch[1] else tuple(patch),
+        "img_size": (rows * patch[0], rows * patch[1]),
+        "num_classes": len(tensors["head.weight"]) if "head.weight" in tensors else 0,
+        "no_embed_class": no_embed_class,
+        **_parts(tensors, width),
+        **_pooling(tensors),
+    }
+    entry = entry_name(width, depth, heads, patch[0], rows * patch[0])
+    if "dist_token" in tensors:
+        entry = "deit_tiny_distilled_patch16_224"
+        args = {
+            key: value
+            for key, value in args.items()
+            if key not in ("class_token", "global_pool", "fc_norm", "final_norm")
+        }
+    return entry, args, notes
+
+
+def entry_name(width: int, depth: int, heads: int, patch: int, size: int) -> str:
+    """The registered ViT with these numbers, or vit_tiny_patch16_224 as the entry point that takes any.
+
+    >>> entry_name(768, 12, 12, 16, 224), entry_name(96, 4, 3, 4, 32)
+    ('vit_base_patch16_224', 'vit_tiny_patch16_224')
+    """
+    entry = f"vit_{_SIZES.get((width, depth, heads), 'tiny')}_patch{patch}_{size}"
+    return entry if timm.is_model(entry) else "vit_tiny_patch16_224"
+
+
+def grid_side(tokens: int, prefix: int) -> int | None:
+    """Rows of a square grid whose position table has that many entries, prefix included; None where it is not
+    square.
+
+    >>> grid_side(197, 1), grid_side(196, 0), grid_side(196, 1)
+    (14, 14, None)
+    """
+    side = math.isqrt(max(tokens - prefix, 0))
+    return side if side and side * side == tokens - prefix else None
+
+
+def _heads(tensors: Mapping[str, Tensor], width: int, name: str) -> tuple[int, list[str]]:
+    norm = tensors.get("blocks.0.attn.q_norm.weight")
+    if norm is not None and 0 < len(norm) < width:
+        return width // len(norm), []
+    shown = heads_shown(tensors)
+    if shown is not None:
+        return shown, []
+    heads = _HEADS.get(width) or likely(width)[0]
+    return heads, [
+        f"The file does not tell its number of heads; {heads} of {width // heads} dimensions were assumed."
+    ]
+
+
+def _grid(tensors: Mapping[str, Tensor], name: str) -> tuple[int, bool]:
+    """Rows of the (square) grid, and whether the prefix tokens have no position of their own."""
+    table = tensors.get("pos_embed")
+    if table is None or table.ndim != 3:
+        raise CheckpointError(
+            f"{name} has no table of absolute positions, so its image size cannot be told. {_HOW_TO_TELL}"
+        )
+    prefix = sum(tensors[key].shape[1] for key in ("cls_token", "dist_token", "reg_token") if key in tensors)
+    for counted, no_embed_class in ((prefix, False), (0, True)):
+        rows = grid_side(table.shape[1], counted)
+        if rows:
+            return rows, no_embed_class and prefix > 0
+    raise CheckpointError(
+        f"{name} has {table.shape[1]} positions, {prefix} of them for prefix tokens: no square grid."
+        f" {_HOW_TO_TELL}"
+    )
+
+
+def _parts(tensors: Mapping[str, Tensor], width: int) -> dict[str, Any]:
+    """The optional parts of a block and of the embedding."""
+    hidden, back = tensors["blocks.0.mlp.fc1.weight"].shape[0], tensors["blocks.0.mlp.fc2.weight"].shape[1]
+    parts: dict[str, Any] = {
+        "mlp_ratio": (hidden + 0.5) / width,  # timm takes the floor of ratio * width
+        "qkv_bias": "blocks.0.attn.qkv.bias" in tensors,
+        "proj_bias": "blocks.0.attn.proj.bias" in tensors,
+        "qk_norm": "blocks.0.attn.q_norm.weight" in tensors,
+        "pre_norm": "norm_pre.weight" in tensors,
+        "reg_tokens": tensors["reg_token"].shape[1] if "reg_token" in tensors else 0,
+    }
+    if any(re.search(r"ls1\.gamma|gamma_1$", key) for key in tensors):
+        parts["init_values"] = 1e-5
+    if hidden == 2 * back:
+        parts["mlp_layer"] = timm.layers.SwiGLUPacked
+    return parts
+
+
+def _pooling(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """What the classifier reads: attention pooling, the average (a norm after, no class token), or class."""
+    has_class = "cls_token" in tensors
+    if "attn_pool.latent" in tensors:
+        return {"class_token": has_class, "global_pool": "map"}
+    final_norm = "norm.weight" in tensors or "fc_norm.weight" in tensors
+    if "fc_norm.weight" in tensors or not has_class:
+        return {
+            "class_token": has_class,
+            "global_pool": "avg",
+            "fc_norm": "fc_norm.weight" in tensors,
+            "final_norm": final_norm,
+        }
+    return {"class_token": True, "global_pool": "token", "fc_norm": False, "final_norm": final_norm}

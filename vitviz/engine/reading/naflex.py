@@ -1,0 +1,101 @@
+"""NaFlex models of timm (NaViT and FlexiViT in one) as plain Vision Transformers of one input size at a time.
+
+Such a model is made for batches of pictures, each cut into its own number of patches. For one picture at one
+size it is a plain ViT: its linear map of flattened patches is a convolution, and its position table,
+interpolated to the grid by the model's own rule, is a table of that grid. Another size is interpolated anew
+from the model's own table, so each is exact. Not read: rotary positions and norms around the patch embedding,
+which none of timm's trained ones have.
+"""
+
+import torch
+from einops import rearrange
+from timm.models.naflexvit import NaFlexEmbeds, NaFlexVit
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
+
+from vitviz.errors import UnsupportedModel
+
+_SAME = (
+    "blocks", "norm_pre", "norm", "attn_pool", "fc_norm", "head_drop", "head", "global_pool", "num_classes",
+    "pool_include_prefix",
+)  # fmt: skip
+
+
+class NaFlexAtOneSize(VisionTransformer):
+    """The same weights and answers as a NaFlex model's for pictures of this size (height, width)."""
+
+    def __init__(self, model: NaFlexVit, size: tuple[int, int]):
+        embeds = model.embeds
+        super().__init__(
+            img_size=size,
+            patch_size=embeds.patch_size,
+            in_chans=embeds.in_chans,
+            embed_dim=embeds.embed_dim,
+            depth=1,  # like heads, classes and pooling a placeholder: the model's own parts are put in below
+            num_heads=1,
+            num_classes=0,
+            global_pool="",
+            class_token=embeds.cls_token is not None,
+            reg_tokens=embeds.num_reg_tokens,
+            no_embed_class=True,
+            pos_embed="none" if embeds.pos_embed_type == "none" else "learn",
+        )
+        for name in _SAME:
+            setattr(self, name, getattr(model, name))
+        self.cls_token, self.reg_token = embeds.cls_token, embeds.reg_token
+        self.patch_embed.proj = _convolution(embeds)
+        self.tables = embeds
+        embeds.proj = nn.Identity()  # it has become the convolution
+        embeds.cls_token = embeds.reg_token = None
+        self._interpolate()
+
+    def set_input_size(
+        self, img_size: tuple[int, int] | None = None, patch_size: tuple[int, int] | None = None
+    ) -> None:
+        self.patch_embed.set_input_size(img_size=img_size, patch_size=patch_size)
+        self._interpolate()
+
+    def _interpolate(self) -> None:
+        """The position table of the present grid, by the model's own rule from its own table."""
+        if self.pos_embed is None:
+            return
+        kind = self.tables.pos_embed_type
+        add = getattr(self.tables, f"_apply_{'factorized' if kind == 'factorized' else 'learned'}_pos_embed")
+        table = self.patch_embed.proj.weight.new_zeros(1, self.patch_embed.num_patches, self.embed_dim)
+        with torch.no_grad():
+            add(table, grid_size=list(self.patch_embed.grid_size))
+        self.pos_embed = nn.Parameter(table, requires_grad=False)
+
+
+def at_one_size(model: nn.Module, size: tuple[int, int], name: str) -> nn.Module:
+    """A filled NaFlex model as a plain one of this size (height, width), sharing its weights; any other model
+    as it is.
+
+    Raises UnsupportedModel for one with parts that a plain ViT does not have.
+    """
+    if not isinstance(model, NaFlexVit):
+        return model
+    embeds = model.embeds
+    if model.rope is not None or embeds.norm_input is not None or not isinstance(embeds.norm, nn.Identity):
+        raise UnsupportedModel(
+            f"{name} is a NaFlex model with rotary positions or a norm in its patch embedding, which is not"
+            " read. Choose a registered one."
+        )
+    return NaFlexAtOneSize(model, size)
+
+
+def _convolution(embeds: NaFlexEmbeds) -> nn.Conv2d:
+    """The patch embedding over pixels, where it was a linear map over patches that are flattened already."""
+    if not embeds.is_linear:
+        return embeds.proj
+    rows, cols = embeds.patch_size
+    flat = "out (row col channel)" if embeds.channels_last else "out (channel row col)"
+    weight: Tensor = rearrange(embeds.proj.weight, f"{flat} -> out channel row col", row=rows, col=cols)
+    bias = embeds.proj.bias
+    convolution = nn.Conv2d(
+        embeds.in_chans, embeds.embed_dim, (rows, cols), (rows, cols), bias=bias is not None
+    )
+    convolution.weight = nn.Parameter(weight.detach().contiguous(), requires_grad=False)
+    if bias is not None:
+        convolution.bias = bias
+    return convolution

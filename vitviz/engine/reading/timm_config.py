@@ -1,0 +1,128 @@
+"""timm's config.json: an architecture, the arguments that it was built with, what its input must be, and the
+names of its classes, in the order of the logits.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
+from functools import lru_cache
+from typing import Any
+
+from timm.data import ImageNetInfo, infer_imagenet_subset
+from timm.models import PretrainedCfg, get_pretrained_cfg
+
+from vitviz.errors import CheckpointError
+from vitviz.record.sentence import Sentence
+
+# Arguments of timm.create_model that would make it load or wrap something by itself.
+_NOT_MODEL_ARGS = {
+    "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir", "features_only",
+    "pruned",
+}  # fmt: skip
+
+
+def described(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """The arguments of the model, its pretrained_cfg with the size that these give, and what had to be
+    assumed.
+
+    Raises CheckpointError for arguments that would make timm do more than build a model.
+    """
+    args, given = dict(config.get("model_args") or {}), config.get("pretrained_cfg")
+    if args.keys() & _NOT_MODEL_ARGS:
+        not_allowed = ", ".join(sorted(args.keys() & _NOT_MODEL_ARGS))
+        raise CheckpointError(
+            f"{name}: model_args in config.json may only describe the model. Remove {not_allowed}."
+        )
+    known = {item.name for item in fields(PretrainedCfg)}
+    told = {key: value for key, value in {**config, **(given or {})}.items() if key in known}
+    notes = []
+    if given is None and "mean" not in config:
+        notes.append(
+            f"Its config.json does not tell its preprocessing; timm's for {config['architecture']} is used."
+        )
+    base = default(str(config["architecture"]))
+    if given is not None:  # as timm does; but whether and how the size is fixed belongs to the architecture
+        base = {
+            **asdict(PretrainedCfg()),
+            "input_size": base["input_size"],
+            "fixed_input_size": base["fixed_input_size"],
+        }
+    record = {**base, **told}
+    channels, height, width = record["input_size"]
+    size = args.get("img_size", (height, width))
+    height, width = (size, size) if isinstance(size, int) else size
+    record["input_size"] = (args.get("in_chans", channels), height, width)
+    record["num_classes"] = config.get("num_classes", record["num_classes"])
+    return args, record, notes
+
+
+def default(architecture: str) -> dict[str, Any]:
+    """timm's default pretrained_cfg of an architecture (DeiT's mean and deviation are not those of ViT),
+    without labels.
+
+    >>> default("deit_tiny_patch16_224")["mean"], default("vit_tiny_patch16_224")["mean"]
+    ((0.485, 0.456, 0.406), (0.5, 0.5, 0.5))
+    """
+    try:
+        record = get_pretrained_cfg(architecture) or PretrainedCfg()
+    except RuntimeError as error:
+        raise CheckpointError(
+            f"timm has no checkpoint {architecture!r}. Leave out the part after the dot."
+        ) from error
+    return {**asdict(record), "label_names": None, "label_descriptions": None}
+
+
+COUNT = "{name} has {classes} classes, and {given} names were given, one a line. Give one for each class."
+EMPTY = "Line {line} of the names is empty. Give one name a line, in the order of the classes."
+
+
+def labels_of(config: Mapping[str, Any], classes: int, tag: str = "") -> tuple[str, ...]:
+    """The labels that a timm config carries, else ImageNet's where the number of classes (or the tag) tells
+    which.
+
+    Descriptions ("goldfish") come before names ("n01443537"). Empty where nothing is known, or where the
+    count does not fit: a wrong name is worse than a number.
+
+    >>> labels_of({}, 1000)[285]
+    'Egyptian cat'
+    """
+    nested = config.get("pretrained_cfg") or {}
+    names = config.get("label_names") or nested.get("label_names") or config.get("labels") or ()
+    descriptions = config.get("label_descriptions") or nested.get("label_descriptions") or {}
+    if isinstance(descriptions, Mapping):
+        found = [name if descriptions.get(name) is None else descriptions[name] for name in names]
+    else:
+        found = list(descriptions)
+    found = named_or_numbered(found)
+    if found:
+        return found if len(found) == classes else ()
+    # 1000 classes are ImageNet's in practice; other counts only where the tag says that ImageNet was used.
+    if classes == 1000 or any(part in tag for part in ("in12k", "in21k", "in22k")):
+        return _imagenet(classes)
+    return ()
+
+
+def in_lines(text: str, classes: int, name: str) -> tuple[str, ...]:
+    """The labels that somebody wrote, one a line in the order of the logits.
+
+    CheckpointError where they are not as many as the head has classes, or a line among them is empty.
+
+    >>> in_lines("cat\\ndog\\n", 2, "mine.pth")
+    ('cat', 'dog')
+    """
+    found = tuple(line.strip() for line in text.removeprefix("\ufeff").rstrip().splitlines())
+    if len(found) != classes:
+        raise CheckpointError(Sentence(COUNT, name=name, classes=classes, given=len(found)))
+    if "" in found:
+        raise CheckpointError(Sentence(EMPTY, line=found.index("") + 1))
+    return found
+
+
+def named_or_numbered(names: Iterable[object]) -> tuple[str, ...]:
+    """The names as text; for null, which some files hold for a class without one, its number."""
+    return tuple(f"class {i}" if name is None else str(name) for i, name in enumerate(names))
+
+
+@lru_cache(maxsize=4)
+def _imagenet(classes: int) -> tuple[str, ...]:
+    subset = infer_imagenet_subset({"num_classes": classes})
+    return tuple(ImageNetInfo(subset).label_descriptions()) if subset else ()

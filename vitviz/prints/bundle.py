@@ -1,0 +1,83 @@
+"""Several ES modules as one script, so that a page can carry them: it has no address to import them from.
+
+Each module becomes an async function of its exports, run when another first asks for it. Names of the bundle
+begin with $, which no module's does. Only what our own modules use is understood (named, default and star
+imports at the top, exports of declarations, `import()` of a relative path); anything else is refused here
+rather than misread in a browser. Modules that import each other in a circle would wait for each other for
+ever, so a circle is refused too.
+"""
+
+import json
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+
+_IMPORT = re.compile(
+    r"^import\s+(?:(?P<default>\w+)|\{(?P<names>[^}]*)\}|\*\s+as\s+(?P<all>\w+))\s+from\s+"
+    r"['\"](?P<path>[^'\"]+)['\"];?",
+    re.M,
+)
+_EXPORT = re.compile(r"^export\s+(?P<what>(?:async\s+)?function\*?|const|class)\s+(?P<name>\w+)", re.M)
+_DEFAULT = re.compile(r"^export\s+default\s+", re.M)
+_LEFT = re.compile(r"^(?:import|export)\b.*", re.M)
+
+LOADER = """
+const $made = {};
+const $step = (parts, part) => (part === '..' ? parts.slice(0, -1) : part === '.' ? parts : [...parts, part]);
+const $resolved = (from, to) => to.split('/').reduce($step, from.split('/').slice(0, -1)).join('/');
+const $load = (path) => ($made[path] ??= (async () => {
+  const exports = {};
+  await $modules[path](exports, $load, (to) => $load($resolved(path, to)));
+  return exports;
+})());
+"""
+
+
+def bundled(sources: Mapping[str, str], wanted: Iterable[str], also: Iterable[str] = ()) -> str:
+    """A script that begins with `$load(path)`, a promise of a module's exports, for `wanted`, all that these
+    import, and `also`, which only `import()` asks for. ValueError for a module that cannot be carried so.
+    """
+    found: dict[str, str] = {}
+    for path in (*also, *wanted):
+        _gather(path, sources, found, ())
+    functions = ",\n".join(f"{json.dumps(path)}: {text}" for path, text in found.items())
+    return f"'use strict';\nconst $modules = {{\n{functions}\n}};\n{LOADER}"
+
+
+def _gather(path: str, sources: Mapping[str, str], found: dict[str, str], above: tuple[str, ...]) -> None:
+    if path in above:
+        raise ValueError(f"Modules import each other in a circle: {' → '.join((*above, path))}.")
+    if path in found:
+        return
+    if path not in sources:
+        raise ValueError(f"{above[-1] if above else 'A page'} imports {path}, which is no module.")
+    for one in _IMPORT.finditer(sources[path]):
+        _gather(_resolved(path, one["path"]), sources, found, (*above, path))
+    found[path] = _function(path, sources[path])
+
+
+def _function(path: str, text: str) -> str:
+    """One module as a function of (exports, load, importing)."""
+
+    def imported(one: re.Match) -> str:
+        whole = f"await $load({json.dumps(_resolved(path, one['path']))})"
+        if one["default"]:
+            return f"const {one['default']} = ({whole}).default;"
+        names = one["all"] or "{" + re.sub(r"\s+as\s+", ": ", one["names"]) + "}"
+        return f"const {names} = {whole};"
+
+    names = [one["name"] for one in _EXPORT.finditer(text)]
+    text = _IMPORT.sub(imported, text)
+    text = _DEFAULT.sub("$exports.default = ", _EXPORT.sub(r"\g<what> \g<name>", text))
+    left = _LEFT.search(text)
+    if left:
+        raise ValueError(
+            f"{path} has {left[0][:80]!r}, which a page cannot carry; write it as the other modules do."
+        )
+    text = re.sub(r"\bimport\(", "$import(", text)
+    given = "".join(f"$exports.{name} = {name};\n" for name in names)
+    return f"async ($exports, $load, $import) => {{\n{text}\n{given}}}"
+
+
+def _resolved(path: str, to: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(path), to))

@@ -1,0 +1,197 @@
+"""What a cell holds: the numbers of a view under the given settings, and under every value of the live
+ones.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from vitviz.errors import VitvizError
+from vitviz.figures.encode import encoded
+from vitviz.record.sentence import said, travelling
+from vitviz.views import About, Choice, Control, Item, Query, Slider, Subject, View, Whole
+
+MOST = 1_000  # values of a setting that may be live by default
+Texts = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A view's items as a cell carries them. `fixed`: settings that an item depends on, held at one value."""
+
+    view: View
+    subject: Subject
+    given: Texts  # every setting, as its text in an address
+    live: Mapping[str, tuple[str, ...]]  # a setting's values
+    fixed: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        view: View,
+        subject: Subject,
+        asked: Texts,
+        live: Iterable[str] | None,
+        room: float,
+        seconds: float,
+    ) -> Held:
+        """As much as `room` (bytes) and `seconds` allow; VitvizError for a setting or value that is none."""
+        about = subject.about
+        view.settings(asked, about)
+        given = {one.name: _text(asked.get(one.name, one.start(about))) for one in view.controls}
+        depended = {name for item in _drawn(view, subject, given) for name in item.depends}
+        named = {one.name: one for one in view.controls if one.name in depended}
+        wanted = list(named if live is None else live)
+        domains = {
+            name: view.likely(subject, name) or _domain(named.get(name), name, about, live is not None)
+            for name in wanted
+        }
+        domains = {name: values for name, values in domains.items() if given.get(name) in values}
+        if live is None:
+            domains = _fitting(view, subject, given, domains, room, seconds)
+        return cls(view, subject, given, domains, tuple(name for name in named if name not in domains))
+
+    def controls(self, described: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The settings as the script is told them, beginning with the given values."""
+
+        def number(one):
+            return one["kind"] in ("slider", "whole")
+
+        begun = {
+            one["name"]: float(text) if number(one) else text
+            for one, text in zip(described, self.given.values(), strict=True)
+        }
+        return [{**one, "default": begun[one["name"]]} for one in described]
+
+    def parts(self) -> dict[str, dict[str, Any]]:
+        """Every address that the script can ask, with its array, or with the sentence that refuses it."""
+        return {
+            address(self.view, item, texts): _packed(_array(self.view, self.subject, item, texts))
+            for item in _drawn(self.view, self.subject, self.given)
+            for texts in _every(item, self.given, self.live)
+        }
+
+
+def address(view: View, item: Item, texts: Texts) -> str:
+    """As canvas/cell.js names it."""
+    return f"cell/{view.slug}/{item.name}?" + "&".join(f"{name}={texts[name]}" for name in item.depends)
+
+
+def pictures(subject: Subject, image: Any) -> tuple[dict[str, dict[str, Any]], Subject]:
+    """The pictures that scripts ask for, and the subject with the upload that they show: the given image,
+    else what the model saw. VitvizError for an image of another size than was traced.
+    """
+    if subject.trace is None:
+        return {}, subject
+    view = subject.trace.view
+    seen = {"data": _base64(encoded(view.picture, ".png")), "type": "image/png"}
+    if image is None:
+        height, width = view.picture.shape[:2]
+        cropped = replace(view, box=(0.0, 0.0, float(width), float(height)), upload=(width, height))
+        trace = replace(subject.trace, view=cropped)
+        subject = Subject(subject.inspector, trace, None, subject.once, subject.once_of_weights)
+        return {"cell/picture/input?": seen, "cell/picture/upload?": seen}, subject
+    from vitviz.engine.pictures.images import open_image
+
+    upload = open_image(image)
+    if upload.size != tuple(view.upload):
+        raise VitvizError(
+            f"Given an image of {upload.size[0]} × {upload.size[1]} pixels; expected the one that was traced,"
+            f" of {view.upload[0]} × {view.upload[1]}."
+        )
+    whole = {"data": _base64(encoded(np.asarray(upload.convert("RGB")), ".jpg")), "type": "image/jpeg"}
+    return {"cell/picture/input?": seen, "cell/picture/upload?": whole}, subject
+
+
+def _drawn(view: View, subject: Subject, given: Texts) -> list[Item]:
+    """What it is drawn from under the given settings."""
+    return [
+        one for one in view.drawn_from(subject) if all(given[name] == value for name, value in one.opened)
+    ]
+
+
+def _fitting(
+    view: View,
+    subject: Subject,
+    given: Texts,
+    domains: dict[str, tuple[str, ...]],
+    room: float,
+    seconds: float,
+) -> dict[str, tuple[str, ...]]:
+    """Without the settings of most values, until all that is live fits."""
+    cost = {}
+    for item in _drawn(view, subject, given):
+        begun = time.monotonic()
+        found = _array(view, subject, item, given)
+        size = found.nbytes if isinstance(found, np.ndarray) else 0
+        cost[item] = np.array([size, time.monotonic() - begun])
+    while domains:
+        whole = sum(
+            cost[item] * np.prod([len(domains.get(name, "1")) for name in item.depends], dtype=float)
+            for item in cost
+        )
+        if whole[0] <= room and whole[1] <= seconds:
+            break
+        domains.pop(max(domains, key=lambda name: len(domains[name])))
+    return domains
+
+
+def _domain(control: Control | None, name: str, about: About, asked: bool) -> tuple[str, ...]:
+    """Every value of a setting as its text; none of too many, VitvizError where they were `asked` for."""
+    values: Iterable[Any] = ()
+    if isinstance(control, Choice):
+        values = [value for value, _ in control.options]
+    elif isinstance(control, Slider):
+        count = round((about.number(control.maximum) - control.minimum) / control.step) + 1
+        whole = float(control.step).is_integer()
+        values = [control.minimum + place * control.step for place in range(count)] if whole or asked else ()
+    elif isinstance(control, Whole):
+        values = range(control.minimum, int(about.number(control.maximum)) + 1)
+    elif isinstance(control, Query):
+        values = ["auto", "mean", *about.grid.prefix_names, *range(about.grid.patches)]
+    found = tuple(map(_text, values)) if len(values) <= MOST else ()
+    if asked and not found:
+        raise VitvizError(
+            f"Given live={name!r}; expected settings that the numbers depend on, with at most {MOST} values."
+        )
+    return found
+
+
+def _text(value: Any) -> str:
+    """As the browser writes it: 1 and not 1.0."""
+    return f"{round(value, 6):g}" if isinstance(value, float) else str(value)
+
+
+def _every(item: Item, given: Texts, live: Mapping[str, tuple[str, ...]]) -> Iterator[Texts]:
+    for values in product(*(live.get(name, (given[name],)) for name in item.depends)):
+        yield {**given, **dict(zip(item.depends, values, strict=True))}
+
+
+def _array(view: View, subject: Subject, item: Item, texts: Texts) -> np.ndarray | VitvizError:
+    try:
+        return view.array(subject, item.name, view.settings(texts, subject.about))
+    except VitvizError as error:
+        return error
+
+
+def _packed(found: np.ndarray | VitvizError) -> dict[str, Any]:
+    if isinstance(found, VitvizError):
+        return {"said": travelling(said(found))}
+    shape = ",".join(map(str, found.shape))
+    return {
+        "data": _base64(found.tobytes()),
+        "type": "application/octet-stream",
+        "shape": shape,
+        "dtype": str(found.dtype),
+    }
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,163 @@
+"""What a picture is looked at with: a run, a value. Equal runs have equal traces, so a run is the only key of
+a cache.
+
+A run travels: in a link, in a zip, to another process. Hooks of Python users are no part of it; what is
+traced under them is never kept under a run. Layers and heads count from 0 here, as everywhere in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from vitviz.errors import VitvizError
+from vitviz.record.shown import Shown
+
+HEADS_AS = ("mean", "tokens", "zero", "other")
+PATCHES_AS = ("dropped", "mean", "blur", "black")
+
+
+@dataclass(frozen=True)
+class Without(Shown):
+    """What is taken away from a pass (an ablation), and what stands in its place; nothing by default.
+
+    heads: (layer, head) pairs whose output is replaced; mlps: layers whose MLP's output is. `heads_as` says
+    by what: "mean" over a reference set of pictures, the mean over the picture's own "tokens", "zero", or
+    that of the `other` picture. patches: sequence numbers from 0, without prefix tokens; `patches_as`:
+    "dropped" leaves their tokens out; "mean" (colour: 0 in the model's units), "blur" (a Gaussian a patch
+    wide) and "black" paint over them, as a trial does. `at`: from which
+    layer on all tokens are those of `other` (activation patching). Raises VitvizError for what is none of
+    these.
+
+    >>> Without(heads=[(7, 1), (0, 2)], patches=[17, 0, 17])
+    Without(heads=((0, 2), (7, 1)), patches=(0, 17))
+    >>> bool(Without()), Without() == Without(heads=[])
+    (False, True)
+    """
+
+    heads: tuple[tuple[int, int], ...] = ()
+    mlps: tuple[int, ...] = ()
+    patches: tuple[int, ...] = ()
+    heads_as: str = "mean"
+    patches_as: str = "dropped"
+    other: str | None = None
+    at: int | None = None
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(
+            self,
+            "heads",
+            _sorted("heads", self.heads, lambda pair: tuple(_whole("heads", n) for n in _pair(pair))),
+        )
+        put(self, "mlps", _sorted("mlps", self.mlps, lambda layer: _whole("mlps", layer)))
+        put(self, "patches", _sorted("patches", self.patches, lambda patch: _whole("patches", patch)))
+        for name, known in (("heads_as", HEADS_AS), ("patches_as", PATCHES_AS)):
+            if getattr(self, name) not in known:
+                raise VitvizError(
+                    f"Given {name}={getattr(self, name)!r}; expected one of {', '.join(known)}."
+                )
+        if self.at is not None:
+            put(self, "at", _whole("at", self.at))
+        if self.other is None and (
+            self.at is not None or (self.heads_as == "other" and (self.heads or self.mlps))
+        ):
+            raise VitvizError(
+                "Given no other picture; expected one, since what is taken away is to be replaced by it."
+            )
+
+    def __bool__(self) -> bool:
+        return bool(self.heads or self.mlps or self.patches or self.at is not None)
+
+    def __repr__(self) -> str:
+        usual = {one.name: one.default for one in fields(self)}
+        told = [f"{name}={value!r}" for name, value in vars(self).items() if value != usual[name]]
+        return f"Without({', '.join(told)})"
+
+    def text(self) -> str:
+        """As it stands in a link: heads and layers counted from 1, patches from 0; "" for nothing.
+
+        >>> Without(heads=[(7, 1)], mlps=[2], patches=[0, 17]).text()
+        'heads=8.2 mlps=3 patches=0.17'
+        """
+        parts = {
+            "heads": "_".join(f"{layer + 1}.{head + 1}" for layer, head in self.heads),
+            "mlps": ".".join(str(layer + 1) for layer in self.mlps),
+            "patches": ".".join(map(str, self.patches)),
+            "heads_as": self.heads_as if (self.heads or self.mlps) and self.heads_as != "mean" else "",
+            "patches_as": self.patches_as if self.patches and self.patches_as != "dropped" else "",
+            "at": "" if self.at is None else str(self.at + 1),
+            "other": self.other or "",
+        }
+        return " ".join(f"{name}={value}" for name, value in parts.items() if value)
+
+    @classmethod
+    def parse(cls, text: str) -> Without:
+        """The inverse of `text`. Raises VitvizError for what it never writes.
+
+        >>> Without.parse("heads=8.2_1.1 patches=3 patches_as=blur")
+        Without(heads=((0, 0), (7, 1)), patches=(3,), patches_as='blur')
+        """
+        given: dict[str, Any] = {}
+        for part in text.split():
+            name, equals, value = part.partition("=")
+            if not equals or name in given or name not in {one.name for one in fields(cls)}:
+                raise VitvizError(
+                    f"Given {part[:40]!r} as taken away; expected such as heads=8.2 or patches=0.17."
+                )
+            given[name] = value
+        numbers = {name: _numbers(name, given[name]) for name in ("mlps", "patches", "at") if name in given}
+        if "heads" in given:
+            pairs = [_numbers("heads", pair) for pair in given["heads"].split("_")]
+            numbers["heads"] = [tuple(number - 1 for number in pair) for pair in pairs]
+        if "mlps" in numbers:
+            numbers["mlps"] = [layer - 1 for layer in numbers["mlps"]]
+        if "at" in numbers:
+            numbers["at"] = numbers["at"][0] - 1
+        return cls(**{**given, **numbers})
+
+
+@dataclass(frozen=True)
+class Run:
+    """A picture, what it is looked at with, and what is taken away on the way.
+
+    `picture` is a key under which the asker knows it. `size` is the input's (height, width), None for the
+    checkpoint's own.
+    """
+
+    picture: str
+    checkpoint: str
+    size: tuple[int, int] | None = None
+    without: Without = field(default_factory=Without)
+    weights: str = (
+        ""  # the digest of the checkpoint's files, where it is known: its name may come to stand for others
+    )
+
+
+def _sorted(name: str, given: Iterable, clean) -> tuple:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise VitvizError(
+            f"Given {name}={given!r}; expected several, such as"
+            f" {name}=[{'(7, 1)' if name == 'heads' else '0'}]."
+        )
+    return tuple(sorted({clean(one) for one in given}))
+
+
+def _pair(given) -> tuple:
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise VitvizError(f"Given {given!r} among heads; expected (layer, head), both from 0.")
+    return tuple(given)
+
+
+def _whole(name: str, number) -> int:
+    if isinstance(number, bool) or not hasattr(number, "__index__") or number.__index__() < 0:
+        raise VitvizError(f"Given {number!r} in {name}; expected a whole number from 0.")
+    return number.__index__()
+
+
+def _numbers(name: str, text: str) -> list[int]:
+    parts = text.split(".")
+    if not all(part.isascii() and part.isdecimal() and len(part) <= 6 for part in parts):
+        raise VitvizError(f"Given {name}={text[:40]!r}; expected whole numbers joined by dots.")
+    return [int(part) for part in parts]

@@ -1,0 +1,85 @@
+"""Photographs to begin with: public-domain pictures that scikit-image carries inside its package, without any
+download.
+
+Titles, credits and licences are those of scikit-image's own documentation of each picture (skimage.data).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from vitviz.errors import ImageError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A photograph by its name in skimage.data, with what the page says of it: `shows` in a word or two, and
+    `classes`, by any of whose names a classifier would be right.
+    """
+
+    name: str
+    title: str
+    credit: str
+    shows: str = ""
+    classes: tuple[str, ...] = ()
+
+    def truth(self, labels: Sequence[str]) -> list[int]:
+        """The numbers of the labels that fit the photograph; none where a classifier has no class for it.
+
+        >>> samples()[0].truth(["tench", "tabby, tabby cat"]), samples()[2].truth(["tench"])
+        ([1], [])
+        """
+        named = [{name.strip().lower() for name in label.split(",")} for label in labels]
+        return [i for i, names in enumerate(named) if names & set(self.classes)]
+
+
+# name, file inside scikit-image, title, credit, what it shows, classes of ImageNet that fit it
+_SAMPLES = (
+    (
+        "chelsea", "chelsea.png", "Chelsea the cat", "Stefan van der Walt, CC0", "cat",
+        ("tabby", "tabby cat", "egyptian cat", "tiger cat"),
+    ),
+    (
+        "coffee", "coffee.png", "Coffee cup", "Rachel Michetti, courtesy of Pikolo Espresso Bar, CC0",
+        "espresso", ("espresso", "cup", "coffee mug"),
+    ),
+    (
+        "astronaut", "astronaut.png", "Astronaut Eileen Collins", "NASA, public domain", "astronaut", (),
+    ),
+    (
+        "rocket", "rocket.jpg", "Launch of a Falcon 9 with DSCOVR", "SpaceX, public domain", "rocket",
+        ("missile", "projectile", "space shuttle"),
+    ),
+)  # fmt: skip
+
+
+def samples() -> tuple[Sample, ...]:
+    """The photographs that `sample_image` opens, in the order in which the page shows them.
+
+    >>> [sample.name for sample in samples()]
+    ['chelsea', 'coffee', 'astronaut', 'rocket']
+    """
+    return tuple(Sample(name, *told) for name, _, *told in _SAMPLES)
+
+
+def sample_image(name: str) -> Image.Image:
+    """One of the photographs as an RGB picture in its full size; raises ImageError where there is none of
+    that name.
+
+    >>> sample_image("chelsea").size
+    (451, 300)
+    """
+    from PIL import Image
+
+    found = {name: file for name, file, *_ in _SAMPLES}
+    if name not in found:
+        raise ImageError(f"There is no sample {name!r}: expected one of {', '.join(found)}.")
+    # The file itself: skimage.data's functions bring in imageio, and look for a cached copy first.
+    with files("skimage").joinpath("data", found[name]).open("rb") as file, Image.open(file) as picture:
+        return picture.convert("RGB")

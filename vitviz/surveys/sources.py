@@ -1,0 +1,330 @@
+"""Where pictures come from: a folder, a list, a table, tar files, a data set of the hub; and the choice.
+
+Tar files are shards in webdataset's form: members of one name belong together, such as 7.jpg with 7.cls. They
+are read by Python's own tarfile for the listing alone: a picture is then read at its place in the file, by
+any thread, and going on after a stop skips what is done without reading it. The webdataset library streams
+members through a pipeline and cannot name, skip or seek them. A compressed tar has no places to seek, so it
+is refused. A data set of the hub (hf:NAME, hf:NAME:SPLIT; needs the library datasets) is streamed: nothing
+but the pictures that are looked at is downloaded. Its identity is the revision that the hub names, because
+its listing cannot be read without its pictures.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from vitviz.errors import VitvizError
+from vitviz.record.sentence import Sentence
+from vitviz.surveys.items import Described, Item, Slice, Source
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Named by place, from 1; a path by itself where `by_path`. What can be gone through once is, once."""
+
+    pictures: Iterable[Any]
+    by_path: bool = True
+    kind: str = "list"
+    where: str = "handed over in Python"
+
+    def __iter__(self) -> Iterator[Item]:
+        for number, given in enumerate(self.pictures, start=1):
+            if isinstance(given, Item):
+                yield given
+                continue
+            picture, label = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+            path = self.by_path and isinstance(picture, str | os.PathLike)
+            name = os.fspath(picture) if path else Sentence("Picture {number}", number=number)
+            yield Item(name, picture, label)
+
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".avif")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """All pictures in it and below, by name; hidden ones are passed over, and files that are no pictures by
+    their ending.
+
+    Where no picture lies in the folder itself, the first folder on the way to one names its class.
+    """
+
+    where: str
+    classes: bool
+
+    @classmethod
+    def of(cls, path: str | os.PathLike) -> Folder:
+        """VitvizError for a folder without pictures."""
+        for name in _walk(str(path), ""):
+            return cls(str(path), classes="/" in name)  # a folder's own pictures come before those below it
+        raise VitvizError(
+            f"There is no picture in the folder {os.path.basename(path)}: expected files ending in"
+            f" {', '.join(SUFFIXES)}."
+        )
+
+    @property
+    def kind(self) -> str:
+        return "folder of classes" if self.classes else "folder"
+
+    def __iter__(self) -> Iterator[Item]:
+        for name in _walk(self.where, ""):
+            yield Item(
+                name, os.path.join(self.where, *name.split("/")), name.split("/")[0] if self.classes else None
+            )
+
+
+def _walk(root: str, below: str) -> Iterator[str]:
+    """Names relative to the root, with slashes on every system: a folder's files first, then its folders'."""
+    with os.scandir(os.path.join(root, below)) as entries:
+        found = sorted(
+            (entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries if entry.name[0] != "."
+        )
+    for name, is_folder in found:
+        if not is_folder and name.lower().endswith(SUFFIXES):
+            yield below + name
+    for name, is_folder in found:
+        if is_folder:
+            yield from _walk(root, f"{below}{name}/")
+
+
+PATHS = ("path", "image", "file", "file_name", "filename", "picture")
+LABELS = ("label", "class", "target")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Paths are relative to the table. Columns are found by name: see `PATHS` and `LABELS`."""
+
+    where: str
+
+    @property
+    def kind(self) -> str:
+        return "list in Parquet" if self.where.lower().endswith((".parquet", ".pq")) else "list in CSV"
+
+    def __iter__(self) -> Iterator[Item]:
+        rows = _of_parquet if self.kind == "list in Parquet" else _of_csv
+        for number, row in enumerate(rows(self.where), start=1):
+            path, label = row
+            if not path:
+                raise VitvizError(
+                    f"Line {number} of {Path(self.where).name} names no picture; expected a path in each."
+                )
+            yield Item(str(path), os.path.join(os.path.dirname(self.where), str(path)), label)
+
+
+def _of_csv(path: str) -> Iterator[tuple[str, str | None]]:
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file)
+        column, label = _columns(reader.fieldnames or (), path)
+        for row in reader:
+            yield row[column], (row[label] or None) if label else None
+
+
+def _of_parquet(path: str) -> Iterator[tuple[str, Any]]:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise VitvizError(
+            "A list in Parquet needs pyarrow; install it with pip install 'vitviz[data]', or write CSV."
+        ) from None
+    file = parquet.ParquetFile(path)
+    column, label = _columns(file.schema_arrow.names, path)
+    for batch in file.iter_batches(4096, columns=[name for name in (column, label) if name]):
+        values: Mapping[str, list] = batch.to_pydict()
+        yield from zip(values[column], values[label] if label else [None] * len(values[column]), strict=True)
+
+
+def _columns(names, path: str) -> tuple[str, str | None]:
+    by_lower = {str(name).strip().lower(): name for name in names}
+    found = next((by_lower[name] for name in PATHS if name in by_lower), None)
+    if found is None:
+        raise VitvizError(
+            f"{Path(path).name} has the columns {', '.join(map(str, names)) or 'none'}; expected the"
+            f" pictures' paths in one called {', '.join(PATHS[:-1])} or {PATHS[-1]}, and labels, if there are"
+            f" any, in {' or '.join(LABELS)}."
+        )
+    return found, next((by_lower[name] for name in LABELS if name in by_lower), None)
+
+
+LARGEST = 65_536  # bytes of a label: no label is longer
+
+
+@dataclass
+class _Sample:
+    """Members of one key, as far as they have been met."""
+
+    key: str
+    pictures: list[tuple[str, Slice]] = field(default_factory=list)
+    label: str | int | None = None
+
+
+@dataclass(frozen=True)
+class Shards:
+    """One tar file after the other; a label is in .cls or .txt beside a picture, or "label" in .json."""
+
+    paths: tuple[str, ...]
+    where: str
+    kind: str = "webdataset tar"
+
+    def __iter__(self) -> Iterator[Item]:
+        for path in self.paths:
+            shard = f"{Path(path).name}/" if len(self.paths) > 1 else ""
+            for sample in _samples(path):
+                for name, place in sample.pictures:
+                    yield Item(shard + name, place, sample.label)
+
+
+def _samples(path: str) -> Iterator[_Sample]:
+    sample: _Sample | None = None
+    try:
+        with tarfile.open(path, "r:") as shard:
+            while (member := shard.next()) is not None:
+                shard.members.clear()  # tarfile would keep every header until the end
+                if not member.isfile():
+                    continue
+                folder, base = os.path.split(member.name)
+                first, _, rest = base.partition(".")
+                key, ending = os.path.join(folder, first), f".{rest.lower()}"
+                if sample is None or sample.key != key:
+                    if sample is not None:
+                        yield sample
+                    sample = _Sample(key)
+                _take(sample, member.name, ending, Slice(path, member.offset_data, member.size))
+    except tarfile.TarError as error:
+        raise VitvizError(
+            f"{Path(path).name} cannot be read as a tar file ({error}); expected one that is whole and not"
+            " compressed. Unpack a .tar.gz to a .tar, or download it again."
+        ) from None
+    if sample is not None:
+        yield sample
+
+
+def _take(sample: _Sample, name: str, ending: str, place: Slice) -> None:
+    if ending.endswith(SUFFIXES):
+        sample.pictures.append((name, place))
+    elif (
+        ending in (".cls", ".txt") and place.length <= LARGEST and (ending == ".cls" or sample.label is None)
+    ):
+        sample.label = place.read().decode("utf-8", "replace").strip() or None
+    elif ending == ".json" and place.length <= LARGEST and sample.label is None:
+        try:
+            told = json.loads(place.read())
+        except ValueError:
+            return
+        label = told.get("label") if isinstance(told, dict) else None
+        sample.label = label if isinstance(label, str | int) and not isinstance(label, bool) else None
+
+
+@dataclass(frozen=True)
+class OnHub:
+    """The first column of pictures, and the first of classes or called label."""
+
+    name: str
+    split: str = "train"
+    kind: str = "Hugging Face data set"
+
+    @property
+    def where(self) -> str:
+        return f"hf:{self.name}:{self.split}"
+
+    def __iter__(self) -> Iterator[Item]:
+        rows, image, label = self._columns()
+        names = getattr(rows.features.get(label), "names", None) if label else None
+        for number, row in enumerate(rows, start=1):
+            data, told = row[image]["bytes"], row[label] if label else None
+            told = names[told] if names and isinstance(told, int) and 0 <= told < len(names) else told
+            yield Item(f"{self.split}/{row[image].get('path') or number}", data, told)
+
+    def described(self) -> Described:
+        """How many pictures the hub names, 0 where it names none; the hash of name, split and revision."""
+        rows = self._opened()
+        checksums = sorted((rows.info.download_checksums or {}).items())
+        told = f"{self.name}:{self.split}:{rows.info.version}:{checksums}"
+        counts = rows.info.splits or {}
+        count = counts[self.split].num_examples if self.split in counts else 0
+        return Described(count, hashlib.sha256(told.encode()).hexdigest())
+
+    def _columns(self) -> tuple[Any, str, str | None]:
+        rows = self._opened()  # which says how the library is to be had
+        from datasets import ClassLabel, Image
+
+        image = next((name for name, kind in rows.features.items() if isinstance(kind, Image)), None)
+        if image is None:
+            raise VitvizError(
+                f"The data set {self.name} has no column of pictures; it has {', '.join(rows.features)}."
+            )
+        classes = [name for name, kind in rows.features.items() if isinstance(kind, ClassLabel)]
+        label = next((name for name in (*classes, "label") if name in rows.features), None)
+        return rows.cast_column(image, Image(decode=False)), image, label
+
+    def _opened(self) -> Any:
+        try:
+            import datasets
+        except ImportError:
+            raise VitvizError(
+                "A data set of the hub needs the library datasets; install it with pip install 'vitviz[hub]'."
+            ) from None
+        try:
+            rows = datasets.load_dataset(self.name, split=self.split, streaming=True)
+        except Exception as error:  # the library raises nearly anything
+            raise VitvizError(
+                f"The data set {self.name} ({self.split}) is not to be had:"
+                f" {str(error).splitlines()[0][:200]}"
+            ) from None
+        return rows if rows.features else rows._resolve_features()
+
+
+EXPECTED = (
+    "a folder of pictures or of one folder a class, a list in .csv or .parquet, a .tar in webdataset's form"
+    " or a folder of them, hf:NAME for a data set of the hub, or in Python several pictures"
+)
+
+
+def source_of(given: Any) -> Source:
+    """The source that is meant; VitvizError for what is none. A source or list is taken as it is.
+
+    >>> source_of([b"..."]).kind
+    'list'
+    """
+    if isinstance(given, str) and given.startswith("hf:"):
+        name, _, split = given[3:].partition(":")
+        return OnHub(name, split or "train")
+    if isinstance(given, str | os.PathLike):
+        return _on_disk(Path(given).expanduser())
+    one = isinstance(given, Image.Image | bytes) or hasattr(given, "__array__")
+    if one or not isinstance(given, Iterable):
+        raise VitvizError(
+            f"Given {str(given)[:80]!r} for a set of pictures; expected {EXPECTED}, such as [picture]."
+        )
+    if hasattr(given, "kind") and hasattr(given, "where"):
+        return given
+    return Listed(given if isinstance(given, list | tuple) else list(given))
+
+
+def _on_disk(path: Path) -> Source:
+    name = path.name.lower()
+    if path.is_dir():
+        shards = sorted(str(one) for one in path.glob("*.tar"))
+        return Shards(tuple(shards), str(path)) if shards else Folder.of(path)
+    if not path.is_file():
+        raise VitvizError(f"There is no folder or file {path.name}; expected {EXPECTED}.")
+    if name.endswith(".tar"):
+        return Shards((str(path),), str(path))
+    if name.endswith((".csv", ".parquet", ".pq")):
+        return Table(str(path))
+    if name.endswith(SUFFIXES):
+        raise VitvizError(
+            f"Given the single picture {path.name} for a set of pictures; expected {EXPECTED}, such as"
+            " [picture]."
+        )
+    raise VitvizError(f"{path.name} is no source of pictures; expected {EXPECTED}.")

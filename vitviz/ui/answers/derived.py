@@ -1,0 +1,106 @@
+"""An endpoint for every view that does not bring one of its own: parameters from its settings, answers from
+its items.
+
+Gradio reads type hints, defaults and the docstring of a function, so these are made for each view.
+"""
+
+import contextlib
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal
+
+import gradio as gr
+
+from vitviz.ui.answers.plain import cells, plain
+from vitviz.ui.door.uploads import NotUploaded
+from vitviz.views import VIEWS, Choice, Control, Needs, Slider, View, Whole
+from vitviz.views.sequence import sequential
+
+Picture = gr.FileData | str
+
+
+def answering() -> tuple[View, ...]:
+    """The views that programs ask by a derived endpoint: with numbers to take and none of their own."""
+    return tuple(view for view in VIEWS if view.endpoint is None and any(item.taken for item in view.items))
+
+
+def endpoint(view: View, subject_of: Callable, reading: Callable = contextlib.nullcontext) -> Callable:
+    """The function behind a view's endpoint; `subject_of(image, checkpoint)` gives what it looks at, and
+    `reading(subject)` is around what is read of it, for which a large one waits for a turn.
+    """
+    taken = [item for item in view.items if item.taken]
+    asked = {name for item in taken for name in item.depends}
+    controls = [control for control in view.controls if control.name in asked]
+    tokens = {control.name for control in controls if isinstance(control, Whole) and control.tokens}
+
+    def answer(*given, **named) -> dict:
+        values = signature.bind(*given, **named)
+        values.apply_defaults()
+        values = values.arguments
+        if of_picture and values["image"] is None:
+            raise NotUploaded
+        asked = (values.get("image"), values["checkpoint"], values.get("without", ""), values.get("second"))
+        subject = subject_of(*asked)
+        chosen = {control.name: values[control.name] for control in controls}
+        for name in chosen.keys() & tokens:
+            given_token = "" if chosen[name] is None else str(chosen[name])  # a program may send 0 for "0"
+            chosen[name] = sequential(given_token, subject.grid) if given_token else None
+        settings = view.settings(
+            {name: str(one) for name, one in chosen.items() if one is not None}, subject.about
+        )
+        reason = view.refused(subject)
+        if reason:
+            return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
+        with reading(subject):
+            numbers = {item.name: plain(view.array(subject, item.name, settings)) for item in taken}
+        precision = {} if subject.trace is None else {"dtype": subject.trace.dtype}
+        return {"checkpoint": subject.checkpoint, **precision, **numbers, "grid": cells(subject.grid)}
+
+    of_picture = view.needs not in (Needs.WEIGHTS, Needs.SET)
+    parameters = [_parameter("image", Picture)] if of_picture else []
+    parameters.append(_parameter("checkpoint", str, ""))
+    parameters += [_parameter("second", str, "")] if view.paired else []
+    parameters += [_of(control) for control in controls]
+    if of_picture:
+        parameters.append(_parameter("without", str, ""))
+    signature = inspect.Signature(parameters, return_annotation=dict)
+    answer.__signature__, answer.__name__ = signature, view.slug
+    answer.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": dict}
+    answer.__doc__ = _documented(view, parameters, controls, taken)
+    return answer
+
+
+def _of(control: Control) -> inspect.Parameter:
+    if isinstance(control, Choice):
+        kind = Literal[tuple(value for value, _ in control.options)]
+        return _parameter(control.name, kind, control.start())
+    if isinstance(control, Whole) and control.tokens:
+        return _parameter(control.name, str, "")
+    if isinstance(control, Slider | Whole):
+        default = control.start()
+        number = int if isinstance(control, Whole) or float(control.step).is_integer() else float
+        return _parameter(
+            control.name, number | None if default == "" else number, None if default == "" else default
+        )
+    return _parameter(control.name, str, control.start())
+
+
+def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
+
+
+def _documented(view: View, parameters: list, controls: list[Control], taken: list) -> str:
+    told = {
+        "image": 'a file (handle_file), or the name of a sample such as "chelsea"',
+        "checkpoint": "a name that `checkpoints` lists; empty for the first one",
+        "second": "another such name, of the checkpoint beside it; empty for none",
+        "without": (
+            "what is taken away, such as heads=8.2 patches=0.17 (layers and heads from 1); empty for nothing"
+        ),
+        **{control.name: control.info or control.label or control.name for control in controls},
+        "token": "a prefix token's name such as class, or a patch's number from 0; empty for the middle",
+    }
+    lines = [f"    {one.name}: {told[one.name]}" for one in parameters]
+    items = ", ".join(f"{item.name}: {' x '.join(item.axes.split())}, {item.says}" for item in taken)
+    what = f"{view.words.what}\n\nArgs:\n" + "\n".join(lines)
+    return f"{what}\n\nReturns:\n    {{checkpoint, dtype, {items}; grid}}"

@@ -1,0 +1,542 @@
+"""Endpoints for programs: what the page shows, as JSON, for `gradio_client` and any other HTTP client.
+
+Names, parameters and shapes are a promise (docs/api.md has an example of each); the page's own listeners are
+private. Type hints and docstrings become Gradio's documentation, so they are real objects here and not
+strings: this file does without `from __future__ import annotations`. Layers and heads count from 1, as on
+the page; patches from 0, row by row.
+"""
+
+import base64
+import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Literal
+
+import gradio as gr
+
+from vitviz import analyses
+from vitviz.engine.asking import models
+from vitviz.errors import VitvizError, WrongSetting
+from vitviz.record.runs import Without
+from vitviz.record.samples import samples
+from vitviz.ui.answers import derived, films, prints
+from vitviz.ui.answers.derived import Picture
+from vitviz.ui.answers.plain import UNEXPECTED, cells, plain, truth, whole, without_paths
+from vitviz.ui.door import visitor
+from vitviz.ui.door.turns import one_answer
+from vitviz.ui.memory.studio import Studio
+from vitviz.views import Subject
+from vitviz.views.evidence import writers
+from vitviz.views.explorer import score
+from vitviz.views.sequence import sequential
+from vitviz.views.shared import sweep_of
+from vitviz.views.trial.order import ORDER
+
+log = logging.getLogger("vitviz")
+
+PUBLIC = (
+    "predict", "rollout", "attention_distance", "patch_attention", "filters", "position_similarity",
+    "without", "lens", "writers", "score_account", "figure", "film", "trial", "checkpoints",
+)  # fmt: skip
+METHOD = Literal[("", *ORDER)]
+
+
+class Endpoints:
+    """The endpoints over one studio. An error is a sentence for the caller."""
+
+    def __init__(self, studio: Studio):
+        self._studio = studio
+
+    def predict(self, image: Picture, checkpoint: str = "", count: int = 5) -> dict:
+        """The likeliest classes of a picture.
+
+        Args:
+            image: a file (handle_file), or the name of a sample such as "chelsea"
+            checkpoint: a name that `checkpoints` lists; empty for the first one
+            count: how many classes, from 1
+
+        Returns:
+            {checkpoint, dtype, top: [{label, probability}], input: [height, width] px, grid: {rows, cols,
+            patch, prefix}}
+        """
+        trace = self._subject(image, checkpoint).trace
+        top = _top(trace, whole(count, "count", 1, 100_000))
+        return {**_of(trace), "top": top, "input": list(trace.grid.pixels), "grid": cells(trace.grid)}
+
+    def rollout(
+        self,
+        image: Picture,
+        checkpoint: str = "",
+        query: str = "auto",
+        fusion: Literal["mean", "max", "min"] = "mean",
+        discard: float = 0.0,
+        residual: float = 0.5,
+        layers: str = "",
+    ) -> dict:
+        """Attention rollout: how much of each patch has reached the query through all layers.
+
+        Args:
+            image: a file (handle_file), or the name of a sample
+            checkpoint: a name that `checkpoints` lists; empty for the first one
+            query: auto (what the classifier reads), mean, a prefix token's name, or a patch's number from 0
+            fusion: how the heads are fused: mean, max or min
+            discard: share of the smallest attention that is set to zero, from 0 to 0.99
+            residual: weight of the skip connection, from 0 to 1
+            layers: first and last layer counted from 1, such as "1-6"; empty for all
+
+        Returns:
+            {checkpoint, dtype, map: rows x cols, box: where the map lies on the upload (left, top, right,
+            bottom px), grid}
+        """
+        given = {"query": query, "fusion": fusion, "discard": discard, "residual": residual, "layers": layers}
+        view, subject = self._studio.view("rollout"), self._subject(image, checkpoint)
+        settings = view.settings({name: str(value) for name, value in given.items()}, subject.about)
+        with self._studio.work.reading(subject):
+            found = view.item(subject, "map", settings)
+        trace = subject.trace
+        return {**_of(trace), "map": plain(found), "box": list(trace.view.box), "grid": cells(trace.grid)}
+
+    def attention_distance(self, image: Picture, checkpoint: str = "", renormalise: bool = False) -> dict:
+        """How far each head of each layer looks, in pixels of the model's input.
+
+        Args:
+            image: a file (handle_file), or the name of a sample
+            checkpoint: a name that `checkpoints` lists; empty for the first one
+            renormalise: divide each row by its attention on patches; the paper does not
+
+        Returns:
+            {checkpoint, dtype, distance: layers x heads px, prefix_mass: layers x heads, from 0 to 1,
+            uniform: px of attention spread evenly, grid}
+        """
+        renormalise = truth(renormalise, "renormalise")
+        subject = self._subject(image, checkpoint)
+        trace = subject.trace
+        with self._studio.work.reading(subject):
+            measured = sweep_of(subject).distances
+        return {
+            **_of(trace),
+            "distance": plain(measured.renormalised if renormalise else measured.distance),
+            "prefix_mass": plain(measured.prefix_mass),
+            "uniform": plain(analyses.uniform_distance(trace.grid, renormalise=renormalise)),
+            "grid": cells(trace.grid),
+        }
+
+    def patch_attention(
+        self,
+        image: Picture,
+        checkpoint: str = "",
+        layer: int = 1,
+        head: int = 1,
+        query: str = "0",
+        direction: Literal["attends to", "attended by"] = "attends to",
+    ) -> dict:
+        """The attention of one token in one head: what it attends to, or who attends to it.
+
+        Args:
+            image: a file (handle_file), or the name of a sample
+            checkpoint: a name that `checkpoints` lists; empty for the first one
+            layer: from 1
+            head: from 1
+            query: a patch's number from 0, row by row, or a prefix token's name such as class
+            direction: "attends to" is a row of the attention (1 in all); "attended by" a column
+
+        Returns:
+            {checkpoint, dtype, patches: rows x cols, prefix: {name: weight}, grid}
+        """
+        if direction not in ("attends to", "attended by"):
+            raise WrongSetting(f"direction={direction!r} is neither 'attends to' nor 'attended by'.")
+        trace = self._subject(image, checkpoint).trace
+        layer = whole(layer, "layer", 1, len(trace.layers))
+        head = whole(head, "head", 1, trace.layers[layer - 1].heads)
+        query = str(query)  # of thousands of digits Python makes no number
+        asked = int(query) if query.isdecimal() and len(query) < 10 else query
+        of = analyses.attends_to if direction == "attends to" else analyses.attended_by
+        weights = of(trace, layer - 1, asked)[head - 1].numpy()
+        grid = trace.grid
+        prefix = dict(zip(grid.prefix_names, plain(weights[: grid.prefix]), strict=True))
+        return {
+            **_of(trace),
+            "patches": plain(weights[grid.prefix :].reshape(grid.rows, grid.cols)),
+            "prefix": prefix,
+            "grid": cells(grid),
+        }
+
+    def without(self, image: Picture, without: str, checkpoint: str = "", count: int = 5) -> dict:
+        """The answer before and after heads, MLPs or patches are taken away.
+
+        Args:
+            image: a file (handle_file), or the name of a sample
+            without: such as "heads=8.2_1.1 mlps=3 patches=0.17 heads_as=zero"; layers and heads from 1
+            checkpoint: a name that `checkpoints` lists; empty for the first one
+            count: how many classes, from 1
+
+        Returns:
+            {checkpoint, dtype, without, before: [{label, probability}], after: [{label, probability}]}
+        """
+        count, asked = whole(count, "count", 1, 100_000), Without.parse(str(without))
+        name = self._name(checkpoint)
+        before, after = self._subject(image, name).trace, self._subject(image, name, asked.text()).trace
+        told = {"before": _top(before, count), "after": _top(after, count)}
+        return {**_of(after), "without": asked.text(), **told}
+
+    def lens(
+        self, image: Picture, checkpoint: str = "", target: int = -1, form: Literal["now", "share"] = "now"
+    ) -> dict:
+        """The answer forming: what the tokens of every depth give for a class, from what enters block 1 to
+        the logit.
+
+        Args:
+            image: a file (handle_file), or the name of a sample
+            checkpoint: a name that `checkpoints` lists; empty for the first one
+            target: a class, from 0; -1 for the likeliest
+            form: "now" norms the tokens afresh; "share" holds the final norm, and adds up to the logit
+
+        Returns:
+            {checkpoint, dtype, target, logits: by depth, depth 0 entering block 1}
+        """
+        subject = self._subject(image, checkpoint)
+        if subject.trace.logits is None:
+            raise WrongSetting(f"{subject.checkpoint} has no classifier, so there is no answer that forms.")
+        classes = subject.trace.logits.numel()
+        asked = whole(target, "target", -1, classes - 1)
+        asked = int(subject.trace.logits.argmax()) if asked < 0 else asked
+        with self._studio.work.reading(subject):
+            found = models.lens(subject.inspector, subject.trace, form=str(form))[:, asked]
+        return {**_of(subject.trace), "target": asked, "logits": plain(found)}
+
+    def writers(
+        self, image: Picture, checkpoint: str = "", layer: int = 1, head: int = 1, target: str = "top",
+        via: str = "",
+    ) -> dict:  # fmt: skip
+        """Who wrote what a head reads: its share of a logit by writers, which add up to it.
+
+        Args:
+            image: a file (handle_file), or the name of a sample
+            checkpoint: a name that `checkpoints` lists; empty for the first one
+            layer: from 1
+            head: from 1
+            target: a class, from 0; "top" for the likeliest; "7-3" for class 7 rather than 3
+            via: the heads through which the answer is reached, the answer's first, such as "8.2-7.1"
+
+        Returns:
+            {checkpoint, dtype, share, total, writers: [{kind, layer, head, logits}], layers and heads from 1}
+        """
+        subject, view = self._subject(image, checkpoint), self._studio.view("evidence")
+        step = f"{layer}.{head}"
+        given = {"target": str(target), "trail": f"{via}-{step}" if via else step}
+        settings = view.settings(given, subject.about)
+        if reason := view.refused(subject):
+            return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
+        with self._studio.work.reading(subject):
+            found = writers.writers(subject, settings)
+        lines = [{**_writer(one), "logits": plain(part)} for one, part in found.lines()]
+        return {**_of(subject.trace), "share": found.share, "total": found.total, "writers": lines}
+
+    def score_account(
+        self, image: Picture, checkpoint: str = "", layer: int = 1, head: int = 1, query: str = "0",
+        key: str = "auto", against: str = "mean",
+    ) -> dict:  # fmt: skip
+        """Why a head looks there: one score before the softmax by who wrote its query and who wrote its key.
+
+        Args:
+            image: a file (handle_file), or the name of a sample
+            checkpoint: a name that `checkpoints` lists; empty for the first one
+            layer: from 1
+            head: from 1
+            query: a patch's number from 0, row by row, or a prefix token's name such as class
+            key: likewise; auto for the key of the largest weight
+            against: the key whose score is taken off `relative`; mean for the mean over all keys
+
+        Returns:
+            {checkpoint, dtype, tokens: [query, key, ...], score, total, rest: a relative bias,
+            writers: [{kind, layer, head}], matrix: writers x writers, relative: the same less the other
+            key's, relative_rest, content_position: 2 x 2 of it, or none}
+        """
+        subject, view = self._subject(image, checkpoint), self._studio.view("explorer")
+        given = {"layer": layer, "head": head, "key": key, "against": against}
+        given["token"] = sequential(str(query), subject.grid)
+        settings = view.settings({name: str(one) for name, one in given.items()}, subject.about)
+        with self._studio.work.reading(subject):
+            found, tokens = score.account(view, subject, settings)
+        four = found.content_position
+        names = ("score", "total", "rest", "matrix", "relative", "relative_rest")
+        told = {name: plain(getattr(found, name)) for name in names}
+        told |= {"writers": [_writer(one) for one in found.writers], "tokens": tokens}
+        return {**_of(subject.trace), **told, "content_position": None if four is None else plain(four)}
+
+    def trial(
+        self,
+        image: Picture,
+        checkpoint: str = "",
+        target: str = "top",
+        patches_as: Literal["dropped", "mean", "blur", "black"] = "dropped",
+        score: Literal["probability", "logit", "kept"] = "probability",
+        method: METHOD = "",
+    ) -> dict:
+        """Maps on trial: patches are taken away in each map's order, and the model is asked again.
+
+        Args:
+            image: a file (handle_file), or the name of a sample
+            checkpoint: a name that `checkpoints` lists; empty for the first one
+            target: a class, from 0; "top" for the likeliest; "7-3" for class 7 rather than 3
+            patches_as: what is taken away is dropped from the sequence, or painted over
+            score: what is watched, for the ranking and the verdict
+            method: one alone, beside the random maps; empty for all
+
+        Returns:
+            {checkpoint, dtype, target, patches_as, shares, verdict, chance: [mean gap, deviation, reach],
+            rows: [{method, areas: [most, least relevant first], gap, saco, beats, unexplained}], maps:
+            {method: rows x cols}, curves: {method: {most, least}}, refused: {method: why}, grid}
+        """
+        view, subject = self._studio.view("trial"), self._subject(image, checkpoint)
+        given = {"target": target, "patches_as": patches_as, "score": score, "method": method}
+        settings = view.settings({name: str(value) for name, value in given.items()}, subject.about)
+        if reason := view.refused(subject):
+            return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
+        from vitviz.analyses.trials.verdict import verdict
+        from vitviz.views.trial import made
+
+        score, found = settings["score"], view.whole(subject, settings, alone=bool(settings["method"]))
+        told = made.told(found, score)
+        curves = {
+            name: {"most": plain(one.most[score]), "least": plain(one.least[score])}
+            for name, one in found.curves.items()
+        }
+        return {
+            "checkpoint": subject.checkpoint,
+            "dtype": subject.trace.dtype,
+            "target": list(found.classes),
+            "patches_as": found.patches_as,
+            "shares": list(found.shares),
+            "verdict": str(verdict(found, score)),
+            "chance": [*told["chance"], told["reach"]],
+            "rows": told["rows"],
+            "maps": {name: plain(one.map) for name, one in found.maps.items()},
+            "curves": curves,
+            "refused": {name: str(reason) for name, reason in found.refused.items()},
+            "grid": cells(subject.grid),
+        }
+
+    def filters(self, checkpoint: str = "", count: int = 28) -> dict:
+        """The principal components of the linear embedding's filters, most variance first.
+
+        Args:
+            checkpoint: a name that `checkpoints` lists; empty for the first one
+            count: how many components, from 1
+
+        Returns:
+            {checkpoint, pictures: count x P x P x 3 of unit norm, not scaled for display, variance: count
+            shares of the whole}
+        """
+        inspector = self._inspector(checkpoint)
+        found = models.embedding_filters(inspector, whole(count, "count", 1, 100_000))
+        return {
+            "checkpoint": inspector.checkpoint.name,
+            "pictures": plain(found.pictures),
+            "variance": plain(found.variance),
+        }
+
+    def position_similarity(self, checkpoint: str = "", patch: int | None = None) -> dict:
+        """The cosine of the position embeddings of the patches, at the checkpoint's own input size.
+
+        Args:
+            checkpoint: a name that `checkpoints` lists; empty for the first one
+            patch: a patch's number from 0, row by row, for its similarities alone; none for all patches
+
+        Returns:
+            {checkpoint, similarity: rows x cols x rows x cols, or rows x cols of the one patch, from -1 to 1}
+        """
+        inspector = self._inspector(checkpoint)
+        found = models.position_similarity(inspector)
+        if patch is not None:
+            rows, cols = found.shape[:2]
+            found = found[divmod(whole(patch, "patch", 0, rows * cols - 1), cols)]
+        return {"checkpoint": inspector.checkpoint.name, "similarity": plain(found)}
+
+    def checkpoints(self) -> list:
+        """The checkpoints that can be asked for, those on this server first.
+
+        Returns:
+            a list of {name, architecture, source, input_size: [channels, height, width], trained_on, licence,
+            paper, note, on_disk}
+        """
+        from vitviz import engine
+
+        found = engine.checkpoints(self._studio.settings.weights)
+        known = {checkpoint.name: checkpoint for checkpoint in found}
+        fields = "name architecture source input_size trained_on licence paper note on_disk".split()
+        return [  # not where it lies
+            {field: getattr(known[name], field) for field in fields}
+            for name in self._studio.checkpoints.names()
+            if name in known
+        ]
+
+    def figure(
+        self,
+        image: Picture,
+        view: str = "rollout",
+        checkpoint: str = "",
+        settings: str = "",
+        format: Literal["svg", "pdf", "png"] = "svg",
+        width: int | None = None,
+        dpi: Literal[150, 300, 600] = 300,
+        detail: bool = False,
+        language: Literal["en", "zh-CN", "ko"] = "en",
+        without: str = "",
+        second: str = "",
+    ) -> dict:
+        """A view's figure for print: vector, or pixels at a width, the same from any window.
+
+        Args:
+            image: a file (handle_file), or the name of a sample such as "chelsea"
+            view: by its name in links, such as patches, explorer, rollout or compared; any but tour
+            checkpoint: a name that `checkpoints` lists; empty for the first one
+            settings: the view's, by the names in the page's links, such as "fusion=max discard=0.9"
+            format: svg, pdf or png
+            width: mm, from 40 to 400; none for as wide as it needs
+            dpi: of a png: 150, 300 or 600
+            detail: with what stands beside the figure
+            language: en, zh-CN or ko
+            without: what is taken away, such as heads=8.2 patches=0.17; empty for nothing
+            second: the checkpoint beside it, for what is of two; empty for none
+
+        Returns:
+            {checkpoint, view, name: the file's, caption: text, data: the file in base64}
+        """
+        key = self._key(image, checkpoint, without)
+        if beside := str(second).strip():
+            asked = self._studio.view(str(view))
+            if not (asked.paired or asked.sided):
+                raise WrongSetting(f"{asked.title} is of one checkpoint; leave second empty.")
+            key = self._studio.runs.pair(key, self._key(image, beside, without))
+        given, whether = prints.settings_of(str(settings)), truth(detail, "detail")
+        made = prints.figure(self._studio, key, str(view), given, whether, language=str(language))
+        data = prints.written(self._studio, made, str(format), width, whole(dpi, "dpi", 1, 10_000))
+        return self._told(key, view, f"{made.name}.{format}", made.caption, data)
+
+    def film(
+        self,
+        image: Picture,
+        view: str = "rollout",
+        checkpoint: str = "",
+        settings: str = "",
+        over: Literal["training", "layers"] = "training",
+        format: Literal["mp4", "gif"] = "mp4",
+        width: int = 960,
+        seconds: float = 0.8,
+        detail: bool = False,
+        language: Literal["en", "zh-CN", "ko"] = "en",
+        without: str = "",
+    ) -> dict:
+        """A view's figure as a film: over a training, or growing over the layers, under one scale.
+
+        Args:
+            image: a file (handle_file), or the name of a sample such as "chelsea"
+            view: by its name in links, such as patches, explorer, rollout or compared; any but tour
+            checkpoint: a name that `checkpoints` lists; empty for the first one
+            settings: the view's, by the names in the page's links, such as "fusion=max discard=0.9"
+            over: training, where snapshots were kept; layers for rollout, evidence, tokens or explorer
+            format: mp4 or gif
+            width: pixels, even, from 320 to 1280
+            seconds: for each frame, 0.1 to 5; the last stands three times as long
+            detail: with what stands beside the figure
+            language: en, zh-CN or ko
+            without: what is taken away, such as heads=8.2 patches=0.17; empty for nothing
+
+        Returns:
+            {checkpoint, view, name: the file's, caption: text, frames: their labels, data: in base64}
+        """
+        pixels = whole(width, "width", 1, films.WIDE)
+        films.require(str(format), pixels, seconds)
+        key = self._key(image, checkpoint, without)
+        given, whether = prints.settings_of(str(settings)), truth(detail, "detail")
+        made = films.film(self._studio, key, str(view), given, str(over), whether, language=str(language))
+        data = films.written(self._studio, made, str(format), pixels, seconds)
+        told = self._told(key, view, f"{made.name}.{format}", made.caption, data)
+        return {**told, "frames": [str(label) for label in made.labels]}
+
+    def _told(self, key: str, view: str, name: str, caption: str, data: bytes) -> dict:
+        """A file as it travels."""
+        about = {"checkpoint": self._studio.runs.run(key).checkpoint, "view": str(view), "name": name}
+        return {**about, "caption": caption, "data": base64.b64encode(data).decode("ascii")}
+
+    def subject_of(
+        self, image: Any, checkpoint: str, without: str = "", second: str | None = None
+    ) -> Subject:
+        """What a view looks at; of a checkpoint alone where no picture is given, or of one or two over those
+        that come with vitviz, where `second` is given, if only as "".
+        """
+        if second is not None:
+            names = [self._name(checkpoint), *([str(second).strip()] if str(second).strip() else [])]
+            sample = self._studio.pictures.sample(samples()[0].name)
+            keys = [self._studio.look(sample, name) for name in names]
+            return self._studio.subject(keys[0] if len(keys) == 1 else self._studio.runs.pair(*keys))
+        if image is None:
+            return Subject(self._inspector(checkpoint))
+        return self._subject(image, checkpoint, without)
+
+    def _inspector(self, checkpoint: str):
+        return self._studio.checkpoints.inspector(self._name(checkpoint))
+
+    def _name(self, checkpoint: str) -> str:
+        return str(checkpoint).strip() or self._studio.settings.checkpoint
+
+    def _subject(self, image: Any, checkpoint: str, without: str = "") -> Subject:
+        return self._studio.subject(self._key(image, checkpoint, without))
+
+    def _key(self, image: Any, checkpoint: str, without: str = "") -> str:
+        """The key of a picture as a checkpoint sees it, less what is taken away."""
+        parsed = Without.parse(str(without))
+        return self._studio.look(self._picture(image), self._name(checkpoint), without=parsed)
+
+    def _picture(self, image: Any) -> str:
+        """The picture's key: of a sample by its name, or of an upload; a bare path would be this server's."""
+        if isinstance(image, str):
+            return self._studio.pictures.sample(image)
+        path = image.get("path") if isinstance(image, dict) else getattr(image, "path", None)
+        return self._studio.pictures.keep(path)
+
+
+def _top(trace: Any, count: int) -> list[dict[str, Any]]:
+    """The likeliest classes."""
+    return [{"label": label, "probability": plain(probability)} for label, probability in trace.top(count)]
+
+
+def _writer(writer: Any) -> dict[str, Any]:
+    """Who wrote, layer and head from 1."""
+    kind, *place = writer
+    return {
+        "kind": kind,
+        **dict(zip(("layer", "head"), (None if one is None else one + 1 for one in place), strict=True)),
+    }
+
+
+def _of(trace: Any) -> dict[str, str]:
+    """Whose numbers these are, and the precision in which the model computed."""
+    return {"checkpoint": trace.checkpoint, "dtype": trace.dtype}
+
+
+def publish(studio: Studio) -> None:
+    """Adds the endpoints to the page that is being built."""
+    endpoints = Endpoints(studio)
+    for name in PUBLIC:
+        gr.api(_spoken(getattr(endpoints, name)), api_name=name)
+    for view in derived.answering():
+        gr.api(_spoken(derived.endpoint(view, endpoints.subject_of, studio.work.reading)), api_name=view.slug)
+
+
+def _spoken(fn: Callable) -> Callable:
+    """The same, with what it refuses as Gradio's error, whose text reaches the caller; else it is logged."""
+
+    @wraps(fn)
+    def answer(*given, **named):
+        try:
+            with visitor.asking(visitor.direct()), one_answer():
+                return fn(*given, **named)
+        except VitvizError as error:
+            raise gr.Error(without_paths(str(error)), print_exception=False) from error
+        except Exception as error:  # a mistake of ours, which would reach the caller as "error: null"
+            log.exception("An endpoint failed")
+            raise gr.Error(UNEXPECTED, print_exception=False) from error
+
+    return answer

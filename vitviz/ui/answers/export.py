@@ -1,0 +1,190 @@
+"""Everything on the page as one zip: the numbers are those on the screen.
+
+Each view's numbers come from the same call as its own download, with the settings that stand in the page;
+what a view cannot show for this model is left out, and settings.json says why.
+"""
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import vitviz
+from vitviz.errors import Unknown
+from vitviz.ui.answers import lessons, prints
+from vitviz.ui.answers.plain import cells
+from vitviz.ui.memory.studio import Studio
+from vitviz.views import VIEWS, Needs, Subject
+
+README = """vitviz: what {checkpoint} made of one picture
+As it is, this zip is a lesson: dropped onto a page of vitviz, it shows there what was seen here.
+
+settings.json      checkpoint, picture, grid, prediction, every view's settings; views left out, and why
+upload.jpg         the picture, upright; a JPEG of quality 92
+input.png          what the model saw: resized and cropped, lossless
+numbers/*.npz      each view's numbers by name, its settings (setting_...), the checkpoint and what was
+                   assumed of it, for numpy.load
+figures/           each view's figure for print, and its caption: definition, settings, source and citation
+second/            the same of the checkpoint beside, where there is one
+{files}{figures}
+{views}
+How arrays count, axis by axis:
+
+{arrays}
+In arrays the first layer and the first head have index 0; settings, tables and texts count them from 1, as
+the page and the paper do. Depth 0 is what enters the first layer. Patches count from 0, row by row, without
+prefix tokens, in settings and texts too, where a prefix token goes by its name. An axis called token, query
+or key has the prefix tokens first (prefix_tokens names them), so that patch 0 stands at index {prefix}; where
+patches were left out, it has those that were kept. Distances are pixels of the model's input. Boxes are left,
+top, right, bottom in pixels of the upload.
+"""
+
+ON_REQUEST = "Its numbers take a while to compute; once the view itself has found them, they come along."
+
+
+def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
+    """The zip for one run.
+
+    `given` holds the page's settings as "view.setting"; "survey.view", the key of an average over a set of
+    pictures, where a view shows one; "tab", the view in front; and "second", the key of the checkpoint
+    beside, with its settings as "second.view.setting": its files lie in second/.
+    VitvizError for what is not known or does not fit.
+    """
+    surveys, given = prints.apart(given, "survey.")
+    beside, given = prints.apart(given, "second.")
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        lesson = {"lesson": lessons.told(studio, key, given)}
+        second = given.get("second", "")
+        left_out = _write(archive, "", studio, (key, second), given, surveys, lesson)
+        if second:
+            _write(archive, "second/", studio, (second, key), beside, {})
+        archive.writestr("upload.jpg", studio.image(key, "upload"), zipfile.ZIP_STORED)
+        name = studio.subject(key).checkpoint
+        counted = {"arrays": _arrays(archive), "prefix": studio.subject(key).grid.prefix}
+        figures = "".join(f"{one}\n" for one in archive.namelist() if one.startswith("figures/"))
+        told = README.format(
+            checkpoint=name, files=_files(), figures=figures, views=_views(left_out), **counted
+        )
+        archive.writestr("README.txt", told)
+    return file.getvalue()
+
+
+def file_name(checkpoint: str, ending: str) -> str:
+    """A name that is safe in a header and on every disk."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", checkpoint).strip(".-") or "checkpoint"
+    return f"{plain if plain.startswith('vitviz') else 'vitviz-' + plain}{ending}"
+
+
+def _write(
+    archive: zipfile.ZipFile,
+    folder: str,
+    studio: Studio,
+    keys: tuple[str, str],
+    given: Mapping[str, str],
+    surveys: Mapping[str, str],
+    more: Mapping[str, Any] | None = None,
+) -> dict[str, str]:
+    """One checkpoint's files, into a folder, with `more` in its description; returns the views that are left
+    out, with the reasons. `keys` are its own and that of the checkpoint beside it, or "".
+    """
+    key, second = keys
+    pair = studio.runs.pair(key, second) if second else key
+    subject, asked = studio.subject(key), _by_view(given)
+    for slug, survey in surveys.items():
+        # a survey, or one of two checkpoints
+        known = studio.sets.survey(survey) is not None or studio.runs.both(survey)[0] == key
+        if not studio.view(slug).averages or not known:
+            raise Unknown("The average that was asked for is no longer known. Make it again.")
+    parsed = {view.slug: view.settings(asked[view.slug], subject.about) for view in VIEWS}
+    settings = {view.slug: view.filed(parsed[view.slug], subject.grid) for view in VIEWS}
+    left_out = {view.slug: reason for view in VIEWS if (reason := view.refused(subject))}
+    shown = [view for view in VIEWS if view.slug not in left_out and view.slug not in surveys]
+    left_out |= {view.slug: ON_REQUEST for view in shown if not view.at_hand(subject, parsed[view.slug])}
+    for view in VIEWS:
+        if view.slug in left_out:
+            continue
+        source = surveys.get(view.slug, pair if view.paired or view.sided else key)
+        numbers = studio.numbers(source, view.slug, asked[view.slug])
+        archive.writestr(f"{folder}numbers/{view.slug}.npz", numbers, zipfile.ZIP_STORED)
+        if view.printable:
+            made = prints.figure(studio, source, view.slug, asked[view.slug])
+            archive.writestr(f"{folder}figures/{made.name}.svg", made.svg())
+            archive.writestr(f"{folder}figures/{made.name}.txt", made.caption)
+        for file in view.files:
+            data = studio.file(source, view.slug, file.name, asked[view.slug])
+            archive.writestr(f"{folder}{view.slug}-{file.name}", data)
+    archive.writestr(f"{folder}input.png", studio.image(key, "input"), zipfile.ZIP_STORED)
+    without = studio.runs.run(key).without.text()
+    about = {**_about(subject, settings, left_out, surveys, without), **(more or {})}
+    archive.writestr(f"{folder}settings.json", json.dumps(about, indent=1, ensure_ascii=False))
+    return left_out
+
+
+def _by_view(given: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    asked: dict[str, dict[str, str]] = {view.slug: {} for view in VIEWS}
+    for name, value in given.items():
+        slug, dot, setting = name.partition(".")
+        if dot and slug not in asked:
+            raise Unknown(f"There is no view {slug[:60]!r}; there are {', '.join(asked)}.")
+        if dot:
+            asked[slug][setting] = value
+    return asked
+
+
+def _about(
+    subject: Subject,
+    settings: Mapping[str, Any],
+    left_out: Mapping[str, str],
+    surveys: Mapping[str, str],
+    without: str,
+) -> dict[str, Any]:
+    checkpoint, trace = subject.inspector.checkpoint, subject.trace
+    described = ("name", "architecture", "trained_on", "licence", "paper", "note")
+    assumed = [one.taken or one.name for one in checkpoint.assumed]
+    grid, view = trace.grid, trace.view
+    sets = {view.slug for view in VIEWS if view.slug in surveys or view.needs is Needs.SET}
+    of = {one.slug: "a set of pictures" if one.slug in sets else "this picture" for one in VIEWS}
+    return {
+        "vitviz": vitviz.__version__,
+        "checkpoint": {**{name: getattr(checkpoint, name) for name in described}, "assumed": assumed},
+        "picture": {"upload": list(view.upload), "crop_box": list(view.box), "input": list(grid.pixels)},
+        "computed": {
+            "dtype": trace.dtype,
+            "device": trace.device,
+            "from_float32": vars(trace.deviation) if trace.deviation else None,
+        },
+        "grid": cells(grid),
+        "without": without,  # what was taken away, heads and layers counted from 1
+        "prediction": [{"label": label, "probability": probability} for label, probability in trace.top(5)],
+        "averages_are_of": {view.slug: of[view.slug] for view in VIEWS if view.averages},
+        "views": {slug: values for slug, values in settings.items() if slug not in left_out},
+        "left_out": dict(left_out),
+    }
+
+
+def _arrays(archive: zipfile.ZipFile) -> str:
+    """A line for every array in the numbers of the first checkpoint: its name, and what its axes count."""
+    lines = []
+    for view in VIEWS:
+        name = f"numbers/{view.slug}.npz"
+        if name not in archive.namelist():
+            continue
+        with np.load(io.BytesIO(archive.read(name))) as file:
+            axes = {**view.axes(), "prefix_tokens": "prefix"}
+            lines += [
+                f"{name:<25}{one:<25}{axes[one] or 'one number'}\n" for one in file.files if one in axes
+            ]
+    return "".join(lines)
+
+
+def _files() -> str:
+    return "".join(f"{f'{view.slug}-{file.name}':<27}{file.label}\n" for view in VIEWS for file in view.files)
+
+
+def _views(left_out: Mapping[str, str]) -> str:
+    return "".join(f"{view.title}: {left_out.get(view.slug) or view.words.what}\n\n" for view in VIEWS)

@@ -1,0 +1,191 @@
+"""Films from the server: what is asked for, checked; moments are looked at in turns, and drawn in one.
+
+Whoever asks for a film brings a ticket of their own, and may ask under it how many frames are done.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from vitviz.errors import Unknown, VitvizError, WrongSetting
+from vitviz.prints.animation import (
+    FORMATS,
+    NO_FILM,
+    Animation,
+    checked,
+    checked_width,
+    each_layers,
+    over_layers,
+    over_training,
+    wanted,
+)
+from vitviz.record.sentence import Sentence, said, travelling
+from vitviz.ui.answers import prints
+from vitviz.ui.answers.plain import whole
+from vitviz.ui.door import visitor
+from vitviz.ui.memory.studio import Studio
+
+if TYPE_CHECKING:
+    from vitviz.engine import Frame
+    from vitviz.views import View
+
+MOST = 60  # frames; of a longer film every so many, its first and its last among them
+WIDE = 1280  # pixels across, at most
+PREFIX = "film."
+ASKED = ("over", "width", "seconds", "detail", "dark", "lang", "ticket")
+TOO_LONG = (
+    "Its numbers take a while to compute at every step of the training: in Python vitviz.animation makes the"
+    " film."
+)
+OF_A_SET = "A film is of one picture; show one picture again, and not an average over a set."
+
+T = TypeVar("T")
+Told = Callable[[int, int], None]
+
+
+def film(
+    studio: Studio,
+    key: str,
+    slug: str,
+    given: Mapping[str, str],
+    over: str = "training",
+    detail: bool = False,
+    dark: bool = False,
+    language: str = "en",
+    told: Told = lambda done, of: None,
+) -> Animation:
+    """A view's film, for a key and settings as in a link; VitvizError for what there is not, and why.
+
+    `told` hears how many moments have been looked at, of how many.
+    """
+    if studio.sets.survey(key) is not None:
+        raise Unknown(OF_A_SET)
+    view, run, (_, second) = studio.view(slug), studio.runs.run(key), studio.runs.both(key)
+
+    def figure(key: str, given: Mapping[str, str]):
+        visitor.require_visitor()
+        return prints.figure(studio, key, slug, given, detail, dark, language)
+
+    if wanted(over) == "layers":
+        subject = studio.subject(key)
+        settings = view.settings(given, subject.about)
+
+        def grown(each: Mapping[str, Any]):
+            visitor.require_visitor()
+            return prints.of_settings(studio, key, view, each, detail, dark, language)
+
+        return over_layers(view, subject, settings, detail, grown)
+    moments = _moments(studio, view, run.checkpoint)
+    done = iter(range(1, len(moments) + 1))
+
+    def figure_of(name: str):
+        moment = studio.look(run.picture, name, run.size, without=run.without)
+        made = figure(studio.runs.pair(moment, second) if second else moment, given)
+        told(next(done), len(moments))
+        return made
+
+    return over_training(run.checkpoint, moments, figure_of)
+
+
+def asked_for(
+    studio: Studio, key: str, slug: str, ending: str, given: Mapping[str, str]
+) -> tuple[bytes, str]:
+    """The file of an address, and its name; film.over, .width, .seconds, .detail, .dark, .lang say how."""
+    ours, theirs = prints.apart(given, PREFIX)
+    prints.require_known("Films", ours, ASKED, ending, FORMATS)
+    flags = {name: prints.flag(ours, name, PREFIX) for name in ("detail", "dark")}
+    told = _counted(studio, key, ours.get("ticket", ""))
+    width = prints.number(ours, "width", PREFIX) if "width" in ours else 960
+    require(ending, width, seconds := _seconds(ours))
+    over, language = ours.get("over", "training"), ours.get("lang", "en")
+    made = film(studio, key, slug, theirs, over, **flags, language=language, told=told(0))
+    return written(studio, made, ending, width, seconds, told(1)), f"{made.name}.{ending}"
+
+
+def require(form: str, width: int, seconds: float) -> None:
+    """VitvizError for a file that there is not: asked before its figures are made, which takes long."""
+    checked(form, seconds)
+    checked_width(whole(width, "width", 1, WIDE))
+
+
+def written(
+    studio: Studio, made: Animation, form: str, width: int, seconds: float, told: Told = lambda done, of: None
+) -> bytes:
+    """The file, drawn and encoded in a turn among what is dear."""
+    with studio.work.drawing(width * width):
+        return made.file(form, width, seconds, told)
+
+
+def offered(studio: Studio, key: str, slug: str, given: Mapping[str, str]) -> dict[str, Any]:
+    """How many frames each film of a view has, by what it goes over; else the sentence why there is none."""
+    view, subject = studio.view(slug), studio.subject(key)
+    _, theirs = prints.apart(given, PREFIX)
+
+    def layers() -> int:
+        return len(each_layers(view, subject, view.settings(theirs, subject.about)))
+
+    def training() -> int:
+        checkpoint = studio.runs.run(key).checkpoint
+        if not (moments := _moments(studio, view, checkpoint)):
+            raise VitvizError(Sentence(NO_FILM, checkpoint=checkpoint))
+        return len(moments)
+
+    def of(count: Callable[[], int]) -> int | dict[str, Any]:
+        try:
+            if studio.sets.survey(key) is not None:
+                raise Unknown(OF_A_SET)
+            return count()
+        except VitvizError as error:
+            return travelling(said(error))
+
+    return {"training": of(training), "layers": of(layers)}
+
+
+def progress(studio: Studio, key: str, given: Mapping[str, str]) -> dict[str, int]:
+    """How many frames of the film with a ticket are done, of how many; each counts twice: seen, and drawn."""
+    studio.runs.run(key)  # Unknown for an unknown key
+    done, of = studio.counted(key, given.get(f"{PREFIX}ticket", ""))
+    return {"done": done, "of": of}
+
+
+def thinned(frames: Sequence[T], most: int = MOST) -> list[T]:
+    """At most so many, evenly out of all, the first and the last among them.
+
+    >>> thinned(range(10), 4)
+    [0, 3, 6, 9]
+    """
+    if len(frames) <= most:
+        return list(frames)
+    return [frames[round(i * (len(frames) - 1) / (most - 1))] for i in range(most)]
+
+
+def _moments(studio: Studio, view: View, checkpoint: str) -> list[Frame]:
+    """Which moments of a training its film shows; VitvizError where each would take long."""
+    moments = thinned(studio.checkpoints.moments(checkpoint))
+    if moments and view.on_request:
+        raise VitvizError(TOO_LONG)
+    return moments
+
+
+def _counted(studio: Studio, key: str, ticket: str) -> Callable[[int], Told]:
+    """Who counts frames under a ticket: seen with 0, drawn with 1."""
+    if ticket and not re.fullmatch("[0-9a-z]{1,40}", ticket):
+        raise WrongSetting(f"Given {PREFIX}ticket={ticket[:60]!r}; expected up to 40 letters and digits.")
+    count = studio.counted(key, ticket)
+
+    def part(drawn: int) -> Told:
+        def told(done: int, of: int) -> None:
+            count[:] = [done + drawn * of, 2 * of]
+
+        return told
+
+    return part
+
+
+def _seconds(given: Mapping[str, str]) -> float:
+    text = given.get("seconds", "0.8")
+    if not re.fullmatch(r"\d(\.\d)?", text, re.ASCII):
+        raise WrongSetting(f"Given {PREFIX}seconds={text[:60]!r}; expected 0.1 to 5, such as 0.8.")
+    return float(text)

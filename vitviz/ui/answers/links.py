@@ -1,0 +1,108 @@
+"""A link that says what is seen: checkpoint, sample, tab and the settings of that tab, as the query of the
+address.
+
+`?checkpoint=vitviz-tiny&sample=coffee&tab=rollout&fusion=max`: a name that nobody knows and a value that does
+not fit are passed over, because a link comes from a stranger. The page's scripts read the settings out of the
+same address and check them against the model's own bounds; links.js keeps the address current and copies it.
+An upload of one's own has no link: pictures stay where they are.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vitviz.errors import VitvizError, WrongSetting
+from vitviz.record import samples
+from vitviz.record.runs import Without
+from vitviz.views import VIEWS, View
+
+# no setting of a view may have one of these names
+RESERVED = ("checkpoint", "second", "size", "sample", "tab", "without")
+LONGEST = 500  # characters of a checkpoint's name with what is said of it; timm's longest has 70
+_HOST = re.compile(r"[A-Za-z0-9.-]+(:\d+)?")
+
+
+@dataclass(frozen=True)
+class Link:
+    """What an address asks for; None where it says nothing that could be followed."""
+
+    checkpoint: str | None = None
+    sample: str | None = None
+    tab: str | None = None
+    second: str | None = None
+    size: str | None = None
+    without: str | None = None  # what is taken away, as `Without.text` writes it
+    settings: dict[str, str] = field(default_factory=dict)  # those of the tab, as text, each one checked
+
+    def of(self, slug: str) -> dict[str, str]:
+        """The settings that it asks of a view; none if it shows another."""
+        return self.settings if slug == self.tab else {}
+
+
+def read(query: Mapping[str, str]) -> Link:
+    """The link in the query of an address. Never raises: what does not fit is passed over.
+
+    >>> asked = {"sample": "coffee", "tab": "rollout", "fusion": "max", "residual": "1e9", "colour": "red"}
+    >>> read(asked)  # doctest: +NORMALIZE_WHITESPACE
+    Link(checkpoint=None, sample='coffee', tab='rollout', second=None, size=None, without=None,
+         settings={'fusion': 'max'})
+    """
+    sample = query.get("sample")
+    view = {view.slug: view for view in VIEWS}.get(query.get("tab", ""))
+    return Link(
+        _name(query.get("checkpoint", "")),
+        sample if sample in [one.name for one in samples.samples()] else None,
+        view.slug if view else None,
+        _name(query.get("second", "")),
+        _name(query.get("size", "")),
+        _taken_away(query.get("without", "")),
+        fitting(view, query) if view else {},
+    )
+
+
+def _name(text: str) -> str | None:
+    text = text.strip()
+    return text if 0 < len(text) <= LONGEST and text.isprintable() else None
+
+
+def shown(state: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page's script has to know of a session to write its link and to come back to it."""
+    names = ("second", "second_key", "size", "without", "picture", "scene")
+    seen = {name: state.get(name, "") for name in names}
+    return {
+        "key": state["key"],
+        "checkpoint": state["checkpoint"],
+        **seen,
+        "sample": state.get("sample"),
+        "base": base(),
+    }
+
+
+def base() -> str:
+    """Where a link has to lead: on a Space, whose page lies in a frame, to its own address; else ''."""
+    host = os.environ.get("SPACE_HOST", "")
+    return f"https://{host}/" if _HOST.fullmatch(host) else ""
+
+
+def _taken_away(text: str) -> str | None:
+    try:
+        return Without.parse(text).text() or None if len(text) <= 4_000 else None
+    except VitvizError:
+        return None
+
+
+def fitting(view: View, query: Mapping[str, str]) -> dict[str, str]:
+    """Those settings of a view in a query that it could take, as far as no model is known."""
+    found = {}
+    for control in view.controls:
+        text = query.get(control.name)
+        if text is None or control.name in RESERVED or not re.fullmatch(control.pattern, text, re.ASCII):
+            continue
+        try:
+            control.parse(text)
+        except WrongSetting:
+            continue
+        found[control.name] = text
+    return found

@@ -1,0 +1,113 @@
+"""The binary routes: bulk data of figures, which would be slow as JSON, and the browser's modules.
+
+They lie under /gradio_api because elsewhere server-side rendering would answer with the page. They bypass a
+login of Gradio's, so the only way in is a key that cannot be guessed. What a visitor did wrong is a sentence;
+anything else is a bug of ours: logged with its traceback, and told as such.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from fastapi import Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+
+from vitviz.errors import Unknown, VitvizError
+from vitviz.ui.answers import export, films, modules, prints
+from vitviz.ui.answers.plain import UNEXPECTED, told_of, without_paths
+from vitviz.ui.door import visitor
+from vitviz.ui.door.turns import one_answer
+from vitviz.ui.memory.studio import Studio
+
+CARD = Path(__file__).parents[1] / "page" / "card.jpg"  # what a shared link looks like
+KEPT = {"Cache-Control": "private, max-age=86400, immutable"}
+
+
+def routes(studio: Studio) -> list[APIRoute]:
+    """The routes to hand to Gradio's `launch(app_kwargs={"routes": ...})`."""
+
+    def picture(key: str, which: str, request: Request) -> Response:
+        kind = "image/png" if which == "input" else "image/jpeg"
+        return answered(lambda: Response(studio.image(key, which), media_type=kind, headers=KEPT), request)
+
+    def far(key: str, request: Request) -> Response:
+        def answer() -> Response:
+            done, of = studio.far(key)
+            return JSONResponse({"done": done, "of": of})
+
+        return answered(answer, request)
+
+    def everything(key: str, request: Request) -> Response:
+        def answer() -> Response:
+            data = export.everything(studio, key, dict(request.query_params))
+            return download(data, export.file_name(studio.subject(key).checkpoint, ".zip"))
+
+        return answered(answer, request)
+
+    def item(key: str, view: str, name: str, request: Request) -> Response:
+        def answer() -> Response:
+            given, shown = dict(request.query_params), studio.view(view)
+            if name == "numbers.npz":
+                return download(studio.numbers(key, view, given), f"vitviz-{view}.npz")
+            if name == "film.json":
+                return JSONResponse(films.offered(studio, key, view, given))
+            if name == "film.progress":
+                return JSONResponse(films.progress(studio, key, given))
+            if name.startswith("film."):
+                return download(*films.asked_for(studio, key, view, name.removeprefix("film."), given))
+            if name.startswith("print."):
+                return download(*prints.asked_for(studio, key, view, name.removeprefix("print."), given))
+            if name in [file.name for file in shown.files]:
+                return download(studio.file(key, view, name, given), f"vitviz-{view}-{name}")
+            array = studio.item(key, view, name, given)
+            described = {"X-Shape": ",".join(map(str, array.shape)), "X-Dtype": str(array.dtype)}
+            return Response(
+                array.tobytes(), media_type="application/octet-stream", headers={**KEPT, **described}
+            )
+
+        return answered(answer, request)
+
+    def module(version: str, path: str, request: Request) -> Response:
+        return answered(
+            lambda: Response(modules.source(path), media_type="text/javascript", headers=KEPT), request
+        )
+
+    def card(request: Request) -> Response:
+        return Response(CARD.read_bytes(), media_type="image/jpeg", headers=KEPT)
+
+    base = "/gradio_api/vitviz"
+    made = {
+        base + "/card.jpg": card,
+        base + "/modules/{version}/{path:path}": module,
+        base + "/{key}/picture/{which}": picture,
+        base + "/{key}/everything.zip": everything,
+        base + "/{key}/progress": far,
+        base + "/{key}/{view}/{name}": item,
+    }
+    return [APIRoute(path, answer, methods=["GET"], include_in_schema=False) for path, answer in made.items()]
+
+
+def download(data: bytes, name: str) -> Response:
+    """A file: never shown in the page's own origin, whatever is in it."""
+    safe = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
+    return Response(data, media_type="application/octet-stream", headers=safe)
+
+
+def answered(answer: Callable[[], Response], request: Request) -> Response:
+    """The answer, or what was wrong with the question; given up where the connection ends meanwhile."""
+    try:
+        with visitor.asking(request), one_answer():
+            return answer()
+    except VitvizError as error:
+        told, status = told_of(error), 404 if isinstance(error, Unknown) else 422
+        detail = _short(without_paths(str(error)))
+    except Exception as error:  # a mistake of ours, which goes to the log
+        told, status, detail = told_of(error), 500, UNEXPECTED
+    return JSONResponse({**told, "text": _short(told["text"]), "detail": detail}, status_code=status)
+
+
+def _short(sentence: str) -> str:
+    """A refusal repeats what was asked for, which may be as long as an address can be."""
+    sentence = re.sub(r"[\r\n]+", " ", sentence)
+    return sentence if len(sentence) <= 500 else f"{sentence[:300]} … {sentence[-190:]}"

@@ -1,0 +1,132 @@
+"""What comes from outside as a file: only what was uploaded to this app is opened, and never too much of it.
+
+The one check for the page, its private listeners, the endpoints and surveys. Gradio's own covers only those
+payloads that carry its mark (`meta._type`); without it any path on the server would be handed on.
+"""
+
+import contextlib
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from gradio.utils import get_upload_folder
+
+from vitviz.errors import ImageError
+from vitviz.ui.words import told
+
+LIFETIME = 3_600  # seconds that an upload lies on the disk
+# The same whether there is such a file elsewhere or not: the difference would tell a stranger what lies on
+# the server.
+NOT_UPLOADED = told(
+    "This is no picture that was uploaded here, or it has been removed since: expected an upload (on "
+    "the page, or through gradio_client's handle_file) or the name of a sample. Drop it in once more."
+)
+
+
+class NotUploaded(ImageError):
+    """What was named is not a file that a visitor has uploaded to this app."""
+
+    def __init__(self) -> None:
+        super().__init__(NOT_UPLOADED)
+
+
+def inside(path: Any) -> Path:
+    """Where a path leads, links resolved, if that is in this app's upload folder; NotUploaded if not."""
+    try:
+        found, folder = Path(os.path.realpath(path)), Path(os.path.realpath(get_upload_folder()))
+    except (OSError, ValueError, TypeError):
+        raise NotUploaded from None
+    if found == folder or not found.is_relative_to(folder):
+        raise NotUploaded
+    return found
+
+
+def uploaded(path: Any) -> Path:
+    """The same for a regular file that is there; NotUploaded for a folder, a pipe, a device, or nothing."""
+    found = inside(path)
+    try:
+        regular = stat.S_ISREG(os.lstat(found).st_mode)
+    except OSError:
+        regular = False
+    if not regular:
+        raise NotUploaded
+    return found
+
+
+def read(path: Any) -> bytes:
+    """The bytes of an upload; NotUploaded for what is none, ImageError for more than a picture may have."""
+    from vitviz.engine.pictures.images import MAX_BYTES
+
+    try:
+        # A link or a pipe that took the file's place since is not followed or waited for.
+        flags = (getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+        opened = os.open(uploaded(path), os.O_RDONLY | sum(flags))
+    except OSError:
+        raise NotUploaded from None
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise NotUploaded
+    with os.fdopen(opened, "rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ImageError(
+            f"The upload is larger than {MAX_BYTES // 2**20} MB, the most there may be. Save it smaller."
+        )
+    return data
+
+
+class Quota:
+    """Bounds what uploads take on the disk: the oldest go first, and what is older than an hour in any case.
+
+    Gradio removes what it has registered; uploads that were broken off are not, nor is there a bound on their
+    sum. `kept` are the page's own files, such as the samples.
+    """
+
+    def __init__(self, limit: int, kept: Iterable[str] = ()):
+        self.limit = limit
+        self._kept = {os.path.realpath(path) for path in kept}
+        self._held = limit  # bytes on the disk as far as is known; the first upload looks
+        self._lock = threading.Lock()
+
+    @property
+    def request(self) -> int:
+        """The most that one request may bring, so that a single one cannot drive out all others."""
+        return self.limit // 4
+
+    def full(self, arrived: int) -> bool:
+        """Counts bytes that have arrived; whether it is time to make room."""
+        with self._lock:
+            self._held += arrived
+            return self._held > self.limit
+
+    def make_room(self) -> None:
+        """Removes what is too old, and then the oldest until a quarter of the room is free again."""
+        with self._lock:
+            files, now = self._files(), time.time()
+            held = sum(size for _, size, _ in files)
+            for touched, size, path in sorted(files):
+                if now - touched > LIFETIME or held > self.limit - self.request:
+                    Path(path).unlink(missing_ok=True)
+                    held -= size
+            self._held = held
+
+    def _files(self) -> list[tuple[float, int, str]]:
+        found = []
+        for folder, _, names in os.walk(get_upload_folder()):
+            for name in names:
+                path = os.path.join(folder, name)
+                try:
+                    about = os.lstat(path)
+                except OSError:  # gone meanwhile
+                    continue
+                if os.path.realpath(path) not in self._kept:
+                    found.append((about.st_mtime, about.st_size, path))
+            old = not names and time.time() - os.lstat(folder).st_mtime > LIFETIME
+            if old and folder != get_upload_folder():
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
+        return found

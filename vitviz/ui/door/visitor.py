@@ -1,0 +1,105 @@
+"""Whether anybody still waits for an answer: a page may be closed in the middle of a long download or forward
+pass.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import anyio.from_thread
+from fastapi import Request
+from gradio.context import LocalContext
+
+from vitviz.errors import Stopped
+
+LOOKS = 0.25  # seconds between two looks at a connection
+
+COOKIE = "vitviz"  # which page of which browser, of those that have one address
+UNHEARD = 4  # seconds after which an event that nobody listens for is nobody's
+
+_connection: ContextVar[tuple[Request, Callable[[], bool]] | None] = ContextVar("_connection", default=None)
+_listening: Counter[str] = Counter()  # sessions and events whose answers somebody waits for, by their names
+
+
+class Gone(Stopped):
+    """The page that asked has been closed."""
+
+
+def gone() -> bool:
+    """Whether whoever the running listener or route works for has left; False outside of both."""
+    blocks, number = LocalContext.blocks.get(None), LocalContext.event_id.get(None)
+    # Gradio gives up what waits in its queue and generators between two steps, but tells no function that
+    # runs; and what is asked for with a name, to be fetched later, it computes whether anybody does or not.
+    event = blocks._queue.event_ids_to_events.get(number) if blocks and number else None
+    if event is not None:
+        unheard = time.monotonic() - event.enqueue_time > UNHEARD
+        return not event.alive or (unheard and not (_listening[event.session_hash] or _listening[number]))
+    asked = _connection.get()
+    return asked is not None and asked[1]()
+
+
+@contextmanager
+def listening(name: str) -> Iterator[None]:
+    """While a stream is open in which the answers to a session, or to one event, are awaited."""
+    _listening[name] += 1
+    try:
+        yield
+    finally:
+        _listening[name] -= 1
+        if not _listening[name]:
+            del _listening[name]
+
+
+def heard(name: str) -> bool:
+    """Whether somebody listens for the answers to a session or an event just now."""
+    return name in _listening
+
+
+def require_visitor() -> None:
+    """Raises Gone once nobody waits for what the running listener or route does; nothing outside of both."""
+    if gone():
+        raise Gone("The page that asked for this has been closed.")
+
+
+def page() -> str | None:
+    """Gradio's name for the page that the running listener works for, known to it alone. None outside."""
+    return getattr(LocalContext.request.get(None), "session_hash", None)
+
+
+def name() -> str:
+    """Whose turn it is: an address and a session, that of the browser where it has our cookie."""
+    listener, route = LocalContext.request.get(None), _connection.get()
+    request = route[0] if route else getattr(listener, "request", None)
+    if request is None:
+        return ""
+    session = request.cookies.get(COOKIE) or getattr(listener, "session_hash", None) or ""
+    return f"{request.client.host if request.client else ''} {session[:40]}"
+
+
+def direct() -> Request | None:
+    """The request that a listener answers by itself; None where it comes through the queue, or outside."""
+    if LocalContext.event_id.get(None):
+        return None
+    return getattr(LocalContext.request.get(None), "request", None)
+
+
+@contextmanager
+def asking(request: Request | None) -> Iterator[None]:
+    """Around what is computed in a thread for a request: whoever asked is gone when the connection is."""
+    last, found = time.monotonic(), False
+
+    def broken() -> bool:
+        nonlocal last, found
+        if not found and time.monotonic() > last + LOOKS:
+            found = anyio.from_thread.run(request.is_disconnected)
+            last = time.monotonic()
+        return found
+
+    token = _connection.set((request, broken)) if request is not None else None
+    try:
+        yield
+    finally:
+        if token:
+            _connection.reset(token)

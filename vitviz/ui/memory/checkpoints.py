@@ -1,0 +1,121 @@
+"""The checkpoints of one server: which can be picked, and those that are loaded, bounded in bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from vitviz.errors import CheckpointError
+from vitviz.ui import zerogpu
+from vitviz.ui.door.turns import known
+from vitviz.ui.memory.cache import Cache
+from vitviz.ui.options import Settings
+
+if TYPE_CHECKING:
+    from vitviz.engine import Frame
+
+
+class Checkpoints:
+    """What is offered and what is loaded; a checkpoint is loaded once, however many ask for it."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self._inspectors: Cache[Any] = Cache(settings.model_cache, _bytes_of_model)
+
+    def names(self) -> list[str]:
+        """The checkpoints that can be picked."""
+        from vitviz import engine
+
+        names = [checkpoint.name for checkpoint in engine.checkpoints(self.settings.weights)]
+        return [name for name in names if not self.settings.allowed or name in self.settings.allowed]
+
+    def choices(self) -> list[tuple[str, str]]:
+        """The same for a picker: a line that describes each, and its name."""
+        from vitviz import engine
+
+        allowed = set(self.names())
+        found = engine.checkpoints(self.settings.weights)
+        return [(line_of(checkpoint), checkpoint.name) for checkpoint in found if checkpoint.name in allowed]
+
+    def film(self, checkpoint: str) -> dict[str, Any]:
+        """The training film that a loaded checkpoint belongs to, and which of its frames it is; or {}."""
+        found = [vars(frame) for frame in self.moments(checkpoint)]
+        here = any(frame["name"] == checkpoint for frame in found)
+        return {"at": checkpoint, "frames": found} if here else {}
+
+    def moments(self, checkpoint: str) -> list[Frame]:
+        """The moments of that training, first step first; [] where none was kept."""
+        from vitviz.engine.finding.film import frames
+
+        return frames(self.inspector(checkpoint).checkpoint)
+
+    def inspector(self, name: str, progress: Callable[[int, int], None] | None = None):
+        """The loaded checkpoint; loaded once, and again where its files were replaced since, for which an
+        answer looks once.
+
+        CheckpointError, UnsupportedModel or HubError where that cannot be.
+        """
+        from vitviz import engine
+
+        if (found := known().get(name)) is not None:
+            return found
+        allowed = self.settings.allowed
+        if allowed and re.split("[@?]", name)[0] not in allowed:  # a step of an allowed film is allowed
+            raise CheckpointError(f"This site offers only {', '.join(allowed)}; {name!r} was asked for.")
+        given = self.settings
+        asked = {"device": given.device, "dtype": given.dtype, "folder": given.weights, "trusted": False}
+
+        def load():
+            return zerogpu.lent(engine.load(name, **asked, progress=progress))
+
+        def load_again():
+            inspector = load()
+            inspector.placed.checkpoint = replace(inspector.checkpoint, replaced=True)
+            return inspector
+
+        found = self._inspectors.get(name, load)
+        if not engine.unchanged(found.checkpoint):
+            self._inspectors.drop(name, found)
+            found = self._inspectors.get(name, load_again)
+        known()[name] = found
+        return found
+
+    def forget(self, name: str) -> None:
+        """Lets go of a loaded checkpoint beside whose files this site itself has written."""
+        found = self._inspectors.peek(name)
+        known().pop(name, None)
+        if found is not None:
+            self._inspectors.drop(name, found)
+
+
+def _bytes_of_model(inspector) -> int:
+    return sum(p.numel() * p.element_size() for p in inspector.model.parameters())
+
+
+def line_of(checkpoint) -> str:
+    """A checkpoint in a line: name, parameters, and for those of the hub data, licence and whether it is on
+    disk.
+
+    Of those in the weights folder name and size are enough: they stand in the narrow picker, and the facts
+    say the rest.
+    """
+    hub = checkpoint.source == "hub"
+    count = millions(checkpoint.parameters) if checkpoint.parameters else ""  # a damaged file's is not known
+    size = f"≈ {count} parameters" if count and hub else count
+    place = "on disk" if checkpoint.on_disk else "to be downloaded"
+    more = (checkpoint.trained_on, checkpoint.licence, place)
+    parts = (checkpoint.name, size, *(more if hub else ()))
+    return " · ".join(part for part in parts if part)
+
+
+def millions(count: int) -> str:
+    """A number of parameters as people say it.
+
+    >>> millions(3_672_968), millions(86_567_656), millions(1_234_567_890)
+    ('3.67 M', '86.6 M', '1.23 G')
+    """
+    scale, unit = (1e9, "G") if count >= 999.5e6 else (1e6, "M")
+    digits = max(0, 2 - len(str(int(count / scale))) + 1)
+    return f"{count / scale:.{min(2, digits)}f} {unit}"

@@ -1,0 +1,75 @@
+"""The pictures that were dropped in, kept by a name that cannot be guessed."""
+
+import io
+import os
+
+import numpy as np
+
+from vitviz.errors import ImageError
+from vitviz.figures.encode import encoded
+from vitviz.record import samples
+from vitviz.ui.door import uploads
+from vitviz.ui.memory.cache import Cache, Keys
+
+PUT_AWAY = "The server has put this picture away to make room for others. Drop it in once more."
+
+
+class Pictures:
+    """Uploads and samples as files in memory, bounded in bytes, each under a salted hash of it."""
+
+    def __init__(self, keys: Keys, limit: int):
+        self._keys = keys
+        self._pictures: Cache[bytes] = Cache(limit, len)
+        self._pixels: Cache[np.ndarray] = Cache(limit // 4, lambda pixels: pixels.nbytes)
+
+    def keep(self, path: str | os.PathLike) -> str:
+        """Remembers an upload and returns its key; ImageError for what is no picture or no upload."""
+        return self.keep_bytes(uploads.read(path))
+
+    def keep_bytes(self, data: bytes) -> str:
+        """The same for a file that has been read."""
+        from vitviz.engine.pictures.images import open_image
+
+        key = self._keys.of(data)
+        if self._pictures.peek(key) is None:
+            open_image(io.BytesIO(data))
+            self._pictures.get(key, lambda: data)
+        return key
+
+    def sample(self, name: str) -> str:
+        """The same for a sample picture."""
+        key = self._sample_key(name)
+        self._pictures.get(
+            key, lambda: encoded(np.asarray(samples.sample_image(name).convert("RGB")), ".png")
+        )
+        return key
+
+    def has(self, key: str) -> bool:
+        """Whether a picture is still there."""
+        return self._pictures.peek(key) is not None
+
+    def sample_of(self, key: str) -> str | None:
+        """The sample that a picture's key stands for; None for a picture of one's own."""
+        return next((one.name for one in samples.samples() if self._sample_key(one.name) == key), None)
+
+    def opened(self, key: str):
+        """The upright upload in RGB."""
+        from vitviz.engine.pictures.images import open_image
+
+        data = self._pictures.peek(key)
+        if data is None:
+            raise ImageError(PUT_AWAY)
+        return open_image(io.BytesIO(data))
+
+    def pixels(self, key: str) -> np.ndarray:
+        """The same as an array that nobody may write into: one for all frames of a film."""
+
+        def made() -> np.ndarray:
+            pixels = np.array(self.opened(key))
+            pixels.setflags(write=False)
+            return pixels
+
+        return self._pixels.get(key, made)
+
+    def _sample_key(self, name: str) -> str:
+        return self._keys.of(b"sample", name.encode(errors="surrogatepass"))

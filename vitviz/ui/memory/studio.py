@@ -1,0 +1,282 @@
+"""What the server remembers: pictures, loaded checkpoints, traces and drawn data, each bounded in bytes.
+
+A browser holds only a key. It stands for a run (a picture, and what it is looked at with) or a survey; it is
+a salted hash, so that it cannot be guessed, and the same question computes once. What has been put out of a
+cache is made again from its run. What costs a pass waits for a turn, and ends where its visitor is gone.
+"""
+
+import io
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any, TypeVar
+
+import numpy as np
+
+from vitviz.errors import Unknown
+from vitviz.figures.encode import encoded
+from vitviz.record import progress
+from vitviz.record.runs import Run
+from vitviz.record.samples import samples
+from vitviz.ui.memory.cache import Cache, Kept, Keys, bytes_of
+from vitviz.ui.memory.checkpoints import Checkpoints
+from vitviz.ui.memory.pictures import Pictures
+from vitviz.ui.memory.runs import GONE, Runs
+from vitviz.ui.memory.sessions import Sessions
+from vitviz.ui.memory.sets import Sets
+from vitviz.ui.memory.work import BATCH, Work
+from vitviz.ui.options import Settings
+from vitviz.views import VIEWS, About, Needs, Subject, View
+
+T = TypeVar("T")
+PASS = "the pass"  # what a run's own pass is counted under; no visitor's ticket has a space
+
+
+class Studio:
+    """The memory shared by all visitors; each sees only what its own keys stand for."""
+
+    def __init__(self, settings: Settings):
+        self.settings, self._keys = settings, Keys()
+        self.checkpoints = Checkpoints(settings)
+        self.pictures = Pictures(self._keys, settings.picture_cache)
+        self.runs = Runs(self._keys, self.checkpoints, settings.limits)
+        self.work = Work(settings.limits)
+        self.sets = Sets(self._keys, self.runs, self.checkpoints, self.work)
+        self.sessions = Sessions()
+        self._traces: Cache[Any] = Cache(settings.trace_cache, lambda trace: trace.nbytes)
+        self._drawn: Cache[Any] = Cache(settings.picture_cache, bytes_of)
+        self._abouts: Cache[About] = Cache(20_000, lambda about: 1)  # outlive what they are about
+        self._counts: Cache[list[int]] = Cache(2_000, lambda count: 1)
+        self._views = {view.slug: view for view in VIEWS}
+
+    def view(self, slug: str) -> View:
+        """A view by its slug; Unknown for any other."""
+        if slug not in self._views:
+            raise Unknown(f"There is no view {slug[:60]!r}; there are {', '.join(self._views)}.")
+        return self._views[slug]
+
+    def look(self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, **changes) -> str:
+        """Traces a picture with a checkpoint and returns the key under which everything about it is to be
+        had.
+
+        `changes` are further fields of the run, such as `without`.
+        """
+        key = self.runs.known(picture, checkpoint, size, **changes)
+        self.subject(key)
+        return key
+
+    def subject(self, key: str) -> Subject:
+        """What the views look at for a key: a run's trace, made again if it was put out, or a survey.
+
+        The model is loaded only where a view asks for it: a trace that is still there outlives its
+        checkpoint.
+        """
+        key, second = self.runs.both(key)
+        beside, survey = self.subject(second) if second else None, self.sets.survey(key)
+        if survey is not None:
+            film = self.sets.film(key)
+
+            def loaded():
+                return self.checkpoints.inspector(survey.checkpoint)
+
+            return Subject(loaded, survey=survey, beside=beside, film=lambda: film)
+        run = self.runs.run(key)
+        trace = self._traces.peek(key)
+        if trace is None:
+            with self.work.placed():
+                trace = self._traces.get(key, lambda: self._traced(key, run))
+        weights = (run.checkpoint, run.weights, trace.grid)
+        return Subject(
+            lambda: self.runs.inspector(run),
+            trace,
+            once=lambda name, make: self._once((key, name), make),
+            once_of_weights=lambda name, make: self._once((weights, name), make),
+            once_by_passes=lambda name, make: self._by_passes(run, (key, name), make),
+            sampled=lambda: self.sets.sampled(run),
+            beside=beside,
+            film=lambda: self.sets.film_of(run),
+            made=lambda name: self._drawn.peek(("once", (key, name))) is not None,
+            another=lambda name: self._another(run, name),
+            training=lambda: self._training(run),
+        )
+
+    def before(self, key: str) -> Subject:
+        """What is known of a run before its pass: the picture as the model gets it, and the weights.
+
+        The same as `subject` where there is a trace, or a survey, or where something is taken away, which the
+        picture may show.
+        """
+        if self.sets.survey(key) is not None:
+            return self.subject(key)
+        first, second = self.runs.both(key)
+        run, traces = self.runs.run(key), [self._traces.peek(one) for one in (first, second) if one]
+        if None not in traces or run.without:
+            return self.subject(key)
+        inspector = self.runs.inspector(run)
+        grid = inspector.grid(run.size)
+        weights = (run.checkpoint, run.weights, grid)
+
+        def seen():
+            return inspector.view(self.pictures.opened(run.picture), run.size)
+
+        return Subject(
+            inspector,
+            once_of_weights=lambda name, make: self._once((weights, name), make),
+            grid=grid,
+            seen=lambda: self._once((first, "seen"), seen),
+        )
+
+    def long(self, key: str) -> bool:
+        """Whether a pass is still to be made for a run, and takes so long that a visitor should be told."""
+        run = self.runs.run(key)
+        if self._traces.peek(self.runs.both(key)[0]) is not None:
+            return False
+        return self.settings.limits.dear(self.runs.inspector(run).demand(run.size).operations)
+
+    def far(self, key: str) -> tuple[int, int]:
+        """How many layers of a run's pass are done, and of how many; 0 of 0 unless it is being made."""
+        self.runs.run(key)  # Unknown for an unknown key
+        done, of = self.counted(self.runs.both(key)[0], PASS)
+        return done, of
+
+    def counted(self, key: str, ticket: str) -> list[int]:
+        """[done, of]: how far a long answer is that was asked for with a ticket; to be counted on."""
+        return self._counts.get((key, ticket), lambda: [0, 0])
+
+    def scene(self, key: str) -> str:
+        """What stays the same when only the checkpoint changes: the picture's name and size, or the set's."""
+        if self.sets.survey(key) is not None:
+            return key
+        run = self.runs.run(key)
+        return self._keys.of(run.picture.encode(), repr(run.size).encode())
+
+    def item(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> np.ndarray:
+        """An item of a view; VitvizError for what does not exist or fit.
+
+        It is kept under what it depends on and nothing else: an item of the weights alone is the same for all
+        pictures. What has been drawn is handed out even if its checkpoint has been put out since, or is gone
+        from the disk.
+        """
+        view = self.view(slug)
+        about = self._abouts.peek(key) or self._about(key, view)
+        declared, settings = view.declared(name), view.settings(given, about)
+        asked = tuple((one, settings[one]) for one in declared.depends)
+
+        def made() -> np.ndarray:
+            subject = self._fitting(key, view)
+            return self._read(subject, lambda: view.array(subject, name, settings))
+
+        of = (self.runs.run(key).checkpoint, about.grid) if view.needs is Needs.WEIGHTS else key
+        found = self._drawn.peek((of, slug, name, asked))
+        if found is not None:
+            return found
+        passes = view.on_request or view.exact or view.needs is Needs.SET  # more than are looked at anyway
+        with self.work.placed() if passes else nullcontext():
+            return self._drawn.get((of, slug, name, asked), made)
+
+    def numbers(self, key: str, slug: str, given: Mapping[str, str]) -> bytes:
+        """A view's numbers with all settings and the checkpoint's name, as an .npz file."""
+        view = self.view(slug)
+        subject = self._fitting(key, view)
+        settings = view.settings(given, subject.about)
+        with self.work.placed():
+            arrays = self._read(subject, lambda: view.numbers(subject, settings))
+        told = {f"setting_{name}": str(value) for name, value in view.filed(settings, subject.grid).items()}
+        about = {"checkpoint": subject.checkpoint, "view": slug, "dtype": self.settings.dtype, **told}
+        survey = self.sets.survey(key) is not None
+        about["assumed"] = "" if survey else self.runs.assumed(self.runs.run(key))
+        if "prefix_tokens" not in arrays:
+            arrays = {**arrays, "prefix_tokens": np.asarray(subject.grid.prefix_names, dtype=str)}
+        described, file = {name: np.asarray(value) for name, value in about.items()}, io.BytesIO()
+        self._read(subject, lambda: np.savez_compressed(file, **arrays, **described))
+        return file.getvalue()
+
+    def file(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> bytes:
+        """One of the further files that a view declares."""
+        view = self.view(slug)
+        subject = self._fitting(key, view)
+        if name not in [file.name for file in view.files]:
+            raise Unknown(f"{view.title} has no file {name[:60]!r}.")
+        upload = None if subject.trace is None else self.pictures.pixels(self.runs.run(key).picture)
+        settings = view.settings(given, subject.about)
+        with self.work.placed():
+            if name == "figure.html":  # the figure as in a notebook's cell
+                from vitviz.prints.cell import cell_of
+
+                return self._read(subject, lambda: cell_of(view, subject, given, upload).page).encode()
+            return self._read(subject, lambda: view.file(subject, name, settings, upload))
+
+    def summary(self, key: str, view: View) -> dict[str, Any]:
+        """A view's summary, made once."""
+        subject = self.before(key) if view.soon else self.subject(key)
+
+        def made():
+            return self._read(subject, lambda: view.summary(subject))
+
+        return self._once((key, view.slug, "summary"), made)
+
+    def image(self, key: str, which: str) -> bytes:
+        """The upload (JPEG) or the model's input (PNG, lossless)."""
+        picture = self.runs.run(key).picture
+        if which == "input":
+            return self._drawn.get((key, which), lambda: encoded(self.before(key).seen.picture, ".png"))
+        if which != "upload":
+            raise Unknown(f"There is no picture {which[:60]!r}; there are upload and input.")
+        return self._drawn.get((picture, which), lambda: encoded(self.pictures.pixels(picture), ".jpg"))
+
+    def _about(self, key: str, view: View) -> About:
+        """What the bounds of a view's settings depend on; of weights alone known before the pass."""
+        if view.needs is Needs.WEIGHTS:
+            return self.before(key).about
+        return self._abouts.get(key, lambda: self.subject(key).about)
+
+    def _fitting(self, key: str, view: View) -> Subject:
+        subject = self.before(key) if view.needs is Needs.WEIGHTS else self.subject(key)
+        if subject.survey is not None and not view.averages:
+            raise Unknown(f"{view.title} has no average over a set of pictures.")
+        if reason := view.refused(subject):
+            raise Unknown(reason)
+        return subject
+
+    def _read(self, subject: Subject, make: Callable[[], T]) -> T:
+        with self.work.reading(subject):
+            return make()
+
+    def _another(self, run: Run, name: str) -> Subject:
+        """Another picture by the same checkpoint: a sample by its name, or what a key stands for."""
+        pictures = self.pictures
+        picture = pictures.sample(name) if name in [one.name for one in samples()] else name
+        if not pictures.has(picture):
+            raise Unknown(GONE)
+        return self.subject(self.look(picture, run.checkpoint, run.size, without=run.without))
+
+    def _training(self, run: Run) -> list[Subject]:
+        """A run's picture at every step of the training that its checkpoint comes from."""
+        names = [one.name for one in self.checkpoints.moments(run.checkpoint)]
+        steps = names if run.checkpoint in names else []
+        return [self.subject(self.look(run.picture, one, run.size, without=run.without)) for one in steps]
+
+    def _traced(self, key: str, run: Run):
+        inspector, picture = self.runs.inspector(run), self.pictures.opened(run.picture)
+        count = self.counted(key, PASS)
+
+        def tell(done: int, of: int) -> None:
+            count[:] = done, of
+
+        try:
+            with self.work.computing(inspector, run.size), progress.to(tell):
+                return inspector.trace(picture, run.size, **({"without": run.without} if run.without else {}))
+        finally:
+            tell(0, 0)
+
+    def _by_passes(self, run: Run, key, make):
+        """`_once` of what costs a batch's passes: in a turn, which is taken before the cache is asked, since
+        who makes something has to have one; no turn for what is known.
+        """
+        known = self._drawn.peek(("once", key))
+        if known is not None:
+            return known.value
+        with self.work.computing(self.runs.inspector(run), run.size, BATCH):
+            return self._once(key, make)
+
+    def _once(self, key, make):
+        return self._drawn.get(("once", key), lambda: Kept(make())).value

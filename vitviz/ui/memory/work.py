@@ -1,0 +1,85 @@
+"""What is computed, read or drawn for a visitor waits for its turn, and ends with its visitor or its time."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from vitviz.record import stopping
+from vitviz.ui.door import visitor
+from vitviz.ui.door.turns import CHEAP, DEAR, READING, Turns, begun, timed, within_the_answer
+from vitviz.ui.memory import cache
+from vitviz.ui.options import Limits
+from vitviz.views import Subject
+
+BATCH = 8  # pictures of a survey that go through the model at once; maps and removals count as much
+DRAWN = 50  # bytes a pixel that drawing takes: of 1 to 28 million 21 to 50 were measured
+
+
+class Work:
+    """The turns of one server, by what each kind of work takes."""
+
+    def __init__(self, limits: Limits):
+        self.limits, self.turns = limits, Turns(limits.passes, room=limits.memory)
+
+    @contextmanager
+    def placed(self, patient: bool = False) -> Iterator[None]:
+        """Around what costs more than reading: the answer it belongs to has its place from there on.
+
+        Before a cache is asked, since those who have places may be waiting for what is being made there; what
+        is within such a making waits for no place.
+        """
+
+        def place():
+            return self.turns.place(visitor.name(), patient, at_once=cache.making())
+
+        with stopping.when(_gone), within_the_answer(place):
+            yield
+
+    @contextmanager
+    def computing(
+        self, inspector, size: tuple[int, int] | None, pictures: int = 1, patient: bool = False
+    ) -> Iterator[None]:
+        """Around a pass: waits for a turn, then ends with its visitor or its time; Stopped or TooMuch say why
+        it did.
+
+        A full line refuses whoever is not `patient`. Not to be held while a cache is asked for what somebody
+        else may be making.
+        """
+        demand = inspector.demand(size)
+        dear = self.limits.dear(pictures * demand.operations)
+        with self._turn(DEAR if dear else CHEAP, min(pictures, BATCH) * demand.nbytes, patient):
+            yield
+
+    @contextmanager
+    def reading(self, subject: Subject) -> Iterator[None]:
+        """The same around what reads a trace's attention: the cheap has a line of its own, or hovering would
+        wait.
+        """
+        trace, operations, taken = subject.trace, 0, 0
+        if trace is not None:
+            tokens, width = trace.grid.tokens, trace.tokens[0].shape[-1]
+            operations = 2 * len(trace.layers) * tokens**2 * width
+            taken = 8 * trace.layers[0].heads * tokens**2  # of a layer, twice
+        with self._turn(DEAR if self.limits.dear(operations) else READING, taken):
+            yield
+
+    @contextmanager
+    def drawing(self, pixels: int, alone: bool = True) -> Iterator[None]:
+        """The same around what only draws and writes; for long, like other dear things."""
+        with self._turn(DEAR if alone else READING, DRAWN * pixels):
+            yield
+
+    @contextmanager
+    def _turn(self, kind: str, nbytes: int, patient: bool = False) -> Iterator[None]:
+        with ExitStack() as held:
+            held.enter_context(stopping.when(_gone))
+            if kind != READING:
+                held.enter_context(self.placed(patient))
+            held.enter_context(self.turns.turn(kind, visitor.name(), nbytes, patient or begun()))
+            held.enter_context(cache.aside(self.turns.given_back))
+            held.enter_context(timed(self.limits.seconds))
+            yield
+
+
+def _gone() -> bool:
+    visitor.require_visitor()
+    return False

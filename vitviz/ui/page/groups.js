@@ -1,0 +1,35 @@
+// The questions, in a row before the tabs: each opens the first of the views that answer it. Which tabs stand
+// there then is the style's business (tabs.py).
+
+import { el } from '../../canvas/elements.js';
+import { open } from '../../canvas/memory.js';
+import { t } from '../../canvas/words.js';
+import { welcome } from './welcome.js';
+
+export default function part(element, props) {
+  const root = element.querySelector('.vv-groups');
+  const groups = props.value.groups.map(([name, slugs]) => ({
+    slugs,
+    node: el('button', { type: 'button', text: t(name), onclick: () => open(slugs[0]) }),
+  }));
+
+  /** Says which of them is open. */
+  function light() {
+    const chosen = document.querySelector('#vitviz-tabs [role=tab][aria-selected=true]');
+    for (const { slugs, node } of groups) {
+      const here = slugs.some((slug) => chosen?.id === `vitviz-tab-${slug}-button`);
+      here ? node.setAttribute('aria-current', 'true') : node.removeAttribute('aria-current');
+    }
+  }
+
+  root.hidden = false;
+  root.removeAttribute('role');
+  root.replaceChildren(el('nav', { 'aria-label': t('Questions') }, ...groups.map(({ node }) => node)));
+  new MutationObserver(light).observe(document.body, {
+    subtree: true,
+    attributes: true,
+    attributeFilter: ['aria-selected', 'data-ready'],
+  });
+  light();
+  welcome();
+}

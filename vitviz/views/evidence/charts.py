@@ -1,0 +1,147 @@
+"""The charts beside the map: the account as a waterfall, the answer forming by depth, and who wrote what a
+head reads.
+"""
+
+import json
+
+import numpy as np
+
+from vitviz.figures.chart import BLUE, GREY, ORANGE, SEVERAL, Bars, Chart, Series
+from vitviz.record.sentence import Sentence
+from vitviz.views.evidence import writers
+from vitviz.views.evidence.printed_effects import sum_name
+from vitviz.views.printing import fixed, signed, writer_name
+
+PALE = {ORANGE: "#e3b78e", BLUE: "#9cc3e2"}  # the same for an MLP
+HELD = (
+    "{sum} of {share}: patches {embedding}, places {positions}, heads {heads}, MLPs {mlps},"
+    " biases {biases}; attention and norms held."
+)
+LEGEND = (
+    (ORANGE, Sentence("for, by attention")),
+    (BLUE, Sentence("against, by attention")),
+    (PALE[ORANGE], Sentence("for, by an MLP")),
+    (PALE[BLUE], Sentence("against, by an MLP")),
+)
+
+
+def named(view, subject, index: int) -> str:
+    """A class by its number."""
+    labels = json.loads(bytes(view.item(subject, "labels", {})))
+    named = len(labels) == subject.trace.logits.numel()
+    return labels[index] if named else Sentence("class {number}", number=index)
+
+
+def account(view, subject, settings) -> Chart:
+    """A waterfall: the start, each layer's attention and MLP, what is left of the biases, and the logit."""
+    heads = np.asarray(view.item(subject, "heads", {**settings, "patches": ()}), float).sum(axis=1)
+    mlps, biases = (np.asarray(view.item(subject, name, settings), float) for name in ("mlps", "biases"))
+    start, pooling, norm, head, _, total = np.asarray(view.item(subject, "lines", settings), float)
+    steps = [start, *np.stack([heads + biases, mlps], axis=1).ravel(), norm + head + pooling]
+    after, total_is = np.cumsum(steps), sum_name(settings)
+    before = after - steps
+    colours = [ORANGE if step >= 0 else BLUE for step in steps]
+    colours = [PALE[one] if i and i % 2 == 0 and i < len(steps) - 1 else one for i, one in enumerate(colours)]
+    place = np.arange(len(steps) + 1.0)
+    parts = []
+    for layer in range(1, len(heads) + 1):
+        parts += [
+            Sentence("Layer {layer}, attention", layer=layer),
+            Sentence("Layer {layer}, MLP", layer=layer),
+        ]
+    said = {
+        "said": tuple(map(signed, (*steps, total))),
+        "told": (Sentence("{part}"),),
+        "also": {"part": [Sentence("start"), *parts, Sentence("biases"), total_is]},
+    }
+    bars = Bars(place, np.append(before, 0.0), np.append(after, total), (*colours, GREY), **said)
+    low, high = min(0.0, before.min(), after.min()), max(0.0, before.max(), after.max())
+    every = max(1, len(heads) // 12)
+    ticks = tuple((2.0 * i + 1.5, str(i + 1)) for i in range(0, len(heads), every))
+    spare = 0.04 * (high - low) or 1.0
+    return Chart(
+        Sentence("start, layers, biases, {sum}", sum=total_is),
+        Sentence("Share of the {sum}", sum=total_is),
+        (-0.7, place[-1] + 0.7),
+        (low - spare if low < 0 else 0.0, high + spare),
+        Sentence("The account, from the start to the {sum}", sum=total_is),
+        bars=bars,
+        ticks=ticks,
+        named=LEGEND,
+        aspect=0.78,
+        question=f"{settings['target']}/{settings['relative']}",
+    )
+
+
+def written(view, subject, settings) -> Chart:
+    """Bars of all writers of the head that is followed: patch and place, each layer's heads and its MLP,
+    biases.
+    """
+    found, followed = writers.writers(subject, settings), writers.trail(subject, settings)
+    heads, mlps, biases = (
+        one.double().nan_to_num().numpy() for one in (found.heads, found.mlps, found.biases)
+    )
+    layer, head = (one + 1 for one in followed[-1])
+    bars = [(("embedding",), found.embedding)]
+    bars += [] if found.positions is None else [(("positions",), found.positions)]
+    ends = len(bars)
+    for one in range(1, layer):
+        bars += [(("heads", one), heads[one - 1].sum()), (("mlp", one), mlps[one - 1])]
+    bars.append((("biases",), found.constant + biases.sum()))
+    names, values = zip(*bars, strict=True)
+    writer = ["" if one[0] in ("heads", "biases") else ".".join(map(str, one)) for one in names]
+    values, place = np.asarray(values, float), np.arange(len(bars), dtype=float)
+    colours = [ORANGE if value >= 0 else BLUE for value in values]
+    pale = [name.startswith("mlp") for name in writer]
+    hints = [Sentence("Click to see its patches") if name else "" for name in writer]
+    low, high = min(0.0, values.min()), max(0.0, values.max()) or 1e-6
+    every = max(1, layer // 12)
+    parts = {"embedding": found.embedding, "positions": found.positions or 0.0, "heads": heads.sum()}
+    parts |= {"mlps": mlps.sum(), "biases": values[-1]}
+    said = {name: signed(float(value)) for name, value in parts.items()}
+    reader = writer_name("head", layer, head)
+    return Chart(
+        Sentence("patch, place, layers (heads, MLP pale), biases"),
+        Sentence("Share of the {sum}", sum=sum_name(settings)),
+        (-0.7, len(bars) - 0.3),
+        (low, high),
+        Sentence("{head}: who wrote what it reads", head=reader),
+        bars=Bars(
+            place,
+            np.zeros(len(bars)),
+            values,
+            tuple(PALE[one] if light else one for one, light in zip(colours, pale, strict=True)),
+            of={"writer": writer},
+            said=tuple(map(signed, values)),
+            told=(Sentence("{name}"), Sentence("{hint}")),
+            also={"name": [writer_name(*one) for one in names], "hint": hints},
+        ),
+        ticks=tuple((ends + 2.0 * one + 0.5, str(one + 1)) for one in range(0, layer - 1, every)),
+        named=LEGEND,
+        aspect=0.78,
+        question=f"{settings['target']}/{settings['relative']}/{followed}",
+        notes=(Sentence(HELD, sum=fixed(found.total), share=fixed(found.share), **said),),
+    )
+
+
+def forming(view, subject, settings) -> Chart:
+    """The likeliest classes by depth, if the model ended there."""
+    forming = np.asarray(view.item(subject, "forming", settings), float)
+    depth = np.arange(len(forming))
+    names = [named(view, subject, one) for one in view.summary(subject)["top"]]
+    told = {"of": {"depth": depth}, "told": (Sentence("{name}"),)}
+    series = tuple(
+        Series(depth, forming[:, i], name, SEVERAL[i], True, True, also={"name": [name] * len(depth)}, **told)
+        for i, name in enumerate(names)
+    )
+    title = Sentence("The answer forming: probability if the model ended there")
+    return Chart(
+        Sentence("after so many layers"),
+        Sentence("Probability"),
+        (0, len(forming) - 1),
+        (0.0, 1.0),
+        title,
+        series,
+        percent=True,
+        aspect=0.78,
+    )

@@ -1,0 +1,140 @@
+// Who wrote what a head reads: the trail of heads back from the answer, bars of all writers by layer, and the
+// wall of earlier heads.
+
+import { chart } from '../../canvas/chart.js';
+import { unpacked } from '../../canvas/data.js';
+import { el } from '../../canvas/elements.js';
+import { bounds } from '../../canvas/numbers.js';
+import { still } from '../../canvas/still.js';
+import { t } from '../../canvas/words.js';
+import { largest } from './account.js';
+import { asked, signed, sumName } from './lines.js';
+import { drawWall, wall } from './wall.js';
+
+const NAMES = { embedding: 'the embedding', positions: 'the positions', constant: 'biases within' };
+
+/** The panel, out of view until it is asked for. */
+export function writers(self) {
+  const made = {};
+  const side = Object.create(self); // the same view, with the room beside its figure
+  Object.assign(made, {
+    side,
+    drawn: chart(side, { pick: ({ writer }) => writer && pick(self, made, writer) }),
+    crumbs: el('nav', { class: 'vv-buttons vv-crumbs', 'aria-label': t('From the answer back') }),
+    on: el('button', {
+      type: 'button',
+      'data-export': 'no',
+      onclick: () => open(self, made, self.settings.writer.split('.').slice(1)),
+    }),
+    wall: wall(self, (layer, head) => pick(self, made, `head.${layer}.${head}`)),
+  });
+  made.node = el(
+    'div',
+    { class: 'vv-stack', hidden: true },
+    made.crumbs,
+    made.drawn.node,
+    made.wall.node,
+    el('div', { class: 'vv-buttons' }, made.on),
+  );
+  return made;
+}
+
+const wanted = ['writer_map', 'writer_heads', 'trail'];
+
+/** The items that are asked for while writers are in view. */
+export const written = (self) => (self.settings.show === 'writers' ? wanted : []);
+
+const path = (steps) => steps.map(([layer, head]) => `${layer}.${head}`).join('-');
+const headName = ([layer, head]) => t('Layer {layer}, head {head}', { layer, head });
+
+/** A writer as the reader is told it, from how the setting names it. */
+function named(writer) {
+  const [kind, layer, head] = writer.split('.');
+  if (kind === 'head') return headName([layer, head]);
+  if (kind === 'mlp') return t('Layer {layer}, MLP', { layer });
+  return kind === 'bias' ? t('Layer {layer}, bias', { layer }) : t(NAMES[kind]);
+}
+
+/** Chooses a writer; a head that is chosen already is opened: who wrote what that one reads? */
+function pick(self, made, writer) {
+  const [kind, layer, head] = writer.split('.');
+  const last = made.steps.at(-1);
+  if (kind === 'head' && Number(layer) >= last[0]) return;
+  if (kind === 'head' && self.settings.writer === writer) return open(self, made, [layer, head]);
+  self.set('writer', self.settings.writer === writer ? '' : writer);
+}
+
+/** Goes one step further back. */
+function open(self, made, step) {
+  self.settings.writer = '';
+  self.set('trail', path([...made.steps, step]));
+}
+
+/** One writer's part as a map, or all of them together. */
+export function writtenMap(self) {
+  const { values } = self.data.writer_map;
+  const [low, high] = bounds(Array.from(values).filter(Number.isFinite));
+  const last = unpacked(self.data.trail).at(-1);
+  const most = still(
+    self,
+    `writers/${path([last])}/${self.settings.writer}/${asked(self)}`,
+    0,
+    Math.max(-low, high),
+  )[1];
+  const who = self.settings.writer ? named(self.settings.writer) : t('all writers');
+  return {
+    values,
+    low: -(most || 1),
+    high: most || 1,
+    colours: 'balance',
+    label: t('Share of the {sum}: against, for', { sum: sumName(self) }),
+    title: t('{head}: {writer}, by patch', { writer: who, head: headName(last) }),
+  };
+}
+
+/** The panel at the room there is. */
+export function drawWriters(self, made) {
+  made.steps = unpacked(self.data.trail);
+  const last = made.steps.at(-1);
+  const [size, room] = [self.zoom, self.below.clientHeight || 520];
+  const [width, tall] = [
+    Math.max(280, self.below.clientWidth),
+    Math.max(140 * size, Math.min(250 * size, room * 0.36)),
+  ];
+  crumbs(self, made);
+  Object.assign(made.side, { width, tall });
+  made.drawn.draw(unpacked(self.data.chart));
+  const { values } = self.data.writer_heads;
+  const most = largest(self, `writers/${path([last])}`, values);
+  drawWall(self, made.wall, {
+    values,
+    most,
+    title: t('Every earlier head, up to {most}; click twice to follow it', {
+      most: signed(most),
+    }),
+    room: Math.max(160 * size, room - tall - 180 * size),
+    width,
+    chosen: /^head\.(.*)/.exec(self.settings.writer)?.[1] ?? '',
+  });
+}
+
+/** The trail as buttons, the answer first, and the way on. */
+function crumbs(self, made) {
+  const { writer } = self.settings;
+  const back = (count) => {
+    self.settings.writer = '';
+    self.set('trail', path(made.steps.slice(0, count)));
+  };
+  const found = made.steps.map(([layer, head, share], i) =>
+    el('button', {
+      type: 'button',
+      'aria-current': i === made.steps.length - 1 ? 'step' : undefined,
+      text: `← ${headName([layer, head])} ${signed(share)}`,
+      onclick: () => back(i + 1),
+    }),
+  );
+  made.crumbs.replaceChildren(el('span', { text: t('the answer') }), ...found);
+  const head = writer.startsWith('head.');
+  made.on.disabled = !head;
+  made.on.textContent = head ? t('Follow {head}', { head: named(writer) }) : t('Choose a head to follow it');
+}

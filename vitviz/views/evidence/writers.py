@@ -1,0 +1,100 @@
+"""One page deeper in Evidence: who wrote what a head reads, and the trail of heads back from the answer."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vitviz.errors import WrongSetting
+from vitviz.views.evidence import made
+from vitviz.views.shared import packed, recorded
+from vitviz.views.subject import Subject
+
+FITS = r"|\d{1,3}\.\d{1,3}(-\d{1,3}\.\d{1,3}){0,11}"  # heads from the answer back, counted from 1
+WRITER = r"|embedding|positions|constant|(bias|mlp)\.\d{1,3}|head\.\d{1,3}\.\d{1,3}"
+
+
+def trail(subject: Subject, settings: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """The heads that are followed, from the answer back, from 0: of the setting, else the one that is chosen,
+    else that with the largest share.
+    """
+    text = settings["trail"] or (settings["chosen"] if "." in settings["chosen"] else "")
+    if not text:
+        heads = made.account(subject, settings).heads
+        return [divmod(int(heads.abs().argmax()), heads.shape[1])]
+    found = [tuple(int(part) - 1 for part in one.split(".")) for one in text.split("-")]
+    about = subject.about
+    backwards = all(one > two for (one, _), (two, _) in zip(found, found[1:], strict=False))
+    if not backwards or any(not (0 <= a < about.layers and 0 <= b < about.heads) for a, b in found):
+        raise WrongSetting(
+            f"Given trail={text}; expected heads of layer 1 to {about.layers}, head 1 to {about.heads}, each"
+            " in an earlier layer than the one before it, such as 8.2-5.1."
+        )
+    return found
+
+
+def writers(subject: Subject, settings: Mapping[str, Any], steps: int | None = None):
+    """The writers of the last head of the trail, or of one that leads there."""
+    from vitviz.engine.asking import circuits
+
+    *via, (layer, head) = trail(subject, settings)[:steps]
+    asked, relative = made.target(subject, settings), settings["relative"] == "yes"
+    recorded(subject)
+    return subject.once(
+        f"writers {asked} {relative} {via} {layer} {head}",
+        lambda: circuits.writers(
+            subject.inspector, subject.trace, asked, layer, head, relative=relative, via=via
+        ),
+    )
+
+
+def steps(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+    """The trail with the share that flows along it, as JSON: [layer, head, share], from 1."""
+    found = trail(subject, settings)
+    return packed(
+        [
+            [layer + 1, head + 1, writers(subject, settings, number + 1).share]
+            for number, (layer, head) in enumerate(found)
+        ]
+    )
+
+
+def heads(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+    return writers(subject, settings).heads.numpy()
+
+
+def arrays(subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """All numbers, as they are taken home: positions are not a number where there are none."""
+    found = writers(subject, settings)
+    positions = np.nan if found.positions is None else found.positions
+    return {
+        "written_by_heads": found.heads.numpy(),
+        "written_by_layers": np.stack([found.biases.numpy(), found.mlps.numpy()]),
+        "written_otherwise": np.asarray(
+            [found.share, found.total, found.embedding, positions, found.constant]
+        ),
+    }
+
+
+def part(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+    """What one writer gave, by the patch at which the head reads it; of no writer, all together."""
+    found, chosen = writers(subject, settings).by_token, settings["writer"]
+    kind, *numbers = chosen.split(".")
+    place = tuple(int(number) - 1 for number in numbers)
+    grid, about = subject.grid, subject.about
+    if not chosen:
+        ends = [one for one in (found.embedding, found.positions, found.constant) if one is not None]
+        layered = found.heads.nansum(dim=(0, 1)) + (found.biases + found.mlps).nansum(dim=0)
+        tokens = sum(ends) + layered
+    else:
+        every = {"bias": found.biases, "mlp": found.mlps, "head": found.heads}
+        table = every.get(kind, getattr(found, kind, None))
+        if table is None or any(
+            not 0 <= one < most for one, most in zip(place, (about.layers, about.heads), strict=False)
+        ):
+            raise WrongSetting(f"Given writer={chosen}; this model has no such writer.")
+        tokens = table[place] if place else table
+    return tokens[grid.prefix :].reshape(grid.rows, grid.cols).numpy()
+
+
+ITEMS = {"writer_heads": heads, "writer_map": part, "trail": steps}

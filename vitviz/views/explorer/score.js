@@ -1,0 +1,93 @@
+// Why a head looks there: one score before the softmax by who wrote its query and who wrote its key.
+
+import { unpacked } from '../../canvas/data.js';
+import { el } from '../../canvas/elements.js';
+import { headKey } from '../../canvas/lit.js';
+import { matrix } from '../../canvas/matrix.js';
+import { bounds, fixed } from '../../canvas/numbers.js';
+import { still } from '../../canvas/still.js';
+import { t } from '../../canvas/words.js';
+import { deeper, put } from './tokens.js';
+
+const FRAMES = ['var(--vv-orange)', 'var(--vv-blue)']; // of the key, and of that with which it is compared
+
+/** The panel; `slot` is the setting that a click in the picture changes. */
+export function score(self, frames) {
+  const made = { slot: 'key', told: null, frames };
+  const head = (i) => headKey(made.told.heads[i]);
+  made.matrix = matrix(self, {
+    told: (row, col, value) => [
+      fixed(value, 3),
+      t('query: {writer}', { writer: made.told.writers[row] }),
+      t('key: {writer}', { writer: made.told.writers[col] }),
+    ],
+    key: (row, col) => head(col) || head(row),
+  });
+  made.open = el('button', {
+    type: 'button',
+    'data-export': 'no',
+    text: t('Why there?'),
+    title: t('Why it looks there'),
+    onclick: () => self.set('beside', deeper(self) ? 'wall' : 'score'),
+  });
+  made.slots = el('div', { class: 'vv-buttons', 'data-export': 'no' });
+  [made.above, made.notes] = [el('p', { class: 'vv-text' }), el('p', { class: 'vv-text' })];
+  made.node = el('div', { class: 'vv-stack' }, made.slots, made.above, made.matrix.node, made.notes);
+  return made;
+}
+
+export function drawScore(self, made) {
+  made.node.hidden = !deeper(self);
+  made.open.setAttribute('aria-pressed', String(deeper(self)));
+  made.frames.forEach((frame) => frame.hide());
+  if (!deeper(self)) return;
+  made.told = unpacked(self.data.score);
+  const { slots = [], places, above = '', values, notes, rows, cols } = made.told;
+  const button = ([slot, text]) =>
+    el('button', {
+      type: 'button',
+      'aria-pressed': String(slot === made.slot),
+      text: t(text),
+      onclick: () => {
+        made.slot = slot;
+        self.draw();
+        made.slots.querySelector('[aria-pressed=true]').focus();
+      },
+    });
+  made.slots.replaceChildren(
+    el('span', { style: 'width:100%', text: t('A click in the picture chooses:') }),
+    ...slots.map(button),
+  );
+  made.above.textContent = t(above);
+  made.notes.textContent = notes.map((one) => t(one)).join(' ');
+  made.slots.hidden = made.matrix.node.hidden = !values;
+  if (!values) return;
+  made.frames.forEach((frame, i) => {
+    const place = slots.findIndex(([slot]) => slot === ['key', 'against'][i]);
+    put(self, frame, places[place], FRAMES[i]);
+  });
+  const { layer, head, direction } = self.settings;
+  const flat = Float32Array.from(values.flat());
+  const most = still(
+    self,
+    `score/${[layer, head, direction, places]}`,
+    0,
+    Math.max(...bounds(flat).map(Math.abs)),
+  )[1];
+  const width = Math.max(280, self.below.clientWidth - 4);
+  const used = made.node.offsetHeight - made.matrix.node.offsetHeight + 54 * self.zoom;
+  made.matrix.draw({
+    values: flat,
+    rows: rows.length,
+    cols: cols.length,
+    width,
+    height: Math.max(150 * self.zoom, self.room ? self.below.clientHeight - used : width),
+    ends: [-most || -1, most || 1],
+    colours: 'balance',
+    names: { rows: rows.map((one) => t(one)), cols: cols.map((one) => t(one)) },
+    across: t('who wrote the key'),
+    down: t('who wrote the query'),
+    text: t('Who wrote query and key, up to {most}', { most: `±${most.toFixed(2)}` }),
+    label: '',
+  });
+}

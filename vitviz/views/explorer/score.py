@@ -1,0 +1,139 @@
+"""Why a head looks there: one score before the softmax, by who wrote its query and who wrote its key."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vitviz.errors import UnsupportedModel
+from vitviz.figures.paper.plates import Matrix, Plate, Scale
+from vitviz.record.sentence import Sentence, said
+from vitviz.views.printing import (
+    NARROW,
+    WIDE,
+    balanced,
+    either,
+    fixed,
+    joined,
+    patch_name,
+    signed,
+    token_name,
+    writer_name,
+)  # fmt: skip
+from vitviz.views.sequence import placed, sequential
+from vitviz.views.shared import recorded
+from vitviz.views.subject import Subject
+
+FEW = 48  # writers that can be told apart as rows; of more a layer's heads stand together
+TAKEN = "This head was taken away from this pass, so it asked nothing."
+FOUR = "Query × key: content × content {cc}, content × place {cp}, place × content {pc}, place × place {pp}."
+NO_PLACE = "This model adds no position embedding, so content and place are not told apart."
+SUM = "All together {sum}: by so much the score lies above that of {other}."
+BIAS = "{bias} of it is the relative bias, which nobody wrote."
+RAW = "The score itself adds up to {total} of {score}; norms held."
+NOBODY = ("auto", "mean")  # where the settings name no token: the largest weight's, the mean over keys
+
+
+def account(view, subject: Subject, settings: Mapping[str, Any]):
+    """The account of a score; and who asks, whose key it is and with whose it is compared, as people name
+    them.
+    """
+    from vitviz.analyses.query import query_place
+    from vitviz.engine.asking import circuits
+
+    trace, layer, head = subject.trace, settings["layer"] - 1, settings["head"] - 1
+    other = settings["key"]
+    if other in NOBODY:
+        other = placed(int(np.nanargmax(view.item(subject, "line", settings))), trace.grid)
+    names = [placed(settings["token"], trace.grid), other]
+    names = names if settings["direction"] == "row" else names[::-1]
+    names += [] if settings["against"] in NOBODY else [settings["against"]]
+    places = [query_place(trace, one) for one in names]
+    recorded(subject)
+    found = subject.once(
+        f"score {layer} {head} {places}",
+        lambda: circuits.score_account(subject.inspector, trace, layer, head, *places),
+    )
+    return found, names
+
+
+def arrays(view, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """All numbers, as they are taken home."""
+    found, names = account(view, subject, settings)
+    relative = found.relative.sum().item() + found.relative_rest
+    return {
+        "score": found.matrix.numpy(),
+        "score_relative": found.relative.numpy(),
+        "score_sums": np.asarray([found.score, found.total, found.rest, relative, found.relative_rest]),
+        "score_tokens": np.asarray([str(one) for one in names]),
+        "score_writers": np.asarray([".".join(map(str, counted(one))) for one in found.writers]),
+    }
+
+
+def counted(writer) -> tuple:
+    """A writer's kind, with its layer and head from 1."""
+    return writer.kind, *(one + 1 for one in writer[1:] if one is not None)
+
+
+def panel(view, subject: Subject, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What is drawn and said of it; where there is no such sum, the reason alone."""
+    if settings["head"] - 1 in subject.trace.layers[settings["layer"] - 1].replaced:
+        return {"notes": (Sentence(TAKEN),)}
+    try:
+        found, names = account(view, subject, settings)
+    except UnsupportedModel as error:
+        return {"notes": (said(error),)}
+    every = [("biases",) if one.kind in ("bias", "constant") else counted(one) for one in found.writers]
+    if len(set(every)) > FEW:
+        every = [("heads", one[1]) if one[0] == "head" else one for one in every]
+    writers = sorted(set(every), key=lambda one: (one == ("biases",), every.index(one)))
+    groups = np.asarray([[float(one == each) for one in every] for each in writers])
+    begun = {one[1]: one for one in reversed(writers) if len(one) > 1}  # the first of each layer
+    short = {"embedding": Sentence("patch"), "positions": Sentence("place"), "biases": Sentence("biases")}
+    rows = [short.get(one[0]) or (str(one[1]) if begun[one[1]] == one else "") for one in writers]
+    cols = (
+        rows
+        if all(rows)
+        else ["" if one[0] in short else row for one, row in zip(writers, rows, strict=True)]
+    )
+    places = [sequential(str(one), subject.grid) for one in names]
+    prefix = subject.grid.prefix
+    query, key, *other = (
+        patch_name(one - prefix) if one >= prefix else token_name(subject.grid, one) for one in places
+    )
+    other = other[0] if other else Sentence("the mean over all keys")
+    slots = [("token", Sentence("Query: {token}", token=query)), ("key", Sentence("Key: {token}", token=key))]
+    if settings["direction"] == "column":
+        slots = [("key", slots[0][1]), ("token", slots[1][1])]
+    four, rest = found.content_position, found.relative_rest
+    above = Sentence(NO_PLACE)
+    if four is not None:
+        parts = map(signed, four.flatten().tolist())
+        above = Sentence(FOUR, **dict(zip(("cc", "cp", "pc", "pp"), parts, strict=True)))
+    notes = [Sentence(SUM, sum=signed(found.relative.sum().item() + rest), other=other)]
+    notes += [Sentence(BIAS, bias=signed(rest))] if subject.trace.layers[0].bias is not None else []
+    return {
+        "slots": (*slots, ("against", Sentence("Compared with: {token}", token=other))),
+        "places": places,
+        "above": above,
+        "values": groups @ found.relative.numpy() @ groups.T,
+        "writers": tuple(writer_name(*one) for one in writers),
+        "heads": [dict(zip(("layer", "head"), one[1:], strict=False)) for one in writers],
+        "rows": tuple(rows),
+        "cols": tuple(cols),
+        "notes": (*notes, Sentence(RAW, total=fixed(found.total), score=fixed(found.score))),
+    }
+
+
+def plate(view, subject: Subject, settings: Mapping[str, Any], main) -> Plate:
+    """The map of who is looked at, and beside it the matrix of writers."""
+    told = panel(view, subject, settings)
+    if "values" not in told:
+        return Plate(((main,),), told["notes"], width=NARROW)
+    most = balanced(told["values"])
+    scale = Scale("balance", -most, most, Sentence("Part of the score: against, for"))
+    title = Sentence("Who wrote query and key, up to {most}", most=either(most))
+    along, down = Sentence("who wrote the key"), Sentence("who wrote the query")
+    matrix = Matrix(told["values"], scale, along, down, title, rows=told["rows"], cols=told["cols"])
+    asked = joined(*(one for _, one in told["slots"]))
+    return Plate(((main, matrix),), (asked, told["above"], *told["notes"]), width=WIDE)

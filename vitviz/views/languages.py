@@ -1,0 +1,36 @@
+"""The languages that vitviz speaks: English, Simplified Chinese and Korean.
+
+An English text is the key of its translations, which lie where it is said: in a view's folder, with the
+canvas, or with the page.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+
+from vitviz.record.sentence import filled
+from vitviz.views.scripts import ROOMS, files
+
+NAMES = {"en": "English", "zh-CN": "中文", "ko": "한국어"}
+
+
+def translated(text: str, tag: str, **parts: str) -> str:
+    """The text in a language, English where it has none; `parts` fill its braces and are translated too.
+
+    >>> translated("Reset", "en"), translated("{value} of {count}", "en", value=1, count=2)
+    ('Reset', '1 of 2')
+    """
+    pattern, values = getattr(text, "pattern", text), {**getattr(text, "values", {}), **parts}
+    said = {
+        name: translated(value, tag) if isinstance(value, str) else value for name, value in values.items()
+    }
+    return filled(texts(tag).get(pattern, pattern), said)
+
+
+@cache
+def texts(tag: str) -> Mapping[str, str]:
+    """English text → translation, out of every room's own file; empty for English."""
+    if tag == "en":
+        return {}
+    found = files(f"{tag}.json", (*ROOMS, "ui")).values()
+    return {english: said for text in found for english, said in json.loads(text).items()}

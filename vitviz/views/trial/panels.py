@@ -1,0 +1,87 @@
+"""The two panels of curves: the most relevant patches taken away first, and the least relevant."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from vitviz.analyses.protocol import TITLES
+from vitviz.analyses.trials.trial import Trial
+from vitviz.analyses.trials.verdict import CONTROLS
+from vitviz.figures.chart import GREY, SEVERAL, Chart, Series
+from vitviz.record.sentence import Sentence
+from vitviz.views.shared import target_of
+from vitviz.views.subject import Subject
+from vitviz.views.trial import made
+
+DASHES = ("", "dashed", "dotted")
+SIDES = {
+    "most": (
+        Sentence("Most relevant first: lower is better"),
+        Sentence("{share} % removed, most relevant first"),
+    ),
+    "least": (
+        Sentence("Least relevant first: higher is better"),
+        Sentence("{share} % removed, least relevant first"),
+    ),
+}
+
+
+def panels(
+    trial: Trial, names: Sequence[str], subject: Subject, settings: Mapping[str, Any], held: str = ""
+) -> tuple[Chart, Chart]:
+    """Both, with a line a method in this order and on one scale: shares from 0 to 1, logits as far as any
+    line or band goes; the line of the method that is `held` is thick.
+    """
+    score = settings["score"]
+    lines = {side: _lines(trial, side, score, names, held) for side in SIDES}
+    every = [end for side in lines.values() for one in side for end in (one.y, *(one.band or ()))]
+    low, high = (0.0, *map(np.min, every)), (1.0, *map(np.max, every))
+    ends = (float(min(low)), float(max(high))) if score == "logit" else (0.0, 1.0)
+    return tuple(
+        Chart(
+            Sentence("patches taken away"),
+            _watched(subject, settings),
+            (-2.0, 106.0),
+            ends,
+            title,
+            lines[side],
+            percent=score != "logit",
+            ticks=tuple((at, f"{at} %") for at in range(0, 101, 25)),
+            keyed=True,
+        )
+        for side, (title, _) in SIDES.items()
+    )
+
+
+def _lines(trial: Trial, side: str, score: str, names: Sequence[str], held: str) -> tuple[Series, ...]:
+    """Five colours, first solid, then dashed and dotted; what knows no answer is grey."""
+    styles = iter([(colour, dash) for dash in DASHES for colour in SEVERAL])
+    grey, found = {"random": (GREY, "dashed"), "centre": (GREY, "dotted")}, []
+    told = (Sentence("{method}"), SIDES[side][1], Sentence("{whole}"))
+    for name in names:
+        y = getattr(trial.curves[name], side)[score].numpy()
+        colour, dash = grey[name] if name in CONTROLS else next(styles)
+        band = tuple(end.numpy() for end in made.reach(trial, side, score)) if name == "random" else None
+        title, x = Sentence(TITLES[name]), 100 * np.asarray(trial.shares)
+        more = {"method": [title] * len(x), "share": np.rint(x).astype(int)}
+        more["whole"] = [Sentence("the whole picture"), *[""] * (len(x) - 1)]
+        thick = 0.7 if name == held else 0.35
+        line = Series(x, y, title, colour, True, False, band, dash, thick, told=told, also=more, key=name)
+        found.append(line)
+    return tuple(found)
+
+
+def _watched(subject: Subject, settings: Mapping[str, Any]) -> Sentence:
+    """What is watched, by name: a class, or one rather than another."""
+    if settings["score"] == "kept":
+        return Sentence("Answer kept")
+    target, labels = target_of(subject, settings["target"]), subject.trace.labels
+    pair = target if isinstance(target, tuple) else (target,)
+    named = len(labels) == subject.trace.logits.numel()
+    names = [labels[one] if named else Sentence("class {number}", number=one) for one in pair]
+    if len(names) == 2:
+        names = [Sentence("{name} rather than {other}", name=names[0], other=names[1])]
+    if settings["score"] == "logit":
+        return Sentence("logit of {class}", **{"class": names[0]})
+    return Sentence("probability of {class}", **{"class": names[0]})
