@@ -232,6 +232,11 @@ def middle(locator) -> float:
         return ImageStat.Stat(drawn.convert("L").crop(box)).mean[0]
 
 
+def drawn_otherwise(locator, before: float) -> bool:
+    """Whether the middle of an element is soon drawn otherwise: a browser under load paints a frame late."""
+    return any(abs(middle(locator) - before) > 60 or time.sleep(0.2) for _ in range(50))
+
+
 def pick(page, name: str):
     """Switches the checkpoint."""
     picker = page.locator("#vitviz-picker input")

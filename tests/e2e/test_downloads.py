@@ -8,7 +8,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 import vitviz
-from tests.e2e.conftest import middle, ready
+from tests.e2e.conftest import drawn_otherwise, middle, ready
 from tests.e2e.held import Held
 from tests.prints.reading import texts
 
@@ -98,9 +98,12 @@ def test_a_figure_for_print_is_the_one_of_python_under_the_settings_in_view(open
     expect(dialog).to_be_visible()
     expect(dialog.get_by_label("Dots per inch")).to_be_hidden()
     box = dialog.get_by_label("With its detail")
+    place = box.bounding_box()
     before = middle(box)
     box.check()
-    assert abs(middle(box) - before) > 60, "the tick is seen"
+    assert drawn_otherwise(box, before), "the tick is seen"
+    expect(dialog.get_by_role("status")).to_be_empty(timeout=60_000)  # its preview is drawn
+    assert box.bounding_box() == place, "what is said below moves nothing"
     box.uncheck()
     with page.expect_download() as download:
         dialog.get_by_role("button", name="Download").click()
