@@ -139,6 +139,27 @@ def test_the_answer_is_worked_out_to_the_traces_probabilities(plain):
     assert found["top"][0]["logit"] == pytest.approx(logits.max().item())
 
 
+@pytest.mark.parametrize("score", ["softmax", "sigmoid"])
+def test_sentences_are_worked_out_as_they_are_scored(plain, score):
+    vectors = torch.randn(7, len(plain.trace.logits), generator=torch.Generator().manual_seed(1))
+    classes = vitviz.Classes([f"sentence {n}" for n in range(7)], vectors, score=score, scale=20.0)
+    asked = plain.inspector.with_classes(classes)
+    of = Subject(asked, asked.answered(plain.trace))
+    cosines = torch.cosine_similarity(plain.trace.logits.double(), vectors.double())
+    shares = (20 * cosines).sigmoid() if score == "sigmoid" else (20 * cosines).softmax(dim=0)
+    found = unpacked(of, "answer")
+    assert found["each"] == (score == "sigmoid") and "weights" not in found["top"][0]
+    for row, share in zip(found["top"], shares.sort(descending=True).values.tolist(), strict=False):
+        assert row["probability"] == pytest.approx(share, rel=1e-5)
+        by_hand = 1 / (1 + row["power"]) if found["each"] else row["power"] / found["total"]
+        assert by_hand == pytest.approx(share, rel=1e-5)
+    before = dict(unpacked(of, "without")["before"])
+    assert before == pytest.approx({row["name"]: row["probability"] for row in found["top"][: len(before)]})
+    said = spoken(of)
+    assert "7 sentences" in said["readout"] and "Head:" not in said["readout"]
+    assert ("sigmoid of its own" in said["probabilities"]) == (score == "sigmoid")
+
+
 def test_two_heads_are_not_drawn_as_one():
     found = unpacked(subject(small("deit_tiny_distilled_patch16_224")), "answer")
     assert found["read"] is None and "weights" not in found["top"][0] and found["top"][0]["logit"]

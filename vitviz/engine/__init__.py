@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from os import PathLike
 
+from vitviz.engine.asking.text import asked_about
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.device import pick_device, pick_dtype
 from vitviz.engine.finding.catalogue import checkpoints, find
@@ -14,6 +15,7 @@ from vitviz.engine.fitting.load import load as load_weights
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.reading.given import Given
 from vitviz.errors import AssumedWarning
+from vitviz.record.asked import without_text
 
 __all__ = ["Checkpoint", "Frame", "Inspector", "checkpoints", "film", "find", "load", "unchanged"]
 
@@ -54,7 +56,8 @@ def load(
     classifier reads: "class", "average" of the patches, "average of all" tokens, "max", "average and max"),
     `block` ("pre-norm", "res-post-norm" or "post-norm": where the norms stand), `weights` (which of several
     sets in one file, such as "model" or "model_ema"), `labels`. Where something had to be assumed, an
-    AssumedWarning says what, and `inspector.checkpoint.assumed` holds it.
+    AssumedWarning says what, and `inspector.checkpoint.assumed` holds it. Sentences behind `text=`
+    ("my-clip?text=a cat|a dog&template=a photo of {}.") are its classes, by `vitviz.text`.
     Raises CheckpointError, UnsupportedModel, HubError, OutOfMemory, or VitvizError for a device or dtype
     that is not to be had.
 
@@ -64,7 +67,8 @@ def load(
     said = Given(
         heads, mean, std, crop_pct, crop_mode, interpolation, activation, epsilon, None, pool, block, weights
     )
-    asked = f"{name}{'&' if '?' in str(name) else '?'}{said.text()}" if said else str(name)
+    name, sentences, templates = without_text(str(name))
+    asked = f"{name}{'&' if '?' in name else '?'}{said.text()}" if said else name
     checkpoint = find(asked, folder=folder, architecture=architecture, trusted=trusted)
     place = pick_device(device)
     loaded = load_weights(
@@ -78,7 +82,8 @@ def load(
     if trusted and loaded.checkpoint.assumed:
         text = warning(loaded.checkpoint.name, loaded.checkpoint.assumed)
         warnings.warn(AssumedWarning(text), stacklevel=2)
-    return Inspector(loaded, device, dtype)
+    inspector = Inspector(loaded, device, dtype)
+    return asked_about(inspector, sentences, templates, progress) if sentences else inspector
 
 
 def film(name: str | PathLike, *, folder: str | PathLike | None = None) -> list[Frame]:

@@ -28,6 +28,7 @@ from vitviz.engine.placed import Demand, Placed, asked_size, demand_of
 from vitviz.engine.reading.given import Given
 from vitviz.engine.reading.mapping import mapping_at
 from vitviz.errors import VitvizError
+from vitviz.record.asked import plain
 from vitviz.record.classes import Classes
 from vitviz.record.grid import Grid
 from vitviz.record.runs import Without
@@ -141,7 +142,8 @@ class Inspector(Shown):
             model, reads = self._behind(trace, "head is"), self.classes is not None
             reads = reads or record.classifies(model, self.checkpoint)
             logits = tails.read_now(model, trace.tokens[-1]).to(trace.tokens[-1].device) if reads else None
-            found = replace(trace, logits=logits, labels=self.labels, classes=self.classes)
+            answer = {"logits": logits, "labels": self.labels, "classes": self.classes}
+            found = replace(trace, checkpoint=self.checkpoint.name, **answer)
             _answered[trace] = self.classes, found
         return found
 
@@ -330,7 +332,7 @@ class Inspector(Shown):
 
     def _behind(self, trace: Trace, applied: str) -> nn.Module:
         """The model that made a trace; VitvizError where it was another checkpoint's."""
-        if trace.checkpoint != self.checkpoint.name:
+        if plain(trace.checkpoint) != plain(self.checkpoint.name):
             raise VitvizError(
                 f"Given a trace of {trace.checkpoint}; expected one of {self.checkpoint.name}, whose"
                 f" {applied} applied. Ask the inspector that made it."

@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import operator
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ from vitviz.engine.forks import renew_lock_of
 from vitviz.engine.passes import capture, copies, record
 from vitviz.engine.passes.hooks import Hooks
 from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.record.asked import plain
 from vitviz.record.classes import Classes
 from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence
@@ -118,9 +119,10 @@ class Placed:
     def given(self, classes: Classes) -> Placed:
         """The same with given classes in the place of its own; it shares every weight."""
         twin = copy.copy(self)
-        tokens = record.grid_of(twin.model).tokens
-        with memory_guard(self.device, f"Giving {self.checkpoint.name} its classes"):
-            cosine.given(twin.model, classes, self.checkpoint.name, tokens)
+        name = plain(self.checkpoint.name)
+        twin.checkpoint, tokens = replace(self.checkpoint, name=name), record.grid_of(twin.model).tokens
+        with memory_guard(self.device, f"Giving {name} its classes"):
+            cosine.given(twin.model, classes, name, tokens)
         twin.classes, twin.labels = classes, classes.labels
         return twin
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -24,15 +25,16 @@ from vitviz.engine.device import memory_guard
 from vitviz.engine.finding import hub
 from vitviz.engine.finding.files import if_there
 from vitviz.engine.finding.hub_answers import NoSuchFile
-from vitviz.engine.reading.contrastive import CONFIG, TOWERS
+from vitviz.engine.reading.contrastive import CONFIG, TOWERS, projecting
 from vitviz.engine.reading.folder import read_json, understood
 from vitviz.engine.reading.weights import bytes_held, shapes
 from vitviz.errors import CheckpointError, HubError, UnsupportedModel, VitvizError, said
 from vitviz.record import stopping
+from vitviz.record.asked import plain, with_text
 from vitviz.record.classes import Classes
 
 if TYPE_CHECKING:
-    from vitviz.engine import Inspector
+    from vitviz.engine import Checkpoint, Inspector
 
 AT_ONCE = 64  # sentences
 TOKENIZERS = ("tokenizer_config.json", "tokenizer.json", "special_tokens_map.json")
@@ -69,7 +71,7 @@ def text(
         raise VitvizError(f"Given sentences={sentences!r:.200}; expected texts, none of them empty.")
     if not all(isinstance(one, str) and "{}" in one for one in templates):
         raise VitvizError(f"Given templates={templates!r:.200}; expected texts with {{}} for a sentence.")
-    name = inspector.checkpoint.name
+    name = plain(inspector.checkpoint.name)
     with memory_guard(inspector.device, f"The text tower of {name}"):
         tower, tokenizer = _tower(inspector, progress)
         written = [one.replace("{}", label) for label in labels for one in templates]
@@ -81,6 +83,26 @@ def text(
     bias, scale = getattr(tower, "logit_bias", None), tower.logit_scale.exp().item()
     scored = ("softmax", scale, 0.0) if bias is None else ("sigmoid", scale, bias.item())
     return Classes(tuple(labels), means, *scored, name)
+
+
+def asked_about(
+    inspector: Inspector, sentences: Sequence[str], templates: Sequence[str] = (),
+    progress: Callable[[int, int], Any] | None = None,
+) -> Inspector:  # fmt: skip
+    """The inspector with sentences as its classes, by a name that carries them; errors as of `text`."""
+    name = with_text(inspector.checkpoint.name, sentences, templates)
+    asked = inspector.with_classes(text(inspector, sentences, templates, progress))
+    asked.placed.checkpoint = replace(asked.checkpoint, name=name)
+    return asked
+
+
+def reads_text(checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint may have a text tower: open_clip's files lie beside its own, or timm calls it by
+    the name of a model that was trained with one. Nothing is asked of the hub.
+    """
+    if checkpoint.source == "hub":
+        return projecting(checkpoint.name) or "_siglip_" in checkpoint.name
+    return None not in _beside(checkpoint)
 
 
 @in_float32()
@@ -139,20 +161,22 @@ def _loaded(open_clip: Any, folder: Path, name: str, device: torch.device) -> tu
 def _files(inspector: Inspector, progress: Callable | None) -> tuple[Path, Path]:
     """open_clip's config and weights of a checkpoint; UnsupportedModel where it has none."""
     checkpoint = inspector.checkpoint
-    if checkpoint.source == "hub":
-        config, weights = _from_hub(checkpoint.location, progress)
-    else:
-        place = Path(checkpoint.location)
-        folder = place if place.is_dir() else place.parent
-        there = [folder / name for name in (CONFIG, *TOWERS) if checkpoint.location]  # or in memory alone
-        config, *weights = [one if one.is_file() else None for one in there] or [None]
-        weights = next(filter(None, weights), None)
+    hosted = checkpoint.source == "hub"
+    config, weights = _from_hub(checkpoint.location, progress) if hosted else _beside(checkpoint)
     if config is None or weights is None:
-        where = f"in {checkpoint.location}" if checkpoint.source == "hub" else "beside its weights"
+        where = f"in {checkpoint.location}" if hosted else "beside its weights"
         raise UnsupportedModel(
             NO_TOWER.format(name=checkpoint.name, where=where, files=f"{CONFIG} and {' or '.join(TOWERS)}")
         )
     return config, weights
+
+
+def _beside(checkpoint: Checkpoint) -> tuple[Path | None, Path | None]:
+    place = Path(checkpoint.location)
+    folder = place if place.is_dir() else place.parent
+    there = [folder / name for name in (CONFIG, *TOWERS) if checkpoint.location]  # or in memory alone
+    config, *weights = [one if one.is_file() else None for one in there] or [None]
+    return config, next(filter(None, weights), None)
 
 
 def _from_hub(location: str, progress: Callable | None) -> tuple[Path | None, Path | None]:

@@ -3,6 +3,7 @@ stand, what the classifier reads, and how a picture reaches the model.
 
 A checkpoint's name can carry it, as an address carries a query: `vit.pth?heads=6&mean=0.5,0.5,0.5`. So a
 link, a file and a trace name the assumption that they rest on, and a shared site has nothing to write down.
+Sentences as classes are carried likewise: see `vitviz.record.asked`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from vitviz.engine.pictures.preprocess import CROP_MODES, INTERPOLATIONS
 from vitviz.errors import CheckpointError, VitvizError
+from vitviz.record.asked import plain
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "gelu": nn.GELU, "gelu_tanh": partial(nn.GELU, approximate="tanh"), "quick_gelu": QuickGELU,
@@ -226,9 +228,9 @@ def blocks_of(model: nn.Module) -> list[str]:
 
 
 def split(name: str) -> tuple[str, Given]:
-    """A checkpoint's name without what it carries, and that."""
-    plain, asked, text = name.partition("?")
-    return (plain, Given.parse(text)) if plain and asked else (name, Given())
+    """A checkpoint's name without what it carries, and what that says of the file."""
+    own, asked, text = plain(name).partition("?")
+    return (own, Given.parse(text)) if own and asked else (plain(name), Given())
 
 
 def _with_heads(attention: nn.Module, heads: int, name: str) -> None:

@@ -20,7 +20,7 @@ from vitviz.views import VIEWS, View
 
 # no setting of a view may have one of these names
 RESERVED = ("checkpoint", "second", "size", "sample", "tab", "without")
-LONGEST = 500  # characters of a checkpoint's name with what is said of it; timm's longest has 70
+LONGEST = 4_000  # characters of a checkpoint's name with what is said of it and asked; timm's longest has 70
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:\d+)?")
 
 

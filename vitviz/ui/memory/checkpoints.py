@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from vitviz.errors import CheckpointError
+from vitviz.record.asked import without_text
 from vitviz.ui import zerogpu
 from vitviz.ui.door.turns import known
 from vitviz.ui.memory.cache import Cache
+from vitviz.ui.memory.work import Work
 from vitviz.ui.options import Settings
 
 if TYPE_CHECKING:
     from vitviz.engine import Frame
 
+KEPT = 50  # lists of sentences that one checkpoint is asked about; each has little of its own
+
 
 class Checkpoints:
     """What is offered and what is loaded; a checkpoint is loaded once, however many ask for it."""
 
-    def __init__(self, settings: Settings):
-        self.settings = settings
+    def __init__(self, settings: Settings, work: Work):
+        self.settings, self.work = settings, work
         self._inspectors: Cache[Any] = Cache(settings.model_cache, _bytes_of_model)
+        # asked about sentences, by their names, for as long as the one that they were made of is there
+        self._asked: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
     def names(self) -> list[str]:
         """The checkpoints that can be picked."""
@@ -61,6 +68,9 @@ class Checkpoints:
 
         if (found := known().get(name)) is not None:
             return found
+        own, *said = without_text(name)
+        if said[0]:
+            return known().setdefault(name, self._about(name, self.inspector(own, progress), said, progress))
         allowed = self.settings.allowed
         if allowed and re.split("[@?]", name)[0] not in allowed:  # a step of an allowed film is allowed
             raise CheckpointError(f"This site offers only {', '.join(allowed)}; {name!r} was asked for.")
@@ -81,6 +91,19 @@ class Checkpoints:
             found = self._inspectors.get(name, load_again)
         known()[name] = found
         return found
+
+    def _about(self, name: str, inspector, said: Sequence[Sequence[str]], progress) -> Any:
+        """The same weights asked about sentences (and their templates), which are read in a turn."""
+        from vitviz.engine.asking.text import asked_about
+
+        kept = self._asked.setdefault(inspector, {})
+        if name not in kept:
+            while len(kept) >= KEPT:
+                kept.pop(next(iter(kept)))
+            sentences, templates = said
+            with self.work.computing(inspector, None, len(sentences) * max(1, len(templates))):
+                kept[name] = zerogpu.lent(asked_about(inspector, sentences, templates, progress))
+        return kept[name]
 
     def forget(self, name: str) -> None:
         """Lets go of a loaded checkpoint beside whose files this site itself has written."""

@@ -15,6 +15,7 @@ import numpy as np
 from vitviz.errors import Unknown
 from vitviz.figures.encode import encoded
 from vitviz.record import progress
+from vitviz.record.asked import plain
 from vitviz.record.runs import Run
 from vitviz.record.samples import samples
 from vitviz.ui.memory.cache import Cache, Kept, Keys, bytes_of
@@ -36,10 +37,10 @@ class Studio:
 
     def __init__(self, settings: Settings):
         self.settings, self._keys = settings, Keys()
-        self.checkpoints = Checkpoints(settings)
+        self.work = Work(settings.limits)
+        self.checkpoints = Checkpoints(settings, self.work)
         self.pictures = Pictures(self._keys, settings.picture_cache)
         self.runs = Runs(self._keys, self.checkpoints, settings.limits)
-        self.work = Work(settings.limits)
         self.sets = Sets(self._keys, self.runs, self.checkpoints, self.work)
         self.sessions = Sessions()
         self._traces: Cache[Any] = Cache(settings.trace_cache, lambda trace: trace.nbytes)
@@ -257,6 +258,9 @@ class Studio:
 
     def _traced(self, key: str, run: Run):
         inspector, picture = self.runs.inspector(run), self.pictures.opened(run.picture)
+        if inspector.classes is not None:  # what a picture is asked about changes nothing of its pass
+            seen = self.look(run.picture, plain(run.checkpoint), run.size, without=run.without)
+            return inspector.answered(self.subject(seen).trace)
         count = self.counted(key, PASS)
 
         def tell(done: int, of: int) -> None:

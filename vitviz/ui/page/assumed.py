@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vitviz.errors import CheckpointError
+from vitviz.record.asked import with_text, without_text
 from vitviz.ui.words import told
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def name_with(checkpoint: str, text: str) -> str:
 
     plain, _ = split(checkpoint)
     said = Given.parse(text).text()
-    return f"{plain}?{said}" if said else plain
+    return with_text(f"{plain}?{said}" if said else plain, *without_text(checkpoint)[1:])
 
 
 def keep(studio: Studio, checkpoint: str, names: str = "") -> str:

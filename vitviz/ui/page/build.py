@@ -142,6 +142,7 @@ def _connect(demo: gr.Blocks, page: Shown, session: gr.State, right: gr.Tabs) ->
         (left.zipped.upload, do.lesson, [left.zipped], taught, shown, ""),
         (left.lessons.learn, do.learn, [], taught, shown | each, "learn"),
         (left.assumed.assume, do.assume, [], outputs, shown | each, "assume"),
+        (left.sentences.ask, do.ask, [], outputs, shown | each, "ask"),
         (left.assumed.keep, do.keep, [], outputs, shown, ""),
         (left.film.frame, do.frame, [], outputs, quiet | each, ""),
         (left.facts.computed, do.computed, [], outputs, quiet | each, "computed"),

@@ -52,9 +52,11 @@ export default function part(element, props, watch, trigger) {
 
   /** By how much one class was ahead of the other before, and is now: the difference of their logits. */
   function margin(top, before) {
+    // of a softmax up to what all classes have in common
+    const logit = (p) => Math.log(props.value.score === 'sigmoid' ? p / (1 - p) : p);
     const ahead = (list) => {
       const [one, other] = asked.map((name) => list?.find(([label]) => label === name)?.[1]);
-      return one && other ? fixed(Math.log(one / other), 2) : null;
+      return one && other ? fixed(logit(one) - logit(other), 2) : null;
     };
     const [was, now] = [ahead(before), ahead(top)];
     const values = { one: asked[0], other: asked[1], margin: was && now ? `${was} → ${now}` : now };
@@ -69,10 +71,11 @@ export default function part(element, props, watch, trigger) {
       document.dispatchEvent(new CustomEvent('vitviz:checkpoint', went));
   }
 
-  /** The three likeliest classes and those that are asked about, with what they were before. */
+  /** The likeliest classes and those that are asked about, with what they were before. */
   function told(value) {
     const before = earlier(value);
-    const shown = value.top.filter(([label], i) => i < 3 || (main && asked.includes(label)));
+    const most = value.score ? 8 : 3; // sentences that somebody wrote are few
+    const shown = value.top.filter(([label], i) => i < most || (main && asked.includes(label)));
     const back = el('button', { type: 'button', class: 'vv-undo', text: t('As it was'), onclick: undo });
     back.classList.toggle('vv-unseen', !before || !main);
     return [

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vitviz.record.asked import without_text
 from vitviz.record.runs import Without
 from vitviz.record.samples import samples
 from vitviz.record.sentence import Sentence, travelling
 from vitviz.ui.words import told
 
 if TYPE_CHECKING:
-    from vitviz.engine import Checkpoint
+    from vitviz.engine import Checkpoint, Inspector
     from vitviz.record.trace import Trace
     from vitviz.views import Subject
 
@@ -19,6 +20,8 @@ SHOWN = {
     "cat": told("a cat"), "espresso": told("espresso"), "astronaut": told("an astronaut"),
     "rocket": told("a rocket"),
 }  # fmt: skip
+_AMONG = told("The share of each among these {count} sentences alone, even where none of them is true.")
+_EACH = told("Each sentence by itself: the {count} probabilities need not add up to one.")
 KNOWN = 50  # likeliest classes that the page can tell of; it shows three, and those that are asked about
 TOKENS = "{tokens} ({patches} patches, prefix: {prefix})"
 
@@ -52,7 +55,8 @@ def answer(subject: Subject, key: str = "", sample: str | None = None) -> dict[s
     return {
         "checkpoint": checkpoint.name,
         "notes": _notes(checkpoint, trace),
-        "top": [[label, float(f"{probability:.5g}")] for label, probability in trace.top(KNOWN)],
+        "top": [[label, float(f"{probability:.9g}")] for label, probability in trace.top(KNOWN)],
+        "score": "" if trace.classes is None else trace.classes.score,
         "truth": _truth(trace, sample),
         "device": trace.device,
         "milliseconds": round(trace.milliseconds, 1),
@@ -67,6 +71,8 @@ def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
     if photo is None or trace.logits is None or len(trace.labels) != trace.logits.numel():
         return None
     fitting, answer = photo.truth(trace.labels), int(trace.logits.argmax())
+    if not fitting and trace.classes is not None:
+        return None  # it was asked about something else
     if not fitting:
         text = told("The photograph shows {what}, for which this model has no class.")
     elif answer in fitting:
@@ -88,7 +94,10 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
                 told("Its files were replaced while this site was running: these are the new weights.")
             )
         )
-    if trace.logits is not None and 0 < len(trace.labels) < 1000:
+    if trace.classes is not None:
+        text = _EACH if trace.classes.score == "sigmoid" else _AMONG
+        notes.append({"text": text, "values": {"count": len(trace.labels)}})
+    elif trace.logits is not None and 0 < len(trace.labels) < 1000:
         text = told(
             "It can only answer with one of its {count} classes, even where none of them fits the picture."
         )
@@ -110,6 +119,15 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
         }
         notes.append({"text": text, "values": {"dtype": trace.dtype, **distance}})
     return notes
+
+
+def asked(inspector: Inspector) -> dict[str, Any]:
+    """The field for sentences: of which checkpoint, whether it reads any, and those that it was asked."""
+    from vitviz.engine.asking.text import reads_text
+
+    name, sentences, templates = without_text(inspector.checkpoint.name)
+    reads = reads_text(inspector.checkpoint)
+    return {"of": name, "reads": reads, "sentences": sentences, "templates": templates}
 
 
 def edits(without: Without, subject: Subject) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import gradio as gr
 
 from vitviz.errors import ImageError, VitvizError
 from vitviz.record import samples
+from vitviz.record.asked import with_text
 from vitviz.record.sentence import travelling
 from vitviz.ui.answers import lessons, links
 from vitviz.ui.door import uploads
@@ -171,6 +172,15 @@ class Handlers:
             return assumed.keep(self.studio, self.page.checkpoint(now), _text(event, "labels") or "")
 
         return self.page.again(state, {}, None, kept)
+
+    def ask(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
+        """Sentences as classes, with templates; none for the checkpoint's own again."""
+        given = [_data(event).get(name) for name in ("sentences", "templates")]
+        if not all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in given):
+            return self.page.unchanged()
+        each = [list(dict.fromkeys(one)) for one in given]
+        report = reported(progress, None, self.studio.sessions.newest(state))
+        return self.page.again(state, {}, report, lambda now: with_text(self.page.checkpoint(now), *each))
 
     def answers(self, state: dict):
         """What each choice would answer to the picture in view; where that cannot be, the form stays."""

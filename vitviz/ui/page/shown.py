@@ -5,6 +5,7 @@ from functools import cached_property
 
 import gradio as gr
 
+from vitviz.record.asked import plain
 from vitviz.record.runs import Without
 from vitviz.record.samples import sample_image, samples
 from vitviz.ui.answers import lessons, links
@@ -62,6 +63,7 @@ class Left:
         self.zipped = Files(elem_id="vitviz-lesson", show_label=False)
         first = studio.settings.checkpoint
         self.picker = _typed(say("Checkpoint"), "vitviz-picker", [first], first)
+        self.sentences = Part("sentences", ("ask",), elem_id="vitviz-sentences")
         self.notice = Part("notice", elem_id="vitviz-notice")
         self.compare = Part("compare", ("compare",), elem_id="vitviz-compare")
         with gr.Column(elem_id="vitviz-more"):  # what the button of `compare` unfolds
@@ -93,7 +95,7 @@ class Shown:
         self.running = [view.running for view in views if view.running]
         self.outputs = [
             session, left.picker, left.second, left.size, left.notice, left.film, link, left.stage,
-            left.facts, left.second_facts, left.edits, left.assumed, left.compare,
+            left.facts, left.second_facts, left.edits, left.assumed, left.sentences, left.compare,
             *(component for view in views for component in view.drawn),
         ]  # fmt: skip
 
@@ -122,7 +124,7 @@ class Shown:
         `soon`, before a long pass, what needs none.
         """
         studio, second = self.studio, state.get("second", "")
-        if checkpoint != state.get("checkpoint", checkpoint):  # another model has other heads
+        if plain(checkpoint) != plain(state.get("checkpoint", checkpoint)):  # another model has other heads
             state = {**state, "without": ""}
         without = Without.parse(state.get("without", ""))
         untouched = self._look(state, picture, checkpoint, progress)
@@ -165,6 +167,7 @@ class Shown:
             beside,
             facts.edits(without, subject),
             assumed.shown(inspector, beside_it, studio.settings.keeps),
+            facts.asked(inspector),
             {"shown": True, "second": second, "before": _before(film), "twins": self._twins},
             *[value for view in self._views for value in view.draw(drawn, soon)],
         ]

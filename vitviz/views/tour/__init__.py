@@ -234,5 +234,6 @@ def facts_of(subject: Subject, parts: Parts) -> Facts:
         prefix_read=trace.readout is not None
         and any(one.start == 0 and one.stop > 1 for one in trace.readout.summaries),
         accounted=account.accounted(subject),
+        score="" if trace.classes is None else trace.classes.score,
         root_scale=abs(attention.scale * attention.q.shape[2] ** 0.5 - 1) < 1e-4,
     )

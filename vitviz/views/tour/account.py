@@ -70,7 +70,7 @@ def without(subject: Subject) -> dict[str, Any]:
 
 def _answers(subject: Subject, logits: Tensor) -> list[tuple[str, float]]:
     labels = subject.trace.labels
-    top = logits.softmax(dim=-1).topk(min(ANSWERS, len(logits)))
+    top = subject.trace.probabilities(logits).topk(min(ANSWERS, len(logits)))
     return [
         (labels[i] if len(labels) == len(logits) else f"class {i}", share)
         for i, share in zip(top.indices.tolist(), top.values.tolist(), strict=True)

@@ -102,7 +102,7 @@ export const probabilitiesStep = {
     return { answer: unpack(await self.get('answer', signal)) };
   },
   draw(self, made) {
-    const { top, total, shift, classes } = self.data.answer;
+    const { top, total, shift, classes, each } = self.data.answer;
     made.none.hidden = Boolean(top);
     made.table.hidden = made.line.hidden = !top;
     if (!top) {
@@ -113,7 +113,7 @@ export const probabilitiesStep = {
       t('Class'),
       t('Logit'),
       ...(shift ? [t('− {largest}', { largest: digits(shift) })] : []),
-      t('exp'),
+      each ? 'exp(−logit)' : t('exp'),
       t('probability'),
       '',
     ];
@@ -131,7 +131,7 @@ export const probabilitiesStep = {
     }));
     const sum = (name) => top.reduce((a, row) => a + row[name], 0);
     const rest = Math.max(0, 1 - sum('probability'));
-    if (classes > top.length)
+    if (classes > top.length && !each)
       rows.push({
         mark: 'vv-rest',
         cells: [
@@ -142,12 +142,13 @@ export const probabilitiesStep = {
           bar(rest),
         ],
       });
-    rows.push({ mark: 'vv-total', cells: [t('Sum'), ...gap, digits(total), '1', ''] });
+    if (!each) rows.push({ mark: 'vv-total', cells: [t('Sum'), ...gap, digits(total), '1', ''] });
     made.table.replaceChildren(sheetOf(heads, rows, 'vv-bars'));
     const [best] = top;
     const score = best.logit - shift;
     const power = digits(best.power);
-    const share = `${power} / ${digits(total)} = ${digits(best.probability)}`;
-    made.line.textContent = `${best.name}:  exp(${digits(score)}) = ${power},  ${share}`;
+    const said = [`${best.name}:  exp(${digits(each ? -score : score)}) = ${power}`];
+    said.push(`${each ? `1 / (1 + ${power})` : `${power} / ${digits(total)}`} = ${digits(best.probability)}`);
+    made.line.textContent = said.join(',  ');
   },
 };

@@ -91,7 +91,7 @@ def _to_answer(f: Facts) -> list[Block]:
         Block("readout", _READ.get(f.pool, "y"), "{read} → {classes}" if classified else "{read}"),
         Block(
             "probabilities",
-            "Softmax" if classified else "No classifier",
+            ("Sigmoid" if f.score == "sigmoid" else "Softmax") if classified else "No classifier",
             "{classes}" * classified,
             classified,
         ),

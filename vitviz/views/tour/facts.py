@@ -35,6 +35,7 @@ class Facts:
     )
     root_scale: bool = True  # scores are divided by the root of d
     accounted: bool = True  # there is an account of its logits that adds up
+    score: str = ""  # of given classes, what makes probabilities of their cosines
 
     @property
     def sequence(self) -> str:

@@ -93,8 +93,11 @@ def answer(subject: Subject) -> dict[str, Any]:
     if trace.logits is None:
         return found
     logits = trace.logits.numpy().astype(np.float64)
-    shift = float(logits.max()) if abs(logits).max() > 30 else 0.0
-    powers = np.exp(logits - shift)
+    each = trace.classes is not None and trace.classes.score == "sigmoid"
+    shift = float(logits.max()) if abs(logits).max() > 30 and not each else 0.0
+    powers = np.exp(-logits if each else logits - shift)
+    total = 0.0 if each else float(powers.sum())
+    shares = trace.probabilities().numpy()
     likeliest = np.argsort(-logits, kind="stable")[:SHOWN]
     names = [trace.labels[c] if len(trace.labels) == len(logits) else f"class {c}" for c in likeliest]
     head = parts.classifier
@@ -110,12 +113,12 @@ def answer(subject: Subject) -> dict[str, Any]:
             "name": name,
             "logit": short(logits[c]),
             "power": short(powers[c]),
-            "probability": short(powers[c] / powers.sum()),
+            "probability": short(shares[c]),
         }
         | ({} if head is None else {"weights": listed(head.weight[c]), "bias": short(head.bias[c].item())})
         for c, name in zip(likeliest.tolist(), names, strict=True)
     ]
-    return {**found, "top": rows, "total": float(powers.sum()), "shift": shift}
+    return {**found, "top": rows, "total": total, "shift": shift, "each": each}
 
 
 def experiment(subject: Subject, seed: int) -> dict[str, Any]:

@@ -50,6 +50,7 @@ def texts() -> list[str]:
         {"classes": 0},
         {"accounted": False},
         {"named": False},
+        *({"score": score} for score in ("softmax", "sigmoid")),
         {"mlp": None},
     ]
     models = [replace(plain, **change) for change in changes]
@@ -173,6 +174,11 @@ def _readout(f: Facts) -> Step:
             "This checkpoint has no classifier: y is its description of the picture, for others to use.",
             "Choose another picture at the left, and see how y changes.",
         )
+    elif f.score:
+        head = (
+            "y becomes the picture’s embedding z, which is compared with the vectors of {classes} sentences:"
+            " a logit is the cosine of the two, times a scale."
+        )
     elif not f.named:
         head = (
             "The head, one more matrix, turns it into {classes} numbers; the checkpoint carries no names for"
@@ -191,9 +197,9 @@ def _readout(f: Facts) -> Step:
         (formula,) if formula and not distilled else (),
         (
             ("y: {width}", "Head: {width} × {classes}")
-            if f.classes and not distilled
+            if f.classes and not distilled and not f.score
             else ("y: {width}",)
-            if not distilled
+            if not distilled or f.score
             else ("Two heads: {width} × {classes}",)
         ),
         {"width": width, "classes": f.classes},
@@ -217,6 +223,22 @@ def _probabilities(f: Facts) -> Step:
             "Pick a checkpoint with a classifier, and come back to this step.",
             values=values,
         )
+    if f.score == "sigmoid":
+        return Step(
+            "probabilities",
+            "Probabilities",
+            (
+                "Each sentence has a sigmoid of its own, so the {classes} probabilities need not add up to"
+                " 1.",
+                "A picture may fit several sentences, or none: training asked of each pair alone whether it"
+                " belongs together.",
+            ),
+            "Recompute the first probability from its logit, and then see how it changes with another"
+            " picture.",
+            ("p_{c} = 1 / (1 + exp(−logit_{c}))",),
+            ("{classes} logits → {classes} probabilities",),
+            values,
+        )
     said = (
         "Softmax makes shares of the logits: each one’s exponential, divided by the sum over all {classes}.",
     )
@@ -226,7 +248,9 @@ def _probabilities(f: Facts) -> Step:
             " out of ten."
         ),
     )
-    if not f.named:
+    if f.score:
+        said += ("It is the likeliest of these sentences: others would give other shares.",)
+    elif not f.named:
         said += (
             (
                 "The checkpoint carries no names for its numbers; some heads make a description for"

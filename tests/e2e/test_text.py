@@ -1,0 +1,112 @@
+"""Sentences as classes on the page: written, asked, seen in every view, taken home, sent as a link."""
+
+import re
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import expect
+
+import vitviz
+from tests.e2e.conftest import Server, ready, shipped
+from tests.engine.contrastive import clip, siglip
+
+CAT, DOG, ODD = "a photo of a cat", "a dog", "50 % tea | قطة & 🐈"
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("weights")
+    shipped(folder / "vitviz-tiny")
+    (folder / "my-clip").mkdir()
+    clip(folder / "my-clip")
+    (folder / "my-siglip").mkdir()
+    siglip(folder / "my-siglip")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(weights):
+    with Server("--weights", str(weights), "--device", "cpu") as server:
+        yield server
+
+
+def answers(page) -> dict[str, str]:
+    """The sentences of the prediction with their shares."""
+    rows = page.locator("#vitviz-facts .vv-answers li").all_inner_texts()
+    return dict(re.split(r"\n+", row.strip())[:2] for row in rows)
+
+
+def test_two_sentences_are_asked_why_one_and_sent(open_page, weights):
+    page = open_page("?checkpoint=my-clip&sample=chelsea&tab=evidence", 1280, 720, wait=False)
+    field = page.get_by_label("Sentences as classes, one a line")
+    ask = page.get_by_role("button", name="Ask", exact=True)
+    expect(ask).to_be_disabled()
+    page.locator("#vitviz-stage").scroll_into_view_if_needed()
+    field.fill(f"{CAT}\n\n  {DOG}\n{ODD}\n{DOG}")
+    ask.click()
+    ready(page, "evidence")
+    expect(field).to_have_value(f"{CAT}\n{DOG}\n{ODD}")
+    expect(ask).to_be_disabled()
+    asked = vitviz.load("my-clip", folder=weights, device="cpu")
+    asked = asked.with_classes(vitviz.text(asked, [CAT, DOG, ODD]))
+    top = asked.trace(vitviz.sample_image("chelsea")).top(3)
+    expected = {label: f"{100 * share:.1f} %" for label, share in top}
+    assert answers(page) == expected
+    rather = page.locator("#vitviz-evidence .vv-class").nth(1)
+    rather.fill(DOG)
+    rather.press("Enter")
+    expect(page.locator("#vitviz-evidence .vv-balance")).to_contain_text("Difference of logits")
+    page.locator("#vitviz-evidence .vv-print").click()
+    caption = page.get_by_role("dialog").get_by_role("textbox", name="Caption (text)")
+    expect(caption).to_have_value(re.compile(rf"my-clip\?text={CAT}\|{DOG}\|"), timeout=60_000)
+    page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    page.wait_for_url(re.compile(r"text%3D.*target="))
+    other = open_page(page.url.removeprefix(page.url.split("?")[0]), wait=False)
+    ready(other, "evidence")
+    assert answers(other) == expected
+    expect(other.get_by_label("Sentences as classes, one a line")).to_have_value(f"{CAT}\n{DOG}\n{ODD}")
+    expect(other.locator("#vitviz-evidence .vv-balance")).to_contain_text("Difference of logits")
+
+
+def test_the_margin_of_sentences_scored_each_by_itself_is_the_difference_of_their_logits(open_page, weights):
+    name = "my-siglip?text=the cat|a dog"
+    trace = vitviz.load(name, folder=weights, device="cpu").trace(vitviz.sample_image("chelsea"))
+    page = open_page(f"?checkpoint={quote(name)}&sample=chelsea&tab=evidence", wait=False)
+    ready(page, "evidence")
+    for number, sentence in enumerate(("the cat", "a dog")):
+        field = page.locator("#vitviz-evidence .vv-class").nth(number)
+        field.fill(sentence)
+        field.press("Enter")
+    margin = f"{trace.logits[0] - trace.logits[1]:.2f}".replace("-", "−")
+    expect(page.locator("#vitviz-facts .vv-margin")).to_contain_text(f"the cat rather than a dog: {margin}")
+    expect(page.locator("#vitviz-facts")).to_contain_text("need not add up to one")
+
+
+def test_what_cannot_be_asked_costs_nothing_and_is_still_there_to_be_mended(open_page):
+    page = open_page("?checkpoint=my-clip%3Ftext%3Da+cat%7Ca+dog&sample=chelsea")
+    before = answers(page)
+    field = page.get_by_label("Sentences as classes, one a line")
+    for wrong, said in (
+        ("\n".join(map(str, range(101))), "up to 100"),
+        ("so many words " * 12, "Shorten it"),
+    ):
+        field.fill(wrong)
+        field.press("Control+Enter")
+        expect(page.locator("#vitviz-notice")).to_contain_text(said)
+        assert answers(page) == before and field.input_value() == wrong
+    page.get_by_label("Around each").fill("no place for it")
+    field.fill("a cat")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.locator("#vitviz-notice")).to_contain_text("expected texts with {}")
+    field.fill("")
+    page.get_by_label("Around each").fill("")
+    page.get_by_role("button", name="Ask", exact=True).click()  # its own projection again
+    expect(page.locator("#vitviz-facts")).to_contain_text("no classifier")
+    page.go_back()
+    expect(field).to_have_value("a cat\na dog")
+    assert answers(page) == before
+
+
+def test_the_field_is_there_for_models_that_read_text_alone(open_page):
+    page = open_page(width=390, height=844)
+    expect(page.locator(".vv-sentences")).to_be_hidden()

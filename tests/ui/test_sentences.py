@@ -1,0 +1,95 @@
+"""Sentences as classes on the server: a checkpoint's name carries them; no picture is looked at again."""
+
+import pytest
+import torch
+
+import vitviz
+from tests.e2e.conftest import shipped
+from tests.engine.contrastive import clip
+from vitviz.errors import UnsupportedModel
+from vitviz.record.asked import SENTENCES, WRITTEN, plain, with_text, without_text
+from vitviz.ui.answers import links
+from vitviz.ui.memory.studio import Settings, Studio
+from vitviz.ui.page import facts
+from vitviz.ui.page.assumed import name_with
+
+CATS = "my-clip?text=a photo of a cat|a dog"
+ODD = ["50 % | a dog & a cat?", "🐈\u200d⬛ a cat", "\u202bقطة\u202c", "a+b=c#d@e", "naïve 猫"]
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("weights")
+    shipped(folder / "vitviz-tiny")
+    (folder / "my-clip").mkdir()
+    clip(folder / "my-clip")
+    return folder
+
+
+@pytest.fixture
+def studio(weights):
+    return Studio(Settings(device="cpu", weights=weights))
+
+
+def test_a_name_carries_any_sentence_and_gives_it_back():
+    name = with_text("vit.pth?heads=6", ODD, ["a {}."])
+    assert without_text(name) == ("vit.pth?heads=6", ODD, ["a {}."]) and name.isprintable()
+    assert with_text(name, ["a"]) == "vit.pth?heads=6&text=a" and with_text(name, []) == plain(name)
+    assert links.read({"checkpoint": name}).checkpoint == name
+    assert name_with(name, "heads=3") == with_text("vit.pth?heads=3", ODD, ["a {}."])
+    long = ["é" * (WRITTEN // SENTENCES)] * SENTENCES
+    assert without_text(with_text("x", long))[1] == long
+    for given in (["a"] * (SENTENCES + 1), ["a" * (WRITTEN + 1)]):
+        with pytest.raises(vitviz.VitvizError, match=f"up to {SENTENCES} of {WRITTEN}"):
+            with_text("x", given)
+
+
+def test_another_sentence_is_no_second_look_at_the_picture(studio, weights, monkeypatch):
+    picture = studio.pictures.sample("chelsea")
+    own = studio.subject(studio.look(picture, "my-clip"))
+    whole = vitviz.load(CATS, folder=weights, device="cpu").trace(vitviz.sample_image("chelsea"))
+    model = type(studio.checkpoints.inspector("my-clip").model)
+    monkeypatch.setattr(model, "forward", None)  # from here on nothing is passed through it
+    subject = studio.subject(studio.look(picture, CATS))
+    assert subject.checkpoint == CATS and subject.trace.tokens is own.trace.tokens
+    torch.testing.assert_close(subject.trace.logits, whole.logits, atol=1e-5, rtol=0)
+    told = facts.answer(subject, sample="chelsea")
+    assert [label for label, _ in told["top"]] == [label for label, _ in whole.top()]
+    assert told["truth"] is None and told["notes"][-1]["values"] == {"count": 2}
+    assert vitviz.evidence(subject.inspector, subject.trace, ("a dog", "a photo of a cat")).gap < 1e-4
+    assert studio.checkpoints.inspector(CATS) is subject.inspector
+    asked = facts.asked(subject.inspector)
+    assert asked == {
+        "of": "my-clip",
+        "reads": True,
+        "sentences": ["a photo of a cat", "a dog"],
+        "templates": [],
+    }
+
+
+def test_what_was_taken_away_is_seen_by_the_sentences_too(studio, weights):
+    picture, without = studio.pictures.sample("chelsea"), vitviz.Without(heads=[(1, 1)])
+    asked = vitviz.load(CATS, folder=weights, device="cpu")
+    expected = asked.trace(vitviz.sample_image("chelsea"), without=without).logits
+    found = studio.subject(studio.look(picture, CATS, without=without)).trace
+    torch.testing.assert_close(found.logits, expected, atol=1e-5, rtol=0)
+    assert found.without == without
+
+
+def test_sentences_go_with_the_checkpoint_that_they_were_asked_of(studio):
+    first, base = studio.checkpoints.inspector(CATS), studio.checkpoints.inspector("my-clip")
+    for number in range(60):
+        studio.checkpoints.inspector(f"my-clip?text=cat {number}")
+    assert len(studio.checkpoints._asked[base]) == 50
+    assert studio.checkpoints.inspector(CATS) is not first, "the oldest of fifty went"
+    studio.checkpoints.forget("my-clip")
+    assert studio.checkpoints.inspector(CATS).placed.model is not first.placed.model
+
+
+def test_a_checkpoint_without_a_text_tower_says_so(studio):
+    assert not facts.asked(studio.checkpoints.inspector("vitviz-tiny"))["reads"]
+    with pytest.raises(UnsupportedModel, match="has no text tower"):
+        studio.checkpoints.inspector("vitviz-tiny?text=a cat")
+    restricted = Studio(Settings(device="cpu", allowed=("vitviz-tiny",), weights=studio.settings.weights))
+    with pytest.raises(vitviz.VitvizError, match="offers only"):
+        restricted.checkpoints.inspector(CATS)
