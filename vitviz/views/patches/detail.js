@@ -63,7 +63,7 @@ export function inspect(self) {
     on.imageSmoothingEnabled = false;
     on.drawImage(tinted(numbers, ph, pw, 'cividis', low, high), 0, 0, side, height);
   });
-  ui.bar.update('cividis', low, high, t('Value given to the model: (pixel − mean) / standard deviation'));
+  ui.bar.update('cividis', low, high, t('Given to the model: (pixel − mean) / deviation'));
   drawVector(self, values, low, high);
   ui.normBars.hidden = ui.norms.hidden = !data.norms;
   if (data.norms) showNorms(self, patch, count);
