@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -60,8 +59,7 @@ def test_the_wheel_holds_the_package_and_what_is_shipped(built):
 
 
 def test_the_sdist_builds_the_same_wheel(built, tmp_path):
-    with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
-        sdist.extractall(tmp_path, filter="data")
+    shutil.unpack_archive(next(built.glob("*.tar.gz")), tmp_path)
     (source,) = tmp_path.iterdir()
     beside = {path.name for path in source.iterdir()} - {"vitviz", "vitviz.egg-info", "weights"}
     run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", tmp_path / "again", source)

@@ -58,6 +58,18 @@ class House:
         making = any(cache._making for cache in caches)
         return not (len(queue) or self.running or self.demo.app.iterators or making)
 
+    def forget_traces(self) -> None:
+        """Once nothing has been asked for half a second, so that the next pass is of what is done next."""
+        since = time.monotonic()
+
+        def calm() -> bool:
+            nonlocal since
+            since = since if self.idle else time.monotonic()
+            return time.monotonic() - since > 0.5
+
+        until(calm)
+        self.studio._traces._entries.clear()
+
     @contextmanager
     def gate(self, checkpoint: str = "vitviz-tiny"):
         """Holds every forward pass of a checkpoint until it is let through; at the end all go."""

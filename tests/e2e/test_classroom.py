@@ -106,7 +106,7 @@ def test_a_full_queue_is_said_and_takes_nothing_away(open_page, server, monkeypa
 
 def test_a_page_closed_in_the_middle_of_a_pass_stops_it_and_the_next_has_one_of_its_own(open_page, server):
     page = open_page()
-    server.studio._traces._entries.clear()
+    server.forget_traces()
     with server.gate() as gate:
         sample(page, 2)
         until(lambda: gate.came == 1)

@@ -36,13 +36,14 @@ def kind(page, value):
     page.locator(f"#vitviz-experiment [data-name=kind] input[value={value}]").check(force=True)
 
 
-def dots(page):
-    return page.locator("#vitviz-experiment circle.vv-dotted").count()
+def drawn(page, dots: int):
+    """Waits for as many dots: the chart is asked for when a point is known."""
+    expect(page.locator("#vitviz-experiment circle.vv-dotted")).to_have_count(dots)
 
 
 def test_one_button_says_how_far_it_is_stops_goes_on_and_keeps_what_it_found(open_page):
     page = opened(open_page, "?sample=coffee")
-    assert dots(page) == 0, "guess first: nothing is asked before the button"
+    drawn(page, 0)  # guess first: nothing is asked before the button
     held = Held(page, r"/experiment/point\?.*step=4(&|$)")
     go, said = page.locator(GO), page.locator("#vitviz-experiment .vv-trying")
     go.click()
@@ -52,13 +53,15 @@ def test_one_button_says_how_far_it_is_stops_goes_on_and_keeps_what_it_found(ope
     go.click()
     expect(go).to_have_text("Go on")
     expect(said).to_contain_text("what is known stays")
-    assert dots(page) == 8 and len(held) == 1
+    drawn(page, 8)
+    assert len(held) == 1
     held.let_go()
     asked = []
     page.on("request", lambda request: asked.append(request.url) if "/point?" in request.url else None)
     go.click()
     page.locator(WHOLE).wait_for(state="attached", timeout=60_000)
-    assert dots(page) == 22 and go.is_hidden()
+    drawn(page, 22)
+    assert go.is_hidden()
     assert len(asked) == 7 and not any(re.search("step=[0-3]$", one) for one in asked)
     kind(page, "shuffle")
     expect(go).to_have_text("Start the experiment")
@@ -68,10 +71,11 @@ def test_one_button_says_how_far_it_is_stops_goes_on_and_keeps_what_it_found(ope
     page.wait_for_function(f"() => !document.querySelector('{READY}').dataset.ready.startsWith('{first}')")
     kind(page, "drop")
     expect(go).to_be_visible()
-    assert dots(page) == 0, "of another picture nothing is known"
+    drawn(page, 0)  # of another picture nothing is known
     sample(page, COFFEE)
     page.locator(WHOLE).wait_for(state="attached", timeout=30_000)
-    assert dots(page) == 22 and len(asked) == 7, "what was found is still there, and nothing is asked anew"
+    drawn(page, 22)
+    assert len(asked) == 7, "what was found is still there, and nothing is asked anew"
 
 
 def test_the_pictures_are_what_the_model_got_at_the_point(open_page):
@@ -114,7 +118,7 @@ def test_on_a_phone_in_korean_nothing_juts_out(open_page):
     expect(go).to_have_text("실험 시작")
     go.click()
     page.locator(WHOLE).wait_for(state="attached", timeout=60_000)
-    assert dots(page) == 4
+    drawn(page, 4)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 

@@ -104,7 +104,7 @@ def test_what_is_quick_covers_nothing(open_page, server, monkeypatch):
     monkeypatch.setattr(options, "DEAR", 10**12)
     page = open_page("?tab=explorer&sample=chelsea", wait=False)
     before = ready(page, "explorer")
-    server.studio._traces._entries.clear()
+    server.forget_traces()
     with server.gate() as gate:
         sample(page, 2)
         until(lambda: gate.came == 1)

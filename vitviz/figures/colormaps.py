@@ -70,4 +70,5 @@ def coloured(
         if span > 0
         else np.zeros(np.shape(values))
     )
-    return TABLES[name][np.rint(levels * 255).astype(np.uint8)]
+    # what has no number is hidden by whoever draws it
+    return TABLES[name][np.rint(np.nan_to_num(levels) * 255).astype(np.uint8)]
