@@ -24,7 +24,7 @@ ALLOWED = {
     "prints": {"engine", "errors", "figures", "record", "surveys", "views"},
     "notebook": {"analyses", "engine", "errors", "figures", "prints", "record", "surveys", "views"},
     "ui": {"analyses", "engine", "errors", "figures", "prints", "record", "surveys", "views"},
-    "command": {"engine", "errors", "record", "surveys", "ui"},
+    "command": {"engine", "errors", "prints", "record", "surveys", "ui"},
 }
 FLOORS = 8
 # and within the page: who may ask what, what is remembered, what is answered, and the page itself
@@ -36,7 +36,7 @@ ONLY_IN = {
     "huggingface_hub": {"engine"},
     "open_clip": {"engine"},
     "matplotlib": {"figures"},
-    "imageio_ffmpeg": {"prints"},
+    "imageio_ffmpeg": {"engine", "prints"},
     "pyarrow": {"surveys"},
     "datasets": {"surveys"},
     "ray": {"surveys"},

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # isort: off
     from vitviz.notebook import show
     from vitviz.notebook.results import attention_distance, checkpoints, cka, film, lens, overlay
     from vitviz.notebook.results import position_similarity, rollout, token_norms, token_similarity
-    from vitviz.prints import animation, figure
+    from vitviz.prints import animation, figure, video
     from vitviz.record.classes import Classes
     from vitviz.record.grid import Grid
     from vitviz.record.heap import keep_freed_memory

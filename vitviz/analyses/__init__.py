@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from vitviz.analyses.components import (
         Basis,
         Components,
+        Scatter,
         aligned,
         basis_of,
         colours_of,

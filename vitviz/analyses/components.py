@@ -120,8 +120,37 @@ def basis_of(tokens: Tensor | Sequence[Tensor], count: int = 3) -> Basis:
         every = torch.cat(list(centred))
         values, found = torch.linalg.eigh(every @ every.mT)
         directions, whole = torch.linalg.qr(every.mT @ found.flip(1)[:, :count]).Q.mT, every.square().sum()
+    return _basis(mean, directions, values.flip(0)[:count], whole, number)
+
+
+class Scatter:
+    """Tokens of one depth that come one picture after the other and are not kept: their number, their mean
+    and sum of outer products about it, float64 (Chan, Golub and LeVeque 1983).
+    """
+
+    def __init__(self):
+        self.count, self.mean, self.products = 0, torch.tensor(0.0), torch.tensor(0.0)
+
+    def add(self, tokens: Float[Tensor, "token width"]) -> None:
+        """Those of a further picture."""
+        own = tokens.double()
+        apart, number = own.mean(dim=0) - self.mean, self.count + len(own)
+        centred = own - own.mean(dim=0)
+        between = apart.outer(apart) * (self.count * len(own) / number)
+        self.products = self.products + centred.mT @ centred + between
+        self.mean, self.count = self.mean + apart * (len(own) / number), number
+
+    def basis(self, count: int = 3) -> Basis:
+        """The first `count` principal directions of all of them, as `basis_of` has them."""
+        values, found = torch.linalg.eigh(self.products)
+        directions, whole = found.mT.flip(0)[:count], self.products.trace()
+        return _basis(self.mean, directions, values.flip(0)[:count], whole, self.count)
+
+
+def _basis(mean: Tensor, directions: Tensor, values: Tensor, whole: Tensor, number: int) -> Basis:
+    """Each direction with the sign that makes its largest loading positive, and its shares of the whole."""
     largest = directions.gather(1, directions.abs().argmax(dim=1, keepdim=True))
-    squares = values.flip(0)[:count].clamp_min(0)
+    squares = values.clamp_min(0)
     shares = squares / whole if whole > 0 else torch.zeros_like(squares)
     return Basis(mean, directions * torch.where(largest < 0, -1.0, 1.0), squares / max(number - 1, 1), shares)
 

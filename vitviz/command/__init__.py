@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from vitviz.command import app, checkpoints, figure, survey
+from vitviz.command import app, checkpoints, figure, survey, video
 
 program = typer.Typer(
     name="vitviz",
@@ -19,6 +19,7 @@ program = typer.Typer(
 )
 survey.add_to(program)
 figure.add_to(program)
+video.add_to(program)
 checkpoints.add_to(program)
 app.add_to(program)
 

@@ -24,6 +24,11 @@ Settings are those of the page, by the names in its links; layers and heads coun
 Without -o the file lies in this folder, named by view, checkpoint and settings.
 """
 
+Given = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", help="A setting, such as fusion=max; may be repeated.", show_default=False),
+]
+
 
 def add_to(program: typer.Typer) -> None:
     """Registers the command."""
@@ -42,12 +47,7 @@ def figure(
         ),
     ] = None,
     checkpoint: Checkpoint = "vitviz-tiny",
-    given: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", "-s", help="A setting, such as fusion=max; may be repeated.", show_default=False
-        ),
-    ] = None,
+    given: Given = None,
     width: Annotated[
         float | None, typer.Option(help="Width in mm, 40 to 400. Default: what it needs.", show_default=False)
     ] = None,
@@ -66,7 +66,7 @@ def figure(
     weights: Weights = None,
 ) -> None:
     """Draws it and says where it lies."""
-    settings = dict(_setting(one) for one in given or ())
+    settings = dict(setting_of(one) for one in given or ())
     import vitviz
 
     photo = _photo(picture)
@@ -82,7 +82,8 @@ def figure(
     print(f"{path}, {path.with_suffix('.txt')}")
 
 
-def _setting(text: str) -> tuple[str, str]:
+def setting_of(text: str) -> tuple[str, str]:
+    """The name and value of a setting as it is typed; VitvizError where there is no sign between them."""
     name, sign, value = text.partition("=")
     if not sign:
         raise VitvizError(f"Given --set {text}; expected name=value, such as --set fusion=max.")

@@ -1,4 +1,4 @@
-"""Figures for print of every view, without a page, each with its caption; and films of them.
+"""Figures for print of every view, without a page, each with its caption; films of them, and of videos.
 
 >>> import vitviz
 >>> inspector = vitviz.load("vitviz-tiny")
@@ -10,5 +10,6 @@
 
 from vitviz.prints.animation import Animation, animation
 from vitviz.prints.figure import Figure, figure, printed
+from vitviz.prints.video import VideoFrame, film_of, video
 
-__all__ = ["Animation", "Figure", "animation", "figure", "printed"]
+__all__ = ["Animation", "Figure", "VideoFrame", "animation", "figure", "film_of", "printed", "video"]

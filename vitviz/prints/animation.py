@@ -53,16 +53,19 @@ Frames = Sequence[UInt8[np.ndarray, "tall wide 3"]]
 Told = Callable[[int, int], None]
 
 
-def written(frames: Frames, form: str, seconds: float, told: Told = lambda done, of: None) -> bytes:
-    """The film as a file: each frame for `seconds` (0.1 to 5, in tenths), the last three times as long.
+def written(
+    frames: Frames, form: str, seconds: float, told: Told = lambda done, of: None, rate: float = 0.0
+) -> bytes:
+    """The film as a file: each frame for `seconds` (0.1 to 5, in tenths), the last three times as long; of a
+    video so many a second as `rate` says, where it is one.
 
     Both sides of the frames are even. `told` is called after each frame with how many are done, of how many.
     VitvizError for a form or time that does not exist, and where there is no encoder.
     """
     checked(form, seconds)
-    tenths = round(10 * seconds)
-    times = [tenths] * (len(frames) - 1) + [HELD * tenths]
-    return (_mp4 if form == "mp4" else _gif)(frames, times, told)
+    each = round(RATE * seconds)
+    times = [1] * len(frames) if rate else [each] * (len(frames) - 1) + [HELD * each]
+    return (_mp4 if form == "mp4" else _gif)(frames, times, rate or RATE, told)
 
 
 def checked(form: str, seconds: float) -> None:
@@ -79,7 +82,7 @@ def _each(frames: Frames, told: Told) -> Iterator[UInt8[np.ndarray, "tall wide 3
         told(number + 1, len(frames))
 
 
-def _mp4(frames: Frames, times: list[int], told: Told) -> bytes:
+def _mp4(frames: Frames, times: list[int], rate: float, told: Told) -> bytes:
     try:
         from imageio_ffmpeg import get_ffmpeg_exe, write_frames
 
@@ -92,7 +95,7 @@ def _mp4(frames: Frames, times: list[int], told: Told) -> bytes:
         encoder = write_frames(
             str(path),
             (wide, tall),
-            fps=RATE,
+            fps=rate,
             quality=None,
             codec="libx264",
             macro_block_size=2,
@@ -101,8 +104,8 @@ def _mp4(frames: Frames, times: list[int], told: Told) -> bytes:
         )
         try:
             encoder.send(None)
-            for frame, tenths in zip(_each(frames, told), times, strict=True):
-                for _ in range(tenths * RATE // 10):
+            for frame, count in zip(_each(frames, told), times, strict=True):
+                for _ in range(count):
                     encoder.send(np.ascontiguousarray(frame))
         except OSError as error:  # there is none, or it has ended
             raise VitvizError(FAILED) from error
@@ -113,14 +116,13 @@ def _mp4(frames: Frames, times: list[int], told: Told) -> bytes:
         return path.read_bytes()
 
 
-def _gif(frames: Frames, times: list[int], told: Told) -> bytes:
+def _gif(frames: Frames, times: list[int], rate: float, told: Told) -> bytes:
     colours = _colours(frames)
     none = Image.Dither.NONE  # dots would be read as numbers
     drawn = (Image.fromarray(frame).quantize(palette=colours, dither=none) for frame in _each(frames, told))
     file = io.BytesIO()
-    next(drawn).save(
-        file, "GIF", save_all=True, append_images=drawn, duration=[100 * tenths for tenths in times], loop=0
-    )
+    lasting = [round(1000 * count / rate) for count in times]
+    next(drawn).save(file, "GIF", save_all=True, append_images=drawn, duration=lasting, loop=0)
     return file.getvalue()
 
 
@@ -148,6 +150,7 @@ class Animation:
     labels: tuple[str, ...]
     name: str  # view, checkpoint and settings: a file's name without its ending
     caption: str  # of the last frame, and what the film goes over
+    rate: float = 0.0  # frames a second of a video, which has its own pace; 0 of any other film
 
     def mp4(self, width: int = 960, seconds: float = 0.8) -> bytes:
         """H.264, `width` pixels across; each frame stands for `seconds`, the last three times as long."""
@@ -171,7 +174,7 @@ class Animation:
             stopping.check()
             told(done, of)
 
-        return written(self._reel(width), form, seconds, drawn)
+        return written(self._reel(width), form, seconds, drawn, self.rate)
 
     def picture(self, number: int, width: int = 960) -> UInt8[np.ndarray, "tall wide 3"]:
         """A frame, counted from 0, as it stands in the film."""
@@ -272,7 +275,7 @@ def over_training(checkpoint: str, moments: Sequence[Frame], figure_of: Callable
     if not moments:
         raise VitvizError(Sentence(NO_FILM, checkpoint=checkpoint))
     figures = [figure_of(moment.name) for moment in moments]
-    return _made(figures, [_label(moment) for moment in moments], f"{figures[-1].name}_over-training")
+    return assembled(figures, [_label(moment) for moment in moments], f"{figures[-1].name}_over-training")
 
 
 def over_layers(
@@ -286,7 +289,7 @@ def over_layers(
     told = each_layers(view, subject, settings)
     figures = [figure_of(each) for _, each in told]
     name = f"{name_of(view, subject, settings, detail)}_over-layers"
-    return _made(figures, [label for label, _ in told], name)
+    return assembled(figures, [label for label, _ in told], name)
 
 
 def each_layers(view: View, subject: Subject, settings: Mapping[str, Any]) -> Film:
@@ -297,7 +300,8 @@ def each_layers(view: View, subject: Subject, settings: Mapping[str, Any]) -> Fi
     return found
 
 
-def _made(figures: Sequence[Figure], labels: Sequence[str], name: str) -> Animation:
+def assembled(figures: Sequence[Figure], labels: Sequence[str], name: str) -> Animation:
+    """The film of figures, all with the widest range of any."""
     stopping.check()
     plates = steady([figure.plate for figure in figures])
     frames = tuple(replace(figure, plate=plate) for figure, plate in zip(figures, plates, strict=True))

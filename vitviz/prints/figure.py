@@ -293,13 +293,19 @@ def figure(
     return printed(found, subject, parsed, asked, dark, language)
 
 
+def view_called(slug: str) -> View:
+    """A view by its slug; VitvizError for another."""
+    found = next((one for one in VIEWS if one.slug == slug), None)
+    if found is None:
+        raise Unknown(f"There is no view {slug!r}; there are {', '.join(one.slug for one in VIEWS)}.")
+    return found
+
+
 def looked_at(
     view: str, inspector: Inspector, of: Trace | Survey | None, second: Inspector | Survey | None = None
 ) -> tuple[View, Subject]:
     """A view by its slug, and what it looks at; VitvizError for another, and where it needs more."""
-    found = next((one for one in VIEWS if one.slug == view), None)
-    if found is None:
-        raise Unknown(f"There is no view {view!r}; there are {', '.join(one.slug for one in VIEWS)}.")
+    found = view_called(view)
     made: dict[str, Any] = {}
 
     def once(name, make):

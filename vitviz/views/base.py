@@ -12,7 +12,7 @@ import enum
 import importlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -93,6 +93,8 @@ class View(ABC):
     charted: ClassVar[tuple[str, ...] | None] = None  # the settings that change its chart; all by default
     paired: ClassVar[bool] = False  # whether a figure is also of the second checkpoint, where there is one
     sided: ClassVar[bool] = False  # whether it is of one picture, and may be asked to look at that one too
+    # of a video, where they are not given: so that nothing else moves
+    still: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, **more: Any):
         super().__init_subclass__(**more)
@@ -190,6 +192,12 @@ class View(ABC):
         """The items that its script asks for; of one of the canvas its map and its chart."""
         drawn = {"chart", self.map and self.map.name}
         return tuple(item for item in self.items if not self.mapped or item.name in drawn)
+
+    def fitted(self, frames: Iterable[Subject], settings: Mapping[str, Any]) -> Any:
+        """What all frames of a video have in common, such as a basis; none by default, and no frame is
+        looked at.
+        """
+        return None
 
     def likely(self, subject: Subject, name: str) -> tuple[str, ...]:
         """Values that are worth holding of a setting whose kind does not bound them; none by default."""

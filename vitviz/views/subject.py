@@ -30,6 +30,7 @@ class Subject:
     `sampled()` surveys the pictures that come with vitviz, `film()` does so at every step of the checkpoint's
     training, and `beside` is the second checkpoint: for views that look at many pictures. `grid` and `seen()`
     are the patch grid and the picture as the model gets it, where there is no trace yet that tells them.
+    `fitted` is what a view fitted to all frames of a video (`View.fitted`), of which this is one.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Subject:
         made: Callable[[str], bool] = lambda name: False,
         another: Callable[[str], Subject] | None = None,
         training: Callable[[], Sequence[Subject]] = tuple,
+        fitted: Any = None,
     ):
         self._inspector, self.trace, self.survey = inspector, trace, survey
         self.once, self.once_of_weights = once, once_of_weights
@@ -55,6 +57,7 @@ class Subject:
         self.sampled, self.beside, self.film = sampled, beside, film
         self._grid, self._seen = grid, seen
         self.made, self.another, self.training = made, another or self._sample, training
+        self.fitted = fitted
 
     @property
     def inspector(self) -> Inspector:

@@ -63,7 +63,7 @@ def open_image(source: Any) -> Image.Image:
     vitviz.errors.ImageError: The upload is not a picture that can be read: expected a JPEG, PNG, WebP, ...
     """
     if isinstance(source, np.ndarray):
-        _check_size("The array", width_and_height(source))
+        check_size("The array", width_and_height(source))
         return rgb_of_array(source)
     if isinstance(source, Image.Image):
         name, image = "The picture", source
@@ -72,7 +72,7 @@ def open_image(source: Any) -> Image.Image:
         image = _identified(name, data)
         if data[:3] == b"\xff\xd8\xff":
             require_few_scans(name, data, image.size)
-    _check_size(name, image.size)
+    check_size(name, image.size)
     return _upright_rgb(name, image)
 
 
@@ -82,7 +82,7 @@ def _read(source: object) -> tuple[str, bytes]:
     try:
         if isinstance(source, (str, os.PathLike)):
             path = Path(source)
-            name = _plain_name(path)
+            name = plain_name(path)
             data = _file_bytes(path, name)
         elif isinstance(source, (bytes, bytearray, memoryview)):
             data = bytes(source)
@@ -147,7 +147,7 @@ def _identified(name: str, data: bytes) -> Image.Image:
     )
 
 
-def _check_size(name: str, size: tuple[int, int]) -> None:
+def check_size(name: str, size: tuple[int, int]) -> None:
     """Raises ImageError where a picture (width, height) is empty, too large, or too elongated."""
     width, height = size
     if min(size) < 1:
@@ -202,6 +202,6 @@ def _undecodable(name: str, title: str) -> ImageError:
     )
 
 
-def _plain_name(path: Path) -> str:
+def plain_name(path: Path) -> str:
     """A file's name as plain text: names may be hostile, and some pages render what they show."""
     return re.sub(r"[^\w .+-]", "_", path.name)[:60] or "with an empty name"

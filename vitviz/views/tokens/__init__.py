@@ -2,7 +2,7 @@
 in common.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -181,6 +181,7 @@ class Tokens(View):
     )
 
     charted = ("show", "depth")
+    still = {"tint": "plain"}
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         return {
@@ -221,6 +222,10 @@ class Tokens(View):
         if name in ("entropy", "prefix_entropy"):
             return made.entropies(subject, name)
         return getattr(made.of_trace(subject), name)
+
+    def fitted(self, frames: Iterable[Subject], settings: Mapping[str, Any]) -> Any:
+        """One basis for each depth."""
+        return made.bases_over(frames, settings) if settings["show"] == "components" else None
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart | None:
         """How many patches have which norm at the depth, and where the prefix tokens lie; without the limit,

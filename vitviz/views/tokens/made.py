@@ -4,13 +4,14 @@ withheld.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vitviz import analyses
+from vitviz.errors import WrongSetting
 from vitviz.views.tokens import together
 
 if TYPE_CHECKING:
@@ -178,6 +179,9 @@ def _received(subject: Subject) -> list:
 def _bases(subject: Subject, settings: Settings) -> list[analyses.Basis]:
     """One for each depth, of all that are looked at together, or the same one for all depths."""
 
+    if subject.fitted is not None:
+        return subject.fitted
+
     def made() -> list[analyses.Basis]:
         found, depths = together.members(subject, settings), range(len(subject.trace.tokens))
         count = min(3, *together.patches(subject, 0, settings).shape)
@@ -190,6 +194,24 @@ def _bases(subject: Subject, settings: Settings) -> list[analyses.Basis]:
         ]
 
     return subject.once(f"bases {together.named(subject, settings)}", made)
+
+
+def bases_over(frames: Iterable[Subject], settings: Settings) -> list[analyses.Basis]:
+    """One basis for each depth over all frames of a video, of which one at a time is held; WrongSetting for
+    another basis, or colours that turn from frame to frame.
+    """
+    if settings["basis"] != "own" or settings["tint"] != "plain":
+        raise WrongSetting(
+            f"Given basis={settings['basis']}, tint={settings['tint']}; expected basis=own and tint=plain, as"
+            " components of a video have one basis for all of its frames. Leave both out."
+        )
+    scatters: list[analyses.Scatter] = []
+    for one in frames:
+        each = [together.patches(one, depth, settings) for depth in range(len(one.trace.tokens))]
+        scatters = scatters or [analyses.Scatter() for _ in each]
+        for scatter, tokens in zip(scatters, each, strict=True):
+            scatter.add(tokens)
+    return [one.basis(min(3, one.count, len(one.mean))) for one in scatters]
 
 
 def _tokens(trace: Trace) -> np.ndarray:

@@ -1,0 +1,65 @@
+"""`vitviz video`: a view of every frame of a video, as a film or a table."""
+
+import csv
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vitviz.command.checkpoints import Checkpoint, Device, Weights
+from vitviz.command.figure import Given, setting_of
+from vitviz.errors import VitvizError
+
+HELP = """A view of every frame of a video, as a film (.mp4, .gif) or a table (.csv: a row a frame with its
+number, time, answer, probability, and flicker, the mean change of the map from the frame before).
+
+SOURCE is an MP4, MOV, WebM, MKV, AVI, GIF or animated WebP file.
+
+\b
+Examples:
+  vitviz video walk.mp4 -o walk-rollout.mp4
+  vitviz video walk.mp4 --view tokens --set show=components --start 2 --stop 6 --step 3 -o walk.gif
+  vitviz video walk.mp4 --view evidence -o walk.csv
+"""
+
+
+def add_to(program: typer.Typer) -> None:
+    """Registers the command."""
+    program.command("video", help=HELP)(video)
+
+
+def video(
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="The video.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A .mp4, .gif or .csv.", show_default=False)],
+    view: Annotated[str, typer.Option(help="Which view, by its name in the page's links.")] = "rollout",
+    checkpoint: Checkpoint = "vitviz-tiny",
+    given: Given = None,
+    start: Annotated[float, typer.Option(help="The second to begin at.")] = 0.0,
+    stop: Annotated[float | None, typer.Option(help="The second to stop before.", show_default=False)] = None,
+    step: Annotated[int, typer.Option(help="Every so many frames.")] = 1,
+    most_seconds: Annotated[float, typer.Option(help="The longest that is taken on.")] = 60.0,
+    most_frames: Annotated[int, typer.Option(help="The most frames that are taken on.")] = 1_000,
+    width: Annotated[int, typer.Option(help="Of a film, 320 to 1920 pixels.")] = 960,
+    device: Device = "auto",
+    weights: Weights = None,
+) -> None:
+    """Writes it and says where it lies."""
+    settings = dict(setting_of(one) for one in given or ())
+    if out.suffix.lower() not in (".mp4", ".gif", ".csv"):
+        raise VitvizError(f"Given {out.name}; expected a film's name in .mp4 or .gif, or a table's in .csv.")
+    import vitviz
+    from vitviz.prints.animation import checked_width
+    from vitviz.prints.video import film_of
+
+    checked_width(width)
+    asked = {"start": start, "stop": stop, "step": step, **settings}
+    asked |= {"most_seconds": most_seconds, "most_frames": most_frames}
+    inspector = vitviz.load(checkpoint, device=device, folder=weights)
+    frames = vitviz.video(source, inspector, view, **asked)
+    if out.suffix.lower() == ".csv":
+        rows = [(f.number, f"{f.seconds:.6g}", f.answer, f.probability, f.flicker) for f in frames]
+        with out.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([("frame", "time", "answer", "probability", "flicker"), *rows])
+    else:
+        film_of(frames).save(out, width)
+    print(out)
