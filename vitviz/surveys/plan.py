@@ -80,14 +80,12 @@ class Plan:
             ),
             "batch": measuring.batch,
             "part": self.part,
-            "vitviz": version_of("vitviz"),
+            "vitviz": vitviz.__version__,  # also of a clone that is not installed
         }
 
 
 def version_of(package: str) -> str:
-    """The installed version; of vitviz itself also in a clone that is not installed."""
-    if package == "vitviz":
-        return vitviz.__version__
+    """The installed version."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from vitviz.surveys.rows import Batch, Refused, Row, Skipped, refused_in
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
+    from vitviz.surveys.parts import Part
 
 
 KEPT = 24  # of the surest errors, and of the nearest misses
@@ -110,17 +111,12 @@ class Survey(Shown):
             name, inspector.grid(size), inspector.dtype, measures, labels=inspector.labels, about=about
         )
 
-    def grown(self, batch: Batch) -> Survey:
-        """With one batch more."""
-        return self.with_rows(batch.rows, batch.sums, batch.skipped, batch.grams)
-
-    def with_rows(self, rows: Sequence[Row], sums: Mapping[str, Moments], skipped, grams=()) -> Survey:
-        """With some pictures more, whose `sums` are known."""
-        listed = (*self.skipped, *skipped)[:LISTED]
+    def grown(self, more: Batch | Part) -> Survey:
+        """With some pictures more."""
         return replace(
-            self, images=self.images + len(rows), sums=added(dict(self.sums), dict(sums)), skipped=listed,
-            left_out=self.left_out + len(skipped), grams=(*self.grams, *grams),
-            refused=refused_in(rows, self.refused),
+            self, images=self.images + len(more.rows), sums=added(dict(self.sums), more.sums),
+            skipped=(*self.skipped, *more.skipped)[:LISTED], left_out=self.left_out + len(more.skipped),
+            grams=(*self.grams, *more.grams), refused=refused_in(more.rows, self.refused),
         )  # fmt: skip
 
     @property
