@@ -25,11 +25,6 @@ Without -o the file lies in this folder, named by view, checkpoint and settings.
 """
 
 
-def add_to(program: typer.Typer) -> None:
-    """Registers the command."""
-    program.command("figure", help=HELP)(figure)
-
-
 def figure(
     view: Annotated[str, typer.Argument(metavar="VIEW", help="Which view.", show_default=False)],
     picture: Annotated[
@@ -66,7 +61,11 @@ def figure(
     weights: Weights = None,
 ) -> None:
     """Draws it and says where it lies."""
-    settings = dict(_setting(one) for one in given or ())
+    settings = {}
+    for name, sign, value in (one.partition("=") for one in given or ()):
+        if not sign:
+            raise VitvizError(f"Given --set {name}; expected name=value, such as --set fusion=max.")
+        settings[name] = value
     import vitviz
 
     photo = _photo(picture)
@@ -80,13 +79,6 @@ def figure(
     made = vitviz.figure(view, inspector, trace, **asked, **settings)
     path = made.save(out or Path(f"{made.name}.svg"), width=width, dpi=dpi)
     print(f"{path}, {path.with_suffix('.txt')}")
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not sign:
-        raise VitvizError(f"Given --set {text}; expected name=value, such as --set fusion=max.")
-    return name, value
 
 
 def _photo(picture: str):
