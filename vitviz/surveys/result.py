@@ -20,7 +20,7 @@ from vitviz import analyses
 from vitviz.analyses import Distances, Grams
 from vitviz.errors import VitvizError
 from vitviz.record.grid import Grid
-from vitviz.record.shown import Shown, frame_of
+from vitviz.record.shown import Tabled
 from vitviz.surveys.measure import Measure, Quantity
 from vitviz.surveys.moments import Moments, added
 from vitviz.surveys.rows import Batch, Refused, Row, Skipped, refused_in
@@ -78,7 +78,7 @@ LISTED = 1_000  # reasons kept in memory; the file beside the report has all
 
 
 @dataclass(frozen=True)
-class Survey(Shown):
+class Survey(Tabled):
     """The averages over the pictures done so far. Names are such as "distance.distance"."""
 
     checkpoint: str
@@ -171,10 +171,6 @@ class Survey(Shown):
                     {"quantity": name, **at, "mean": float(mean), "error": error, "pictures": sums.count}
                 )
         return found
-
-    def frame(self) -> Any:
-        """The rows as a pandas DataFrame; VitvizError where pandas is not installed."""
-        return frame_of(self.rows())
 
     @property
     def distances(self) -> Distances:
