@@ -89,16 +89,9 @@ def _mp4(frames: Frames, times: list[int], told: Told) -> bytes:
     tall, wide, _ = frames[0].shape
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "film.mp4"
-        encoder = write_frames(
-            str(path),
-            (wide, tall),
-            fps=RATE,
-            quality=None,
-            codec="libx264",
-            macro_block_size=2,
-            ffmpeg_log_level="error",
-            output_params=FAITHFUL,
-        )
+        form = {"fps": RATE, "quality": None, "codec": "libx264", "macro_block_size": 2}
+        said = {"ffmpeg_log_level": "error", "output_params": FAITHFUL}
+        encoder = write_frames(str(path), (wide, tall), **form, **said)
         try:
             encoder.send(None)
             for frame, tenths in zip(_each(frames, told), times, strict=True):
@@ -127,11 +120,8 @@ def _gif(frames: Frames, times: list[int], told: Told) -> bytes:
 def _colours(frames: Frames) -> Image.Image:
     """256 colours for all frames, found from a few of them, the first and the last among these."""
     seen = sorted({round(at) for at in np.linspace(0, len(frames) - 1, SEEN)})
-    found = []
-    for number in seen:
-        frame = frames[number]
-        step = max(1, -(-frame.shape[1] // WIDE))
-        found.append(frame[::step, ::step])
+    step = max(1, -(-frames[0].shape[1] // WIDE))
+    found = [frames[number][::step, ::step] for number in seen]
     return Image.fromarray(np.concatenate(found)).quantize(256, Image.Quantize.MEDIANCUT)
 
 
@@ -308,9 +298,8 @@ def _made(figures: Sequence[Figure], labels: Sequence[str], name: str) -> Animat
         first=labels[0],
         last=labels[-1],
     )
-    return Animation(
-        frames, tuple(labels), name, f"{figures[-1].caption}{translated(told, figures[-1].language)}\n"
-    )
+    caption = f"{figures[-1].caption}{translated(told, figures[-1].language)}\n"
+    return Animation(frames, tuple(labels), name, caption)
 
 
 def _label(moment: Frame) -> str:
