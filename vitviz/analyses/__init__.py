@@ -10,8 +10,6 @@ einops: the page is built before the engine is. Nothing here knows timm, Gradio 
 116.492
 """
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any

@@ -55,7 +55,8 @@ def skip_ratios(trace: Trace, projections: Sequence[Projection]) -> SkipRatios:
         entering, leaving = entering.double(), leaving.double()
         between = entering + added_by_attention(layer, projection)
         skips, branches = (entering, between), (between - entering, leaving - between)
-        found.append(torch.stack([_lengths(s) / _lengths(b) for s, b in zip(skips, branches, strict=True)]))
+        pairs = zip(skips, branches, strict=True)
+        found.append(torch.stack([skip.norm(dim=-1) / branch.norm(dim=-1) for skip, branch in pairs]))
     attention, mlp = torch.stack(found, dim=1)
     return SkipRatios(attention, mlp)
 
@@ -68,7 +69,3 @@ def added_by_attention(layer: Attention, projection: Projection) -> Float[Tensor
     added = added if projection.bias is None else added + projection.bias.to(added)
     added = added if projection.post is None else projection.post(added)
     return added if projection.scale is None else added * projection.scale.to(added)
-
-
-def _lengths(tokens: Float[Tensor, "token width"]) -> Float[Tensor, " token"]:
-    return tokens.norm(dim=-1)

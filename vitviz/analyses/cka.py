@@ -66,15 +66,11 @@ def grams_of(traces: Sequence[Trace], pictures: Sequence[str]) -> Grams:
         if "class" in grid.prefix_names:
             rows = {"class": tokens[:, grid.prefix_names.index("class")], **rows}
         for name, features in rows.items():
-            found.setdefault(name, []).append(_gram(features).cpu())
+            centred = features - features.mean(dim=0)
+            if centred.abs().max() <= _SAME * features.abs().max():
+                centred = torch.zeros_like(centred)
+            found.setdefault(name, []).append((centred @ centred.mT).cpu())
     return Grams(tuple(pictures), {name: torch.stack(grams) for name, grams in found.items()})
-
-
-def _gram(features: Float[Tensor, "picture feature"]) -> Float[Tensor, "picture picture"]:
-    centred = features - features.mean(dim=0)
-    if centred.abs().max() <= _SAME * features.abs().max():
-        centred = torch.zeros_like(centred)
-    return centred @ centred.mT
 
 
 def hsic(

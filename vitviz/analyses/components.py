@@ -71,10 +71,9 @@ def token_components(
     one. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> found = token_components([example_trace(Grid(2, 3, (4, 4), ("class",)), seed=1)], layer=2, count=2)
+    >>> found = token_components([example_trace(seed=1)], layer=2, count=2)
     >>> found.scores.shape, found.basis.shape, bool(found.shares[0] >= found.shares[1])
-    (torch.Size([1, 2, 3, 2]), torch.Size([2, 8]), True)
+    (torch.Size([1, 1, 3, 2]), torch.Size([2, 8]), True)
     """
     traces = [traces] if isinstance(traces, Trace) else list(traces)
     shapes = {(trace.grid.rows, trace.grid.cols, trace.tokens[0].shape[1]) for trace in traces}

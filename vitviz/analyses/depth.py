@@ -17,7 +17,6 @@ Behind the final norm all tokens are about equally long. It does not show what s
 one need not matter for the answer.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -71,14 +70,11 @@ def present(trace: Trace) -> Int[Tensor, " patch"]:
 
     Raises nothing.
 
-    >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
-    >>> present(example_trace(Grid(1, 3, (4, 4), ("class",)))).tolist()
+    >>> present(example_trace()).tolist()
     [0, 1, 2]
     """
-    kept: Sequence[int] | None = getattr(trace, "kept", None)
-    numbers = torch.arange(trace.grid.patches)
-    return numbers if kept is None else torch.as_tensor(kept, dtype=numbers.dtype)
+    return torch.tensor(range(trace.grid.patches) if trace.kept is None else trace.kept, dtype=torch.long)
 
 
 def place(trace: Trace, patch: int | tuple[int, int]) -> int:
@@ -86,10 +82,9 @@ def place(trace: Trace, patch: int | tuple[int, int]) -> int:
 
     Raises VitvizError for one that the grid does not have or that was withheld.
 
-    >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
-    >>> place(example_trace(Grid(2, 3, (4, 4), ("class",))), (1, 0))
-    3
+    >>> place(example_trace(), (0, 2))
+    2
     """
     grid = trace.grid
     try:
@@ -135,11 +130,7 @@ def over_sequence(trace: Trace, values: Float[Tensor, "*rest token"]) -> Float[T
     >>> over_sequence(example_trace(Grid(1, 2, (4, 4), ("class",))), torch.arange(3.0)).tolist()
     [0.0, 1.0, 2.0]
     """
-    grid = trace.grid
-    laid = values.new_full((*values.shape[:-1], grid.tokens), float("nan"))
-    laid[..., : grid.prefix] = values[..., : grid.prefix]
-    laid[..., grid.prefix + present(trace)] = values[..., grid.prefix :]
-    return laid
+    return trace.on_tokens(values)
 
 
 def token_norms(trace: Trace) -> Float[Tensor, "layer token"]:
@@ -148,9 +139,8 @@ def token_norms(trace: Trace) -> Float[Tensor, "layer token"]:
     Raises nothing. Source: Darcet et al. 2024, section 2.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> token_norms(example_trace(Grid(2, 3, (4, 4), ("class",)), layers=2)).shape
-    torch.Size([3, 7])
+    >>> token_norms(example_trace(layers=2)).shape
+    torch.Size([3, 4])
     """
     return torch.stack([tokens.double().norm(dim=1) for tokens in trace.tokens]).to(trace.tokens[0])
 
@@ -171,8 +161,7 @@ def usual_norms(trace: Trace) -> Usual:
     """Median and MAD of the patches' norms, layer by layer; see the module. Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> usual_norms(example_trace(Grid(2, 3, (4, 4), ("class",)), layers=2)).limit(5).tolist()
+    >>> usual_norms(example_trace(layers=2)).limit(5).tolist()
     [0.0, 0.0, 0.0]
     """
     norms = token_norms(trace)[:, trace.grid.prefix :].double()
@@ -199,8 +188,7 @@ def largest_activations(trace: Trace, layer: int, count: int = 3) -> Largest:
     2402.17762).
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> largest_activations(example_trace(Grid(2, 3, (4, 4), ("class",)), seed=1), layer=1).values.shape
+    >>> largest_activations(example_trace(seed=1), layer=1).values.shape
     torch.Size([3])
     """
     tokens = tokens_at(trace, layer)

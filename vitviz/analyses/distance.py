@@ -64,11 +64,8 @@ class Distances(Shown):
 
 def gathered(readings: Sequence[Reading], like: Tensor) -> Distances:
     """The readings of all layers, first layer first, as one record."""
-    return Distances(
-        torch.stack([reading.distance for reading in readings]).to(like),
-        torch.stack([reading.renormalised for reading in readings]).to(like),
-        torch.stack([reading.prefix_mass for reading in readings]).to(like),
-    )
+    names = ("distance", "renormalised", "prefix_mass")
+    return Distances(*(torch.stack([getattr(one, name) for one in readings]).to(like) for name in names))
 
 
 def distances(trace: Trace) -> Distances:
@@ -127,10 +124,8 @@ def uniform_distance(grid: Grid, renormalise: bool = False) -> float:
         step = torch.arange(count, dtype=torch.float64)
         return step * size, torch.where(step == 0, count, 2 * (count - step))
 
-    (down, down_count), (across, across_count) = (
-        steps(grid.rows, grid.patch[0]),
-        steps(grid.cols, grid.patch[1]),
-    )
+    down, down_count = steps(grid.rows, grid.patch[0])
+    across, across_count = steps(grid.cols, grid.patch[1])
     lengths = torch.hypot(rearrange(down, "row -> row 1"), across)
     total = down_count @ lengths @ across_count
     return total.item() / (grid.patches * (grid.patches if renormalise else grid.tokens))

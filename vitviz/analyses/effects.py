@@ -55,8 +55,7 @@ def agreement(effects: Effects, account: Evidence) -> Agreement:
 
     >>> from vitviz.analyses.evidence import evidence
     >>> from vitviz.analyses.example import example_account
-    >>> from vitviz.record.grid import Grid
-    >>> account = evidence(*example_account(Grid(2, 3, (4, 4), ("class",)), seed=1), target=0)
+    >>> account = evidence(*example_account(seed=1), target=0)
     >>> agreement(Effects(0.0, 2 * account.heads, -account.mlps, "zero"), account)
     Agreement(heads=1.0, mlps=-1.0)
     """

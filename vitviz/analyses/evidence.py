@@ -40,7 +40,7 @@ from vitviz.analyses.tail import AttentionPooling, Projection, Tail
 from vitviz.analyses.target import Asked, target_of
 from vitviz.errors import UnsupportedModel
 from vitviz.record.sentence import Sentence
-from vitviz.record.shown import Shown, frame_of
+from vitviz.record.shown import Tabled
 from vitviz.record.trace import Attention, Trace
 
 
@@ -60,7 +60,7 @@ class PoolLines:
 
 
 @dataclass(frozen=True)
-class Evidence(Shown):
+class Evidence(Tabled):
     """One logit's account; all numbers are in logits, layers and heads count from 0."""
 
     logit: float  # the model's own
@@ -93,9 +93,7 @@ class Evidence(Shown):
         """One row a line, layers and heads from 0 (None where it has none); they add up to `total`."""
 
         def row(line, logits, layer=None, head=None):
-            return {
-                    "line": line, "layer": layer, "head": head, "logits": float(logits),
-                }  # fmt: skip
+            return {"line": line, "layer": layer, "head": head, "logits": float(logits)}
 
         found = [row("start", self.start)]
         for layer, heads in enumerate(self.heads):
@@ -106,10 +104,6 @@ class Evidence(Shown):
             found.append(row("pooling", self.pool.total))
         return [*found, row("norm's bias", self.norm_bias), row("head's bias", self.head_bias)]
 
-    def frame(self):
-        """The rows as a pandas DataFrame; VitvizError where pandas is not installed."""
-        return frame_of(self.rows())
-
 
 def evidence(trace: Trace, readout: Tail, target: Asked, relative: bool = False) -> Evidence:
     """The account of a class (its number from 0 or its label), of a rather than b as (a, b), or of a
@@ -119,11 +113,10 @@ def evidence(trace: Trace, readout: Tail, target: Asked, relative: bool = False)
     UnsupportedModel for a trace that does not hold what is needed. Source: see the module.
 
     >>> from vitviz.analyses.example import example_account
-    >>> from vitviz.record.grid import Grid
-    >>> trace, readout = example_account(Grid(2, 3, (4, 4), ("class",)), seed=1)
+    >>> trace, readout = example_account(seed=1)
     >>> account = evidence(trace, readout, target=0)
     >>> account.sources.shape, abs(account.gap) < 1e-9
-    (torch.Size([2, 2, 7]), True)
+    (torch.Size([2, 2, 4]), True)
     """
     return account_of(ledger_of(trace, readout), target, relative)
 
@@ -134,20 +127,15 @@ def account_of(ledger: Ledger, target: Asked, relative: bool = False) -> Evidenc
     Raises VitvizError for a target that does not exist.
 
     >>> from vitviz.analyses.example import example_account
-    >>> from vitviz.record.grid import Grid
-    >>> ledger = ledger_of(*example_account(Grid(2, 3, (4, 4), ("class",)), seed=1))
+    >>> ledger = ledger_of(*example_account(seed=1))
     >>> round(account_of(ledger, (0, 1)).logit - account_of(ledger, 0).logit + account_of(ledger, 1).logit, 9)
     0.0
     """
     trace, readout = ledger.trace, ledger.readout
     asked = target_of(trace, readout, target, relative)
     basis, norm_bias, pool = directions(ledger, asked.direction)
-    layers = [
-        _layer_lines(basis, account, projection, attention)
-        for account, projection, attention in zip(
-            ledger.carried.layers, readout.layers, trace.layers, strict=True
-        )
-    ]
+    each = zip(ledger.carried.layers, readout.layers, trace.layers, strict=True)
+    layers = [_layer_lines(basis, *one) for one in each]
     sources = torch.stack([found for found, _ in layers])
     began = trace.without.at or 0
     starts = torch.zeros(len(trace.tokens[0]), dtype=sources.dtype, device=sources.device)

@@ -13,9 +13,11 @@ from vitviz.analyses.tail import Head, Norm, Pooling, Projection, Tail
 from vitviz.record.grid import Grid
 from vitviz.record.trace import Attention, Trace, View, Written
 
+GRID = Grid(1, 3, (4, 4), ("class",))
+
 
 def example_trace(
-    grid: Grid,
+    grid: Grid = GRID,
     layers: int = 2,
     heads: int = 2,
     seed: int | None = None,
@@ -24,9 +26,9 @@ def example_trace(
     kept: tuple[int, ...] | None = None,
 ) -> Trace:
     """A trace whose attention is uniform (1 / tokens everywhere), or, with a seed, the softmax of random
-    scores.
+    scores; without a grid, of a class token and three patches side by side.
 
-    >>> example_trace(Grid(1, 3, (4, 4), ("class",))).attention(0)[0, 0].tolist()
+    >>> example_trace().attention(0)[0, 0].tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
     random = torch.Generator().manual_seed(seed or 0)
@@ -60,14 +62,14 @@ def example_trace(
 
 
 def example_account(
-    grid: Grid, layers: int = 2, heads: int = 2, seed: int = 0, pool: str = "class", classes: int = 3
+    grid: Grid = GRID, layers: int = 2, heads: int = 2, seed: int = 0, pool: str = "class", classes: int = 3
 ) -> tuple[Trace, Tail]:
     """A trace with a readout that it was made by, in float64, for one class token or an average with the norm
     before it.
 
     Its blocks have random attention and random numbers for an MLP.
 
-    >>> trace, readout = example_account(Grid(1, 3, (4, 4), ("class",)))
+    >>> trace, readout = example_account()
     >>> trace.logits.shape, readout.pooling.kind
     (torch.Size([3]), 'class')
     """
@@ -90,13 +92,8 @@ def example_account(
     read = (0, 1) if pool == "class" else (grid.prefix, None)
     pooling = Pooling(pool, (read,), Norm(normal(width), normal(width), 1e-6), None)
     head, weights = Head((normal(classes, width),), normal(classes)), pooling.weights(tokens[-1])
-    written = Written(
-        weights,
-        *(
-            torch.stack([weights.mT @ one[pooling.readers] for one in branch])
-            for branch in (attentions, mlps)
-        ),
-    )
+    sums = (torch.stack([weights.mT @ one[pooling.readers] for one in some]) for some in (attentions, mlps))
+    written = Written(weights, *sums)
     logits = head.weights[0] @ pooling.read(tokens[-1])[0] + head.bias
     trace = replace(trace, layers=calls, tokens=tuple(tokens), logits=logits, written=written)
     return trace, Tail(trace.checkpoint, pooling, projections, head, features=width)

@@ -21,7 +21,7 @@ from vitviz.analyses.trials.curves import scored
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence, said
-from vitviz.record.shown import Shown, frame_of
+from vitviz.record.shown import Tabled
 from vitviz.record.trace import Deviation, Trace
 
 Asked = Callable[[str, int], Float[Tensor, "draw class"]]  # the logits by way and step
@@ -29,7 +29,7 @@ Progress = Callable[[float, str], None]  # the share that is done, and the way t
 
 
 @dataclass(frozen=True, eq=False)
-class Experiment(Shown):
+class Experiment(Tabled):
     """What was found on one picture. A way that the model does not have is in `refused`, with the reason."""
 
     checkpoint: str
@@ -69,10 +69,6 @@ class Experiment(Shown):
             for draw in range(found.shape[1])
         ]
 
-    def frame(self) -> Any:
-        """The rows as a pandas DataFrame; VitvizError where pandas is not installed."""
-        return frame_of(self.rows())
-
 
 def experiment_of(
     trace: Trace, kind: str, asked: Asked, progress: Progress = lambda share, way: None
@@ -102,8 +98,7 @@ def experiment_of(
         {way: torch.stack([one[score] for one in points]) for way, points in found.items()}
         for score in SCORES
     )
-    label = trace.labels[answer] if len(trace.labels) == trace.logits.numel() else f"class {answer}"
-    asked_about = (kind, answer, label, trace.grid.patches, tuple(map(int, steps)))
+    asked_about = (kind, answer, trace.named(answer), trace.grid.patches, tuple(map(int, steps)))
     computed = (refused, trace.dtype, trace.deviation)
     return Experiment(trace.checkpoint, *asked_about, probability, kept, *computed)
 

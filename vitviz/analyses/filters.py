@@ -55,12 +55,8 @@ def principal_filters(weight: Float[Tensor, "width channel row col"], count: int
     count = min(count, width - 1, len(sizes))
     directions = directions[:count]
     largest = directions.gather(1, directions.abs().argmax(dim=1, keepdim=True))
-    pictures = rearrange(
-        directions * largest.sign(),
-        "count (row col channel) -> count row col channel",
-        row=height,
-        col=length,
-    )
+    cut = "count (row col channel) -> count row col channel"
+    pictures = rearrange(directions * largest.sign(), cut, row=height, col=length)
     variance = sizes.square() / sizes.square().sum().clamp_min(torch.finfo(torch.float64).tiny)
     return Filters(pictures.to(weight), variance[:count].to(weight))
 
@@ -76,11 +72,7 @@ def raw_filters(
     >>> pictures.flatten().tolist(), norms.tolist()
     ([-3.0, 2.0, 1.0], [3.0, 2.0, 1.0])
     """
-    norms, order = (
-        rearrange(weight, "width channel row col -> width (channel row col)")
-        .norm(dim=1)
-        .sort(descending=True, stable=True)
-    )
+    norms, order = weight.flatten(start_dim=1).norm(dim=1).sort(descending=True, stable=True)
     return rearrange(weight[order], "width channel row col -> width row col channel"), norms
 
 

@@ -62,10 +62,9 @@ def ledger_of(trace: Trace, readout: Tail) -> Ledger:
     Raises UnsupportedModel where the trace does not hold what was written, or is of another model.
 
     >>> from vitviz.analyses.example import example_account
-    >>> from vitviz.record.grid import Grid
-    >>> ledger = ledger_of(*example_account(Grid(2, 3, (4, 4), ("class",)), seed=1))
+    >>> ledger = ledger_of(*example_account(seed=1))
     >>> ledger.carried.layers[0].carried.shape  # head, slot, token
-    torch.Size([2, 1, 7])
+    torch.Size([2, 1, 4])
     """
     written = trace.written
     if written is None or len(readout.layers) != len(trace.layers):

@@ -39,8 +39,7 @@ def lens_shares(ledger: Ledger) -> Float[Tensor, "layer class"]:
 
     >>> from vitviz.analyses.example import example_account
     >>> from vitviz.analyses.ledger import ledger_of
-    >>> from vitviz.record.grid import Grid
-    >>> trace, readout = example_account(Grid(2, 3, (4, 4), ("class",)), seed=1)
+    >>> trace, readout = example_account(seed=1)
     >>> torch.allclose(lens_shares(ledger_of(trace, readout))[-1], trace.logits)
     True
     """
@@ -55,19 +54,11 @@ def lens_shares(ledger: Ledger) -> Float[Tensor, "layer class"]:
 def _held(ledger: Ledger, read: Float[Tensor, "slot width"]) -> Float[Tensor, "slot2 width2"]:
     """What the head is given for tokens summed by slot, all deviations held at their last values."""
     trace, pooling, own = ledger.trace, ledger.readout.pooling, ledger.readout.attention_pooling
-    norm, last = pooling.norm, pooling.fc_norm
-    if norm is not None:
-        read = read - read.mean(dim=-1, keepdim=True) if norm.centred else read
-        read = read if norm.weight is None else read * norm.weight
-        read = read if norm.bias is None else read + norm.bias
+    read = read if pooling.norm is None else pooling.norm.held(read)
     if own is not None:
         found = own.pooled(read, pooling.shares(len(trace.tokens[-1]), trace.pooling))
         read = (found if trace.written.pool_mlp is None else found + trace.written.pool_mlp)[None]
-    if last is not None:
-        read = (read - read.mean(dim=-1, keepdim=True) if last.centred else read) / ledger.carried.deviation
-        read = read if last.weight is None else read * last.weight
-        read = read if last.bias is None else read + last.bias
-    return read
+    return read if pooling.fc_norm is None else pooling.fc_norm.held(read, ledger.carried.deviation)
 
 
 def lens_patches(ledger: Ledger, target: Asked, form: str = "now") -> Float[Tensor, "layer row col"]:
@@ -115,8 +106,7 @@ def lens_probabilities(ledger: Ledger, depth: int) -> Float[Tensor, "class row c
 
     >>> from vitviz.analyses.example import example_account
     >>> from vitviz.analyses.ledger import ledger_of
-    >>> from vitviz.record.grid import Grid
-    >>> found = lens_probabilities(ledger_of(*example_account(Grid(2, 3, (4, 4), ("class",)), seed=1)), 2)
+    >>> found = lens_probabilities(ledger_of(*example_account(seed=1)), 2)
     >>> torch.allclose(found.sum(dim=0), torch.ones(2, 3, dtype=found.dtype))
     True
     """
@@ -140,8 +130,7 @@ def lens_kind(readout: Tail) -> str:
     Raises VitvizError where it is neither, because a patch alone cannot be read.
 
     >>> from vitviz.analyses.example import example_account
-    >>> from vitviz.record.grid import Grid
-    >>> lens_kind(example_account(Grid(2, 3, (4, 4), ("class",)), seed=1)[1])
+    >>> lens_kind(example_account(seed=1)[1])
     'probe'
     """
     check_patches(readout)

@@ -43,8 +43,7 @@ def attends_to(trace: Trace, layer: int, query: Query) -> Float[Tensor, "head to
     query, IndexError for a layer that does not exist (they count from 0).
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> attends_to(example_trace(Grid(1, 3, (4, 4), ("class",))), layer=0, query=(0, 2))[0].tolist()
+    >>> attends_to(example_trace(), layer=0, query=(0, 2))[0].tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
     token = query_place(trace, query)
@@ -59,8 +58,7 @@ def attended_by(trace: Trace, layer: int, key: Query) -> Float[Tensor, "head tok
     not exist.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> attended_by(example_trace(Grid(1, 3, (4, 4), ("class",))), layer=0, key="class")[0].tolist()
+    >>> attended_by(example_trace(), layer=0, key="class")[0].tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
     token, attention = query_place(trace, key), trace.layer(layer)
@@ -77,8 +75,7 @@ def attention_received(trace: Trace, layer: int) -> Float[Tensor, "head token"]:
     `layer` counts blocks from 0; raises IndexError for one that does not exist. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> attention_received(example_trace(Grid(1, 3, (4, 4), ("class",))), layer=0)[0].tolist()
+    >>> attention_received(example_trace(), layer=0)[0].tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
     attention = trace.layer(layer)
@@ -117,8 +114,7 @@ def worked_row(trace: Trace, layer: int, head: int, query: Query) -> WorkedRow:
     or head that does not exist, IndexError for such a layer.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> row = worked_row(example_trace(Grid(1, 3, (4, 4), ("class",))), layer=0, head=0, query=(0, 2))
+    >>> row = worked_row(example_trace(), layer=0, head=0, query=(0, 2))
     >>> row.total, row.weights.tolist()
     (4.0, [0.25, 0.25, 0.25, 0.25])
     """
@@ -128,13 +124,11 @@ def worked_row(trace: Trace, layer: int, head: int, query: Query) -> WorkedRow:
             f"Head {head} does not exist: {trace.checkpoint} has heads 0 to {attention.heads - 1}."
         )
     q, k, v = attention.q[head, token].double(), attention.k[head].double(), attention.v[head].double()
-    products = k @ q
-    bias = (
-        None
-        if attention.bias is None
-        else attention.bias.rows(slice(token, token + 1), slice(head, head + 1))[0, 0].double()
-    )
-    scores = products * attention.scale + (0.0 if bias is None else bias)
+    products, bias = k @ q, None
+    scores = products * attention.scale
+    if attention.bias is not None:
+        bias = attention.bias.rows(slice(token, token + 1), slice(head, head + 1))[0, 0].double()
+        scores = scores + bias
     largest = scores.max().item()
     shift = largest if largest > LARGE or largest < -LARGE else 0.0
     powers = torch.exp(scores - shift)

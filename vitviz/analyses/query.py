@@ -55,7 +55,7 @@ def query_place(trace: Trace, query: Query) -> int:
     Raises VitvizError as that does, and for a patch that was left out.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> query_place(example_trace(Grid(1, 3, (4, 4), ("class",)), kept=(0, 2)), (0, 2))
+    >>> query_place(example_trace(kept=(0, 2)), (0, 2))
     2
     """
     token, prefix = query_token(trace.grid, query), trace.grid.prefix

@@ -145,14 +145,10 @@ def _read_block(
     asking = None if wanted.asking is None else wanted.asking[rows].repeat(group)
     weigh = None if wanted.distances is None else _weighing(powers, wanted.distances[rows])
     q, k = attention.q[:, rows].contiguous().split(group), attention.k.mT.split(group)
-    for number, (some_q, some_k, patch_sums, prefix_sums, weighed) in enumerate(
-        zip(q, k, *sums, strict=True)
-    ):
-        bias = (
-            None
-            if attention.bias is None
-            else attention.bias.rows(rows, slice(group * number, group * (number + 1)))
-        )
+    each = zip(range(0, heads, group), q, k, *sums, strict=True)
+    for first, some_q, some_k, patch_sums, prefix_sums, weighed in each:
+        some = slice(first, first + group)
+        bias = None if attention.bias is None else attention.bias.rows(rows, some)
         write_powers(powers, some_q, some_k, attention.scale, bias, shift)
         torch.mv(on_patches, of_patches, out=patch_sums)
         torch.mv(on_prefix, of_prefix, out=prefix_sums)

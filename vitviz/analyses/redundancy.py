@@ -37,8 +37,7 @@ def attention_entropy(trace: Trace, layer: int) -> Float[Tensor, " head"]:
     Raises IndexError for a layer that does not exist (they count from 0). Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> attention_entropy(example_trace(Grid(1, 3, (4, 4), ("class",))), layer=0).exp().round().tolist()
+    >>> attention_entropy(example_trace(), layer=0).exp().round().tolist()
     [4.0, 4.0]
     """
     attention = trace.layer(layer)
@@ -66,8 +65,7 @@ def head_entropy(trace: Trace, layer: int, keys: str = "all") -> HeadEntropy:
     See the module.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> head_entropy(example_trace(Grid(1, 3, (4, 4), ("class",))), layer=0).patches.exp().round().tolist()
+    >>> head_entropy(example_trace(), layer=0).patches.exp().round().tolist()
     [4.0, 4.0]
     """
     if keys not in KEYS:
@@ -97,8 +95,7 @@ def head_redundancy(trace: Trace, layer: int) -> Redundancy:
     `layer` counts blocks from 0; raises IndexError for one that does not exist. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> head_redundancy(example_trace(Grid(1, 3, (4, 4), ("class",))), layer=0).cosine.tolist()
+    >>> head_redundancy(example_trace(), layer=0).cosine.tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
     attention = trace.layer(layer)

@@ -47,8 +47,7 @@ def rollout(
     None for all. Raises VitvizError for a value that none of these can have. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> rollout(example_trace(Grid(1, 3, (4, 4), ("class",)), layers=1)).tolist()  # (I + J / 4) / 2
+    >>> rollout(example_trace(layers=1)).tolist()  # (I + J / 4) / 2
     [[0.125, 0.125, 0.125]]
     """
     return trace.on_grid(_row(trace, query, fusion, discard, residual, layers))
@@ -68,8 +67,7 @@ def rollout_row(
     Raises VitvizError as `rollout` does. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> rollout_row(example_trace(Grid(1, 3, (4, 4), ("class",)), layers=1)).tolist()
+    >>> rollout_row(example_trace(layers=1)).tolist()
     [0.625, 0.125, 0.125, 0.125]
     """
     return trace.on_tokens(_row(trace, query, fusion, discard, residual, layers))
@@ -98,8 +96,7 @@ def mean_attention(trace: Trace, query: Query = "auto") -> Float[Tensor, "layer 
     VitvizError for an unknown query. Source: paper, figure 6 takes its rollout from these.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> mean_attention(example_trace(Grid(1, 3, (4, 4), ("class",)), layers=2))[1].tolist()
+    >>> mean_attention(example_trace(layers=2))[1].tolist()
     [[0.25, 0.25, 0.25]]
     """
     vector = query_weights(trace, query)
@@ -159,20 +156,18 @@ def without_smallest(attention: Float[Tensor, "query patch"], discard: float) ->
 
 
 def _check(fusion: str, discard: float, residual: float) -> None:
-    if fusion not in FUSIONS:
-        raise VitvizError(
-            f"Given fusion={fusion!r}; expected one of {', '.join(FUSIONS)}. Choose 'mean' for the paper's"
-            " rollout."
-        )
-    if not 0 <= discard < 1:
-        raise VitvizError(
-            f"Given discard={discard!r}; expected a share from 0 to below 1. Choose 0 to discard nothing."
-        )
-    if not 0 <= residual <= 1:
-        raise VitvizError(
-            f"Given residual={residual!r}; expected a weight from 0 to 1. Choose 0.5 for the rollout of the"
-            " paper."
-        )
+    fusions = ", ".join(FUSIONS)
+    for given, fits, expected in (
+        (f"{fusion=}", fusion in FUSIONS, f"one of {fusions}. Choose 'mean' for the paper's rollout."),
+        (f"{discard=}", 0 <= discard < 1, "a share from 0 to below 1. Choose 0 to discard nothing."),
+        (
+            f"{residual=}",
+            0 <= residual <= 1,
+            "a weight from 0 to 1. Choose 0.5 for the rollout of the paper.",
+        ),
+    ):
+        if not fits:
+            raise VitvizError(f"Given {given}; expected {expected}")
 
 
 def _layer_range(count: int, layers: Layers) -> tuple[int, int]:

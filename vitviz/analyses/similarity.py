@@ -45,9 +45,8 @@ def token_similarity(
     VitvizError for a patch that does not exist. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> trace = example_trace(Grid(2, 3, (4, 4), ("class",)), seed=1)
-    >>> round(token_similarity(trace, layer=2, patch=(1, 0))[1, 0].item(), 6)
+    >>> trace = example_trace(seed=1)
+    >>> round(token_similarity(trace, layer=2, patch=(0, 2))[0, 2].item(), 6)
     1.0
     """
     there = of or trace
@@ -65,10 +64,9 @@ def patch_cosines(
     trace of another width. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> one, other = (example_trace(Grid(2, 3, (4, 4), ("class",)), seed=seed) for seed in (1, 2))
+    >>> one, other = (example_trace(seed=seed) for seed in (1, 2))
     >>> patch_cosines(one, other, layer=1).shape
-    torch.Size([2, 3, 2, 3])
+    torch.Size([1, 3, 1, 3])
     """
     own, asked = _directions_of(trace, of, layer, centred, norm)
     cosines = (own @ asked.mT).clamp(-1, 1).to(trace.tokens[0])
@@ -142,8 +140,6 @@ def position_similarity(
             f" {grid.rows} x {grid.cols}. Drop the rows of prefix tokens, and interpolate the table to the"
             " grid's size first."
         )
-    exact = table.double()
-    norms = exact.norm(dim=1, keepdim=True)
-    directions = torch.where(norms > 0, exact / torch.where(norms > 0, norms, 1), 0.0)
-    similarity = (directions @ directions.mT).clamp_(-1, 1).to(table)
+    units = directions(table.double())
+    similarity = (units @ units.mT).clamp_(-1, 1).to(table)
     return rearrange(similarity, "(row col) (row2 col2) -> row col row2 col2", row=grid.rows, row2=grid.rows)

@@ -33,8 +33,7 @@ def sweep(trace: Trace, query: Query = "auto", residual: float = 0.5) -> Sweep:
     Raises VitvizError for an unknown query. Source: see `distance` and `rollout`.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> seen = sweep(example_trace(Grid(1, 3, (4, 4), ("class",)), layers=1))
+    >>> seen = sweep(example_trace(layers=1))
     >>> seen.rollout.tolist(), seen.distances.prefix_mass.tolist()
     ([[0.125, 0.125, 0.125]], [[0.25, 0.25]])
     """

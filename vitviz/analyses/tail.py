@@ -46,7 +46,13 @@ class Norm:
 
     def __call__(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
         """Every row normed by its own mean and deviation."""
-        x = (x - x.mean(dim=-1, keepdim=True) if self.centred else x) / self.deviation(x).unsqueeze(-1)
+        return self.held(x, self.deviation(x).unsqueeze(-1))
+
+    def held(
+        self, x: Float[Tensor, "*rows width"], deviation: Tensor | float = 1.0
+    ) -> Float[Tensor, "*rows width"]:
+        """The same by a deviation that is given; 1 where it is divided out already."""
+        x = (x - x.mean(dim=-1, keepdim=True) if self.centred else x) / deviation
         x = x if self.weight is None else x * self.weight.to(x)
         return x if self.bias is None else x + self.bias.to(x)
 

@@ -33,9 +33,7 @@ class Target:
     direction: Float[Tensor, "slot width"]
     bias: float
     logit: float
-    length: Float[Tensor, " 1"] | None = (
-        None  # of given classes: |z|, by which direction and bias are divided
-    )
+    length: Float[Tensor, " 1"] | None = None  # of given classes: |z|, which divides direction and bias
     added: float = 0.0  # and of their bias the part that is not
 
 
@@ -53,10 +51,8 @@ def target_of(trace: Trace, readout: Tail, target: Asked, relative: bool = False
             f"{trace.checkpoint} has no classifier, so no class can be asked about; hand in a direction"
             f" instead: a tensor of {readout.features} numbers."
         )
-    classes, read = (
-        classes_of(trace, target),
-        None if readout.head.length is None else features(trace, readout),
-    )
+    classes = classes_of(trace, target)
+    read = None if readout.head.length is None else features(trace, readout)
     head = readout.head if read is None else readout.head.held(read)
 
     def difference(rows: Tensor) -> Tensor:
@@ -93,13 +89,9 @@ def class_index(trace: Trace, name: Any) -> int:
     classes = len(trace.logits)
     if isinstance(name, str):
         wanted = name.strip().casefold()
-        whole = [i for i, label in enumerate(trace.labels) if label.casefold() == wanted]
-        listed = [
-            i
-            for i, label in enumerate(trace.labels)
-            if wanted in [one.strip() for one in label.casefold().split(",")]
-        ]
-        found = whole or listed
+        labels = [label.casefold() for label in trace.labels]
+        whole = [i for i, label in enumerate(labels) if label == wanted]
+        found = whole or [i for i, label in enumerate(labels) if wanted in map(str.strip, label.split(","))]
         if len(found) == 1:
             return found[0]
         several = f"several classes bear that name: {', '.join(map(str, found))}"

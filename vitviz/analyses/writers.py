@@ -53,6 +53,11 @@ class Side:
     norm: Norm | None = None  # of each head by itself
     turned: bool = False
 
+    def of_head(self, head: int, heads: int, like: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Weight and bias of one of so many heads."""
+        both = self.weight, self.bias
+        return tuple(None if one is None else one.unflatten(0, (heads, -1))[head].to(like) for one in both)
+
 
 @dataclass(frozen=True)
 class Reader:
@@ -198,10 +203,7 @@ def parts(
     whole = sums is None or bool(sums.all(dim=1).any())
     tokens = slice(None) if whole else sums.any(dim=0).nonzero()[:, 0]
     entering = ledger.trace.tokens[layer][tokens]
-    weight, bias = (
-        None if one is None else one.unflatten(0, (ledger.trace.layers[layer].heads, -1))[head].to(entering)
-        for one in (side.weight, side.bias)
-    )
+    weight, bias = side.of_head(head, ledger.trace.layers[layer].heads, entering)
     bias = weight.new_zeros(len(weight)) if bias is None else bias
     scale, constant = entering.new_ones(len(entering)), None
     if side.norm is not None:
@@ -267,11 +269,7 @@ def read(
     values.
     """
     side, norm = stream.readers[layer].sides[name], stream.readers[layer].norm
-    heads = ledger.trace.layers[layer].heads
-    weight, bias = (
-        None if one is None else one.unflatten(0, (heads, -1))[head].to(entering)
-        for one in (side.weight, side.bias)
-    )
+    weight, bias = side.of_head(head, ledger.trace.layers[layer].heads, entering)
     found = (entering if norm is None else norm(entering)) @ weight.mT
     found = found if bias is None else found + bias
     found = found if side.norm is None else side.norm(found)
@@ -293,12 +291,8 @@ def flow(
     for reader, (layer, number) in zip(steps, steps[1:], strict=False):
         at = _at_head(ledger, stream, reader, (layer, number), found)
         attention, rows = ledger.trace.layers[layer], range(0, len(at), _ROWS)
-        weighed = (
-            attention.weights(slice(row, row + _ROWS), slice(number, number + 1))[0].mT
-            @ at[row : row + _ROWS]
-            for row in rows
-        )
-        found = sum(weighed)
+        some = (slice(row, row + _ROWS) for row in rows)
+        found = sum(attention.weights(one, slice(number, number + 1))[0].mT @ at[one] for one in some)
     return found
 
 
@@ -359,9 +353,7 @@ def score_of(
     matrix, other = (own @ one.mT for one in torch.cat(keys).double().unbind(dim=1))
     rest = bias[key].item()
     score = attention.q[head, query].double() @ attention.k[head, key].double() * attention.scale + bias[key]
-    return Score(
-        score.item(), tuple(names), matrix, rest, matrix - other, rest - (bias @ usual).item()
-    )  # fmt: skip
+    return Score(score.item(), tuple(names), matrix, rest, matrix - other, rest - (bias @ usual).item())
 
 
 def paths_of(

@@ -17,11 +17,11 @@ program = typer.Typer(
         " over whole data sets."
     ),
 )
-survey.add_to(program)
-figure.add_to(program)
-video.add_to(program)
-checkpoints.add_to(program)
-app.add_to(program)
+program.command("survey", help=survey.HELP)(survey.survey)
+program.command("figure", help=figure.HELP)(figure.figure)
+program.command("video", help=video.HELP)(video.video)
+program.command("checkpoints")(checkpoints.checkpoints)
+program.command("app", context_settings=app.OWN, help=app.HELP)(app.app)
 
 
 def main() -> None:

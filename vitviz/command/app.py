@@ -5,13 +5,7 @@ import gc
 import typer
 
 OWN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-
-
-def add_to(program: typer.Typer) -> None:
-    """Registers the command."""
-    program.command(
-        "app", context_settings=OWN, help="Start the page; `vitviz app --help` lists its options."
-    )(app)
+HELP = "Start the page; `vitviz app --help` lists its options."
 
 
 def app(context: typer.Context) -> None:

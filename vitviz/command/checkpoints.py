@@ -14,11 +14,6 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
 Weights = Annotated[Path | None, typer.Option(help="Folder of your own checkpoints.", show_default=False)]
 
 
-def add_to(program: typer.Typer) -> None:
-    """Registers the command."""
-    program.command("checkpoints")(checkpoints)
-
-
 def checkpoints(
     search: Annotated[str, typer.Argument(help="Only names that hold this.")] = "",
     here: Annotated[

@@ -30,11 +30,6 @@ Given = Annotated[
 ]
 
 
-def add_to(program: typer.Typer) -> None:
-    """Registers the command."""
-    program.command("figure", help=HELP)(figure)
-
-
 def figure(
     view: Annotated[str, typer.Argument(metavar="VIEW", help="Which view.", show_default=False)],
     picture: Annotated[

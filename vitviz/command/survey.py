@@ -42,11 +42,6 @@ Measures:
 """
 
 
-def add_to(program: typer.Typer) -> None:
-    """Registers the command."""
-    program.command("survey", help=HELP)(survey)
-
-
 def survey(
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="Where the pictures are.", show_default=False)

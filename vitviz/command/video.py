@@ -23,11 +23,6 @@ Examples:
 """
 
 
-def add_to(program: typer.Typer) -> None:
-    """Registers the command."""
-    program.command("video", help=HELP)(video)
-
-
 def video(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="The video.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", "-o", help="A .mp4, .gif or .csv.", show_default=False)],

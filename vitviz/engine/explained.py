@@ -178,36 +178,26 @@ class Explained:
         self._check(one, answer, held)
         activation = None if held else self._activation(one)
         attentions = [*(call[0] for call in one.attentions if call), *one.pooling[-1:]]
-        wanted = [
-            *one.tokens,
-            *(line.leaf for line in one.lines),
-            leaf if leaf.requires_grad else None,
-            activation,
-            *attentions,
-        ]
+        pixels, lines = leaf if leaf.requires_grad else None, [line.leaf for line in one.lines]
+        wanted = [*one.tokens, *lines, pixels, activation, *attentions]
         asked = [tensor for tensor in wanted if tensor is not None]
-        with (
-            memory_guard(self.inspector.device, f"The gradient of {self.trace.checkpoint}"),
-            exactly(self.inspector.device),
-        ):
+        device = self.inspector.device
+        with memory_guard(device, f"The gradient of {self.trace.checkpoint}"), exactly(device):
             found = iter(torch.autograd.grad(answer, asked, allow_unused=True))
         slopes = [None if tensor is None else next(found) for tensor in wanted]
         return self._collected(one, answer.item(), wanted, slopes)
 
     def _collected(self, one: gradients.Opened, answer: float, wanted: list, slopes: list) -> Gradients:
         depths, lines = len(one.tokens), len(one.lines)
-        tokens = torch.stack(
-            [product(t, g).sum(dim=-1)[0] for t, g in zip(wanted[:depths], slopes[:depths], strict=True)]
-        )
+        each = zip(wanted[:depths], slopes[:depths], strict=True)
+        tokens = torch.stack([product(token, slope).sum(dim=-1)[0] for token, slope in each])
         constants = {kind: torch.zeros(depths + 1, dtype=torch.float64) for kind in KINDS}
         for line, slope in zip(one.lines, slopes[depths : depths + lines], strict=True):
             constants[line.kind][line.depth + 1] += product(line.leaf, slope).sum().cpu()
         pixels, activation, *attentions = wanted[depths + lines :]
         pixel_slope, activation_slope, *attention_slopes = slopes[depths + lines :]
-        weighed = [
-            Weighed(a.detach()[0].cpu(), or_zero(a, g)[0].cpu())
-            for a, g in zip(attentions, attention_slopes, strict=True)
-        ]
+        each = zip(attentions, attention_slopes, strict=True)
+        weighed = [Weighed(one.detach()[0].cpu(), or_zero(one, slope)[0].cpu()) for one, slope in each]
         patches = self.trace.grid.patches
         return Gradients(
             answer=answer,
@@ -247,11 +237,8 @@ class Explained:
             classes = classes_of(self.trace, self.target)
             first, *second = self.trace.logits[classes].double().tolist()
             return first - sum(second)
-        with (
-            torch.no_grad(),
-            torch.autocast(self.inspector.device.type, enabled=False),
-            exactly(self.inspector.device),
-        ):
+        device = self.inspector.device
+        with torch.no_grad(), torch.autocast(device.type, enabled=False), exactly(device):
             return self._score(self.pixels).item()
 
     def _by_patch(self, pixels: Tensor) -> Tensor:

@@ -288,11 +288,10 @@ class Inspector(Shown):
     def position_tables(self, size: tuple[int, int] | None = None) -> list[Float[Tensor, "patch width"]]:
         """The same of this model and of every moment of its training that was kept."""
         table = self.position_table(size)
-        kept = [] if table is None else film.kept_tensors(self.checkpoint, *TABLES)
-        own = [] if table is None else [table]
-        return own + (
-            record.resized(self.model, self.placed.at(self.placed.size(size)), kept) if kept else []
-        )
+        if table is None:
+            return []
+        kept = film.kept_tensors(self.checkpoint, *TABLES)
+        return [table, *record.resized(self.model, self.placed.at(self.placed.size(size)), kept)]
 
     def position_kind(self) -> str:
         """How the model knows where a patch is: learned, rotary, relative, several joined by +, or none."""

@@ -114,7 +114,5 @@ def final_norm(
 def _prefix(model: nn.Module) -> Float[Tensor, "prefix width"]:
     # timm's order in the sequence
     tokens = [getattr(model, name, None) for name in ("cls_token", "dist_token", "reg_token")]
-    return torch.cat(
-        [record.copied(token[0]) for token in tokens if token is not None]
-        or [torch.zeros(0, model.embed_dim)]
-    )
+    found = [record.copied(token[0]) for token in tokens if token is not None]
+    return torch.cat([torch.zeros(0, model.embed_dim), *found])

@@ -40,14 +40,14 @@ def tail_of(model: nn.Module, name: str, device: torch.device = CPU) -> Tail:
     weights = tuple((one.data_ptr(), one._version) for one in model.parameters())
     if model not in _known or _known[model][0] != weights:
         try:
-            pooling = pooling_of(model)
+            pooling, width = pooling_of(model), int(getattr(model, "embed_dim", None) or model.num_features)
             found = Tail(
                 checkpoint=name,
                 pooling=pooling,
                 layers=tuple(projection_of(block) for block in model.blocks),
                 head=head_of(model, pooling),
                 attention_pooling=attention_pooling_of(model) if pooling.kind == "attention" else None,
-                features=(2 if pooling.kind == "class and average" else 1) * _width(model),
+                features=(2 if pooling.kind == "class and average" else 1) * width,
             )
         except _NotUnderstood as reason:
             raise UnsupportedModel(not_applicable(name, said(reason))) from None
@@ -104,9 +104,8 @@ def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
         return head.value(2 if pooling.kind == "class and average" else 1)
     heads = [head, model.head_dist] if pooling.kind == "distilled" else [head]
     if not all(isinstance(one, nn.Linear) for one in heads):
-        raise _NotUnderstood(
-            Sentence("its classifier is a {kind} and no linear map", kind=type(head).__name__)
-        )
+        kind = type(head).__name__
+        raise _NotUnderstood(Sentence("its classifier is a {kind} and no linear map", kind=kind))
     weights, factor = [held(one.weight) for one in heads], 1 / len(heads)
     biases = [held(one.bias) if one.bias is not None else torch.zeros(len(one.weight)) for one in heads]
     if pooling.kind == "class and average":
@@ -120,9 +119,8 @@ def projection_of(block: nn.Module) -> Projection:
     if kind == PARALLEL:
         if block.attn_out_proj is None:
             raise _NotUnderstood(Sentence("its blocks project heads and MLP by one matrix"))
-        return Projection(
-            held(block.attn_out_proj.weight), held(block.attn_out_proj.bias), scale_of(block.ls)
-        )
+        one = block.attn_out_proj
+        return Projection(held(one.weight), held(one.bias), scale_of(block.ls))
     if kind not in PRE_NORM + POST_NORM:
         raise _NotUnderstood(Sentence(NO_WAY, kind=kind))
     attention = block.attn
@@ -130,8 +128,8 @@ def projection_of(block: nn.Module) -> Projection:
     if inner is not None and gate is not None:
         raise _NotUnderstood(Sentence("its attention has a norm and a gate, one behind the other"))
     post = norm_of(block.norm1) if kind in POST_NORM else None
-    scale = getattr(block, "ls1", None) if hasattr(block, "ls1") else getattr(block, "gamma_1", None)
-    return Projection(held(attention.proj.weight), held(attention.proj.bias), scale_of(scale), inner, post)
+    scale = scale_of(getattr(block, "ls1", getattr(block, "gamma_1", None)))
+    return Projection(held(attention.proj.weight), held(attention.proj.bias), scale, inner, post)
 
 
 def reader_of(block: nn.Module) -> Reader:
@@ -203,10 +201,6 @@ def held(weight: Tensor | None) -> Tensor | None:
 
 def at_least_float32(tensor: Tensor) -> Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-
-
-def _width(model: nn.Module) -> int:
-    return int(getattr(model, "embed_dim", None) or model.num_features)
 
 
 class _NotUnderstood(Exception):

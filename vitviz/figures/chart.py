@@ -112,10 +112,8 @@ class Chart:
 
 def ramp(place: int, count: int) -> str:
     """A colour from first to last."""
-    at, table = place / max(1, count - 1) * (len(RAMP) - 1), np.asarray(RAMP, float)
-    return "#" + "".join(
-        f"{round(np.interp(at, np.arange(len(RAMP)), table[:, one])):02x}" for one in range(3)
-    )
+    at, places = place / max(1, count - 1) * (len(RAMP) - 1), range(len(RAMP))
+    return "#" + "".join(f"{round(np.interp(at, places, light)):02x}" for light in zip(*RAMP, strict=True))
 
 
 def by_layer(
@@ -153,22 +151,15 @@ def by_layer(
         series = (Series(depth, values, line=True, dots=True, band=band, **more),)
     else:
         heads = values.shape[1]
-        more.setdefault(
-            "of", {"layer": np.repeat(depth, heads), "head": np.tile(np.arange(heads), len(depth)) + 1}
-        )
+        each = {"layer": np.repeat(depth, heads), "head": np.tile(np.arange(heads), len(depth)) + 1}
+        more.setdefault("of", each)
         dots = Series(np.repeat(depth, heads), values.ravel(), Sentence("one head"), dots=True, **more)
         mean = Series(depth, values.mean(axis=1), Sentence("mean of the heads"), GREY, line=True)
         series = (dots, mean)
-    return Chart(
-        Sentence("Network depth (layer)"),
-        up,
-        (first - 0.6, first + len(values) - 0.4),
-        (1.08 * low, high if high is not None else 1.08 * most if most > low else low + 1.0),
-        title,
-        series,
-        levels=levels,
-        unit=unit,
-    )
+    across = (first - 0.6, first + len(values) - 0.4)
+    ends = (1.08 * low, high if high is not None else 1.08 * most if most > low else low + 1.0)
+    along = Sentence("Network depth (layer)")
+    return Chart(along, up, across, ends, title, series, levels=levels, unit=unit)
 
 
 def spoken(value: float, error: float, unit: str = "") -> str:

@@ -7,8 +7,6 @@ Everything is one piece of HTML: no server, no request, no font. Text takes the 
 it reads in light and in dark.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from vitviz.record.public import lazily

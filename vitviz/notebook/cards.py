@@ -30,48 +30,6 @@ from vitviz.record.runs import Without
 from vitviz.record.trace import Trace
 from vitviz.surveys.result import Survey
 
-
-def trial_card(trial: Trial) -> str:
-    head = ("map", "gap", "most relevant first", "least relevant first")
-    rows = [(name, gap, *trial.areas(name)) for name, gap in trial.ranking()]
-    mean, reach = trial.chance()[0], trial.reach()
-    caption = (
-        f"{trial.checkpoint}, patches removed as {trial.patches_as}: areas under the probability's curves,"
-        f" best first. Chance's gap is {number(mean)}; in one of 20 trials the best of so many random maps"
-        f" would come above {number(mean + reach)}. One picture says nothing of another."
-    )
-    return card("Maps on trial", table(head, rows), _refused(trial), caption=caption)
-
-
-def experiment_card(found: Experiment) -> str:
-    what, other = ("patches dropped", "") if found.kind == "drop" else ("pieces", ", shuffled")
-    curves = [found.curve(way) for way in found.probability]
-    kept = [found.curve(way, "kept") for way in found.probability]
-    rows = [
-        (count, *(_spread(*curve[step]) for curve in curves), *(f"{one[step][0]:.0%}" for one in kept))
-        for step, count in enumerate(found.steps)
-    ]
-    head = (what, *found.probability, *(f"{way}: kept" for way in found.probability))
-    draws = next((len(one[0]) for one in found.probability.values()), 0)
-    far = found.deviation.classes if found.deviation else None
-    rounded = f" Computed in {found.dtype}" if found.dtype != "float32" else ""
-    rounded += f", whose probabilities lie up to {far:.2g} from float32's." if rounded and far else ""
-    caption = (
-        f"{found.checkpoint}: probability of {found.label}, the answer to the whole picture{other}: means"
-        f" over {draws} draws ± twice their standard errors; kept: in how many it stays the"
-        f" likeliest.{rounded}"
-    )
-    return card("Experiment", table(head, rows), _refused(found), caption=caption)
-
-
-def _refused(found: Trial | Experiment) -> str:
-    return "".join(f"<p><small>{name}: {reason}</small></p>" for name, reason in maps.safe(found.refused))
-
-
-def _spread(mean: float, error: float) -> str:
-    return f"{mean:.1%} ± {2 * error:.1%}"
-
-
 SHOWN = 12  # rows of long tables
 
 
@@ -358,5 +316,45 @@ def _cell(cell: Cell) -> str:
     return cell.frame()
 
 
-html.register(Experiment, experiment_card)
-html.register(Trial, trial_card)
+@html.register
+def _trial(trial: Trial) -> str:
+    head = ("map", "gap", "most relevant first", "least relevant first")
+    rows = [(name, gap, *trial.areas(name)) for name, gap in trial.ranking()]
+    mean, reach = trial.chance()[0], trial.reach()
+    caption = (
+        f"{trial.checkpoint}, patches removed as {trial.patches_as}: areas under the probability's curves,"
+        f" best first. Chance's gap is {number(mean)}; in one of 20 trials the best of so many random maps"
+        f" would come above {number(mean + reach)}. One picture says nothing of another."
+    )
+    return card("Maps on trial", table(head, rows), _refused(trial), caption=caption)
+
+
+@html.register
+def _experiment(found: Experiment) -> str:
+    what, other = ("patches dropped", "") if found.kind == "drop" else ("pieces", ", shuffled")
+    curves = [found.curve(way) for way in found.probability]
+    kept = [found.curve(way, "kept") for way in found.probability]
+    rows = [
+        (count, *(_spread(*curve[step]) for curve in curves), *(f"{one[step][0]:.0%}" for one in kept))
+        for step, count in enumerate(found.steps)
+    ]
+    head = (what, *found.probability, *(f"{way}: kept" for way in found.probability))
+    draws = next((len(one[0]) for one in found.probability.values()), 0)
+    far = found.deviation.classes if found.deviation else None
+    rounded = f" Computed in {found.dtype}" if found.dtype != "float32" else ""
+    rounded += f", whose probabilities lie up to {far:.2g} from float32's." if rounded and far else ""
+    caption = (
+        f"{found.checkpoint}: probability of {found.label}, the answer to the whole picture{other}: means"
+        f" over {draws} draws ± twice their standard errors; kept: in how many it stays the"
+        f" likeliest.{rounded}"
+    )
+    return card("Experiment", table(head, rows), _refused(found), caption=caption)
+
+
+def _refused(found: Trial | Experiment) -> str:
+    told = ((maps.text(name), maps.text(reason)) for name, reason in found.refused.items())
+    return "".join(f"<p><small>{name}: {reason}</small></p>" for name, reason in told)
+
+
+def _spread(mean: float, error: float) -> str:
+    return f"{mean:.1%} ± {2 * error:.1%}"

@@ -8,7 +8,7 @@ drawn in a colour of its own keeps 3 : 1 to white and to near-black. Texts that 
 
 import base64
 import html
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -115,7 +115,9 @@ def drawn(tensor: Any, what: Name) -> str:
     """The card of a named tensor: by its axes; as text where a picture of it would mean nothing."""
     values = np.asarray(tensor, dtype=np.float64)
     draw = {
-        "layer head": _dots, "row col": _map, "layer row col": _strip, "row col row2 col2": _mosaic,
+        "layer head": lambda values, what: by_layers(values, what.unit, what.first),
+        "row col": lambda values, what: over(values, what.unit, what.picture, what.diverging),
+        "layer row col": _strip, "row col row2 col2": _mosaic,
         "layer token": _matrix, "layer class": _answers, "depth depth2": _square,
     }.get(what.axes)  # fmt: skip
     if draw is None or not values.size:
@@ -130,7 +132,8 @@ def over(values: Any, said: str, picture: np.ndarray | None = None, diverging: b
     colours = "balance" if diverging else "viridis"
     pixels = squares(values, low, high, colours)
     if picture is not None and np.isfinite(values).all():
-        pixels = _blended(picture, squares(enlarged(values, picture.shape[:2]), low, high, colours))
+        tinted = squares(enlarged(values, picture.shape[:2]), low, high, colours).astype(np.float32)
+        pixels = np.rint(picture + 0.6 * (tinted - picture)).astype(np.uint8)
     drawn = image(pixels, f"map of {values.shape[0]} × {values.shape[1]} patches: {said}", WIDTH)
     return f"<div>{drawn}{scale(low, high, colours, said, WIDTH)}</div>"
 
@@ -149,11 +152,6 @@ def first(scores: Any) -> Iterator[Any]:
     return (scores[0, ..., number] for number in range(min(3, scores.shape[-1])))
 
 
-def safe(texts: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Both as HTML."""
-    return [(text(name), text(said)) for name, said in texts.items()]
-
-
 def by_layers(values: Any, unit: str, first: int = 1, error: Any = None, up: str = "") -> str:
     """Dots of heads by layer, or a line of one number a layer, as paper draws them."""
     return inlined(by_layer(np.asarray(values), up or unit, first=first, error=error, unit=unit))
@@ -164,14 +162,6 @@ def inlined(chart: Chart) -> str:
     from vitviz.figures.paper.sheet import inline  # with matplotlib
 
     return inline(chart)
-
-
-def _dots(values: np.ndarray, what: Name) -> str:
-    return by_layers(values, what.unit, what.first)
-
-
-def _map(values: np.ndarray, what: Name) -> str:
-    return over(values, what.unit, what.picture, what.diverging)
 
 
 def _strip(values: np.ndarray, what: Name) -> str:
@@ -223,10 +213,6 @@ def _answers(values: np.ndarray, what: Name) -> str:
         for n, (row, own) in enumerate(zip(likely, values, strict=True), what.first)
     ]
     return table(("depth", "likeliest", "probability", f"of {name(last)}", "its logit"), rows)
-
-
-def _blended(picture: np.ndarray, colours: np.ndarray, opacity: float = 0.6) -> np.ndarray:
-    return np.rint(picture + opacity * (colours.astype(np.float32) - picture)).astype(np.uint8)
 
 
 def _tiled(tiles: np.ndarray, across: int, gap: int) -> np.ndarray:

@@ -121,19 +121,11 @@ def _distance(asked: dict[str, Any]) -> Name:
 
 def _similarity(asked: dict[str, Any]) -> Name:
     trace, centred = asked["trace"], ", the mean patch taken out" if asked["centred"] else ""
-    caption = (
-        f"{trace.checkpoint}: cosine of every patch with"
-        f" {_patch(asked['patch'])}{_depth(asked['layer'])}{centred}."
-    )
+    patch, layer = asked["patch"], asked["layer"]
+    which = "the patch in row {}, column {}".format(*patch) if isinstance(patch, tuple) else f"patch {patch}"
+    depth = "before block 1" if layer == 0 else f"behind block {layer}"
+    caption = f"{trace.checkpoint}: cosine of every patch with {which} {depth}{centred}."
     return Name("Likeness of tokens", "row col", "cosine", caption, picture=trace.view.picture)
-
-
-def _patch(patch: Any) -> str:
-    return f"the patch in row {patch[0]}, column {patch[1]}" if isinstance(patch, tuple) else f"patch {patch}"
-
-
-def _depth(layer: int) -> str:
-    return " before block 1" if layer == 0 else f" behind block {layer}"
 
 
 def _norms(asked: dict[str, Any]) -> Name:
@@ -191,7 +183,6 @@ class Listed(Shown, list):
 
     def frame(self) -> Any:
         """A row each, as a pandas DataFrame; VitvizError where pandas is not installed."""
-        from vitviz.record.shown import frame_of
 
         return frame_of([vars(one) for one in self])
 

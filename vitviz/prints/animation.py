@@ -92,16 +92,9 @@ def _mp4(frames: Frames, times: list[int], rate: float, told: Told) -> bytes:
     tall, wide, _ = frames[0].shape
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "film.mp4"
-        encoder = write_frames(
-            str(path),
-            (wide, tall),
-            fps=rate,
-            quality=None,
-            codec="libx264",
-            macro_block_size=2,
-            ffmpeg_log_level="error",
-            output_params=FAITHFUL,
-        )
+        form = {"fps": rate, "quality": None, "codec": "libx264", "macro_block_size": 2}
+        said = {"ffmpeg_log_level": "error", "output_params": FAITHFUL}
+        encoder = write_frames(str(path), (wide, tall), **form, **said)
         try:
             encoder.send(None)
             for frame, count in zip(_each(frames, told), times, strict=True):
@@ -129,11 +122,8 @@ def _gif(frames: Frames, times: list[int], rate: float, told: Told) -> bytes:
 def _colours(frames: Frames) -> Image.Image:
     """256 colours for all frames, found from a few of them, the first and the last among these."""
     seen = sorted({round(at) for at in np.linspace(0, len(frames) - 1, SEEN)})
-    found = []
-    for number in seen:
-        frame = frames[number]
-        step = max(1, -(-frame.shape[1] // WIDE))
-        found.append(frame[::step, ::step])
+    step = max(1, -(-frames[0].shape[1] // WIDE))
+    found = [frames[number][::step, ::step] for number in seen]
     return Image.fromarray(np.concatenate(found)).quantize(256, Image.Quantize.MEDIANCUT)
 
 
@@ -312,9 +302,8 @@ def assembled(figures: Sequence[Figure], labels: Sequence[str], name: str) -> An
         first=labels[0],
         last=labels[-1],
     )
-    return Animation(
-        frames, tuple(labels), name, f"{figures[-1].caption}{translated(told, figures[-1].language)}\n"
-    )
+    caption = f"{figures[-1].caption}{translated(told, figures[-1].language)}\n"
+    return Animation(frames, tuple(labels), name, caption)
 
 
 def _label(moment: Frame) -> str:

@@ -115,13 +115,8 @@ def cell_of(
     held = Held.of(shown, subject, dict(given), live, megabytes * 2**20, seconds)
     told = {**framed(subject, shown.slug), **declared(shown, subject.about), "key": "cell", "scene": "cell"}
     told |= {"controls": held.controls(told["controls"]), "files": [], "summary": shown.summary(subject)}
-    words = shown.words
-    data = {
-        "value": told,
-        "lead": [words.what, words.how],
-        "fixed": held.fixed,
-        "parts": {**upload, **held.parts()},
-    }
+    lead = [shown.words.what, shown.words.how]
+    data = {"value": told, "lead": lead, "fixed": held.fixed, "parts": {**upload, **held.parts()}}
     return Cell(shown.slug, _page(shown.slug, data, language), held.fixed)
 
 

@@ -18,7 +18,6 @@ import numpy as np
 import vitviz
 from vitviz.errors import Unknown, VitvizError
 from vitviz.record import stopping
-from vitviz.record.runs import Without
 from vitviz.record.samples import samples
 from vitviz.record.sentence import Sentence
 from vitviz.views import VIEWS, Needs, Subject, View
@@ -58,31 +57,28 @@ def caption_of(
     told = {"height": grid.pixels[0], "width": grid.pixels[1], "rows": grid.rows, "cols": grid.cols}
     size = Sentence("Input {height} × {width} px, {rows} × {cols} patches", **told)
     assumed = ", ".join(one.taken or one.name for one in checkpoint.assumed)
-    without = "" if trace is None else _from_one(trace.without).text()
+    without, chosen = "", _settings(view, subject, settings, say) or say("none")
+    if trace is not None:  # patches counted as the figure and the page count them
+        without = replace(trace.without, patches=tuple(patch + 1 for patch in trace.without.patches)).text()
     cited = [one for one in (view.words.cites, view.words.source) if one]
+    by = Sentence("Drawn by vitviz {version}; to cite it, see its CITATION.cff.", version=vitviz.__version__)
     parts = [
         f"{say(view.title)}, {subject.checkpoint}. {say(view.words.what)}",
         say(joined(*shown)) + "." if shown else "",
-        say(_photograph(subject, picture)) if view.needs is Needs.RUN and trace is not None else "",
-        say(Sentence("Checkpoint: {name} ({known}).", name=subject.checkpoint, known=_known(subject))),
-        say(Sentence("Beside it: {name} ({known}).", **beside)) if beside else "",
-        say(over_which(subject)) if view.needs is Needs.SET or subject.survey is not None else "",
-        say(Sentence("{size}; computed in {dtype}.", size=size, dtype=_dtype(view, subject))),
-        say(Sentence("Assumed, as its file does not say it: {what}.", what=assumed)) if assumed else "",
-        say(Sentence("Taken away: {what}.", what=without)) if without else "",
-        say(
-            Sentence("Settings: {settings}.", settings=_settings(view, subject, settings, say) or say("none"))
-        ),
-        say(Sentence("Definition: {definition}", definition=view.words.definition)),
-        say(Sentence("What it does not show: {caveat}", caveat=view.words.caveat)),
-        say(Sentence("Source: {source}.", source=joined(*cited, by=": "))),
-        say(
-            Sentence(
-                "Drawn by vitviz {version}; to cite it, see its CITATION.cff.", version=vitviz.__version__
-            )
-        ),
+        _photograph(subject, picture) if view.needs is Needs.RUN and trace is not None else "",
+        Sentence("Checkpoint: {name} ({known}).", name=subject.checkpoint, known=_known(subject)),
+        Sentence("Beside it: {name} ({known}).", **beside) if beside else "",
+        over_which(subject) if view.needs is Needs.SET or subject.survey is not None else "",
+        Sentence("{size}; computed in {dtype}.", size=size, dtype=_dtype(view, subject)),
+        Sentence("Assumed, as its file does not say it: {what}.", what=assumed) if assumed else "",
+        Sentence("Taken away: {what}.", what=without) if without else "",
+        Sentence("Settings: {settings}.", settings=chosen),
+        Sentence("Definition: {definition}", definition=view.words.definition),
+        Sentence("What it does not show: {caveat}", caveat=view.words.caveat),
+        Sentence("Source: {source}.", source=joined(*cited, by=": ")),
+        by,
     ]
-    return "\n".join(part for part in parts if part) + "\n"
+    return "\n".join(say(part) for part in parts if part) + "\n"
 
 
 def _photograph(subject: Subject, picture: str) -> Sentence:
@@ -91,12 +87,8 @@ def _photograph(subject: Subject, picture: str) -> Sentence:
     size = {"width": width, "height": height}
     sample = next((one for one in samples() if one.name == picture), None)
     if sample is not None:
-        return Sentence(
-            "Photograph: {title} ({credit}), {width} × {height} px.",
-            title=sample.title,
-            credit=sample.credit,
-            **size,
-        )
+        size |= {"title": sample.title, "credit": sample.credit}
+        return Sentence("Photograph: {title} ({credit}), {width} × {height} px.", **size)
     if picture in ("", "own-picture"):
         return Sentence("Photograph: {width} × {height} px.", **size)
     return Sentence("Photograph: {title}, {width} × {height} px.", title=picture, **size)
@@ -170,11 +162,6 @@ def _settings(view: View, subject: Subject, settings: Mapping[str, Any], say) ->
             value = ", ".join(say(patch_name(one)) if isinstance(one, int) else str(one) for one in several)
         found.append(f"{say(control.label) if control.label else control.name}: {spelled(control, value)}")
     return "; ".join(found)
-
-
-def _from_one(without: Without) -> Without:
-    """With its patches counted as the figure and the page count them."""
-    return replace(without, patches=tuple(patch + 1 for patch in without.patches))
 
 
 def spelled(control: Control | None, value: Any) -> str:

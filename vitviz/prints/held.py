@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -49,11 +49,10 @@ class Held:
         depended = {name for item in _drawn(view, subject, given) for name in item.depends}
         named = {one.name: one for one in view.controls if one.name in depended}
         wanted = list(named if live is None else live)
-        domains = {
-            name: view.likely(subject, name) or _domain(named.get(name), name, about, live is not None)
-            for name in wanted
-        }
-        domains = {name: values for name, values in domains.items() if given.get(name) in values}
+        domains = {}
+        for name in wanted:
+            values = view.likely(subject, name) or _domain(named.get(name), name, about, live is not None)
+            domains |= {name: values} if given.get(name) in values else {}
         if live is None:
             domains = _fitting(view, subject, given, domains, room, seconds)
         return cls(view, subject, given, domains, tuple(name for name in named if name not in domains))
@@ -61,22 +60,18 @@ class Held:
     def controls(self, described: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The settings as the script is told them, beginning with the given values."""
 
-        def number(one):
-            return one["kind"] in ("slider", "whole")
-
-        begun = {
-            one["name"]: float(text) if number(one) else text
-            for one, text in zip(described, self.given.values(), strict=True)
-        }
-        return [{**one, "default": begun[one["name"]]} for one in described]
+        numbers = ("slider", "whole")
+        begun = zip(described, self.given.values(), strict=True)
+        return [{**one, "default": float(text) if one["kind"] in numbers else text} for one, text in begun]
 
     def parts(self) -> dict[str, dict[str, Any]]:
         """Every address that the script can ask, with its array, or with the sentence that refuses it."""
-        return {
-            address(self.view, item, texts): _packed(_array(self.view, self.subject, item, texts))
-            for item in _drawn(self.view, self.subject, self.given)
-            for texts in _every(item, self.given, self.live)
-        }
+        found = {}
+        for item in _drawn(self.view, self.subject, self.given):
+            for values in product(*(self.live.get(name, (self.given[name],)) for name in item.depends)):
+                texts = {**self.given, **dict(zip(item.depends, values, strict=True))}
+                found[address(self.view, item, texts)] = _packed(_array(self.view, self.subject, item, texts))
+        return found
 
 
 def address(view: View, item: Item, texts: Texts) -> str:
@@ -169,11 +164,6 @@ def _text(value: Any) -> str:
     return f"{round(value, 6):g}" if isinstance(value, float) else str(value)
 
 
-def _every(item: Item, given: Texts, live: Mapping[str, tuple[str, ...]]) -> Iterator[Texts]:
-    for values in product(*(live.get(name, (given[name],)) for name in item.depends)):
-        yield {**given, **dict(zip(item.depends, values, strict=True))}
-
-
 def _array(view: View, subject: Subject, item: Item, texts: Texts) -> np.ndarray | VitvizError:
     try:
         return view.array(subject, item.name, view.settings(texts, subject.about))
@@ -184,13 +174,8 @@ def _array(view: View, subject: Subject, item: Item, texts: Texts) -> np.ndarray
 def _packed(found: np.ndarray | VitvizError) -> dict[str, Any]:
     if isinstance(found, VitvizError):
         return {"said": travelling(said(found))}
-    shape = ",".join(map(str, found.shape))
-    return {
-        "data": _base64(found.tobytes()),
-        "type": "application/octet-stream",
-        "shape": shape,
-        "dtype": str(found.dtype),
-    }
+    told = {"shape": ",".join(map(str, found.shape)), "dtype": str(found.dtype)}
+    return {"data": _base64(found.tobytes()), "type": "application/octet-stream", **told}
 
 
 def _base64(data: bytes) -> str:

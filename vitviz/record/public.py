@@ -2,8 +2,6 @@
 they once lay.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from importlib import import_module

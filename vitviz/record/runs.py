@@ -46,11 +46,7 @@ class Without(Shown):
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(
-            self,
-            "heads",
-            _sorted("heads", self.heads, lambda pair: tuple(_whole("heads", n) for n in _pair(pair))),
-        )
+        put(self, "heads", _sorted("heads", self.heads, _pair))
         put(self, "mlps", _sorted("mlps", self.mlps, lambda layer: _whole("mlps", layer)))
         put(self, "patches", _sorted("patches", self.patches, lambda patch: _whole("patches", patch)))
         for name, known in (("heads_as", HEADS_AS), ("patches_as", PATCHES_AS)):
@@ -60,9 +56,8 @@ class Without(Shown):
                 )
         if self.at is not None:
             put(self, "at", _whole("at", self.at))
-        if self.other is None and (
-            self.at is not None or (self.heads_as == "other" and (self.heads or self.mlps))
-        ):
+        replaced = self.heads_as == "other" and (self.heads or self.mlps)
+        if self.other is None and (self.at is not None or replaced):
             raise VitvizError(
                 "Given no other picture; expected one, since what is taken away is to be replaced by it."
             )
@@ -130,9 +125,7 @@ class Run:
     checkpoint: str
     size: tuple[int, int] | None = None
     without: Without = field(default_factory=Without)
-    weights: str = (
-        ""  # the digest of the checkpoint's files, where it is known: its name may come to stand for others
-    )
+    weights: str = ""  # the digest of its files, where that is known: its name may come to stand for others
 
 
 def _sorted(name: str, given: Iterable, clean) -> tuple:
@@ -144,10 +137,10 @@ def _sorted(name: str, given: Iterable, clean) -> tuple:
     return tuple(sorted({clean(one) for one in given}))
 
 
-def _pair(given) -> tuple:
+def _pair(given) -> tuple[int, ...]:
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise VitvizError(f"Given {given!r} among heads; expected (layer, head), both from 0.")
-    return tuple(given)
+    return tuple(_whole("heads", number) for number in given)
 
 
 def _whole(name: str, number) -> int:

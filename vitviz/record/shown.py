@@ -21,6 +21,14 @@ class Shown:
         return importlib.import_module(DRAWS).html(self)
 
 
+class Tabled(Shown):
+    """The same of what is a table besides: its `rows()`."""
+
+    def frame(self) -> Any:
+        """The rows as a pandas DataFrame; VitvizError where pandas is not installed."""
+        return frame_of(self.rows())
+
+
 def frame_of(rows: Iterable[Mapping[str, Any]]) -> Any:
     """Rows as a pandas DataFrame; VitvizError where pandas is not installed."""
     try:

@@ -40,10 +40,8 @@ class Bias:
         """The part that belongs to some of the queries and heads; one row or head where all share it."""
         if self.dense is None:
             return self.table[heads][:, self.index[rows]]
-        shared_by_heads, shared_by_queries = (size == 1 for size in self.dense.shape[:2])
-        return self.dense[
-            slice(None) if shared_by_heads else heads, slice(None) if shared_by_queries else rows
-        ]
+        places = zip(self.dense.shape, (heads, rows), strict=False)
+        return self.dense[tuple(slice(None) if size == 1 else some for size, some in places)]
 
 
 @dataclass(frozen=True)
@@ -61,11 +59,6 @@ class Attention:
     @property
     def heads(self) -> int:
         return self.q.shape[0]
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """All that it holds, without its bias."""
-        return [self.q, self.k, self.v, *([] if self.given is None else [self.given])]
 
     def __getstate__(self) -> dict:
         """Tensors in storage of their own, for pickling."""
@@ -248,11 +241,11 @@ class Trace(Shown):
         if self.logits is None or self.logits.numel() == 0:
             return []
         probabilities, classes = self.probabilities().topk(min(int(count), self.logits.numel()))
-        named = len(self.labels) == self.logits.numel()
-        return [
-            (self.labels[i] if named else f"class {i}", p)
-            for i, p in zip(classes.tolist(), probabilities.tolist(), strict=True)
-        ]
+        return list(zip(map(self.named, classes.tolist()), probabilities.tolist(), strict=True))
+
+    def named(self, index: int) -> str:
+        """A class by its label, or by its number where the labels are not those of the logits."""
+        return self.labels[index] if len(self.labels) == self.logits.numel() else f"class {index}"
 
     def probabilities(self, logits: Float[Tensor, "*row class"] | None = None) -> Float[Tensor, "*row class"]:
         """What its logits, or others of the same classes, say in float64: the softmax, or as given classes
@@ -271,13 +264,11 @@ class Trace(Shown):
         """The memory that this record holds, for caches bounded in bytes."""
         tensors = [*self.tokens, self.patch_embedding]
         for attention in (*self.layers, *([self.pooling] if self.pooling else [])):
-            tensors += attention.tensors
+            tensors += [attention.q, attention.k, attention.v, attention.given]
             if attention.bias is not None:
-                tensors += [t for t in (attention.bias.table, attention.bias.dense) if t is not None]
-        tensors += [tensor for tensor in (self.position_embedded, self.read) if tensor is not None]
-        if self.written is not None:
-            tensors += [value for value in vars(self.written).values() if value is not None]
-        whole = [tensor.untyped_storage() for tensor in tensors]  # of views once
+                tensors += [attention.bias.table, attention.bias.dense]
+        tensors += [self.position_embedded, self.read, *(vars(self.written).values() if self.written else ())]
+        whole = [tensor.untyped_storage() for tensor in tensors if tensor is not None]  # of views once
         return sum({one.data_ptr(): one.nbytes() for one in whole}.values()) + self.view.picture.nbytes
 
     def __getstate__(self) -> dict:

@@ -6,8 +6,6 @@ Stands on the engine and on the analyses; knows no page. Importing it loads noth
 need.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from vitviz.record.public import lazily

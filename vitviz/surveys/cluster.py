@@ -19,12 +19,10 @@ from typing import Any
 import numpy as np
 
 from vitviz.errors import VitvizError
-from vitviz.surveys.items import Item
 from vitviz.surveys.parts import Part
 from vitviz.surveys.plan import Plan
 from vitviz.surveys.rows import Measuring
 
-Placed = list[tuple[int, Item]]
 WAITS = 30.0  # s until a core, or a GPU, has to be free
 
 
@@ -43,18 +41,10 @@ class Worker:
         found = np.empty(len(rows["items"]), dtype=object)
         for place, items in enumerate(rows["items"]):
             try:
-                found[place] = pickle.dumps(part_of(self._measuring, pickle.loads(items)))
+                found[place] = pickle.dumps(Part.of(self._measuring.batches(pickle.loads(items))))
             except VitvizError as error:
                 found[place] = pickle.dumps(error)
         return {"number": rows["number"], "found": found}
-
-
-def part_of(measuring: Measuring, items: Placed) -> Part:
-    """Some consecutive pictures, measured as one process does."""
-    rows, skipped, grams = [], [], []
-    for batch in measuring.batches(items):
-        rows, skipped, grams = rows + batch.rows, skipped + batch.skipped, [*grams, *batch.grams]
-    return Part.of(rows, skipped, grams)
 
 
 def measured(plan: Plan, measuring: Measuring, done: set[int], workers: int) -> Iterator[tuple[int, Part]]:
@@ -85,7 +75,7 @@ def measured(plan: Plan, measuring: Measuring, done: set[int], workers: int) -> 
             stacklevel=2,
         )
         for row in rows:
-            yield row["number"], part_of(measuring, pickle.loads(row["items"]))
+            yield row["number"], Part.of(measuring.batches(pickle.loads(row["items"])))
         return
     shared = [ray.put(pickle.dumps(measuring))]
     parts = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(

@@ -4,7 +4,6 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,32 +21,28 @@ def finish(begun: Survey, parts: Parts) -> Survey:
     Writes pictures.parquet or .csv, skipped.csv, averages.npz, report.html and summary.json, each whole or
     not at all. VitvizError where that cannot be; the same call then goes on.
     """
-    with saving(parts.folder):
-        return _written(begun, parts)
-
-
-def _written(begun: Survey, parts: Parts) -> Survey:
     result, mistakes = begun, Mistakes()
-    for part in parts.all():
-        result = result.with_rows(part.rows, part.sums, part.skipped, part.grams)
-        mistakes.add(part.rows)
-    result = replace(result, mistakes=mistakes)
-    rows, skipped = Rows(result, parts.folder), SkippedList(parts.folder)
-    long = [Long(one, parts.folder) for one in result.measures if hasattr(one, "lines")]
-    for part in parts.all():
-        rows.add(part)
-        skipped.add(part.skipped)
-        for one in long:
-            one.add(part)
-    for one in (rows, skipped, *long):
-        one.close()
-    shapes = {name: sums.mean.shape for name, sums in result.sums.items()}
-    found = quantiles_of(parts.all, shapes, result.images)
-    written(parts.folder / "averages.npz", averages(result, found))
-    summary = json.dumps(summary_of(result), indent=1, ensure_ascii=False)
-    written(parts.folder / "summary.json", summary.encode())
-    written(parts.folder / "report.html", page_of(result, found, rows.path.name).encode())
-    _without_other(parts.folder, rows.path)
+    with saving(parts.folder):
+        for part in parts.all():
+            result = result.grown(part)
+            mistakes.add(part.rows)
+        result = replace(result, mistakes=mistakes)
+        rows, skipped = Rows(result, parts.folder), SkippedList(parts.folder)
+        long = [Long(one, parts.folder) for one in result.measures if hasattr(one, "lines")]
+        for part in parts.all():
+            for one in (rows, skipped, *long):
+                one.add(part)
+        for one in (rows, skipped, *long):
+            one.close()
+        shapes = {name: sums.mean.shape for name, sums in result.sums.items()}
+        found = quantiles_of(parts.all, shapes, result.images)
+        written(parts.folder / "averages.npz", averages(result, found))
+        summary = json.dumps(summary_of(result), indent=1, ensure_ascii=False)
+        written(parts.folder / "summary.json", summary.encode())
+        written(parts.folder / "report.html", page_of(result, found, rows.path.name).encode())
+        # the table in the other format, of a run before pyarrow was there or gone, would only be doubted
+        for name in {"pictures.parquet", "pictures.csv"} - {rows.path.name}:
+            (parts.folder / name).unlink(missing_ok=True)
     return result
 
 
@@ -89,9 +84,3 @@ def summary_of(survey: Survey) -> dict[str, Any]:
         "refused": {part: vars(one) for part, one in survey.refused.items()},
         "about": dict(survey.about),
     }
-
-
-def _without_other(folder: Path, rows: Path) -> None:
-    """The table in the other format, of a run before pyarrow was there or gone, would only be doubted."""
-    for name in {"pictures.parquet", "pictures.csv"} - {rows.name}:
-        (folder / name).unlink(missing_ok=True)

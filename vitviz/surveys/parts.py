@@ -11,9 +11,10 @@ and the same whenever and by how many processes they were made.
 
 from __future__ import annotations
 
+import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ import torch
 from vitviz.analyses import Grams
 from vitviz.errors import VitvizError, said
 from vitviz.surveys.moments import Moments
-from vitviz.surveys.rows import Row, Skipped, moments_of
+from vitviz.surveys.rows import Batch, Row, Skipped, moments_of
 
 MANIFEST = "survey.json"
 
@@ -41,8 +42,12 @@ class Part:
     grams: list[Grams]
 
     @classmethod
-    def of(cls, rows: list[Row], skipped: list[Skipped], grams: Sequence[Grams] = ()) -> Part:
-        return cls(rows, skipped, moments_of(rows), list(grams))
+    def of(cls, batches: Iterable[Batch]) -> Part:
+        """What was measured batch by batch."""
+        rows, skipped, grams = [], [], []
+        for one in batches:
+            rows, skipped, grams = rows + one.rows, skipped + one.skipped, [*grams, *one.grams]
+        return cls(rows, skipped, moments_of(rows), grams)
 
     def __len__(self) -> int:
         """How many pictures, the unreadable counted."""
@@ -57,7 +62,7 @@ def saving(folder: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        for path in (*folder.glob(f".*.{os.getpid()}"), *folder.glob(f"parts/.*.{os.getpid()}.npz")):
+        for path in (*folder.glob(f".*.{os.getpid()}"), *folder.glob(f"parts/.*.{os.getpid()}")):
             path.unlink(missing_ok=True)
         if not isinstance(error, OSError):
             raise
@@ -110,14 +115,10 @@ class Parts:
         for place, one in enumerate(part.grams):
             arrays[f"pictures {place}"] = np.asarray(one.pictures)
             arrays |= {f"grams {place} {tokens}": gram.numpy() for tokens, gram in one.of.items()}
-        path = self._path(number)
-        temporary = path.with_name(f".{path.stem}.{os.getpid()}.npz")
         with saving(self.folder):
-            with temporary.open("wb") as file:
-                np.savez(file, **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
+            file = io.BytesIO()
+            np.savez(file, **arrays)
+            written(self._path(number), file.getvalue())
 
     def read(self, number: int) -> Part:
         """VitvizError for a part that is damaged."""

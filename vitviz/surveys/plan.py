@@ -63,6 +63,7 @@ class Plan:
         inspector = measuring.inspector
         identity = inspector.checkpoint.identity
         meant = dict(classes) if hasattr(classes, "items") else None if classes is None else list(classes)
+        told = json.dumps(meant, sort_keys=True).encode()
         return {
             "checkpoint": inspector.checkpoint.name,
             "checkpoint_sha256": identity.digest if identity else "",
@@ -75,19 +76,15 @@ class Plan:
             "pictures_listed": self.described.count,
             "limit": self.limit,
             "seed": self.seed,
-            "classes_sha256": (
-                hashlib.sha256(json.dumps(meant, sort_keys=True).encode()).hexdigest() if meant else ""
-            ),
+            "classes_sha256": hashlib.sha256(told).hexdigest() if meant else "",
             "batch": measuring.batch,
             "part": self.part,
-            "vitviz": version_of("vitviz"),
+            "vitviz": vitviz.__version__,  # also of a clone that is not installed
         }
 
 
 def version_of(package: str) -> str:
-    """The installed version; of vitviz itself also in a clone that is not installed."""
-    if package == "vitviz":
-        return vitviz.__version__
+    """The installed version."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -93,10 +93,10 @@ def _figure(name: str, what: Quantity, sums: Moments, quantiles: np.ndarray) -> 
 
 
 def _numbers(survey: Survey) -> str:
-    single = [(name, what, survey.sums[name]) for name, what in survey.quantities.items() if not what.axes]
+    single = [(what, survey.sums[name]) for name, what in survey.quantities.items() if not what.axes]
     rows = [
         (what.title, f"{float(sums.mean):.5g} ± {float(sums.error):.2g}", what.unit, sums.count)
-        for _, what, sums in single
+        for what, sums in single
     ]
     return _table(("", "mean", "unit", "pictures"), rows) if rows else ""
 
@@ -135,8 +135,14 @@ def _mistakes(survey: Survey) -> str:
     ]
     columns = ("picture", "true class", "answer", "probability", "of the true class")
 
-    def list_of(rows) -> str:
-        return _table(columns, [_mistake(row, name) for row in rows])
+    def list_of(rows: list[Row]) -> str:
+        return _table(
+            columns,
+            [
+                (r.name, name(r.label), name(r.answer), f"{r.probability:.1%}", f"{r.of_label:.1%}")
+                for r in rows
+            ],
+        )
 
     return (
         f"<h2>Mistakes</h2><p>{found.right} of {found.labelled} labelled pictures are answered rightly.</p>"
@@ -144,10 +150,6 @@ def _mistakes(survey: Survey) -> str:
         + ("<h3>Surest errors</h3>" + list_of(found.surest) if common else "")
         + ("<h3>Nearest misses</h3>" + list_of(found.nearest) if common else "")
     )
-
-
-def _mistake(row: Row, name) -> tuple:
-    return row.name, name(row.label), name(row.answer), f"{row.probability:.1%}", f"{row.of_label:.1%}"
 
 
 def _skipped(survey: Survey) -> str:

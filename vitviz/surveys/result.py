@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,13 +20,14 @@ from vitviz import analyses
 from vitviz.analyses import Distances, Grams
 from vitviz.errors import VitvizError
 from vitviz.record.grid import Grid
-from vitviz.record.shown import Shown, frame_of
+from vitviz.record.shown import Tabled
 from vitviz.surveys.measure import Measure, Quantity
 from vitviz.surveys.moments import Moments, added
 from vitviz.surveys.rows import Batch, Refused, Row, Skipped, refused_in
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
+    from vitviz.surveys.parts import Part
 
 
 KEPT = 24  # of the surest errors, and of the nearest misses
@@ -77,7 +78,7 @@ LISTED = 1_000  # reasons kept in memory; the file beside the report has all
 
 
 @dataclass(frozen=True)
-class Survey(Shown):
+class Survey(Tabled):
     """The averages over the pictures done so far. Names are such as "distance.distance"."""
 
     checkpoint: str
@@ -110,17 +111,12 @@ class Survey(Shown):
             name, inspector.grid(size), inspector.dtype, measures, labels=inspector.labels, about=about
         )
 
-    def grown(self, batch: Batch) -> Survey:
-        """With one batch more."""
-        return self.with_rows(batch.rows, batch.sums, batch.skipped, batch.grams)
-
-    def with_rows(self, rows: Sequence[Row], sums: Mapping[str, Moments], skipped, grams=()) -> Survey:
-        """With some pictures more, whose `sums` are known."""
-        listed = (*self.skipped, *skipped)[:LISTED]
+    def grown(self, more: Batch | Part) -> Survey:
+        """With some pictures more."""
         return replace(
-            self, images=self.images + len(rows), sums=added(dict(self.sums), dict(sums)), skipped=listed,
-            left_out=self.left_out + len(skipped), grams=(*self.grams, *grams),
-            refused=refused_in(rows, self.refused),
+            self, images=self.images + len(more.rows), sums=added(dict(self.sums), more.sums),
+            skipped=(*self.skipped, *more.skipped)[:LISTED], left_out=self.left_out + len(more.skipped),
+            grams=(*self.grams, *more.grams), refused=refused_in(more.rows, self.refused),
         )  # fmt: skip
 
     @property
@@ -175,10 +171,6 @@ class Survey(Shown):
                     {"quantity": name, **at, "mean": float(mean), "error": error, "pictures": sums.count}
                 )
         return found
-
-    def frame(self) -> Any:
-        """The rows as a pandas DataFrame; VitvizError where pandas is not installed."""
-        return frame_of(self.rows())
 
     @property
     def distances(self) -> Distances:

@@ -26,7 +26,7 @@ from vitviz.surveys.moments import Moments
 T, U = TypeVar("T"), TypeVar("U")
 
 
-def ahead(things: Iterable[T], make: Callable[[T], U], depth: int, threads: int | None = None) -> Iterator[U]:
+def ahead(things: Iterable[T], make: Callable[[T], U], depth: int) -> Iterator[U]:
     """`make` of each thing in order, up to `depth` of them made before they are asked for; what it raises is
     raised.
 
@@ -35,7 +35,7 @@ def ahead(things: Iterable[T], make: Callable[[T], U], depth: int, threads: int 
     """
     # Decoding leaves Python's lock, but every thread takes its time from the model: two are enough to stay
     # ahead.
-    pool = ThreadPoolExecutor(threads or min(2, os.cpu_count() or 1), thread_name_prefix="vitviz-reading")
+    pool = ThreadPoolExecutor(min(2, os.cpu_count() or 1), thread_name_prefix="vitviz-reading")
     waiting: deque[Future[U]] = deque()
     try:
         for thing in things:
@@ -117,15 +117,13 @@ def moments_of(rows: Sequence[Row]) -> dict[str, Moments]:
     for row in rows:
         for name, value in row.values.items():
             found.setdefault(name, []).append(value)
-    return {name: Moments.of(_stacked(name, values)) for name, values in found.items()}
-
-
-def _stacked(name: str, values: list[np.ndarray]) -> np.ndarray:
-    if len({value.shape for value in values}) > 1:
-        raise VitvizError(
-            f"{name} has another shape for some pictures; a measure has to give the same for every picture."
-        )
-    return np.stack(values)
+    for name, values in found.items():
+        if len({value.shape for value in values}) > 1:
+            raise VitvizError(
+                f"{name} has another shape for some pictures; a measure has to give the same for every"
+                " picture."
+            )
+    return {name: Moments.of(np.stack(values)) for name, values in found.items()}
 
 
 @dataclass(frozen=True)
@@ -146,8 +144,6 @@ class Measuring:
 
     def ahead(self, items: Iterable[tuple[int, Item]]) -> Iterator[tuple[int, Item, Prepared | str]]:
         """Decoded in threads, in order; in place of a picture that cannot be read the reason."""
-        from vitviz.surveys.rows import ahead
-
         preprocessing = self.inspector.preprocessing.with_size(self.size)
 
         def read(placed: tuple[int, Item]) -> tuple[int, Item, Prepared | str]:
@@ -181,12 +177,11 @@ class Measuring:
         for measure in self.measures:
             for name, value in measure.of(seen).items():
                 values[f"{measure.name}.{name}"] = np.asarray(value, dtype=np.float64)
-        if trace.logits is None or not trace.logits.numel():
-            return Row(index, item.name, item.label, label, None, None, None, values, seen.refused)
-        likely = trace.probabilities()
-        answer = int(likely.argmax())
-        of_label = None if label is None else likely[label].item()
-        sure = likely[answer].item()
+        answer = sure = of_label = None
+        if trace.logits is not None and trace.logits.numel():
+            likely = trace.probabilities()
+            answer = int(likely.argmax())
+            sure, of_label = likely[answer].item(), None if label is None else likely[label].item()
         return Row(index, item.name, item.label, label, answer, sure, of_label, values, seen.refused)
 
 

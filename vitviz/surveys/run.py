@@ -154,13 +154,12 @@ def _through(
         result, at = _added(result, mistakes, parts.read(number), at)
     decoded = measuring.ahead((place, item) for place, item in plan.items() if place // plan.part not in done)
     for number, some in groupby(decoded, key=lambda one: one[0] // plan.part):
-        rows, skipped, grams, goes_on = [], [], [], True
+        batches, seen, goes_on = [], at, True
         while goes_on and (one := list(islice(some, measuring.batch))):
-            found = measuring.measured(one)
-            rows, skipped = rows + found.rows, skipped + found.skipped
-            grams += found.grams
-            goes_on = progress is None or progress(at + len(rows) + len(skipped), plan.count) is not False
-        part = Part.of(rows, skipped, grams)
+            batches.append(measuring.measured(one))
+            seen += len(one)
+            goes_on = progress is None or progress(seen, plan.count) is not False
+        part = Part.of(batches)
         if parts is not None and goes_on:
             parts.write(number, part)
         result, at = _added(result, mistakes, part, at)
@@ -192,7 +191,7 @@ def _spread(
 
 def _added(result: Survey, mistakes: Mistakes, part: Part, at: int) -> tuple[Survey, int]:
     mistakes.add(part.rows)
-    return result.with_rows(part.rows, part.sums, part.skipped, part.grams), at + len(part)
+    return result.grown(part), at + len(part)
 
 
 def _now() -> str:

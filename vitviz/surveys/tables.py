@@ -8,7 +8,7 @@ head 0.
 
 import csv
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from vitviz.surveys.parts import Part
 from vitviz.surveys.result import Survey
-from vitviz.surveys.rows import Row, Skipped
+from vitviz.surveys.rows import Row
 
 FACTS = {  # of a picture, each with its type
     "place": "int64", "name": "string", "label_given": "string", "label": "int32", "answer": "int32",
@@ -58,7 +58,9 @@ class Rows(_Table):
         self._survey, self._arrow = survey, _pyarrow()
         super().__init__(folder / ("pictures.parquet" if self._arrow else "pictures.csv"))
         self._shapes = {name: survey.sums[name].mean.shape for name in survey.quantities}
-        self._writer = self._parquet(self._fields()) if self._arrow else self._lines(self._columns())
+        places = ((name, place) for name, shape in self._shapes.items() for place in np.ndindex(shape))
+        columns = [*FACTS, *(".".join(map(str, (name, *place))) for name, place in places)]
+        self._writer = self._parquet(self._fields()) if self._arrow else self._lines(columns)
 
     def add(self, part: Part) -> None:
         """One part's pictures."""
@@ -72,10 +74,6 @@ class Rows(_Table):
         named = labels[answer] if answer is not None and answer < len(labels) else None
         given = None if row.given is None else str(row.given)
         return [row.index, row.name, given, row.label, answer, named, row.probability, row.of_label]
-
-    def _columns(self) -> list[str]:
-        places = ((name, place) for name, shape in self._shapes.items() for place in np.ndindex(shape))
-        return [*FACTS, *(".".join(map(str, (name, *place))) for name, place in places)]
 
     def _line(self, row: Row) -> list[Any]:
         numbers = []
@@ -97,8 +95,9 @@ class Rows(_Table):
         columns = [list(column) for column in zip(*map(self._facts, rows), strict=True)]
         for name, shape in self._shapes.items():
             values = [row.values.get(name) for row in rows]
-            flat = [None if value is None else value.ravel() if shape else float(value) for value in values]
-            columns.append(flat)
+            columns.append(
+                [value if value is None else value.ravel() if shape else float(value) for value in values]
+            )
         schema = self._writer.schema
         arrays = [
             self._arrow.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)
@@ -113,9 +112,9 @@ class SkippedList(_Table):
         super().__init__(folder / "skipped.csv")
         self._writer = self._lines(["place", "name", "reason"])
 
-    def add(self, skipped: Iterable[Skipped]) -> None:
+    def add(self, part: Part) -> None:
         """One part's."""
-        self._writer.writerows([one.index, harmless(one.name), harmless(one.reason)] for one in skipped)
+        self._writer.writerows([one.index, harmless(one.name), harmless(one.reason)] for one in part.skipped)
 
 
 class Long(_Table):
@@ -127,7 +126,10 @@ class Long(_Table):
 
     def add(self, part: Part) -> None:
         """One part's pictures."""
-        rows = list(self._rows(part))
+        rows = []
+        for row in part.rows:
+            facts = {"place": row.index, "name": row.name, "label": row.label, "answer": row.answer}
+            rows += [{**facts, **line} for line in self._measure.lines(row.values)]
         if not rows:
             return
         if self._file is None:
@@ -136,11 +138,6 @@ class Long(_Table):
             self._writer.write_table(self._arrow.Table.from_pylist(rows, schema=self._writer.schema))
         else:
             self._writer.writerows(map(harmless, row.values()) for row in rows)
-
-    def _rows(self, part: Part) -> Iterator[dict[str, Any]]:
-        for row in part.rows:
-            facts = {"place": row.index, "name": row.name, "label": row.label, "answer": row.answer}
-            yield from ({**facts, **line} for line in self._measure.lines(row.values))
 
     def _fields(self, first: dict[str, Any]) -> list:
         arrow = self._arrow

@@ -75,14 +75,8 @@ def likeliest(trace: Trace, count: int) -> list[dict[str, Any]]:
     """The likeliest classes with their names, logits and probabilities, for a picker."""
     top = trace.logits.topk(min(count, trace.logits.numel()))
     shares = trace.probabilities()
-    named = len(trace.labels) == trace.logits.numel()
     return [
-        {
-            "class": i,
-            "name": trace.labels[i] if named else f"class {i}",
-            "logit": v,
-            "probability": shares[i].item(),
-        }
+        {"class": i, "name": trace.named(i), "logit": v, "probability": shares[i].item()}
         for i, v in zip(top.indices.tolist(), top.values.tolist(), strict=True)
     ]
 

@@ -49,7 +49,8 @@ def gradient_rollout(passes: Passes) -> Relevance:
     layers, nothing kept between pictures, nothing discarded, no division by the maximum. The clamp comes
     after the mean over heads, so that a head's evidence against the class is lost where others outweigh it.
     """
-    return _carried("gradient_rollout", passes, [_rolled(one) for one in _layers(passes)])
+    layers = [(0.5, 0.5, one.product.mean(dim=0).clamp(min=0)) for one in _layers(passes)]
+    return _carried("gradient_rollout", passes, layers)
 
 
 def chefer(passes: Passes) -> Relevance:
@@ -95,10 +96,6 @@ def attention_grad_cam(passes: Passes) -> Relevance:
 Step = tuple[float, float, Tensor]  # weight of the row itself, of the row times the matrix, and the matrix
 
 
-def _rolled(one: Weighed) -> Step:
-    return 0.5, 0.5, one.product.mean(dim=0).clamp(min=0)
-
-
 def carried_row(row: Float[Tensor, " token"], layers: list[Step], normed: bool) -> Float[Tensor, " token"]:
     """row M_L ... M_1, M = a I + b C, rows divided by their sums where `normed`; R itself is never made."""
     for own, through, matrix in reversed(layers):
@@ -117,8 +114,7 @@ def _carried(method: str, passes: Passes, layers: list[Step], pooled: bool = Fal
         start = torch.zeros_like(start)
         start[-len(own) :] = own.to(start)
     row = carried_row(start, layers, normed=method == "gradient_rollout")
-    own_weight = start if not pooled or pooling is None else torch.zeros_like(start)
-    found = row - own_weight if pooled else row
+    found = row - start if pooled and pooling is None else row  # the pooling's own C holds no identity
     return _found(method, passes, _on_grid(found, passes.trace.grid), "all layers", signed=False)
 
 

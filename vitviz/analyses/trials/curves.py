@@ -111,17 +111,6 @@ def orders_of(values: Float[Tensor, "*shape"], seed: int, draws: int) -> list[In
     return found
 
 
-def kept_sets(order: Int[Tensor, " patch"], counts: list[int], most: bool) -> list[Tensor]:
-    """What is left with so many taken away, from the order's front (`most` relevant first) or its end."""
-    total = len(order)
-    return [order[count:] if most else order[: total - count] for count in counts]
-
-
-def groups_of(order: Int[Tensor, " patch"], groups: int) -> tuple[Tensor, ...]:
-    """The order cut into groups of equal size (as nearly as can be), the most relevant first."""
-    return torch.tensor_split(order, min(groups, len(order)))
-
-
 def area(shares: Float[Tensor, " step"], scores: Float[Tensor, " step"]) -> float:
     """Under one curve; in the score's units, since the shares go from 0 to 1.
 
@@ -218,53 +207,35 @@ def curves_of(
     """Every map's curves, and how many sets of patches were asked about; without `groups` no SaCo."""
     asked, plans = Asked(), {}
     for name, values in maps.items():
-        orders = orders_of(values, seed, draws)
-        sides = [_sides(asked, order, shares) for order in orders]
-        plans[name] = sides, _groups(asked, values, orders[0], groups)
-    sets = asked.ask(answers, told)
-    found, about = {}, (classes, answer, likely)
-    for name, (sides, single) in plans.items():
-        agreement = _saco(asked, single, about)
-        found[name] = mean_of([_curves(asked, one, about, agreement) for one in sides])
+        orders, counts = orders_of(values, seed, draws), [round(share * values.numel()) for share in shares]
+        sides = [
+            (asked.add(order[n:] for n in counts), asked.add(order[: len(order) - n] for n in counts))
+            for order in orders  # what is left, most and least relevant removed first
+        ]
+        plans[name] = sides, _groups(asked, values.flatten(), orders[0], groups) if groups else None
+    sets, found = asked.ask(answers, told), {}
+
+    def scores(keys: list[tuple[int, ...]]) -> dict[str, Tensor]:
+        return scored(asked.logits(keys), classes, answer, likely)
+
+    for name, (sides, grouped) in plans.items():
+        agreement = float("nan")
+        if grouped is not None:
+            salience, without = grouped
+            probability = scores(without)["probability"]
+            agreement = saco(salience, probability[-1] - probability[:-1])
+        found[name] = mean_of([Curves(*map(scores, one), agreement) for one in sides])
     return found, sets
 
 
-@dataclass(frozen=True)
-class _Sides:
-    most: list[tuple[int, ...]]
-    least: list[tuple[int, ...]]
-
-
-@dataclass(frozen=True)
-class _Groups:
-    without: list[tuple[int, ...]]  # one group each, and in the last place none
-    salience: Float[Tensor, " group"]
-
-
-def _sides(asked: Asked, order: Tensor, shares: Sequence[float]) -> _Sides:
-    counts = [round(share * len(order)) for share in shares]
-    return _Sides(
-        asked.add(kept_sets(order, counts, most=True)), asked.add(kept_sets(order, counts, most=False))
-    )
-
-
-def _groups(asked: Asked, values: Tensor, order: Tensor, count: int) -> _Groups:
-    if not count:
-        return _Groups([], values.flatten()[:0])
-    groups, values = groups_of(order, count), values.flatten()
+def _groups(
+    asked: Asked, values: Float[Tensor, " patch"], order: Tensor, count: int
+) -> tuple[Float[Tensor, " group"], list[tuple[int, ...]]]:
+    """The value of each group of the order, the most relevant first and of one size as nearly as can be; and
+    what is left without each, in the last place without none.
+    """
+    groups = torch.tensor_split(order, min(count, len(order)))
     others = [
         torch.cat([one for j, one in enumerate(groups) if j != i] or [order[:0]]) for i in range(len(groups))
     ]
-    return _Groups(asked.add([*others, order]), torch.stack([values[group].sum() for group in groups]))
-
-
-def _saco(asked: Asked, groups: _Groups, about: tuple) -> float:
-    if not groups.without:
-        return float("nan")
-    probability = scored(asked.logits(groups.without), *about)["probability"]
-    return saco(groups.salience, probability[-1] - probability[:-1])
-
-
-def _curves(asked: Asked, sides: _Sides, about: tuple, agreement: float) -> Curves:
-    most, least = (scored(asked.logits(keys), *about) for keys in (sides.most, sides.least))
-    return Curves(most, least, agreement)
+    return torch.stack([values[group].sum() for group in groups]), asked.add([*others, order])

@@ -22,7 +22,7 @@ from vitviz.analyses.target import classes_of
 from vitviz.analyses.trials.curves import GROUPS, SCORES, Curves, beyond, curves_of, mean_of, of_all
 from vitviz.errors import Stopped, TooMuch, VitvizError
 from vitviz.record.sentence import said
-from vitviz.record.shown import Shown, frame_of
+from vitviz.record.shown import Tabled
 
 SHARES = tuple(step / 10 for step in range(11))  # removed, both ends included
 DRAWS = 10  # random maps: of five, chance's reach is half as far again
@@ -31,7 +31,7 @@ Progress = Callable[[float, str], None]  # the share that is done, and what is b
 
 
 @dataclass(frozen=True)
-class Trial(Shown):
+class Trial(Tabled):
     """What was found on one picture. Methods that do not apply are in `refused`, each with the reason."""
 
     checkpoint: str
@@ -103,10 +103,6 @@ class Trial(Shown):
             for name, reason in self.refused.items()
         ]
 
-    def frame(self):
-        """The rows as a pandas DataFrame; VitvizError where pandas is not installed."""
-        return frame_of(self.rows())
-
 
 def trial_of(
     passes: Passes,
@@ -133,7 +129,9 @@ def trial_of(
     maps, refused = maps_of(passes, names, made, lambda done, name: tell(0.5 * done, name))
     tried: dict[Hashable, Tensor] = {name: one.map for name, one in maps.items() if name != "random"}
     if "random" in maps:
-        tried |= {draw: _random_like(maps["random"], 1000 * seed + draw) for draw in range(draws)}
+        for draw in range(draws):
+            numbers = torch.Generator().manual_seed(1000 * seed + draw)
+            tried[draw] = torch.rand(maps["random"].map.shape, generator=numbers, dtype=torch.float64)
     curves, sets = curves_of(
         tried, passes.answers, classes, answer, shares, seed, min(draws, ORDERS), groups,
         lambda done, total: tell(0.5 + 0.5 * done / total, "removal"), passes.trace.probabilities,
@@ -174,10 +172,6 @@ def maps_of(
         except VitvizError as reason:
             refused[name] = said(reason)
     return maps, refused
-
-
-def _random_like(found: Relevance, seed: int) -> Tensor:
-    return torch.rand(found.map.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def _classes(passes: Passes) -> tuple[tuple[int, ...], int]:

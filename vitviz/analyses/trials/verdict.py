@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vitviz.analyses.protocol import TITLES, listed
+from vitviz.analyses.relevance import CONTROLS
 from vitviz.analyses.trials.trial import Trial
 from vitviz.record.sentence import Sentence
 
-CONTROLS = ("random", "centre")
 NOTHING = "No map is better than chance here."
 BEST = "{best} is best here; {count} of {total} maps beat chance."
 TIED = "{best} is best here, but not by more than chance; {count} of {total} maps beat chance."

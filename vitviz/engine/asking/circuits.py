@@ -2,13 +2,10 @@
 and a trace.
 """
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 from weakref import ref
 
 import torch
@@ -16,19 +13,16 @@ import torch
 from vitviz.analyses import writers as formulas
 from vitviz.analyses.effects import SIDES, EdgeEffects, edges_into, sampled
 from vitviz.analyses.evidence import account_of, directions
-from vitviz.analyses.target import classes_of, score_of, target_of
+from vitviz.analyses.ledger import Ledger
+from vitviz.analyses.target import Asked, classes_of, score_of, target_of
+from vitviz.analyses.writers import Paths, Score, Stream, Writers
 from vitviz.engine.asking.models import balanced_ledger
+from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes.edges import without_edges
 from vitviz.engine.passes.streams import stream_of
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.record.sentence import Sentence, not_applicable
-
-if TYPE_CHECKING:
-    from vitviz.analyses.ledger import Ledger
-    from vitviz.analyses.target import Asked
-    from vitviz.analyses.writers import Paths, Score, Stream, Writers
-    from vitviz.engine import Inspector
-    from vitviz.record.trace import Trace
+from vitviz.record.trace import Trace
 
 KEPT = 2  # pictures whose recordings are kept
 TOLERANCE = 1e-4  # of the largest line

@@ -4,15 +4,11 @@ What is asked and what is made of the answers stands in `vitviz.analyses.experim
 engine, which makes the passes.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitviz.analyses.experiment import experiment_of, orders_of
+from vitviz.analyses.experiment import Experiment, Progress, experiment_of, orders_of
 from vitviz.analyses.occlusion import patches_kept
 from vitviz.analyses.protocol import DRAWS, SHARES
 from vitviz.engine.inspector import Inspector
@@ -20,13 +16,6 @@ from vitviz.engine.passes import experiments
 from vitviz.engine.passes.removal import Removal
 from vitviz.errors import VitvizError
 from vitviz.record.trace import Trace
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
-    from torch import Tensor
-
-    from vitviz.analyses.experiment import Experiment, Progress
-    from vitviz.engine import Inspector
 
 
 class Draws:

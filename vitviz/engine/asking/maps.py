@@ -4,30 +4,22 @@ Each kind of map is a function in `vitviz.analyses.relevance`; here they meet th
 passes they need.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from vitviz.analyses.correlation import spearman
-from vitviz.analyses.relevance import METHODS, relevance_of
-from vitviz.analyses.trials.trial import DRAWS, SHARES, trial_of
+from vitviz.analyses.relevance import METHODS, Relevance, relevance_of
+from vitviz.analyses.target import Asked
+from vitviz.analyses.trials.trial import DRAWS, SHARES, Progress, Trial, trial_of
 from vitviz.engine.asking.models import balanced_ledger
 from vitviz.engine.explained import Explained
 from vitviz.engine.forward import Forward
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import capture
 from vitviz.errors import UnsupportedModel, VitvizError
-
-if TYPE_CHECKING:
-    from vitviz.analyses.relevance import Relevance
-    from vitviz.analyses.target import Asked
-    from vitviz.analyses.trials.trial import Progress, Trial
-    from vitviz.engine import Inspector
 
 
 def relevance(
@@ -123,16 +115,12 @@ def parameter_randomisation(
     own = explained(inspector, image, target, size=size)
     view_size = own.trace.view.picture.shape[:2]
     maps = {method: relevance_of(own, method).map for method in methods}
-    found: dict[str, list[list[float | None]]] = {method: [] for method in maps}
-    for count in blocks:
-        row: dict[str, list[float | None]] = {method: [] for method in maps}
+    found: dict[str, list[list[float | None]]] = {method: [[] for _ in blocks] for method in maps}
+    for row, count in enumerate(blocks):
         for seed in seeds:
-            twin = randomised(inspector, count, seed)
-            drawn = explained(twin, image, own.target, size=view_size)
+            drawn = explained(randomised(inspector, count, seed), image, own.target, size=view_size)
             for method, given in maps.items():
-                row[method].append(spearman(given, relevance_of(drawn, method).map))
-        for method, values in row.items():
-            found[method].append(values)
+                found[method][row].append(spearman(given, relevance_of(drawn, method).map))
     return found
 
 

@@ -1,9 +1,6 @@
 """What a model's weights alone say: the public functions that take an inspector and hand its weights on."""
 
-from __future__ import annotations
-
 import weakref
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch
@@ -11,18 +8,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz import analyses
-from vitviz.analyses.evidence import check_balance
+from vitviz.analyses.evidence import Evidence, check_balance
+from vitviz.analyses.filters import Filters
+from vitviz.analyses.ledger import Ledger
 from vitviz.analyses.lens import check_form
+from vitviz.analyses.tail import Tail
+from vitviz.analyses.target import Asked
+from vitviz.engine.inspector import Inspector
 from vitviz.errors import VitvizError
-
-if TYPE_CHECKING:
-    from vitviz.analyses.evidence import Evidence
-    from vitviz.analyses.filters import Filters
-    from vitviz.analyses.ledger import Ledger
-    from vitviz.analyses.tail import Tail
-    from vitviz.analyses.target import Asked
-    from vitviz.engine import Inspector
-    from vitviz.record.trace import Trace
+from vitviz.record.trace import Trace
 
 _balanced: WeakSet[Tail] = WeakSet()  # those whose account has been compared with the model's own logits
 # the readout it was made with, and a ledger's part without it

@@ -92,7 +92,9 @@ def _on_hub() -> tuple[Checkpoint, ...]:
     """timm's pretrained plain ViTs, family by family, but for a few whose weights are not on the hub."""
     names = [name for one in architectures() for name in timm.list_models(one, pretrained=True)]
     records = ((name, get_pretrained_cfg(name)) for name in names)
-    return tuple(_from_record(name, record) for name, record in records if record and record.hf_hub_id)
+    # how many parameters each architecture has, counted beforehand: that means building it
+    counted = json.loads(Path(__file__).with_name("parameters.json").read_text(encoding="utf-8"))
+    return tuple(_from_record(*one, counted) for one in records if one[1] and one[1].hf_hub_id)
 
 
 @lru_cache(maxsize=1)
@@ -100,26 +102,20 @@ def _on_hub_by_name() -> dict[str, Checkpoint]:
     return {checkpoint.name: checkpoint for checkpoint in _on_hub()}
 
 
-def _from_record(name: str, record: PretrainedCfg) -> Checkpoint:
+def _from_record(name: str, record: PretrainedCfg, counted: dict[str, int]) -> Checkpoint:
     return Checkpoint(
         name=name,
         architecture=name.partition(".")[0],
         source="hub",
         location=str(record.hf_hub_id),
         input_size=tuple(record.input_size),
-        parameters=_parameters().get(name.partition(".")[0]),
+        parameters=counted.get(name.partition(".")[0]),
         trained_on=in_words(record.tag or ""),
         licence=record.license or "",
         paper=joined(record.paper_ids),
         note=" ".join(filter(None, (record.description, *(record.notes or ())))),
         on_disk=False,
     )
-
-
-@lru_cache(maxsize=1)
-def _parameters() -> dict[str, int]:
-    """How many parameters each of timm's architectures has, counted beforehand: that means building it."""
-    return json.loads(Path(__file__).with_name("parameters.json").read_text(encoding="utf-8"))
 
 
 def _registered(name: str, trusted: bool) -> Checkpoint | None:

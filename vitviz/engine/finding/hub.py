@@ -126,12 +126,9 @@ def _answer(repo: str, revision: str | None, filename: str, token: str | None) -
 
     def ask() -> None:
         try:
+            url = hf_hub_url(repo, filename, revision=revision)
             with checked_answers():
-                result.append(
-                    get_hf_file_metadata(
-                        hf_hub_url(repo, filename, revision=revision), token=token, timeout=patience
-                    )
-                )
+                result.append(get_hf_file_metadata(url, token=token, timeout=patience))
         except Exception as error:  # noqa: BLE001 - handed over to the waiting thread
             result.append(error)
 

@@ -36,31 +36,25 @@ def in_words(error: Exception, repo: str, filename: str) -> HubError:
     """The HubError that says what went wrong with a file of a repository, and what to do."""
     if isinstance(error, HubError):
         return error
-    if isinstance(error, OfflineModeIsEnabled):
-        return HubError(f"{repo} is not on this machine, and HF_HUB_OFFLINE forbids to ask the hub for it.")
     if isinstance(error, RemoteEntryNotFoundError):
         return NoSuchFile(f"{repo} has no file {filename} on the hub.")
-    if isinstance(error, GatedRepoError):
-        return HubError(
-            f"{repo} is gated: accept its conditions on its page at {constants.ENDPOINT}/{repo}, "
-            "then log in with `hf auth login` or set HF_TOKEN."
-        )
-    if isinstance(error, RevisionNotFoundError):
-        return HubError(f"{repo} does not have the revision that was asked for.")
-    if isinstance(error, RepositoryNotFoundError):
-        return HubError(
-            f"The hub has no repository {repo}, or it is private. "
-            "Check its name; for a private one log in with `hf auth login` or set HF_TOKEN."
-        )
+    page, log_in = f"{constants.ENDPOINT}/{repo}", "log in with `hf auth login` or set HF_TOKEN"
+    offline, private = "HF_HUB_OFFLINE forbids to ask the hub for it", "or it is private. Check its name"
+    for kind, sentence in (  # what is more special first
+        (OfflineModeIsEnabled, f"{repo} is not on this machine, and {offline}."),
+        (GatedRepoError, f"{repo} is gated: accept its conditions on its page at {page}, then {log_in}."),
+        (RevisionNotFoundError, f"{repo} does not have the revision that was asked for."),
+        (
+            RepositoryNotFoundError,
+            f"The hub has no repository {repo}, {private}; for a private one {log_in}.",
+        ),
+        (HFValidationError, f"{repo!r} cannot be a repository's name; expected is organisation/name."),
+        (FileMetadataError, _no_hub()),
+    ):
+        if isinstance(error, kind):
+            return HubError(sentence)
     if isinstance(error, HfHubHTTPError):
         return HubError(_status(error.response.status_code, repo))
-    if isinstance(error, HFValidationError):
-        return HubError(f"{repo!r} cannot be a repository's name; expected is organisation/name.")
-    if isinstance(error, FileMetadataError):
-        return HubError(
-            f"{constants.ENDPOINT} answered, but not as a model hub does. Check HF_ENDPOINT and the proxy"
-            " settings."
-        )
     if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
         return in_words(error.__cause__, repo, filename)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
@@ -69,6 +63,11 @@ def in_words(error: Exception, repo: str, filename: str) -> HubError:
             " server."
         )
     return HubError(_connection(error, repo, filename))
+
+
+def _no_hub() -> str:
+    proxy = "Check HF_ENDPOINT and the proxy settings"
+    return f"{constants.ENDPOINT} answered, but not as a model hub does. {proxy}."
 
 
 def _status(status: int, repo: str) -> str:
@@ -107,10 +106,7 @@ _ours = threading.local()
 def require_hash(etag: str | None) -> str:
     """The announced hash of a file; HubError for none, and for what can be none."""
     if not etag:
-        raise HubError(
-            f"{constants.ENDPOINT} answered, but not as a model hub does. Check HF_ENDPOINT and the proxy"
-            " settings."
-        )
+        raise HubError(_no_hub())
     if not _HASH.fullmatch(etag):
         raise HubError(
             f"The hub ({constants.ENDPOINT}) announces something else than a file's hash, so nothing was"

@@ -93,7 +93,7 @@ def in_folder(root: Path) -> Iterator[Checkpoint]:
                 continue
             beside = (config_file(weights), mapping_file(weights), *map(weights.with_name, BESIDE))
             # A link may point anywhere on the machine; what the page offers stays inside of the folder.
-            if all(_inside(path, root) for path in (weights, *beside)):
+            if all(path.resolve().is_relative_to(root.resolve()) for path in (weights, *beside)):
                 shipped = entry.is_dir() and entry.name.startswith("vitviz-")
                 yield described(entry, weights, "shipped" if shipped else "local")
         # a folder of somebody else's, a link to itself: no reason to hide the others
@@ -118,10 +118,8 @@ def described(path: Path, weights: Path, source: Any) -> Checkpoint:
         nested = config.get("pretrained_cfg") or {}
         if not isinstance(config.get("architecture") or "", str):
             raise ValueError(f"architecture is {config['architecture']!r} where a name was expected")
-        about = {
-            **{ours: nested.get(timms) for ours, timms in (("licence", "license"), ("note", "description"))},
-            **(config.get("vitviz") or {}),
-        }
+        about = {"licence": nested.get("license"), "note": nested.get("description")}
+        about |= config.get("vitviz") or {}
         return replace(
             blank,
             architecture=config.get("architecture"),
@@ -164,7 +162,3 @@ def named(name: str, local: list[Checkpoint]) -> Checkpoint | None:
 def joined(ids: Any) -> str:
     """timm's paper ids, one or several, as a text."""
     return ids if isinstance(ids, str) else ", ".join(ids or ())
-
-
-def _inside(path: Path, root: Path) -> bool:
-    return path.resolve().is_relative_to(root.resolve())

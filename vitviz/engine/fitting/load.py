@@ -6,11 +6,10 @@ all in silence.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 from os import PathLike
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -70,16 +69,22 @@ def load(
     def fits(parameters: int | None) -> None:
         memory.require_to_load(checkpoint.name, parameters, device, dtype.itemsize)
 
+    def weighed(done: int, total: int) -> None:
+        fits(total // 4)  # ends a download at its first bytes; many files announce nothing
+        if progress is not None:
+            progress(done, total)
+
     fits(checkpoint.parameters)
     try:
-        files = files_of(checkpoint, _weighed(progress, fits), token)
+        files = files_of(checkpoint, weighed, token)
     except HubError as error:
         names = names_on_disk(folder)
         raise HubError(
             f"{error} On this machine:"
             f" {', '.join(names[:8]) or 'nothing yet'}{', …' if len(names) > 8 else ''}."
         ) from error
-    fits(_parameters_in(files.weights))
+    # as many as a safetensors header tells, else as its inflated bytes are in float32
+    fits(sum(map(prod, shapes(files.weights).values())) or bytes_held(files.weights) // 4)
     identity, files = _at_rest(checkpoint, files)
     with understood(checkpoint.name):
         given = given.over(own_in(files.config))
@@ -149,22 +154,6 @@ def _require_reasonable(found: Filled, name: str) -> None:
             f"{name}: its config.json asks for an input of {size[0]} x {size[1]} pixels, and its model was"
             f" made for {own[0]} x {own[1]}. Correct its input_size or img_size."
         )
-
-
-def _weighed(progress: Progress | None, fits: Callable[[int], None]) -> Progress:
-    """Ends a download at its first bytes where the announced file would not fit; many announce nothing."""
-
-    def weighed(done: int, total: int) -> None:
-        fits(total // 4)
-        if progress is not None:
-            progress(done, total)
-
-    return weighed
-
-
-def _parameters_in(weights: Path) -> int:
-    """How many numbers a file holds: by a safetensors header, else by its inflated bytes, as float32."""
-    return sum(map(prod, shapes(weights).values())) or bytes_held(weights) // 4
 
 
 # Tables of indices and counters, which some models keep beside their weights; what is no part of the model is

@@ -172,7 +172,8 @@ def _candidates(
     """The nearest plain ViT for each number of heads, with how far its answers are from the wanted ones."""
     note = f"Its tensors were named by this mapping:\n{written(mapping)}" if mapping else ""
     for order in _orders(tensors, mapping):
-        translated = _with(mapping, order).translated(tensors, wanted.kind) if mapping else dict(tensors)
+        named = replace(mapping, model={**mapping.model, "patch_order": order}) if order else mapping
+        translated = named.translated(tensors, wanted.kind) if named else dict(tensors)
         entry, args = _architecture(translated, wanted.kind, told)
         build = partial(timm.create_model, entry, pretrained=False)
         ours = fitting.empty(build, wanted.kind, translated, **args)
@@ -197,21 +198,16 @@ def _architecture(tensors: Mapping[str, Tensor], kind: str, told: Given) -> tupl
 
 def _nearest(ours: nn.Module, theirs: Tensor, told: Given, wanted: _Wanted) -> tuple[float, Given]:
     """The activation and epsilon that bring the answers nearest, and how far they still are."""
-    found = []
+    found, epsilons = [], {part.eps for part in wanted.model.modules() if isinstance(part, nn.LayerNorm)}
     for activation, epsilon in itertools.product(
         [told.activation] if told.activation else _ACTIVATIONS,
-        [told.epsilon] if told.epsilon else _epsilons(wanted.model),
+        [told.epsilon] if told.epsilon else sorted(epsilons) or _EPSILONS,
     ):
         said = replace(told, activation=activation, epsilon=epsilon)
         said.applied(ours, wanted.kind)
         size = tuple(ours.patch_embed.img_size)
         found.append((distance(own_answers(ours, size, theirs), theirs), said))
     return min(found, key=lambda one: one[0])
-
-
-def _with(mapping: NameMap, order: str | None) -> NameMap:
-    """The same with an order in which patches are flattened."""
-    return replace(mapping, model={**mapping.model, "patch_order": order}) if order else mapping
 
 
 def _orders(tensors: Mapping[str, Tensor], mapping: NameMap | None) -> Iterable[str | None]:
@@ -247,10 +243,6 @@ def _heads(model: nn.Module, width: int) -> list[int]:
     return sorted(told) or [
         heads for heads in range(1, width + 1) if width % heads == 0 and width // heads >= 4
     ]
-
-
-def _epsilons(model: nn.Module) -> list[float]:
-    return sorted({part.eps for part in model.modules() if isinstance(part, nn.LayerNorm)}) or list(_EPSILONS)
 
 
 def state_of(model: nn.Module) -> dict[str, Tensor]:

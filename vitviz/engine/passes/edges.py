@@ -78,7 +78,8 @@ class _Edged:
             found[prefix:] = found[prefix:].mean(dim=0)
             return found
         if kind == "mlp":
-            mean, scale = self.means.mlps[layer][0].to(like), _mlp_scale(self.blocks[layer])
+            block, mean = self.blocks[layer], self.means.mlps[layer][0].to(like)
+            scale = scale_of(getattr(block, "ls2", getattr(block, "gamma_2", None)))  # behind the mean
             return mean if scale is None else mean * scale.to(like)
         return self.projected(layer, self.means.heads[layer][0].to(like))[head]
 
@@ -158,8 +159,3 @@ def edged(model: nn.Module, pixels: Tensor, ledger: Ledger, stream: Stream, remo
     with torch.no_grad(), torch.autocast(pixels.device.type, enabled=False), exactly(pixels.device):
         with capture.heard(model, blocks, one):
             return model(pixels.expand(len(removals), -1, -1, -1)).cpu()
-
-
-def _mlp_scale(block: nn.Module) -> Tensor | None:
-    """LayerScale behind an MLP, whose mean was taken before it."""
-    return scale_of(getattr(block, "ls2", None) if hasattr(block, "ls2") else getattr(block, "gamma_2", None))

@@ -105,9 +105,7 @@ def edit_of(without: Without, grid: Grid, kept: tuple[int, ...] | None, instead:
     return Edit(places, grid, heads, without.at, changes)
 
 
-def watching(
-    grid: Grid, layers: int, heads: bool = True, entered: bool = True, kept: tuple[int, ...] | None = None
-) -> tuple[Edit, Parts]:
+def watching(grid: Grid, layers: int, kept: tuple[int, ...] | None = None) -> tuple[Edit, Parts]:
     """A pass that changes nothing but what is left out of it, and what heads and MLPs hand on in it, once
     it has been made."""
     seen = Parts({}, {}, {})
@@ -117,13 +115,8 @@ def watching(
 
     changes: dict[tuple[str, int], tuple[Change, ...]] = {}
     for layer in range(layers):
-        if heads:
-            changes["heads", layer], changes["mlp", layer] = (
-                (into(seen.heads, layer),),
-                (into(seen.mlps, layer),),
-            )
-        if entered:
-            changes["input", layer] = (into(seen.entered, layer),)
+        for name, found in (("heads", seen.heads), ("mlp", seen.mlps), ("input", seen.entered)):
+            changes[name, layer] = (into(found, layer),)
     places = None if kept is None else places_of(grid, kept)
     if places is not None:
         changes["input", 0] = (_only(places), *changes.get(("input", 0), ()))
@@ -163,15 +156,10 @@ def require_parts(model: nn.Module, without: Without, grid: Grid, name: str) -> 
                 f"Given head {(layer, head)}; {name} has layers 0 to {layers - 1} and heads 0 to {heads - 1},"
                 " counted from 0."
             )
-    for kind, given in (
-        ("the MLP of layer", without.mlps),
-        ("layer", () if without.at is None else (without.at,)),
-    ):
-        for layer in given:
-            if layer >= layers:
-                raise VitvizError(
-                    f"Given {kind} {layer}; {name} has layers 0 to {layers - 1}, counted from 0."
-                )
+    given = [("the MLP of layer", layer) for layer in without.mlps]
+    for kind, layer in [*given, ("layer", without.at or 0)]:
+        if layer >= layers:
+            raise VitvizError(f"Given {kind} {layer}; {name} has layers 0 to {layers - 1}, counted from 0.")
     if without.mlps and not isinstance(mlp_of(blocks[0]), nn.Module):
         raise VitvizError(
             f"The blocks of {name} have no MLP of their own whose result could be replaced. Choose heads or"
@@ -198,29 +186,27 @@ def _only(places: Tensor) -> Change:
     return lambda tokens: tokens.index_select(1, places.to(tokens.device))
 
 
+def _whole(how: str, instead: Tensor | None) -> Change:
+    return lambda handed: torch.zeros_like(handed) + in_place(how, handed, instead)
+
+
 def _replaced(heads: tuple[int, ...], how: str, instead: Tensor | None) -> Change:
     some = list(heads)
 
     def change(handed: Tensor) -> Tensor:
         given = handed.clone()
-        if how == "tokens":
-            given[:, some] = handed[:, some].mean(dim=2, keepdim=True)
-        else:
-            given[:, some] = 0 if how == "zero" else instead[:, some].to(handed)
+        given[:, some] = in_place(how, handed[:, some], None if instead is None else instead[:, some])
         return given
 
     return change
 
 
-def _whole(how: str, instead: Tensor | None) -> Change:
-    def change(handed: Tensor) -> Tensor:
-        if how == "tokens":
-            return handed.mean(dim=1, keepdim=True).expand_as(handed).contiguous()
-        return (
-            torch.zeros_like(handed) if how == "zero" else instead.to(handed).expand_as(handed).contiguous()
-        )
-
-    return change
+def in_place(how: str, handed: Tensor, instead: Tensor | None) -> Tensor | float:
+    """What takes the place of what is handed on, (..., token, dim): its mean over the tokens, 0, or a known
+    one."""
+    if how == "tokens":
+        return handed.mean(dim=-2, keepdim=True)
+    return 0.0 if how == "zero" else instead.to(handed)
 
 
 # How near leaving out comes to hiding, of the largest number.

@@ -18,7 +18,7 @@ from vitviz.record.classes import Classes
 from vitviz.record.grid import Grid
 from vitviz.record.readout import Readout
 from vitviz.record.runs import Without
-from vitviz.record.trace import Attention, Bias, Trace, View, Written
+from vitviz.record.trace import Attention, Bias, Trace, View
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,10 @@ def trace_of(
     pooling = None if pooling is None else attention_of(pooling, image, frame.grid, device)
     tokens = tuple(kept(tokens) for tokens in recording.tokens)
     biases: dict[int, Bias | None] = {}  # a bias shared by all layers is kept once
+    asked = None if pooling is None else replace(pooling, q=pooling.q[:, : frame.queries])  # those read
+    written, began = branches.written(recording.branches, image, tokens[-1], pooling), frame.without.at or 0
+    if written is not None:  # what layers added whose tokens were thrown away is nothing
+        written.attention[:began], written.mlps[:began] = 0, 0
     return Trace(
         checkpoint=frame.checkpoint,
         grid=frame.grid,
@@ -66,27 +70,17 @@ def trace_of(
         pool=frame.readout.name,
         readout=frame.readout,
         read=None if frame.read is None else frame.read[image].to(device),
-        pooling=None if pooling is None else _asked(pooling, frame.queries),
+        pooling=asked,
         labels=frame.labels,
         milliseconds=frame.milliseconds,
         first_pass=frame.first_pass,
         device=frame.device,
         dtype=frame.dtype,
-        written=_written(recording, image, tokens[-1], pooling, frame.without.at or 0),
+        written=written,
         kept=frame.kept,
         without=frame.without,
         classes=frame.classes,
     )
-
-
-def _written(
-    recording: Recording, image: int, last: Tensor, pooling: Attention | None, began: int
-) -> Written | None:
-    """What was added; what layers added whose tokens were thrown away is nothing."""
-    found = branches.written(recording.branches, image, last, pooling)
-    if found is not None:
-        found.attention[:began], found.mlps[:began] = 0, 0
-    return found
 
 
 def attention_of(
@@ -112,11 +106,6 @@ def attention_of(
     )
 
 
-def _asked(pooling: Attention, queries: int | None) -> Attention:
-    """Attention pooling with the queries alone whose answers are read."""
-    return replace(pooling, q=pooling.q[:, :queries])
-
-
 def covered(view: View, grid: Grid) -> View:
     """The part of the input that patches are cut from: where the patch does not divide the input, a rim on
     the right and below is unseen.
@@ -138,10 +127,8 @@ def grid_of(model: nn.Module) -> Grid:
             f"{type(model).__name__} does not cut its input into a fixed grid of patches; choose a plain"
             " Vision Transformer."
         )
-    names = []
-    for parameter, name in (("cls_token", "class"), ("dist_token", "distillation")):
-        if getattr(model, parameter, None) is not None:
-            names.append(name)
+    tokens = (("cls_token", "class"), ("dist_token", "distillation"))
+    names = [name for parameter, name in tokens if getattr(model, parameter, None) is not None]
     registers = getattr(model, "reg_token", None)
     if registers is not None:
         names += [f"register {i + 1}" for i in range(registers.shape[1])]

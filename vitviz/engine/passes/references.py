@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
@@ -28,11 +28,11 @@ from torch import Tensor
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.forks import renew_lock_of
 from vitviz.engine.passes.interventions import Parts
-from vitviz.engine.pictures.preprocess import Prepared, prepare
+from vitviz.engine.pictures.preprocess import prepare
 from vitviz.record.samples import sample_image, samples
 
 if TYPE_CHECKING:
-    from vitviz.engine.placed import Placed
+    from vitviz.engine.forward import Forward
 
 FILE = "reference.safetensors"
 KEPT = 3  # input sizes whose means are kept; but for the own size's, they are one row for all patches
@@ -83,14 +83,6 @@ class Reference:
         return Parts(dict(enumerate(map(spread, self.heads))), dict(enumerate(map(spread, self.mlps))))
 
 
-class Passes(Protocol):
-    """What makes the passes: `Forward`, which holds its references."""
-
-    placed: Placed
-
-    def watched(self, prepared: Prepared, size: tuple[int, int]) -> Parts: ...
-
-
 class References:
     """Those of one forward, each made when it is first asked for; the last few sizes are kept."""
 
@@ -102,7 +94,7 @@ class References:
     def __reduce__(self) -> tuple:
         return References, ()
 
-    def of(self, forward: Passes, size: tuple[int, int]) -> Reference:
+    def of(self, forward: Forward, size: tuple[int, int]) -> Reference:
         """The means at an input size. Whoever asks while they are made waits for them."""
         found = self._known.get(size)
         if found is None:
@@ -118,7 +110,7 @@ class References:
         """What is kept, in bytes."""
         return sum(one.nbytes for known in list(self._known.values()) for one in (*known.heads, *known.mlps))
 
-    def _made(self, forward: Passes, size: tuple[int, int]) -> Reference:
+    def _made(self, forward: Forward, size: tuple[int, int]) -> Reference:
         own = size == forward.placed.preprocessing.size
         shipped = shipped_with(forward.placed.checkpoint)
         if shipped is None:
@@ -128,7 +120,7 @@ class References:
 
 
 def measured(
-    forward: Passes,
+    forward: Forward,
     pictures: Iterable,
     size: tuple[int, int],
     source: str,
@@ -138,8 +130,7 @@ def measured(
     placed, totals, count = forward.placed, None, 0
     preprocessing = placed.preprocessing.with_size(size)
     for picture in pictures:
-        prepared: Prepared = prepare(picture, preprocessing)
-        seen = forward.watched(prepared, size)
+        seen = forward.watched(prepare(picture, preprocessing), size)
         both = ([one[layer][0].float().cpu() for layer in range(len(one))] for one in (seen.heads, seen.mlps))
         found = [torch.stack(one) for one in both]
         totals = found if totals is None else [a + b for a, b in zip(totals, found, strict=True)]

@@ -9,6 +9,7 @@ passes is recorded but their answers.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from vitviz.analyses.target import classes_of, score_of
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard
 from vitviz.engine.passes import capture, wiring
-from vitviz.engine.passes.interventions import Parts, heads_of, put_instead
+from vitviz.engine.passes.interventions import Parts, heads_of, in_place, put_instead
 from vitviz.engine.pictures.preprocess import Prepared
 from vitviz.errors import VitvizError
 from vitviz.record import stopping
@@ -94,9 +95,25 @@ class _Ready:
     instead: Parts
 
     def without(self, layer: int, some: list[int | None]) -> Tensor:
-        """Logits, part x class, with each of these parts of a layer taken away alone."""
-        change = _change(some, layer, self.heads_as, self.instead)
-        return _without(self.model, self.blocks, self.given, layer, some, change)
+        """Logits, part x class, with each of these parts of a layer taken away alone, from a copy of the
+        tokens each.
+        """
+
+        def change(kind: str, handed: Tensor) -> Tensor:
+            known: Mapping[int, Tensor] = self.instead.heads if kind == "heads" else self.instead.mlps
+            mean, changed = known.get(layer), handed.clone()
+            for image, part in enumerate(some):
+                if (part is None) == (kind == "mlp"):
+                    own = mean if mean is None else mean[0] if part is None else mean[0, part]
+                    where = image if part is None else (image, part)
+                    changed[where] = in_place(self.heads_as, handed[where], own)
+            return changed
+
+        with capture.heard(self.model, self.blocks, _Quiet(change, layer)):
+            tokens = self.given.blocks[layer][0][0].expand(len(some), -1, -1).contiguous()
+            for block, (args, named) in list(zip(self.blocks, self.given.blocks, strict=True))[layer:]:
+                tokens = block(tokens, *args[1:], **named)
+            return self.model.forward_head(self.model.norm(tokens))
 
 
 @contextmanager
@@ -121,7 +138,8 @@ def _ready(forward: Forward, prepared: Prepared, size: tuple[int, int], asked: A
     )
     instead = put_instead(forward, size, everything, asked.other, None)
     given = _Given()
-    whole = _through(model, blocks, given, lambda: model(forward.pixels([prepared])))
+    with capture.heard(model, blocks, given):
+        whole = model(forward.pixels([prepared]))
     return _Ready(model, blocks, [*heads, *([None] if mlps else [])], given, whole, asked.heads_as, instead)
 
 
@@ -139,16 +157,16 @@ def swept(forward: Forward, prepared: Prepared, size: tuple[int, int], asked: As
         ready = _ready(forward, prepared, size, asked)
         whole, layers, parts = score(ready.whole)[0], len(ready.blocks), ready.parts
         found = torch.full((layers, heads_of(ready.blocks[0]) + 1), float("nan"), dtype=torch.float64)
-        done, of = 0, layers * len(parts)
-        for layer in reversed(range(layers)):  # the cheapest first: progress begins at its worst
-            for first in range(0, len(parts), asked.batch):
-                some = parts[first : first + asked.batch]
-                without = score(ready.without(layer, some))
-                found[layer, [-1 if part is None else part for part in some]] = whole - without
-                done += len(some)
-                if asked.progress is not None and asked.progress(done, of) is False:
-                    return _effects(whole, found, asked, stands)
-    return _effects(whole, found, asked, stands)
+        done, of, firsts = 0, layers * len(parts), range(0, len(parts), asked.batch)
+        # the cheapest layer first: progress begins at its worst
+        for layer, first in itertools.product(reversed(range(layers)), firsts):
+            some = parts[first : first + asked.batch]
+            without = score(ready.without(layer, some))
+            found[layer, [-1 if part is None else part for part in some]] = whole - without
+            done += len(some)
+            if asked.progress is not None and asked.progress(done, of) is False:
+                break
+    return Effects(whole.item(), found[:, :-1].float(), found[:, -1].float(), asked.heads_as, stands)
 
 
 @in_float32()
@@ -172,10 +190,6 @@ def of_layer(
     return found.float().cpu()
 
 
-def _effects(whole: Tensor, found: Tensor, asked: Asking, means: str) -> Effects:
-    return Effects(whole.item(), found[:, :-1].float(), found[:, -1].float(), asked.heads_as, means)
-
-
 def _score(trace: Trace, target: Any) -> Callable[[Tensor], Tensor]:
     """From logits, batch x class, to the target's."""
     if trace.logits is None:
@@ -184,44 +198,3 @@ def _score(trace: Trace, target: Any) -> Callable[[Tensor], Tensor]:
         )
     classes = classes_of(trace, target)
     return lambda logits: score_of(logits.double().cpu(), classes)
-
-
-def _through(model: nn.Module, blocks: list[nn.Module], listener: Any, run: Callable[[], Tensor]) -> Tensor:
-    with capture.heard(model, blocks, listener):
-        return run()
-
-
-def _without(
-    model: nn.Module, blocks: list[nn.Module], given: _Given, layer: int, parts: list, change: Callable
-) -> Tensor:
-    """The answers with each part of a layer taken away from a copy of the tokens."""
-
-    def run() -> Tensor:
-        tokens = given.blocks[layer][0][0].expand(len(parts), -1, -1).contiguous()
-        for block, (args, named) in list(zip(blocks, given.blocks, strict=True))[layer:]:
-            tokens = block(tokens, *args[1:], **named)
-        return model.forward_head(model.norm(tokens))
-
-    return _through(model, blocks, _Quiet(change, layer), run)
-
-
-def _change(parts: list[int | None], layer: int, how: str, instead: Parts) -> Callable[[str, Tensor], Tensor]:
-    """Takes part i away from what picture i hands on."""
-
-    def change(kind: str, handed: Tensor) -> Tensor:
-        known: Mapping[int, Tensor] = instead.heads if kind == "heads" else instead.mlps
-        changed = handed.clone()
-        for image, part in enumerate(parts):
-            if (part is None) != (kind == "mlp"):
-                continue
-            where = image if part is None else (image, part)
-            if how == "tokens":
-                changed[where] = handed[where].mean(dim=-2, keepdim=True)
-            else:
-                mean = known.get(layer)
-                changed[where] = (
-                    0 if how == "zero" else (mean[0] if part is None else mean[0, part]).to(handed)
-                )
-        return changed
-
-    return change

@@ -12,9 +12,8 @@ from vitviz.engine.reading.folder import read_json
 
 CONFIG = "open_clip_config.json"
 TOWERS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")  # both towers in one file
-_TEXTS = re.compile(
-    r"(module\.)?(logit_scale$|text_projection|visual\.|text\.)"
-)  # names that no classifier has
+# names that no classifier has
+_TEXTS = re.compile(r"(module\.)?(logit_scale$|text_projection|visual\.|text\.)")
 
 
 def projecting(name: str) -> bool:

@@ -98,12 +98,8 @@ def transformers_refusal(model_type: str) -> str | None:
 
 def architectures() -> list[str]:
     """timm's plain architectures, by family and name, without tags."""
-    return [
-        name
-        for module in FAMILIES
-        for name in timm.list_models(module=module)
-        if not _DIFFERENTIAL.match(name)
-    ]
+    names = (name for module in FAMILIES for name in timm.list_models(module=module))
+    return [name for name in names if not _DIFFERENTIAL.match(name)]
 
 
 def timm_module(architecture: str) -> str:

@@ -6,7 +6,7 @@ may name files only that lie beside it, and of its own kind: one of safetensors 
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,14 +66,10 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"{path.name} cannot be read: {said(error)}.") from error
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(
-            f"{path.parent.name}/{path.name} is not valid JSON ({error}). Write it again."
-        ) from error
+        raise CheckpointError(f"{_place(path)} is not valid JSON ({error}). Write it again.") from error
     if not isinstance(content, dict):
-        raise CheckpointError(
-            f"{path.parent.name}/{path.name} holds a {type(content).__name__} where a JSON object was"
-            " expected."
-        )
+        kind = type(content).__name__
+        raise CheckpointError(f"{_place(path)} holds a {kind} where a JSON object was expected.")
     return content
 
 
@@ -84,15 +80,7 @@ def understood(name: str) -> Iterator[None]:
         yield
     except VitvizError:
         raise
-    except (
-        AttributeError,
-        IndexError,
-        KeyError,
-        TypeError,
-        ValueError,
-        OverflowError,
-        RecursionError,
-    ) as error:
+    except (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
         what = f"{type(error).__name__}: {said(error)}"
         raise CheckpointError(
             f"{name}: its config.json cannot be understood ({what}). Correct it."
@@ -151,8 +139,10 @@ def shards(index: Path) -> dict[Path, set[str]]:
     names = listed(index)
     missing = [name for name in names if not (index.parent / name).is_file()]
     if missing:
+        first, *more = missing
+        which = f"{first} and {len(more)} more" if more else first
         raise CheckpointError(
-            f"{_and(missing)} of {len(names)} shards {'is' if len(missing) == 1 else 'are'} missing from"
+            f"{which} of {len(names)} shards {'are' if more else 'is'} missing from"
             f" {index.parent.name}/. Download or copy the rest of the checkpoint."
         )
     homes = (index.parent.resolve(), index.resolve().parent)
@@ -167,11 +157,6 @@ def shards(index: Path) -> dict[Path, set[str]]:
 def bytes_of(weights: Path) -> int:
     """The size of a weights file, or of all the shards of an index."""
     return sum(path.stat().st_size for path in (shards(weights) if is_index(weights) else [weights]))
-
-
-def _and(names: Iterable[str]) -> str:
-    first, *more = names
-    return f"{first} and {len(more)} more" if more else first
 
 
 def _place(path: Path) -> str:

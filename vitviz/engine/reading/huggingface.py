@@ -160,7 +160,7 @@ def pair(size: Any) -> tuple[int, int]:
 _BUILDERS = {
     "vit": kin.vit,
     "deit": kin.deit,
-    "vit_mae": kin.mae,
+    "vit_mae": kin.vit,  # its encoder, which then sees all patches: masking is for training
     "beit": kin.beit,
     "dinov2": kin.dinov2,
     "dinov2_with_registers": kin.dinov2,

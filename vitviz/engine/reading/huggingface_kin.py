@@ -57,11 +57,6 @@ def vit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
     return partial(VisionTransformer, **args), _plain_entry(args)
 
 
-def mae(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
-    """The encoder, which then sees all patches: masking is for training."""
-    return vit(args, config, tensors, name)
-
-
 def deit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
     if "head_dist.weight" in tensors:
         return partial(VisionTransformerDistilled, **args), _plain_entry(args)

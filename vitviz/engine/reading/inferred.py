@@ -163,12 +163,7 @@ def _pooling(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     has_class = "cls_token" in tensors
     if "attn_pool.latent" in tensors:
         return {"class_token": has_class, "global_pool": "map"}
-    final_norm = "norm.weight" in tensors or "fc_norm.weight" in tensors
-    if "fc_norm.weight" in tensors or not has_class:
-        return {
-            "class_token": has_class,
-            "global_pool": "avg",
-            "fc_norm": "fc_norm.weight" in tensors,
-            "final_norm": final_norm,
-        }
-    return {"class_token": True, "global_pool": "token", "fc_norm": False, "final_norm": final_norm}
+    after = "fc_norm.weight" in tensors
+    pool = "avg" if after or not has_class else "token"
+    final_norm = after or "norm.weight" in tensors
+    return {"class_token": has_class, "global_pool": pool, "fc_norm": after, "final_norm": final_norm}

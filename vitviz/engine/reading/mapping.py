@@ -112,9 +112,8 @@ class NameMap:
         return next(len(parts) for pattern, parts in self.stack.items() if _match(pattern, ours))
 
     def _turned(self, theirs: str, tensor: Tensor, name: str) -> Tensor:
-        if not any(_match(pattern, theirs) for pattern in self.transpose):
-            return tensor
-        if tensor.ndim == 1:  # a pattern that names a bias along with its weight
+        # a pattern may name a bias along with its weight
+        if tensor.ndim == 1 or not any(_match(pattern, theirs) for pattern in self.transpose):
             return tensor
         if tensor.ndim != 2:
             raise CheckpointError(
@@ -187,12 +186,8 @@ def _compiled(pattern: str) -> re.Pattern:
 
 
 def _filled(ours: str, match: re.Match) -> str:
-    found = match.groupdict()
-    for placeholder, value in (
-        ("{layer}", found.get("layer")),
-        ("{head}", found.get("head")),
-        ("*", found.get("rest")),
-    ):
+    for placeholder, name in (("{layer}", "layer"), ("{head}", "head"), ("*", "rest")):
+        value = match.groupdict().get(name)
         ours = ours.replace(placeholder, value) if value is not None else ours
     return ours
 

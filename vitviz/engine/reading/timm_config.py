@@ -2,7 +2,7 @@
 names of its classes, in the order of the logits.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import lru_cache
 from typing import Any
@@ -92,7 +92,8 @@ def labels_of(config: Mapping[str, Any], classes: int, tag: str = "") -> tuple[s
         found = [name if descriptions.get(name) is None else descriptions[name] for name in names]
     else:
         found = list(descriptions)
-    found = named_or_numbered(found)
+    # some files hold null for a class without a name
+    found = tuple(f"class {i}" if name is None else str(name) for i, name in enumerate(found))
     if found:
         return found if len(found) == classes else ()
     # 1000 classes are ImageNet's in practice; other counts only where the tag says that ImageNet was used.
@@ -115,11 +116,6 @@ def in_lines(text: str, classes: int, name: str) -> tuple[str, ...]:
     if "" in found:
         raise CheckpointError(Sentence(EMPTY, line=found.index("") + 1))
     return found
-
-
-def named_or_numbered(names: Iterable[object]) -> tuple[str, ...]:
-    """The names as text; for null, which some files hold for a class without one, its number."""
-    return tuple(f"class {i}" if name is None else str(name) for i, name in enumerate(names))
 
 
 @lru_cache(maxsize=4)

@@ -33,11 +33,7 @@ def require_whole(path: Path) -> None:
     size = path.stat().st_size
     content, begin = _parsed(path)
     try:
-        ends = [
-            operator.index(entry["data_offsets"][1])
-            for name, entry in content.items()
-            if name != "__metadata__"
-        ]
+        ends = [operator.index(entry["data_offsets"][1]) for entry in content.values()]
     except (KeyError, TypeError, IndexError) as error:
         raise CheckpointError(
             f"{path.name} is damaged: its header is none of safetensors. Download or save it again."
@@ -55,23 +51,18 @@ def shapes_in(path: Path) -> dict[str, tuple[int, ...]]:
     """Names and shapes; empty for a file that is damaged."""
     try:
         content, _ = _parsed(path)
-        return {
-            name: tuple(map(operator.index, entry["shape"]))
-            for name, entry in content.items()
-            if name != "__metadata__"
-        }
+        return {name: tuple(map(operator.index, entry["shape"])) for name, entry in content.items()}
     except (CheckpointError, OSError, KeyError, TypeError, AttributeError):
         return {}
 
 
 def _parsed(path: Path) -> tuple[dict[str, Any], int]:
-    """The header's content, and the byte at which the tensors begin."""
+    """What the header says of each tensor, and the byte at which they begin."""
+    damaged = f"{path.name} is damaged or not a .safetensors file. Download or save it again."
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if length > path.stat().st_size:
-            raise CheckpointError(
-                f"{path.name} is damaged or not a .safetensors file. Download or save it again."
-            )
+            raise CheckpointError(damaged)
         if length > limits.HEADER:
             raise CheckpointError(
                 f"{path.name} has a header of {length:,} bytes; expected are at most {limits.HEADER:,}. Save"
@@ -81,13 +72,12 @@ def _parsed(path: Path) -> tuple[dict[str, Any], int]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(
-            f"{path.name} is damaged or not a .safetensors file. Download or save it again."
-        ) from error
+        raise CheckpointError(damaged) from error
     if not isinstance(content, dict):
         raise CheckpointError(
             f"{path.name} is damaged: its header is none of safetensors. Download or save it again."
         )
+    content.pop("__metadata__", None)
     return content, 8 + length
 
 

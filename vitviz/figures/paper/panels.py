@@ -6,10 +6,10 @@ import cv2
 import numpy as np
 from jaxtyping import UInt8
 
-from vitviz.figures.chart import number, ticks
+from vitviz.figures.chart import Chart, number, ticks
 from vitviz.figures.overlay import enlarged, overlay
 from vitviz.figures.paper.pen import DASHES, Pen
-from vitviz.figures.paper.plates import Chart, Legend, Map, Matrix, Panel, Scale, Table, Tiles, tinted
+from vitviz.figures.paper.plates import Legend, Map, Matrix, Panel, Scale, Table, Tiles, tinted
 from vitviz.figures.paper.rooms import (
     BAR,
     GAP,
@@ -75,10 +75,10 @@ def draw_chart(pen: Pen, panel: Chart, room: Room, x: float, y: float) -> None:
     for level in panel.levels:
         if not within(panel, level):  # as its name says
             continue
+        ends = [x, x + room.width], [float(up(level.value))] * 2
         if level.upright:
-            pen.line([float(across(level.value))] * 2, [y, y + room.height], level.colour, 0.35, "dashed")
-        else:
-            pen.line([x, x + room.width], [float(up(level.value))] * 2, level.colour, 0.35, "dashed")
+            ends = [float(across(level.value))] * 2, [y, y + room.height]
+        pen.line(*ends, level.colour, 0.35, "dashed")
     for one in panel.series:
         if one.band is not None:
             ends = [up(end).tolist() for end in one.band]
@@ -245,9 +245,8 @@ def _numbered(
         at = below + (line if panel.cols else 0) + line / 2
         pen.text(x + room.width / 2, at, pen.say(panel.along), align="center")
     if panel.down:
-        pen.text(
-            x - room.left + line * 0.7, y + room.height / 2, pen.say(panel.down), align="center", upright=True
-        )
+        left, middle = x - room.left + line * 0.7, y + room.height / 2
+        pen.text(left, middle, pen.say(panel.down), align="center", upright=True)
 
 
 def _abreast(part: np.ndarray, panel: Tiles, width: float) -> UInt8[np.ndarray, "tall wide 4"]:
@@ -273,9 +272,8 @@ def _matrix(pen: Pen, panel: Matrix, room: Room, x: float, y: float, name: str) 
     w, h, line = room.width / cols, room.height / rows, letters.line()
     values = panel.values
     if cols > 4 * FINE:  # no more cells than print can show: neighbours become their mean
-        values = cv2.resize(
-            values.astype(np.float32), (4 * FINE, 4 * FINE * rows // cols), interpolation=cv2.INTER_AREA
-        )
+        size = (4 * FINE, 4 * FINE * rows // cols)
+        values = cv2.resize(values.astype(np.float32), size, interpolation=cv2.INTER_AREA)
     known = np.isfinite(values)
     colours = tinted(np.where(known, values, panel.scale.low), panel.scale)
     pixels = squares(np.dstack([colours, np.where(known, 255, 0).astype(np.uint8)]))
@@ -329,10 +327,6 @@ def _scale(pen: Pen, scale: Scale, x: float, y: float, width: float) -> None:
     for value, align in ends:
         pen.line([place(value)] * 2, [y + BAR, y + BAR + 0.6], pen.ink.quiet, 0.15)
         pen.text(place(value), below + line / 2, said(value), align=align)
-    label = letters.folded(pen.say(scale.label), width)
-    pen.text(
-        x + width / 2,
-        below + 1.5 * line,
-        label[0] if len(label) == 1 else letters.short(pen.say(scale.label), width),
-        align="center",
-    )
+    label = pen.say(scale.label)
+    label = label if len(letters.folded(label, width)) == 1 else letters.short(label, width)
+    pen.text(x + width / 2, below + 1.5 * line, label, align="center")

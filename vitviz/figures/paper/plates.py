@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import UInt8
 
-from vitviz.figures.chart import BLUE, GREY, ORANGE, SEVERAL, Bars, Chart, Level, Series, ramp
+from vitviz.figures.chart import Chart, Series
 from vitviz.figures.colormaps import coloured
 
 
@@ -140,26 +140,18 @@ def steady(plates: Sequence[Plate]) -> list[Plate]:
     """
     places = [zip(*rows, strict=True) for rows in zip(*(plate.rows for plate in plates), strict=True)]
     ranges = [[_range(panels) for panels in row] for row in places]
-    return [
-        replace(
-            plate,
-            rows=tuple(
-                tuple(_within(panel, known) for panel, known in zip(*row, strict=True))
-                for row in zip(plate.rows, ranges, strict=True)
-            ),
-        )
-        for plate in plates
-    ]
+    made = []
+    for plate in plates:
+        rows = (zip(*row, strict=True) for row in zip(plate.rows, ranges, strict=True))
+        made.append(replace(plate, rows=tuple(tuple(_within(*one) for one in row) for row in rows)))
+    return made
 
 
 def _range(panels: Sequence[Panel]) -> dict:
     """What is to be replaced in each of the panels that stand in one place of the plates."""
     if isinstance(panels[0], Chart):
-        ends = [[getattr(panel, axis) for panel in panels] for axis in ("x", "y")]
-        return {
-            axis: (min(low for low, _ in found), max(high for _, high in found))
-            for axis, found in zip(("x", "y"), ends, strict=True)
-        }
+        ends = {axis: np.asarray([getattr(panel, axis) for panel in panels]) for axis in ("x", "y")}
+        return {axis: (found[:, 0].min(), found[:, 1].max()) for axis, found in ends.items()}
     if isinstance(panels[0], Legend | Table):
         return {}
     scales = [panel.scale for panel in panels if panel.scale is not None]
@@ -179,9 +171,3 @@ def tinted(values: np.ndarray, scale: Scale) -> UInt8[np.ndarray, "*shape 3"]:
         grey = np.rint(255 * np.clip(share, 0, 1)).astype(np.uint8)
         return np.repeat(grey[..., None], 3, axis=-1)
     return coloured(values, scale.low, scale.high, scale.colours)
-
-
-__all__ = [
-    "BLUE", "Bars", "Chart", "GREY", "Legend", "Level", "Map", "Mark", "Matrix", "ORANGE", "Panel", "Plate",
-    "SEVERAL", "Scale", "Series", "Table", "Tiles", "ramp", "steady", "tinted",
-]  # fmt: skip

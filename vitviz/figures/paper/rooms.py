@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vitviz.figures.chart import number, ticks
+from vitviz.figures.chart import Chart, Level, number, ticks
 from vitviz.figures.paper.lettering import Letters
-from vitviz.figures.paper.plates import Chart, Legend, Level, Map, Matrix, Panel, Table, Tiles
+from vitviz.figures.paper.plates import Legend, Map, Matrix, Panel, Table, Tiles
 
 TITLE = 7.6  # points
 GAP = 1.2  # mm between an axis and its numbers, and other small gaps
@@ -58,9 +58,7 @@ def room_of(panel: Panel, wide: float, letters: Letters, say: Callable[[str], st
     elif isinstance(panel, Tiles):
         widest = max((letters.width(say(one)) for one in panel.rows), default=0.0)
         left = (widest + GAP if panel.rows else 0.0) + (line + 0.5 if panel.down else 0.0)
-        bottom = (
-            (line if panel.cols else 0.0) + (line + 0.4 if panel.along else 0.0) + (0.6 if panel.cols else 0)
-        )
+        bottom = (line + 0.6 if panel.cols else 0.0) + (line + 0.4 if panel.along else 0.0)
     if barred(panel):
         bottom += GAP + BAR + 0.5 + 2 * line
     free = width = wide - left - right

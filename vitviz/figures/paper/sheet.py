@@ -147,20 +147,19 @@ def drawn(
         )
     ink = DARK if dark else LIGHT
     with one_at_a_time, matplotlib.style.context(["default", OURS]):
-        unit, size = (25.4, (width, height)) if form != "png" else (dpi, _pixels(width, height, dpi))
+        unit, size = 25.4, [width, height]
+        if form == "png":  # whole pixels, a little more than that: matplotlib cuts what follows the point
+            unit, size = dpi, [round(side / 25.4 * dpi) + 1e-3 for side in size]
         figure = Figure(figsize=(size[0] / unit, size[1] / unit), dpi=dpi)
-        painted(
-            Pen(figure, width, height, letters, ink, say, dpi / 25.4 if form == "png" else 0), plate, layout
-        )
+        pen = Pen(figure, width, height, letters, ink, say, dpi / 25.4 if form == "png" else 0)
+        painted(pen, plate, layout)
         for artist in figure.findobj():
             artist.draw = _checking(artist.draw, check)
         file = _Checked(check)
-        figure.savefig(
-            file, format=form, dpi=dpi, facecolor=ink.paper, metadata=_metadata(form, title, about)
-        )
-    return (
-        file.getvalue() if form != "svg" else re.sub(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", b"", file.getvalue())
-    )
+        told = _metadata(form, title, about)
+        figure.savefig(file, format=form, dpi=dpi, facecolor=ink.paper, metadata=told)
+    data = file.getvalue()
+    return data if form != "svg" else re.sub(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", b"", data)
 
 
 def spoken(language: str, say: Callable[[str], str]) -> tuple[Letters, Callable[[str], str]]:
@@ -208,11 +207,6 @@ def _checking(draw: Callable, check: Callable[[], None]) -> Callable:
 
 def _count(width: float, height: float, dpi: int) -> int:
     return round(width * height * (dpi / 25.4) ** 2)
-
-
-def _pixels(width: float, height: float, dpi: int) -> tuple[float, float]:
-    """Whole pixels, a little more than that: matplotlib cuts what follows the point."""
-    return tuple(round(side / 25.4 * dpi) + 1e-3 for side in (width, height))
 
 
 def _metadata(form: str, title: str, about: str) -> dict[str, str | None]:
@@ -290,24 +284,17 @@ def inline(chart: Chart) -> str:
     for ours, pages in INKS.items():
         text = text.replace(ours, pages)
     for number, one in enumerate(one for one in chart.series if one.dots):
-        said = [_title(chart, one, i) for i, y in enumerate(one.y) if y == y]
+        dots = [told(chart, one, i) for i, y in enumerate(one.y) if y == y]
+        said = [f"{', '.join(names)}: {value}" if names else value for value, *names in dots]
         text = _titled(text, f'<g id="dots-{number}">', said)
     label = html.escape(f"{chart.title or chart.up}: {chart.along}")
     return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
-def _title(chart: Chart, one, i: int) -> str:
-    value, *names = told(chart, one, i)
-    return f"{', '.join(names)}: {value}" if names else value
-
-
 def _titled(text: str, begins: str, said: list[str]) -> str:
     """The text with a title in each mark of the group that begins so."""
     start = text.index(begins)
-    titles = iter(said)
-    return text[:start] + re.sub(
-        r"<use ([^>]*)/>",
-        lambda mark: f"<use {mark[1]}><title>{html.escape(next(titles))}</title></use>",
-        text[start:],
-        count=len(said),
-    )
+    titles = (f"<title>{html.escape(one)}</title></use>" for one in said)
+    text, marks = text[:start], text[start:]
+    put = re.compile(r"<use ([^>]*)/>").sub(lambda mark: f"<use {mark[1]}>{next(titles)}", marks, len(said))
+    return text + put

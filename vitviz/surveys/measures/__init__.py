@@ -28,10 +28,7 @@ class Distance:
 
     def of(self, seen: Seen):
         measured = seen.once(analyses.distances)
-        return {
-            "distance": measured.distance.cpu().numpy(),
-            "renormalised": measured.renormalised.cpu().numpy(),
-        }
+        return {name: getattr(measured, name).cpu().numpy() for name in ("distance", "renormalised")}
 
 
 class PrefixMass:
@@ -72,7 +69,7 @@ class Skip:
         tail = seen.inspector.tail(grid.pixels, seen.trace.tokens[0].device)
         found = analyses.skip_ratios(seen.trace, tail.layers)
         ratios = {}
-        for branch, ratio in (("attention", found.attention), ("mlp", found.mlp)):
+        for branch, ratio in vars(found).items():
             ratios[f"{branch}_patches"] = ratio[:, grid.prefix :].mean(dim=1).cpu().numpy()
             if "class" in grid.prefix_names:
                 ratios[f"{branch}_class"] = ratio[:, grid.prefix_names.index("class")].cpu().numpy()

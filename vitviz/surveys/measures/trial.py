@@ -144,11 +144,8 @@ class TrialMeasure:
                 values = torch.rand(grid.rows, grid.cols, generator=numbers, dtype=torch.float64)
             hits.append(np.nan if values is None else hit(values, grid, boxes))
             energies.append(np.nan if values is None else energy(values, share))
-        return {
-            "hit": np.asarray(hits),
-            "energy": np.asarray(energies),
-            "box": np.asarray(share.mean().item()),
-        }
+        found = {"hit": hits, "energy": energies, "box": share.mean().item()}
+        return {name: np.asarray(value) for name, value in found.items()}
 
     def _seed_of(self, seen: Seen) -> int:
         """Of the picture: the same wherever in whatever source it lies."""

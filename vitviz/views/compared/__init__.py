@@ -268,11 +268,8 @@ def curves(subject: Subject) -> dict[str, np.ndarray]:
         "distance_of_even": distance / analyses.uniform_distance(survey.grid),
         "entropy": survey.mean("entropy").mean(axis=1),
     }
-    for name in SKIPS:
-        found[name] = (
-            survey.mean(f"skip.{name}") if f"skip.{name}" in known else np.full_like(distance, np.nan)
-        )
-    return found
+    none = np.full_like(distance, np.nan)
+    return found | {one: survey.mean(f"skip.{one}") if f"skip.{one}" in known else none for one in SKIPS}
 
 
 def _looked(subject: Subject, settings: Mapping[str, Any]) -> int:

@@ -1,12 +1,10 @@
 """How far each head looks (paper figure 7 right, figure 11)."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +15,6 @@ from vitviz.views.base import PAPER, File, Item, View, Words
 from vitviz.views.controls import Choice
 from vitviz.views.shared import sweep_of
 from vitviz.views.subject import Subject
-
-if TYPE_CHECKING:
-    from vitviz.analyses import Distances
 
 ITEMS = ("distance", "prefix_mass")
 
@@ -55,10 +50,7 @@ class Distance(View):
         ),
         cites=PAPER,
     )
-    arrays = {
-        "uniform": "",
-        "pictures": "",
-    }
+    arrays = {"uniform": "", "pictures": ""}
     controls = (
         Choice("form", "Heads", options=(("depth", "By layer"), ("sorted", "Sorted within the layer"))),
         Choice(
@@ -78,7 +70,8 @@ class Distance(View):
     )
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
-        renormalise, measured = settings["rows"] == "renormalised", self._measured(subject)
+        renormalise = settings["rows"] == "renormalised"
+        measured = sweep_of(subject).distances if subject.survey is None else subject.survey.distances
         if name == "prefix_mass":
             return measured.prefix_mass.cpu().numpy()
         if name == "distance":
@@ -99,10 +92,8 @@ class Distance(View):
         more = {}
         if subject.grid.prefix:
             share = [f"{one:.3f}" for one in mass.flat]
-            more = {
-                "told": (Sentence("{share} of its attention on prefix tokens"),),
-                "also": {"share": share},
-            }
+            more["told"] = (Sentence("{share} of its attention on prefix tokens"),)
+            more["also"] = {"share": share}
         up = Sentence("Mean attention distance (px)")
         high = 1.08 * max(float(np.nanmax(distance)), uniform) or 1.0
         return _chart(distance, settings, up, _title(subject), high=high, levels=(level,), unit="px", **more)
@@ -117,9 +108,6 @@ class Distance(View):
 
     def file(self, subject: Subject, name: str, settings: Mapping[str, Any], upload: Any = None) -> bytes:
         return _table(subject, settings, self.numbers(subject, settings)).encode()
-
-    def _measured(self, subject: Subject) -> Distances:
-        return sweep_of(subject).distances if subject.survey is None else subject.survey.distances
 
 
 def _title(subject: Subject) -> Sentence:
@@ -139,10 +127,8 @@ def _chart(values: np.ndarray, settings: Mapping[str, Any], up: str, title: str,
     for layer, row in enumerate(values):
         order = np.argsort(row, kind="stable")
         at = layer * heads + order
-        name, of = (
-            Sentence("layer {layer}", layer=layer + 1),
-            {"layer": [layer + 1] * heads, "head": order + 1},
-        )
+        name = Sentence("layer {layer}", layer=layer + 1)
+        of = {"layer": [layer + 1] * heads, "head": order + 1}
         also = {name: [column[i] for i in at] for name, column in dots.also.items()}
         like = {"line": True, "dots": True, "of": of, "told": dots.told, "also": also}
         lines.append(Series(np.arange(1, heads + 1), row[order], name, ramp(layer, layers), **like))
@@ -156,11 +142,8 @@ def _table(subject: Subject, settings: Mapping[str, Any], numbers: Mapping[str, 
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow("checkpoint pictures rows layer head distance_px prefix_mass uniform_px dtype".split())
     name, source = subject.checkpoint, subject.trace or subject.survey
-    same = [
-        "'" + name if name[:1] in "=+-@\t\r" else name,
-        numbers.get("pictures", 1),
-        settings["rows"],
-    ]  # no formula
+    name = "'" + name if name[:1] in "=+-@\t\r" else name  # no formula
+    same = [name, numbers.get("pictures", 1), settings["rows"]]
     for (layer, head), distance in np.ndenumerate(numbers["distance"]):
         mass = numbers["prefix_mass"][layer, head]
         writer.writerow([*same, layer + 1, head + 1, distance, mass, numbers["uniform"], source.dtype])

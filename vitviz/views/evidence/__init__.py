@@ -199,9 +199,7 @@ class Evidence(View):
             if settings["method"] == "ledger":
                 return np.asarray([account.total, account.gap])
             found = made.relevance(subject, settings)
-            return np.asarray(
-                [np.nan if one is None else one for one in (found.explained, found.unexplained)]
-            )
+            return np.asarray([found.explained, found.unexplained], float)  # None is not a number
         if name == "map":
             if settings["method"] != "ledger":
                 return made.relevance(subject, settings).map.numpy()

@@ -45,10 +45,7 @@ def account(view, subject, settings) -> Chart:
     place = np.arange(len(steps) + 1.0)
     parts = []
     for layer in range(1, len(heads) + 1):
-        parts += [
-            Sentence("Layer {layer}, attention", layer=layer),
-            Sentence("Layer {layer}, MLP", layer=layer),
-        ]
+        parts += [Sentence("Layer {layer}, attention", layer=layer), writer_name("mlp", layer)]
     said = {
         "said": tuple(map(signed, (*steps, total))),
         "told": (Sentence("{part}"),),
@@ -134,14 +131,7 @@ def forming(view, subject, settings) -> Chart:
         Series(depth, forming[:, i], name, SEVERAL[i], True, True, also={"name": [name] * len(depth)}, **told)
         for i, name in enumerate(names)
     )
+    along, up = Sentence("after so many layers"), Sentence("Probability")
     title = Sentence("The answer forming: probability if the model ended there")
-    return Chart(
-        Sentence("after so many layers"),
-        Sentence("Probability"),
-        (0, len(forming) - 1),
-        (0.0, 1.0),
-        title,
-        series,
-        percent=True,
-        aspect=0.78,
-    )
+    ends = (0, len(forming) - 1), (0.0, 1.0)
+    return Chart(along, up, *ends, title, series, percent=True, aspect=0.78)

@@ -29,11 +29,8 @@ def plate(view, subject, settings, asked) -> Plate:
     deeper = settings["show"] == "writers"
     values = np.asarray(view.item(subject, "writer_map" if deeper else "map", settings), float)
     most, direct = balanced(values), settings["method"] == "ledger"
-    label = (
-        printed_effects.share(settings)
-        if direct
-        else Sentence("Relevance of each patch, as the method gives it")
-    )
+    label = Sentence("Relevance of each patch, as the method gives it")
+    label = printed_effects.share(settings) if direct else label
     marks = tuple(Mark(patch, "#111111") for patch in settings["patches"])
     what = _written(view, subject, settings) if deeper else _what(view, settings)
     title = joined(_target(view, subject, settings), what)
@@ -95,11 +92,7 @@ def _what(view, settings) -> str:
     layer, *head = settings["chosen"].split(".") if settings["chosen"] else ("",)
     if head:
         return Sentence("Layer {layer}, head {head}", layer=layer, head=head[0])
-    return (
-        Sentence("All heads of layer {layer}", layer=layer)
-        if layer
-        else Sentence("All heads, by source patch")
-    )
+    return Sentence("All heads of layer {layer}" if layer else "All heads, by source patch", layer=layer)
 
 
 def _notes(view, subject, settings) -> list[str]:
@@ -114,15 +107,10 @@ def _notes(view, subject, settings) -> list[str]:
     patches, *prefix = np.asarray(view.item(subject, "sources", settings), float)
     mlps, biases = (float(np.sum(view.item(subject, name, settings))) for name in ("mlps", "biases"))
     lines = [(Sentence("patches"), patches)]
-    lines += [
-        (Sentence("the {name} token", name=prefix_name(name)), value)
-        for name, value in zip(subject.grid.prefix_names, prefix, strict=True)
-    ]
-    lines += [
-        (Sentence("start"), start),
-        (Sentence("MLPs"), mlps),
-        (Sentence("biases"), biases + norm + head),
-    ]
+    for name, value in zip(subject.grid.prefix_names, prefix, strict=True):
+        lines.append((Sentence("the {name} token", name=prefix_name(name)), value))
+    lines += [(Sentence("start"), start), (Sentence("MLPs"), mlps)]
+    lines += [(Sentence("biases"), biases + norm + head)]
     lines += [(Sentence("attention pooling"), pooling)] if pooling else []
     parts = [joined(_added(value, i), name, by=" ") for i, (name, value) in enumerate(lines)]
     return [joined(_balance(settings, total, logit), joined(*parts, by=" "), by=" = ")]

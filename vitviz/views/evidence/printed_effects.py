@@ -10,7 +10,7 @@ from vitviz.figures.chart import BLUE, GREY, ORANGE, Chart, Series
 from vitviz.figures.paper.plates import Matrix, Scale
 from vitviz.record.sentence import Sentence
 from vitviz.views.evidence import made
-from vitviz.views.printing import balanced, either, fixed, joined, signed
+from vitviz.views.printing import balanced, either, fixed, joined, signed, writer_name
 
 MARKED = 3  # dots whose distance from the diagonal is drawn
 
@@ -98,12 +98,8 @@ def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> Senten
     if not np.isfinite(apart).any():
         return joined(*alike)
     layer, *head = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
-    name = (
-        Sentence("Layer {layer}, head {head}", layer=int(layer) + 1, head=int(head[0]) + 1)
-        if head
-        else Sentence("Layer {layer}, MLP", layer=int(layer) + 1)
-    )
     at = (layer, *head)
+    name = writer_name("head" if head else "mlp", *(int(one) + 1 for one in at))
     worst = Sentence(
         "{name} is furthest from the line: {share} itself, {effect} lost without it. Later layers read"
         " what it wrote, and react when it is gone; and the mean over other pictures that takes its place"

@@ -50,13 +50,8 @@ def writers(subject: Subject, settings: Mapping[str, Any], steps: int | None = N
 
 def steps(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
     """The trail with the share that flows along it, as JSON: [layer, head, share], from 1."""
-    found = trail(subject, settings)
-    return packed(
-        [
-            [layer + 1, head + 1, writers(subject, settings, number + 1).share]
-            for number, (layer, head) in enumerate(found)
-        ]
-    )
+    found = enumerate(trail(subject, settings), 1)
+    return packed([[layer + 1, head + 1, writers(subject, settings, n).share] for n, (layer, head) in found])
 
 
 def heads(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:

@@ -8,6 +8,7 @@ it is, and stopping is not asking on.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -206,9 +207,7 @@ def done_at(grid: Grid, kind: str, step: int) -> Sentence:
 
 def _answers(subject: Subject, way: str, step: int) -> Tensor | str:
     """Logits, draw x class, or why this way does not exist; made once and kept with the picture."""
-    from vitviz.engine.asking import (
-        experiments,  # with torch, which a page that is being built has no use for
-    )
+    from vitviz.engine.asking import experiments  # with torch, which a page being built has no use for
 
     def asked() -> Tensor | str:
         try:
@@ -253,13 +252,7 @@ def _told(subject: Subject, kind: str, step: int) -> list[dict[str, Any]]:
         scores = scores_of(logits, answer, subject.trace)
         drawn = {name: draws.tolist() for name, draws in scores.items() if name in SCORES}
         means = {name: mean_and_error(scores[name]) for name in drawn}
-        tops = [_likeliest(subject, one) for one in logits]
-        told.append({"draws": drawn, "means": means, "tops": tops})
+        tops = [likeliest(replace(subject.trace, logits=one), TOLD) for one in logits]
+        named = [[[one["name"], one["probability"]] for one in found] for found in tops]
+        told.append({"draws": drawn, "means": means, "tops": named})
     return told
-
-
-def _likeliest(subject: Subject, logits: Tensor) -> list[list[Any]]:
-    from dataclasses import replace
-
-    found = likeliest(replace(subject.trace, logits=logits), TOLD)
-    return [[one["name"], one["probability"]] for one in found]

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from vitviz.analyses.protocol import SHARES, WAYS
-from vitviz.figures.paper.plates import GREY, Level, Map, Plate
+from vitviz.figures.chart import GREY, Level
+from vitviz.figures.paper.plates import Map, Plate
 from vitviz.record.sentence import Sentence
 from vitviz.views.experiment import done_at, way_name
 from vitviz.views.printing import NARROW, WIDE, joined

@@ -120,23 +120,17 @@ class Explorer(View):
         return tuple(item for item in self.items if item.name not in other)
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
-        trace, layer, token, way = (
-            subject.trace,
-            settings["layer"] - 1,
-            settings["token"],
-            settings["direction"],
-        )
+        trace, layer = subject.trace, settings["layer"] - 1
+        token, way = settings["token"], settings["direction"]
         if name == "layer":
             require_whole(trace)
             whole = trace.on_tokens(trace.on_tokens(trace.attention(layer)).swapaxes(1, 2))
             return whole.swapaxes(1, 2).numpy()
-        if name in ("line", "pinned"):
-            lines = [
-                self._line(trace, settings, one) for one in ([token] if name == "line" else settings["pins"])
-            ]
-            return (
-                lines[0] if name == "line" else np.stack(lines) if lines else np.zeros((0, trace.grid.tokens))
-            )
+        if name == "line":
+            return self._line(trace, settings, token)
+        if name == "pinned":
+            lines = [self._line(trace, settings, one) for one in settings["pins"]]
+            return np.stack(lines) if lines else np.zeros((0, trace.grid.tokens))
         if name == "score":
             return packed(travelled(score.panel(self, subject, settings)))
         if name == "distances":
@@ -160,24 +154,15 @@ class Explorer(View):
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         trace, layer = subject.trace, settings["layer"] - 1
         picked = [settings["token"], *settings["pins"]]
-        queries = [placed(token, trace.grid) for token in picked]
-        rollout = {}
+        found = score.arrays(self, subject, settings) if settings["beside"] == "score" else {}
         if settings["show"] == "rollout":  # query row col
-            rollout = {
-                "rollout": np.stack(
-                    [self.item(subject, "rollout", {**settings, "token": one}) for one in picked]
-                )
-            }
-        why = score.arrays(self, subject, settings) if settings["beside"] == "score" else {}
+            each = [self.item(subject, "rollout", {**settings, "token": one}) for one in picked]
+            found["rollout"] = np.stack(each)
+        lines = [_lines(trace, layer, token, settings["direction"]).numpy() for token in picked]
         return {
-            **rollout,
-            **why,
-            "queries": np.asarray(
-                [str(query) for query in queries]
-            ),  # a prefix token's name, or a patch from 0
-            "attention": np.stack(
-                [_lines(trace, layer, token, settings["direction"]).numpy() for token in picked]
-            ),
+            **found,
+            "queries": np.asarray([str(placed(one, trace.grid)) for one in picked]),  # a token or patch
+            "attention": np.stack(lines),
             "attention_distance": sweep_of(subject).distances.distance.numpy(),
             "prefix_tokens": np.asarray(trace.grid.prefix_names, dtype=str),
             "grid": np.asarray([trace.grid.rows, trace.grid.cols]),
@@ -202,13 +187,11 @@ def _lines(trace, layer: int, token: int, way: str):
     """
     if _absent(trace, token):
         return trace.on_tokens(trace.attention(layer)[:, 0]) * math.nan
-    return (analyses.attends_to if way == "row" else analyses.attended_by)(
-        trace, layer, placed(token, trace.grid)
-    )
+    asked = analyses.attends_to if way == "row" else analyses.attended_by
+    return asked(trace, layer, placed(token, trace.grid))
 
 
 def _absent(trace, token: int) -> bool:
     """Whether a token is a patch that was left out."""
-    return (
-        trace.kept is not None and token >= trace.grid.prefix and token - trace.grid.prefix not in trace.kept
-    )
+    patch = token - trace.grid.prefix
+    return trace.kept is not None and patch >= 0 and patch not in trace.kept

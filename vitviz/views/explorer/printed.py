@@ -40,22 +40,14 @@ def _lines(view, subject, settings) -> np.ndarray:
 def _map(view, subject, settings, asked, token: int, line: np.ndarray, colour: str) -> Map:
     grid = subject.grid
     values = line[grid.prefix :].reshape(grid.rows, grid.cols)
-    shared = settings["scale"] == "shared" and settings["show"] != "rollout"
-    most = (
-        float(view.item(subject, "wallmax", settings).max())
-        if shared
-        else float(np.nanmax(values, initial=0.0))
-    )
     rollout = settings["show"] == "rollout"
+    shared = settings["scale"] == "shared" and not rollout
+    most = float(view.item(subject, "wallmax", settings).max() if shared else np.nanmax(values, initial=0.0))
     label = Sentence("Share of attention over all layers") if rollout else Sentence("Attention weight")
     marks = (Mark(token - grid.prefix, colour),) if token >= grid.prefix else ()
     asks = settings["direction"] == "column" and not rollout
     named = token_name(grid, token)
-    what = (
-        Sentence("who attends to: {token}", token=named)
-        if asks
-        else Sentence("what it attends to: {token}", token=named)
-    )
+    what = Sentence("who attends to: {token}" if asks else "what it attends to: {token}", token=named)
     title = joined(_where(settings), what)
     return over(subject, asked, values, Scale("viridis", 0.0, most or 1.0, label), title, marks)
 
@@ -95,45 +87,21 @@ def _wall(view, subject, settings) -> Tiles:
     mean = (wall * most[..., None]).mean(axis=1)
     mean /= (most.max() or 1.0) if shared else np.maximum(mean.max(axis=-1, keepdims=True), 1e-30)
     shown = wall * most[..., None] / (most.max() or 1.0) if shared else wall
-    order = np.tile(np.arange(heads), (layers, 1))
-    by_distance = settings["order"] == "distance"
-    if by_distance:
+    order, names = np.tile(np.arange(heads), (layers, 1)), [str(i + 1) for i in range(heads)]
+    if settings["order"] == "distance":
         order = np.argsort(view.item(subject, "distances", settings), axis=1, kind="stable")
+        names = [Sentence("near"), *[""] * (heads - 2), *[Sentence("far")] * (heads > 1)]
     shown = np.concatenate([np.take_along_axis(shown, order[..., None], axis=1), mean[:, None]], axis=1)
     high = float(most.max()) if shared else 1.0
-    label = (
-        Sentence("Attention weight, one scale for all")
-        if shared
-        else Sentence("Share of each map’s own largest weight")
-    )
+    own = Sentence("Share of each map’s own largest weight")
+    label = Sentence("Attention weight, one scale for all") if shared else own
     scale = Scale("viridis", 0.0, high, label)
     tiles = (high * shown.swapaxes(0, 1)).reshape(-1, grid.rows, grid.cols)
-    names = (
-        [Sentence("near"), *[""] * (heads - 2), *[Sentence("far")] * (heads > 1)]
-        if by_distance
-        else [str(i + 1) for i in range(heads)]
-    )
-    chosen = None
+    chosen, layer = None, settings["layer"] - 1
     if settings["show"] != "rollout":
-        place = (
-            list(order[settings["layer"] - 1]).index(settings["head"] - 1)
-            if settings["show"] == "head"
-            else heads
-        )
-        chosen = int(place) * layers + settings["layer"] - 1
+        place = list(order[layer]).index(settings["head"] - 1) if settings["show"] == "head" else heads
+        chosen = int(place) * layers + layer
     title = joined(Sentence("All layers and heads"), token_name(grid, settings["token"]))
     cols = tuple(str(i + 1) for i in range(layers))
-    return Tiles(
-        tiles,
-        layers,
-        title,
-        (),
-        cols,
-        (*names, Sentence("mean")),
-        Sentence("layer"),
-        Sentence("head"),
-        0.08,
-        shape_of(grid),
-        scale,
-        chosen,
-    )
+    named = cols, (*names, Sentence("mean")), Sentence("layer"), Sentence("head")
+    return Tiles(tiles, layers, title, (), *named, aspect=shape_of(grid), scale=scale, chosen=chosen)

@@ -91,11 +91,8 @@ def panel(view, subject: Subject, settings: Mapping[str, Any]) -> dict[str, Any]
     begun = {one[1]: one for one in reversed(writers) if len(one) > 1}  # the first of each layer
     short = {"embedding": Sentence("patch"), "positions": Sentence("place"), "biases": Sentence("biases")}
     rows = [short.get(one[0]) or (str(one[1]) if begun[one[1]] == one else "") for one in writers]
-    cols = (
-        rows
-        if all(rows)
-        else ["" if one[0] in short else row for one, row in zip(writers, rows, strict=True)]
-    )
+    numbers = ["" if one[0] in short else row for one, row in zip(writers, rows, strict=True)]
+    cols = rows if all(rows) else numbers
     places = [sequential(str(one), subject.grid) for one in names]
     prefix = subject.grid.prefix
     query, key, *other = (

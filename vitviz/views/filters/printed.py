@@ -13,7 +13,7 @@ def plate(view, subject, settings, asked) -> Plate:
     """Every filter scaled alone; components with their shares of the variance, with detail as bars too."""
     raw = settings["kind"] == "raw"
     filters = view.item(subject, "raw" if raw else "components", settings)
-    note = view.summary(subject)["note"]
+    aspect, note = filters.shape[1] / filters.shape[2], view.summary(subject)["note"]
     notes = (
         *([note] if note else []),
         Sentence("Every filter is scaled alone, from its lowest weight (black) to its highest (white)."),
@@ -23,15 +23,11 @@ def plate(view, subject, settings, asked) -> Plate:
         filters = filters[np.argsort(-norms, kind="stable")]
         title = Sentence("All {count} filters, largest norm first", count=len(filters))
         across = min(RAW_ACROSS, len(filters))
-        return Plate(
-            ((Tiles(scaled(filters), across, title, gap=0.06, aspect=_aspect(filters)),),), notes, width=WIDE
-        )
+        return Plate(((Tiles(scaled(filters), across, title, gap=0.06, aspect=aspect),),), notes, width=WIDE)
     shares = np.asarray(view.item(subject, "variance", settings), float)
     title = Sentence("The first {count} principal components", count=len(filters))
     across = min(ACROSS, len(filters))
-    tiles = Tiles(
-        scaled(filters), across, title, tuple(map(percent, shares)), gap=0.1, aspect=_aspect(filters)
-    )
+    tiles = Tiles(scaled(filters), across, title, tuple(map(percent, shares)), gap=0.1, aspect=aspect)
     if not asked.detail:
         return Plate(((tiles,),), notes, width=NARROW)
     return Plate(((tiles, view.chart(subject, settings)),), notes, width=WIDE)
@@ -53,7 +49,3 @@ def percent(share: float) -> str:
     """
     digits = 0 if share >= 0.0995 else 1 if share >= 0.00995 else 2
     return f"{100 * share:.{digits}f} %"
-
-
-def _aspect(filters: np.ndarray) -> float:
-    return filters.shape[1] / filters.shape[2]

@@ -111,15 +111,9 @@ class Rollout(View):
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         if name == "layers":
             return analyses.mean_attention(subject.trace, settings["query"]).numpy()
-        layers = settings["layers"]
-        return analyses.rollout(
-            subject.trace,
-            query=settings["query"],
-            fusion=settings["fusion"],
-            discard=settings["discard"],
-            residual=settings["residual"],
-            layers=None if layers is None else (layers[0] - 1, layers[1] - 1),
-        ).numpy()
+        layers = settings["layers"] and tuple(layer - 1 for layer in settings["layers"])
+        asked = {name: settings[name] for name in _ASKED}
+        return analyses.rollout(subject.trace, **{**asked, "layers": layers}).numpy()
 
     def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
         first, last = settings["layers"] or (1, about.layers)
@@ -141,19 +135,9 @@ class Rollout(View):
         from vitviz.figures.overlay import overlay
 
         alone = settings["alone"]
-        laid = (
-            self.item(subject, "layers", settings)[alone - 1]
-            if alone
-            else self.item(subject, "map", settings)
-        )
-        picture = overlay(
-            upload,
-            laid,
-            subject.trace.view.box,
-            form=settings["overlay"],
-            opacity=settings["opacity"],
-            colours=settings["colormap"],
-            smooth=settings["smooth"] == "on",
-            low=float(laid.min()) if settings["scale"] == "data" else 0.0,
-        )
-        return encoded(picture, ".png")
+        laid = self.item(subject, "layers" if alone else "map", settings)
+        laid = laid[alone - 1] if alone else laid
+        look = (settings[name] for name in ("overlay", "opacity", "colormap"))
+        low = float(laid.min()) if settings["scale"] == "data" else 0.0
+        box, smooth = subject.trace.view.box, settings["smooth"] == "on"
+        return encoded(overlay(upload, laid, box, *look, smooth, low), ".png")

@@ -53,11 +53,9 @@ def _query(view, subject, query: str | int) -> str:
         return token_name(subject.grid, subject.grid.prefix + query)
     if query == "auto":
         return view.summary(subject)["auto"]
-    return (
-        Sentence("all tokens, on average")
-        if query == "mean"
-        else Sentence("the {name} token", name=prefix_name(query))
-    )
+    if query == "mean":
+        return Sentence("all tokens, on average")
+    return Sentence("the {name} token", name=prefix_name(query))
 
 
 def _share(subject, values: np.ndarray) -> str:
@@ -65,11 +63,8 @@ def _share(subject, values: np.ndarray) -> str:
     share, names = float(np.nansum(values)), subject.grid.prefix_names
     if not names:
         return Sentence("The patches hold all of it: {share}.", share=f"{share:.3g}")
-    tokens = (
-        Sentence("the {name} token", name=names[0])
-        if len(names) == 1
-        else Sentence("the prefix tokens ({names})", names=", ".join(names))
-    )
+    tokens = Sentence("the prefix tokens ({names})", names=", ".join(names))
+    tokens = Sentence("the {name} token", name=names[0]) if len(names) == 1 else tokens
     return Sentence(
         "The patches hold {share} of it; the rest is on {tokens}.", share=f"{share:.2f}", tokens=tokens
     )

@@ -17,9 +17,7 @@ from vitviz.views.printing import Film, each_depth, ends, prefix_name
 from vitviz.views.subject import Subject
 from vitviz.views.tokens import made, together
 
-WHOLE = (
-    1025  # up to so many tokens the cosines of all pairs are handed out, so that hovering asks for nothing
-)
+WHOLE = 1025  # tokens up to which the cosines of all pairs are handed out, so that hovering asks for nothing
 LONG = "Patches of two photographs are compared up to {count} tokens. Choose a smaller input size."
 BINS, FEW = 36, 4  # of the histogram; prefix tokens that it names
 _TOKENS = ("depth", "norm", "mean")
@@ -116,9 +114,7 @@ class Tokens(View):
         Slider("opacity", "Opacity", step=0.05, default=0.8),
         Whole("token", maximum="tokens", default="middle", tokens=True),
         Wholes("pins", maximum="tokens", tokens=True),
-        Text(
-            "other", fits=r"[a-z]{0,20}|[0-9a-f]{40}"
-        ),  # the second photograph: a sample, or a picture's key
+        Text("other", fits=r"[a-z]{0,20}|[0-9a-f]{40}"),  # the second photograph: a sample, a picture's key
         Whole("partner", maximum="patches"),  # the patch of it that is held
     )
     items = (
@@ -221,7 +217,7 @@ class Tokens(View):
             return made.sinks(subject)
         if name in ("entropy", "prefix_entropy"):
             return made.entropies(subject, name)
-        return getattr(made.of_trace(subject), name)
+        return made.of_trace(subject)[name]
 
     def fitted(self, frames: Iterable[Subject], settings: Mapping[str, Any]) -> Any:
         """One basis for each depth."""

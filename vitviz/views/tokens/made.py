@@ -5,7 +5,6 @@ withheld.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -117,30 +116,20 @@ def basis_taken(subject: Subject, settings: Settings) -> dict[str, np.ndarray]:
     return {"basis": basis.directions.float().numpy(), "mean": basis.mean.float().numpy()}
 
 
-@dataclass(frozen=True)
-class OfTrace:
-    """What needs no setting."""
+def of_trace(subject: Subject) -> dict[str, np.ndarray]:
+    """What needs no setting: lengths and largest numbers at every depth."""
 
-    norms: np.ndarray
-    usual: np.ndarray
-    largest: np.ndarray
-    typical: np.ndarray
-
-
-def of_trace(subject: Subject) -> OfTrace:
-    """Lengths and largest numbers at every depth."""
-
-    def made() -> OfTrace:
+    def made() -> dict[str, np.ndarray]:
         trace = subject.trace
         usual = analyses.usual_norms(trace)
         found = [analyses.largest_activations(trace, depth, LARGEST) for depth in range(len(trace.tokens))]
         largest = [np.stack([one.values, _tokens(trace)[one.tokens], one.channels], axis=-1) for one in found]
-        return OfTrace(
-            analyses.over_sequence(trace, analyses.token_norms(trace)).numpy(),
-            np.stack([usual.median.numpy(), usual.mad.numpy()], axis=-1),
-            np.stack(largest),
-            np.asarray([one.typical for one in found]),
-        )
+        return {
+            "norms": analyses.over_sequence(trace, analyses.token_norms(trace)).numpy(),
+            "usual": np.stack([usual.median.numpy(), usual.mad.numpy()], axis=-1),
+            "largest": np.stack(largest),
+            "typical": np.asarray([one.typical for one in found]),
+        }
 
     return subject.once("lengths", made)
 
@@ -216,8 +205,7 @@ def bases_over(frames: Iterable[Subject], settings: Settings) -> list[analyses.B
 
 def _tokens(trace: Trace) -> np.ndarray:
     """The place in the whole sequence of every token that there is."""
-    grid = trace.grid
-    return np.concatenate([np.arange(grid.prefix), grid.prefix + analyses.present(trace).numpy()])
+    return np.arange(trace.grid.tokens)[trace.places]
 
 
 def _three(array: np.ndarray) -> np.ndarray:

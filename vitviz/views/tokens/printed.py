@@ -24,9 +24,8 @@ from vitviz.views.tokens.printed_sides import heads
 
 def plate(view, subject, settings, asked) -> Plate:
     """What is shown: similarity, components, norms or heads."""
-    return {"similarity": _similarity, "components": _components, "norms": _norms, "heads": heads}[
-        settings["show"]
-    ](view, subject, settings, asked)
+    kinds = {"similarity": _similarity, "components": _components, "norms": _norms, "heads": heads}
+    return kinds[settings["show"]](view, subject, settings, asked)
 
 
 def _similarity(view, subject, settings, asked) -> Plate:
@@ -35,15 +34,8 @@ def _similarity(view, subject, settings, asked) -> Plate:
     marks = _outliers(view, subject, settings) if settings["mark"] != "off" else ()
     held = (Mark(token - grid.prefix),) if token >= grid.prefix else ()
     title = joined(Sentence("Similarity to {token}", token=_name(grid, token)), _where(settings))
-    main = over(
-        subject,
-        asked,
-        view.item(subject, "similarity", settings),
-        scale,
-        title,
-        (*marks, *held),
-        settings["opacity"],
-    )
+    values = view.item(subject, "similarity", settings)
+    main = over(subject, asked, values, scale, title, (*marks, *held), settings["opacity"])
     rows = [(main,)]
     if asked.detail:
         depths = np.asarray(view.item(subject, "by_depth", settings), float)
@@ -51,20 +43,11 @@ def _similarity(view, subject, settings, asked) -> Plate:
         rows = [(main, _strip(depths, text, grid, settings, scale))]
     if settings["pins"]:
         pinned = view.item(subject, "pinned", settings)[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
-        parts = zip(settings["pins"], pinned, PINS * 4, strict=False)
-        rows.append(
-            tuple(
-                over(
-                    subject,
-                    asked,
-                    line,
-                    scale,
-                    _name(grid, pin),
-                    (Mark(pin - grid.prefix, colour),) if pin >= grid.prefix else (),
-                )
-                for pin, line, colour in parts
-            )
-        )
+        pins = ()
+        for pin, line, colour in zip(settings["pins"], pinned, PINS * 4, strict=False):
+            mark = (Mark(pin - grid.prefix, colour),) if pin >= grid.prefix else ()
+            pins += (over(subject, asked, line, scale, _name(grid, pin), mark),)
+        rows.append(pins)
     return Plate(tuple(rows), width=WIDE if asked.detail or len(settings["pins"]) > 2 else NARROW)
 
 
@@ -84,26 +67,19 @@ def _components(view, subject, settings, asked) -> Plate:
     marks = _outliers(view, subject, settings) if settings["mark"] != "off" else ()
     title = joined(Sentence("Principal components"), _where(settings))
     main = over(subject, asked, scores[..., 0], None, title, marks, settings["opacity"], tints[depth])
-    turned = (
-        Sentence("Colours: the three together, turned to look like the depth before.")
-        if settings["tint"] == "steady"
-        else Sentence("Red, green, blue: components 1, 2, 3.")
-    )
+    turned = Sentence("Red, green, blue: components 1, 2, 3.")
+    if settings["tint"] == "steady":
+        turned = Sentence("Colours: the three together, turned to look like the depth before.")
     said = dict(zip(("first", "second", "third"), shares, strict=True))
     notes = (Sentence("Shares of the variance: {first}, {second}, {third}.", **said), turned)
     if not asked.detail:
         return Plate(((main,),), notes, width=NARROW)
-    singles = tuple(
-        Map(
-            Sentence("Component {number}: {share}", number=i + 1, share=shares[i]),
-            None,
-            scores[..., i],
-            None,
-            Scale("balance", -balanced(scores[..., i]), balanced(scores[..., i]), Sentence("Score")),
-            aspect=shape_of(grid),
-        )
-        for i in range(3)
-    )
+    singles = ()
+    for i, share in enumerate(shares):
+        most = balanced(scores[..., i])
+        name = Sentence("Component {number}: {share}", number=i + 1, share=share)
+        own = Scale("balance", -most, most, Sentence("Score"))
+        singles += (Map(name, None, scores[..., i], None, own, aspect=shape_of(grid)),)
     bases = {
         "own": Sentence("Every depth, each in its own basis"),
         "all": Sentence("Every depth, one basis for all"),
@@ -124,33 +100,18 @@ def _norms(view, subject, settings, asked) -> Plate:
     main = over(
         subject, asked, patches.reshape(grid.rows, grid.cols), scale, title, marks, settings["opacity"]
     )
-    told = {
-        "median": number(median),
-        "mad": number(mad),
-        "limit": number(limit),
-        "count": len(marks),
-        "all": int(np.isfinite(patches).sum()),
-    }
+    told = {"median": number(median), "mad": number(mad), "limit": number(limit)}
+    told |= {"count": len(marks), "all": int(np.isfinite(patches).sum())}
     notes = [
         Sentence("Median {median}, MAD {mad}; above the limit of {limit}: {count} of {all} patches.", **told)
     ]
     if 0 < grid.prefix <= 4:
-        notes.append(
-            joined(
-                *(
-                    Sentence("{name}: {value}", name=_name(grid, i), value=number(norms[depth, i]))
-                    for i in range(grid.prefix)
-                )
-            )
-        )
+        named = ((_name(grid, i), number(norms[depth, i])) for i in range(grid.prefix))
+        notes.append(joined(*(Sentence("{name}: {value}", name=name, value=value) for name, value in named)))
     if not asked.detail:
         return Plate(((main,),), tuple(notes), width=NARROW)
-    each = np.stack(
-        [
-            tinted(one, Scale("magma", *ends(one), ""))
-            for one in norms[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
-        ]
-    )
+    laid = norms[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
+    each = np.stack([tinted(one, Scale("magma", *ends(one), "")) for one in laid])
     strip = _strip(each, Sentence("Every depth, each scaled by itself"), grid, settings)
     sinks = np.asarray(view.item(subject, "sinks", settings), float)[..., 0].T
     arrives = Sentence("Largest share of attention at one token")
@@ -175,17 +136,8 @@ def _strip(pictures: np.ndarray, title: str, grid, settings, scale: Scale | None
     """A small map for every depth, the one in view with a frame; `scale` is that of the large map."""
     names = tuple(str(depth) for depth in range(len(pictures)))
     across = int(np.ceil(np.sqrt(len(pictures))))
-    return Tiles(
-        pictures,
-        across,
-        title,
-        names,
-        gap=0.1,
-        aspect=shape_of(grid),
-        scale=scale,
-        chosen=settings["depth"],
-        unscaled=True,
-    )
+    like = {"gap": 0.1, "aspect": shape_of(grid), "scale": scale, "unscaled": True}
+    return Tiles(pictures, across, title, names, chosen=settings["depth"], **like)
 
 
 def _outliers(view, subject, settings) -> tuple[Mark, ...]:

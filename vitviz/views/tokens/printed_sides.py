@@ -16,11 +16,8 @@ def heads(view, subject, settings, asked) -> Plate:
         text, low, high = Sentence("Tokens that each head looks at"), 1.0, float(tokens)
         label = Sentence("Tokens looked at, of {count}", count=tokens)
     else:
-        text, low, high = (
-            Sentence("Entropy of each head’s attention, patches as queries"),
-            0.0,
-            float(np.log(tokens)),
-        )
+        text, low = Sentence("Entropy of each head’s attention, patches as queries"), 0.0
+        high = float(np.log(tokens))
         label = Sentence("Entropy in nats; even attention has {most}", most=number(high))
     values = np.exp(nats) if looked else nats
     main = Matrix(values, Scale("viridis", low, high, label), Sentence("block"), Sentence("head"), text)

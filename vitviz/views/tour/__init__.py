@@ -13,6 +13,7 @@ from vitviz import analyses
 from vitviz.views.base import PAPER, Item, View, Words
 from vitviz.views.controls import Whole, Wholes
 from vitviz.views.sequence import placed
+from vitviz.views.shared import packed
 from vitviz.views.subject import Subject
 from vitviz.views.tour import account, diagram
 from vitviz.views.tour import numbers as made
@@ -132,7 +133,7 @@ class Tour(View):
             "stem": parts.stem,
             "norms": made.norms(trace),
             "top": trace.top(3),
-            "steps": [step.told() for step in steps(facts)],
+            "steps": [vars(step) for step in steps(facts)],
             "diagram": diagram.figure_one(facts),
         }
 
@@ -147,21 +148,21 @@ class Tour(View):
         if name == "keys":
             return trace.layer(settings["layer"] - 1).k[settings["head"] - 1].numpy()
         if name == "worked":
-            return made.packed(made.worked(self._row(trace, settings)))
+            return packed(made.worked(self._row(trace, settings)))
         if name == "heads":
             return analyses.attends_to(
                 trace, settings["layer"] - 1, placed(settings["token"], trace.grid)
             ).numpy()
         if name == "answer":
-            return made.packed(made.answer(subject))
+            return packed(made.answer(subject))
         if name == "sum":
-            return made.packed(account.summed(subject))
+            return packed(account.summed(subject))
         if name == "without":
-            return made.packed(account.without(subject))
+            return packed(account.without(subject))
         if name == "experiment":
             seed = settings["seed"]
             found = subject.once_by_passes(f"shuffled {seed}", lambda: made.experiment(subject, seed))
-            return made.packed(found)
+            return packed(found)
         raise NotImplementedError(name)  # declared and forgotten here
 
     def texts(self) -> set[str]:
@@ -170,31 +171,20 @@ class Tour(View):
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         trace, found = subject.trace, made.answer(subject)
         row = self._row(trace, settings)
-        arrays = {
+        tensors = {name: getattr(row, name) for name in ("q", "k", "products", "bias", "scores")}
+        tensors |= {name: getattr(trace, name) for name in ("patch_embedding", "position_embedded", "logits")}
+        tensors |= {"z_0": trace.tokens[0], "exponentials": row.powers, "attention_row": row.weights}
+        return {
             "input_pixels": trace.view.picture,
-            "patch_embedding": trace.patch_embedding.numpy(),
-            "z_0": trace.tokens[0].numpy(),
             "query": np.asarray(
                 str(placed(settings["token"], trace.grid))
-            ),  # a prefix token's name, or a patch from 0
+            ),  # a prefix token, or a patch from 0
             "token_stream": np.stack([tokens[settings["token"]].numpy() for tokens in trace.tokens]),
-            "q": row.q.numpy(),
-            "k": row.k.numpy(),
-            "products": row.products.numpy(),
             "scale": np.asarray(row.scale),
-            "scores": row.scores.numpy(),
             "subtracted": np.asarray(row.shift),
-            "exponentials": row.powers.numpy(),
-            "attention_row": row.weights.numpy(),
             "y": np.asarray(found["y"]),
+            **{name: one.numpy() for name, one in tensors.items() if one is not None},
         }
-        if trace.position_embedded is not None:
-            arrays["position_embedded"] = trace.position_embedded.numpy()
-        if row.bias is not None:
-            arrays["bias"] = row.bias.numpy()
-        if trace.logits is not None:
-            arrays["logits"] = trace.logits.numpy()
-        return arrays
 
     def _row(self, trace: Trace, settings: Mapping[str, Any]) -> WorkedRow:
         return analyses.worked_row(
@@ -208,6 +198,7 @@ def facts_of(subject: Subject, parts: Parts) -> Facts:
     grid, attention = trace.grid, trace.layers[0]
     before = trace.patch_embedding if trace.position_embedded is None else trace.position_embedded
     scale = max(before.abs().max().item(), 1e-30)
+    moved = (trace.on_tokens(trace.tokens[0].mT).mT[grid.prefix :] - before).abs().nan_to_num().max().item()
     return Facts(
         grid=(grid.rows, grid.cols),
         patch=grid.patch,
@@ -225,12 +216,7 @@ def facts_of(subject: Subject, parts: Parts) -> Facts:
         stem=parts.stem,
         plain_blocks=parts.plain_blocks,
         layer_scale=parts.layer_scale,
-        norm_before_blocks=(trace.on_tokens(trace.tokens[0].mT).mT[grid.prefix :] - before)
-        .abs()
-        .nan_to_num()
-        .max()
-        .item()
-        > 1e-4 * scale,
+        norm_before_blocks=moved > 1e-4 * scale,
         prefix_read=trace.readout is not None
         and any(one.start == 0 and one.stop > 1 for one in trace.readout.summaries),
         accounted=account.accounted(subject),

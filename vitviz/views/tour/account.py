@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vitviz.errors import VitvizError
@@ -43,8 +44,8 @@ def summed(subject: Subject) -> dict[str, Any]:
         for i in largest
     ]
     rest = account.total - sum(line["share"] for line in lines)
-    name = trace.labels[first] if len(trace.labels) == len(trace.logits) else f"class {first}"
-    return {"name": name, "lines": lines, "rest": rest, "total": account.total, "logit": account.logit}
+    sums = {"rest": rest, "total": account.total, "logit": account.logit}
+    return {"name": trace.named(first), "lines": lines, **sums}
 
 
 def without(subject: Subject) -> dict[str, Any]:
@@ -69,12 +70,7 @@ def without(subject: Subject) -> dict[str, Any]:
 
 
 def _answers(subject: Subject, logits: Tensor) -> list[tuple[str, float]]:
-    labels = subject.trace.labels
-    top = subject.trace.probabilities(logits).topk(min(ANSWERS, len(logits)))
-    return [
-        (labels[i] if len(labels) == len(logits) else f"class {i}", share)
-        for i, share in zip(top.indices.tolist(), top.values.tolist(), strict=True)
-    ]
+    return replace(subject.trace, logits=logits).top(ANSWERS)
 
 
 _NO_CLASSIFIER = (

@@ -64,15 +64,10 @@ def _to_patches(f: Facts) -> list[Block]:
 
 
 def _to_tokens(f: Facts) -> list[Block]:
-    learned = "learned" in f.positions
-    return [
-        Block("token", "{tokens} tokens")
-        if "class" in f.prefix
-        else Block("token", "No class token", "{tokens} tokens", there=False),
-        Block("positions", "+ positions", "{table} × {width}")
-        if learned
-        else Block("positions", "No E_pos", there=False),
-    ]
+    token, place = Block("token", "{tokens} tokens"), Block("positions", "+ positions", "{table} × {width}")
+    if "class" not in f.prefix:
+        token = Block("token", "No class token", "{tokens} tokens", there=False)
+    return [token, place if "learned" in f.positions else Block("positions", "No E_pos", there=False)]
 
 
 def _encoder(f: Facts) -> list[Block]:
@@ -87,14 +82,11 @@ def _encoder(f: Facts) -> list[Block]:
 
 def _to_answer(f: Facts) -> list[Block]:
     classified, accounted = f.classes > 0, f.classes > 0 and f.accounted
+    score = "Sigmoid" if f.score == "sigmoid" else "Softmax"
+    classifier = score if classified else "No classifier"
     return [
         Block("readout", _READ.get(f.pool, "y"), "{read} → {classes}" if classified else "{read}"),
-        Block(
-            "probabilities",
-            ("Sigmoid" if f.score == "sigmoid" else "Softmax") if classified else "No classifier",
-            "{classes}" * classified,
-            classified,
-        ),
+        Block("probabilities", classifier, "{classes}" * classified, classified),
         Block("sum", "{together} shares" if accounted else "No shares", there=accounted),
         Block("without", "One head out", there=accounted),
     ]
@@ -102,14 +94,8 @@ def _to_answer(f: Facts) -> list[Block]:
 
 def _values(f: Facts) -> dict[str, Any]:
     (rows, cols), (tall, wide) = f.grid, f.patch
-    found = {
-        "rows": rows,
-        "cols": cols,
-        "tall": tall,
-        "wide": wide,
-        "height": rows * tall,
-        "across": cols * wide,
-    }
+    found = {"rows": rows, "cols": cols, "tall": tall, "wide": wide}
+    found |= {"height": rows * tall, "across": cols * wide}
     found |= {"patches": f.patches, "tokens": f.tokens, "numbers": f.numbers, "table": f.position_rows}
     found |= {"width": f.width, "layers": f.layers, "heads": f.heads, "dim": f.dim, "mlp": f.mlp}
     read = f.width * (2 if f.pool == "class and average" else 1)

@@ -30,9 +30,7 @@ class Facts:
     plain_blocks: bool
     layer_scale: bool
     norm_before_blocks: bool
-    prefix_read: bool = (
-        False  # attention pooling asks the prefix tokens too; for other pools the name says it
-    )
+    prefix_read: bool = False  # attention pooling asks the prefix tokens too; other pools' names say it
     root_scale: bool = True  # scores are divided by the root of d
     accounted: bool = True  # there is an account of its logits that adds up
     score: str = ""  # of given classes, what makes probabilities of their cosines
@@ -45,11 +43,9 @@ class Facts:
     @property
     def front(self) -> list[str]:
         """The prefix tokens as symbols."""
-        registers = [name for name in self.prefix if name.startswith("register")]
         symbols = {"class": "x_{class}", "distillation": "x_{dist}"}
-        return [symbols[name] for name in self.prefix if name in symbols] + ["x_{reg}^{1}", "…"] * bool(
-            registers
-        )
+        registers = ["x_{reg}^{1}", "…"] * any(name.startswith("register") for name in self.prefix)
+        return [symbols[name] for name in self.prefix if name in symbols] + registers
 
     @property
     def patches(self) -> int:
@@ -66,7 +62,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Step:
-    """One stop of the tour."""
+    """One stop of the tour, as it travels to the page too; every text goes with the same values."""
 
     name: str
     title: str
@@ -75,15 +71,3 @@ class Step:
     formulas: tuple[str, ...] = ()
     shapes: tuple[str, ...] = ()
     values: dict[str, Any] = field(default_factory=dict)
-
-    def told(self) -> dict[str, Any]:
-        """As JSON for the page; every text goes with the same values."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "said": list(self.said),
-            "attempt": self.attempt,
-            "formulas": list(self.formulas),
-            "shapes": list(self.shapes),
-            "values": self.values,
-        }

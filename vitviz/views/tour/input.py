@@ -81,19 +81,16 @@ def flatten(f: Facts) -> Step:
                 " plain model would flatten them."
             ),
         )
+    formulas = (
+        f"x_{{p}}^{{i}} ∈ ℝ^{{P²·C}} = ℝ^{{{f.numbers}}}",
+        f"x_{{p}} ∈ ℝ^{{N×(P²·C)}} = ℝ^{{{f.patches}×{f.numbers}}}",
+    )
     return Step(
         "flatten",
         "Each patch becomes a row of numbers",
         said,
         "Pick a plain patch (sky, a wall), then one with an edge, and compare their rows.",
-        (
-            ()
-            if f.stem
-            else (
-                f"x_{{p}}^{{i}} ∈ ℝ^{{P²·C}} = ℝ^{{{f.numbers}}}",
-                f"x_{{p}} ∈ ℝ^{{N×(P²·C)}} = ℝ^{{{f.patches}×{f.numbers}}}",
-            )
-        ),
+        () if f.stem else formulas,
         () if f.stem else ("Patches: {patches} × {numbers}",),
         {"tall": f.patch[0], "wide": f.patch[1], "numbers": f.numbers, "patches": f.patches},
     )

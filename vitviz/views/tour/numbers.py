@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,18 +69,10 @@ def norms(trace: Trace) -> dict[str, list[float]]:
 
 def worked(row: WorkedRow) -> dict[str, Any]:
     """One row of attention, step by step."""
-    vectors = {
-        name: listed(getattr(row, name))
-        for name in ("q", "products", "scores", "powers", "weights", "output")
-    }
-    return {
-        **vectors,
-        "scale": row.scale,
-        "shift": row.shift,
-        "total": row.total,
-        "bias": None if row.bias is None else listed(row.bias),
-        "replaced": row.replaced,
-    }
+    vectors = ("q", "products", "scores", "powers", "weights", "output")
+    plain = {name: getattr(row, name) for name in ("scale", "shift", "total", "replaced")}
+    bias = None if row.bias is None else listed(row.bias)
+    return {**{name: listed(getattr(row, name)) for name in vectors}, **plain, "bias": bias}
 
 
 def answer(subject: Subject) -> dict[str, Any]:
@@ -99,7 +90,6 @@ def answer(subject: Subject) -> dict[str, Any]:
     total = 0.0 if each else float(powers.sum())
     shares = trace.probabilities().numpy()
     likeliest = np.argsort(-logits, kind="stable")[:SHOWN]
-    names = [trace.labels[c] if len(trace.labels) == len(logits) else f"class {c}" for c in likeliest]
     head = parts.classifier
     if head is not None and (
         head.weight.shape != (len(logits), len(y))
@@ -110,13 +100,13 @@ def answer(subject: Subject) -> dict[str, Any]:
         head = None
     rows = [
         {
-            "name": name,
+            "name": trace.named(c),
             "logit": short(logits[c]),
             "power": short(powers[c]),
             "probability": short(shares[c]),
         }
         | ({} if head is None else {"weights": listed(head.weight[c]), "bias": short(head.bias[c].item())})
-        for c, name in zip(likeliest.tolist(), names, strict=True)
+        for c in likeliest.tolist()
     ]
     return {**found, "top": rows, "total": total, "shift": shift, "each": each}
 
@@ -171,8 +161,3 @@ def short(number: float) -> float:
 
 def listed(values) -> list[float]:
     return [short(value) for value in values.tolist()]
-
-
-def packed(value: dict[str, Any]) -> np.ndarray:
-    """JSON as an item: words and numbers that belong together, fetched when they are needed."""
-    return np.frombuffer(json.dumps(value).encode(), dtype=np.uint8)

@@ -38,13 +38,8 @@ _READS_OTHERS = {
 
 def class_token(f: Facts) -> Step:
     others = [name for name in f.prefix if name.startswith("register")]
-    values = {
-        "patches": f.patches,
-        "prefix": len(f.prefix),
-        "tokens": f.tokens,
-        "width": f.width,
-        "registers": len(others),
-    }
+    values = {"patches": f.patches, "prefix": len(f.prefix), "tokens": f.tokens, "width": f.width}
+    values["registers"] = len(others)
     if "class" not in f.prefix:
         reads = _READS_INSTEAD.get(f.pool, "Its classifier reads all tokens together.")
         said = ("Not applicable to this model, because it has no class token.", reads)
@@ -123,10 +118,8 @@ def positions(f: Facts) -> Step:
             "Without it the layers cannot tell one order of the patches from another: that can be tried"
             " below."
         )
-        said, attempt = (
-            (added, after),
-            "Shuffle the patches, and compare the answers with E_pos and without it.",
-        )
+        said = (added, after)
+        attempt = "Shuffle the patches, and compare the answers with E_pos and without it."
         if f.norm_before_blocks:
             said += ("In this model a LayerNorm follows before the first block.",)
     elif "learned" in f.positions:

@@ -11,16 +11,9 @@ from vitviz.views.tour.facts import Facts, Step
 
 def steps(facts: Facts) -> list[Step]:
     """The twelve steps for one model."""
-    start = (
-        tour_input.picture,
-        tour_input.patches,
-        tour_input.flatten,
-        tour_input.embedding,
-        sequence.class_token,
-        sequence.positions,
-    )
-    end = (account.sum_by_hand, account.one_taken_out)
-    return [make(facts) for make in (*start, _attention, _layers, _readout, _probabilities, *end)]
+    start = (tour_input.picture, tour_input.patches, tour_input.flatten, tour_input.embedding)
+    middle = (sequence.class_token, sequence.positions, _attention, _layers, _readout, _probabilities)
+    return [make(facts) for make in (*start, *middle, account.sum_by_hand, account.one_taken_out)]
 
 
 def texts() -> list[str]:
@@ -38,21 +31,12 @@ def texts() -> list[str]:
         for read in (False, True)
         for rows in (4, 5)
     ]
-    changes += [
-        {"positions": positions}
-        for positions in ("rotary", "relative", "none", "learned + rotary", "learned + relative")
-    ]
-    changes += [
-        {"stem": True},
-        {"plain_blocks": False},
-        {"layer_scale": True},
-        {"norm_before_blocks": True},
-        {"classes": 0},
-        {"accounted": False},
-        {"named": False},
-        *({"score": score} for score in ("softmax", "sigmoid")),
-        {"mlp": None},
-    ]
+    kinds = ("rotary", "relative", "none", "learned + rotary", "learned + relative")
+    changes += [{"positions": positions} for positions in kinds]
+    changes += [{name: True} for name in ("stem", "layer_scale", "norm_before_blocks")]
+    changes += [{name: False} for name in ("plain_blocks", "accounted", "named")]
+    changes += [{"score": score} for score in ("softmax", "sigmoid")]
+    changes += [{"classes": 0}, {"mlp": None}]
     models = [replace(plain, **change) for change in changes]
     found = [step for facts in models for step in steps(facts)]
     said = {text for step in found for text in (step.title, *step.said, step.attempt, *step.shapes)}
@@ -111,6 +95,7 @@ def _layers(f: Facts) -> Step:
         "(3)  z_{l} = MLP(LN(z′_{l})) + z′_{l}",
     )
     shapes = ("Stream: {tokens} × {width} after every layer", "Heads: {heads} × {dim} = {together}")
+    sizes = {"tokens": f.tokens, "width": f.width, "heads": f.heads, "layers": f.layers}
     return Step(
         "layers",
         "Heads, layers, and the stream between them",
@@ -119,15 +104,7 @@ def _layers(f: Facts) -> Step:
         " that change?",
         formulas if f.plain_blocks else (),
         (*shapes, "MLP: {width} → {mlp} → {width}") if f.mlp else shapes,
-        {
-            "tokens": f.tokens,
-            "width": f.width,
-            "heads": f.heads,
-            "layers": f.layers,
-            "dim": f.dim,
-            "together": f.heads * f.dim,
-            "mlp": f.mlp,
-        },
+        {**sizes, "dim": f.dim, "together": f.heads * f.dim, "mlp": f.mlp},
     )
 
 
@@ -170,10 +147,8 @@ def _readout(f: Facts) -> Step:
     head = "The head, one more matrix, turns it into {classes} numbers, one for each class: the logits."
     attempt = "Add up the products: with the bias they make the logit of the first answer."
     if not f.classes:
-        head, attempt = (
-            "This checkpoint has no classifier: y is its description of the picture, for others to use.",
-            "Choose another picture at the left, and see how y changes.",
-        )
+        head = "This checkpoint has no classifier: y is its description of the picture, for others to use."
+        attempt = "Choose another picture at the left, and see how y changes."
     elif f.score:
         head = (
             "y becomes the picture’s embedding z, which is compared with the vectors of {classes} sentences:"
@@ -185,23 +160,16 @@ def _readout(f: Facts) -> Step:
             " them."
         )
     formula = {"class": f"(4)  y = LN(z_{{{f.layers}}}^{{0}})"}.get(f.pool)
-    distilled, width = (
-        f.pool == "class and distillation",
-        f.width * (2 if f.pool == "class and average" else 1),
-    )
+    distilled, width = f.pool == "class and distillation", f.width * (1 + (f.pool == "class and average"))
+    whole = f.classes and not f.score
+    shapes = ("y: {width}", "Head: {width} × {classes}") if whole else ("y: {width}",)
     return Step(
         "readout",
         "What the classifier reads",
         (last, head),
         attempt,
         (formula,) if formula and not distilled else (),
-        (
-            ("y: {width}", "Head: {width} × {classes}")
-            if f.classes and not distilled and not f.score
-            else ("y: {width}",)
-            if not distilled or f.score
-            else ("Two heads: {width} × {classes}",)
-        ),
+        ("Two heads: {width} × {classes}",) if distilled else shapes,
         {"width": width, "classes": f.classes},
     )
 
@@ -241,12 +209,8 @@ def _probabilities(f: Facts) -> Step:
         )
     said = (
         "Softmax makes shares of the logits: each one’s exponential, divided by the sum over all {classes}.",
-    )
-    said += (
-        (
-            "The largest is the model’s answer, and a share of 0.9 is no promise that it is right nine times"
-            " out of ten."
-        ),
+        "The largest is the model’s answer, and a share of 0.9 is no promise that it is right nine times"
+        " out of ten.",
     )
     if f.score:
         said += ("It is the likeliest of these sentences: others would give other shares.",)

@@ -173,11 +173,8 @@ class Trial(View):
             )
         target = target_of(subject, settings["target"])
         if name == "sensitivity":
-            return packed(
-                made.sensitivity(
-                    subject, target, [one for one in ORDER if one not in (*LAST, "random", "centre")]
-                )
-            )
+            methods = [one for one in ORDER if one not in (*LAST, "random", "centre")]
+            return packed(made.sensitivity(subject, target, methods))
         if name == "verdict":
             return packed(made.told(self.whole(subject, settings), settings["score"]))
         if settings["method"] not in ORDER:

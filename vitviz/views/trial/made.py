@@ -138,9 +138,7 @@ def arrays(trial: Trial) -> dict[str, np.ndarray]:
         "shares": np.asarray(trial.shares),
         "maps": np.stack([trial.maps[name].map.numpy() for name in names]),
         "curves": np.stack([_sides(trial.curves[name]) for name in names]),
-        "areas": np.asarray([[trial.areas(name, score) for score in SCORES] for name in names]).swapaxes(
-            1, 2
-        ),
+        "areas": np.asarray([[trial.areas(name, score) for score in SCORES] for name in names]).mT,
         "saco": np.asarray([trial.curves[name].saco for name in names]),
         "chance": np.asarray([trial.chance(score) for score in SCORES]),
         "random_draws": np.stack([_sides(draw) for draw in trial.draws]),

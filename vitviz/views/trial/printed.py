@@ -5,7 +5,8 @@ import math
 from vitviz.analyses.protocol import TITLES
 from vitviz.analyses.trials.standing import said_of_refused, standing, trial_in
 from vitviz.analyses.trials.verdict import level, verdict, verdict_over
-from vitviz.figures.paper.plates import Legend, Plate, Series, Table
+from vitviz.figures.chart import Series
+from vitviz.figures.paper.plates import Legend, Plate, Table
 from vitviz.record.sentence import Sentence
 from vitviz.views.printing import WIDE, fixed, joined
 from vitviz.views.trial import over
@@ -40,9 +41,8 @@ def plate(view, subject, settings, asked) -> Plate:
     if not asked.detail:
         return Plate((charts, (Legend(lines),)), (*notes, *reasons), width=WIDE)
     mean, reach = trial.chance(score)[0], trial.reach(score)
-    chance = {
-        name: _value(one, score) + _unit(score) for name, one in (("mean", mean), ("most", mean + reach))
-    }
+    unit = "" if score == "logit" else " %"
+    chance = {"mean": _value(mean, score) + unit, "most": _value(mean + reach, score) + unit}
     sets = Sentence("{sets} sets of patches were asked about.", sets=trial.sets)
     rows, weights, said = beside(trial, _ranking(trial, score, lines), subject, settings)
     notes += [Sentence(STARS, **chance), sets, *said, *reasons]
@@ -118,7 +118,3 @@ def _value(one: float, score: str) -> str:
     if not math.isfinite(one):
         return "–"
     return fixed(one, 2) if score == "logit" else fixed(100 * one, 1)
-
-
-def _unit(score: str) -> str:
-    return "" if score == "logit" else " %"
