@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from vitviz.errors import VitvizError
 from vitviz.prints.bundle import bundled
-from vitviz.prints.figure import looked_at
+from vitviz.prints.figure import RETOUCHED, looked_at
 from vitviz.prints.held import Held, pictures
+from vitviz.record.sentence import Sentence, travelling
 from vitviz.record.shown import Shown
 from vitviz.record.trace import Trace
 from vitviz.surveys.result import Survey
@@ -118,11 +119,17 @@ def cell_of(
     words = shown.words
     data = {
         "value": told,
-        "lead": [words.what, words.how],
+        "lead": [words.what, words.how, *_retouched(subject)],
         "fixed": held.fixed,
         "parts": {**upload, **held.parts()},
     }
     return Cell(shown.slug, _page(shown.slug, data, language), held.fixed)
+
+
+def _retouched(subject: Subject) -> list[dict[str, Any]]:
+    """That its picture was, if so."""
+    strokes = subject.seen.retouched.text() if subject.seen else ""
+    return [travelling(Sentence(RETOUCHED, what=strokes))] if strokes else []
 
 
 def _page(slug: str, data: dict[str, Any], language: str) -> str:

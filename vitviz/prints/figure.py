@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from vitviz.views import Control
 
 
+RETOUCHED = "The photograph was retouched: {what}."
 LONGEST = 140  # characters of a file's name
 
 
@@ -59,11 +60,13 @@ def caption_of(
     size = Sentence("Input {height} × {width} px, {rows} × {cols} patches", **told)
     assumed = ", ".join(one.taken or one.name for one in checkpoint.assumed)
     without = "" if trace is None else _from_one(trace.without).text()
+    strokes = trace.view.retouched.text() if view.needs is Needs.RUN and trace is not None else ""
     cited = [one for one in (view.words.cites, view.words.source) if one]
     parts = [
         f"{say(view.title)}, {subject.checkpoint}. {say(view.words.what)}",
         say(joined(*shown)) + "." if shown else "",
         say(_photograph(subject, picture)) if view.needs is Needs.RUN and trace is not None else "",
+        say(Sentence(RETOUCHED, what=strokes)) if strokes else "",
         say(Sentence("Checkpoint: {name} ({known}).", name=subject.checkpoint, known=_known(subject))),
         say(Sentence("Beside it: {name} ({known}).", **beside)) if beside else "",
         say(over_which(subject)) if view.needs is Needs.SET or subject.survey is not None else "",

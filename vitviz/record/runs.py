@@ -13,6 +13,7 @@ from typing import Any
 
 from vitviz.errors import VitvizError
 from vitviz.record.shown import Shown
+from vitviz.record.strokes import Strokes
 
 HEADS_AS = ("mean", "tokens", "zero", "other")
 PATCHES_AS = ("dropped", "mean", "blur", "black")
@@ -120,7 +121,7 @@ class Without(Shown):
 
 @dataclass(frozen=True)
 class Run:
-    """A picture, what it is looked at with, and what is taken away on the way.
+    """A picture, what it is looked at with, what is painted over it, and what is taken away on the way.
 
     `picture` is a key under which the asker knows it. `size` is the input's (height, width), None for the
     checkpoint's own.
@@ -133,6 +134,7 @@ class Run:
     weights: str = (
         ""  # the digest of the checkpoint's files, where it is known: its name may come to stand for others
     )
+    strokes: Strokes = Strokes()
 
 
 def _sorted(name: str, given: Iterable, clean) -> tuple:
