@@ -13,7 +13,7 @@ from typing import Any
 
 from vitviz.errors import VitvizError
 from vitviz.record.shown import Shown
-from vitviz.record.strokes import Strokes
+from vitviz.record.strokes import NONE, Strokes
 
 HEADS_AS = ("mean", "tokens", "zero", "other")
 PATCHES_AS = ("dropped", "mean", "blur", "black")
@@ -135,6 +135,7 @@ class Run:
         ""  # the digest of the checkpoint's files, where it is known: its name may come to stand for others
     )
     strokes: Strokes = Strokes()
+    strokes: Strokes = NONE
 
 
 def _sorted(name: str, given: Iterable, clean) -> tuple:

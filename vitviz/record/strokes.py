@@ -93,6 +93,9 @@ class Strokes:
         return cls(tuple(_stroke(part) for part in parts))
 
 
+NONE = Strokes()
+
+
 def _stroke(text: str) -> Stroke:
     found = _STROKE.fullmatch(text)
     if found is None:

@@ -24,7 +24,7 @@ from PIL import Image, ImageFilter
 from vitviz.engine.pictures.images import open_image
 from vitviz.errors import ImageError
 from vitviz.record import stopping
-from vitviz.record.strokes import Stroke, Strokes
+from vitviz.record.strokes import NONE, Stroke, Strokes
 
 MARK = "retouched"  # in a picture's info, where a file may say so too, but only in words
 WORK = 1_000_000_000  # pixels that all strokes may go over: a minute
@@ -73,7 +73,7 @@ def marked(pixels: Pixels, strokes: Strokes) -> Image.Image:
 def strokes_on(image: Image.Image) -> Strokes:
     """How a picture was retouched; none where it was not, whatever its file says."""
     found = image.info.get(MARK)
-    return found if isinstance(found, Strokes) else Strokes()
+    return found if isinstance(found, Strokes) else NONE
 
 
 def _box(stroke: Stroke, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
