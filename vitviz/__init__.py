@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # isort: off
     from vitviz.engine.asking.maps import relevance, trial
     from vitviz.engine.asking.models import embedding_filters, evidence
     from vitviz.engine.asking.text import text
+    from vitviz.engine.pictures.retouched import retouched
     from vitviz.errors import AssumedWarning, VitvizError
     from vitviz.notebook import show
     from vitviz.notebook.results import attention_distance, checkpoints, cka, film, lens, overlay

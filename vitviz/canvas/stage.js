@@ -15,7 +15,13 @@ export default () => ({
     const caption = el('p', { class: 'vv-text' });
     const hint = el('div', { class: 'vv-drop', 'data-export': 'no', text: t('Drop the picture here') });
     const plot = el('div', { class: 'vv-plot vv-stage' }, canvas, hint);
-    self.figure.append(el('div', { class: 'vv-stack' }, plot, caption));
+    const edit = el('button', {
+      type: 'button',
+      class: 'vv-edit-picture',
+      text: t('Edit the picture'),
+      onclick: () => edit.dispatchEvent(new CustomEvent('vitviz:board', { bubbles: true })),
+    });
+    self.figure.append(el('div', { class: 'vv-stack' }, plot, caption, edit));
     const over = (on) => (event) => {
       event.preventDefault();
       self.root.classList.toggle('vv-over', on);
@@ -30,7 +36,18 @@ export default () => ({
       over(false)(event);
       hand(event.dataTransfer.files);
     });
-    return { canvas, caption };
+    document.addEventListener(
+      'vitviz:original',
+      async (/** @type {CustomEvent} */ { detail }) => {
+        self.ui.holds = detail;
+        const before = detail && (await self.picture('original', self.life.signal).catch(() => null));
+        if (self.ui.holds !== detail) return;
+        self.ui.before = before;
+        self.draw();
+      },
+      { signal: self.life.signal },
+    );
+    return { canvas, caption, holds: false, before: null };
   },
 
   pictures: () => ['upload'],
@@ -43,7 +60,12 @@ export default () => ({
     } = self.photo;
     const most = window.innerWidth < 768 ? 92 : 160; // on a phone a thumbnail
     const width = Math.min(self.width, (w / h) * Math.min(self.tall, most));
-    const { context, crop } = drawCrop(self, self.ui.canvas, width, Math.max(8, (width * h) / w));
+    const { context, crop } = drawCrop(
+      self.ui.before ? { ...self, data: { upload: self.ui.before } } : self,
+      self.ui.canvas,
+      width,
+      Math.max(8, (width * h) / w),
+    );
     if (crop) {
       rim(context, crop, 'rgb(0 0 0 / .7)', 3, 1.5);
       rim(context, crop, '#fff', 1.5, 1.5);

@@ -108,6 +108,8 @@ def _trace(trace: Trace) -> str:
     edit = trace.without.text()
     caption = f"{trace.checkpoint}, {facts}; {trace.milliseconds:.0f} ms in {trace.dtype} on {trace.device}."
     caption += f" Without: {edit}." if edit else ""
+    strokes = trace.view.retouched.text()
+    caption += f" The picture was retouched: {strokes}." if strokes else ""
     rows = [(label, f"{probability:.1%}") for label, probability in trace.top(5)]
     height, width = trace.view.picture.shape[:2]
     seen = image(trace.view.picture, "the picture as the model got it", 224)

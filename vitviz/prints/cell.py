@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from vitviz.errors import VitvizError
 from vitviz.prints.bundle import bundled
-from vitviz.prints.figure import looked_at
+from vitviz.prints.figure import RETOUCHED, looked_at
 from vitviz.prints.held import Held, pictures
+from vitviz.record.sentence import Sentence, travelling
 from vitviz.record.shown import Shown
 from vitviz.record.trace import Trace
 from vitviz.surveys.result import Survey
@@ -115,9 +116,15 @@ def cell_of(
     held = Held.of(shown, subject, dict(given), live, megabytes * 2**20, seconds)
     told = {**framed(subject, shown.slug), **declared(shown, subject.about), "key": "cell", "scene": "cell"}
     told |= {"controls": held.controls(told["controls"]), "files": [], "summary": shown.summary(subject)}
-    lead = [shown.words.what, shown.words.how]
+    lead = [shown.words.what, shown.words.how, *_retouched(subject)]
     data = {"value": told, "lead": lead, "fixed": held.fixed, "parts": {**upload, **held.parts()}}
     return Cell(shown.slug, _page(shown.slug, data, language), held.fixed)
+
+
+def _retouched(subject: Subject) -> list[dict[str, Any]]:
+    """That its picture was, if so."""
+    strokes = subject.seen.retouched.text() if subject.seen else ""
+    return [travelling(Sentence(RETOUCHED, what=strokes))] if strokes else []
 
 
 def _page(slug: str, data: dict[str, Any], language: str) -> str:

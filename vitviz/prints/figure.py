@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from vitviz.views import Control
 
 
+RETOUCHED = "The photograph was retouched: {what}."
 LONGEST = 140  # characters of a file's name
 
 
@@ -60,12 +61,14 @@ def caption_of(
     without, chosen = "", _settings(view, subject, settings, say) or say("none")
     if trace is not None:  # patches counted as the figure and the page count them
         without = replace(trace.without, patches=tuple(patch + 1 for patch in trace.without.patches)).text()
+    strokes = trace.view.retouched.text() if view.needs is Needs.RUN and trace is not None else ""
     cited = [one for one in (view.words.cites, view.words.source) if one]
     by = Sentence("Drawn by vitviz {version}; to cite it, see its CITATION.cff.", version=vitviz.__version__)
     parts = [
         f"{say(view.title)}, {subject.checkpoint}. {say(view.words.what)}",
         say(joined(*shown)) + "." if shown else "",
         _photograph(subject, picture) if view.needs is Needs.RUN and trace is not None else "",
+        Sentence(RETOUCHED, what=strokes) if strokes else "",
         Sentence("Checkpoint: {name} ({known}).", name=subject.checkpoint, known=_known(subject)),
         Sentence("Beside it: {name} ({known}).", **beside) if beside else "",
         over_which(subject) if view.needs is Needs.SET or subject.survey is not None else "",

@@ -13,6 +13,7 @@ from typing import Any
 
 from vitviz.errors import VitvizError
 from vitviz.record.shown import Shown
+from vitviz.record.strokes import NONE, Strokes
 
 HEADS_AS = ("mean", "tokens", "zero", "other")
 PATCHES_AS = ("dropped", "mean", "blur", "black")
@@ -115,7 +116,7 @@ class Without(Shown):
 
 @dataclass(frozen=True)
 class Run:
-    """A picture, what it is looked at with, and what is taken away on the way.
+    """A picture, what it is looked at with, what is painted over it, and what is taken away on the way.
 
     `picture` is a key under which the asker knows it. `size` is the input's (height, width), None for the
     checkpoint's own.
@@ -126,6 +127,7 @@ class Run:
     size: tuple[int, int] | None = None
     without: Without = field(default_factory=Without)
     weights: str = ""  # the digest of its files, where that is known: its name may come to stand for others
+    strokes: Strokes = NONE
 
 
 def _sorted(name: str, given: Iterable, clean) -> tuple:

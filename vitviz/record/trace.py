@@ -20,6 +20,7 @@ from vitviz.record.grid import Grid
 from vitviz.record.readout import Readout
 from vitviz.record.runs import Without
 from vitviz.record.shown import Shown
+from vitviz.record.strokes import NONE, Strokes
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class View:
     picture: UInt8[np.ndarray, "height width 3"]
     box: tuple[float, float, float, float]  # left, top, right, bottom of the crop, in pixels of the upload
     upload: tuple[int, int]  # width and height of the upright upload
+    retouched: Strokes = NONE  # what the upload was painted over with
 
 
 @dataclass(frozen=True)

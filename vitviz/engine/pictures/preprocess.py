@@ -19,6 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from vitviz.engine.defaults import in_float32
+from vitviz.engine.pictures.retouched import strokes_on
 from vitviz.errors import CheckpointError, ImageError
 from vitviz.record.trace import View
 
@@ -127,7 +128,7 @@ def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
     picture = crop(resized)
     left, right = _edges(image.width, resized.width, picture.width)
     top, bottom = _edges(image.height, resized.height, picture.height)
-    view = View(np.array(picture), (left, top, right, bottom), image.size)
+    view = View(np.array(picture), (left, top, right, bottom), image.size, strokes_on(image))
     return Prepared(normalise(to_tensor(picture)), view)
 
 

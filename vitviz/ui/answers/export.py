@@ -24,7 +24,7 @@ README = """vitviz: what {checkpoint} made of one picture
 As it is, this zip is a lesson: dropped onto a page of vitviz, it shows there what was seen here.
 
 settings.json      checkpoint, picture, grid, prediction, every view's settings; views left out, and why
-upload.jpg         the picture, upright; a JPEG of quality 92
+upload.jpg         the picture, upright; a JPEG of quality 92; retouched.jpg beside it, where it was
 input.png          what the model saw: resized and cropped, lossless
 numbers/*.npz      each view's numbers by name, its settings (setting_...), the checkpoint and what was
                    assumed of it, for numpy.load
@@ -63,7 +63,9 @@ def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
         left_out = _write(archive, "", studio, (key, second), given, surveys, lesson)
         if second:
             _write(archive, "second/", studio, (second, key), beside, {})
-        archive.writestr("upload.jpg", studio.image(key, "upload"), zipfile.ZIP_STORED)
+        archive.writestr("upload.jpg", studio.image(key, "original"), zipfile.ZIP_STORED)
+        if studio.runs.run(key).strokes:
+            archive.writestr("retouched.jpg", studio.image(key, "upload"), zipfile.ZIP_STORED)
         name = studio.subject(key).checkpoint
         counted = {"arrays": _arrays(archive), "prefix": studio.subject(key).grid.prefix}
         figures = "".join(f"{one}\n" for one in archive.namelist() if one.startswith("figures/"))
@@ -159,6 +161,7 @@ def _about(
             "from_float32": vars(trace.deviation) if trace.deviation else None,
         },
         "grid": cells(grid),
+        "retouched": view.retouched.text(),  # what was painted over the picture, in pixels of upload.jpg
         "without": without,  # what was taken away, heads and layers counted from 1
         "prediction": [{"label": label, "probability": probability} for label, probability in trace.top(5)],
         "averages_are_of": {view.slug: of[view.slug] for view in VIEWS if view.averages},

@@ -81,7 +81,7 @@ def film(
     done = iter(range(1, len(moments) + 1))
 
     def figure_of(name: str):
-        moment = studio.look(run.picture, name, run.size, without=run.without)
+        moment = studio.look(run.picture, name, run.size, without=run.without, strokes=run.strokes)
         made = figure(studio.runs.pair(moment, second) if second else moment, given)
         told(next(done), len(moments))
         return made

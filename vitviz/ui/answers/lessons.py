@@ -49,6 +49,7 @@ def told(studio: Studio, key: str, given: Mapping[str, str]) -> dict[str, Any]:
         "size": "" if run.size is None else "x".join(map(str, run.size)),
         "sample": studio.pictures.sample_of(run.picture) or "",
         "without": run.without.text(),
+        "strokes": run.strokes.text(),
         "tab": given.get("tab", ""),
     }
     settings: dict[str, dict[str, str]] = {view.slug: {} for view in VIEWS}

@@ -16,10 +16,11 @@ from typing import Any
 from vitviz.errors import VitvizError, WrongSetting
 from vitviz.record import samples
 from vitviz.record.runs import Without
+from vitviz.record.strokes import Strokes
 from vitviz.views import VIEWS, View
 
 # no setting of a view may have one of these names
-RESERVED = ("checkpoint", "second", "size", "sample", "tab", "without")
+RESERVED = ("checkpoint", "second", "size", "sample", "tab", "without", "strokes")
 LONGEST = 4_000  # characters of a checkpoint's name with what is said of it and asked; timm's longest has 70
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:\d+)?")
 
@@ -34,6 +35,7 @@ class Link:
     second: str | None = None
     size: str | None = None
     without: str | None = None  # what is taken away, as `Without.text` writes it
+    strokes: str | None = None  # what is painted over the picture, as `Strokes.text` writes it
     settings: dict[str, str] = field(default_factory=dict)  # those of the tab, as text, each one checked
 
     def of(self, slug: str) -> dict[str, str]:
@@ -47,7 +49,7 @@ def read(query: Mapping[str, str]) -> Link:
     >>> asked = {"sample": "coffee", "tab": "rollout", "fusion": "max", "residual": "1e9", "colour": "red"}
     >>> read(asked)  # doctest: +NORMALIZE_WHITESPACE
     Link(checkpoint=None, sample='coffee', tab='rollout', second=None, size=None, without=None,
-         settings={'fusion': 'max'})
+         strokes=None, settings={'fusion': 'max'})
     """
     sample = query.get("sample")
     view = {view.slug: view for view in VIEWS}.get(query.get("tab", ""))
@@ -58,6 +60,7 @@ def read(query: Mapping[str, str]) -> Link:
         _name(query.get("second", "")),
         _name(query.get("size", "")),
         _taken_away(query.get("without", "")),
+        _painted_over(query.get("strokes", "")),
         fitting(view, query) if view else {},
     )
 
@@ -69,7 +72,7 @@ def _name(text: str) -> str | None:
 
 def shown(state: Mapping[str, Any]) -> dict[str, Any]:
     """What the page's script has to know of a session to write its link and to come back to it."""
-    names = ("second", "second_key", "size", "without", "picture", "scene")
+    names = ("second", "second_key", "size", "without", "strokes", "picture", "scene")
     seen = {name: state.get(name, "") for name in names}
     return {
         "key": state["key"],
@@ -89,6 +92,13 @@ def base() -> str:
 def _taken_away(text: str) -> str | None:
     try:
         return Without.parse(text).text() or None if len(text) <= 4_000 else None
+    except VitvizError:
+        return None
+
+
+def _painted_over(text: str) -> str | None:
+    try:
+        return Strokes.parse(text).text() or None
     except VitvizError:
         return None
 

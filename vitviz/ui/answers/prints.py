@@ -44,7 +44,7 @@ def of_settings(
     """The same for settings that have been read."""
     with studio.work.placed():
         subject = studio.subject(key)
-        upload = None if subject.trace is None else studio.pictures.pixels(studio.runs.run(key).picture)
+        upload = None if subject.trace is None else studio.photograph(key)
         with studio.work.reading(subject):
             picture = (
                 ""

@@ -8,6 +8,7 @@ import numpy as np
 from vitviz.errors import ImageError
 from vitviz.figures.encode import encoded
 from vitviz.record import samples
+from vitviz.record.strokes import NONE, Strokes
 from vitviz.ui.door import uploads
 from vitviz.ui.memory.cache import Cache, Keys
 
@@ -52,8 +53,12 @@ class Pictures:
         """The sample that a picture's key stands for; None for a picture of one's own."""
         return next((one.name for one in samples.samples() if self._sample_key(one.name) == key), None)
 
-    def opened(self, key: str):
-        """The upright upload in RGB."""
+    def opened(self, key: str, strokes: Strokes = NONE):
+        """The upright upload in RGB, with strokes painted over it."""
+        if strokes:
+            from vitviz.engine.pictures.retouched import marked
+
+            return marked(self.pixels(key, strokes), strokes)
         from vitviz.engine.pictures.images import open_image
 
         data = self._pictures.peek(key)
@@ -61,15 +66,18 @@ class Pictures:
             raise ImageError(PUT_AWAY)
         return open_image(io.BytesIO(data))
 
-    def pixels(self, key: str) -> np.ndarray:
+    def pixels(self, key: str, strokes: Strokes = NONE) -> np.ndarray:
         """The same as an array that nobody may write into: one for all frames of a film."""
 
         def made() -> np.ndarray:
-            pixels = np.array(self.opened(key))
+            from vitviz.engine.pictures.retouched import retouched
+
+            opened = self.opened(key)
+            pixels = np.array(retouched(opened, strokes) if strokes else opened)
             pixels.setflags(write=False)
             return pixels
 
-        return self._pixels.get(key, made)
+        return self._pixels.get((key, strokes.text()), made)
 
     def _sample_key(self, name: str) -> str:
         return self._keys.of(b"sample", name.encode(errors="surrogatepass"))

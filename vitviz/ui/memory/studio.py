@@ -18,6 +18,7 @@ from vitviz.record import progress
 from vitviz.record.asked import plain
 from vitviz.record.runs import Run
 from vitviz.record.samples import samples
+from vitviz.record.strokes import NONE
 from vitviz.ui.memory.cache import Cache, Kept, Keys, bytes_of
 from vitviz.ui.memory.checkpoints import Checkpoints
 from vitviz.ui.memory.pictures import Pictures
@@ -117,7 +118,7 @@ class Studio:
         weights = (run.checkpoint, run.weights, grid)
 
         def seen():
-            return inspector.view(self.pictures.opened(run.picture), run.size)
+            return inspector.view(self.pictures.opened(run.picture, run.strokes), run.size)
 
         return Subject(
             inspector,
@@ -197,7 +198,7 @@ class Studio:
         subject = self._fitting(key, view)
         if name not in [file.name for file in view.files]:
             raise Unknown(f"{view.title} has no file {name[:60]!r}.")
-        upload = None if subject.trace is None else self.pictures.pixels(self.runs.run(key).picture)
+        upload = None if subject.trace is None else self.photograph(key)
         settings = view.settings(given, subject.about)
         with self.work.placed():
             if name == "figure.html":  # the figure as in a notebook's cell
@@ -216,13 +217,21 @@ class Studio:
         return self._once((key, view.slug, "summary"), made)
 
     def image(self, key: str, which: str) -> bytes:
-        """The upload (JPEG) or the model's input (PNG, lossless)."""
-        picture = self.runs.run(key).picture
+        """The upload as it is retouched or as it was, its original (JPEG), or the model's input (PNG,
+        lossless).
+        """
+        run = self.runs.run(key)
         if which == "input":
             return self._drawn.get((key, which), lambda: encoded(self.before(key).seen.picture, ".png"))
-        if which != "upload":
-            raise Unknown(f"There is no picture {which[:60]!r}; there are upload and input.")
-        return self._drawn.get((picture, which), lambda: encoded(self.pictures.pixels(picture), ".jpg"))
+        if which not in ("upload", "original"):
+            raise Unknown(f"There is no picture {which[:60]!r}; there are upload, original and input.")
+        asked = run.picture, run.strokes if which == "upload" else NONE
+        return self._drawn.get(asked, lambda: encoded(self.pictures.pixels(*asked), ".jpg"))
+
+    def photograph(self, key: str) -> np.ndarray:
+        """The upright upload of a run, retouched as it is seen there."""
+        run = self.runs.run(key)
+        return self.pictures.pixels(run.picture, run.strokes)
 
     def _about(self, key: str, view: View) -> About:
         """What the bounds of a view's settings depend on; of weights alone known before the pass."""
@@ -254,12 +263,14 @@ class Studio:
         """A run's picture at every step of the training that its checkpoint comes from."""
         names = [one.name for one in self.checkpoints.moments(run.checkpoint)]
         steps = names if run.checkpoint in names else []
-        return [self.subject(self.look(run.picture, one, run.size, without=run.without)) for one in steps]
+        changes = {"without": run.without, "strokes": run.strokes}
+        return [self.subject(self.look(run.picture, one, run.size, **changes)) for one in steps]
 
     def _traced(self, key: str, run: Run):
-        inspector, picture = self.runs.inspector(run), self.pictures.opened(run.picture)
+        inspector = self.runs.inspector(run)
         if inspector.classes is not None:  # what a picture is asked about changes nothing of its pass
-            seen = self.look(run.picture, plain(run.checkpoint), run.size, without=run.without)
+            changes = {"without": run.without, "strokes": run.strokes}
+            seen = self.look(run.picture, plain(run.checkpoint), run.size, **changes)
             return inspector.answered(self.subject(seen).trace)
         count = self.counted(key, PASS)
 
@@ -268,6 +279,7 @@ class Studio:
 
         try:
             with self.work.computing(inspector, run.size), progress.to(tell):
+                picture = self.pictures.opened(run.picture, run.strokes)
                 return inspector.trace(picture, run.size, **({"without": run.without} if run.without else {}))
         finally:
             tell(0, 0)

@@ -72,7 +72,9 @@ def answered(studio: Studio, state: dict[str, Any]) -> dict[str, Any]:
     size = run.size or inspector.preprocessing.size
     count = sum(len(one.choices) for one in inspector.checkpoint.assumed)
     with studio.work.computing(inspector, run.size, max(1, count)):
-        found = outcomes(inspector, studio.pictures.opened(run.picture), inspector.checkpoint.assumed, size)
+        found = outcomes(
+            inspector, studio.pictures.opened(run.picture, run.strokes), inspector.checkpoint.assumed, size
+        )
         answers = {(name, text): answer for name, text, answer in found}
     second = studio.checkpoints.inspector(state["second"]) if state.get("second") else None
     return shown(inspector, second, studio.settings.keeps, answers)

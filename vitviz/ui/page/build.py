@@ -32,8 +32,8 @@ NOT_OPENED = translated(
 )
 # What the browser's history keeps of a page that is loaded again, in place of the value of the links.
 KEPT = """(session) => {
-  const { picture = '', averages = {} } = window.history.state?.vitviz || {};
-  return [session, { picture, averages }];
+  const { picture = '', averages = {}, strokes } = window.history.state?.vitviz || {};
+  return [session, { picture, averages, strokes }];
 }"""
 # To whoever listens on the page.
 TOLD = "() => {{ document.dispatchEvent(new CustomEvent('vitviz:{name}', {{ detail: '{detail}' }})); }}"
@@ -138,6 +138,7 @@ def _connect(demo: gr.Blocks, page: Shown, session: gr.State, right: gr.Tabs) ->
         (left.compare.compare, do.compare, [], outputs, shown | each, "compare"),
         (left.size.input, do.resize, [left.size], outputs, shown, ""),
         (left.edits.without, do.take_away, [], outputs, shown | each, "without"),
+        (left.edits.retouch, do.retouch, [], outputs, shown | each, "retouch"),
         (link.seen, do.seen, [], outputs, shown | each, ""),
         (left.zipped.upload, do.lesson, [left.zipped], taught, shown, ""),
         (left.lessons.learn, do.learn, [], taught, shown | each, "learn"),

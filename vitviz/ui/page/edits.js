@@ -2,6 +2,7 @@
 
 import { el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
+import { board } from './board.js';
 import { questions } from './questions.js';
 
 const NOTHING = { heads: [], mlps: [], patches: [] };
@@ -27,6 +28,7 @@ function how(label, options, value, change) {
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-edits');
   const question = questions(trigger, 'without');
+  const over = board(props, trigger);
   let wanted = { ...NOTHING, heads_as: 'mean', patches_as: 'dropped' };
 
   /** What is taken away as soon as all that was asked for has been answered. */
@@ -59,7 +61,9 @@ export default function part(element, props, watch, trigger) {
 
   function show() {
     const value = props.value;
-    root.hidden = !value?.text;
+    over.show();
+    root.dataset.strokes = value?.strokes ?? '';
+    root.hidden = !value?.text && !value?.strokes;
     if (!value?.heads) return;
     const without = (name, one) => ({ ...coming(), [name]: coming()[name].filter((other) => other !== one) });
     const heads = value.heads.map((one) => {
@@ -80,14 +84,16 @@ export default function part(element, props, watch, trigger) {
       patches.length &&
         how(t('patches'), patchesBy(), value.patches_as, (name) => ask({ ...coming(), patches_as: name })),
     ].filter(Boolean);
+    const painted = value.strokes ? [chip(t('The photograph, retouched'), () => over.paint(''))] : [];
     const all = el('button', {
       type: 'button',
       class: 'vv-edit-all',
       text: t('Put everything back'),
-      onclick: () => ask({ ...coming(), ...NOTHING }),
+      onclick: putBack,
     });
     root.replaceChildren(
-      el('strong', { text: t('Taken away:') }),
+      ...painted,
+      ...(value.text ? [el('strong', { text: t('Taken away:') })] : []),
       ...heads,
       ...mlps,
       ...patches,
@@ -110,7 +116,18 @@ export default function part(element, props, watch, trigger) {
       patches: join(base.patches, patches),
     });
   });
-  document.addEventListener('vitviz:put-back', () => root.isConnected && ask({ ...coming(), ...NOTHING }));
+
+  /** All that was taken away, and what was painted. */
+  function putBack() {
+    over.paint('');
+    if (props.value.text || question.open()) ask({ ...coming(), ...NOTHING });
+  }
+
+  document.addEventListener('vitviz:put-back', () => root.isConnected && putBack());
+  document.addEventListener(
+    'vitviz:board',
+    (/** @type {CustomEvent} */ event) => root.isConnected && over.open(event.target),
+  );
   watch('value', show);
   show();
 }

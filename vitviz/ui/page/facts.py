@@ -130,6 +130,13 @@ def asked(inspector: Inspector) -> dict[str, Any]:
     return {"of": name, "reads": reads, "sentences": sentences, "templates": templates}
 
 
+def board(state: dict, key: str, subject: Subject, answer: dict[str, Any]) -> dict[str, Any]:
+    """What the drawing board shows: the strokes over which picture, and the answer before and after."""
+    told = {"key": key, "picture": state["picture"], "size": list(subject.seen.upload)}
+    answers = {"top": answer.get("top", [])[:3], "before": answer.get("before", [])}
+    return {"strokes": state["strokes"], **told, **answers}
+
+
 def edits(without: Without, subject: Subject) -> dict[str, Any]:
     """What has been taken away, for the page's chips: the run's text, and its parts as they are to be named;
     layers and heads from 1, patches from 0.

@@ -34,14 +34,16 @@ class Handlers:
     def first(self, state: dict, kept: dict, request: gr.Request, progress=gr.Progress()) -> list:
         """What the address asks for; where its checkpoint cannot be had, the first one, and the reason.
 
-        `kept` is what the browser's history has of a page that is loaded again: its `picture`, and the keys
-        of its `averages` over a set. Besides `outputs`: the choices of both pickers, the lessons, the tab.
+        `kept` is what the browser's history has of a page that is loaded again: its `picture`, the `strokes`
+        over it, and the keys of its `averages` over a set. Besides `outputs`: the choices of both pickers,
+        the lessons, the tab.
         """
-        asked = links.read(request.query_params)
+        kept = kept if isinstance(kept, dict) else {}
+        painted = {"strokes": kept["strokes"]} if isinstance(kept.get("strokes"), str) else {}
+        asked = links.read({**request.query_params, **painted})
         plain = {**self.studio.sessions.begun(state), "language": wanted(request)}
         state = {**plain, **asked_for(asked)}
         sample, default = asked.sample or FIRST_SAMPLE, self.studio.settings.checkpoint
-        kept = kept if isinstance(kept, dict) else {}
         own = "" if asked.sample else str(kept.get("picture") or "")
         gone = bool(own) and not self.studio.pictures.has(own)
 
@@ -49,6 +51,7 @@ class Handlers:
             if own and not gone:
                 page = self.page.show({**state, "sample": None}, own, checkpoint, report)
             else:
+                state = {**state, "strokes": ""} if gone else state
                 page = self.page.sample(state, sample, checkpoint, report)
             return self.page.averaged(page, kept.get("averages"))
 
@@ -94,7 +97,8 @@ class Handlers:
 
         def shown(state: dict) -> list:
             picture = self.studio.pictures.keep(path)
-            return self.page.show({**state, "sample": None}, picture, self.page.checkpoint(state))
+            new = {**state, "sample": None, "strokes": ""}
+            return self.page.show(new, picture, self.page.checkpoint(state))
 
         return [*self.page.attempt(state, shown), None]
 
@@ -105,7 +109,7 @@ class Handlers:
             return self.page.unchanged()
         name = known[index].name
         return self.page.attempt(
-            state, lambda state: self.page.sample(state, name, self.page.checkpoint(state))
+            state, lambda now: self.page.sample({**now, "strokes": ""}, name, self.page.checkpoint(now))
         )
 
     def switch(self, state: dict, checkpoint: str, progress=gr.Progress()) -> list:
@@ -155,6 +159,11 @@ class Handlers:
         if text is None or len(text) > 4_000:
             return self.page.unchanged()
         return self.page.again(state, {"without": text})
+
+    def retouch(self, state: dict, event: gr.EventData) -> list:
+        """Strokes over the photograph in place of those before."""
+        text = _text(event, "strokes")
+        return self.page.unchanged() if text is None else self.page.again(state, {"strokes": text})
 
     def assume(self, state: dict, event: gr.EventData) -> list:
         """Something is said of the checkpoint that its file does not say; nothing, to be asked again."""

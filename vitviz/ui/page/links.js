@@ -8,6 +8,7 @@ import { t } from '../../canvas/words.js';
 import { past } from './past.js';
 
 const PICTURE = /^[0-9a-f]{40}$/; // the key of one, which means nothing to who opens a link
+const SHORT = 1000; // characters of strokes that a link takes along
 const LEAVING = 10000; // ms that a page may take to be loaded again
 
 export default function part(element, props, watch, trigger) {
@@ -64,7 +65,7 @@ export default function part(element, props, watch, trigger) {
 
   /** What is seen, as the query of an address; settings at their default are left out. */
   function query() {
-    const { checkpoint, second, size, sample, without } = props.value;
+    const { checkpoint, second, size, sample, without, strokes } = props.value;
     const slug = tab();
     const view = [...views].find((one) => one.name === slug && one.value.controls);
     const usual = (name) => view?.value.controls.find((control) => control.name === name)?.default;
@@ -77,6 +78,7 @@ export default function part(element, props, watch, trigger) {
       ...(size && size !== 'own' ? [['size', size]] : []),
       ...(sample ? [['sample', sample]] : []),
       ...(without ? [['without', without]] : []),
+      ...(sample && strokes && strokes.length <= SHORT ? [['strokes', strokes]] : []),
       ...(names.includes(slug) ? [['tab', slug]] : []),
       ...told,
     ]).toString();
@@ -84,11 +86,11 @@ export default function part(element, props, watch, trigger) {
 
   /** What is seen, for the browser's history: all views' settings, one's own photograph and averages too. */
   function moment() {
-    const { checkpoint, second, size, sample, picture, without } = props.value;
+    const { checkpoint, second, size, sample, picture, without, strokes } = props.value;
     if (coming === tab()) coming = '';
     const all = names.map((slug) => [slug, Object.fromEntries(settings(slug).map(asText))]);
     return {
-      ...{ checkpoint, second, size, without, tab: coming || tab(), sample: sample || '' },
+      ...{ checkpoint, second, size, without, strokes, tab: coming || tab(), sample: sample || '' },
       picture: sample ? '' : picture,
       averages: Object.fromEntries(averaged().map(({ name, key }) => [name, key])),
       settings: Object.fromEntries(all),
@@ -143,11 +145,12 @@ export default function part(element, props, watch, trigger) {
 
   async function copied() {
     if (!props.value?.key) return;
-    const { base, sample } = props.value;
+    const { base, sample, strokes } = props.value;
     const link = `${base || window.location.origin + window.location.pathname}?${query()}`;
-    const own = sample
-      ? ''
-      : ` ${t('It leaves out your own picture, which is only here: it opens with a sample.')}`;
+    const left = !sample
+      ? t('It leaves out your own picture, which is only here: it opens with a sample.')
+      : strokes?.length > SHORT && t('It leaves out what was painted, which is too long; the zip holds it.');
+    const own = left ? ` ${left}` : '';
     try {
       await navigator.clipboard.writeText(link);
       tell(t('Link copied.') + own);

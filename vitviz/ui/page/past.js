@@ -4,7 +4,7 @@
 
 import { kept, open, put } from '../../canvas/memory.js';
 
-const ANSWERED = ['checkpoint', 'second', 'size', 'sample', 'picture', 'without']; // by the server
+const ANSWERED = ['checkpoint', 'second', 'size', 'sample', 'picture', 'without', 'strokes']; // by the server
 const PATIENCE = 15000; // ms; an answer that never comes does not hold the address for ever
 
 const same = (one, other, names) => names.every((name) => (one[name] || '') === (other[name] || ''));

@@ -8,6 +8,7 @@ import gradio as gr
 from vitviz.record.asked import plain
 from vitviz.record.runs import Without
 from vitviz.record.samples import sample_image, samples
+from vitviz.record.strokes import Strokes
 from vitviz.ui.answers import lessons, links
 from vitviz.ui.answers.plain import told_of
 from vitviz.ui.door.visitor import require_visitor
@@ -46,7 +47,7 @@ class Left:
         self.stage = Canvas("stage", elem_id="vitviz-stage")
         self.facts = Part("facts", ("computed",), elem_id="vitviz-facts")
         self.second_facts = Part("facts", elem_id="vitviz-second-facts")
-        self.edits = Part("edits", ("without",), elem_id="vitviz-edits")
+        self.edits = Part("edits", ("without", "retouch"), elem_id="vitviz-edits")
         self.upload = Upload(label=say("Your photograph"), elem_id="vitviz-upload", height=150)
         self.gallery = gr.Gallery(
             [(sample_image(sample.name), sample.shows) for sample in samples()],
@@ -127,11 +128,13 @@ class Shown:
         if plain(checkpoint) != plain(state.get("checkpoint", checkpoint)):  # another model has other heads
             state = {**state, "without": ""}
         without = Without.parse(state.get("without", ""))
-        untouched = self._look(state, picture, checkpoint, progress)
-        key = self._look(state, picture, checkpoint, progress, without=without) if without else untouched
+        state = {**state, "strokes": Strokes.parse(state.get("strokes", "")).text()}
+        untouched = self._look({**state, "strokes": ""}, picture, checkpoint, progress)
+        whole = self._look(state, picture, checkpoint, progress)
+        key = self._look(state, picture, checkpoint, progress, without=without) if without else whole
         second_key = self._look(state, picture, second, progress) if second else ""
         state = {**state, "picture": picture, "checkpoint": checkpoint, "key": key, "second_key": second_key}
-        state |= {"untouched": untouched, "surveys": {}, "scene": studio.scene(key)}
+        state |= {"untouched": untouched, "whole": whole, "surveys": {}, "scene": studio.scene(key)}
         soon = soon and any(studio.long(one) for one in (untouched, second_key) if one)
         return self.page({**state, **WHOLE, "awaited": soon})
 
@@ -140,7 +143,7 @@ class Shown:
         studio, second, checkpoint = self.studio, state.get("second", ""), state["checkpoint"]
         soon, without = state["awaited"], Without.parse(state.get("without", ""))
         # what is taken away is seen when it is computed
-        drawn = {**state, "key": state["untouched"]} if soon else state
+        drawn = {**state, "key": state["whole"]} if soon else state
         keys = drawn["key"], state["second_key"]
         subjects = [(studio.before if soon else studio.subject)(key) if key else None for key in keys]
         subject, film, inspector = (
@@ -151,7 +154,7 @@ class Shown:
         offered = sizes.choices(inspector, language_of(state), studio.settings.limits.tokens)
         sample = studio.pictures.sample_of(state["picture"])
         answer, beside = (facts.answer(subjects[i], keys[i], sample) if keys[i] else {} for i in (0, 1))
-        if without and not soon:
+        if state["key"] != state["untouched"] and not soon:
             answer["before"] = facts.answer(studio.subject(state["untouched"]))["top"]
         beside_it = studio.checkpoints.inspector(second) if second else None
         return [
@@ -165,7 +168,7 @@ class Shown:
             framed(studio, drawn["key"], "picture"),
             {**answer, "asks": soon, "picture": state["picture"]},
             beside,
-            facts.edits(without, subject),
+            facts.edits(without, subject) | facts.board(state, drawn["key"], subject, answer),
             assumed.shown(inspector, beside_it, studio.settings.keeps),
             facts.asked(inspector),
             {"shown": True, "second": second, "before": _before(film), "twins": self._twins},
@@ -202,7 +205,9 @@ class Shown:
         asked = state.get("size", sizes.OWN)
         inspector = self.studio.checkpoints.inspector(checkpoint, progress)
         upload = self.studio.pictures.opened(picture).size if asked == sizes.SHAPE else (0, 0)
-        return self.studio.runs.known(picture, checkpoint, sizes.pixels(asked, inspector, upload), **changes)
+        strokes = Strokes.parse(state.get("strokes", ""))
+        size = sizes.pixels(asked, inspector, upload)
+        return self.studio.runs.known(picture, checkpoint, size, strokes=strokes, **changes)
 
     def sample(self, state: dict, name: str, checkpoint: str, progress=None) -> list:
         return self.show({**state, "sample": name}, self.studio.pictures.sample(name), checkpoint, progress)
@@ -256,7 +261,8 @@ def _before(film: dict) -> str:
 
 def asked_for(link: links.Link) -> dict[str, str]:
     """What a session keeps of a link, besides picture and checkpoint."""
-    return {"second": link.second or "", "size": link.size or sizes.OWN, "without": link.without or ""}
+    edits = {"without": link.without or "", "strokes": link.strokes or ""}
+    return {"second": link.second or "", "size": link.size or sizes.OWN, **edits}
 
 
 def language_of(state: dict) -> str:

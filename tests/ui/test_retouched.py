@@ -1,0 +1,117 @@
+"""A retouched photograph on the server: a key of its own, painted once, and said in all that goes home."""
+
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vitviz
+from vitviz.engine.pictures import retouched as module
+from vitviz.errors import Unknown, VitvizError
+from vitviz.record.strokes import Strokes
+from vitviz.ui.answers import export, lessons, links, prints
+
+TEXT = "brush.mean_60.200.150.90.0 rotate_10"
+
+
+@pytest.fixture(scope="module")
+def painted(studio, key):
+    run = studio.runs.run(key)
+    return studio.look(run.picture, run.checkpoint, strokes=Strokes.parse(TEXT))
+
+
+def pixels(data: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"), int)
+
+
+def test_the_model_sees_what_was_painted_and_the_run_is_another(studio, key, painted):
+    assert painted != key and studio.scene(painted) == studio.scene(key)
+    found, before = studio.subject(painted).trace, studio.subject(key).trace
+    by_hand = vitviz.load("vitviz-tiny", device="cpu").trace(
+        vitviz.retouched(vitviz.sample_image("coffee"), TEXT)
+    )
+    assert (found.view.picture == by_hand.view.picture).all() and found.view.retouched.text() == TEXT
+    assert (found.logits - before.logits).abs().max() > 0.1
+    assert not before.view.retouched
+
+
+def test_a_picture_is_painted_once_and_equal_strokes_have_one_key(studio, key, monkeypatch):
+    run, count, real = studio.runs.run(key), [], module.retouched
+
+    def counted(*given):
+        count.append(given)
+        return real(*given)
+
+    monkeypatch.setattr(module, "retouched", counted)
+    keys = [
+        studio.look(run.picture, "vitviz-tiny", strokes=Strokes.parse(text)) for text in ("hue_7", " hue_7 ")
+    ]
+    keys.append(studio.look(run.picture, "vitviz-tiny@30", strokes=Strokes.parse("hue_7")))
+    for one in keys:
+        studio.image(one, "upload"), studio.image(one, "input"), studio.before(one), studio.photograph(one)
+    assert len(count) == 1 and keys[0] == keys[1] != keys[2]
+
+
+def test_the_page_gets_the_picture_before_and_after(studio, key, painted):
+    assert studio.image(painted, "original") == studio.image(key, "upload") == studio.image(key, "original")
+    by_hand = np.asarray(vitviz.retouched(vitviz.sample_image("coffee"), TEXT), int)
+    assert np.abs(pixels(studio.image(painted, "upload")) - by_hand).mean() < 4, "a JPEG of it"
+    assert (pixels(studio.image(painted, "input")) == studio.subject(painted).trace.view.picture).all()
+    with pytest.raises(Unknown, match="there are upload, original and input"):
+        studio.image(painted, "mine")
+
+
+def test_before_a_pass_it_is_the_painted_picture_that_is_shown(studio, key):
+    run = studio.runs.run(key)
+    known = studio.runs.known(run.picture, run.checkpoint, strokes=Strokes.parse("hue_31"))
+    seen = studio.before(known)
+    assert seen.awaited and seen.seen.retouched.text() == "hue_31"
+
+
+def test_a_training_is_of_the_painted_picture(studio, painted):
+    first, *_ = studio.subject(painted).training()
+    assert first.trace.view.retouched.text() == TEXT
+
+
+def test_a_link_holds_them_and_passes_over_what_is_none():
+    assert links.read({"strokes": f" {TEXT} "}).strokes == TEXT
+    for other in ("", "smudge_1", "brush.mean_1", "x" * 30_000, "hue_1 " * 101):
+        assert links.read({"strokes": other}).strokes is None
+    state = {"key": "k", "checkpoint": "c", "strokes": TEXT}
+    assert links.shown(state)["strokes"] == TEXT and "strokes" in links.RESERVED
+
+
+def test_the_zip_says_so_and_is_a_lesson_of_it(studio, key, painted):
+    data = export.everything(studio, painted, {"tab": "rollout"})
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    assert json.loads(files["settings.json"])["retouched"] == TEXT
+    assert files["upload.jpg"] == studio.image(key, "upload"), "it is painted again by whoever opens it"
+    assert files["retouched.jpg"] == studio.image(painted, "upload")
+    captions = [
+        text.decode() for name, text in files.items() if name.startswith("figures/") and name.endswith("txt")
+    ]
+    said = [one for one in captions if f"The photograph was retouched: {TEXT}." in one]
+    assert len(said) >= len(captions) // 2 > 2
+    assert lessons.read(data).seen.strokes == TEXT
+    plain = export.everything(studio, key, {"tab": "rollout"})
+    with zipfile.ZipFile(io.BytesIO(plain)) as archive:
+        assert "retouched.jpg" not in archive.namelist() and lessons.read(plain).seen.strokes is None
+
+
+def test_a_figure_for_print_is_drawn_over_the_painted_picture(studio, key, painted):
+    one, other = (prints.figure(studio, each, "rollout", {}) for each in (key, painted))
+    picture, before = (made.plate.rows[0][0].picture for made in (other, one))
+    assert TEXT in other.caption and TEXT not in one.caption
+    left, top, right, bottom = map(round, studio.subject(painted).trace.view.box)  # around it, it is veiled
+    by_hand = np.asarray(vitviz.retouched(vitviz.sample_image("coffee"), TEXT))
+    crop = np.s_[top + 4 : bottom - 4, left + 4 : right - 4]
+    assert (picture[crop] == by_hand[crop]).all() and (before != picture).any()
+
+
+def test_strokes_that_are_none_are_a_sentence(studio, key):
+    with pytest.raises(VitvizError, match="Given the stroke 'nothing'"):
+        Strokes.parse("nothing")

@@ -1,0 +1,106 @@
+"""How a photograph is retouched before a model sees it: strokes, a value as short as a link.
+
+`brush.mean_24.10.20.5.3 move_0.0.16.16.32.0`: one stroke after the other, each a tool, what it paints with
+where it is a brush, and whole numbers. All are pixels of the upright upload, as are the angles degrees and
+brightness and contrast hundredths; a path is its first place and steps from there on.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from vitviz.errors import VitvizError
+
+LONGEST, MOST = 20_000, 100  # characters, and strokes
+_NUMBER = r"(?:0|-?[1-9]\d{0,4})"
+_INK = r"mean|blur|noise(?:0|[1-9]\d{0,3})|[0-9a-f]{6}"
+_STROKE = re.compile(rf"([a-z]+)(?:\.({_INK}))?_({_NUMBER}(?:\.{_NUMBER})*)", re.ASCII)
+_PATH = ("brush", "erase")
+_PIECES = {"move": 6, "copy": 6}  # left, top, width, height, and how far it goes to the right and down
+_WHOLES = {"brightness": 100, "contrast": 100, "hue": 180, "rotate": 180}  # as far to both sides
+_WIDEST = 9_999  # pixels
+TOOLS = (*_PATH, *_PIECES, *_WHOLES, "shift")
+
+
+@dataclass(frozen=True)
+class Stroke:
+    """One of them: its tool, its numbers and, of a brush, its ink: a colour as rrggbb, the picture's "mean"
+    colour, "blur", or "noise" with a seed. Raises VitvizError for numbers that its tool does not take.
+
+    >>> Stroke("brush", (24, 10, 20, 5, 3), "mean").text()
+    'brush.mean_24.10.20.5.3'
+    """
+
+    tool: str
+    numbers: tuple[int, ...]
+    ink: str = ""
+
+    def __post_init__(self) -> None:
+        expected = self._expected()
+        if expected:
+            raise VitvizError(f"Given the stroke {self.text()[:60]!r}; expected {expected}.")
+
+    def text(self) -> str:
+        """As it stands in a link."""
+        return f"{self.tool}{'.' * bool(self.ink)}{self.ink}_{'.'.join(map(str, self.numbers))}"
+
+    def _expected(self) -> str:
+        """What was expected in place of what was given; nothing where it fits."""
+        count = len(self.numbers)
+        if self.tool not in TOOLS:
+            return f"one of {', '.join(TOOLS)}"
+        if bool(self.ink) != (self.tool == "brush"):
+            return "an ink of a brush, such as brush.mean or brush.ff8800, and of no other tool"
+        if self.tool in _PATH:
+            fits = count % 2 and count > 2 and 0 < self.numbers[0] <= _WIDEST
+            return "" if fits else "a width in pixels from 1, a place, and steps from there on"
+        if self.tool in _PIECES:
+            fits = count == 6 and min(self.numbers[2:4]) > 0
+            return "" if fits else "left, top, width, height, and steps to the right and down, in pixels"
+        if self.tool == "shift":
+            return "" if count == 2 else "steps to the right and down in pixels"
+        most = _WHOLES[self.tool]
+        return "" if count == 1 and abs(self.numbers[0]) <= most else f"a number from -{most} to {most}"
+
+
+@dataclass(frozen=True)
+class Strokes:
+    """Several in their order; none by default."""
+
+    each: tuple[Stroke, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.each)
+
+    def text(self) -> str:
+        """As they stand in a link; "" for none."""
+        return " ".join(stroke.text() for stroke in self.each)
+
+    @classmethod
+    def parse(cls, text: str) -> Strokes:
+        """The inverse of `text`. Raises VitvizError for what it never writes, and for more than 100 strokes.
+
+        >>> Strokes.parse("erase_9.4.4 shift_8.-4").each[1]
+        Stroke(tool='shift', numbers=(8, -4), ink='')
+        """
+        if not isinstance(text, str) or len(text) > LONGEST:
+            given = f"{len(text)} characters" if isinstance(text, str) else type(text).__name__
+            raise VitvizError(f"Given strokes of {given}; expected a text of at most {LONGEST}.")
+        parts = text.split()
+        if len(parts) > MOST:
+            raise VitvizError(f"Given {len(parts)} strokes; expected at most {MOST}. Take some back first.")
+        return cls(tuple(_stroke(part) for part in parts))
+
+
+NONE = Strokes()
+
+
+def _stroke(text: str) -> Stroke:
+    found = _STROKE.fullmatch(text)
+    if found is None:
+        raise VitvizError(
+            f"Given the stroke {text[:60]!r}; expected such as brush.mean_24.10.20.5.3 or shift_8.-4."
+        )
+    tool, ink, numbers = found.groups()
+    return Stroke(tool, tuple(map(int, numbers.split("."))), ink or "")
