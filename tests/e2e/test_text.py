@@ -52,8 +52,9 @@ def test_two_sentences_are_asked_why_one_and_sent(open_page, weights):
     top = asked.trace(vitviz.sample_image("chelsea")).top(3)
     expected = {label: f"{100 * share:.1f} %" for label, share in top}
     assert answers(page) == expected
-    rather = page.locator("#vitviz-evidence .vv-class").nth(1)
-    rather.fill(DOG)
+    why, rather = page.locator("#vitviz-evidence .vv-class").all()
+    expect(why).to_have_value(top[0][0])  # Evidence has them too
+    rather.fill(DOG if top[0][0] != DOG else CAT)
     rather.press("Enter")
     expect(page.locator("#vitviz-evidence .vv-balance")).to_contain_text("Difference of logits")
     page.locator("#vitviz-evidence .vv-print").click()
@@ -73,6 +74,7 @@ def test_the_margin_of_sentences_scored_each_by_itself_is_the_difference_of_thei
     trace = vitviz.load(name, folder=weights, device="cpu").trace(vitviz.sample_image("chelsea"))
     page = open_page(f"?checkpoint={quote(name)}&sample=chelsea&tab=evidence", wait=False)
     ready(page, "evidence")
+    expect(page.locator("#vitviz-evidence .vv-class").first).not_to_have_value("")
     for number, sentence in enumerate(("the cat", "a dog")):
         field = page.locator("#vitviz-evidence .vv-class").nth(number)
         field.fill(sentence)
