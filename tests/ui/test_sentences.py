@@ -6,6 +6,7 @@ import torch
 import vitviz
 from tests.e2e.conftest import shipped
 from tests.engine.contrastive import clip
+from vitviz.engine.asking import text
 from vitviz.errors import UnsupportedModel
 from vitviz.record.asked import SENTENCES, WRITTEN, plain, with_text, without_text
 from vitviz.ui.answers import links
@@ -84,6 +85,20 @@ def test_sentences_go_with_the_checkpoint_that_they_were_asked_of(studio):
     assert studio.checkpoints.inspector(CATS) is not first, "the oldest of fifty went"
     studio.checkpoints.forget("my-clip")
     assert studio.checkpoints.inspector(CATS).placed.model is not first.placed.model
+
+
+def test_a_tower_that_is_still_to_come_takes_nobodys_turn(studio, monkeypatch):
+    turns, held = studio.work.turns, []
+    monkeypatch.setattr(text, "_kept", {})
+    for name in ("_loaded", "_embedded"):
+        made = getattr(text, name)
+        monkeypatch.setattr(text, name, lambda *given, made=made: (held.append(busy(turns)), made(*given))[1])
+    studio.checkpoints.inspector(CATS)
+    assert held == [0, 1], "read without a turn, asked within one"
+
+
+def busy(turns) -> int:
+    return sum(len(line.computing) for line in turns._lines.values())
 
 
 def test_a_checkpoint_without_a_text_tower_says_so(studio):

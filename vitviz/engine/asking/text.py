@@ -73,7 +73,7 @@ def text(
         raise VitvizError(f"Given templates={templates!r:.200}; expected texts with {{}} for a sentence.")
     name = plain(inspector.checkpoint.name)
     with memory_guard(inspector.device, f"The text tower of {name}"):
-        tower, tokenizer = _tower(inspector, progress)
+        tower, tokenizer = tower_of(inspector, progress)
         written = [one.replace("{}", label) for label in labels for one in templates]
         for one in written:
             _require_short(tokenizer, one, name)
@@ -126,8 +126,10 @@ def _require_short(tokenizer: Any, sentence: str, name: str) -> None:
         )
 
 
-def _tower(inspector: Inspector, progress: Callable | None) -> tuple[Any, Callable]:
-    """Both towers' model without the picture's, and its tokenizer; the last one is kept."""
+def tower_of(inspector: Inspector, progress: Callable | None = None) -> tuple[Any, Callable]:
+    """Both towers' model without the picture's, and its tokenizer; the last one is kept. Errors as of `text`,
+    but for what is wrong with sentences.
+    """
     try:
         import open_clip
     except ImportError as error:

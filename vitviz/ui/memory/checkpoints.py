@@ -93,14 +93,17 @@ class Checkpoints:
         return found
 
     def _about(self, name: str, inspector, said: Sequence[Sequence[str]], progress) -> Any:
-        """The same weights asked about sentences (and their templates), which are read in a turn."""
-        from vitviz.engine.asking.text import asked_about
+        """The same weights asked about sentences (and their templates), which are read in a turn; their tower
+        is had before it, as it may have to be downloaded.
+        """
+        from vitviz.engine.asking.text import asked_about, tower_of
 
         kept = self._asked.setdefault(inspector, {})
         if name not in kept:
             while len(kept) >= KEPT:
                 kept.pop(next(iter(kept)))
             sentences, templates = said
+            tower_of(inspector, progress)
             with self.work.computing(inspector, None, len(sentences) * max(1, len(templates))):
                 kept[name] = zerogpu.lent(asked_about(inspector, sentences, templates, progress))
         return kept[name]

@@ -9,7 +9,7 @@ import gradio as gr
 
 from vitviz.errors import ImageError, VitvizError
 from vitviz.record import samples
-from vitviz.record.asked import with_text
+from vitviz.record.asked import plain, with_text
 from vitviz.record.sentence import travelling
 from vitviz.ui.answers import lessons, links
 from vitviz.ui.door import uploads
@@ -188,7 +188,8 @@ class Handlers:
         if not all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in given):
             return self.page.unchanged()
         each = [list(dict.fromkeys(one)) for one in given]
-        report = reported(progress, None, self.studio.sessions.newest(state))
+        state = self.studio.sessions.newest(state)
+        report = reported(progress, plain(self.page.checkpoint(state)), state)
         return self.page.again(state, {}, report, lambda now: with_text(self.page.checkpoint(now), *each))
 
     def answers(self, state: dict):
