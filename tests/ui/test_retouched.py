@@ -55,6 +55,22 @@ def test_a_picture_is_painted_once_and_equal_strokes_have_one_key(studio, key, m
     assert len(count) == 1 and keys[0] == keys[1] != keys[2]
 
 
+def test_many_wide_strokes_are_painted_in_a_turn(studio, key, monkeypatch):
+    run, held, real = studio.runs.run(key), [], module.retouched
+
+    def painting(*given):
+        held.append(sum(len(line.computing) for line in studio.work.turns._lines.values()))
+        return real(*given)
+
+    monkeypatch.setattr(module, "retouched", painting)
+    for number, ask in enumerate((lambda one: studio.image(one, "upload"), studio.photograph, studio.before)):
+        strokes = Strokes.parse(f"hue_{11 + number}")
+        size = (128, 128) if ask == studio.before else None
+        found = ask(studio.runs.known(run.picture, "vitviz-tiny", size, strokes=strokes))
+        assert getattr(found, "seen", found) is not None
+    assert held == [1, 1, 1]
+
+
 def test_the_page_gets_the_picture_before_and_after(studio, key, painted):
     assert studio.image(painted, "original") == studio.image(key, "upload") == studio.image(key, "original")
     by_hand = np.asarray(vitviz.retouched(vitviz.sample_image("coffee"), TEXT), int)

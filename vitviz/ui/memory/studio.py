@@ -7,7 +7,7 @@ cache is made again from its run. What costs a pass waits for a turn, and ends w
 
 import io
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import numpy as np
@@ -118,7 +118,8 @@ class Studio:
         weights = (run.checkpoint, run.weights, grid)
 
         def seen():
-            return inspector.view(self.pictures.opened(run.picture, run.strokes), run.size)
+            with self._painting(run):
+                return inspector.view(self.pictures.opened(run.picture, run.strokes), run.size)
 
         return Subject(
             inspector,
@@ -226,12 +227,18 @@ class Studio:
         if which not in ("upload", "original"):
             raise Unknown(f"There is no picture {which[:60]!r}; there are upload, original and input.")
         asked = run.picture, run.strokes if which == "upload" else NONE
-        return self._drawn.get(asked, lambda: encoded(self.pictures.pixels(*asked), ".jpg"))
+        with self._painting(run):
+            return self._drawn.get(asked, lambda: encoded(self.pictures.pixels(*asked), ".jpg"))
 
     def photograph(self, key: str) -> np.ndarray:
         """The upright upload of a run, retouched as it is seen there."""
         run = self.runs.run(key)
-        return self.pictures.pixels(run.picture, run.strokes)
+        with self._painting(run):
+            return self.pictures.pixels(run.picture, run.strokes)
+
+    def _painting(self, run: Run) -> AbstractContextManager[None]:
+        """Around what may have to paint a picture anew, which takes up to a minute of many wide strokes."""
+        return self.work.drawing(0, alone=False) if run.strokes else nullcontext()
 
     def _about(self, key: str, view: View) -> About:
         """What the bounds of a view's settings depend on; of weights alone known before the pass."""
