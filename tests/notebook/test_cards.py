@@ -15,7 +15,7 @@ from vitviz.figures.colormaps import TABLES
 from vitviz.notebook import html
 
 # public names that give no result of their own: errors, constants, what is no picture of a model
-NOTHING = {"METHODS", "AssumedWarning", "VitvizError", "keep_freed_memory", "sample_image"}
+NOTHING = {"METHODS", "AssumedWarning", "VitvizError", "keep_freed_memory", "sample_image", "retouched"}
 VOID = {"img", "circle", "line", "polyline", "br", "path"}
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 from vitviz.errors import ImageError, Unknown
 from vitviz.ui.answers import export, lessons
 from vitviz.ui.answers.lessons import NoLesson
-from vitviz.ui.answers.links import Link
+from vitviz.ui.answers.links import LONGEST, Link
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.options import folder_of_lessons
 from vitviz.views import VIEWS
@@ -114,7 +114,7 @@ def test_a_description_decides_nothing_that_a_visitor_could_not():
         {"lesson": {"checkpoint": "vitviz-tiny"}},
         {"lesson": {"checkpoint": "vitviz-tiny", "settings": []}},
         {"lesson": {"checkpoint": "\0", "settings": {}}},
-        {"lesson": {"checkpoint": "x" * 501, "settings": {}}},
+        {"lesson": {"checkpoint": "x" * (LONGEST + 1), "settings": {}}},
     ],
 )
 def test_a_zip_of_another_kind_is_a_sentence(told):
