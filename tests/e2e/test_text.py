@@ -7,21 +7,15 @@ import pytest
 from playwright.sync_api import expect
 
 import vitviz
-from tests.e2e.conftest import Server, ready, shipped
-from tests.engine.contrastive import clip, siglip
+from tests.e2e.conftest import Server, ready
+from tests.engine.contrastive import towers
 
 CAT, DOG, ODD = "a photo of a cat", "a dog", "50 % tea | قطة & 🐈"
 
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("weights")
-    shipped(folder / "vitviz-tiny")
-    (folder / "my-clip").mkdir()
-    clip(folder / "my-clip")
-    (folder / "my-siglip").mkdir()
-    siglip(folder / "my-siglip")
-    return folder
+    return towers(tmp_path_factory.mktemp("weights"))
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
+from tests.e2e.conftest import shipped
 from tests.engine.small import perturbed
 
 WORDS = ["<pad>", "<unk>", "a", "photo", "of", "cat", "dog", "the"]
@@ -52,6 +53,15 @@ def siglip(folder):
         tokenizer_object=words, pad_token="<pad>", unk_token="<unk>", model_input_names=["input_ids"]
     ).save_pretrained(folder)
     return model
+
+
+def towers(folder):
+    """The same as checkpoints of a weights folder, my-clip and my-siglip, beside the one that ships."""
+    shipped(folder / "vitviz-tiny")
+    for name, write in (("my-clip", clip), ("my-siglip", siglip)):
+        (folder / name).mkdir()
+        write(folder / name)
+    return folder
 
 
 def _written(folder, model, config, architecture, args, size):

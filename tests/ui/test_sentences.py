@@ -4,8 +4,7 @@ import pytest
 import torch
 
 import vitviz
-from tests.e2e.conftest import shipped
-from tests.engine.contrastive import clip
+from tests.engine.contrastive import towers
 from vitviz.engine.asking import text
 from vitviz.errors import UnsupportedModel
 from vitviz.record.asked import SENTENCES, WRITTEN, plain, with_text, without_text
@@ -20,11 +19,7 @@ ODD = ["50 % | a dog & a cat?", "🐈\u200d⬛ a cat", "\u202bقطة\u202c", "a+
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("weights")
-    shipped(folder / "vitviz-tiny")
-    (folder / "my-clip").mkdir()
-    clip(folder / "my-clip")
-    return folder
+    return towers(tmp_path_factory.mktemp("weights"))
 
 
 @pytest.fixture
