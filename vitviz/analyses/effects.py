@@ -1,5 +1,4 @@
-"""What happens to an answer when a part is taken away, beside what the part itself wrote: total effect and
-direct share.
+"""What an answer loses when a part is taken away, beside what it wrote: total effect and direct share.
 
 The ledger's line of a head is its direct share of a logit: what it wrote where the classifier reads. When
 the head is taken away, later layers see other tokens and write other things too, so the logit falls by
@@ -30,8 +29,7 @@ from vitviz.record.shown import Shown, frame_of
 
 @dataclass(frozen=True)
 class Effects(Shown):
-    """How much of a target's logit goes when a part is taken away alone: with - without it, in logits; NaN
-    for what was not tried."""
+    """What a target's logit loses without a part alone: with - without it, in logits; NaN for the untried."""
 
     logit: float  # with everything in its place
     heads: Float[Tensor, "layer head"]
@@ -48,8 +46,7 @@ class Agreement(NamedTuple):
 
 
 def agreement(effects: Effects, account: Evidence) -> Agreement:
-    """How well direct shares foretell what happens when a part is taken away, over all heads and over all
-    MLPs.
+    """How well direct shares foretell what happens when a part is taken away, over all heads and all MLPs.
 
     Both of one picture and target. Source: see the module. Raises nothing.
 

@@ -1,6 +1,4 @@
-"""What a survey comes to: means with their standard errors, what has been left out, where the model is wrong,
-and how alike two surveys' checkpoints are.
-"""
+"""What a survey comes to: means with standard errors, what was left out, mistakes, and two compared."""
 
 from __future__ import annotations
 
@@ -119,6 +117,14 @@ class Survey(Tabled):
             grams=(*self.grams, *more.grams), refused=refused_in(more.rows, self.refused),
         )  # fmt: skip
 
+    def over(self, parts: Iterable[Part]) -> Survey:
+        """With all these parts, in their order, and where the model is wrong in them."""
+        result, mistakes = self, Mistakes()
+        for part in parts:
+            result = result.grown(part)
+            mistakes.add(part.rows)
+        return replace(result, mistakes=mistakes)
+
     @property
     def quantities(self) -> dict[str, Quantity]:
         """What there is an average of."""
@@ -185,8 +191,7 @@ class Survey(Tabled):
 def cka(
     survey_a: Survey, survey_b: Survey | None = None, tokens: str = "patches"
 ) -> Float[Tensor, "depth depth2"]:
-    """CKA of every depth of one survey's checkpoint with every depth of the other's; of one alone, with
-    itself.
+    """CKA of every depth of one survey's checkpoint with every depth of the other's, or with its own.
 
     Depth 0 enters block 1, depth l is the raw output of block l. Both are surveys of the same pictures with
     the same `batch`, measuring "similarity"; the checkpoints may have any widths, depths and patch sizes.

@@ -1,12 +1,9 @@
-"""One page deeper: who wrote what a head reads, and why it looks there; the public functions of an inspector
-and a trace.
-"""
+"""Public: who wrote what a head reads, and why it looks there, asked of an inspector and a trace."""
 
 import itertools
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from weakref import ref
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -30,8 +27,7 @@ ASTRAY = (
     "what its heads read is explained by its writers only to {found} of the largest, where {allowed} is"
     " expected"
 )
-# by the trace's identity: the trace, weakly, and its stream
-_streams: OrderedDict[int, tuple] = OrderedDict()
+_streams: WeakKeyDictionary[Trace, Stream] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -90,8 +86,7 @@ def score_account(
 def paths(
     inspector: Inspector, trace: Trace, target: Asked, count: int = 12, *, opened: int = 24, relative=False
 ) -> Paths:
-    """The `count` largest paths from writers through heads into an answer, by |share|, found by opening so
-    many heads.
+    """The `count` largest paths, by |share|, from writers through heads into an answer, by opening so many.
 
     `.paths`: (heads from the answer back, writer, share in logits); with `.left_out` they add up to `.total`,
     the heads' shares of the logit. They stop at an MLP's result. Raises as `writers`.
@@ -112,15 +107,13 @@ def edge_effects(
     into: str = "value", parts_as: str = "mean", count: int | None = None, seed: int = 0, batch: int = 8,
     progress: Callable[[int, int], bool | None] | None = None,
 ) -> EdgeEffects:  # fmt: skip
-    """Shares held against the truth: what a logit loses when a writer's part is taken out of one head's input
-    alone, by a real pass an edge, beside the edge's share.
+    """What a logit loses when one head's input lacks a writer's part: a real pass an edge, beside its share.
 
     Edges end in the values (or `into` "query" or "key") of one head, or, without `layer` and `head`, of all;
     `count` of them, drawn by `seed`, are run. `parts_as`: "mean" over the reference set (the embedding's,
     over this picture's patches) or "zero". `progress(done, of)` ends it by returning False. `.edges`,
     `.effects`, `.shares` (none for queries and keys), `.correlation` and how many edges there are, `.of`.
-    Raises as `writers`, and UnsupportedModel where a part cannot be taken out of one input alone. Source:
-    `vitviz.analyses.effects`.
+    Raises as `writers`; UnsupportedModel for a part in several inputs. Source: `vitviz.analyses.effects`.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -158,16 +151,13 @@ def edge_effects(
 def recorded(inspector: Inspector, trace: Trace) -> Stream:
     """What was written in a trace's pass: recorded once a trace, and kept for the last few."""
     with _lock:
-        known, found = _streams.get(id(trace), (lambda: None, None))
-    if known() is trace:
-        return found
-    found = stream_of(inspector, trace)
-    with _lock:
-        for key in [key for key, (known, _) in _streams.items() if known() is None or key == id(trace)]:
-            del _streams[key]
-        while len(_streams) >= KEPT:
-            _streams.popitem(last=False)
-        _streams[id(trace)] = ref(trace), found
+        found = _streams.get(trace)
+    if found is None:
+        found = stream_of(inspector, trace)
+        with _lock:
+            for old in list(_streams)[: 1 - KEPT]:
+                _streams.pop(old, None)
+            _streams[trace] = found
     return found
 
 

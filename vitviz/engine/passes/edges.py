@@ -134,9 +134,7 @@ class _Edged:
 def without_edges(
     inspector: Inspector, ledger: Ledger, stream: Stream, removals: Sequence[Removal], parts_as: str = "mean"
 ) -> Tensor:
-    """The logits, removal x class, of a trace's picture with each removal. Raises UnsupportedModel where a
-    part cannot be taken out of one input alone, VitvizError for a `parts_as` that is neither mean nor zero.
-    """
+    """The logits, removal x class, of a trace's picture with each removal; raises as `edge_effects`."""
     trace, size = ledger.trace, ledger.trace.view.picture.shape[:2]
     if parts_as not in ("mean", "zero"):
         raise VitvizError(f"Given parts_as={parts_as!r}; expected 'mean' or 'zero'.")
