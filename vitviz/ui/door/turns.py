@@ -112,9 +112,9 @@ class Turns:
         beside them all, for what those who are under way may themselves be waiting for.
         """
         with self._changed:
+            if not (patient or at_once) and (refusal := self.full(visitor)):
+                raise refusal
             line = self._answers.setdefault(visitor, _Line(UNDER_WAY, UNDER_WAY))
-            if not (patient or at_once) and len(line.waiting) >= WAITING:
-                raise line.busy()
             line.waiting.append(wish := _Wish(visitor))
             if at_once:
                 line.admit(wish)
@@ -127,6 +127,11 @@ class Turns:
                 if not (line.computing or line.waiting) and self._answers.get(visitor) is line:
                     del self._answers[visitor]
                 self._changed.notify_all()
+
+    def full(self, visitor: str) -> TooMuch | None:
+        """With what one more answer for a visitor would be refused."""
+        line = self._answers.get(visitor)
+        return line.busy() if line and len(line.waiting) >= WAITING else None
 
     @contextmanager
     def turn(self, kind: str, visitor: str, nbytes: float = 0, patient: bool = False) -> Iterator[None]:
