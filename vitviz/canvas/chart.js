@@ -3,7 +3,7 @@
 
 import { unpacked } from './data.js';
 import { follow, ringed } from './dots.js';
-import { el, svg } from './elements.js';
+import { div, el, stack, svg } from './elements.js';
 import { besides, ends, letters } from './ends.js';
 import { headKey, light, relit } from './lit.js';
 import { number, ticks } from './numbers.js';
@@ -104,7 +104,7 @@ export function chart(self, { pick } = {}) {
   const legend = el('p', { class: 'vv-legends' });
   const notes = el('p', { class: 'vv-text', hidden: true });
   const plot = svg('svg', { class: 'vv-chart', role: 'application', tabindex: 0 });
-  const node = el('div', { class: 'vv-stack' }, title, el('div', { class: 'vv-plot' }, plot), legend, notes);
+  const node = stack(title, div('vv-plot', plot), legend, notes);
   let points = [];
   let reached = (px) => px;
   let level = (px) => px; // the number on the y axis at a height

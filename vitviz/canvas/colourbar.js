@@ -1,7 +1,7 @@
 // The scale beside a coloured figure.
 
 import { tinted } from './colours.js';
-import { el } from './elements.js';
+import { div, el } from './elements.js';
 import { number, ticks } from './numbers.js';
 
 const WIDTH = 260; // px of a bar that numbers are set for; a narrower one has fewer
@@ -10,16 +10,10 @@ const LETTER = 7 / 12; // of their size, as wide as one is
 /** A numbered colour scale. `update(map, low, high, label)`, `mark(value)` points at one value. */
 export function colourbar(map = 'viridis') {
   const strip = el('canvas', { class: 'vv-bar-strip', width: 256, height: 1 });
-  const label = el('div', { class: 'vv-bar-label' });
-  const marks = el('div', { class: 'vv-bar-ticks' });
+  const label = div('vv-bar-label');
+  const marks = div('vv-bar-ticks');
   const caret = el('div', { class: 'vv-bar-caret', hidden: true });
-  const node = el(
-    'div',
-    { class: 'vv-bar' },
-    label,
-    el('div', { class: 'vv-bar-body' }, strip, caret),
-    marks,
-  );
+  const node = div('vv-bar', label, div('vv-bar-body', strip, caret), marks);
   const ramp = Float32Array.from({ length: 256 }, (_, i) => i);
   let low = 0;
   let high = 1;

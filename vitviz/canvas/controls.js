@@ -1,7 +1,7 @@
 // Settings as fields: each control that a view declared with a label becomes one.
 
 import { tables, tinted } from './colours.js';
-import { el } from './elements.js';
+import { button, div, el } from './elements.js';
 import { patchName, tokenName } from './names.js';
 import { number } from './numbers.js';
 import { t } from './words.js';
@@ -85,7 +85,7 @@ function span(_control, self, change, output) {
     el('input', { type: 'range', min: 1, max: last, step: 1, 'aria-label': label, oninput: moved });
   const low = thumb(t('First layer'));
   const high = thumb(t('Last layer'));
-  const node = el('div', { class: 'vv-span' }, low, high);
+  const node = div('vv-span', low, high);
   return {
     node,
     show: (value) => {
@@ -107,12 +107,9 @@ function query(control, self, change, output) {
     ['mean', t('Mean')],
     ...self.value.grid.prefix.map((name) => [name, tokenName(name)]),
   ];
-  const buttons = names.map(([value, text]) =>
-    el('button', { type: 'button', 'data-value': value, text, onclick: () => change(value) }),
-  );
-  const node = el(
-    'div',
-    { class: 'vv-stack vv-tight' },
+  const buttons = names.map(([value, text]) => button(text, () => change(value), { 'data-value': value }));
+  const node = div(
+    'vv-stack vv-tight',
     el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t(control.label) }, ...buttons),
     el('p', { class: 'vv-hint', text: t('Or click a patch in the picture.') }),
   );
@@ -142,18 +139,15 @@ function field(control, self, change) {
   const info = control.info ? el('p', { class: 'vv-info', text: t(control.info), hidden: true }) : null;
   const more =
     info &&
-    el('button', {
-      type: 'button',
-      class: 'vv-more',
-      'aria-expanded': 'false',
-      'aria-label': t('What is this?'),
-      text: '?',
-      onclick: () => {
+    button(
+      '?',
+      () => {
         info.hidden = !info.hidden;
         more.setAttribute('aria-expanded', String(!info.hidden));
       },
-    });
-  const head = el('div', { class: 'vv-label' }, el('span', { text: t(control.label) }), more, output);
+      { class: 'vv-more', 'aria-expanded': 'false', 'aria-label': t('What is this?') },
+    );
+  const head = div('vv-label', el('span', { text: t(control.label) }), more, output);
   return {
     control,
     show: part.show,

@@ -5,7 +5,7 @@ import { chart } from './chart.js';
 import { colourbar } from './colourbar.js';
 import { painted, tinted } from './colours.js';
 import { unpacked } from './data.js';
-import { el, fit } from './elements.js';
+import { div, el, fit } from './elements.js';
 import { drawMissing } from './missing.js';
 import { patchName, placeName } from './names.js';
 import { bounds, number } from './numbers.js';
@@ -67,13 +67,13 @@ function ends(self, values) {
 export function map(self, { told = () => [], pick = () => {}, hover = () => {}, leave = () => {} } = {}) {
   const base = el('canvas');
   const heat = el('canvas', { class: 'vv-heat' });
-  const plot = el('div', { class: 'vv-plot' }, base, heat);
+  const plot = div('vv-plot', base, heat);
   const spot = outline(plot);
   const held = outline(plot, 'vv-pinned');
   const framed = self.name === 'tokens' ? null : framing(self, plot);
   const bar = colourbar();
   const title = el('p', { class: 'vv-h' });
-  const node = el('div', { class: 'vv-stack vv-centred' }, title, plot, bar.node, framed?.node ?? '');
+  const node = div('vv-stack vv-centred', title, plot, bar.node, framed?.node ?? '');
   spot.node.dataset.export = 'no';
   let size = { width: 1, height: 1 };
   let now = null;

@@ -2,7 +2,7 @@
 
 import { colourbar } from './colourbar.js';
 import { tinted } from './colours.js';
-import { el, fit } from './elements.js';
+import { div, el, fit } from './elements.js';
 import { letters } from './ends.js';
 import { light, whenLit } from './lit.js';
 import { cells, outline } from './pointer.js';
@@ -18,11 +18,11 @@ import { tip } from './tip.js';
 export function matrix(self, { told, pick, key }) {
   const title = el('p', { class: 'vv-h' });
   const canvas = el('canvas');
-  const plot = el('div', { class: 'vv-plot' }, canvas);
+  const plot = div('vv-plot', canvas);
   const spot = outline(plot);
   const chosen = outline(plot, 'vv-pinned');
   const bar = colourbar();
-  const node = el('div', { class: 'vv-stack vv-tight' }, title, plot, bar.node);
+  const node = div('vv-stack vv-tight', title, plot, bar.node);
   let place = null;
   let now = null;
   const at = (cell) => /** @type {[number, number]} */ ([Math.floor(cell / place.cols), cell % place.cols]);

@@ -1,6 +1,6 @@
 // Pinned tokens: up to four that stay while others are looked at, each in a colour of its own.
 
-import { el } from './elements.js';
+import { button, el } from './elements.js';
 import { t } from './words.js';
 
 // Okabe and Ito, told apart with any colour vision
@@ -20,13 +20,10 @@ export function togglePin(self, token) {
 
 /** The map of the pinned token number `i`, with its name and a button that takes the pin away. */
 export function pinned(self, i, { token, name, canvas, side }) {
-  const unpin = el('button', {
-    type: 'button',
+  const unpin = button('×', () => togglePin(self, token), {
     class: 'vv-more',
     'data-export': 'no',
     'aria-label': t('Unpin'),
-    text: '×',
-    onclick: () => togglePin(self, token),
   });
   return el(
     'figure',

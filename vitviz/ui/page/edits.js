@@ -1,6 +1,6 @@
 // What is taken away, as chips that can be taken back: every view shows what the model does without it.
 
-import { el } from '../../canvas/elements.js';
+import { button, el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { board } from './board.js';
 import { questions } from './questions.js';
@@ -49,13 +49,7 @@ export default function part(element, props, watch, trigger) {
 
   function chip(text, remove) {
     const name = t('Put back: {what}', { what: text });
-    const back = el('button', {
-      type: 'button',
-      'aria-label': name,
-      title: name,
-      text: '×',
-      onclick: remove,
-    });
+    const back = button('×', remove, { 'aria-label': name, title: name });
     return el('span', { class: 'vv-edit' }, el('span', { text }), back);
   }
 
@@ -85,12 +79,7 @@ export default function part(element, props, watch, trigger) {
         how(t('patches'), patchesBy(), value.patches_as, (name) => ask({ ...coming(), patches_as: name })),
     ].filter(Boolean);
     const painted = value.strokes ? [chip(t('The photograph, retouched'), () => over.paint(''))] : [];
-    const all = el('button', {
-      type: 'button',
-      class: 'vv-edit-all',
-      text: t('Put everything back'),
-      onclick: putBack,
-    });
+    const all = button(t('Put everything back'), putBack, { class: 'vv-edit-all' });
     root.replaceChildren(
       ...painted,
       ...(value.text ? [el('strong', { text: t('Taken away:') })] : []),

@@ -2,7 +2,7 @@
 
 import { chart } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
+import { el, stack } from '../../canvas/elements.js';
 import { matrix } from '../../canvas/matrix.js';
 import { ofYours } from '../../canvas/names.js';
 import { running } from '../../canvas/running.js';
@@ -35,7 +35,7 @@ export default () => ({
     );
     const drawn = matrix(self, { told: (row, col) => this.told(self, row, col) });
     const over = el('p', { class: 'vv-text' });
-    self.figure.append(el('div', { class: 'vv-stack' }, far.node, drawn.node, over));
+    self.figure.append(stack(far.node, drawn.node, over));
     const side = Object.create(self); // the same view, with the room beside its figure
     const curve = chart(side);
     self.below.append(curve.node);

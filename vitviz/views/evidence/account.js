@@ -2,7 +2,7 @@
 
 import { chart } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
+import { el, stack } from '../../canvas/elements.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { asked, either } from './lines.js';
@@ -14,7 +14,7 @@ export function account(self, { pick }) {
   const drawn = chart(side);
   const said = el('p', { class: 'vv-text' });
   const shares = wall(self, pick);
-  const node = el('div', { class: 'vv-stack' }, drawn.node, said, shares.node);
+  const node = stack(drawn.node, said, shares.node);
   return { node, side, drawn, said, shares };
 }
 

@@ -3,7 +3,7 @@
 
 import { chart } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
+import { button, div, el } from '../../canvas/elements.js';
 import { bounds } from '../../canvas/numbers.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
@@ -21,11 +21,7 @@ export function writers(self) {
     side,
     drawn: chart(side, { pick: ({ writer }) => writer && pick(self, made, writer) }),
     crumbs: el('nav', { class: 'vv-buttons vv-crumbs', 'aria-label': t('From the answer back') }),
-    on: el('button', {
-      type: 'button',
-      'data-export': 'no',
-      onclick: () => open(self, made, self.settings.writer.split('.').slice(1)),
-    }),
+    on: button('', () => open(self, made, self.settings.writer.split('.').slice(1)), { 'data-export': 'no' }),
     wall: wall(self, (layer, head) => pick(self, made, `head.${layer}.${head}`)),
   });
   made.node = el(
@@ -34,7 +30,7 @@ export function writers(self) {
     made.crumbs,
     made.drawn.node,
     made.wall.node,
-    el('div', { class: 'vv-buttons' }, made.on),
+    div('vv-buttons', made.on),
   );
   return made;
 }
@@ -126,11 +122,8 @@ function crumbs(self, made) {
     self.set('trail', path(made.steps.slice(0, count)));
   };
   const found = made.steps.map(([layer, head, share], i) =>
-    el('button', {
-      type: 'button',
+    button(`← ${headName([layer, head])} ${signed(share)}`, () => back(i + 1), {
       'aria-current': i === made.steps.length - 1 ? 'step' : undefined,
-      text: `← ${headName([layer, head])} ${signed(share)}`,
-      onclick: () => back(i + 1),
     }),
   );
   made.crumbs.replaceChildren(el('span', { text: t('the answer') }), ...found);

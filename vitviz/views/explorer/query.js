@@ -1,7 +1,7 @@
 // The map of one query: its weights, what is said of them, the prefix tokens as buttons, the pinned tokens.
 
 import { tinted } from '../../canvas/colours.js';
-import { el, sheet } from '../../canvas/elements.js';
+import { button, el, sheet } from '../../canvas/elements.js';
 import { leftOut } from '../../canvas/missing.js';
 import { tokenName } from '../../canvas/names.js';
 import { bounds, number, total } from '../../canvas/numbers.js';
@@ -131,16 +131,13 @@ export function showChips(self) {
   if (chips.childElementCount !== names.length) {
     chips.replaceChildren(
       ...names.map((name, i) =>
-        el(
-          'button',
-          {
-            type: 'button',
-            onpointerenter: () => small(self) && !self.held && !deeper(self) && ask(self, i),
-            onclick: () => {
-              self.held = true;
-              chooseToken(self, i);
-            },
+        button(
+          '',
+          () => {
+            self.held = true;
+            chooseToken(self, i);
           },
+          { onpointerenter: () => small(self) && !self.held && !deeper(self) && ask(self, i) },
           el('span', { text: tokenName(name) }),
           el('span', { class: 'vv-weight' }),
         ),

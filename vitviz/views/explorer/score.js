@@ -1,7 +1,7 @@
 // Why a head looks there: one score before the softmax by who wrote its query and who wrote its key.
 
 import { unpacked } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
+import { button, el, stack } from '../../canvas/elements.js';
 import { headKey } from '../../canvas/lit.js';
 import { matrix } from '../../canvas/matrix.js';
 import { bounds, fixed } from '../../canvas/numbers.js';
@@ -23,16 +23,13 @@ export function score(self, frames) {
     ],
     key: (row, col) => head(col) || head(row),
   });
-  made.open = el('button', {
-    type: 'button',
+  made.open = button(t('Why there?'), () => self.set('beside', deeper(self) ? 'wall' : 'score'), {
     'data-export': 'no',
-    text: t('Why there?'),
     title: t('Why it looks there'),
-    onclick: () => self.set('beside', deeper(self) ? 'wall' : 'score'),
   });
   made.slots = el('div', { class: 'vv-buttons', 'data-export': 'no' });
   [made.above, made.notes] = [el('p', { class: 'vv-text' }), el('p', { class: 'vv-text' })];
-  made.node = el('div', { class: 'vv-stack' }, made.slots, made.above, made.matrix.node, made.notes);
+  made.node = stack(made.slots, made.above, made.matrix.node, made.notes);
   return made;
 }
 
@@ -43,20 +40,19 @@ export function drawScore(self, made) {
   if (!deeper(self)) return;
   made.told = unpacked(self.data.score);
   const { slots = [], places, above = '', values, notes, rows, cols } = made.told;
-  const button = ([slot, text]) =>
-    el('button', {
-      type: 'button',
-      'aria-pressed': String(slot === made.slot),
-      text: t(text),
-      onclick: () => {
+  const choice = ([slot, text]) =>
+    button(
+      t(text),
+      () => {
         made.slot = slot;
         self.draw();
         made.slots.querySelector('[aria-pressed=true]').focus();
       },
-    });
+      { 'aria-pressed': String(slot === made.slot) },
+    );
   made.slots.replaceChildren(
     el('span', { style: 'width:100%', text: t('A click in the picture chooses:') }),
-    ...slots.map(button),
+    ...slots.map(choice),
   );
   made.above.textContent = t(above);
   made.notes.textContent = notes.map((one) => t(one)).join(' ');

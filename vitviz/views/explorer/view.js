@@ -2,7 +2,7 @@
 // them.
 
 import { colourbar } from '../../canvas/colourbar.js';
-import { el, fit } from '../../canvas/elements.js';
+import { button, div, el, fit, stack } from '../../canvas/elements.js';
 import { drawMissing, leftOut, nearestShown } from '../../canvas/missing.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
@@ -39,7 +39,7 @@ export default () => ({
     self.query = null;
     const base = el('canvas');
     const heat = el('canvas', { class: 'vv-heat' });
-    const plot = el('div', { class: 'vv-plot' }, base, heat);
+    const plot = div('vv-plot', base, heat);
     const asked = outline(plot, 'vv-pinned');
     const spot = outline(plot);
     const framed = framing(self, plot);
@@ -53,33 +53,27 @@ export default () => ({
     const title = el('p', { class: 'vv-h' });
     const facts = el('p', { class: 'vv-text' });
     const chips = el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t('Prefix tokens') });
-    const pin = el('button', {
-      type: 'button',
-      text: t('Pin this token'),
-      'data-export': 'no',
-      onclick: () => togglePin(self, self.query),
-    });
-    const pinned = el('div', { class: 'vv-pins' });
+    const pin = button(t('Pin this token'), () => togglePin(self, self.query), { 'data-export': 'no' });
+    const pinned = div('vv-pins');
     const wall = el('canvas');
-    const wallPlot = el('div', { class: 'vv-plot' }, wall);
+    const wallPlot = div('vv-plot', wall);
     const now = outline(wallPlot, 'vv-pinned');
     const wallSpot = outline(wallPlot);
     const wallTitle = el('p', { class: 'vv-h' });
     const wallBar = colourbar();
     const why = score(self, [outline(plot), outline(plot)]);
     self.figure.append(
-      el(
-        'div',
-        { class: 'vv-stack vv-centred' },
+      div(
+        'vv-stack vv-centred',
         title,
         plot,
         bar.node,
         framed.node,
-        el('div', { class: 'vv-buttons' }, chips, pin, why.open),
+        div('vv-buttons', chips, pin, why.open),
         pinned,
       ),
     );
-    const walls = el('div', { class: 'vv-stack' }, wallTitle, wallPlot, wallBar.node, facts);
+    const walls = stack(wallTitle, wallPlot, wallBar.node, facts);
     self.below.append(walls, why.node);
     cells(self, heat, {
       start: () => self.query - first(self),

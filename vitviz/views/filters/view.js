@@ -3,7 +3,7 @@
 
 import { chart as charted } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { el, fit } from '../../canvas/elements.js';
+import { div, el, fit, stack } from '../../canvas/elements.js';
 import { number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
@@ -28,7 +28,7 @@ export default () => ({
   build(self) {
     self.cur = 0;
     const canvas = el('canvas');
-    const plot = el('div', { class: 'vv-plot' }, canvas);
+    const plot = div('vv-plot', canvas);
     const hover = outline(plot);
     const big = el('canvas', { role: 'img' });
     const name = el('p', { class: 'vv-h' });
@@ -38,32 +38,20 @@ export default () => ({
     const ramp = el('canvas', { width: 256, height: 1, class: 'vv-bar-strip' });
     const side = Object.create(self); // the same view, with the room beside its figure
     const chart = charted(side);
-    const grey = el(
-      'div',
-      { class: 'vv-bar' },
+    const grey = div(
+      'vv-bar',
       el('div', { class: 'vv-bar-label', text: t('Weight, each filter scaled alone') }),
       ramp,
-      el('div', { class: 'vv-ends' }, low, high),
+      div('vv-ends', low, high),
     );
     const note = el('p', { class: 'vv-text', hidden: true });
     self.figure.append(
-      el(
-        'div',
-        { class: 'vv-stack' },
+      stack(
         note,
-        el(
-          'div',
-          { class: 'vv-row vv-positions' },
+        div(
+          'vv-row vv-positions',
           plot,
-          el(
-            'div',
-            { class: 'vv-stack vv-detail' },
-            name,
-            el('div', { class: 'vv-plot' }, big),
-            grey,
-            said,
-            chart.node,
-          ),
+          div('vv-stack vv-detail', name, div('vv-plot', big), grey, said, chart.node),
         ),
       ),
     );

@@ -1,7 +1,7 @@
 // The picked patch: its pixels, its three planes of numbers, its vector, the norms of its embedding.
 
 import { tinted } from '../../canvas/colours.js';
-import { el, fit } from '../../canvas/elements.js';
+import { div, el, fit } from '../../canvas/elements.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { normalised } from '../../canvas/normalised.js';
 import { still } from '../../canvas/still.js';
@@ -113,9 +113,8 @@ function showNorms(self, patch, count) {
   const { before, after, most: own } = normsOf(self.data.norms, patch, count);
   const [, most] = still(self, 'norms', 0, own);
   const row = (label, value) =>
-    el(
-      'div',
-      { class: 'vv-normrow' },
+    div(
+      'vv-normrow',
       el('span', { text: label }),
       el('span', { class: 'vv-track' }, el('span', { style: `width:${(value / most) * 100}%` })),
       el('span', { text: value.toPrecision(value < 100 ? 3 : 4) }),

@@ -2,7 +2,7 @@
 
 import { colourbar } from '../../canvas/colourbar.js';
 import { pixels } from '../../canvas/data.js';
-import { el, fit } from '../../canvas/elements.js';
+import { div, el, fit, stack } from '../../canvas/elements.js';
 import { drawMissing } from '../../canvas/missing.js';
 import { number } from '../../canvas/numbers.js';
 import { framing } from '../../canvas/outliers.js';
@@ -22,7 +22,7 @@ export default () => ({
   build(self) {
     self.picked = null;
     const canvas = el('canvas');
-    const plot = el('div', { class: 'vv-plot' }, canvas);
+    const plot = div('vv-plot', canvas);
     const hover = outline(plot);
     const chosen = outline(plot, 'vv-pinned');
     const framed = framing(self, plot);
@@ -41,31 +41,23 @@ export default () => ({
     const stripName = el('p', { class: 'vv-text' });
     const spot = outline(el('div'));
     const norms = el('p', { class: 'vv-text' });
-    const normBars = el('div', { class: 'vv-norms' });
-    const stripPlot = el('div', { class: 'vv-plot' }, strip, spot.node);
+    const normBars = div('vv-norms');
+    const stripPlot = div('vv-plot', strip, spot.node);
     self.figure.append(
-      el(
-        'div',
-        { class: 'vv-stack vv-patches' },
-        el(
-          'div',
-          { class: 'vv-row vv-positions' },
-          el('div', { class: 'vv-stack' }, plot, count, framed.node),
+      div(
+        'vv-stack vv-patches',
+        div(
+          'vv-row vv-positions',
+          stack(plot, count, framed.node),
           el(
             'div',
             { class: 'vv-stack vv-detail vv-flat', tabindex: '0' },
             el('div', {}, name, where),
-            el(
-              'div',
-              { class: 'vv-planes' },
-              el('figure', {}, el('div', { class: 'vv-plot' }, big), el('figcaption', { text: t('Pixels') })),
+            div(
+              'vv-planes',
+              el('figure', {}, div('vv-plot', big), el('figcaption', { text: t('Pixels') })),
               ...planes.map((p) =>
-                el(
-                  'figure',
-                  {},
-                  el('div', { class: 'vv-plot' }, p.canvas),
-                  el('figcaption', { text: p.colour }),
-                ),
+                el('figure', {}, div('vv-plot', p.canvas), el('figcaption', { text: p.colour })),
               ),
             ),
             bar.node,
@@ -73,7 +65,7 @@ export default () => ({
             norms,
           ),
         ),
-        el('div', { class: 'vv-stack vv-rest' }, stripName, stripPlot),
+        div('vv-stack vv-rest', stripName, stripPlot),
       ),
     );
     const learned = (token) => [

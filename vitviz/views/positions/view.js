@@ -2,7 +2,7 @@
 
 import { colourbar } from '../../canvas/colourbar.js';
 import { tinted } from '../../canvas/colours.js';
-import { el, fit } from '../../canvas/elements.js';
+import { div, el, fit } from '../../canvas/elements.js';
 import { leads } from '../../canvas/leads.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { fixed, number } from '../../canvas/numbers.js';
@@ -21,11 +21,11 @@ export default () => ({
   build(self) {
     [self.shown, self.pinned] = [null, false];
     const canvas = el('canvas');
-    const plot = el('div', { class: 'vv-plot' }, canvas);
+    const plot = div('vv-plot', canvas);
     const hover = outline(plot);
     const bar = colourbar();
     const detail = el('canvas');
-    const detailPlot = el('div', { class: 'vv-plot' }, detail);
+    const detailPlot = div('vv-plot', detail);
     const spot = outline(detailPlot);
     const own = outline(detailPlot, 'vv-pinned');
     const name = el('p', { class: 'vv-h' });
@@ -34,12 +34,7 @@ export default () => ({
       kind: 'shuffle',
     });
     self.figure.append(
-      el(
-        'div',
-        { class: 'vv-row vv-positions' },
-        plot,
-        el('div', { class: 'vv-stack vv-detail' }, name, detailPlot, said, bar.node, lesson),
-      ),
+      div('vv-row vv-positions', plot, div('vv-stack vv-detail', name, detailPlot, said, bar.node, lesson)),
     );
     const cosine = (a, b) => self.data.similarity.values[a * self.grid.rows * self.grid.cols + b];
     const within = (event, p, cell) => {

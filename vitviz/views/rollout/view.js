@@ -2,7 +2,7 @@
 
 import { colourbar } from '../../canvas/colourbar.js';
 import { tinted } from '../../canvas/colours.js';
-import { el, fit, sheet } from '../../canvas/elements.js';
+import { button, div, el, fit, sheet, stack, thumb } from '../../canvas/elements.js';
 import { drawMissing } from '../../canvas/missing.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { bounds, number, total } from '../../canvas/numbers.js';
@@ -37,12 +37,9 @@ const fares = (self) =>
       { rollout: 35, ledger: 20, random: 65 },
     ),
     ' ',
-    el('button', {
-      type: 'button',
+    button(t('See why the model decided: Evidence'), () => self.open('evidence', { method: 'ledger' }), {
       class: 'vv-link',
       'data-export': 'no',
-      text: t('See why the model decided: Evidence'),
-      onclick: () => self.open('evidence', { method: 'ledger' }),
     }),
   );
 
@@ -56,7 +53,7 @@ export default () => ({
 
   build(self) {
     const canvas = el('canvas');
-    const plot = el('div', { class: 'vv-plot' }, canvas);
+    const plot = div('vv-plot', canvas);
     const bar = colourbar();
     const title = el('p', { class: 'vv-h' });
     const said = el('p', { class: 'vv-text' });
@@ -65,20 +62,9 @@ export default () => ({
     const asked = outline(plot, 'vv-pinned');
     const framed = framing(self, plot);
     hover.node.dataset.export = 'no';
-    self.figure.append(
-      el(
-        'div',
-        { class: 'vv-stack vv-centred' },
-        title,
-        plot,
-        el('div', { class: 'vv-row' }, bar.node, said),
-        framed.node,
-      ),
-    );
+    self.figure.append(div('vv-stack vv-centred', title, plot, div('vv-row', bar.node, said), framed.node));
     self.below.append(
-      el(
-        'div',
-        { class: 'vv-stack' },
+      stack(
         el('p', {
           class: 'vv-text',
           text: t('Each layer alone: mean over its heads, every map scaled by itself'),
@@ -201,18 +187,8 @@ export default () => ({
       strip.replaceChildren(
         ...Array.from({ length: count + 1 }, (_, i) => {
           const label = i ? t('Layer {layer}', { layer: i }) : t('Rollout');
-          return el(
-            'button',
-            {
-              type: 'button',
-              class: 'vv-thumb',
-              'aria-label': label,
-              title: label,
-              onclick: () => self.set('alone', self.settings.alone === i ? 0 : i),
-            },
-            sheet(1, 1),
-            el('span', { text: i ? String(i) : t('Rollout') }),
-          );
+          const turn = () => self.set('alone', self.settings.alone === i ? 0 : i);
+          return thumb(sheet(1, 1), i ? String(i) : label, turn, { 'aria-label': label, title: label });
         }),
       );
     }

@@ -1,7 +1,7 @@
 // Which tokens are alike: the cosines of one with all others, its pins, and the prefix tokens as buttons.
 
 import { tinted } from '../../canvas/colours.js';
-import { el } from '../../canvas/elements.js';
+import { button, el } from '../../canvas/elements.js';
 import { patchName, tokenName } from '../../canvas/names.js';
 import { fixed } from '../../canvas/numbers.js';
 import { pinColours, pinned, pinsOf } from '../../canvas/pins.js';
@@ -80,9 +80,10 @@ export function showChips(self, told, pick) {
   const names = self.grid.prefix;
   chips.replaceChildren(
     ...names.map((name, i) =>
-      el(
-        'button',
-        { type: 'button', title: told() || null, onclick: () => pick(i) },
+      button(
+        '',
+        () => pick(i),
+        { title: told() || null },
         el('span', { text: tokenName(name) }),
         el('span', { class: 'vv-weight' }),
       ),

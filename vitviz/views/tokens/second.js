@@ -2,7 +2,7 @@
 // round.
 
 import { painted, tinted } from '../../canvas/colours.js';
-import { el, fit, sheet } from '../../canvas/elements.js';
+import { div, el, fit, sheet } from '../../canvas/elements.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
@@ -33,7 +33,7 @@ export function second(self, paint) {
   });
   const base = el('canvas');
   const heat = el('canvas', { class: 'vv-heat' });
-  const plot = el('div', { class: 'vv-plot' }, base, heat);
+  const plot = div('vv-plot', base, heat);
   const spot = outline(plot);
   const held = outline(plot, 'vv-pinned');
   spot.node.dataset.export = 'no';
@@ -44,7 +44,7 @@ export function second(self, paint) {
     el('span', { class: 'vv-label', text: t('Second photograph') }),
     choice,
   );
-  const node = el('div', { class: 'vv-stack vv-tight vv-away' }, label, plot, said);
+  const node = div('vv-stack vv-tight vv-away', label, plot, said);
   let size = { width: 1, height: 1 };
   let drawn = '';
   let [before, last] = ['', ''];

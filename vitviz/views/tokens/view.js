@@ -1,7 +1,7 @@
 // What patches become: which are alike, how they differ, how long they are, at any depth; and what heads have
 // in common.
 
-import { el } from '../../canvas/elements.js';
+import { button, div, el, stack } from '../../canvas/elements.js';
 import { headKey } from '../../canvas/lit.js';
 import { map } from '../../canvas/map.js';
 import { matrix } from '../../canvas/matrix.js';
@@ -79,52 +79,28 @@ export default () => ({
       return mark;
     });
     const chips = el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t('Prefix tokens') });
-    const pins = el('div', { class: 'vv-pins' });
-    const pin = el('button', {
-      type: 'button',
-      text: t('Pin this token'),
+    const pins = div('vv-pins');
+    const pin = button(t('Pin this token'), () => togglePin(self, self.settings.token), {
       'data-export': 'no',
-      onclick: () => togglePin(self, self.settings.token),
     });
-    drawn.node.append(
-      facts,
-      el(
-        'div',
-        { class: 'vv-row vv-asking' },
-        drawn.bar.node,
-        el('div', { class: 'vv-buttons' }, chips, pin),
-      ),
-      pins,
-    );
+    drawn.node.append(facts, div('vv-row vv-asking', drawn.bar.node, div('vv-buttons', chips, pin)), pins);
     const heads = matrix(self, {
       told: (row, col) => head(self, row, col),
       key: (row, col) => headKey({ layer: col + 1, head: row + 1 }),
       pick: (_row, col) => self.set('depth', col + 1),
     });
-    self.figure.append(el('div', { class: 'vv-stack' }, drawn.node, heads.node));
+    self.figure.append(stack(drawn.node, heads.node));
     const depths = strip(self);
-    const single = el('div', { class: 'vv-planes vv-singles' });
+    const single = div('vv-planes vv-singles');
     const counted = histogram(self);
-    const largest = el('div', { class: 'vv-stack vv-tight' });
+    const largest = div('vv-stack vv-tight');
     const sinks = matrix(self, {
       told: (row, col) => sink(self, row, col),
       pick: (_row, col) => self.set('depth', col + 1),
     });
     const photo = second(self, () => paint(self));
     const alike = matrix(self, { told: (row, col) => pair(self, row, col) });
-    self.below.append(
-      el(
-        'div',
-        { class: 'vv-stack' },
-        counted.node,
-        largest,
-        sinks.node,
-        photo.node,
-        single,
-        depths.node,
-        alike.node,
-      ),
-    );
+    self.below.append(stack(counted.node, largest, sinks.node, photo.node, single, depths.node, alike.node));
     return {
       drawn,
       marks,

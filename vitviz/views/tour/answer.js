@@ -1,9 +1,9 @@
 // Steps 9 and 10: what the classifier reads, one logit as a sum, and the probabilities.
 
-import { el } from '../../canvas/elements.js';
+import { button, el, stack } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { strip } from './board.js';
-import { beside, digits, folded, sheetOf, stack, unpack } from './parts.js';
+import { beside, digits, folded, sheetOf, unpack } from './parts.js';
 
 export const readoutStep = {
   build(self) {
@@ -66,16 +66,15 @@ export const readoutStep = {
     const total = products.reduce((a, b) => a + b, 0);
     made.buttons.replaceChildren(
       ...top.map((one, i) =>
-        el('button', {
-          type: 'button',
-          text: one.name,
-          'aria-pressed': String(i === made.shown),
-          onclick: () => {
+        button(
+          one.name,
+          () => {
             made.shown = i;
             self.draw();
             made.buttons.children[i].focus();
           },
-        }),
+          { 'aria-pressed': String(i === made.shown) },
+        ),
       ),
     );
     made.title.textContent = t('One logit as a sum');

@@ -1,7 +1,7 @@
 // The model's input in its patches, with weights over it, and a vector as a strip of colours.
 
 import { tinted } from '../../canvas/colours.js';
-import { el, fit } from '../../canvas/elements.js';
+import { div, el, fit } from '../../canvas/elements.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { bounds, number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
@@ -19,7 +19,7 @@ import { beside, digits, drawPatch, largest, shapeOf } from './parts.js';
  */
 export function board(self, { label, pick, tell }) {
   const canvas = el('canvas');
-  const plot = el('div', { class: 'vv-plot' }, canvas);
+  const plot = div('vv-plot', canvas);
   const chosen = outline(plot, 'vv-pinned');
   const second = outline(plot, 'vv-key');
   const spot = outline(plot);
@@ -96,12 +96,12 @@ export function board(self, { label, pick, tell }) {
  */
 export function strip(self, { label, name, pick, touched, extra }) {
   const canvas = el('canvas');
-  const plot = el('div', { class: 'vv-plot' }, canvas);
+  const plot = div('vv-plot', canvas);
   const spot = outline(plot);
   const chosen = outline(plot, 'vv-pinned');
   const title = el('span', { text: label });
   const range = el('span', { class: 'vv-range' });
-  const node = el('div', { class: 'vv-strip' }, el('p', { class: 'vv-striplabel' }, title, range), plot);
+  const node = div('vv-strip', el('p', { class: 'vv-striplabel' }, title, range), plot);
   spot.node.dataset.export = 'no';
   let state = null;
   let marked = -1;

@@ -1,7 +1,7 @@
 // Steps 4 and 5: the embedding of a patch, and the token in front.
 
 import { tinted } from '../../canvas/colours.js';
-import { el, fit, sheet } from '../../canvas/elements.js';
+import { div, el, fit, sheet, stack } from '../../canvas/elements.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
@@ -9,7 +9,7 @@ import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
 import { board, strip } from './board.js';
 import { flattened } from './input.js';
-import { beside, captioned, digits, largest, pair, patchOf, stack, take, tokenTitle } from './parts.js';
+import { beside, captioned, digits, largest, pair, patchOf, take, tokenTitle } from './parts.js';
 
 /** The vectors of all patches and, where the model has it, what stands beside them. */
 async function withEmbedded(self, signal, name) {
@@ -30,7 +30,7 @@ export const embeddingStep = {
       const canvas = el('canvas', { role: 'img', 'aria-label': text });
       return {
         canvas,
-        node: el('figure', {}, el('div', { class: 'vv-plot' }, canvas), el('figcaption', { text })),
+        node: el('figure', {}, div('vv-plot', canvas), el('figcaption', { text })),
       };
     });
     const sum = el('p', { class: 'vv-sum' });
@@ -39,9 +39,8 @@ export const embeddingStep = {
       'div',
       { class: 'vv-stack vv-worked', hidden: true },
       why,
-      el(
-        'div',
-        { class: 'vv-tiles' },
+      div(
+        'vv-tiles',
         tiles[0].node,
         el('span', { class: 'vv-sign', text: '×' }),
         tiles[1].node,
@@ -135,7 +134,7 @@ export const tokenStep = {
   build(self) {
     const front = self.grid.prefix.map((name) => strip(self, { label: tokenTitle(name) }));
     const all = el('canvas');
-    const plot = el('div', { class: 'vv-plot' }, all);
+    const plot = div('vv-plot', all);
     const spot = outline(plot);
     const ui = { place: null };
     const value = (cell) => self.data.embedded.values[cell];
@@ -159,7 +158,7 @@ export const tokenStep = {
     const here = outline(plot);
     const label = el('p', { class: 'vv-striplabel' });
     return {
-      node: stack(...front.map((one) => one.node), el('div', { class: 'vv-strip' }, label, plot)),
+      node: stack(...front.map((one) => one.node), div('vv-strip', label, plot)),
       front,
       all,
       ui,

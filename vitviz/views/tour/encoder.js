@@ -1,6 +1,6 @@
 // Step 7: one row of attention in numbers.
 
-import { el } from '../../canvas/elements.js';
+import { button, div, el, stack } from '../../canvas/elements.js';
 import { number } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { board, strip } from './board.js';
@@ -14,7 +14,6 @@ import {
   nameOf,
   pair,
   sheetOf,
-  stack,
   take,
   tokenTitle,
   unpack,
@@ -23,14 +22,14 @@ import {
 /** Who asks: a patch, clicked in the picture, or a prefix token. */
 export function prefixChips(self) {
   const buttons = self.grid.prefix.map((name, token) =>
-    el('button', { type: 'button', text: tokenTitle(name), onclick: () => self.set('token', token) }),
+    button(tokenTitle(name), () => self.set('token', token)),
   );
   const group = el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t('Or as query') }, ...buttons);
   return {
     node: el(
       'div',
       { class: 'vv-field', hidden: !buttons.length, 'data-export': 'no' },
-      el('div', { class: 'vv-label' }, el('span', { text: t('Or as query') })),
+      div('vv-label', el('span', { text: t('Or as query') })),
       group,
     ),
     show: () =>
@@ -92,7 +91,7 @@ export const attentionStep = {
     );
     made.folds = [product, keys];
     made.node = stack(
-      el('div', { class: 'vv-row' }, ...dials.map((one) => one.node), chips.node),
+      div('vv-row', ...dials.map((one) => one.node), chips.node),
       pair(stack(asked, asks.node), stack(given, answers.node)),
       lost,
       table,

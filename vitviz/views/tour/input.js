@@ -1,23 +1,12 @@
 // Steps 2 and 3: the patches, and their numbers.
 
-import { el, fit } from '../../canvas/elements.js';
+import { div, el, fit, stack } from '../../canvas/elements.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { normalised } from '../../canvas/normalised.js';
 import { outline } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
 import { board, strip } from './board.js';
-import {
-  beside,
-  captioned,
-  digits,
-  drawPatch,
-  folded,
-  pair,
-  patchOf,
-  shapeOf,
-  stack,
-  take,
-} from './parts.js';
+import { beside, captioned, digits, drawPatch, folded, pair, patchOf, shapeOf, take } from './parts.js';
 import { colourNames } from './picture.js';
 
 /** The numbers that the model reads of one patch. */
@@ -30,7 +19,7 @@ export const patchesStep = {
       role: 'img',
       'aria-label': t('The patches in the order in which they are read'),
     });
-    const linePlot = el('div', { class: 'vv-plot' }, line);
+    const linePlot = div('vv-plot', line);
     const here = outline(linePlot, 'vv-pinned');
     const text = el('p', { class: 'vv-text' });
     return {
@@ -64,7 +53,7 @@ export const flattenStep = {
   build(self) {
     const from = board(self, { label: t('The picture, cut into patches.'), pick: take(self) });
     const big = el('canvas', { role: 'img', 'aria-label': t('The picked patch') });
-    const plot = el('div', { class: 'vv-plot' }, big);
+    const plot = div('vv-plot', big);
     const spot = outline(plot);
     const start = el('p', { class: 'vv-numbers' });
     const colour = (i) => {

@@ -1,6 +1,6 @@
 // What the steps of the tour are made of: words, formulas, tables, foldings.
 
-import { el } from '../../canvas/elements.js';
+import { button, div, el } from '../../canvas/elements.js';
 import { patchName, tokenName } from '../../canvas/names.js';
 import { bounds, number, tenTo } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
@@ -76,7 +76,7 @@ export function sheetOf(heads, rows, kind = '') {
       'td',
       { 'data-label': heads[i] },
       pick && !i && !(value instanceof Node)
-        ? el('button', { type: 'button', class: 'vv-pick', text: value })
+        ? button(value, null, { class: 'vv-pick' })
         : value instanceof Node
           ? value
           : value || null,
@@ -101,7 +101,7 @@ export function sheetOf(heads, rows, kind = '') {
 
 /** Folded away until asked for; made when it is opened. */
 export function folded(text, make) {
-  const body = el('div', { class: 'vv-folded' });
+  const body = div('vv-folded');
   const node = el(
     'details',
     { class: 'vv-fold', 'data-export': 'no', ontoggle: () => fill() },
@@ -128,7 +128,7 @@ export function dial(self, name, label, maximum) {
   const node = el(
     'div',
     { class: 'vv-field vv-slider', 'data-name': name, hidden: maximum < 2, 'data-export': 'no' },
-    el('div', { class: 'vv-label' }, el('span', { text: label }), output),
+    div('vv-label', el('span', { text: label }), output),
     input,
   );
   return {
@@ -158,7 +158,6 @@ export const beside = (self, most = 300) => {
   const ceiling = slide ? tall : Infinity;
   return { width, tall, slide, ceiling, wide, large, picture, rest, across: Math.min(900 * large, width) };
 };
-export const pair = (...parts) => el('div', { class: 'vv-tour-pair' }, ...parts);
-export const stack = (...parts) => el('div', { class: 'vv-stack' }, ...parts);
+export const pair = (...parts) => div('vv-tour-pair', ...parts);
 export const captioned = (text, ...parts) =>
-  el('div', { class: 'vv-stack vv-tight' }, el('p', { class: 'vv-h', text }), ...parts);
+  div('vv-stack vv-tight', el('p', { class: 'vv-h', text }), ...parts);

@@ -1,11 +1,11 @@
 // Step 1: the photograph, and the model's input pixel by pixel.
 
 import { drawCrop, rim } from '../../canvas/crop.js';
-import { el, fit } from '../../canvas/elements.js';
+import { div, el, fit, stack } from '../../canvas/elements.js';
 import { number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
-import { beside, captioned, digits, pair, patchOf, shapeOf, sheetOf, stack } from './parts.js';
+import { beside, captioned, digits, pair, patchOf, shapeOf, sheetOf } from './parts.js';
 
 export const colourNames = () => [t('Red'), t('Green'), t('Blue')];
 
@@ -16,7 +16,7 @@ export const pictureStep = {
       'aria-label': t('The photograph, with the part that the model sees'),
     });
     const input = el('canvas');
-    const plot = el('div', { class: 'vv-plot' }, input);
+    const plot = div('vv-plot', input);
     const spot = outline(plot);
     const table = el('div');
     const size = () => ({

@@ -1,26 +1,21 @@
 // Step 6: positions, and the live experiments: the patches in another order, the position embedding set to
 // zero.
 
-import { el } from '../../canvas/elements.js';
+import { button, div, el, stack } from '../../canvas/elements.js';
 import { leads } from '../../canvas/leads.js';
 import { number } from '../../canvas/numbers.js';
 import { tops } from '../../canvas/tops.js';
 import { t } from '../../canvas/words.js';
 import { board, strip } from './board.js';
-import { beside, captioned, largest, pair, patchOf, prose, stack, take, unpack } from './parts.js';
+import { beside, captioned, largest, pair, patchOf, prose, take, unpack } from './parts.js';
 
 /**
  * One answer of the experiment: its picture and the three likeliest classes, or how alike the description is.
  */
 function answerCard(title, picture) {
-  const list = el('div', { class: 'vv-tops' });
+  const list = div('vv-tops');
   const head = el('p', { class: 'vv-h' }, ...prose(title));
-  const node = el(
-    'div',
-    { class: 'vv-card' },
-    picture.node,
-    el('div', { class: 'vv-stack vv-tight' }, head, list),
-  );
+  const node = div('vv-card', picture.node, div('vv-stack vv-tight', head, list));
   return {
     node,
     picture,
@@ -112,28 +107,24 @@ export const positionsStep = {
     ];
     const plain = [t('In order'), t('Shuffled')];
     const cards = (self.summary.zeroable ? titles : plain).map((title, i) => answerCard(title, pictures[i]));
-    const again = el('button', {
-      type: 'button',
-      class: 'vv-shuffle',
-      'data-export': 'no',
-      text: t('Shuffle anew'),
-      onclick: () => {
+    const again = button(
+      t('Shuffle anew'),
+      () => {
         made.seed = (made.seed % 999) + 1;
         this.run(self, made);
       },
-    });
+      { class: 'vv-shuffle', 'data-export': 'no' },
+    );
     const words = el('p', { class: 'vv-text vv-verdict', role: 'status' });
-    const title = el(
-      'div',
-      { class: 'vv-row vv-middle' },
+    const title = div(
+      'vv-row vv-middle',
       el('p', { class: 'vv-h', text: t('Experiment: does the order of the patches matter?') }),
       again,
     );
-    const experiment = el(
-      'div',
-      { class: 'vv-experiment' },
+    const experiment = div(
+      'vv-experiment',
       title,
-      el('div', { class: 'vv-cards' }, ...cards.map((card) => card.node)),
+      div('vv-cards', ...cards.map((card) => card.node)),
       words,
       leads(self, t('In Experiment, two trained alike but for their positions:'), 'experiment', {
         kind: 'shuffle',

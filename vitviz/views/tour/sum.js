@@ -1,8 +1,8 @@
 // Steps 11 and 12: the logit as a sum of shares, and what happens without the largest of them.
 
-import { el } from '../../canvas/elements.js';
+import { button, div, el, stack } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
-import { digits, sheetOf, stack, unpack } from './parts.js';
+import { digits, sheetOf, unpack } from './parts.js';
 
 const headName = ({ layer, head }) => t('Layer {layer}, head {head}', { layer, head });
 
@@ -45,13 +45,9 @@ export const withoutStep = {
     const title = el('p', { class: 'vv-h' });
     const table = el('div');
     const line = el('p', { class: 'vv-text' });
-    const button = el('button', {
-      type: 'button',
-      text: t('Take it out in every view'),
-      'data-export': 'no',
-    });
-    const node = stack(title, table, line, el('div', { class: 'vv-buttons' }, button));
-    return { node, title, table, line, button };
+    const out = button(t('Take it out in every view'), null, { 'data-export': 'no' });
+    const node = stack(title, table, line, div('vv-buttons', out));
+    return { node, title, table, line, out };
   },
   async load(self, signal) {
     return { without: unpack(await self.get('without', signal)) };
@@ -61,7 +57,7 @@ export const withoutStep = {
     made.node.hidden = !lines;
     if (!lines) return;
     const [head] = lines;
-    made.title.hidden = made.table.hidden = made.button.hidden = !before;
+    made.title.hidden = made.table.hidden = made.out.hidden = !before;
     if (!before) {
       made.line.textContent = t(
         'Something has been taken away already. Put it back, and this step takes out the largest head.',
@@ -82,7 +78,7 @@ export const withoutStep = {
         'was {share}.',
       { name, logit: digits(logit), left: digits(left), lost: digits(lost), share: digits(head.share) },
     );
-    made.button.onclick = () =>
+    made.out.onclick = () =>
       document.dispatchEvent(
         new CustomEvent('vitviz:without', { detail: { heads: [`${head.layer}.${head.head}`] } }),
       );

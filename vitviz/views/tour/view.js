@@ -2,7 +2,7 @@
 // to try.
 
 import { pixels } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
+import { button, div, el } from '../../canvas/elements.js';
 import { asText } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 import { probabilitiesStep, readoutStep } from './answer.js';
@@ -39,18 +39,8 @@ export default () => ({
     t('Step {step} of {count}', { step: self.settings.step, count: self.summary.steps.length }),
 
   build(self) {
-    const back = el('button', {
-      type: 'button',
-      class: 'vv-back',
-      text: t('Back'),
-      onclick: () => this.go(self, -1),
-    });
-    const next = el('button', {
-      type: 'button',
-      class: 'vv-next',
-      text: t('Next'),
-      onclick: () => this.go(self, 1),
-    });
+    const back = button(t('Back'), () => this.go(self, -1), { class: 'vv-back' });
+    const next = button(t('Next'), () => this.go(self, 1), { class: 'vv-next' });
     const dots = el('ol', { class: 'vv-dots' });
     const count = el('p', { class: 'vv-count' });
     const fold = el(
@@ -69,16 +59,11 @@ export default () => ({
     );
     const title = el('p', { class: 'vv-tour-title', role: 'heading', 'aria-level': '3' });
     const said = el('p', { class: 'vv-said' });
-    const formulas = el('div', { class: 'vv-formulas' });
-    const body = el('div', { class: 'vv-tour-body' });
+    const formulas = div('vv-formulas');
+    const body = div('vv-tour-body');
     const shapes = el('ul', { class: 'vv-shapes' });
     const attempt = el('p', { class: 'vv-try' });
-    const on = el('button', {
-      type: 'button',
-      class: 'vv-on',
-      'data-export': 'no',
-      onclick: () => this.go(self, 1, true),
-    });
+    const on = button('', () => this.go(self, 1, true), { class: 'vv-on', 'data-export': 'no' });
     const overview = overviewOf(self, () => this.lead(title));
     const parts = { nav, overview: overview.node, title, said, formulas, body, shapes, attempt, on };
     const keys = { onkeydown: (event) => this.walk(self, event) };
@@ -166,12 +151,10 @@ export default () => ({
           el(
             'li',
             {},
-            el('button', {
-              type: 'button',
+            button('', () => self.set('step', i + 1), {
               class: 'vv-dot',
               'aria-label': t('Step {step}: {title}', { step: i + 1, title: t(one.title) }),
               title: t(one.title),
-              onclick: () => self.set('step', i + 1),
             }),
           ),
         ),

@@ -2,7 +2,7 @@
 
 import { chart } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
+import { el, stack } from '../../canvas/elements.js';
 import { fixed } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 
@@ -61,7 +61,7 @@ export function standing(self, { title }) {
 
   return {
     node: drawn.node,
-    table: el('div', { class: 'vv-stack' }, el('div', wide, table), gone, said),
+    table: stack(el('div', wide, table), gone, said),
     draw(told) {
       drawPlot(told);
       drawTable(told);

@@ -3,7 +3,7 @@
 
 import { chart, stroked } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
+import { div, el, stack } from '../../canvas/elements.js';
 import { ofYours } from '../../canvas/names.js';
 import { running } from '../../canvas/running.js';
 import { t } from '../../canvas/words.js';
@@ -50,15 +50,15 @@ export default () => ({
     const made = { title, pick, style, of: (name) => self.ui.run.tried.get(name) };
     const sides = [Object.create(self), Object.create(self)]; // the same view, with half its room
     const drawn = sides.map((side) => chart(side, { pick }));
-    const curves = el('div', { class: 'vv-curves' }, ...drawn.map(({ node }) => node));
+    const curves = div('vv-curves', ...drawn.map(({ node }) => node));
     const parts = { ranking: ranking(self, made), maps: maps(self, made), agreement: agreement(self, made) };
     const over = standing(self, made);
     const top = el('p', { class: 'vv-asked' }, el('span', { text: t('Why') }), asked, far.go, far.bar);
-    self.figure.append(el('div', { class: 'vv-stack' }, curves, over.node));
+    self.figure.append(stack(curves, over.node));
     const nodes = Object.values(parts).map((part) => part.node);
     // how far it is stands where the verdict will: nothing moves when it is over
     const words = [top, far.said, verdict, ...nodes, over.table, refused];
-    self.below.append(el('div', { class: 'vv-stack' }, ...words));
+    self.below.append(stack(...words));
     const ofOne = [top, curves, refused];
     const ofMany = [over.node, over.table];
     const fields = { asked, far, verdict, refused, ofOne, ofMany };
