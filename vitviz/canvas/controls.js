@@ -4,6 +4,7 @@ import { tables, tinted } from './colours.js';
 import { button, div, el } from './elements.js';
 import { patchName, tokenName } from './names.js';
 import { number } from './numbers.js';
+import { slider } from './slider.js';
 import { t } from './words.js';
 
 let fields = 0;
@@ -52,26 +53,9 @@ function dropdown(control, _self, change) {
   };
 }
 
-function slider(control, _self, change, output) {
-  const node = el('input', {
-    type: 'range',
-    min: control.minimum,
-    max: control.maximum,
-    step: control.step,
-    'aria-label': t(control.label),
-    oninput: () => change(Number(node.value)),
-  });
-  return {
-    node,
-    show: (value) => {
-      node.value = value;
-      node.style.setProperty(
-        '--vv-fill',
-        `${((value - control.minimum) / (control.maximum - control.minimum || 1)) * 100}%`,
-      );
-      output.textContent = number(Number(value));
-    },
-  };
+function range({ label, minimum, maximum, step }, _self, change, output) {
+  const { input, show } = slider(t(label), { min: minimum, max: maximum, step, output }, change);
+  return { node: input, show: (value) => show(value, number(Number(value))) };
 }
 
 /** Two thumbs on one track: the first and the last layer, counted from 1. */
@@ -131,7 +115,7 @@ function field(control, self, change) {
   const output = el('output', { class: 'vv-output' });
   const length = () => control.options.reduce((sum, [, text]) => sum + t(text).length + 3, 0);
   const make =
-    { slider, layers: span, query }[control.kind] ||
+    { slider: range, layers: span, query }[control.kind] ||
     (length() <= (self.view.side ? 34 : 66) || control.options.every(([value]) => tables[value])
       ? radios
       : dropdown);

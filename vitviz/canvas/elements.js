@@ -25,6 +25,8 @@ export const div = (kind, ...children) => el('div', { class: kind }, ...children
 /** Parts one below the other. */
 export const stack = (...children) => div('vv-stack', ...children);
 
+export const figure = (canvas, text) => el('figure', {}, div('vv-plot', canvas), el('figcaption', { text }));
+
 /** A small picture to be chosen, its name below it. */
 export const thumb = (drawn, text, run, attributes) =>
   button('', run, { class: 'vv-thumb', ...attributes }, drawn, el('span', { text }));

@@ -2,7 +2,7 @@
 
 import { colourbar } from '../../canvas/colourbar.js';
 import { pixels } from '../../canvas/data.js';
-import { div, el, fit, stack } from '../../canvas/elements.js';
+import { div, el, figure, fit, stack } from '../../canvas/elements.js';
 import { drawMissing } from '../../canvas/missing.js';
 import { number } from '../../canvas/numbers.js';
 import { framing } from '../../canvas/outliers.js';
@@ -55,10 +55,8 @@ export default () => ({
             el('div', {}, name, where),
             div(
               'vv-planes',
-              el('figure', {}, div('vv-plot', big), el('figcaption', { text: t('Pixels') })),
-              ...planes.map((p) =>
-                el('figure', {}, div('vv-plot', p.canvas), el('figcaption', { text: p.colour })),
-              ),
+              figure(big, t('Pixels')),
+              ...planes.map((plane) => figure(plane.canvas, plane.colour)),
             ),
             bar.node,
             normBars,

@@ -6,8 +6,8 @@ import { button, div, el, fit, sheet, stack, thumb } from '../../canvas/elements
 import { drawMissing } from '../../canvas/missing.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { bounds, number, total } from '../../canvas/numbers.js';
-import { framing, rowByRow } from '../../canvas/outliers.js';
-import { cells, outline } from '../../canvas/pointer.js';
+import { framing } from '../../canvas/outliers.js';
+import { cells, outline, rowByRow } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
 import { chosen, lay, scale } from './lay.js';

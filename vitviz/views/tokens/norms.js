@@ -3,7 +3,8 @@
 import { tinted } from '../../canvas/colours.js';
 import { el } from '../../canvas/elements.js';
 import { bounds, number } from '../../canvas/numbers.js';
-import { frames, rowByRow } from '../../canvas/outliers.js';
+import { frames } from '../../canvas/outliers.js';
+import { rowByRow } from '../../canvas/pointer.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { showChips } from './likeness.js';

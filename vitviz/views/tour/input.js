@@ -22,13 +22,8 @@ export const patchesStep = {
     const linePlot = div('vv-plot', line);
     const here = outline(linePlot, 'vv-pinned');
     const text = el('p', { class: 'vv-text' });
-    return {
-      node: pair(captioned(t('Cut apart'), cut.node), captioned(t('Read row by row'), linePlot, text)),
-      cut,
-      line,
-      here,
-      text,
-    };
+    const node = pair(captioned(t('Cut apart'), cut.node), captioned(t('Read row by row'), linePlot, text));
+    return { node, cut, line, here, text };
   },
   draw(self, made) {
     const { rows, cols, tall, wide } = shapeOf(self);
@@ -66,30 +61,16 @@ export const flattenStep = {
       });
     };
     const touched = (i) => {
-      const [tall, wide] = self.grid.patch;
-      const pixel = Math.floor(i / 3);
-      const [w, h] = [made.side / wide, (made.side * tall) / wide / tall];
-      i < 0 ? spot.hide() : spot.put((pixel % wide) * w, Math.floor(pixel / wide) * h, w, h);
+      const [rows, cols] = self.grid.patch;
+      spot.over({ rows, cols, width: made.side, height: (made.side * rows) / cols }, Math.floor(i / 3));
     };
     const row = strip(self, { label: t('The patch as a row of numbers'), touched, extra: colour });
     const all = folded(t('All numbers'), () =>
       el('p', { class: 'vv-numbers', text: Array.from(made.values, digits).join('  ') }),
     );
-    const made = {
-      node: stack(
-        pair(captioned(t('Pick a patch'), from.node), captioned(t('Its pixels'), plot)),
-        row.node,
-        start,
-        all.node,
-      ),
-      from,
-      big,
-      row,
-      start,
-      all,
-      side: 0,
-      values: [],
-    };
+    const above = pair(captioned(t('Pick a patch'), from.node), captioned(t('Its pixels'), plot));
+    const node = stack(above, row.node, start, all.node);
+    const made = { node, from, big, row, start, all, side: 0, values: [] };
     return made;
   },
   draw(self, made) {
@@ -102,13 +83,9 @@ export const flattenStep = {
     made.from.draw({ width: picture, mark: patch });
     const context = fit(made.big, made.side, (made.side * tall) / wide, self.density);
     drawPatch(self, context, patch, [0, 0, made.side, (made.side * tall) / wide]);
-    made.row.draw(values, {
-      width: Math.min(width, 1000 * large),
-      text: t('{patch} as a row of {count} numbers', {
-        patch: patchName(patch),
-        count: values.length,
-      }),
-    });
+    const told = { patch: patchName(patch), count: values.length };
+    const text = t('{patch} as a row of {count} numbers', told);
+    made.row.draw(values, { width: Math.min(width, 1000 * large), text });
     made.start.textContent = `${Array.from(values.slice(0, 9), digits).join('  ')} …`;
     made.all.fill();
   },

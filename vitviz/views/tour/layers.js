@@ -18,10 +18,8 @@ export const layersStep = {
     const heads = div('vv-heads');
     const faces = Array.from({ length: self.value.heads }, (_, h) => {
       const canvas = el('canvas', { role: 'img' });
-      return {
-        canvas,
-        node: thumb(canvas, t('head {head}', { head: h + 1 }), () => self.set('head', h + 1)),
-      };
+      const choose = () => self.set('head', h + 1);
+      return { canvas, node: thumb(canvas, t('head {head}', { head: h + 1 }), choose) };
     });
     heads.append(...faces.map((face) => face.node));
     const chart = el('canvas', { role: 'img' });
@@ -30,33 +28,19 @@ export const layersStep = {
       class: 'vv-text',
       text: t('Brightness: each head’s own largest weight. A click chooses the head for the step before.'),
     });
-    return {
-      node: stack(
-        div('vv-row', layer.node, chips.node),
-        pair(stack(asked, from.node), stack(title, heads, note)),
-        captioned(t('Length of the tokens in the stream, layer by layer'), chart),
-      ),
-      layer,
-      chips,
-      from,
-      title,
-      faces,
-      chart,
-      asked,
-    };
+    const node = stack(
+      div('vv-row', layer.node, chips.node),
+      pair(stack(asked, from.node), stack(title, heads, note)),
+      captioned(t('Length of the tokens in the stream, layer by layer'), chart),
+    );
+    return { node, layer, chips, from, title, faces, chart, asked };
   },
-  async load(self, signal) {
-    return { heads: await self.get('heads', signal) };
-  },
+  items: () => ['heads'],
 
   draw(self, made) {
     const { rows, cols, aspect } = shapeOf(self);
-    const {
-      heads: {
-        values,
-        shape: [, tokens],
-      },
-    } = self.data;
+    const { values, shape } = self.data.heads;
+    const tokens = shape[1];
     const { picture, wide: roomy, width, ceiling, large } = beside(self, 280);
     const skip = first(self);
     const { head, layer, token } = self.settings;
@@ -67,14 +51,9 @@ export const layersStep = {
     made.title.textContent = t('Layer {layer}: where each head looks', { layer });
     const count = made.faces.length;
     const area = roomy ? Math.min(640 * large, width - picture - 36) : width;
-    const across = Math.min(
-      count,
-      count <= 4
-        ? count
-        : Math.ceil(count / 2) <= 6 && roomy
-          ? Math.ceil(count / 2)
-          : Math.floor(area / (84 * large)),
-    );
+    const half = Math.ceil(count / 2);
+    const many = half <= 6 && roomy ? half : Math.floor(area / (84 * large));
+    const across = count <= 4 ? count : Math.min(count, many);
     const side = Math.min(150 * large, area / across - 16, (ceiling * 0.4) / Math.ceil(count / across));
     made.faces.forEach(({ canvas, node }, h) => {
       const line = values.subarray(h * tokens + skip, (h + 1) * tokens);
@@ -139,12 +118,8 @@ export const layersStep = {
       context.fillText(lineName(name), x(last) + 8 * large, at, right - 10 * large);
     });
     context.globalAlpha = 1;
-    canvas.setAttribute(
-      'aria-label',
-      lines
-        .map(([name, values]) => `${lineName(name)}: ${values.map((value) => number(value)).join(', ')}`)
-        .join('. '),
-    );
+    const said = ([name, values]) => `${lineName(name)}: ${values.map((value) => number(value)).join(', ')}`;
+    canvas.setAttribute('aria-label', lines.map(said).join('. '));
   },
 };
 

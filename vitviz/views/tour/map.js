@@ -56,7 +56,7 @@ const level = (kind, ...parts) => el('li', { class: `vv-level ${kind}` }, ...par
 
 /**
  * The map of a model: `node`, and `show(step)`, which lights a step's blocks. Its pictures are drawn from
- * self.data.picture.
+ * self.data.input.
  */
 export function mapOf(self) {
   const { blocks, plain, norm } = self.summary.diagram;
@@ -104,7 +104,7 @@ export function mapOf(self) {
 /** The picture, and the picture cut apart, each as large as a box. */
 export function cutApart(self, whole, cut, width, height) {
   const { rows, cols } = shapeOf(self);
-  fit(whole, width, height, self.density).drawImage(self.data.picture, 0, 0, width, height);
+  fit(whole, width, height, self.density).drawImage(self.data.input, 0, 0, width, height);
   const context = fit(cut, width, height, self.density);
   const [w, h] = [width / cols, height / rows];
   const gap = Math.min(1.5, w * 0.25);
