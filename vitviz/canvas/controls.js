@@ -1,7 +1,7 @@
 // Settings as fields: each control that a view declared with a label becomes one.
 
-import { tables, tinted } from './colours.js';
-import { button, div, el } from './elements.js';
+import { ramp, tables } from './colours.js';
+import { button, div, el, span } from './elements.js';
 import { patchName, tokenName } from './names.js';
 import { number } from './numbers.js';
 import { slider } from './slider.js';
@@ -14,8 +14,8 @@ function radios(control, self, change) {
   const maps = control.options.every(([value]) => tables[value]);
   const items = control.options.map(([value, text]) => {
     const input = el('input', { type: 'radio', name, value, onchange: () => change(value) });
-    const face = el('span', { text: t(text) });
-    if (maps) face.prepend(ramp(value));
+    const face = span(t(text));
+    if (maps) face.prepend(ramp(value, 'vv-ramp'));
     return el('label', {}, input, face);
   });
   const node = el(
@@ -30,13 +30,6 @@ function radios(control, self, change) {
         item.firstChild.checked = item.firstChild.value === value;
       }),
   };
-}
-
-function ramp(map) {
-  const values = Float32Array.from({ length: 64 }, (_, i) => i);
-  const canvas = tinted(values, 1, 64, map, 0, 63);
-  canvas.className = 'vv-ramp';
-  return canvas;
 }
 
 function dropdown(control, _self, change) {
@@ -59,7 +52,7 @@ function range({ label, minimum, maximum, step }, _self, change, output) {
 }
 
 /** Two thumbs on one track: the first and the last layer, counted from 1. */
-function span(_control, self, change, output) {
+function between(_control, self, change, output) {
   const last = self.value.layers;
   const moved = () => {
     const ends = [Number(low.value), Number(high.value)].sort((a, b) => a - b);
@@ -115,7 +108,7 @@ function field(control, self, change) {
   const output = el('output', { class: 'vv-output' });
   const length = () => control.options.reduce((sum, [, text]) => sum + t(text).length + 3, 0);
   const make =
-    { slider: range, layers: span, query }[control.kind] ||
+    { slider: range, layers: between, query }[control.kind] ||
     (length() <= (self.view.side ? 34 : 66) || control.options.every(([value]) => tables[value])
       ? radios
       : dropdown);
@@ -131,7 +124,7 @@ function field(control, self, change) {
       },
       { class: 'vv-more', 'aria-expanded': 'false', 'aria-label': t('What is this?') },
     );
-  const head = div('vv-label', el('span', { text: t(control.label) }), more, output);
+  const head = div('vv-label', span(t(control.label)), more, output);
   return {
     control,
     show: part.show,

@@ -1,11 +1,10 @@
 // A small dialog that asks how a file is wanted, and says how far it is.
 
-import { button, div, el } from './elements.js';
+import { button, div, el, span } from './elements.js';
 import { t } from './words.js';
 
 /** A line of a dialog: what is asked, and where it is answered. */
-export const field = (label, input) =>
-  el('label', { class: 'vv-print-field' }, el('span', { text: label }), input);
+export const field = (label, input) => el('label', { class: 'vv-print-field' }, span(label), input);
 
 /** A choice of a few values, kept in `chosen` under a name. */
 export function choice(chosen, name, options) {

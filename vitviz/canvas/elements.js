@@ -22,6 +22,8 @@ export const button = (text, run, attributes, ...children) =>
 
 export const div = (kind, ...children) => el('div', { class: kind }, ...children);
 
+export const span = (text) => el('span', { text });
+
 /** Parts one below the other. */
 export const stack = (...children) => div('vv-stack', ...children);
 
@@ -29,7 +31,7 @@ export const figure = (canvas, text) => el('figure', {}, div('vv-plot', canvas),
 
 /** A small picture to be chosen, its name below it. */
 export const thumb = (drawn, text, run, attributes) =>
-  button('', run, { class: 'vv-thumb', ...attributes }, drawn, el('span', { text }));
+  button('', run, { class: 'vv-thumb', ...attributes }, drawn, span(text));
 
 /** An element of a drawing in SVG. */
 export function svg(tag, attributes, text) {

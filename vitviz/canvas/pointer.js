@@ -143,13 +143,13 @@ export function rowByRow({ rows, cols }, { x = 0, y = 0, width, height }) {
   return (cell) => [x + (cell % cols) * w, y + Math.floor(cell / cols) * h, w, h];
 }
 
-/** An outline laid over a canvas, moved without drawing anything anew. */
-export function outline(parent, kind = '') {
+/** An outline laid over a canvas, moved without drawing anything anew; of a colour of its own, perhaps. */
+export function outline(parent, kind = '', colour = '') {
   const node = el('div', { class: `vv-outline ${kind}`, hidden: true });
   parent.append(node);
   let last = '';
   const put = (x, y, width, height) => {
-    const style = `transform:translate(${x}px,${y}px);width:${width}px;height:${height}px`;
+    const style = `transform:translate(${x}px,${y}px);width:${width}px;height:${height}px;border-color:${colour}`;
     if (style !== last) node.style.cssText = last = style;
     if (node.hidden) node.hidden = false;
   };

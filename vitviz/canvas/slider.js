@@ -1,6 +1,6 @@
 // A slider with its name above it and what it says there.
 
-import { div, el } from './elements.js';
+import { div, el, span } from './elements.js';
 
 /**
  * `head` and `input`; `show(value, text, most)` puts a value into it and says it.
@@ -15,7 +15,7 @@ export function slider(
 ) {
   const oninput = () => change(Number(input.value));
   const input = el('input', { type: 'range', min, max, step, 'aria-label': label, oninput });
-  const head = div('vv-label', el('span', { text: label }), output);
+  const head = div('vv-label', span(label), output);
   const show = (value, text, most = max) => {
     [input.max, input.value, output.textContent] = [String(most), String(value), text];
     input.style.setProperty('--vv-fill', `${(100 * (value - min)) / (most - min || 1)}%`);

@@ -1,6 +1,6 @@
 // The likeliest classes of an answer, each with its share as a number and a bar.
 
-import { div, el } from './elements.js';
+import { div, el, span } from './elements.js';
 import { percent } from './numbers.js';
 
 /** A share as a bar. */
@@ -9,7 +9,5 @@ export const track = (share) =>
 
 /** A line for each [name, share]. */
 export function tops(likeliest) {
-  return likeliest.map(([name, share]) =>
-    div('vv-top', el('span', { text: name }), el('span', { text: percent(share) }), track(share)),
-  );
+  return likeliest.map(([name, share]) => div('vv-top', span(name), span(percent(share)), track(share)));
 }

@@ -1,7 +1,7 @@
 // What a checkpoint's file does not say: each thing a question, each choice with what it would answer here.
 // Until all is said, every view carries the mark "assumed".
 
-import { button, div, el } from '../../canvas/elements.js';
+import { button, div, el, span } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { questions } from './questions.js';
 
@@ -63,13 +63,7 @@ export default function part(element, props, watch, trigger) {
         onchange: () => say([choice.text]),
       });
       const answer = choice.answer ? `${choice.answer[0]} ${(100 * choice.answer[1]).toFixed(1)} %` : '';
-      return el(
-        'label',
-        {},
-        input,
-        el('span', { text: named(choice) }),
-        el('span', { class: 'vv-small', text: answer }),
-      );
+      return el('label', {}, input, span(named(choice)), el('span', { class: 'vv-small', text: answer }));
     });
     return el('fieldset', {}, legend, ...rows);
   }

@@ -2,7 +2,7 @@
 // finger, pen or mouse is down only says where.
 
 import { picture } from '../../canvas/data.js';
-import { button, div, el, fit, typing } from '../../canvas/elements.js';
+import { button, div, el, fit, span, typing } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { questions } from './questions.js';
 
@@ -76,7 +76,7 @@ export function board(props, trigger) {
     plot,
     answers,
     div('vv-board-row', ...tools),
-    div('vv-board-row', el('span', { text: t('It paints') }), ink, colour),
+    div('vv-board-row', span(t('It paints')), ink, colour),
     div(
       'vv-board-ranges',
       labelled(t('How wide it is'), width),
@@ -251,7 +251,7 @@ export function board(props, trigger) {
     const was = (label) => before?.find(([name]) => name === label)?.[1];
     const line = ([label, share]) => {
       const told = was(label) === undefined ? '' : `${percent(was(label))} → `;
-      return el('li', {}, el('span', { text: label }), el('span', { text: told + percent(share) }));
+      return el('li', {}, span(label), span(told + percent(share)));
     };
     answers.replaceChildren(...(top || []).map(line));
   }

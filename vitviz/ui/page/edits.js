@@ -1,6 +1,6 @@
 // What is taken away, as chips that can be taken back: every view shows what the model does without it.
 
-import { button, el } from '../../canvas/elements.js';
+import { button, el, span } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { board } from './board.js';
 import { questions } from './questions.js';
@@ -22,7 +22,7 @@ const patchesBy = () => [
 function how(label, options, value, change) {
   const items = options.map(([name, text]) => el('option', { value: name, text, selected: name === value }));
   const list = el('select', { 'aria-label': label, onchange: () => change(list.value) }, ...items);
-  return el('label', { class: 'vv-how' }, el('span', { text: label }), list);
+  return el('label', { class: 'vv-how' }, span(label), list);
 }
 
 export default function part(element, props, watch, trigger) {
@@ -50,7 +50,7 @@ export default function part(element, props, watch, trigger) {
   function chip(text, remove) {
     const name = t('Put back: {what}', { what: text });
     const back = button('×', remove, { 'aria-label': name, title: name });
-    return el('span', { class: 'vv-edit' }, el('span', { text }), back);
+    return el('span', { class: 'vv-edit' }, span(text), back);
   }
 
   function show() {

@@ -1,6 +1,6 @@
 // Each part taken away alone: what the answer loses, beside what the part itself had written.
 
-import { chart } from '../../canvas/chart.js';
+import { chartBeside } from '../../canvas/chart.js';
 import { Refusal, unpacked } from '../../canvas/data.js';
 import { button, el } from '../../canvas/elements.js';
 import { asText } from '../../canvas/memory.js';
@@ -19,10 +19,9 @@ export function effects(self, { pick }) {
   const told = el('span', { role: 'status' });
   const go = button('', () => (made.flight ? halt(self, made) : run(self, made)));
   const totals = wall(self, pick);
-  const side = Object.create(self); // the same view, with the room beside its figure
-  const drawn = chart(side, { pick: ({ layer, head }) => head && pick(layer, head) });
+  const drawn = chartBeside(self, { pick: ({ layer, head }) => head && pick(layer, head) });
   const problem = el('p', { class: 'vv-text' });
-  Object.assign(made, { parts, bar, told, go, totals, side, drawn, problem });
+  Object.assign(made, { parts, bar, told, go, totals, drawn, problem });
   made.node = el(
     'div',
     { class: 'vv-stack vv-effects', hidden: true },
@@ -103,9 +102,8 @@ function draw(self, made) {
   const some = settings.part === 'heads';
   const walls = some ? Math.min(300, 44 + 60 * value.heads) * zoom : 0;
   made.parts.forEach((one) => one.setAttribute('aria-pressed', String(one.dataset.part === settings.part)));
-  made.side.width = Math.min(width, 520 * zoom);
-  made.side.tall = Math.max(200 * zoom, Math.min(360 * zoom, room - walls - 230 * zoom));
-  if (made.figure) made.drawn.draw(made.figure);
+  const tall = Math.max(200 * zoom, Math.min(360 * zoom, room - walls - 230 * zoom));
+  if (made.figure) made.drawn.draw(made.figure, Math.min(width, 520 * zoom), tall);
   progress(self, made);
   made.totals.node.hidden = ui.made.shares.node.hidden = !some;
   if (!some) return;

@@ -2,7 +2,7 @@
 // balances.
 
 import { unpacked } from '../../canvas/data.js';
-import { button, div, el, stack } from '../../canvas/elements.js';
+import { button, div, el, span, stack } from '../../canvas/elements.js';
 import { map } from '../../canvas/map.js';
 import { bounds } from '../../canvas/numbers.js';
 import { outline } from '../../canvas/pointer.js';
@@ -50,9 +50,9 @@ export default () => ({
     const question = el(
       'p',
       { class: 'vv-asked' },
-      el('span', { text: t('Why') }),
+      span(t('Why')),
       of,
-      el('span', { text: t('rather than') }),
+      span(t('rather than')),
       rather,
       list,
       unknown,

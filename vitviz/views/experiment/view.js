@@ -7,6 +7,7 @@ import { asText } from '../../canvas/memory.js';
 import { number } from '../../canvas/numbers.js';
 import { pieces } from '../../canvas/pieces.js';
 import { running } from '../../canvas/running.js';
+import { slider } from '../../canvas/slider.js';
 import { tops } from '../../canvas/tops.js';
 import { t } from '../../canvas/words.js';
 
@@ -129,21 +130,13 @@ function card(self) {
 
 /** A slider of the figure's own, since how far it goes is another for each kind. */
 function range(self, name, label, minimum) {
-  const output = el('output', { class: 'vv-output' });
-  const input = el('input', {
-    type: 'range',
-    min: minimum,
-    step: 1,
-    'aria-label': label,
-    oninput: () => self.set(name, Number(input.value)),
-  });
-  const head = div('vv-label', el('span', { text: label }), output);
-  const show = (value, most, text) => {
-    [input.max, input.value, output.textContent] = [String(most), String(value), text];
-    input.style.setProperty('--vv-fill', `${(100 * (value - minimum)) / (most - minimum || 1)}%`);
+  const { head, input, show } = slider(label, { min: minimum }, (value) => self.set(name, value));
+  const node = el('div', { 'data-export': 'no' }, head, input);
+  const say = (value, most, text) => {
+    show(value, text, most);
     input.setAttribute('aria-valuetext', text);
   };
-  return { node: el('div', { 'data-export': 'no' }, head, input), show };
+  return { node, show: say };
 }
 
 export default () => ({

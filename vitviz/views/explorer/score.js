@@ -5,6 +5,7 @@ import { button, el, stack } from '../../canvas/elements.js';
 import { headKey } from '../../canvas/lit.js';
 import { matrix } from '../../canvas/matrix.js';
 import { bounds, fixed } from '../../canvas/numbers.js';
+import { outline } from '../../canvas/pointer.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { deeper, put } from './tokens.js';
@@ -12,8 +13,8 @@ import { deeper, put } from './tokens.js';
 const FRAMES = ['var(--vv-orange)', 'var(--vv-blue)']; // of the key, and of that with which it is compared
 
 /** The panel; `slot` is the setting that a click in the picture changes. */
-export function score(self, frames) {
-  const made = { slot: 'key', told: null, frames };
+export function score(self, plot) {
+  const made = { slot: 'key', told: null, frames: FRAMES.map((colour) => outline(plot, '', colour)) };
   const head = (i) => headKey(made.told.heads[i]);
   made.matrix = matrix(self, {
     told: (row, col, value) => [
@@ -40,16 +41,13 @@ export function drawScore(self, made) {
   if (!deeper(self)) return;
   made.told = unpacked(self.data.score);
   const { slots = [], places, above = '', values, notes, rows, cols } = made.told;
+  const choose = (slot) => {
+    made.slot = slot;
+    self.draw();
+    made.slots.querySelector('[aria-pressed=true]').focus();
+  };
   const choice = ([slot, text]) =>
-    button(
-      t(text),
-      () => {
-        made.slot = slot;
-        self.draw();
-        made.slots.querySelector('[aria-pressed=true]').focus();
-      },
-      { 'aria-pressed': String(slot === made.slot) },
-    );
+    button(t(text), () => choose(slot), { 'aria-pressed': String(slot === made.slot) });
   made.slots.replaceChildren(
     el('span', { style: 'width:100%', text: t('A click in the picture chooses:') }),
     ...slots.map(choice),
@@ -60,16 +58,12 @@ export function drawScore(self, made) {
   if (!values) return;
   made.frames.forEach((frame, i) => {
     const place = slots.findIndex(([slot]) => slot === ['key', 'against'][i]);
-    put(self, frame, places[place], FRAMES[i]);
+    put(self, frame, places[place]);
   });
   const { layer, head, direction } = self.settings;
   const flat = Float32Array.from(values.flat());
-  const most = still(
-    self,
-    `score/${[layer, head, direction, places]}`,
-    0,
-    Math.max(...bounds(flat).map(Math.abs)),
-  )[1];
+  const name = `score/${[layer, head, direction, places]}`;
+  const most = still(self, name, 0, Math.max(...bounds(flat).map(Math.abs)))[1];
   const width = Math.max(280, self.below.clientWidth - 4);
   const used = made.node.offsetHeight - made.matrix.node.offsetHeight + 54 * self.zoom;
   made.matrix.draw({

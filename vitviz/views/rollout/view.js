@@ -10,7 +10,7 @@ import { framing } from '../../canvas/outliers.js';
 import { cells, outline, rowByRow } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
-import { chosen, lay, scale } from './lay.js';
+import { chosen, coloursOf, lay, scale } from './lay.js';
 
 function sentence(self) {
   const share = total(chosen(self));
@@ -72,28 +72,19 @@ export default () => ({
         strip,
       ),
     );
-    const place = () => self.ui.place;
+    const name = (cell) => `${patchName(cell)}, ${placeName(self.grid, cell)}`;
+    const middle = () => Math.floor(self.grid.rows / 2) * self.grid.cols + Math.floor(self.grid.cols / 2);
     cells(self, canvas, {
-      start: () =>
-        /^\d+$/.test(self.settings.query)
-          ? Number(self.settings.query)
-          : Math.floor(self.grid.rows / 2) * self.grid.cols + Math.floor(self.grid.cols / 2),
-      place,
+      start: () => (/^\d+$/.test(self.settings.query) ? Number(self.settings.query) : middle()),
+      place: () => self.ui.place,
       label: () => t('Rollout map over the picture.'),
-      name: (cell) => `${patchName(cell)}, ${placeName(self.grid, cell)}: ${number(self.ui.values[cell])}`,
+      name: (cell) => `${name(cell)}: ${number(self.ui.values[cell])}`,
       hover(cell, event) {
-        const p = place();
-        const w = p.width / p.cols;
-        const h = p.height / p.rows;
         const value = self.ui.values[cell];
-        hover.put(p.x + (cell % p.cols) * w, p.y + Math.floor(cell / p.cols) * h, w, h);
+        const share = t('{times} × an even share', { times: number(value * self.ui.values.length, 2) });
+        hover.over(self.ui.place, cell);
         bar.mark(value);
-        tip.show(
-          event,
-          number(value),
-          `${patchName(cell)}, ${placeName(self.grid, cell)}`,
-          t('{times} × an even share', { times: number(value * self.ui.values.length, 2) }),
-        );
+        tip.show(event, number(value), name(cell), share);
       },
       leave() {
         hover.hide();
@@ -101,7 +92,7 @@ export default () => ({
       },
       pick: (cell) => self.set('query', self.settings.query === String(cell) ? 'auto' : String(cell)),
     });
-    return { canvas, bar, title, said, strip, asked, framed, place: null, values: [] };
+    return { canvas, bar, title, said, strip, asked, framed };
   },
 
   pictures: () => ['upload'],
@@ -109,10 +100,8 @@ export default () => ({
 
   draw(self) {
     const { ui, data, settings, grid } = self;
-    const {
-      upload: [w, h],
-      box,
-    } = self.photo;
+    const { upload, box } = self.photo;
+    const [w, h] = upload;
     const width = Math.min(self.width, (w / h) * self.tall);
     const s = width / w;
     const height = h * s;
@@ -124,35 +113,24 @@ export default () => ({
       context.imageSmoothingQuality = 'high';
       context.drawImage(data.upload, 0, 0, ui.scaled.width, ui.scaled.height);
       const [left, top, right, bottom] = box.map((edge) => edge * s * self.density);
-      drawMissing(
-        self,
-        context,
-        rowByRow(grid, { x: left, y: top, width: right - left, height: bottom - top }),
-      );
+      const cut = { x: left, y: top, width: right - left, height: bottom - top };
+      drawMissing(self, context, rowByRow(grid, cut));
     }
     self.figure.firstElementChild.style.setProperty('--vv-drawn', `${width}px`);
     const context = fit(ui.canvas, width, height, self.density);
     context.drawImage(ui.scaled, 0, 0, width, height);
     lay(self, context, s, width, height);
     ui.values = chosen(self);
-    ui.place = {
-      rows: grid.rows,
-      cols: grid.cols,
-      x: box[0] * s,
-      y: box[1] * s,
-      width: (box[2] - box[0]) * s,
-      height: (box[3] - box[1]) * s,
-    };
+    const [left, top, right, bottom] = box.map((edge) => edge * s);
+    const cut = { x: left, y: top, width: right - left, height: bottom - top };
+    ui.place = { rows: grid.rows, cols: grid.cols, ...cut };
     const [low, high] = scale(self, ui.values);
     const picked = /^\d+$/.test(settings.query) ? Number(settings.query) : -1;
-    ui.bar.update(
-      settings.overlay === 'paper' ? 'grey' : settings.colormap,
-      low,
-      high,
+    const label =
       settings.overlay === 'paper'
         ? t('Brightness: share of attention, per patch')
-        : t('Share of attention, per patch'),
-    );
+        : t('Share of attention, per patch');
+    ui.bar.update(coloursOf(self), low, high, label);
     ui.said.textContent = sentence(self);
     const from =
       settings.query === 'auto'
@@ -163,18 +141,7 @@ export default () => ({
             ? `${patchName(picked)} (${placeName(grid, picked)})`
             : t('the {name} token', { name: t(settings.query) });
     ui.title.textContent = `${this.caption(self) || t('Rollout')} · ${from}`;
-    if (picked >= 0) {
-      const pw = ui.place.width / grid.cols;
-      const ph = ui.place.height / grid.rows;
-      ui.asked.put(
-        ui.place.x + (picked % grid.cols) * pw,
-        ui.place.y + Math.floor(picked / grid.cols) * ph,
-        pw,
-        ph,
-      );
-    } else {
-      ui.asked.hide();
-    }
+    ui.asked.over(ui.place, picked);
     ui.framed.draw({ width, height }, rowByRow(grid, ui.place));
     this.thumbs(self);
   },
@@ -198,16 +165,7 @@ export default () => ({
       const values = i ? layers.values : map.values;
       const start = i ? (i - 1) * size : 0;
       const [, high] = bounds(values, start, start + size);
-      tinted(
-        values,
-        rows,
-        cols,
-        self.settings.overlay === 'paper' ? 'grey' : self.settings.colormap,
-        0,
-        high || 1,
-        start,
-        button.firstChild,
-      );
+      tinted(values, rows, cols, coloursOf(self), 0, high || 1, start, button.firstChild);
       button.setAttribute('aria-pressed', String(self.settings.alone === i));
     });
   },

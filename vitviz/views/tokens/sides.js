@@ -1,6 +1,6 @@
 // What stands beside the map of tokens: small maps of all depths, and the histogram of norms.
 
-import { chart } from '../../canvas/chart.js';
+import { chartBeside } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
 import { div, el, sheet, thumb } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
@@ -52,8 +52,7 @@ export function strip(self) {
 
 /** The histogram of the patches' norms at one depth, with the limit, which can be drawn along. */
 export function histogram(self) {
-  const side = Object.create(self); // the same view, with the room beside its figure
-  const drawn = chart(side);
+  const drawn = chartBeside(self);
   const said = el('p', { class: 'vv-text' });
   const node = div('vv-stack vv-tight vv-histogram', drawn.node, said);
   let now = null;
@@ -77,12 +76,11 @@ export function histogram(self) {
 
   function draw({ median, mad, limit, facts, width, height }) {
     now = { median, mad };
-    [side.width, side.tall] = [width, height];
     const figure = unpacked(self.data.chart);
     figure.title = t('Norms of the patches; drag the limit');
     figure.levels.unshift({ value: limit, upright: true, name: '', colour: '#c46a16' });
     figure.bars.colours = figure.bars.x.map((at) => (at > limit ? '#c46a16' : '#2f7fc0'));
-    drawn.draw(figure);
+    drawn.draw(figure, width, height);
     said.textContent = facts;
   }
   return { node, draw };

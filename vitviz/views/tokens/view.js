@@ -7,8 +7,7 @@ import { map } from '../../canvas/map.js';
 import { matrix } from '../../canvas/matrix.js';
 import { number } from '../../canvas/numbers.js';
 import { tell } from '../../canvas/outliers.js';
-import { pinColours, togglePin } from '../../canvas/pins.js';
-import { outline } from '../../canvas/pointer.js';
+import { pinMarks, togglePin } from '../../canvas/pins.js';
 import { t } from '../../canvas/words.js';
 import { drawComponents } from './components.js';
 import { drawHeads, head, pair } from './heads.js';
@@ -72,12 +71,7 @@ export default () => ({
     const marks = el('canvas', { class: 'vv-framed' });
     const facts = el('p', { class: 'vv-text' });
     drawn.plot.append(marks);
-    const pinned = pinColours.map((colour) => {
-      const mark = outline(drawn.plot);
-      mark.node.classList.add('vv-mark');
-      mark.node.style.borderColor = colour;
-      return mark;
-    });
+    const pinned = pinMarks(drawn.plot);
     const chips = el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t('Prefix tokens') });
     const pins = div('vv-pins');
     const pin = button(t('Pin this token'), () => togglePin(self, self.settings.token), {
@@ -101,36 +95,16 @@ export default () => ({
     const photo = second(self, () => paint(self));
     const alike = matrix(self, { told: (row, col) => pair(self, row, col) });
     self.below.append(stack(counted.node, largest, sinks.node, photo.node, single, depths.node, alike.node));
-    return {
-      drawn,
-      marks,
-      facts,
-      pinned,
-      chips,
-      pins,
-      pin,
-      heads,
-      depths,
-      single,
-      counted,
-      largest,
-      sinks,
-      alike,
-      second: photo,
-    };
+    const beside = { depths, single, counted, largest, sinks, alike, second: photo };
+    return { drawn, marks, facts, pinned, chips, pins, pin, heads, ...beside };
   },
 
   pictures: (self) => (self.settings.show === 'heads' ? [] : ['upload']),
   items(self) {
     const { show, alike } = self.settings;
     const marked = marking(self) && show !== 'norms' ? ['norms', 'usual'] : [];
-    if (show === 'similarity')
-      return [
-        ...(small(self) ? ['cosines'] : ['line', 'pinned']),
-        'by_depth',
-        ...photographed(self),
-        ...marked,
-      ];
+    const cosines = small(self) ? ['cosines'] : ['line', 'pinned'];
+    if (show === 'similarity') return [...cosines, 'by_depth', ...photographed(self), ...marked];
     const both = shared(self) ? ['photo', 'other_tints'] : [];
     if (show === 'components') return ['tints', 'components', 'shares', ...both, ...marked];
     return show === 'norms'
@@ -139,10 +113,8 @@ export default () => ({
   },
 
   draw(self) {
-    const {
-      ui,
-      settings: { show },
-    } = self;
+    const { ui } = self;
+    const { show } = self.settings;
     const heads = show === 'heads';
     for (const field of self.root.querySelectorAll('.vv-field')) {
       // only what changes this figure
@@ -166,11 +138,8 @@ export default () => ({
     ];
     for (const [node, on] of shown) node.hidden = !on;
     self.query = self.settings.token;
-    if (self.room)
-      self.tall = Math.min(
-        self.tall,
-        (self.width * self.grid.rows * self.grid.patch[0]) / (self.grid.cols * self.grid.patch[1]),
-      );
+    const { rows, cols, patch } = self.grid;
+    if (self.room) self.tall = Math.min(self.tall, (self.width * rows * patch[0]) / (cols * patch[1]));
     FIGURES[show](self);
     if (!heads) frameOutliers(self);
     tell();

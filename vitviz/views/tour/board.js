@@ -1,7 +1,7 @@
 // The model's input in its patches, with weights over it, and a vector as a strip of colours.
 
 import { tinted } from '../../canvas/colours.js';
-import { div, el, fit } from '../../canvas/elements.js';
+import { div, el, fit, span } from '../../canvas/elements.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { bounds, number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
@@ -84,7 +84,7 @@ export function strip(self, { label, name, pick, touched, extra }) {
   const plot = div('vv-plot', canvas);
   const spot = outline(plot);
   const chosen = outline(plot, 'vv-pinned');
-  const title = el('span', { text: label });
+  const title = span(label);
   const range = el('span', { class: 'vv-range' });
   const node = div('vv-strip', el('p', { class: 'vv-striplabel' }, title, range), plot);
   spot.node.dataset.export = 'no';

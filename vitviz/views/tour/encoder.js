@@ -1,7 +1,7 @@
 // Step 7: one row of attention in numbers.
 
 import { unpacked } from '../../canvas/data.js';
-import { button, div, el, stack } from '../../canvas/elements.js';
+import { button, div, el, span, stack } from '../../canvas/elements.js';
 import { number } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { board, strip } from './board.js';
@@ -26,7 +26,7 @@ export function prefixChips(self) {
     button(tokenTitle(name), () => self.set('token', token)),
   );
   const group = el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t('Or as query') }, ...buttons);
-  const label = div('vv-label', el('span', { text: t('Or as query') }));
+  const label = div('vv-label', span(t('Or as query')));
   const kind = { class: 'vv-field', hidden: !buttons.length, 'data-export': 'no' };
   const press = (one, token) => one.setAttribute('aria-pressed', String(token === self.settings.token));
   return { node: el('div', kind, label, group), show: () => buttons.forEach(press) };

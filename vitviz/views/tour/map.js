@@ -14,18 +14,15 @@ function blockOf(self, block) {
   const at = steps.findIndex((step) => step.name === block.step);
   const [name, size] = [block.name, block.size].map((text) => text && told(text, diagram.values));
   const title = t('Step {step}: {title}', { step: at + 1, title: t(steps[at].title) });
-  return button(
-    '',
-    () => self.set('step', at + 1),
-    {
-      class: block.there ? 'vv-block' : 'vv-block vv-without',
-      'aria-label': `${title}. ${[name, size].filter(Boolean).join(', ')}`,
-      title,
-      'data-to': block.step,
-    },
-    el('span', { class: 'vv-block-name', text: name }),
-    size ? el('span', { class: 'vv-block-size', text: size }) : null,
-  );
+  const about = {
+    class: block.there ? 'vv-block' : 'vv-block vv-without',
+    'aria-label': `${title}. ${[name, size].filter(Boolean).join(', ')}`,
+    title,
+    'data-to': block.step,
+  };
+  const named = el('span', { class: 'vv-block-name', text: name });
+  const sized = size && el('span', { class: 'vv-block-size', text: size });
+  return button('', () => self.set('step', at + 1), about, named, sized);
 }
 
 /** A chip for each kind of token before the patches, and for the patches. */

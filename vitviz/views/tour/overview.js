@@ -1,7 +1,7 @@
 // The whole way at a glance, before the first step: the picture, its patches, the layers, the answer. A click
 // on a part goes to the view that explains it.
 
-import { button, el } from '../../canvas/elements.js';
+import { button, el, span } from '../../canvas/elements.js';
 import { open } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 import { cutApart } from './map.js';
@@ -69,7 +69,7 @@ export function overviewOf(self, first) {
         el(
           'span',
           {},
-          el('span', { text: name }),
+          span(name),
           el(
             'span',
             { class: 'vv-answer-track' },

@@ -1,6 +1,6 @@
 // The ranking: areas under both curves, what lies between them, SaCo, and what a map leaves unexplained.
 
-import { button, div, el, stack, svg } from '../../canvas/elements.js';
+import { button, div, el, span, stack, svg } from '../../canvas/elements.js';
 import { light, relit, whenLit } from '../../canvas/lit.js';
 import { fixed } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
@@ -55,7 +55,7 @@ export function ranking(self, { title, pick, of, style }) {
           () => pick(method),
           { 'aria-pressed': String(self.settings.method === method) },
           key,
-          el('span', { text: title(method) }),
+          span(title(method)),
         );
         const cells = areas
           ? [
