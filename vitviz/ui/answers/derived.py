@@ -66,7 +66,7 @@ def endpoint(view: View, subject_of: Callable, reading: Callable = contextlib.nu
     signature = inspect.Signature(parameters, return_annotation=dict)
     answer.__signature__, answer.__name__ = signature, view.slug
     answer.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": dict}
-    answer.__doc__ = _documented(view, parameters, controls, taken)
+    answer.__doc__ = _documented(view, controls, taken)
     return answer
 
 
@@ -89,18 +89,9 @@ def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> 
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
 
 
-def _documented(view: View, parameters: list, controls: list[Control], taken: list) -> str:
-    told = {
-        "image": 'a file (handle_file), or the name of a sample such as "chelsea"',
-        "checkpoint": "a name that `checkpoints` lists; empty for the first one",
-        "second": "another such name, of the checkpoint beside it; empty for none",
-        "without": (
-            "what is taken away, such as heads=8.2 patches=0.17 (layers and heads from 1); empty for nothing"
-        ),
-        **{control.name: control.info or control.label or control.name for control in controls},
-        "token": "a prefix token's name such as class, or a patch's number from 0; empty for the middle",
-    }
-    lines = [f"    {one.name}: {told[one.name]}" for one in parameters]
+def _documented(view: View, controls: list[Control], taken: list) -> str:
+    told = {one.name: one.info or one.label or one.name for one in controls if one.name != "token"}
+    lines = [f"    {name}: {text}" for name, text in told.items()]
     items = ", ".join(f"{item.name}: {' x '.join(item.axes.split())}, {item.says}" for item in taken)
     what = f"{view.words.what}\n\nArgs:\n" + "\n".join(lines)
     return f"{what}\n\nReturns:\n    {{checkpoint, dtype, {items}; grid}}"
