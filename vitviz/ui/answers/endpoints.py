@@ -515,7 +515,7 @@ def _spoken(fn: Callable) -> Callable:
 
 
 def _documented(fn: Callable) -> Callable:
-    """The same with a line for each parameter in its docstring, of which Gradio makes what programs are told."""
+    """The same with a line for each parameter in its docstring, which Gradio tells programs."""
     what, args, returns = re.match(r"(.*?)(?:Args:\n(.*?))?(Returns:.*)", inspect.getdoc(fn), re.S).groups()
     own = dict(line.strip().split(": ", 1) for line in (args or "").strip().splitlines())
     lines = [f"    {name}: {own.get(name) or TOLD[name]}\n" for name in inspect.signature(fn).parameters]
