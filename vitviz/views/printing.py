@@ -32,13 +32,18 @@ NARROW = 86.0  # one column
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """How a figure is wanted: with its detail or alone; `upload` is the upright picture, if there is one, and
-    `picture` what it is called, of a sample its name.
+    """How a figure is wanted: with its detail or alone, light or dark, in which language; `upload` is the
+    upright picture, if there is one, and `picture` what it is called, of a sample its name.
     """
 
     detail: bool = False
     upload: np.ndarray | None = None
     picture: str = ""
+    dark: bool = False
+    language: str = "en"
+
+
+ALONE = Asked()
 
 
 def patch_name(patch: int) -> Sentence:

@@ -30,6 +30,7 @@ from vitviz.ui.memory.studio import Studio
 from vitviz.views import Subject, View
 from vitviz.views.evidence import writers
 from vitviz.views.explorer import score
+from vitviz.views.printing import Asked
 from vitviz.views.sequence import sequential
 from vitviz.views.shared import sweep_of
 from vitviz.views.trial.order import ORDER
@@ -382,8 +383,8 @@ class Endpoints:
             if not (asked.paired or asked.sided):
                 raise WrongSetting(f"{asked.title} is of one checkpoint; leave second empty.")
             key = self._studio.runs.pair(key, self._key(image, beside, without))
-        given, whether = prints.settings_of(str(settings)), truth(detail, "detail")
-        made = prints.figure(self._studio, key, str(view), given, whether, language=str(language))
+        given, look = prints.settings_of(str(settings)), _look(detail, language)
+        made = prints.figure(self._studio, key, str(view), given, look)
         data = prints.written(self._studio, made, str(format), width, whole(dpi, "dpi", 1, 10_000))
         return self._told(key, view, f"{made.name}.{format}", made.caption, data)
 
@@ -415,8 +416,8 @@ class Endpoints:
         pixels = whole(width, "width", 1, films.WIDE)
         films.require(str(format), pixels, seconds)
         key = self._key(image, checkpoint, without)
-        given, whether = prints.settings_of(str(settings)), truth(detail, "detail")
-        made = films.film(self._studio, key, str(view), given, str(over), whether, language=str(language))
+        given, look = prints.settings_of(str(settings)), _look(detail, language)
+        made = films.film(self._studio, key, str(view), given, str(over), look)
         data = films.written(self._studio, made, str(format), pixels, seconds)
         told = self._told(key, view, f"{made.name}.{format}", made.caption, data)
         return {**told, "frames": [str(label) for label in made.labels]}
@@ -471,6 +472,10 @@ class Endpoints:
 def _top(trace: Any, count: int) -> list[dict[str, Any]]:
     """The likeliest classes."""
     return [{"label": label, "probability": plain(probability)} for label, probability in trace.top(count)]
+
+
+def _look(detail: Any, language: Any) -> Asked:
+    return Asked(truth(detail, "detail"), language=str(language))
 
 
 def _writer(writer: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from vitviz.errors import Unknown
 from vitviz.figures.encode import encoded
+from vitviz.prints.figure import view_called
 from vitviz.record import progress
 from vitviz.record.asked import plain
 from vitviz.record.runs import Run
@@ -27,7 +28,7 @@ from vitviz.ui.memory.sessions import Sessions
 from vitviz.ui.memory.sets import Sets
 from vitviz.ui.memory.work import BATCH, Work
 from vitviz.ui.options import Settings
-from vitviz.views import VIEWS, About, Needs, Subject, View
+from vitviz.views import About, Needs, Subject, View
 
 T = TypeVar("T")
 PASS = "the pass"  # what a run's own pass is counted under; no visitor's ticket has a space
@@ -48,13 +49,8 @@ class Studio:
         self._drawn: Cache[Any] = Cache(settings.picture_cache, bytes_of)
         self._abouts: Cache[About] = Cache(20_000, lambda about: 1)  # outlive what they are about
         self._counts: Cache[list[int]] = Cache(2_000, lambda count: 1)
-        self._views = {view.slug: view for view in VIEWS}
 
-    def view(self, slug: str) -> View:
-        """A view by its slug; Unknown for any other."""
-        if slug not in self._views:
-            raise Unknown(f"There is no view {slug[:60]!r}; there are {', '.join(self._views)}.")
-        return self._views[slug]
+    view = staticmethod(view_called)
 
     def look(self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, **changes) -> str:
         """Traces a picture with a checkpoint and returns the key under which everything about it is to be
