@@ -99,7 +99,6 @@ def sum_by_hand(f: Facts) -> Step:
         "Add the three shares and the rest with a pocket calculator: they make the model’s own logit.",
         ("logit_{c} = start + Σ_{l,h} share_{l,h} + Σ_{l} MLP_{l} + biases",),
         ("{layers} layers × {heads} heads: {together} shares",),
-        {"layers": f.layers, "heads": f.heads, "together": f.layers * f.heads},
     )
     return _where_accounted(step, f)
 
@@ -122,7 +121,6 @@ def one_taken_out(f: Facts) -> Step:
         "Take it out in every view, and look at Evidence: which shares are others now?",
         (),
         ("1 of {together} heads replaced",),
-        {"together": f.layers * f.heads},
     )
     return _where_accounted(step, f)
 
