@@ -46,9 +46,7 @@ def caption_of(
     picture: str = "",
     shown: Sequence[str] = (),
 ) -> str:
-    """What the figure shows, of which `picture`, its panels' titles, settings, definition (formulas as
-    LaTeX), limits, source and citation.
-    """
+    """What is shown, of which `picture`: panels, settings, definition (LaTeX), limits, source, citation."""
 
     def say(text):
         return translated(text, language)
@@ -122,9 +120,7 @@ def name_of(
     second: Subject | None = None,
     picture: str = "",
 ) -> str:
-    """View, picture, checkpoint, the `second` where it is shown, and every setting that is not as it is
-    without being set; safe on every disk.
-    """
+    """View, picture, checkpoint, shown `second`, and what is not as by default; safe on every disk."""
     filed = view.filed(settings, subject.grid)
     changed = [
         f"{control.name}-{spelled(control, filed[control.name])}"

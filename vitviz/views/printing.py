@@ -185,9 +185,7 @@ def over(
 
 
 def derived(view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Plate:
-    """The figure of a view that prints nothing of its own: its map over the patches, or its chart; both where
-    it has both, and what it adds in detail.
-    """
+    """The figure of a view without a printed.py: its map, its chart, or both, and what it adds in detail."""
     chart = view.chart(subject, settings)
     mapped = view.map and shared(view, subject, settings, asked)
     panels = tuple(one for one in (mapped, chart) if one is not None)

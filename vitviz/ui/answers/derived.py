@@ -25,9 +25,7 @@ def answering() -> tuple[View, ...]:
 
 
 def endpoint(view: View, subject_of: Callable, reading: Callable = contextlib.nullcontext) -> Callable:
-    """The function behind a view's endpoint; `subject_of(image, checkpoint)` gives what it looks at, and
-    `reading(subject)` is around what is read of it, for which a large one waits for a turn.
-    """
+    """The function behind a view's endpoint; what it reads waits for its turn in `reading(subject)`."""
     taken = [item for item in view.items if item.taken]
     asked = {name for item in taken for name in item.depends}
     controls = [control for control in view.controls if control.name in asked]

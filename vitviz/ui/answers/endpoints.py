@@ -430,9 +430,7 @@ class Endpoints:
     def subject_of(
         self, image: Any, checkpoint: str, without: str = "", second: str | None = None
     ) -> Subject:
-        """What a view looks at; of a checkpoint alone where no picture is given, or of one or two over those
-        that come with vitviz, where `second` is given, if only as "".
-        """
+        """What a view looks at: weights, a picture, or a set where `second` is given, if only as ""."""
         if second is not None:
             names = [self._name(checkpoint), *([str(second).strip()] if str(second).strip() else [])]
             sample = self._studio.pictures.sample(samples()[0].name)

@@ -93,9 +93,7 @@ def _write(
     surveys: Mapping[str, str],
     more: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
-    """One checkpoint's files, into a folder, with `more` in its description; returns the views that are left
-    out, with the reasons. `keys` are its own and that of the checkpoint beside it, or "".
-    """
+    """Files of the first of `keys`, beside the second, into a folder; returns who is left out, and why."""
     key, second = keys
     pair = studio.runs.pair(key, second) if second else key
     subject, asked = studio.subject(key), lessons.by_view(given)

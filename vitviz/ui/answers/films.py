@@ -54,10 +54,7 @@ def film(
     asked: Asked = ALONE,
     told: Told = lambda done, of: None,
 ) -> Animation:
-    """A view's film, for a key and settings as in a link; VitvizError for what there is not, and why.
-
-    `told` hears how many moments have been looked at, of how many.
-    """
+    """A view's film; VitvizError for what there is not. `told` hears how many moments are seen, of all."""
     if studio.sets.survey(key) is not None:
         raise Unknown(OF_A_SET)
     view, run, (_, second) = studio.view(slug), studio.runs.run(key), studio.runs.both(key)

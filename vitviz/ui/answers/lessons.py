@@ -102,9 +102,7 @@ def offered(folder: Path) -> dict[str, Path]:
 
 
 def opened(folder: Path, name: Any) -> Lesson:
-    """A lesson that is offered, by its name; Unknown for any other. It may be larger than an upload: nothing
-    of it is read but what is needed.
-    """
+    """A lesson that is offered, of which only what is needed is read; Unknown for any other name."""
     path = offered(folder).get(name) if isinstance(name, str) else None
     if path is None:
         raise Unknown(GONE)

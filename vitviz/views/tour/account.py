@@ -49,9 +49,8 @@ def summed(subject: Subject) -> dict[str, Any]:
 
 
 def without(subject: Subject) -> dict[str, Any]:
-    """The answers with the head of the largest share taken out, and what its logit loses by that.
-
-    Nothing but the sum where something has been taken away already: what goes then is another thing.
+    """The answers without the head of the largest share, and what its logit loses; no more than the sum where
+    something has been taken away already, as what goes then is another thing.
     """
     found = summed(subject)
     if not found or subject.trace.without:

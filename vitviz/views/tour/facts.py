@@ -73,9 +73,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Step:
-    """One stop of the tour, as it travels to the page too; every text goes with the same values, those of
-    the facts and its own.
-    """
+    """One stop of the tour, as it travels to the page; texts take the facts' values and its own."""
 
     name: str
     title: str
