@@ -108,8 +108,8 @@ class Turns:
     def place(self, visitor: str, patient: bool = False, at_once: bool = False) -> Iterator[None]:
         """Around one answer: waits until fewer than two others of its visitor are under way.
 
-        Raises TooMuch, with how long it may take, where eight wait already, unless `patient`; `at_once` goes
-        beside them all, for what those who are under way may themselves be waiting for.
+        TooMuch, with how long it takes, where eight wait, unless `patient`; `at_once` goes beside them all,
+        for what those who are under way may be waiting for.
         """
         with self._changed:
             if not (patient or at_once) and (refusal := self.full(visitor)):
@@ -211,9 +211,7 @@ class Turns:
         return not taken or taken + wish.nbytes <= self._room
 
     def _standing_back(self, wish: _Wish) -> Callable[[], bool]:
-        """Asked between two steps of what is dear: lets others go first, for as long as it has computed since
-        it last did, so that it is never stopped for good.
-        """
+        """Between two steps of what is dear: lets others go first, as long as it has computed since."""
         since = time.monotonic()
 
         def others() -> bool:
