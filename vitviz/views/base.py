@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import importlib
 import inspect
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -62,6 +63,12 @@ class Words:
     source: str  # section and figure of the paper
     caveat: str  # what it does not show
     cites: str = ""  # the work whose section, figure or equation the source begins with
+
+    @classmethod
+    def of(cls, text: str, cites: str = "") -> Words:
+        """Those of a text of five paragraphs, `what` to `caveat`."""
+        parts = (re.sub(r"\s*\n\s*", " ", part.strip()) for part in text.split("\n\n"))
+        return cls(*parts, cites)
 
 
 class View(ABC):

@@ -40,42 +40,32 @@ _MADE = {
 class Evidence(View):
     slug = "evidence"
     title = "Evidence"
-    words = Words(
-        what=(
-            "The answer is a sum: every head, every MLP and every bias has added its share to it, for "
-            "or against."
-        ),
-        how=(
-            "Orange patches spoke for the class, blue ones against; click a head to see its own, or "
-            "take it away."
-        ),
-        definition=(
-            "With the deviation $\\sigma$ of the final norm held, $u = (w_c \\circ \\gamma)/\\sigma$ and"
-            " $\\bar u = u - \\mathrm{mean}(u)$, the logit is $\\langle \\bar u, x^0 \\rangle + \\sum_{l,h,j}"
-            " A^{l,h}_{0j} \\langle v_j^{l,h}, W_O^{l,h\\top} \\bar u \\rangle + \\sum_l \\langle \\bar u,"
-            " b_O^l + m^l \\rangle + \\langle w_c, \\beta \\rangle + b_c$: the start, each head's share by"
-            " source token, biases and MLPs. Where an average is read, the sums run over all patches too,"
-            " each with its own $\\sigma$ if it is normed first; LayerScale multiplies what a branch adds;"
-            " what attention pooling reads and its MLP adds are lines of their own. The map sums the heads'"
-            " shares by source patch."
-            " *Each part taken away*: what a head or an MLP hands on is replaced by its mean over other"
-            " pictures (shipped checkpoints: of the set they were trained on; else vitviz's own photographs);"
-            " the loss is the logit with it less the logit without it. *The answer forming*: "
-            "$W\\,\\mathrm{LN}(x^l) + b$ at every depth $l$, of what the classifier reads and of each "
-            "patch by itself. *Who wrote it*: what head $h$ reads at token $j$ is a sum over the embedding, "
-            "the position and what every earlier head, bias and MLP wrote there; with $A$ and $\\sigma$ held "
-            "its share is the sum of their parts, and the same can be asked of an earlier head."
-        ),
-        source=(
-            "The final layer of equation 4; Elhage et al. 2021 and Gandelsman et al. 2024 (arXiv 2310.05916),"
-            " with the norm's mean moved onto the direction; the answer forming: Vilas et al. 2023 (arXiv"
-            " 2310.18969)"
-        ),
-        caveat=(
-            "These are direct effects only: what an early head does through later layers stands in their"
-            " lines. The token at a place in a late layer is mixed already. The start is the same for every"
-            " picture."
-        ),
+    words = Words.of(
+        r"""
+        The answer is a sum: every head, every MLP and every bias has added its share to it, for or against.
+
+        Orange patches spoke for the class, blue ones against; click a head to see its own, or take it away.
+
+        With the deviation $\sigma$ of the final norm held, $u = (w_c \circ \gamma)/\sigma$ and $\bar u = u -
+        \mathrm{mean}(u)$, the logit is $\langle \bar u, x^0 \rangle + \sum_{l,h,j} A^{l,h}_{0j} \langle
+        v_j^{l,h}, W_O^{l,h\top} \bar u \rangle + \sum_l \langle \bar u, b_O^l + m^l \rangle + \langle w_c,
+        \beta \rangle + b_c$: the start, each head's share by source token, biases and MLPs. Where an average
+        is read, the sums run over all patches too, each with its own $\sigma$ if it is normed first;
+        LayerScale multiplies what a branch adds; what attention pooling reads and its MLP adds are lines of
+        their own. The map sums the heads' shares by source patch. *Each part taken away*: what a head or an
+        MLP hands on is replaced by its mean over other pictures (shipped checkpoints: of the set they were
+        trained on; else vitviz's own photographs); the loss is the logit with it less the logit without it.
+        *The answer forming*: $W\,\mathrm{LN}(x^l) + b$ at every depth $l$, of what the classifier reads and
+        of each patch by itself. *Who wrote it*: what head $h$ reads at token $j$ is a sum over the embedding,
+        the position and what every earlier head, bias and MLP wrote there; with $A$ and $\sigma$ held its
+        share is the sum of their parts, and the same can be asked of an earlier head.
+
+        The final layer of equation 4; Elhage et al. 2021 and Gandelsman et al. 2024 (arXiv 2310.05916), with
+        the norm's mean moved onto the direction; the answer forming: Vilas et al. 2023 (arXiv 2310.18969)
+
+        These are direct effects only: what an early head does through later layers stands in their lines. The
+        token at a place in a late layer is mixed already. The start is the same for every picture.
+        """,
         cites=PAPER,
     )
     arrays = {

@@ -34,31 +34,27 @@ class Explorer(View):
     slug = "explorer"
     title = "Attention"
     endpoint = "patch_attention"
-    words = Words(
-        what=(
-            "In each layer, every head lets each token look at all others and decide how much of each to take"
-            " over."
-        ),
-        how=(
-            "Move over the picture to see where a patch looks, click to hold it; the wall has the same "
-            "in all heads."
-        ),
-        definition=(
-            "$A^{l,h} = \\mathrm{softmax}(q k^\\top / \\sqrt{d})$, after query-key norm, rotary embedding and"
-            " relative bias where the model has them. *Attends to* is a row of $A$: what the token takes from"
-            " each other, in shares that sum to 1. *Attended by* is a column: how much each token takes from"
-            " this one; a column has no fixed sum. Prefix tokens stand beside the picture, and their weights"
-            " are numbers, because a map of patches alone hides them. *Why it looks there*: with norms held"
-            " $q$ and $k$ are sums over those who wrote the two tokens, so a score $q k^\\top / \\sqrt{d}$"
-            " is a matrix of writers. It is shown less its mean over all keys, or less another key's: what is"
-            " the same for all keys moves no attention. Place is the direct part of $E_{pos}$ alone, all else"
-            " is content."
-        ),
-        source="Section 3.1, equation 2 and appendix A",
-        caveat=(
-            "A large weight means that a token's value is taken over, not that it matters for the answer:"
-            " values differ in length, and later layers may discard them."
-        ),
+    words = Words.of(
+        r"""
+        In each layer, every head lets each token look at all others and decide how much of each to take over.
+
+        Move over the picture to see where a patch looks, click to hold it; the wall has the same in all
+        heads.
+
+        $A^{l,h} = \mathrm{softmax}(q k^\top / \sqrt{d})$, after query-key norm, rotary embedding and relative
+        bias where the model has them. *Attends to* is a row of $A$: what the token takes from each other, in
+        shares that sum to 1. *Attended by* is a column: how much each token takes from this one; a column has
+        no fixed sum. Prefix tokens stand beside the picture, and their weights are numbers, because a map of
+        patches alone hides them. *Why it looks there*: with norms held $q$ and $k$ are sums over those who
+        wrote the two tokens, so a score $q k^\top / \sqrt{d}$ is a matrix of writers. It is shown less its
+        mean over all keys, or less another key's: what is the same for all keys moves no attention. Place is
+        the direct part of $E_{pos}$ alone, all else is content.
+
+        Section 3.1, equation 2 and appendix A
+
+        A large weight means that a token's value is taken over, not that it matters for the answer: values
+        differ in length, and later layers may discard them.
+        """,
         cites=PAPER,
     )
     arrays = {

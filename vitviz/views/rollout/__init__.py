@@ -31,29 +31,25 @@ class Rollout(View):
     slug = "rollout"
     title = "Rollout"
     endpoint = "rollout"
-    words = Words(
-        what=(
-            "Attention mixes the patches in every layer; rollout multiplies the layers to ask what "
-            "reached the answer."
-        ),
-        how=(
-            "Bright is what reached the classifier; click a patch to ask instead what that patch has "
-            "collected."
-        ),
-        definition=(
-            "Heads are fused to $\\bar A_l$ (mean, max or min), optionally the smallest entries in patch"
-            " columns are discarded (never those in a prefix token's column), the"
-            " skip connection is added as $\\tilde A_l = r I + (1-r) \\bar A_l$"
-            " with each row divided by its sum, and $R = \\tilde A_L \\cdots \\tilde A_1$. The map is the row"
-            " of the query over the patches. *Auto* asks what the classifier reads: the class token, the mean"
-            " over patches, both side by side, the patches with the largest numbers, or the pooling's own"
-            " weights."
-        ),
-        source="Section 4.5, figure 6 and appendix D.8, figure 14; Abnar & Zuidema 2020",
-        caveat=(
-            "Rollout follows attention weights alone: it ignores values, MLPs and the class in question, so"
-            " it shows where information may have flowed and not why the model decided."
-        ),
+    words = Words.of(
+        r"""
+        Attention mixes the patches in every layer; rollout multiplies the layers to ask what reached the
+        answer.
+
+        Bright is what reached the classifier; click a patch to ask instead what that patch has collected.
+
+        Heads are fused to $\bar A_l$ (mean, max or min), optionally the smallest entries in patch columns are
+        discarded (never those in a prefix token's column), the skip connection is added as $\tilde A_l = r I
+        + (1-r) \bar A_l$ with each row divided by its sum, and $R = \tilde A_L \cdots \tilde A_1$. The map is
+        the row of the query over the patches. *Auto* asks what the classifier reads: the class token, the
+        mean over patches, both side by side, the patches with the largest numbers, or the pooling's own
+        weights.
+
+        Section 4.5, figure 6 and appendix D.8, figure 14; Abnar & Zuidema 2020
+
+        Rollout follows attention weights alone: it ignores values, MLPs and the class in question, so it
+        shows where information may have flowed and not why the model decided.
+        """,
         cites=PAPER,
     )
     arrays = {

@@ -28,34 +28,30 @@ class Tokens(View):
     slug = "tokens"
     title = "Tokens"
     sided = True
-    words = Words(
-        what=(
-            "Every layer rewrites each patch’s vector: those that mean the same come close, and a few "
-            "grow far longer."
-        ),
-        how=(
-            "Move over the picture to see which patches are alike, click to hold one, and step through "
-            "the depths."
-        ),
-        definition=(
-            "Depth 0 is what enters block 1, depth $l$ the raw output of block $l$; *through the final norm*"
-            " applies the model's own last LayerNorm to each token. *Similarity* is $\\cos(t_i, t_p)$,"
-            " without the mean patch of $t - \\bar t$. *Components* are the principal components of the"
-            " centred patches, prefix tokens left out, each with the sign that makes its largest loading"
-            " positive; shares are of the whole variance. Colours are $\\sigma(2 z)$ of three scores whitened"
-            " for the colours alone; unless they stand for the components one by one, the three are turned"
-            " together to look like the depth before, and depth 0 like the picture's own colours. *Norms* are"
-            " $\\|t_i\\|_2$ before the final norm; the limit is median + $k$ · MAD over the patches of the"
-            " depth. *Heads*: entropy $-\\sum_j A_{ij} \\ln A_{ij}$, mean over the patches as queries, and"
-            " $e^H$, the tokens looked at; likeness of two heads by the cosine of their attention, or by"
-            " Jensen-Shannon divergence."
-        ),
-        source="Caron et al. 2021; Oquab et al. 2023; Darcet et al. 2024; Sun et al. 2024; not in the paper",
-        caveat=(
-            "Likeness of vectors does not say that the model uses it, and no colour means foreground. Clean"
-            " maps of models with registers need not reflect how well local information is integrated, and"
-            " heads that attend alike may still do different things with what they read."
-        ),
+    words = Words.of(
+        r"""
+        Every layer rewrites each patch’s vector: those that mean the same come close, and a few grow far
+        longer.
+
+        Move over the picture to see which patches are alike, click to hold one, and step through the depths.
+
+        Depth 0 is what enters block 1, depth $l$ the raw output of block $l$; *through the final norm*
+        applies the model's own last LayerNorm to each token. *Similarity* is $\cos(t_i, t_p)$, without the
+        mean patch of $t - \bar t$. *Components* are the principal components of the centred patches, prefix
+        tokens left out, each with the sign that makes its largest loading positive; shares are of the whole
+        variance. Colours are $\sigma(2 z)$ of three scores whitened for the colours alone; unless they stand
+        for the components one by one, the three are turned together to look like the depth before, and depth
+        0 like the picture's own colours. *Norms* are $\|t_i\|_2$ before the final norm; the limit is median +
+        $k$ · MAD over the patches of the depth. *Heads*: entropy $-\sum_j A_{ij} \ln A_{ij}$, mean over the
+        patches as queries, and $e^H$, the tokens looked at; likeness of two heads by the cosine of their
+        attention, or by Jensen-Shannon divergence.
+
+        Caron et al. 2021; Oquab et al. 2023; Darcet et al. 2024; Sun et al. 2024; not in the paper
+
+        Likeness of vectors does not say that the model uses it, and no colour means foreground. Clean maps of
+        models with registers need not reflect how well local information is integrated, and heads that attend
+        alike may still do different things with what they read.
+        """
     )
     arrays = {
         "basis": "component width",
