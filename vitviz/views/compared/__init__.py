@@ -11,7 +11,7 @@ from vitviz import analyses
 from vitviz.errors import WrongSetting
 from vitviz.figures.chart import BLUE, ORANGE, Chart, Series
 from vitviz.record.sentence import Sentence
-from vitviz.views.base import Item, Needs, View, Words
+from vitviz.views.base import Item, Needs, View, Words, drawn
 from vitviz.views.controls import Choice, Whole
 from vitviz.views.printing import joined
 from vitviz.views.subject import Subject
@@ -121,21 +121,19 @@ class Compared(View):
             "its standard error, NaN for fewer than four minibatches",
             depends=("tokens", "against"),
         ),
-        Item("steps", "other", "steps of the training", "int32", taken=False),
-        Item("looked", "one", "pictures that a step has looked at", "int32", ("frame",), taken=False),
+        drawn("steps", "other", "steps of the training", dtype="int32"),
+        drawn("looked", "one", "pictures that a step has looked at", "frame", dtype="int32"),
         Item("curves", "curve layer", "by layer: " + ", ".join(CURVES)),
     )
 
     charted = ("tokens", "curve")
+    also = (NO_SET, TAKEN_AWAY, NO_SECOND, NO_FILM, NO_CLASS, TOO_FEW)
 
     def unsupported(self, subject: Subject) -> str | None:
         survey = subject.survey
         if survey is None and subject.sampled is None or survey is not None and not measured(survey):
             return NO_SET
         return TAKEN_AWAY if subject.trace is not None and subject.trace.without else None
-
-    def texts(self) -> set[str]:
-        return super().texts() | {NO_SET, TAKEN_AWAY, NO_SECOND, NO_FILM, NO_CLASS, TOO_FEW}
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
         missing = self.summary(subject)["missing"]

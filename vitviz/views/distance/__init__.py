@@ -11,7 +11,7 @@ import numpy as np
 from vitviz import analyses
 from vitviz.figures.chart import Chart, Level, Series, by_layer, ramp
 from vitviz.record.sentence import Sentence
-from vitviz.views.base import PAPER, File, Item, View, Words
+from vitviz.views.base import PAPER, File, Item, View, Words, drawn
 from vitviz.views.controls import Choice
 from vitviz.views.shared import sweep_of
 from vitviz.views.subject import Subject
@@ -56,7 +56,7 @@ class Distance(View):
     items = (
         Item("distance", "layer head", "mean attention distance, px of the model's input", depends=("rows",)),
         Item("prefix_mass", "layer head", "attention on prefix tokens, from 0 to 1"),
-        Item("uniform", "one", "distance of attention spread evenly, px", depends=("rows",), taken=False),
+        drawn("uniform", "one", "distance of attention spread evenly, px", "rows"),
     )
     files = (
         File("figure.html", "Figure (HTML)", "text/html"),

@@ -9,7 +9,7 @@ from vitviz.analyses.protocol import TITLES
 from vitviz.errors import VitvizError
 from vitviz.figures.chart import Chart
 from vitviz.record.sentence import Sentence, said
-from vitviz.views.base import PAPER, Item, View, Words
+from vitviz.views.base import PAPER, Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
 from vitviz.views.evidence import charts, made, printed_effects, writers
 from vitviz.views.printing import Film, layers_to
@@ -118,27 +118,28 @@ class Evidence(View):
         Item("biases", "layer", "each projection bias, logits", depends=_ASKED),
         Item("lines", "line", "start, pooling, norm's bias, head's bias, logit, sum", depends=_ASKED),
         Item("sources", "group", "heads' shares from patches and from each prefix token", depends=_ASKED),
-        Item("forming", "depth class", "probability by depth, norm afresh", taken=False),
-        Item("share", "depth", "share of the target so far, logits", depends=_ASKED, taken=False),
-        Item("own", "row col", "each patch's own answer", depends=("target", "depth"), taken=False),
-        Item("best", "row col rank pair", "classes and probabilities", depends=("depth",), taken=False),
-        Item(
+        drawn("forming", "depth class", "probability by depth, norm afresh"),
+        drawn("share", "depth", "share of the target so far, logits", *_ASKED),
+        drawn("own", "row col", "each patch's own answer", "target", "depth"),
+        drawn("best", "row col rank pair", "classes and probabilities", "depth"),
+        drawn(
             "effects",
             "part",
             "what goes when each head of a layer, then its MLP, is taken away alone, logits",
-            depends=(*_ASKED, "layer"),
-            taken=False,
+            *_ASKED,
+            "layer",
         ),
-        Item("direct", "layer head", "each head's share, of all patches", depends=_ASKED, taken=False),
-        Item("agreement", "kind", "shares and effects", depends=_ASKED, taken=False),
-        Item("writer_map", "row col", "a writer's part, logits", depends=(*_TRAIL, "writer"), taken=False),
-        Item("writer_heads", "layer head", "each head's part, logits", depends=_TRAIL, taken=False),
-        Item("trail", "byte", "the heads that are followed, as JSON", "uint8", _TRAIL, taken=False),
-        Item("classes", "byte", "the likeliest classes, as JSON", "uint8", taken=False),
-        Item("labels", "byte", "all classes, as JSON", "uint8", taken=False),
+        drawn("direct", "layer head", "each head's share, of all patches", *_ASKED),
+        drawn("agreement", "kind", "shares and effects", *_ASKED),
+        drawn("writer_map", "row col", "a writer's part, logits", *_TRAIL, "writer"),
+        drawn("writer_heads", "layer head", "each head's part, logits", *_TRAIL),
+        as_json("trail", "the heads that are followed", *_TRAIL),
+        as_json("classes", "the likeliest classes"),
+        as_json("labels", "all classes"),
     )
 
     charted = (*_TRAIL, "show", "part", "layer")
+    also = (_NO_HEAD, _NO_ACCOUNT, ONE_MAP, made.EDITED, WHOLE, *made.ONE_ONLY.values())
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
         """What stands beside the map; what parts taken away cost, of the layers from `layer` on."""
@@ -235,6 +236,3 @@ class Evidence(View):
         return tuple(
             (layers_to(1, one), {**settings, "chosen": "", "patches": (), "until": one}) for one in layers
         )
-
-    def texts(self) -> set[str]:
-        return super().texts() | {_NO_HEAD, _NO_ACCOUNT, ONE_MAP, made.EDITED, WHOLE, *made.ONE_ONLY.values()}

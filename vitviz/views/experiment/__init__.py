@@ -17,7 +17,7 @@ from vitviz.analyses.protocol import DRAWS, EDITED, NO_HEAD, ONE_PATCH, SCORES, 
 from vitviz.errors import UnsupportedModel, WrongSetting
 from vitviz.figures.chart import SEVERAL, Chart, Series, spoken
 from vitviz.record.sentence import Sentence, said, travelling
-from vitviz.views.base import Item, View, Words
+from vitviz.views.base import Item, View, Words, as_json
 from vitviz.views.controls import Choice, Whole
 from vitviz.views.printing import joined
 from vitviz.views.shared import likeliest, packed
@@ -85,10 +85,11 @@ class Experiment(View):
             "in which order patches are dropped; shuffled, which patch stands at each place, by step",
             "int32", depends=("kind",),
         ),
-        Item("point", "byte", "one step's answers, as JSON", "uint8", ("kind", "step"), taken=False),
+        as_json("point", "one step's answers", "kind", "step"),
     )  # fmt: skip
 
     charted = ("kind", "score", "known")
+    also = (NO_HEAD, EDITED, ONE_PATCH)
 
     def unsupported(self, subject: Subject) -> str | None:
         from vitviz.analyses.experiment import why_not
@@ -174,9 +175,6 @@ class Experiment(View):
             ticks=tuple(ticks),
             notes=tuple(notes),
         )
-
-    def texts(self) -> set[str]:
-        return super().texts() | {NO_HEAD, EDITED, ONE_PATCH}
 
 
 def way_name(way: str) -> Sentence:

@@ -9,7 +9,7 @@ import numpy as np
 from vitviz import analyses
 from vitviz.errors import TooMuch
 from vitviz.figures.chart import travelled
-from vitviz.views.base import PAPER, Item, View, Words
+from vitviz.views.base import PAPER, Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Query, Slider, Whole, Wholes
 from vitviz.views.explorer import score
 from vitviz.views.printing import Film, each_layer
@@ -87,25 +87,17 @@ class Explorer(View):
         Query("against", default="mean"),  # the key with whose score it is compared
     )
     items = (
-        Item("layer", "head query key", "attention of a whole layer", "float16", ("layer",), taken=False),
-        Item("line", "token", "attention of the token, or to it", depends=(*_LINE, "token"), taken=False),
-        Item("pinned", "pin token", "the same of pinned tokens", depends=(*_LINE, "pins"), taken=False),
-        Item(
-            "wall", "layer head patch", "each map / its maximum", "uint8", ("token", "direction"), taken=False
+        drawn("layer", "head query key", "attention of a whole layer", "layer", dtype="float16"),
+        drawn("line", "token", "attention of the token, or to it", *_LINE, "token"),
+        drawn("pinned", "pin token", "the same of pinned tokens", *_LINE, "pins"),
+        drawn("wall", "layer head patch", "each map / its maximum", "token", "direction", dtype="uint8"),
+        drawn("wallmax", "layer head", "those maxima", "token", "direction"),
+        drawn("distances", "layer head", "attention distance, px of the model's input"),
+        drawn("entropy", "head", "mean entropy of a head's rows, nats", "layer"),
+        drawn("rollout", "row col", "rollout with the token as its query", "token"),
+        as_json(
+            "score", "a score by writers", *_LINE, "token", "key", "against", opened=(("beside", "score"),)
         ),
-        Item("wallmax", "layer head", "those maxima", depends=("token", "direction"), taken=False),
-        Item("distances", "layer head", "attention distance, px of the model's input", taken=False),
-        Item("entropy", "head", "mean entropy of a head's rows, nats", depends=("layer",), taken=False),
-        Item("rollout", "row col", "rollout with the token as its query", depends=("token",), taken=False),
-        Item(
-            "score",
-            "byte",
-            "a score by writers, as JSON",
-            "uint8",
-            (*_LINE, "token", "key", "against"),
-            taken=False,
-            opened=(("beside", "score"),),
-        ),  # fmt: skip
     )
 
     def summary(self, subject: Subject) -> dict[str, Any]:

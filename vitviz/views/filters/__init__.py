@@ -58,6 +58,7 @@ class Filters(View):
         Item("raw", "filter y x channel", "all filters, largest norm first"),
         Item("norms", "filter", "Euclidean norm of each"),
     )
+    also = (_NONE, _HYBRID)
 
     def unsupported(self, subject: Subject) -> str | None:
         return Sentence(_NONE, checkpoint=subject.checkpoint) if self._weight(subject) is None else None
@@ -87,9 +88,6 @@ class Filters(View):
         along, up = Sentence("Principal component"), Sentence("Share of the variance of all filters")
         ends = (0.4, len(place) + 0.6), (0.0, 1.08 * float(shares.max()) or 1.0)
         return Chart(along, up, *ends, bars=bars, percent=True, aspect=0.68)
-
-    def texts(self) -> set[str]:
-        return super().texts() | {_NONE, _HYBRID}
 
     def _weight(self, subject: Subject):
         filters = subject.inspector.patch_filters()

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.views.base import PAPER, Item, View, Words
+from vitviz.views.base import PAPER, View, Words, drawn
 from vitviz.views.controls import Choice, Slider
 from vitviz.views.subject import Subject
 
@@ -45,7 +45,7 @@ class Patches(View):
         "patch_embedding": "patch width",
         "position_embedded": "patch width",
     }
-    items = (Item("norms", "stage patch", "norm of the embedding, before and after E_pos", taken=False),)
+    items = (drawn("norms", "stage patch", "norm of the embedding, before and after E_pos"),)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         preprocessing = subject.inspector.preprocessing

@@ -7,7 +7,7 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.record.sentence import Sentence
-from vitviz.views.base import PAPER, Item, Needs, View, Words
+from vitviz.views.base import PAPER, Needs, View, Words, drawn
 from vitviz.views.controls import Choice
 from vitviz.views.subject import Subject
 
@@ -61,7 +61,8 @@ class Positions(View):
         "similarity": "row col row col",
         "position_embeddings": "patch width",
     }
-    items = (Item("similarity", "patch patch", "cosine of two position embeddings", "float16", taken=False),)
+    items = (drawn("similarity", "patch patch", "cosine of two position embeddings", dtype="float16"),)
+    also = (_NONE, _OTHER, *_INSTEAD.values())
 
     def unsupported(self, subject: Subject) -> str | None:
         kind = subject.inspector.position_kind()
@@ -95,9 +96,6 @@ class Positions(View):
         grid = subject.grid
         similarity = self._similarity(subject).reshape(grid.rows, grid.cols, grid.rows, grid.cols)
         return {"similarity": similarity, "position_embeddings": self._table(subject).numpy()}
-
-    def texts(self) -> set[str]:
-        return super().texts() | {_NONE, _OTHER, *_INSTEAD.values()}
 
     def _table(self, subject: Subject):
         return subject.inspector.position_table(subject.grid.pixels)

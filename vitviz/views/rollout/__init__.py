@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.views.base import PAPER, File, Item, View, Words
+from vitviz.views.base import PAPER, File, View, Words, drawn
 from vitviz.views.controls import About, Choice, LayerRange, Query, Slider, Whole
 from vitviz.views.printing import Film, layers_to
 from vitviz.views.subject import Subject
@@ -85,24 +85,16 @@ class Rollout(View):
         Whole("alone", maximum="layers"),  # the one layer in view instead of the rollout, from 1; 0 for none
     )
     items = (
-        Item("map", "row col", "share of attention over all layers", depends=_ASKED, taken=False),
-        Item(
-            "layers",
-            "layer row col",
-            "mean attention of the query, by layer",
-            depends=("query",),
-            taken=False,
-        ),
+        drawn("map", "row col", "share of attention over all layers", *_ASKED),
+        drawn("layers", "layer row col", "mean attention of the query, by layer", "query"),
     )
     files = (File("overlay.png", "Overlay, full size (PNG)", "image/png"),)
+    also = (*AUTO.values(),)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         pool = subject.trace.pool
         read = "class" if "class" in subject.grid.prefix_names else "average"  # where no classifier decides
         return {"auto": AUTO.get(pool, AUTO[read]), "pool": pool}
-
-    def texts(self) -> set[str]:
-        return super().texts() | {*AUTO.values()}
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         if name == "layers":

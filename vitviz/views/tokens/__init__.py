@@ -11,7 +11,7 @@ from vitviz.errors import WrongSetting
 from vitviz.figures.chart import BLUE, GREY, Bars, Chart, Level, number
 from vitviz.record.samples import samples
 from vitviz.record.sentence import Sentence
-from vitviz.views.base import Item, View, Words
+from vitviz.views.base import Item, View, Words, drawn
 from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
 from vitviz.views.printing import Film, each_depth, ends, prefix_name
 from vitviz.views.subject import Subject
@@ -114,33 +114,22 @@ class Tokens(View):
         Whole("partner", maximum="patches"),  # the patch of it that is held
     )
     items = (
-        Item("cosines", "query key", "cosine of every two tokens", "float16", _TOKENS, taken=False),
-        Item(
-            "line",
-            "token",
-            "cosine of each token with the chosen one",
-            depends=(*_TOKENS, "token"),
-            taken=False,
-        ),
-        Item("pinned", "pin token", "the same of pinned tokens", depends=(*_TOKENS, "pins"), taken=False),
-        Item(
-            "by_depth",
-            "depth row col",
-            "the same at every depth",
-            "float16",
-            ("norm", "mean", "token"),
-            taken=False,
+        drawn("cosines", "query key", "cosine of every two tokens", *_TOKENS, dtype="float16"),
+        drawn("line", "token", "cosine of each token with the chosen one", *_TOKENS, "token"),
+        drawn("pinned", "pin token", "the same of pinned tokens", *_TOKENS, "pins"),
+        drawn(
+            "by_depth", "depth row col", "the same at every depth", "norm", "mean", "token", dtype="float16"
         ),
         Item(
             "similarity", "row col", "cosine of each patch with the chosen token", depends=(*_TOKENS, "token")
         ),
-        Item(
+        drawn(
             "across",
             "patch other",
             "cosine of each patch with each of the second photograph's",
-            "float16",
-            (*_TOKENS, "other"),
-            taken=False,
+            *_TOKENS,
+            "other",
+            dtype="float16",
         ),
         Item(
             "facing",
@@ -148,16 +137,9 @@ class Tokens(View):
             "cosine of each patch with the chosen one of the second photograph, if there is",
             depends=(*_TOKENS, "other", "partner"),
         ),
-        Item(
-            "photo",
-            "y x channel",
-            "the second photograph as the model gets it",
-            "uint8",
-            ("other",),
-            taken=False,
-        ),
-        Item("tints", "depth row col rgb", "colours", "uint8", (*_BASIS, "tint"), taken=False),
-        Item("other_tints", "depth row col rgb", "the second's", "uint8", (*_BASIS, "tint"), taken=False),
+        drawn("photo", "y x channel", "the second photograph as the model gets it", "other", dtype="uint8"),
+        drawn("tints", "depth row col rgb", "colours", *_BASIS, "tint", dtype="uint8"),
+        drawn("other_tints", "depth row col rgb", "the second's", *_BASIS, "tint", dtype="uint8"),
         Item("components", "row col component", "scores, first component first", depends=("depth", *_BASIS)),
         Item("shares", "depth component", "of the variance of what the basis was fitted to", depends=_BASIS),
         Item("norms", "depth token", "Euclidean norm of each raw token"),
@@ -174,6 +156,7 @@ class Tokens(View):
 
     charted = ("show", "depth")
     still = {"tint": "plain"}
+    also = (LONG, *together.TEXTS)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         return {
@@ -251,9 +234,6 @@ class Tokens(View):
             whole=False,
             aspect=0.75,
         )
-
-    def texts(self) -> set[str]:
-        return super().texts() | {LONG, *together.TEXTS}
 
     def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
         if settings["show"] == "heads":  # which are all in one figure

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.views.base import PAPER, Item, View, Words
+from vitviz.views.base import PAPER, View, Words, as_json, drawn
 from vitviz.views.controls import Whole, Wholes
 from vitviz.views.sequence import placed
 from vitviz.views.shared import packed
@@ -83,35 +83,16 @@ class Tour(View):
         Whole("seed", maximum=made.SEEDS),  # of an order of the patches; 0 before one was asked for
     )
     items = (
-        Item("embedded", "stage patch width", "E x_p, without and with E_pos", taken=False),
-        Item("front", "prefix width", "the tokens that stand before the patches", taken=False),
-        Item("filter", "entry", "a row of E, then its bias", depends=("number",), taken=False),
-        Item("keys", "token dim", "keys of a head", depends=("layer", "head"), taken=False),
-        Item(
-            "worked",
-            "byte",
-            "one row of attention, as JSON",
-            "uint8",
-            ("layer", "head", "token"),
-            taken=False,
-        ),
-        Item(
-            "heads",
-            "head token",
-            "attention of the token in every head",
-            depends=("layer", "token"),
-            taken=False,
-        ),
-        Item("answer", "byte", "from the last layer to the probabilities, as JSON", "uint8", taken=False),
-        Item("sum", "byte", "the largest shares, the rest and the logit, as JSON", "uint8", taken=False),
-        Item(
-            "without",
-            "byte",
-            "the answers without the head of the largest share, as JSON",
-            "uint8",
-            taken=False,
-        ),
-        Item("experiment", "byte", "answers to shuffled patches, as JSON", "uint8", ("seed",), taken=False),
+        drawn("embedded", "stage patch width", "E x_p, without and with E_pos"),
+        drawn("front", "prefix width", "the tokens that stand before the patches"),
+        drawn("filter", "entry", "a row of E, then its bias", "number"),
+        drawn("keys", "token dim", "keys of a head", "layer", "head"),
+        as_json("worked", "one row of attention", "layer", "head", "token"),
+        drawn("heads", "head token", "attention of the token in every head", "layer", "token"),
+        as_json("answer", "from the last layer to the probabilities"),
+        as_json("sum", "the largest shares, the rest and the logit"),
+        as_json("without", "the answers without the head of the largest share"),
+        as_json("experiment", "answers to shuffled patches", "seed"),
     )
 
     def summary(self, subject: Subject) -> dict[str, Any]:

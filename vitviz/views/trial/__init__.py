@@ -14,7 +14,7 @@ from vitviz.analyses.protocol import TITLES, UNTRIED
 from vitviz.errors import Unknown
 from vitviz.figures.chart import Chart
 from vitviz.record.sentence import Sentence
-from vitviz.views.base import File, Item, View, Words
+from vitviz.views.base import File, Item, View, Words, as_json
 from vitviz.views.controls import Choice, Text
 from vitviz.views.shared import likeliest, packed, target_of
 from vitviz.views.subject import Subject
@@ -97,15 +97,12 @@ class Trial(View):
         Text("method", fits=r"[a-z0-9_]{0,40}"),  # the one that is held, and the one that is asked about
     )  # fmt: skip
     items = (
-        Item("classes", "byte", "the likeliest classes, as JSON", "uint8", taken=False),
-        Item("tried", "byte", "one method's trial, as JSON", "uint8", (*_ASKED, "method"), taken=False),
-        Item("panels", "byte", "curves so far, as JSON", "uint8", (*_ASKED, "score", "method"), taken=False),
-        Item("verdict", "byte", "all methods' trial, as JSON", "uint8", (*_ASKED, "score"), taken=False),
-        Item("sensitivity", "byte", "maps of two classes, as JSON", "uint8", ("target",), taken=False),
-        Item(
-            "standing", "byte", "where methods stand over a set, as JSON", "uint8", ("patches_as", "score"),
-            taken=False,
-        ),
+        as_json("classes", "the likeliest classes"),
+        as_json("tried", "one method's trial", *_ASKED, "method"),
+        as_json("panels", "curves so far", *_ASKED, "score", "method"),
+        as_json("verdict", "all methods' trial", *_ASKED, "score"),
+        as_json("sensitivity", "maps of two classes", "target"),
+        as_json("standing", "where methods stand over a set", "patches_as", "score"),
     )  # fmt: skip
     arrays = {
         **dict.fromkeys(("rank", "most", "most_error", "least", "least_error"), "method score"),
@@ -116,6 +113,7 @@ class Trial(View):
     files = (File("trial.csv", "Table (CSV)", "text/csv"),)
 
     charted = ("patches_as", "score")
+    also = (_NO_HEAD, _EDITED, UNTRIED, *TITLES.values())
 
     def unsupported(self, subject: Subject) -> str | None:
         if subject.survey is not None:
@@ -206,6 +204,3 @@ class Trial(View):
         if subject.survey is not None:
             return made.written(over.rows(subject.survey, settings))
         return made.table(self.whole(subject, settings))
-
-    def texts(self) -> set[str]:
-        return super().texts() | {_NO_HEAD, _EDITED, UNTRIED, *TITLES.values()}
