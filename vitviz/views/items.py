@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.views.about import About
+from vitviz.views.controls import About
 
 
 @dataclass(frozen=True)
