@@ -11,7 +11,7 @@ import numpy as np
 from vitviz import analyses
 from vitviz.figures.chart import Chart, Level, Series, by_layer, ramp
 from vitviz.record.sentence import Sentence
-from vitviz.views.base import PAPER, File, Item, View, Words
+from vitviz.views.base import PAPER, File, Item, View, Words, drawn
 from vitviz.views.controls import Choice
 from vitviz.views.shared import sweep_of
 from vitviz.views.subject import Subject
@@ -24,30 +24,24 @@ class Distance(View):
     title = "Distance"
     endpoint = "attention_distance"
     averages = True
-    words = Words(
-        what=(
-            "Some heads look only nearby, like a convolution; others across the whole picture from the "
-            "first layer on."
-        ),
-        how=(
-            "Each dot is a head: the higher, the farther it looks; on the dashed line it looks "
-            "everywhere alike."
-        ),
-        definition=(
-            "$D(l,h) = \\frac{1}{N_p} \\sum_i \\sum_j A^{l,h}_{ij} d_{ij}$ over patch queries $i$ and patch"
-            " keys $j$, where $d_{ij}$ is the distance of the patches in pixels of the model's input and $A$"
-            " the attention after the softmax. Rows and columns of the class token and other prefix tokens"
-            " are dropped. As in the authors' code the rest is *not* renormalised; *renormalised* divides"
-            " each row by its mass on patches. The dashed line follows the same convention."
-        ),
-        source=(
-            "Section 4.5, figure 7 (right) and appendix D.7, figure 11; the paper averages over 128 pictures"
-        ),
-        caveat=(
-            "A small distance can also mean that a head puts most of its mass on the class token: see the"
-            " mass in the hover text. One picture is one sample; use a set of pictures for a statement about"
-            " the model."
-        ),
+    words = Words.of(
+        r"""
+        Some heads look only nearby, like a convolution; others across the whole picture from the first layer
+        on.
+
+        Each dot is a head: the higher, the farther it looks; on the dashed line it looks everywhere alike.
+
+        $D(l,h) = \frac{1}{N_p} \sum_i \sum_j A^{l,h}_{ij} d_{ij}$ over patch queries $i$ and patch keys $j$,
+        where $d_{ij}$ is the distance of the patches in pixels of the model's input and $A$ the attention
+        after the softmax. Rows and columns of the class token and other prefix tokens are dropped. As in the
+        authors' code the rest is *not* renormalised; *renormalised* divides each row by its mass on patches.
+        The dashed line follows the same convention.
+
+        Section 4.5, figure 7 (right) and appendix D.7, figure 11; the paper averages over 128 pictures
+
+        A small distance can also mean that a head puts most of its mass on the class token: see the mass in
+        the hover text. One picture is one sample; use a set of pictures for a statement about the model.
+        """,
         cites=PAPER,
     )
     arrays = {"uniform": "", "pictures": ""}
@@ -62,7 +56,7 @@ class Distance(View):
     items = (
         Item("distance", "layer head", "mean attention distance, px of the model's input", depends=("rows",)),
         Item("prefix_mass", "layer head", "attention on prefix tokens, from 0 to 1"),
-        Item("uniform", "one", "distance of attention spread evenly, px", depends=("rows",), taken=False),
+        drawn("uniform", "one", "distance of attention spread evenly, px", "rows"),
     )
     files = (
         File("figure.html", "Figure (HTML)", "text/html"),
