@@ -132,7 +132,8 @@ export function outline(parent, kind = '', colour = '') {
   parent.append(node);
   let last = '';
   const put = (x, y, width, height) => {
-    const style = `transform:translate(${x}px,${y}px);width:${width}px;height:${height}px;border-color:${colour}`;
+    const place = `transform:translate(${x}px,${y}px);width:${width}px;height:${height}px`;
+    const style = `${place};border-color:${colour}`;
     if (style !== last) node.style.cssText = last = style;
     if (node.hidden) node.hidden = false;
   };
