@@ -46,11 +46,6 @@ export function mount(element, props, watch, trigger, view) {
     refresh,
     follow,
     fail,
-    relabel: () => {
-      furnish();
-      take();
-      draw();
-    },
   });
   const { measured, fitting } = roomOf(self, view, { root, figure, below });
   let bar = null;
@@ -109,14 +104,8 @@ export function mount(element, props, watch, trigger, view) {
     self.settings = remembered(self);
     if (!value.second && !memory[self.name]?.places)
       memory[self.name] = { ...memory[self.name], places: places(self) };
-    const shape = JSON.stringify([
-      self.value.controls,
-      self.grid,
-      value.layers,
-      value.heads,
-      self.summary.auto,
-      value.second,
-    ]);
+    const { layers, heads, second } = value;
+    const shape = JSON.stringify([self.value.controls, self.grid, layers, heads, self.summary.auto, second]);
     if (shape !== self.shape) build(shape);
     bar.show();
     if (before !== self.key) {

@@ -1,6 +1,6 @@
 // What is taken away, as chips that can be taken back: every view shows what the model does without it.
 
-import { button, el, span } from '../../canvas/elements.js';
+import { button, el, selection, span } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { board } from './board.js';
 import { questions } from './questions.js';
@@ -20,8 +20,7 @@ const patchesBy = () => [
 
 /** A choice of how what is gone is replaced. */
 function how(label, options, value, change) {
-  const items = options.map(([name, text]) => el('option', { value: name, text, selected: name === value }));
-  const list = el('select', { 'aria-label': label, onchange: () => change(list.value) }, ...items);
+  const list = selection({ 'aria-label': label, onchange: () => change(list.value) }, options, value);
   return el('label', { class: 'vv-how' }, span(label), list);
 }
 

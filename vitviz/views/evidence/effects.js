@@ -22,21 +22,17 @@ export function effects(self, { pick }) {
   const drawn = chartBeside(self, { pick: ({ layer, head }) => head && pick(layer, head) });
   const problem = el('p', { class: 'vv-text' });
   Object.assign(made, { parts, bar, told, go, totals, drawn, problem });
-  made.node = el(
+  const kind = { class: 'vv-buttons', role: 'group', 'aria-label': t('Beside the map') };
+  const row = el(
     'div',
-    { class: 'vv-stack vv-effects', hidden: true },
-    el(
-      'div',
-      { class: 'vv-buttons', 'data-export': 'no' },
-      el('span', { class: 'vv-buttons', role: 'group', 'aria-label': t('Beside the map') }, ...parts),
-      bar,
-      told,
-      go,
-    ),
-    drawn.node,
-    problem,
-    totals.node,
+    { class: 'vv-buttons', 'data-export': 'no' },
+    el('span', kind, ...parts),
+    bar,
+    told,
+    go,
   );
+  const panel = { class: 'vv-stack vv-effects', hidden: true };
+  made.node = el('div', panel, row, drawn.node, problem, totals.node);
   return made;
 }
 

@@ -47,16 +47,8 @@ export default () => ({
     const [of, rather] = [picker(self, t('Why')), picker(self, t('rather than'))];
     const unknown = el('span', { class: 'vv-unknown', role: 'alert', 'data-export': 'no', hidden: true });
     const list = el('datalist', { id: `vv-classes-${self.name}` });
-    const question = el(
-      'p',
-      { class: 'vv-asked' },
-      span(t('Why')),
-      of,
-      span(t('rather than')),
-      rather,
-      list,
-      unknown,
-    );
+    const [why, than] = [span(t('Why')), span(t('rather than'))];
+    const question = el('p', { class: 'vv-asked' }, why, of, than, rather, list, unknown);
     const drawn = map(self, {
       told: (cell, value) => [
         ...(forming(self)
@@ -86,29 +78,12 @@ export default () => ({
     const plot = drawn.heat.parentElement;
     const marks = Array.from({ length: 64 }, () => outline(plot, 'vv-key'));
     drags(self, drawn);
-    return {
-      of,
-      rather,
-      list,
-      unknown,
-      drawn,
-      balance,
-      parts,
-      picked,
-      away,
-      back,
-      made,
-      tried,
-      wrote,
-      marks,
-      listed: '',
-      classes: [],
-      labels: [],
-    };
+    const asks = { of, rather, list, unknown, listed: '', classes: [], labels: [] };
+    return { ...asks, drawn, balance, parts, picked, away, back, made, tried, wrote, marks };
   },
 
   draw(self) {
-    const { ui, data, settings, grid } = self;
+    const { ui, data, settings } = self;
     const { of, rather } = targets(self);
     [ui.classes, ui.labels] = [unpacked(data.classes), unpacked(data.labels)];
     showPickers(self, of, rather);
@@ -145,17 +120,8 @@ export default () => ({
     ui.drawn.show(
       forming(self) ? ownAnswers(self, className(self, of)) : deeper ? writtenMap(self) : account,
     );
-    const { width, height } = ui.drawn.heat.getBoundingClientRect();
     const picked = listed(settings.patches);
-    ui.marks.forEach((mark, i) => {
-      if (i >= picked.length) return mark.hide();
-      mark.put(
-        (picked[i] % grid.cols) * (width / grid.cols),
-        Math.floor(picked[i] / grid.cols) * (height / grid.rows),
-        width / grid.cols,
-        height / grid.rows,
-      );
-    });
+    ui.marks.forEach((mark, i) => ui.drawn.put(mark, picked[i] ?? -1));
     tell(self, picked, chosen);
     if (settings.show === 'forming') ui.parts.textContent = worth(self);
     ui.wrote.node.hidden = !deeper;
