@@ -219,8 +219,11 @@ class Studio:
 
     def image(self, key: str, which: str) -> bytes:
         """The upload as it is retouched or as it was, its original (JPEG), or the model's input (PNG,
-        lossless).
+        lossless); of a set its thumbnails (JPEG).
         """
+        if which == "thumbnails":  # of a set
+            with self.work.drawing(0):
+                return self._drawn.get((key, which), lambda: self.sets.thumbnails(key))
         run = self.runs.run(key)
         if which == "input":
             return self._drawn.get((key, which), lambda: encoded(self.before(key).seen.picture, ".png"))

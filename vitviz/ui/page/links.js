@@ -92,6 +92,7 @@ export default function part(element, props, watch, trigger) {
     return {
       ...{ checkpoint, second, size, without, strokes, tab: coming || tab(), sample: sample || '' },
       picture: sample ? '' : picture,
+      set: props.value.set,
       averages: Object.fromEntries(averaged().map(({ name, key }) => [name, key])),
       settings: Object.fromEntries(all),
     };
