@@ -72,7 +72,7 @@ def _name(text: str) -> str | None:
 
 def shown(state: Mapping[str, Any]) -> dict[str, Any]:
     """What the page's script has to know of a session to write its link and to come back to it."""
-    names = ("second", "second_key", "size", "without", "strokes", "picture", "scene", "set")
+    names = ("second", "second_key", "size", "without", "strokes", "picture", "scene")
     seen = {name: state.get(name, "") for name in names}
     return {
         "key": state["key"],

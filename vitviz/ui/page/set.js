@@ -84,6 +84,7 @@ export default function part(element, props, watch, trigger) {
   function show() {
     const { set, count, own, seen: most, answers = [], over = {}, done, told: said } = props.value || {};
     const name = view();
+    root.dataset.set = set ?? ''; // for who comes back to this page
     root.hidden = !(props.value?.ways && name in props.value.ways);
     if (root.hidden) return;
     const looked = over[name];

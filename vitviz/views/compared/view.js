@@ -167,7 +167,6 @@ export default () => ({
 /** Over which pictures. */
 function said(self) {
   const { pictures } = self.summary;
-  if (pictures === null)
-    return t('Over 20 parts of the four sample photographs: a first look. Below, a set of your own.');
+  if (pictures === null) return t('Over 20 parts of the four sample photographs: a first look.');
   return ofASet(pictures);
 }
