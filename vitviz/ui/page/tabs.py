@@ -18,9 +18,7 @@ FORMULAS = {"latex_delimiters": LATEX, "elem_classes": "vitviz-formulas"}
 
 @dataclass(frozen=True)
 class Tab:
-    """The components of a view that change with picture or checkpoint, and their values for a session's
-    state.
-    """
+    """The components of a view that change with picture or checkpoint, and their values for a session."""
 
     drawn: list[gr.components.Component]
     draw: Callable[..., list]  # of a state, and whether only what waits for no pass is asked for
