@@ -208,7 +208,12 @@ class Studio:
         return self._once((key, view.slug, "summary"), made)
 
     def image(self, key: str, which: str) -> bytes:
-        """The upload as it is retouched or as it was (JPEG), or the model's input (PNG, lossless)."""
+        """The upload as it is retouched or as it was (JPEG), or the model's input (PNG, lossless);
+        of a set its thumbnails (JPEG).
+        """
+        if which == "thumbnails":
+            with self.work.drawing(0):
+                return self._drawn.get((key, which), lambda: self.sets.thumbnails(key))
         run = self.runs.run(key)
         if which == "input":
             return self._drawn.get((key, which), lambda: encoded(self.before(key).seen.picture, ".png"))
