@@ -2,7 +2,7 @@
 // input.
 
 import { drawCrop, rim } from './crop.js';
-import { el } from './elements.js';
+import { button, div, el, stack } from './elements.js';
 import { hand } from './handed.js';
 import { t } from './words.js';
 
@@ -14,21 +14,18 @@ export default () => ({
     const canvas = el('canvas', { role: 'img' });
     const caption = el('p', { class: 'vv-text' });
     const hint = el('div', { class: 'vv-drop', 'data-export': 'no', text: t('Drop the picture here') });
-    const plot = el('div', { class: 'vv-plot vv-stage' }, canvas, hint);
-    const edit = el('button', {
-      type: 'button',
-      class: 'vv-edit-picture',
-      text: t('Edit the picture'),
-      onclick: () => edit.dispatchEvent(new CustomEvent('vitviz:board', { bubbles: true })),
-    });
-    const film = el('button', {
-      type: 'button',
-      class: 'vv-camera',
-      text: t('Camera'),
-      onclick: () => film.dispatchEvent(new CustomEvent('vitviz:camera', { bubbles: true })),
-    });
-    const tools = el('div', { class: 'vv-tools' }, edit, film);
-    self.figure.append(el('div', { class: 'vv-stack' }, plot, caption, tools));
+    const plot = div('vv-plot vv-stage', canvas, hint);
+    const tool = (text, name, asked) => {
+      const node = button(
+        text,
+        () => node.dispatchEvent(new CustomEvent(`vitviz:${asked}`, { bubbles: true })),
+        { class: name },
+      );
+      return node;
+    };
+    const edit = tool(t('Edit the picture'), 'vv-edit-picture', 'board');
+    const tools = div('vv-tools', edit, tool(t('Camera'), 'vv-camera', 'camera'));
+    self.figure.append(stack(plot, caption, tools));
     const over = (on) => (event) => {
       event.preventDefault();
       self.root.classList.toggle('vv-over', on);

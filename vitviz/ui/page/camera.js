@@ -3,7 +3,7 @@
 // kept: then it becomes the photograph.
 
 import { asked, forget, put } from '../../canvas/data.js';
-import { el, sheet } from '../../canvas/elements.js';
+import { button, el, sheet } from '../../canvas/elements.js';
 import { hand } from '../../canvas/handed.js';
 import { views } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
@@ -52,9 +52,6 @@ const fileOf = async (url) => (await fetch(url)).blob();
 export function camera() {
   /** @type {any} */
   let now = null; // what is under way: its stream and video, and the frame that is shown
-  const button = (text, name, run) =>
-    el('button', { type: 'button', class: name, text, 'aria-label': text, onclick: run });
-
   /** Shows an answer to a frame in all that is seen, or null for the photograph again. */
   async function show(told, status) {
     document.dispatchEvent(new CustomEvent('vitviz:live', { detail: told }));
@@ -73,8 +70,8 @@ export function camera() {
     now = mine;
     document.documentElement.dataset.camera = '';
     row.replaceChildren(
-      button(t('Keep'), 'vv-keep', keep),
-      button(t('Stop'), 'vv-stop', () => stop()),
+      button(t('Keep'), keep, { class: 'vv-keep' }),
+      button(t('Stop'), stop, { class: 'vv-stop' }),
     );
     row.firstChild.focus();
     try {

@@ -1,8 +1,8 @@
 // Each part taken away alone: what the answer loses, beside what the part itself had written.
 
-import { chart } from '../../canvas/chart.js';
+import { chartBeside } from '../../canvas/chart.js';
 import { Refusal, unpacked } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
+import { button, el } from '../../canvas/elements.js';
 import { asText } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 import { drawShares, largest } from './account.js';
@@ -13,24 +13,15 @@ import { drawWall, wall } from './wall.js';
 export function effects(self, { pick }) {
   const made = { goal: '', part: '', figure: null, flight: null, done: 0 };
   const parts = ['heads', 'mlps'].map((part) =>
-    el('button', {
-      type: 'button',
-      'data-part': part,
-      text: part === 'heads' ? t('Heads') : t('MLPs'),
-      onclick: () => self.set('part', part),
-    }),
+    button(part === 'heads' ? t('Heads') : t('MLPs'), () => self.set('part', part), { 'data-part': part }),
   );
   const bar = el('progress', { max: 1, value: 0 });
   const told = el('span', { role: 'status' });
-  const button = el('button', {
-    type: 'button',
-    onclick: () => (made.flight ? halt(self, made) : run(self, made)),
-  });
+  const go = button('', () => (made.flight ? halt(self, made) : run(self, made)));
   const totals = wall(self, pick);
-  const side = Object.create(self); // the same view, with the room beside its figure
-  const drawn = chart(side, { pick: ({ layer, head }) => head && pick(layer, head) });
+  const drawn = chartBeside(self, { pick: ({ layer, head }) => head && pick(layer, head) });
   const problem = el('p', { class: 'vv-text' });
-  Object.assign(made, { parts, bar, told, button, totals, side, drawn, problem });
+  Object.assign(made, { parts, bar, told, go, totals, drawn, problem });
   made.node = el(
     'div',
     { class: 'vv-stack vv-effects', hidden: true },
@@ -40,7 +31,7 @@ export function effects(self, { pick }) {
       el('span', { class: 'vv-buttons', role: 'group', 'aria-label': t('Beside the map') }, ...parts),
       bar,
       told,
-      button,
+      go,
     ),
     drawn.node,
     problem,
@@ -83,8 +74,8 @@ async function run(self, made) {
 function progress({ value: { layers } }, made) {
   const whole = made.done === layers;
   made.bar.value = made.done / layers;
-  made.bar.hidden = made.button.hidden = whole;
-  made.button.textContent = made.flight ? t('Stop') : t('Go on');
+  made.bar.hidden = made.go.hidden = whole;
+  made.go.textContent = made.flight ? t('Stop') : t('Go on');
   made.told.textContent = whole ? '' : t('{done} of {count} layers', { done: made.done, count: layers });
   made.node.dataset.done = whole ? 'all' : String(made.done);
 }
@@ -111,9 +102,8 @@ function draw(self, made) {
   const some = settings.part === 'heads';
   const walls = some ? Math.min(300, 44 + 60 * value.heads) * zoom : 0;
   made.parts.forEach((one) => one.setAttribute('aria-pressed', String(one.dataset.part === settings.part)));
-  made.side.width = Math.min(width, 520 * zoom);
-  made.side.tall = Math.max(200 * zoom, Math.min(360 * zoom, room - walls - 230 * zoom));
-  if (made.figure) made.drawn.draw(made.figure);
+  const tall = Math.max(200 * zoom, Math.min(360 * zoom, room - walls - 230 * zoom));
+  if (made.figure) made.drawn.draw(made.figure, Math.min(width, 520 * zoom), tall);
   progress(self, made);
   made.totals.node.hidden = ui.made.shares.node.hidden = !some;
   if (!some) return;
