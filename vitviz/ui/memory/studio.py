@@ -20,8 +20,9 @@ from vitviz.record.asked import plain
 from vitviz.record.runs import Run
 from vitviz.record.samples import samples
 from vitviz.record.strokes import NONE
-from vitviz.ui.memory.cache import Cache, Kept, Keys, bytes_of
+from vitviz.ui.memory.cache import Cache, Kept, Keys, bytes_of, names
 from vitviz.ui.memory.checkpoints import Checkpoints
+from vitviz.ui.memory.frames import Frames
 from vitviz.ui.memory.pictures import Pictures
 from vitviz.ui.memory.runs import GONE, Runs
 from vitviz.ui.memory.sessions import Sessions
@@ -45,6 +46,7 @@ class Studio:
         self.runs = Runs(self._keys, self.checkpoints, settings.limits)
         self.sets = Sets(self._keys, self.runs, self.checkpoints, self.work)
         self.sessions = Sessions()
+        self.frames = Frames(self)
         self._traces: Cache[Any] = Cache(settings.trace_cache, lambda trace: trace.nbytes)
         self._drawn: Cache[Any] = Cache(settings.picture_cache, bytes_of)
         self._abouts: Cache[About] = Cache(20_000, lambda about: 1)  # outlive what they are about
@@ -134,6 +136,11 @@ class Studio:
     def counted(self, key: str, ticket: str) -> list[int]:
         """[done, of]: how far a long answer is that was asked for with a ticket; to be counted on."""
         return self._counts.get((key, ticket), lambda: [0, 0])
+
+    def forget(self, keys: set[str]) -> None:
+        """Puts out all that has been made of some runs."""
+        for kept in (self._traces, self._drawn, self._abouts, self._counts):
+            kept.forget(lambda key, _: names(key, keys))
 
     def scene(self, key: str) -> str:
         """What stays the same when only the checkpoint changes: the picture's name and size, or the set's."""

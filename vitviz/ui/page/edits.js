@@ -3,6 +3,7 @@
 import { button, el, selection, span } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { board } from './board.js';
+import { camera } from './camera.js';
 import { questions } from './questions.js';
 
 const NOTHING = { heads: [], mlps: [], patches: [] };
@@ -28,6 +29,7 @@ export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-edits');
   const question = questions(trigger, 'without');
   const over = board(props, trigger);
+  camera();
   let wanted = { ...NOTHING, heads_as: 'mean', patches_as: 'dropped' };
 
   /** What is taken away as soon as all that was asked for has been answered. */

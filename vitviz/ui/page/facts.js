@@ -15,6 +15,8 @@ export default function part(element, props, watch, trigger) {
   const main = !root.closest('#vitviz-second-facts');
   let asked = []; // names of the classes that a view asks about: one, or one rather than another
   let origin = null; // the answer to this photograph before anything was changed
+  let live = null; // what is answered to a camera's frame
+  const given = () => live || props.value;
 
   /** One class: its share as a bar, over what it was before as a paler one. */
   function bar([label, share], before) {
@@ -35,7 +37,7 @@ export default function part(element, props, watch, trigger) {
 
   /** What was answered before something was taken away, or by another checkpoint or step; else null. */
   function earlier(value) {
-    if (value.before) return value.before;
+    if (value.before || live) return value.before;
     const { picture, checkpoint, top } = value;
     if (!origin || origin.picture !== picture || origin.checkpoint === checkpoint)
       origin = { picture, checkpoint, top };
@@ -45,7 +47,7 @@ export default function part(element, props, watch, trigger) {
   /** By how much one class was ahead of the other before, and is now: the difference of their logits. */
   function margin(top, before) {
     // of a softmax up to what all classes have in common
-    const logit = (p) => Math.log(props.value.score === 'sigmoid' ? p / (1 - p) : p);
+    const logit = (p) => Math.log(given().score === 'sigmoid' ? p / (1 - p) : p);
     const ahead = (list) => {
       const [one, other] = asked.map((name) => list?.find(([label]) => label === name)?.[1]);
       return one && other ? fixed(logit(one) - logit(other), 2) : null;
@@ -90,7 +92,7 @@ export default function part(element, props, watch, trigger) {
   let pause = PAUSE;
 
   function show() {
-    const value = props.value;
+    const value = given();
     pause = PAUSE;
     root.hidden = !value?.checkpoint;
     wait?.end();
@@ -119,10 +121,14 @@ export default function part(element, props, watch, trigger) {
     setTimeout(() => props.value?.asks && root.isConnected && trigger('computed', {}), pause);
     pause = Math.min(2 * pause, LONGEST);
   });
+  document.addEventListener('vitviz:live', (/** @type {CustomEvent} */ { detail }) => {
+    live = detail?.answers[main ? 0 : 1];
+    if (root.isConnected && (live?.checkpoint || !detail)) show();
+  });
   document.addEventListener('vitviz:asked', (/** @type {CustomEvent} */ { detail }) => {
     if (!main || String(detail) === String(asked)) return;
     asked = detail;
-    if (props.value?.top && !wait) show();
+    if (given()?.top && !wait) show();
   });
   watch('value', show);
   show();
