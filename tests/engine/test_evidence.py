@@ -12,6 +12,7 @@ from tests.engine.accounts import CONSTRUCTIONS, pixels_for, small_model, traced
 from tests.engine.held import Held
 from vitviz import analyses
 from vitviz.analyses.evidence import largest_gap
+from vitviz.errors import VitvizError
 
 EXACT = 1e-11  # of the largest logit, in float64
 
@@ -125,3 +126,46 @@ def test_permuted_patches_permute_their_shares(construction):
     trace, readout = traced(model, patches.transpose(3, 4).flatten(4).flatten(2, 3).reshape(1, 3, 12, 16))
     torch.testing.assert_close(trace.logits, before.logits)
     torch.testing.assert_close(analyses.evidence(trace, readout, 3).patches.flatten(), plain[order])
+
+
+@pytest.mark.parametrize("construction", CONSTRUCTIONS)
+@pytest.mark.parametrize("held", [True, False])
+def test_the_change_of_a_logit_has_an_account_too(construction, held):
+    model = small_model(construction)
+    passes = [traced(model, pixels_for(model, seed)) for seed in (1, 2)]
+    before, after = (analyses.evidence(*one, 1) for one in passes)
+    change = after.minus(before, held)
+    with torch.no_grad():  # two plain passes of the model itself
+        first, second = (model(pixels_for(model, seed))[0, 1].item() for seed in (1, 2))
+    assert change.logit == pytest.approx(second - first, abs=EXACT * largest(passes[0][0]))
+    assert abs(change.gap) < EXACT * largest(passes[0][0])
+    assert sum(row["logits"] for row in change.rows()) == pytest.approx(change.logit, abs=1e-9)
+    torch.testing.assert_close(change.heads, change.sources.sum(dim=-1))
+    assert change.norm == 0 or held
+    if not held:
+        torch.testing.assert_close(change.mlps, after.mlps - before.mlps)
+        torch.testing.assert_close(change.patches, after.patches - before.patches)
+
+
+def test_the_norms_line_is_what_the_other_deviation_does():
+    model = small_model("class")
+    passes = [traced(model, pixels_for(model, seed)) for seed in (1, 2)]
+    change = analyses.evidence(*passes[1], 1).minus(analyses.evidence(*passes[0], 1))
+    deviations, logits = [], []
+    for trace, _ in passes:  # by hand: the class token centred, its deviation apart
+        token = [one - sum(trace.tokens[-1][0].tolist()) / 24 for one in trace.tokens[-1][0].tolist()]
+        deviations.append((sum(one * one for one in token) / len(token) + model.norm.eps) ** 0.5)
+        weights = (model.head.weight[1] * model.norm.weight).tolist()
+        logits.append(sum(weight * one for weight, one in zip(weights, token, strict=True)))
+    assert len(token) == 24
+    expected = logits[1] / deviations[1] - logits[1] / deviations[0]
+    assert change.norm == pytest.approx(expected, rel=1e-9) and abs(expected) > 1e-4
+    rest = logits[1] / deviations[0] - logits[0] / deviations[0]
+    assert change.total - change.norm == pytest.approx(rest, rel=1e-9)
+
+
+def test_accounts_of_other_shapes_have_no_difference():
+    one = analyses.evidence(*traced(small_model("class"), pixels_for(small_model("class"))), 1)
+    deeper = small_model("class", depth=5)
+    with pytest.raises(VitvizError, match="same shape"):
+        analyses.evidence(*traced(deeper, pixels_for(deeper)), 1).minus(one)

@@ -19,6 +19,11 @@ is the same for every picture. MLPs of tokens that nobody reads do not appear. D
 own. What was put in a head's place stands at the token that reads it, since it came from no source; where all
 tokens were exchanged before a layer, the start is what entered there and layers before it have no share.
 
+A difference of two accounts adds up to the change of the logit, line by line; but each line of the second was
+divided by the deviation that the second picture had, so that it mixes what the part wrote and how it was
+scaled. Where the readout has one deviation, the second's lines are taken at the first's, and the rest,
+(1 - s'/s) of their sum, is a line "norm".
+
 The truth check of the ledger: the lines must add up to the model's own logits.
 
 In float32 the largest gap of a few classes may be 1e-4 of the largest logit. In a lower precision each sum
@@ -28,7 +33,9 @@ has been seen to move logits. Checked too is that each layer's heads and biases 
 It does not show that a line stands in its right place.
 """
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
 
 import torch
 from einops import rearrange
@@ -38,7 +45,7 @@ from torch import Tensor
 from vitviz.analyses.ledger import LayerAccount, Ledger, handed_values, ledger_of
 from vitviz.analyses.tail import AttentionPooling, Projection, Tail
 from vitviz.analyses.target import Asked, target_of
-from vitviz.errors import UnsupportedModel
+from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.record.sentence import Sentence
 from vitviz.record.shown import Tabled
 from vitviz.record.trace import Attention, Trace
@@ -76,13 +83,44 @@ class Evidence(Tabled):
     # each layer's attention as it was added: heads and bias, by a hook of its own
     attentions: Float[Tensor, " layer"]
     pool: PoolLines | None = None
+    deviation: float | None = None  # of the last norm, where it is one number for everything that is read
+    norm: float = 0.0  # of a difference: what the other deviation does
+
+    def minus(self, before: Evidence, held: bool = True) -> Evidence:
+        """This account less another of the same model and target: an account of the change of the logit.
+
+        `held` takes this one's lines at the deviation that `before` had, where the last norm has one, with
+        what is left as `norm`; else each keeps its own, and `norm` is 0. Patches that were left out have a
+        share of 0. Raises VitvizError for accounts of another shape.
+
+        >>> from vitviz.analyses.example import example_account
+        >>> before, after = (evidence(*example_account(seed=seed), target=0) for seed in (1, 2))
+        >>> change = after.minus(before)
+        >>> abs(change.logit - (after.logit - before.logit)) < 1e-9, abs(change.gap) < 1e-9
+        (True, True)
+        """
+        shapes = [(tuple(one.sources.shape), tuple(one.patches.shape)) for one in (self, before)]
+        if shapes[0] != shapes[1]:
+            raise VitvizError(f"Given accounts of {shapes[0]} and {shapes[1]}; expected the same shape.")
+        both = self.deviation is not None and before.deviation is not None
+        ratio = self.deviation / before.deviation if held and both else 1.0
+        lines = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _WHOLE}
+        found = {name: _less(value, getattr(before, name), ratio) for name, value in lines.items()}
+        constants = self.norm_bias + self.head_bias
+        return Evidence(
+            **found,
+            logit=self.logit - before.logit,
+            norm_bias=self.norm_bias - before.norm_bias,
+            head_bias=self.head_bias - before.head_bias,
+            norm=(1 - ratio) * (self.total - constants) + self.norm - before.norm,
+        )
 
     @property
     def total(self) -> float:
         """The sum of all lines."""
         lines = self.heads.sum() + self.projection_biases.sum() + self.mlps.sum()
         pool = 0.0 if self.pool is None else self.pool.total
-        return self.start + lines.item() + self.norm_bias + self.head_bias + pool
+        return self.start + lines.item() + self.norm_bias + self.head_bias + pool + self.norm
 
     @property
     def gap(self) -> float:
@@ -102,7 +140,21 @@ class Evidence(Tabled):
             found.append(row("mlp", self.mlps[layer], layer))
         if self.pool is not None:
             found.append(row("pooling", self.pool.total))
+        found += [row("norm", self.norm)] if self.norm else []
         return [*found, row("norm's bias", self.norm_bias), row("head's bias", self.head_bias)]
+
+
+_WHOLE = ("logit", "norm_bias", "head_bias", "deviation", "norm")  # what no deviation divides
+
+
+def _less(after, before, ratio: float):
+    """One line's change: numbers, tensors in which what was left out is 0, or pooling's lines."""
+    if isinstance(after, PoolLines):
+        pairs = ((one.name, getattr(after, one.name), getattr(before, one.name)) for one in fields(after))
+        return PoolLines(**{name: _less(one, other, ratio) for name, one, other in pairs})
+    if isinstance(after, Tensor):
+        return after.nan_to_num() * ratio - before.nan_to_num()
+    return None if after is None else after * ratio - before
 
 
 def evidence(trace: Trace, readout: Tail, target: Asked, relative: bool = False) -> Evidence:
@@ -155,7 +207,19 @@ def account_of(ledger: Ledger, target: Asked, relative: bool = False) -> Evidenc
         starts=trace.on_tokens(starts),
         attentions=_dot(basis, trace.written.attention),
         pool=pool,
+        deviation=_deviation(ledger),
     )
+
+
+def _deviation(ledger: Ledger) -> float | None:
+    """The last norm's deviation, where all that is read was divided by one; None elsewhere."""
+    pooling, weights = ledger.readout.pooling, ledger.trace.written.weights
+    if ledger.readout.attention_pooling is not None:
+        return None
+    if pooling.fc_norm is None:  # the one reader's, its share 1
+        return 1 / weights.item() if pooling.norm is not None and weights.numel() == 1 else None
+    alone = pooling.norm is None and ledger.carried.deviation.numel() == 1
+    return ledger.carried.deviation.item() if alone else None
 
 
 def directions(

@@ -1,7 +1,7 @@
 // What stands below a view's settings: reset, and its figure and its numbers to take home.
 
 import { address } from './data.js';
-import { el } from './elements.js';
+import { button, el } from './elements.js';
 import { portrait, save } from './export.js';
 import { filmButton } from './filmed.js';
 import { asText } from './memory.js';
@@ -25,7 +25,7 @@ export function closing(self, reset) {
     event.currentTarget.href = address(self.path(name, asText(self.settings)));
   };
   return [
-    settable && el('button', { type: 'button', class: 'vv-reset', text: t('Reset'), onclick: reset }),
+    settable && button(t('Reset'), reset, { class: 'vv-reset' }),
     ...(self.value.files || []).map(([name, label]) =>
       el('a', {
         class: 'vv-take',
@@ -36,7 +36,7 @@ export function closing(self, reset) {
         onclick: taken(name),
       }),
     ),
-    el('button', { type: 'button', class: 'vv-png', text: t('Figure (PNG)'), onclick: () => shoot(self) }),
+    button(t('Figure (PNG)'), () => shoot(self), { class: 'vv-png' }),
     printButton(self),
     filmButton(self),
     el('a', {

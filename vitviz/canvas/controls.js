@@ -1,9 +1,10 @@
 // Settings as fields: each control that a view declared with a label becomes one.
 
-import { tables, tinted } from './colours.js';
-import { el } from './elements.js';
+import { ramp, tables } from './colours.js';
+import { button, div, el, span } from './elements.js';
 import { patchName, tokenName } from './names.js';
 import { number } from './numbers.js';
+import { slider } from './slider.js';
 import { t } from './words.js';
 
 let fields = 0;
@@ -13,8 +14,8 @@ function radios(control, self, change) {
   const maps = control.options.every(([value]) => tables[value]);
   const items = control.options.map(([value, text]) => {
     const input = el('input', { type: 'radio', name, value, onchange: () => change(value) });
-    const face = el('span', { text: t(text) });
-    if (maps) face.prepend(ramp(value));
+    const face = span(t(text));
+    if (maps) face.prepend(ramp(value, 'vv-ramp'));
     return el('label', {}, input, face);
   });
   const node = el(
@@ -31,13 +32,6 @@ function radios(control, self, change) {
   };
 }
 
-function ramp(map) {
-  const values = Float32Array.from({ length: 64 }, (_, i) => i);
-  const canvas = tinted(values, 1, 64, map, 0, 63);
-  canvas.className = 'vv-ramp';
-  return canvas;
-}
-
 function dropdown(control, _self, change) {
   const node = el(
     'select',
@@ -52,30 +46,13 @@ function dropdown(control, _self, change) {
   };
 }
 
-function slider(control, _self, change, output) {
-  const node = el('input', {
-    type: 'range',
-    min: control.minimum,
-    max: control.maximum,
-    step: control.step,
-    'aria-label': t(control.label),
-    oninput: () => change(Number(node.value)),
-  });
-  return {
-    node,
-    show: (value) => {
-      node.value = value;
-      node.style.setProperty(
-        '--vv-fill',
-        `${((value - control.minimum) / (control.maximum - control.minimum || 1)) * 100}%`,
-      );
-      output.textContent = number(Number(value));
-    },
-  };
+function range({ label, minimum, maximum, step }, _self, change, output) {
+  const { input, show } = slider(t(label), { min: minimum, max: maximum, step, output }, change);
+  return { node: input, show: (value) => show(value, number(Number(value))) };
 }
 
 /** Two thumbs on one track: the first and the last layer, counted from 1. */
-function span(_control, self, change, output) {
+function between(_control, self, change, output) {
   const last = self.value.layers;
   const moved = () => {
     const ends = [Number(low.value), Number(high.value)].sort((a, b) => a - b);
@@ -85,7 +62,7 @@ function span(_control, self, change, output) {
     el('input', { type: 'range', min: 1, max: last, step: 1, 'aria-label': label, oninput: moved });
   const low = thumb(t('First layer'));
   const high = thumb(t('Last layer'));
-  const node = el('div', { class: 'vv-span' }, low, high);
+  const node = div('vv-span', low, high);
   return {
     node,
     show: (value) => {
@@ -107,12 +84,9 @@ function query(control, self, change, output) {
     ['mean', t('Mean')],
     ...self.value.grid.prefix.map((name) => [name, tokenName(name)]),
   ];
-  const buttons = names.map(([value, text]) =>
-    el('button', { type: 'button', 'data-value': value, text, onclick: () => change(value) }),
-  );
-  const node = el(
-    'div',
-    { class: 'vv-stack vv-tight' },
+  const buttons = names.map(([value, text]) => button(text, () => change(value), { 'data-value': value }));
+  const node = div(
+    'vv-stack vv-tight',
     el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t(control.label) }, ...buttons),
     el('p', { class: 'vv-hint', text: t('Or click a patch in the picture.') }),
   );
@@ -134,7 +108,7 @@ function field(control, self, change) {
   const output = el('output', { class: 'vv-output' });
   const length = () => control.options.reduce((sum, [, text]) => sum + t(text).length + 3, 0);
   const make =
-    { slider, layers: span, query }[control.kind] ||
+    { slider: range, layers: between, query }[control.kind] ||
     (length() <= (self.view.side ? 34 : 66) || control.options.every(([value]) => tables[value])
       ? radios
       : dropdown);
@@ -142,18 +116,15 @@ function field(control, self, change) {
   const info = control.info ? el('p', { class: 'vv-info', text: t(control.info), hidden: true }) : null;
   const more =
     info &&
-    el('button', {
-      type: 'button',
-      class: 'vv-more',
-      'aria-expanded': 'false',
-      'aria-label': t('What is this?'),
-      text: '?',
-      onclick: () => {
+    button(
+      '?',
+      () => {
         info.hidden = !info.hidden;
         more.setAttribute('aria-expanded', String(!info.hidden));
       },
-    });
-  const head = el('div', { class: 'vv-label' }, el('span', { text: t(control.label) }), more, output);
+      { class: 'vv-more', 'aria-expanded': 'false', 'aria-label': t('What is this?') },
+    );
+  const head = div('vv-label', span(t(control.label)), more, output);
   return {
     control,
     show: part.show,

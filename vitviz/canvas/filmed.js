@@ -3,7 +3,7 @@
 
 import { answers, file } from './data.js';
 import { choice, dialog, field, tick } from './dialog.js';
-import { el } from './elements.js';
+import { button } from './elements.js';
 import { save } from './export.js';
 import { asText } from './memory.js';
 import { spokenTag, t } from './words.js';
@@ -14,7 +14,7 @@ const chosen = { form: 'mp4', over: 'training', width: '960', seconds: '0.8', de
 /** The button that opens the dialog; null for a view without a figure for print. */
 export function filmButton(self) {
   if (!self.value.printable) return null;
-  return el('button', { type: 'button', class: 'vv-filmed', text: t('Film …'), onclick: () => open(self) });
+  return button(t('Film …'), () => open(self), { class: 'vv-filmed' });
 }
 
 async function open(self) {
@@ -37,8 +37,8 @@ async function open(self) {
     field(t('With its detail'), tick(chosen, 'detail')),
   ];
   const take = (signal, say) => download(self, signal, say);
-  const { button, say, signal } = dialog(self, t('The figure as a film'), fields, take);
-  button.disabled = true;
+  const { go, say, signal } = dialog(self, t('The figure as a film'), fields, take);
+  go.disabled = true;
   let offered;
   try {
     offered = await answers(self.path('film.json', asText(self.settings)), signal);
@@ -47,8 +47,8 @@ async function open(self) {
   }
   const shown = () => {
     const found = offered[chosen.over];
-    button.disabled = typeof found !== 'number';
-    say(button.disabled ? t(found) : t('{count} frames', { count: found }));
+    go.disabled = typeof found !== 'number';
+    say(go.disabled ? t(found) : t('{count} frames', { count: found }));
   };
   over.addEventListener('change', shown);
   shown();

@@ -4,7 +4,7 @@ import { load, wanted } from './asking.js';
 import { closing } from './closing.js';
 import { toolbar } from './controls.js';
 import { Refusal } from './data.js';
-import { el } from './elements.js';
+import { button, div, el } from './elements.js';
 import { asText, memory, places, remember, remembered, views } from './memory.js';
 import { mounted } from './mounted.js';
 import { roomOf } from './room.js';
@@ -33,10 +33,10 @@ export function mount(element, props, watch, trigger, view) {
   const note = el('p', { class: 'vv-note', role: 'status', hidden: true });
   const heading = el('p', { class: 'vv-heading', hidden: true });
   const error = el('p', { class: 'vv-error', role: 'alert', hidden: true });
-  const figure = el('div', { class: 'vv-figure' });
-  const controls = el('div', { class: 'vv-controls' });
-  const foot = el('div', { class: 'vv-foot' });
-  const below = el('div', { class: 'vv-below' });
+  const figure = div('vv-figure');
+  const controls = div('vv-controls');
+  const foot = div('vv-foot');
+  const below = div('vv-below');
   const frame = el('div', { class: 'vv-frame', hidden: true }, figure, below);
   const aside = el('div', { class: 'vv-aside', hidden: true }, controls, foot);
   const live = el('p', { class: 'vv-live', 'aria-live': 'polite' });
@@ -93,11 +93,9 @@ export function mount(element, props, watch, trigger, view) {
     self.awaiting?.end();
     self.awaiting = value.awaited ? awaiting(value.key) : null;
     const painted = { heads: [], mlps: [], patches: [], patches_as: 'mean' };
-    const paint = el('button', {
-      type: 'button',
-      text: t('Paint them instead'),
-      onclick: () => document.dispatchEvent(new CustomEvent('vitviz:without', { detail: painted })),
-    });
+    const paint = button(t('Paint them instead'), () =>
+      document.dispatchEvent(new CustomEvent('vitviz:without', { detail: painted })),
+    );
     const more = self.awaiting?.node || (value.paintable && paint) || '';
     note.replaceChildren(value.message ? t(value.message) : '', ' ', more);
     frame.hidden = aside.hidden = Boolean(value.message);

@@ -137,20 +137,26 @@ export function cells(self, canvas, { place, hover, leave, pick, hold, name, lab
   };
 }
 
-/** An outline laid over a canvas, moved without drawing anything anew. */
-export function outline(parent, kind = '') {
+/** Where the cells of a field lie that fills a rectangle row by row: x, y, width and height of each. */
+export function rowByRow({ rows, cols }, { x = 0, y = 0, width, height }) {
+  const [w, h] = [width / cols, height / rows];
+  return (cell) => [x + (cell % cols) * w, y + Math.floor(cell / cols) * h, w, h];
+}
+
+/** An outline laid over a canvas, moved without drawing anything anew; of a colour of its own, perhaps. */
+export function outline(parent, kind = '', colour = '') {
   const node = el('div', { class: `vv-outline ${kind}`, hidden: true });
   parent.append(node);
   let last = '';
-  return {
-    node,
-    put(x, y, width, height) {
-      const style = `transform:translate(${x}px,${y}px);width:${width}px;height:${height}px`;
-      if (style !== last) node.style.cssText = last = style;
-      if (node.hidden) node.hidden = false;
-    },
-    hide() {
-      node.hidden = true;
-    },
+  const put = (x, y, width, height) => {
+    const style = `transform:translate(${x}px,${y}px);width:${width}px;height:${height}px;border-color:${colour}`;
+    if (style !== last) node.style.cssText = last = style;
+    if (node.hidden) node.hidden = false;
   };
+  const hide = () => {
+    node.hidden = true;
+  };
+  /** Lays it over a cell of a field, and takes it away where there is none. */
+  const over = (place, cell) => (cell >= 0 ? put(...rowByRow(place, place)(cell)) : hide());
+  return { node, put, hide, over };
 }

@@ -2,7 +2,7 @@
 
 import { file } from './data.js';
 import { choice, dialog, field, tick } from './dialog.js';
-import { el } from './elements.js';
+import { button, div, el, stack } from './elements.js';
 import { save } from './export.js';
 import { asText } from './memory.js';
 import { spokenTag, t } from './words.js';
@@ -13,12 +13,7 @@ const chosen = { form: 'svg', width: '', dpi: '300', detail: false }; // for eve
 /** The button that opens the dialog; null for a view without a figure for print. */
 export function printButton(self) {
   if (!self.value.printable) return null;
-  return el('button', {
-    type: 'button',
-    class: 'vv-print',
-    text: t('For print …'),
-    onclick: () => open(self),
-  });
+  return button(t('For print …'), () => open(self), { class: 'vv-print' });
 }
 
 function open(self) {
@@ -61,10 +56,10 @@ function open(self) {
     await navigator.clipboard.writeText(caption.value).catch(() => document.execCommand('copy'));
     shows.say(t('Copied.'));
   };
-  const copy = el('button', { type: 'button', text: t('Copy the caption'), onclick: copied });
+  const copy = button(t('Copy the caption'), copied);
   const detail = tick(chosen, 'detail');
   const fields = [
-    el('div', { class: 'vv-print-sides' }, preview, el('div', { class: 'vv-stack' }, caption, copy)),
+    div('vv-print-sides', preview, stack(caption, copy)),
     field(t('Format'), form),
     field(t('Width in mm, 40 to 400'), width),
     dpi,
@@ -77,7 +72,7 @@ function open(self) {
     if (caption.value) await copied(); // a figure for a paper needs both
     return true;
   });
-  shows.button.textContent = t('Download, and copy the caption');
+  shows.go.textContent = t('Download, and copy the caption');
   shows.node.classList.add('vv-print-dialog');
   const look = async () => {
     try {

@@ -2,7 +2,7 @@
 // input.
 
 import { drawCrop, rim } from './crop.js';
-import { el } from './elements.js';
+import { button, div, el, stack } from './elements.js';
 import { hand } from './handed.js';
 import { t } from './words.js';
 
@@ -14,14 +14,13 @@ export default () => ({
     const canvas = el('canvas', { role: 'img' });
     const caption = el('p', { class: 'vv-text' });
     const hint = el('div', { class: 'vv-drop', 'data-export': 'no', text: t('Drop the picture here') });
-    const plot = el('div', { class: 'vv-plot vv-stage' }, canvas, hint);
-    const edit = el('button', {
-      type: 'button',
-      class: 'vv-edit-picture',
-      text: t('Edit the picture'),
-      onclick: () => edit.dispatchEvent(new CustomEvent('vitviz:board', { bubbles: true })),
-    });
-    self.figure.append(el('div', { class: 'vv-stack' }, plot, caption, edit));
+    const plot = div('vv-plot vv-stage', canvas, hint);
+    const edit = button(
+      t('Edit the picture'),
+      () => edit.dispatchEvent(new CustomEvent('vitviz:board', { bubbles: true })),
+      { class: 'vv-edit-picture' },
+    );
+    self.figure.append(stack(plot, caption, edit));
     const over = (on) => (event) => {
       event.preventDefault();
       self.root.classList.toggle('vv-over', on);

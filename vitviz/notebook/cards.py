@@ -150,6 +150,7 @@ def _evidence(account: Evidence) -> str:
         ("pooling", None if account.pool is None else account.pool.total),
         ("norm's bias", account.norm_bias),
         ("head's bias", account.head_bias),
+        ("norm", account.norm or None),  # of a difference
         ("sum", account.total),
         ("logit", account.logit),
     ]

@@ -131,10 +131,7 @@ class View(ABC):
         return item.checked(self.item(subject, name, settings), subject.about)
 
     def plate(self, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Plate:
-        """Its figure for print: made by printed.py in its folder, else of its map and its chart.
-
-        VitvizError where it has none, with the reason.
-        """
+        """Its figure for print, by its printed.py or of map and chart; VitvizError says why there is none."""
         from vitviz.views import printing
 
         if not self.printable:
@@ -194,9 +191,7 @@ class View(ABC):
         return tuple(item for item in self.items if not self.mapped or item.name in drawn)
 
     def fitted(self, frames: Iterable[Subject], settings: Mapping[str, Any]) -> Any:
-        """What all frames of a video have in common, such as a basis; none by default, and no frame is
-        looked at.
-        """
+        """What all frames of a video have in common, such as a basis; by default none, and none is seen."""
         return None
 
     def likely(self, subject: Subject, name: str) -> tuple[str, ...]:

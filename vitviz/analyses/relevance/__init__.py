@@ -18,6 +18,16 @@ from vitviz.analyses.relevance.attention_maps import (
     rollout,
 )
 from vitviz.analyses.relevance.cams import grad_cam, hires_cam
+from vitviz.analyses.relevance.dense import (
+    clearclip,
+    likeliest,
+    maskclip,
+    maskclip_kept,
+    naclip,
+    own_patches,
+    patch_scores,
+    sclip,
+)
 from vitviz.analyses.relevance.direct import centre, leave_one_out, ledger, random
 from vitviz.analyses.relevance.linear import frozen, input_gradient, integrated_gradients
 from vitviz.analyses.relevance.passes import Gradients, Passes, Path, Relevance, Weighed
@@ -29,7 +39,7 @@ METHODS: Mapping[str, Callable[..., Relevance]] = MappingProxyType(
         for function in (
             ledger, frozen, gradient_rollout, chefer, grad_cam, hires_cam, attention_gradient,
             attention_grad_cam, input_gradient, integrated_gradients, leave_one_out, rollout,
-            last_attention, random, centre,
+            last_attention, own_patches, maskclip, maskclip_kept, sclip, clearclip, naclip, random, centre,
         )
     }
 )  # fmt: skip

@@ -92,6 +92,13 @@ class Passes(Protocol):
     def answers(self, kept: Int[Tensor, "batch patch"]) -> Float[Tensor, "batch class"]:
         """The logits of the picture with these patches alone, by sequence number from 0."""
 
+    def patches(
+        self, handed: Float[Tensor, "head token dim"] | None, alone: bool
+    ) -> Float[Tensor, "token class"]:
+        """Each token's own logits behind the last block, whose heads hand on what is given (None: their own);
+        where its attention stands `alone`, without what entered and its MLP. Of a direction its value.
+        """
+
     def cam_place(self) -> str:
         """Where Grad-CAM looks, in words; UnsupportedModel where that is nowhere."""
 

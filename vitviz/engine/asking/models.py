@@ -71,7 +71,8 @@ def evidence(inspector: Inspector, trace: Trace, target: Asked, relative: bool =
     as long as what the classifier reads. `relative`: to the mean over classes. All in logits: `.heads`
     (layer, head), `.sources` (layer, head, token), `.mlps` and `.projection_biases` (layer), `.patches` (row,
     col), `.start`, `.norm_bias`, `.head_bias`, with `.total` and what it leaves unexplained, `.gap`. Layers
-    and heads count from 0. No pass is made; the first account of a checkpoint is compared with the model's
+    and heads count from 0; `.minus(before)` accounts for the change from another picture's, line by line. No
+    pass is made; the first account of a checkpoint is compared with the model's
     own logits. Raises VitvizError for a target that does not exist, UnsupportedModel where no such account
     exists or does not balance. Source: `vitviz.analyses.evidence`.
 

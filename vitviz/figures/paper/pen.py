@@ -161,9 +161,7 @@ class Pen:
 def photographed(
     pixels: UInt8[np.ndarray, "height width 3"], width: float, dense: float = PHOTO
 ) -> UInt8[np.ndarray, "tall wide 3"]:
-    """A photograph with as many pixels as it needs at `width` mm: viewers show what is small in steps, and
-    matplotlib takes seconds to enlarge it, which nothing can stop.
-    """
+    """A photograph as fine as `width` mm need: viewers show what is small in steps, matplotlib is slow."""
     wide = max(2, round(width * dense))
     size = (wide, max(2, round(wide * pixels.shape[0] / pixels.shape[1])))
     how = cv2.INTER_AREA if wide < pixels.shape[1] else cv2.INTER_CUBIC

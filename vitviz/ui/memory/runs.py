@@ -30,9 +30,8 @@ class Runs:
         progress: Callable[[int, int], None] | None = None,
         **changes,
     ) -> str:
-        """The key of a picture as a checkpoint sees it, before anything is computed for it.
-
-        `changes` are further fields of the run, such as `without`. TooMuch for an input that is too large.
+        """The key of a picture as a checkpoint sees it, before anything is computed; `changes` are fields of
+        the run, such as `without`. TooMuch for an input that is too large.
         """
         inspector = self._checkpoints.inspector(checkpoint, progress)
         self._limits.require(inspector, size)

@@ -73,10 +73,7 @@ class Sets:
             yield self._kept(surveys, film), surveys[0]
 
     def sampled(self, run: Run, asked: str = "all") -> Any:
-        """The survey of the pictures that come with vitviz, by a run's checkpoint at its size; made once.
-
-        It measures all that checkpoints are compared by, or the "similarity" alone.
-        """
+        """The survey of the sample pictures by a run's checkpoint at its size: of all, or what is `asked`."""
         key = self._keys.of(b"sampled", repr((asked, run.checkpoint, run.weights, run.size)).encode())
         found = self._surveys.peek(key)
         if found is not None:

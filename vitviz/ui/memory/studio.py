@@ -14,6 +14,7 @@ import numpy as np
 
 from vitviz.errors import Unknown
 from vitviz.figures.encode import encoded
+from vitviz.prints.figure import view_called
 from vitviz.record import progress
 from vitviz.record.asked import plain
 from vitviz.record.runs import Run
@@ -27,7 +28,7 @@ from vitviz.ui.memory.sessions import Sessions
 from vitviz.ui.memory.sets import Sets
 from vitviz.ui.memory.work import BATCH, Work
 from vitviz.ui.options import Settings
-from vitviz.views import VIEWS, About, Needs, Subject, View
+from vitviz.views import About, Needs, Subject, View
 
 T = TypeVar("T")
 PASS = "the pass"  # what a run's own pass is counted under; no visitor's ticket has a space
@@ -48,20 +49,11 @@ class Studio:
         self._drawn: Cache[Any] = Cache(settings.picture_cache, bytes_of)
         self._abouts: Cache[About] = Cache(20_000, lambda about: 1)  # outlive what they are about
         self._counts: Cache[list[int]] = Cache(2_000, lambda count: 1)
-        self._views = {view.slug: view for view in VIEWS}
 
-    def view(self, slug: str) -> View:
-        """A view by its slug; Unknown for any other."""
-        if slug not in self._views:
-            raise Unknown(f"There is no view {slug[:60]!r}; there are {', '.join(self._views)}.")
-        return self._views[slug]
+    view = staticmethod(view_called)
 
     def look(self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, **changes) -> str:
-        """Traces a picture with a checkpoint and returns the key under which everything about it is to be
-        had.
-
-        `changes` are further fields of the run, such as `without`.
-        """
+        """Traces a picture with a checkpoint and returns its key; `changes` are further fields of the run."""
         key = self.runs.known(picture, checkpoint, size, **changes)
         self.subject(key)
         return key
@@ -69,8 +61,7 @@ class Studio:
     def subject(self, key: str) -> Subject:
         """What the views look at for a key: a run's trace, made again if it was put out, or a survey.
 
-        The model is loaded only where a view asks for it: a trace that is still there outlives its
-        checkpoint.
+        The model is loaded only where a view asks for it: a trace that is still there outlives it.
         """
         key, second = self.runs.both(key)
         beside, survey = self.subject(second) if second else None, self.sets.survey(key)
@@ -104,8 +95,7 @@ class Studio:
     def before(self, key: str) -> Subject:
         """What is known of a run before its pass: the picture as the model gets it, and the weights.
 
-        The same as `subject` where there is a trace, or a survey, or where something is taken away, which the
-        picture may show.
+        `subject` where there is a trace or a survey, or where what is taken away may show in the picture.
         """
         if self.sets.survey(key) is not None:
             return self.subject(key)
@@ -218,9 +208,7 @@ class Studio:
         return self._once((key, view.slug, "summary"), made)
 
     def image(self, key: str, which: str) -> bytes:
-        """The upload as it is retouched or as it was, its original (JPEG), or the model's input (PNG,
-        lossless).
-        """
+        """The upload as it is retouched or as it was (JPEG), or the model's input (PNG, lossless)."""
         run = self.runs.run(key)
         if which == "input":
             return self._drawn.get((key, which), lambda: encoded(self.before(key).seen.picture, ".png"))

@@ -1,7 +1,7 @@
 // What a checkpoint's file does not say: each thing a question, each choice with what it would answer here.
 // Until all is said, every view carries the mark "assumed".
 
-import { el } from '../../canvas/elements.js';
+import { button, div, el, span } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { questions } from './questions.js';
 
@@ -63,13 +63,7 @@ export default function part(element, props, watch, trigger) {
         onchange: () => say([choice.text]),
       });
       const answer = choice.answer ? `${choice.answer[0]} ${(100 * choice.answer[1]).toFixed(1)} %` : '';
-      return el(
-        'label',
-        {},
-        input,
-        el('span', { text: named(choice) }),
-        el('span', { class: 'vv-small', text: answer }),
-      );
+      return el('label', {}, input, span(named(choice)), el('span', { class: 'vv-small', text: answer }));
     });
     return el('fieldset', {}, legend, ...rows);
   }
@@ -106,7 +100,7 @@ export default function part(element, props, watch, trigger) {
     mark(value);
     root.hidden = !value || (!value.items?.length && !value.said);
     if (root.hidden) return;
-    const button = (text, onclick) => el('button', { type: 'button', class: 'vv-edit-all', text, onclick });
+    const way = (text, run) => button(text, run, { class: 'vv-edit-all' });
     const told = value.said
       ? [
           el('p', {
@@ -120,8 +114,8 @@ export default function part(element, props, watch, trigger) {
     const taken = value.items.map((item) => item.taken).filter(Boolean);
     if (names.of !== value.file) names = naming(value.file, value.classes);
     const buttons = [
-      taken.length > 0 && button(t('These are right'), () => say(taken)),
-      value.said && button(t('Ask again'), () => ask('')),
+      taken.length > 0 && way(t('These are right'), () => say(taken)),
+      value.said && way(t('Ask again'), () => ask('')),
       value.keeps &&
         value.said &&
         button(t('Keep beside the file'), () => trigger('keep', { labels: names.box.value })),
@@ -139,7 +133,7 @@ export default function part(element, props, watch, trigger) {
         ...value.items.map(asked),
         ...(value.classes ? [names.field] : []),
         ...told,
-        el('div', { class: 'vv-assumed-do' }, ...buttons),
+        div('vv-assumed-do', ...buttons),
       ),
     );
     root.dataset.said = value.said;

@@ -17,7 +17,7 @@ from vitviz.ui.door.uploads import Quota
 from vitviz.ui.memory.studio import Studio
 from vitviz.ui.options import Options
 from vitviz.ui.page import tabs
-from vitviz.ui.page.components import Part
+from vitviz.ui.page.components import Page, Part
 from vitviz.ui.page.handlers import FIRST_SAMPLE, Handlers
 from vitviz.ui.page.shown import Left, Shown
 from vitviz.ui.words import say, translated
@@ -42,7 +42,7 @@ TOLD = "() => {{ document.dispatchEvent(new CustomEvent('vitviz:{name}', {{ deta
 def build(studio: Studio) -> gr.Blocks:
     """The page, ready to be launched."""
     keep_freed_memory()
-    with gr.Blocks(title="vitviz", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
+    with Page(title="vitviz", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
         session = gr.State({})
         with gr.Row(elem_id="vitviz-header"):
             gr.Markdown(
@@ -74,6 +74,7 @@ def launch(demo: gr.Blocks, studio: Studio, options: Options) -> None:
     kept = [path for block in demo.blocks.values() for path in getattr(block, "keep_in_cache", ())]
     hosts = door.Hosts(options.host, options.allowed_hosts, options.share)
     quota = Quota(options.upload_quota, kept)
+    opened = door.lifespan(hosts, door.Calls(demo), quota, studio.work.turns)
     demo._queue.pending_messages_per_session = door.Answers(PAGES)
     served(
         demo,
@@ -88,7 +89,7 @@ def launch(demo: gr.Blocks, studio: Studio, options: Options) -> None:
         run_history=False,
         enable_monitoring=False,
         state_session_capacity=PAGES,
-        app_kwargs={"routes": routes(studio), "lifespan": door.lifespan(hosts, door.Calls(demo), quota)},
+        app_kwargs={"routes": routes(studio), "lifespan": opened},
     )
 
 

@@ -1,6 +1,6 @@
 // What is taken away, as chips that can be taken back: every view shows what the model does without it.
 
-import { el } from '../../canvas/elements.js';
+import { button, el, span } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { board } from './board.js';
 import { questions } from './questions.js';
@@ -22,7 +22,7 @@ const patchesBy = () => [
 function how(label, options, value, change) {
   const items = options.map(([name, text]) => el('option', { value: name, text, selected: name === value }));
   const list = el('select', { 'aria-label': label, onchange: () => change(list.value) }, ...items);
-  return el('label', { class: 'vv-how' }, el('span', { text: label }), list);
+  return el('label', { class: 'vv-how' }, span(label), list);
 }
 
 export default function part(element, props, watch, trigger) {
@@ -49,14 +49,8 @@ export default function part(element, props, watch, trigger) {
 
   function chip(text, remove) {
     const name = t('Put back: {what}', { what: text });
-    const back = el('button', {
-      type: 'button',
-      'aria-label': name,
-      title: name,
-      text: '×',
-      onclick: remove,
-    });
-    return el('span', { class: 'vv-edit' }, el('span', { text }), back);
+    const back = button('×', remove, { 'aria-label': name, title: name });
+    return el('span', { class: 'vv-edit' }, span(text), back);
   }
 
   function show() {
@@ -85,12 +79,7 @@ export default function part(element, props, watch, trigger) {
         how(t('patches'), patchesBy(), value.patches_as, (name) => ask({ ...coming(), patches_as: name })),
     ].filter(Boolean);
     const painted = value.strokes ? [chip(t('The photograph, retouched'), () => over.paint(''))] : [];
-    const all = el('button', {
-      type: 'button',
-      class: 'vv-edit-all',
-      text: t('Put everything back'),
-      onclick: putBack,
-    });
+    const all = button(t('Put everything back'), putBack, { class: 'vv-edit-all' });
     root.replaceChildren(
       ...painted,
       ...(value.text ? [el('strong', { text: t('Taken away:') })] : []),

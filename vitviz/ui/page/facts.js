@@ -1,6 +1,6 @@
 // The answer of the model, and what it took to compute it.
 
-import { el } from '../../canvas/elements.js';
+import { button, el } from '../../canvas/elements.js';
 import { open as openView } from '../../canvas/memory.js';
 import { fixed } from '../../canvas/numbers.js';
 import { awaiting } from '../../canvas/waiting.js';
@@ -76,7 +76,7 @@ export default function part(element, props, watch, trigger) {
     const before = earlier(value);
     const most = value.score ? 8 : 3; // sentences that somebody wrote are few
     const shown = value.top.filter(([label], i) => i < most || (main && asked.includes(label)));
-    const back = el('button', { type: 'button', class: 'vv-undo', text: t('As it was'), onclick: undo });
+    const back = button(t('As it was'), undo, { class: 'vv-undo' });
     back.classList.toggle('vv-unseen', !before || !main);
     return [
       el(
@@ -90,11 +90,8 @@ export default function part(element, props, watch, trigger) {
 
   /** Whether the answer to a sample is right; why a wrong one was given is a lesson. */
   function truth({ said, wrong, target }) {
-    const why = el('button', {
-      type: 'button',
+    const why = button(t('Why?'), () => openView('evidence', { target, show: 'account', method: 'ledger' }), {
       class: 'vv-why',
-      text: t('Why?'),
-      onclick: () => openView('evidence', { target, show: 'account', method: 'ledger' }),
     });
     return el('p', { class: 'vv-small vv-truth' }, t(said), ' ', wrong ? why : null);
   }

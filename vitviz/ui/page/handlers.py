@@ -70,9 +70,7 @@ class Handlers:
         return [*page, *pickers, {"offered": self.page.offered()}, tab]
 
     def computed(self, state: dict) -> list:
-        """The whole of a page that stands there without its pass; where that fails, the page before it, and
-        why; nothing where something else has been chosen meanwhile.
-        """
+        """The page with its pass; else that before it, and why; nothing where one has gone on meanwhile."""
         key = self.studio.sessions.newest(state).get("key")
 
         def unless_gone_on(make: Callable[[dict], list]) -> Callable[[dict], list]:
@@ -228,9 +226,7 @@ class Handlers:
         return page
 
     def lesson(self, state: dict, path: str | None, progress=gr.Progress()) -> list:
-        """A zip that was dropped onto the page. Besides `outputs`: the part of the lessons, the tab, and the
-        zip, emptied for the next; so with `learn`.
-        """
+        """A zip that was dropped. Besides `outputs`, as with `learn`: lessons, tab, and the zip, emptied."""
         return self._taught(state, lambda: lessons.read(uploads.read(path)), progress)
 
     def learn(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:

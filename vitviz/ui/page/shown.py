@@ -121,9 +121,7 @@ class Shown:
         return state.get("checkpoint", self.studio.settings.checkpoint)
 
     def show(self, state: dict, picture: str, checkpoint: str, progress=None, soon: bool = True) -> list:
-        """Everything on the page for one picture and checkpoint, and the one beside it if there is one; or
-        `soon`, before a long pass, what needs none.
-        """
+        """All on the page for a picture and checkpoints; `soon`, before a long pass, what needs none."""
         studio, second = self.studio, state.get("second", "")
         if plain(checkpoint) != plain(state.get("checkpoint", checkpoint)):  # another model has other heads
             state = {**state, "without": ""}

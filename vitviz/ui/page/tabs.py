@@ -29,9 +29,7 @@ MANY = (
 
 @dataclass(frozen=True)
 class Tab:
-    """The components of a view that change with picture or checkpoint, and their values for a session's
-    state.
-    """
+    """The components of a view that change with picture or checkpoint, and their values for a session."""
 
     drawn: list[gr.components.Component]
     draw: Callable[..., list]  # of a state, and whether only what waits for no pass is asked for

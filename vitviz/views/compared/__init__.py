@@ -169,10 +169,8 @@ class Compared(View):
         return np.stack([found[one] for one in CURVES])
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
-        """A line for each checkpoint that has such a curve, and who has none.
-
-        Of different inputs distances are a share of even attention's; checkpoints with different numbers of
-        blocks stand over the relative depth.
+        """A line for each checkpoint that has such a curve, and who has none: of different inputs as a share
+        of even attention's distance, of different numbers of blocks over the relative depth.
         """
         shown = [subject, *([subject.beside] if subject.beside else [])]
         curve = name = settings["curve"]

@@ -116,7 +116,7 @@ class Evidence(View):
                 ("effects", "Each part taken away"),
                 ("writers", "Who wrote it"),
                 ("paths", "The largest paths"),
-                ("smallest", "The smallest part that answers"),
+                ("smallest", "The smallest part"),
             ),
         ),
         Slider("paths", "Paths", minimum=1, maximum=graph.MOST, default=12),

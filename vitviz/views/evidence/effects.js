@@ -1,7 +1,7 @@
 // Each part taken away alone: what the answer loses, beside what the part itself had written.
 
-import { chart } from '../../canvas/chart.js';
-import { el } from '../../canvas/elements.js';
+import { chartBeside } from '../../canvas/chart.js';
+import { button, el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { drawShares, largest } from './account.js';
 import { asked, either } from './lines.js';
@@ -12,18 +12,12 @@ import { drawWall, wall } from './wall.js';
 export function effects(self, { pick }) {
   const made = { goal: '', part: '', figure: null, done: 0 };
   const parts = ['heads', 'mlps'].map((part) =>
-    el('button', {
-      type: 'button',
-      'data-part': part,
-      text: part === 'heads' ? t('Heads') : t('MLPs'),
-      onclick: () => self.set('part', part),
-    }),
+    button(part === 'heads' ? t('Heads') : t('MLPs'), () => self.set('part', part), { 'data-part': part }),
   );
   const totals = wall(self, pick);
-  const side = Object.create(self); // the same view, with the room beside its figure
-  const drawn = chart(side, { pick: ({ layer, head }) => head && pick(layer, head) });
+  const drawn = chartBeside(self, { pick: ({ layer, head }) => head && pick(layer, head) });
   const steps = stepwise(self, { next: () => next(self, made), draw: () => draw(self, made) });
-  Object.assign(made, { parts, steps, totals, side, drawn });
+  Object.assign(made, { parts, steps, totals, drawn });
   made.node = el(
     'div',
     { class: 'vv-stack vv-effects', hidden: true },
@@ -74,9 +68,8 @@ function draw(self, made) {
   const some = settings.part === 'heads';
   const walls = some ? Math.min(300, 44 + 60 * value.heads) * zoom : 0;
   made.parts.forEach((one) => one.setAttribute('aria-pressed', String(one.dataset.part === settings.part)));
-  made.side.width = Math.min(width, 520 * zoom);
-  made.side.tall = Math.max(200 * zoom, Math.min(360 * zoom, room - walls - 230 * zoom));
-  if (made.figure) made.drawn.draw(made.figure);
+  const tall = Math.max(200 * zoom, Math.min(360 * zoom, room - walls - 230 * zoom));
+  if (made.figure) made.drawn.draw(made.figure, Math.min(width, 520 * zoom), tall);
   const { layers } = value;
   made.steps.progress(made.done, layers, t('{done} of {count} layers', { done: made.done, count: layers }));
   made.node.dataset.done = made.done === layers ? 'all' : String(made.done);

@@ -1,6 +1,6 @@
 // The smallest part that answers: how much of the answer is left with some edges alone, begun by a button.
 
-import { chart } from '../../canvas/chart.js';
+import { chartBeside } from '../../canvas/chart.js';
 import { el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { stepwise } from './steps.js';
@@ -8,23 +8,15 @@ import { stepwise } from './steps.js';
 /** The panel, out of view until it is asked for. */
 export function smallest(self) {
   const made = { goal: '', done: 0, figure: null };
-  const side = Object.create(self); // the same view, with the room beside its figure
-  const drawn = chart(side);
+  const drawn = chartBeside(self);
   const steps = stepwise(self, { next: () => next(self, made), draw: () => draw(self, made) });
   const said = el('p', {
     class: 'vv-text',
     text: t('Edges are kept by the largest share, all others replaced, and the model is run each time.'),
   });
   const bar = el('div', { class: 'vv-buttons', 'data-export': 'no' }, ...steps.nodes);
-  const node = el(
-    'div',
-    { class: 'vv-stack vv-effects', hidden: true },
-    said,
-    bar,
-    drawn.node,
-    steps.problem,
-  );
-  return Object.assign(made, { side, drawn, steps, node });
+  const node = el('div', { class: 'vv-stack vv-alone', hidden: true }, said, bar, drawn.node, steps.problem);
+  return Object.assign(made, { drawn, steps, node });
 }
 
 /** How many steps there are. */
@@ -52,13 +44,9 @@ export function drawSmallest(self, made) {
 
 function draw(self, made) {
   if (self.settings.show !== 'smallest') return;
-  made.side.width = Math.max(260, self.below.clientWidth);
-  made.side.tall = Math.max(
-    200 * self.zoom,
-    Math.min(420 * self.zoom, (self.below.clientHeight || 560) - 250 * self.zoom),
-  );
+  const tall = Math.max(170, Math.min(420, (self.below.clientHeight || 620) / self.zoom - 330)) * self.zoom;
   made.drawn.node.hidden = !made.figure;
-  if (made.figure) made.drawn.draw(made.figure);
+  if (made.figure) made.drawn.draw(made.figure, Math.max(260, self.below.clientWidth), tall);
   const [done, count] = [made.done, most(self)];
   made.steps.progress(done, count, done ? t('{done} of {count} steps', { done, count }) : '');
   made.node.dataset.done = done === count ? 'all' : String(done);

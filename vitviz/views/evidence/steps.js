@@ -1,7 +1,7 @@
 // A chart that is made step by step, each step by passes of its own: how far it is, stop, and on from there.
 
 import { Refusal, unpacked } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
+import { button, el } from '../../canvas/elements.js';
 import { asText } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 
@@ -13,7 +13,7 @@ export function stepwise(self, { next, draw }) {
   let flight = null;
   const bar = el('progress', { max: 1, value: 0 });
   const told = el('span', { role: 'status' });
-  const button = el('button', { type: 'button', onclick: () => (flight ? halt() : run()) });
+  const go = button('', () => (flight ? halt() : run()));
   const problem = el('p', { class: 'vv-text' });
 
   function halt() {
@@ -45,10 +45,10 @@ export function stepwise(self, { next, draw }) {
 
   function progress(done, count, said) {
     bar.value = done / count;
-    bar.hidden = button.hidden = done === count;
-    button.textContent = flight ? t('Stop') : done ? t('Go on') : t('Begin');
+    bar.hidden = go.hidden = done === count;
+    go.textContent = flight ? t('Stop') : done ? t('Go on') : t('Begin');
     told.textContent = done === count ? '' : said;
   }
 
-  return { nodes: [bar, told, button], problem, run, halt, progress };
+  return { nodes: [bar, told, go], problem, run, halt, progress };
 }

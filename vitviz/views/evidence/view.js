@@ -2,7 +2,7 @@
 // balances.
 
 import { unpacked } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
+import { button, div, el, span, stack } from '../../canvas/elements.js';
 import { map } from '../../canvas/map.js';
 import { bounds } from '../../canvas/numbers.js';
 import { outline } from '../../canvas/pointer.js';
@@ -52,9 +52,9 @@ export default () => ({
     const question = el(
       'p',
       { class: 'vv-asked' },
-      el('span', { text: t('Why') }),
+      span(t('Why')),
       of,
-      el('span', { text: t('rather than') }),
+      span(t('rather than')),
       rather,
       list,
       unknown,
@@ -71,30 +71,14 @@ export default () => ({
     const balance = el('strong', { class: 'vv-balance' });
     const parts = el('p', { class: 'vv-text vv-lines' });
     const picked = el('p', { class: 'vv-text vv-picked', role: 'status' });
-    const away = el('button', {
-      type: 'button',
-      class: 'vv-away',
+    const away = button(t('Take away'), () => takeAway(self), { class: 'vv-away', 'data-export': 'no' });
+    const back = button('×', () => clear(self), {
       'data-export': 'no',
-      text: t('Take away'),
-      onclick: () => takeAway(self),
-    });
-    const back = el('button', {
-      type: 'button',
-      'data-export': 'no',
-      text: '×',
       title: t('Choose nothing'),
       'aria-label': t('Choose nothing'),
-      onclick: () => clear(self),
     });
     self.figure.append(
-      el(
-        'div',
-        { class: 'vv-stack' },
-        question,
-        drawn.node,
-        el('div', { class: 'vv-balanced' }, balance, away, back),
-        el('div', { class: 'vv-either' }, parts, picked),
-      ),
+      stack(question, drawn.node, div('vv-balanced', balance, away, back), div('vv-either', parts, picked)),
     );
     const pick = (layer, head) => chooseHead(self, layer, head);
     const made = account(self, { pick });

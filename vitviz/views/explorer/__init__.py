@@ -182,9 +182,7 @@ class Explorer(View):
 
 
 def _lines(trace, layer: int, token: int, way: str):
-    """Head x token: what a token attends to, or what attends to it; tokens counted from 0 with the prefix.
-    NaN of patches that were left out.
-    """
+    """Head x token: what a token (from 0, with prefix) attends to, or who to it; NaN where left out."""
     if _absent(trace, token):
         return trace.on_tokens(trace.attention(layer)[:, 0]) * math.nan
     asked = analyses.attends_to if way == "row" else analyses.attended_by

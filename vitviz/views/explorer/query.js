@@ -1,11 +1,11 @@
 // The map of one query: its weights, what is said of them, the prefix tokens as buttons, the pinned tokens.
 
 import { tinted } from '../../canvas/colours.js';
-import { el, sheet } from '../../canvas/elements.js';
+import { button, el, sheet, span } from '../../canvas/elements.js';
 import { leftOut } from '../../canvas/missing.js';
 import { tokenName } from '../../canvas/names.js';
 import { bounds, number, total } from '../../canvas/numbers.js';
-import { pinColours, pinned, pinsOf } from '../../canvas/pins.js';
+import { pinned, pinsOf } from '../../canvas/pins.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { deeper, distanceOf, entropy, first, nameOf, put, small, tokensOf } from './tokens.js';
@@ -75,12 +75,8 @@ export function paint(self) {
   const most = largest(self, self.query, values, (other) => other.data && other.ui.size && paint(other));
   const high = settings.scale === 'shared' && settings.show !== 'rollout' ? self.absolute : most;
   tinted(values, rows, cols, settings.colormap, 0, high || 1, skip, ui.heat);
-  ui.bar.update(
-    settings.colormap || 'viridis',
-    0,
-    high || 1,
-    settings.show === 'rollout' ? t('Share of attention over all layers') : t('Attention weight'),
-  );
+  const said = settings.show === 'rollout' ? t('Share of attention over all layers') : t('Attention weight');
+  ui.bar.update(settings.colormap || 'viridis', 0, high || 1, said);
   put(self, ui.asked, self.query);
   const where =
     settings.show === 'rollout'
@@ -104,49 +100,38 @@ export function paint(self) {
 export function told(self) {
   const { settings, ui } = self;
   const values = ui.weights;
-  const out = [];
-  const distance = distanceOf(self, settings.layer - 1, settings.head - 1);
   if (!values) return '';
   const share = total(values, first(self));
-  out.push(
+  const own = entropy(values, 0, values.length).toFixed(2);
+  const whole = self.data.entropy.values[settings.head - 1].toFixed(2);
+  const distance = distanceOf(self, settings.layer - 1, settings.head - 1).toFixed(1);
+  return [
     askedBy(self)
       ? t('The patches give it {share} in sum.', { share: number(share) })
       : t('On patches: {share}.', { share: share.toFixed(3) }),
-  );
-  if (!askedBy(self) && settings.show !== 'rollout')
-    out.push(t('Entropy of this row {value} nats.', { value: entropy(values, 0, values.length).toFixed(2) }));
-  if (settings.show === 'head')
-    out.push(
-      t('This head: entropy {value} nats', {
-        value: self.data.entropy.values[settings.head - 1].toFixed(2),
-      }) + t(', distance {value} px.', { value: distance.toFixed(1) }),
-    );
-  return out.join(' ');
+    !askedBy(self) && settings.show !== 'rollout' && t('Entropy of this row {value} nats.', { value: own }),
+    settings.show === 'head' &&
+      t('This head: entropy {value} nats', { value: whole }) +
+        t(', distance {value} px.', { value: distance }),
+  ]
+    .filter(Boolean)
+    .join(' ');
 }
 
 /** The prefix tokens as buttons. */
 export function showChips(self) {
   const { chips } = self.ui;
   const names = self.grid.prefix;
-  if (chips.childElementCount !== names.length) {
-    chips.replaceChildren(
-      ...names.map((name, i) =>
-        el(
-          'button',
-          {
-            type: 'button',
-            onpointerenter: () => small(self) && !self.held && !deeper(self) && ask(self, i),
-            onclick: () => {
-              self.held = true;
-              chooseToken(self, i);
-            },
-          },
-          el('span', { text: tokenName(name) }),
-          el('span', { class: 'vv-weight' }),
-        ),
-      ),
-    );
-  }
+  const choose = (token) => {
+    self.held = true;
+    chooseToken(self, token);
+  };
+  const chip = (name, i) => {
+    const onpointerenter = () => small(self) && !self.held && !deeper(self) && ask(self, i);
+    const weight = el('span', { class: 'vv-weight' });
+    return button('', () => choose(i), { onpointerenter }, span(tokenName(name)), weight);
+  };
+  if (chips.childElementCount !== names.length) chips.replaceChildren(...names.map(chip));
   chips.hidden = !names.length;
 }
 
@@ -162,24 +147,15 @@ export function showPins(self) {
       data.layer || settings.show === 'rollout'
         ? weights(self, token)
         : data.pinned.values.subarray(i * tokensOf(self), (i + 1) * tokensOf(self));
-    const canvas = found
-      ? tinted(
-          found,
-          rows,
-          cols,
-          settings.colormap,
-          0,
-          (settings.scale === 'shared' ? self.absolute : largest(self, token, found)) || 1,
-          skip,
-        )
-      : sheet(cols, rows);
+    const most = () => (settings.scale === 'shared' ? self.absolute : largest(self, token, found)) || 1;
+    const canvas = found ? tinted(found, rows, cols, settings.colormap, 0, most(), skip) : sheet(cols, rows);
     canvas.className = 'vv-heat';
     const tall = (side * rows * grid.patch[0]) / (cols * grid.patch[1]);
     canvas.style.cssText = `width:${side}px;height:${tall}px;position:static`;
     return pinned(self, i, { token, name: nameOf(self, token), canvas, side });
   });
   ui.pinned.replaceChildren(...parts);
-  ui.marks.forEach((mark, i) => put(self, mark, list[i], pinColours[i]));
+  ui.marks.forEach((mark, i) => put(self, mark, list[i]));
   ui.pin.textContent = t('Pin this token');
   weights(self, self.query);
 }

@@ -21,6 +21,9 @@ export function scale(self, values) {
   ]; // the paper's form is map / max
 }
 
+/** What it is coloured by: the paper's form is light and dark. */
+export const coloursOf = ({ settings }) => (settings.overlay === 'paper' ? 'grey' : settings.colormap);
+
 /** Lays the map over a picture drawn on `context` with `s` pixels for each pixel of the upload. */
 export function lay(self, context, s, width, height) {
   const { box } = self.photo;
@@ -32,14 +35,7 @@ export function lay(self, context, s, width, height) {
   const source = smooth
     ? enlarged(values, rows, cols, Math.max(2, Math.ceil(420 / Math.max(rows, cols))))
     : { values, rows, cols };
-  const heat = tinted(
-    source.values,
-    source.rows,
-    source.cols,
-    paper ? 'grey' : self.settings.colormap,
-    low,
-    high,
-  );
+  const heat = tinted(source.values, source.rows, source.cols, coloursOf(self), low, high);
   const [x, y, w, h] = [box[0] * s, box[1] * s, (box[2] - box[0]) * s, (box[3] - box[1]) * s];
   context.save();
   context.fillStyle = paper ? '#000' : self.colour('--vv-paper');

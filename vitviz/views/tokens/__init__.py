@@ -224,9 +224,7 @@ class Tokens(View):
         return made.bases_over(frames, settings) if settings["show"] == "components" else None
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart | None:
-        """How many patches have which norm at the depth, and where the prefix tokens lie; without the limit,
-        which moves as long as it is dragged.
-        """
+        """How many patches have which norm, and the prefix tokens'; without the limit, which is dragged."""
         if settings["show"] != "norms":
             return None
         grid = subject.grid

@@ -1,7 +1,7 @@
 // The whole way at a glance, before the first step: the picture, its patches, the layers, the answer. A click
 // on a part goes to the view that explains it.
 
-import { el } from '../../canvas/elements.js';
+import { button, el, span } from '../../canvas/elements.js';
 import { open } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 import { cutApart } from './map.js';
@@ -18,9 +18,10 @@ export function overviewOf(self, first) {
   const sizes = [];
   const part = (name, to, ...drawn) => {
     sizes.push(el('span', { class: 'vv-block-size' }));
-    return el(
-      'button',
-      { type: 'button', class: 'vv-over', title: t('See how it is made'), onclick: to },
+    return button(
+      '',
+      to,
+      { class: 'vv-over', title: t('See how it is made') },
       el('span', { class: 'vv-over-drawn' }, ...drawn),
       el('span', { class: 'vv-block-name', text: name }),
       sizes.at(-1),
@@ -68,7 +69,7 @@ export function overviewOf(self, first) {
         el(
           'span',
           {},
-          el('span', { text: name }),
+          span(name),
           el(
             'span',
             { class: 'vv-answer-track' },

@@ -30,9 +30,7 @@ SIDES = {
 def panels(
     trial: Trial, names: Sequence[str], subject: Subject, settings: Mapping[str, Any], held: str = ""
 ) -> tuple[Chart, Chart]:
-    """Both, with a line a method in this order and on one scale: shares from 0 to 1, logits as far as any
-    line or band goes; the line of the method that is `held` is thick.
-    """
+    """Both, a line a method, the `held` one thick, on one scale: 0 to 1, logits as far as they go."""
     score = settings["score"]
     lines = {side: _lines(trial, side, score, names, held) for side in SIDES}
     every = [end for side in lines.values() for one in side for end in (one.y, *(one.band or ()))]

@@ -24,9 +24,7 @@ CLASSES = "Two classes: how alike a method’s maps of the two likeliest are; 1 
 
 
 def plate(view, subject, settings, asked) -> Plate:
-    """Both panels of curves with one legend; with detail the ranking in its place, and what is chosen beside
-    it on the page. Of a set: `_of_many`.
-    """
+    """Both panels with one legend; with detail the ranking, and what is beside it. Of a set: `_of_many`."""
     if subject.survey is not None:
         return _of_many(view, subject, settings, asked)
     trial, score = view.whole(subject, settings), settings["score"]
