@@ -73,12 +73,17 @@ SIDES = ("query", "key", "value")
 
 @dataclass(frozen=True)
 class Edge:
-    """From a writer to one side of a head that reads it; layers and heads from 0."""
+    """From a writer to one side of a head that reads it, or to the answer; layers and heads from 0."""
 
     writer: Writer
-    layer: int
-    head: int
+    layer: int  # behind the last one: the answer
+    head: int | None
     into: str = "value"
+
+    @property
+    def reader(self) -> tuple:
+        """As passes without some edges name it."""
+        return ("readout",) if self.into == "answer" else (self.into, self.layer, self.head)
 
 
 @dataclass(frozen=True)
@@ -108,8 +113,8 @@ class EdgeEffects(Shown):
         )
 
 
-def edges_into(layer: int, head: int, heads: int, into: str, positions: bool) -> list[Edge]:
-    """All edges that end in one side of a head; biases and constants are the same for every picture."""
+def edges_into(layer: int, head: int | None, heads: int, into: str, positions: bool) -> list[Edge]:
+    """All edges that end in one side of a head, or in the answer; biases are the same for every picture."""
     writers = [Writer("embedding"), *([Writer("positions")] if positions else [])]
     for earlier in range(layer):
         writers += [Writer("head", earlier, number) for number in range(heads)]

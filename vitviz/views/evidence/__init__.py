@@ -11,7 +11,7 @@ from vitviz.figures.chart import Chart
 from vitviz.record.sentence import Sentence, said
 from vitviz.views.base import PAPER, Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
-from vitviz.views.evidence import charts, made, printed_effects, writers
+from vitviz.views.evidence import charts, graph, made, printed_effects, smallest, writers
 from vitviz.views.printing import Film, layers_to
 from vitviz.views.shared import WHOLE, ledger_of, likeliest, packed
 from vitviz.views.subject import Subject
@@ -35,6 +35,14 @@ _MADE = {
     "agreement": made.agreement,
     **writers.ITEMS,
 }
+CHARTS = {  # beside the map, where it is not the account
+    "forming": charts.forming,
+    "effects": printed_effects.dots,
+    "writers": charts.written,
+    "paths": graph.chart,
+    "smallest": smallest.chart,
+}
+ARRAYS = {"writers": writers.arrays, "paths": graph.arrays, "smallest": smallest.arrays}
 
 
 class Evidence(View):
@@ -72,6 +80,12 @@ class Evidence(View):
         "written_by_heads": "layer head",
         "written_by_layers": "kind layer",  # biases, MLPs
         "written_otherwise": "line",  # share, sum, embedding, positions, constant
+        "paths": "path",  # whom each passes, to the answer, from 1
+        "path_shares": "path",
+        "path_sums": "line",  # of all heads, what is left out, heads that were followed
+        "edges_kept": "count",
+        "margins": "order count",  # by share, then at random
+        "edge_shares": "edge",
         "target": "",
         "line_names": "line",
         "by_source": "layer head token",
@@ -91,8 +105,11 @@ class Evidence(View):
                 ("forming", "The answer forming"),
                 ("effects", "Each part taken away"),
                 ("writers", "Who wrote it"),
+                ("paths", "The largest paths"),
+                ("smallest", "The smallest part"),
             ),
         ),
+        Slider("paths", "Paths", minimum=1, maximum=graph.MOST, default=12),
         Slider("depth", "Depth", maximum="layers", default="layers"),  # of the answer forming
         Choice("part", options=(("heads", "Heads"), ("mlps", "MLPs"))),  # whose effects are in view
         Whole("layer", minimum=1, maximum="layers", default=1),  # whose parts are taken away
@@ -100,6 +117,7 @@ class Evidence(View):
         Text("trail", fits=writers.FITS),  # heads from the answer back, from 1: what is asked who wrote it
         Text("writer", fits=writers.WRITER),  # whose part is in view, layers and heads from 1
         Whole("until", maximum="layers"),  # the map of the heads up to this layer, from 1; 0 for all
+        Whole("tried", minimum=1, maximum=smallest.STEPS, default=smallest.STEPS, passing=True),
         Wholes("patches", maximum="patches", most=400),  # whose share in every head is in view
     )
     items = (
@@ -138,13 +156,12 @@ class Evidence(View):
         as_json("labels", "all classes"),
     )
 
-    charted = (*_TRAIL, "show", "part", "layer")
+    charted = (*_TRAIL, "show", "part", "layer", "paths", "tried")
     also = (_NO_HEAD, _NO_ACCOUNT, ONE_MAP, made.EDITED, WHOLE, *made.ONE_ONLY.values())
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
         """What stands beside the map; what parts taken away cost, of the layers from `layer` on."""
-        made = {"forming": charts.forming, "effects": printed_effects.dots, "writers": charts.written}
-        return made.get(settings["show"], charts.account)(self, subject, settings)
+        return CHARTS.get(settings["show"], charts.account)(self, subject, settings)
 
     def unsupported(self, subject: Subject) -> str | None:
         if subject.trace.logits is None:
@@ -219,8 +236,8 @@ class Evidence(View):
                 "effects_of_mlps": effects.mlps.numpy(),
                 "correlations": made.agreement(subject, settings),
             }
-        if settings["show"] == "writers":
-            in_turn = writers.arrays(subject, settings)
+        if settings["show"] in ARRAYS:
+            in_turn = ARRAYS[settings["show"]](subject, settings)
         return {
             **super().numbers(subject, settings),
             **in_turn,
