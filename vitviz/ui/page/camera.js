@@ -2,7 +2,7 @@
 // in view shows it in place of the photograph, until it is stopped. No frame outlasts the next, unless it is
 // kept: then it becomes the photograph.
 
-import { asked, forget, put } from '../../canvas/data.js';
+import { asked, forget, put, Refusal } from '../../canvas/data.js';
 import { button, el, sheet } from '../../canvas/elements.js';
 import { hand } from '../../canvas/handed.js';
 import { views } from '../../canvas/memory.js';
@@ -85,7 +85,7 @@ export function camera() {
     } catch (problem) {
       if (now !== mine) return;
       stop();
-      stage()?.fail(Object.assign(problem, problem.sentence ? {} : { sentence: why(problem) }));
+      stage()?.fail(problem instanceof Refusal ? problem : new Refusal(why(problem)));
     }
   }
 
