@@ -12,7 +12,7 @@ import { t } from './words.js';
 
 /** Colours of the description that the page has a light and a dark one of; others read on both. */
 export const INKS = { '#2f7fc0': 'var(--vv-blue)', '#c46a16': 'var(--vv-orange)', '#7d838e': 'currentColor' };
-const DASHES = { dashed: '6 4', dotted: '2 3' };
+const DASHES = { dashed: '6 4', dotted: '2 3', 'dash-dotted': '6 3 2 3' };
 const LETTER = 7; // px, as wide as one is
 /** What a mark is called that belongs to these. */
 const MARKS = {

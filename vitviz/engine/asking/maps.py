@@ -7,10 +7,12 @@ import copy
 from collections.abc import Iterable, Sequence
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from vitviz.analyses.correlation import spearman
-from vitviz.analyses.relevance import METHODS, Relevance, relevance_of
+from vitviz.analyses.protocol import DENSE
+from vitviz.analyses.relevance import METHODS, Relevance, dense, relevance_of
 from vitviz.analyses.target import Asked
 from vitviz.analyses.trials.trial import DRAWS, SHARES, Progress, Trial, trial_of
 from vitviz.engine.asking.models import balanced_ledger
@@ -41,6 +43,26 @@ def relevance(
     return relevance_of(explained(inspector, image, target, size=size), method, at)
 
 
+def patch_scores(
+    inspector: Inspector, image, method: str = "naclip", size=None
+) -> Float[Tensor, "class row col"]:
+    """Every patch's own logits for all classes, by one of the methods that read patches alone.
+
+    Of sentences, less `classes.bias` and divided by `classes.scale`, these are cosines, of which
+    `analyses.relevance.likeliest` makes a map of the likeliest. Raises VitvizError for another method,
+    UnsupportedModel, with the reason, where a patch alone cannot be read. Source:
+    `vitviz.analyses.relevance.dense`.
+
+    >>> import vitviz
+    >>> inspector = vitviz.load("vitviz-tiny")
+    >>> patch_scores(inspector, vitviz.sample_image("chelsea")).shape
+    torch.Size([200, 14, 14])
+    """
+    if method not in DENSE:
+        raise VitvizError(f"Given the method {method!r}; expected one of {', '.join(DENSE)}.")
+    return dense.patch_scores(explained(inspector, image, 0, size=size), method)
+
+
 def trial(
     inspector: Inspector,
     image,
@@ -55,7 +77,8 @@ def trial(
 ) -> Trial:
     """Maps on trial on one picture: patches removed, most and least relevant first, beside random maps.
 
-    `methods`: some of `vitviz.METHODS`, None for all. `patches_as`: 'dropped', 'mean', 'blur' or
+    `methods`: some of `vitviz.METHODS`, None for all (of a model's own classes without those that read each
+    patch alone, which were made for sentences). `patches_as`: 'dropped', 'mean', 'blur' or
     'black', as of `Without`. `seed`: of random maps and of the order of equal patches; `draws`: how many
     random maps. `progress(share, what)` is told how far it is. `.curves` by method, `.areas(method, score)`,
     `.ranking(score)`, `.chance(score)`, `.frame()`; scores are 'kept', 'probability' and 'logit'. Methods

@@ -13,7 +13,7 @@ from vitviz.engine.tails import PARALLEL, scale_of
 
 
 class _Given:
-    """A pass through one block, whose attention call gives what was given; keeps what its branch then adds."""
+    """A pass through one block whose attention call gives what was given; keeps what its branch adds."""
 
     def __init__(self, handed: Tensor):
         self._handed, self.added = handed, None

@@ -16,7 +16,8 @@ from matplotlib.patches import Rectangle
 
 from vitviz.figures.paper.lettering import MM, Letters
 
-DASHES = {"dashed": (4, 3), "dotted": (1, 1.6)}  # drawn and left out, in widths of the line
+# drawn and left out, in widths of the line
+DASHES = {"dashed": (4, 3), "dotted": (1, 1.6), "dash-dotted": (4, 1.6, 1, 1.6)}
 PHOTO = 200 / 25.4  # pixels per mm of a photograph in the file; numbers are never resampled
 
 
@@ -92,7 +93,7 @@ class Pen:
     def line(
         self, x: list[float], y: list[float], colour: str = "", width: float = 0.2, dash: str = ""
     ) -> None:
-        """A line of `width` mm through points, "dashed" or "dotted" where `dash` says so."""
+        """A line of `width` mm through points, broken as `dash`, one of `DASHES`, says."""
         look = {"color": colour or self.ink.ink, "linestyle": (0, DASHES[dash]) if dash else "solid"}
         self._plot(x, y, linewidth=width / MM, solid_capstyle="butt", solid_joinstyle="round", **look)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.analyses.protocol import TITLES, UNTRIED
+from vitviz.analyses.protocol import DENSE, TITLES, UNTRIED
 from vitviz.errors import Unknown
 from vitviz.figures.chart import Chart
 from vitviz.record.sentence import Sentence
@@ -133,7 +133,7 @@ class Trial(View):
         return None if subject.survey is None else over.ahead(subject.survey, settings)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
-        methods = [[name, TITLES[name]] for name in ORDER]
+        methods = [[name, TITLES[name]] for name in self.order(subject)]
         if subject.survey is not None:
             return {"methods": methods, "pictures": subject.survey.images}
         operations = subject.inspector.demand(subject.grid.pixels).operations
@@ -160,19 +160,20 @@ class Trial(View):
             )
         target = target_of(subject, settings["target"])
         if name == "sensitivity":
-            methods = [one for one in ORDER if one not in (*LAST, "random", "centre")]
+            methods = [one for one in self.order(subject) if one not in (*LAST, "random", "centre")]
             return packed(made.sensitivity(subject, target, methods))
         if name == "verdict":
             return packed(made.told(self.whole(subject, settings), settings["score"]))
-        if settings["method"] not in ORDER:
+        order = self.order(subject)
+        if settings["method"] not in order:
             raise Unknown(
-                f"There is no method {settings['method'][:40]!r}; expected one of {', '.join(ORDER)}."
+                f"There is no method {settings['method'][:40]!r}; expected one of {', '.join(order)}."
             )
         if name == "panels":  # as far as the trial is, in the order of asking; of all, best first
-            known = ORDER[: ORDER.index(settings["method"]) + 1]
+            known = order[: order.index(settings["method"]) + 1]
             trial = made.whole(subject, target, settings["patches_as"], known)
             ranked = tuple(one for one, _ in trial.ranking(settings["score"]))
-            names = ranked if known == ORDER else tuple(trial.curves)
+            names = ranked if known == order else tuple(trial.curves)
             return packed(travelled(panels(trial, names, subject, settings)))
         return packed(made.one(made.tried(subject, target, settings["patches_as"], settings["method"])))
 
@@ -181,13 +182,19 @@ class Trial(View):
 
         if subject.survey is not None:
             return True
-        return made.at_hand(subject, target_of(subject, settings["target"]), settings["patches_as"], ORDER)
+        asked = target_of(subject, settings["target"]), settings["patches_as"]
+        return made.at_hand(subject, *asked, self.order(subject))
+
+    def order(self, subject: Subject) -> tuple[str, ...]:
+        """The methods that are tried; those that were made for sentences only where these are the classes."""
+        given = subject.survey is not None or subject.trace.classes is not None
+        return tuple(name for name in ORDER if given or name not in DENSE)
 
     def whole(self, subject: Subject, settings: Mapping[str, Any], alone: bool = False):
         """The trial of all methods, or of one `alone` beside chance, each made once."""
         from vitviz.views.trial import made
 
-        methods = ("random", settings["method"]) if alone else ORDER
+        methods = ("random", settings["method"]) if alone else self.order(subject)
         target = target_of(subject, settings["target"])
         return made.whole(subject, target, settings["patches_as"], tuple(dict.fromkeys(methods)))
 

@@ -14,7 +14,7 @@ from vitviz.views.shared import target_of
 from vitviz.views.subject import Subject
 from vitviz.views.trial import made
 
-DASHES = ("", "dashed", "dotted")
+DASHES = ("", "dashed", "dotted", "dash-dotted")
 SIDES = {
     "most": (
         Sentence("Most relevant first: lower is better"),
@@ -53,7 +53,7 @@ def panels(
 
 
 def _lines(trial: Trial, side: str, score: str, names: Sequence[str], held: str) -> tuple[Series, ...]:
-    """Five colours, first solid, then dashed and dotted; what knows no answer is grey."""
+    """Five colours, first solid, then dashed, dotted, both; what knows no answer is grey."""
     styles = iter([(colour, dash) for dash in DASHES for colour in SEVERAL])
     grey, found = {"random": (GREY, "dashed"), "centre": (GREY, "dotted")}, []
     told = (Sentence("{method}"), SIDES[side][1], Sentence("{whole}"))
