@@ -89,7 +89,7 @@ export function camera() {
     }
   }
 
-  /** One frame after the other: the next is taken when the last is drawn, and of those since then the newest. */
+  /** One frame after the other: the next, the newest there is, is taken when the last is drawn. */
   async function run(mine) {
     const { video } = mine;
     const photo = stage().given().upload;
