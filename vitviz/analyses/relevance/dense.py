@@ -20,13 +20,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitviz.analyses.lens import check_patches
 from vitviz.analyses.relevance.passes import Passes, Relevance
 from vitviz.analyses.target import classes_of, score_of
 from vitviz.errors import UnsupportedModel
 from vitviz.record.sentence import Sentence, not_applicable
 from vitviz.record.trace import Attention, Trace
 
+BESIDE = "its classifier reads the class token and the mean of the patches side by side"
 POSITIONS = "its attention pooling adds a position to each patch, and a patch alone has none"
 WIDE = 5.0  # patches: NACLIP's standard deviation
 
@@ -78,10 +78,10 @@ def patch_scores(passes: Passes, method: str) -> Float[Tensor, "class row col"]:
     patch alone cannot be read.
     """
     readout, trace = passes.tail(), passes.trace
-    if readout.pooling.kind != "attention":
-        check_patches(readout)
-    elif readout.attention_pooling.positions is not None:
-        raise UnsupportedModel(not_applicable(trace.checkpoint, Sentence(POSITIONS)))
+    own = readout.attention_pooling
+    beside = readout.pooling.kind == "class and average"
+    if beside or own is not None and own.positions is not None:
+        raise UnsupportedModel(not_applicable(trace.checkpoint, Sentence(BESIDE if beside else POSITIONS)))
     by, alone = SETTINGS[method]
     return trace.on_grid(passes.patches(by and handed_on(trace, by), alone).double().mT)
 
