@@ -117,6 +117,7 @@ export function mount(element, props, watch, trigger, view) {
       value.layers,
       value.heads,
       self.summary.auto,
+      value.changed,
       value.second,
     ]);
     if (shape !== self.shape) build(shape);

@@ -2,6 +2,7 @@
 // balances.
 
 import { unpacked } from '../../canvas/data.js';
+import { differs } from '../../canvas/difference.js';
 import { el } from '../../canvas/elements.js';
 import { map } from '../../canvas/map.js';
 import { bounds } from '../../canvas/numbers.js';
@@ -12,7 +13,7 @@ import { account, drawAccount, hideChart } from './account.js';
 import { chooseHead, clear, drags, picker, showPickers, takeAway, toggle } from './choosing.js';
 import { drawEffects, effects, halt } from './effects.js';
 import { bestOf, drawForming, forming, ownAnswers, worth } from './forming.js';
-import { asked, chosenOf, className, listed, sumName, targets } from './lines.js';
+import { asked, chosenOf, className, listed, shown, sumName, targets } from './lines.js';
 import { tell } from './telling.js';
 import { drawWriters, writers, written, writtenMap } from './writers.js';
 
@@ -30,15 +31,16 @@ export default () => ({
     'sources',
     'classes',
     'labels',
-    ...(self.settings.show === 'effects' ? [] : ['chart']), // that comes layer by layer
+    ...(shown(self) === 'effects' ? [] : ['chart']), // that comes layer by layer
     'share',
     ...(forming(self) ? ['own', 'best'] : []),
     'direct',
     ...written(self),
   ],
-  idle: (settings) => [
+  idle: (settings, self) => [
+    ...(differs(self) ? ['show'] : []),
     ...(settings.method === 'ledger' ? [] : ['relative']),
-    ...(settings.show === 'forming' ? [] : ['depth']),
+    ...(shown(self) === 'forming' ? [] : ['depth']),
   ],
   caption: (self) => `${className(self, targets(self).of)}: ${self.ui.balance.textContent}`,
   reset: (self) => self.ui.marks?.forEach((mark) => mark.hide()),
@@ -61,7 +63,9 @@ export default () => ({
       told: (cell, value) => [
         ...(forming(self)
           ? bestOf(self, cell)
-          : [value >= 0 ? t('speaks for it, in logits') : t('speaks against it, in logits')]),
+          : differs(self)
+            ? [t('change of its share, in logits')]
+            : [value >= 0 ? t('speaks for it, in logits') : t('speaks against it, in logits')]),
         t('Click to choose, drag for several'),
       ],
       pick: (cell) => toggle(self, [cell]),
@@ -157,7 +161,7 @@ export default () => ({
         : t('Relevance of each patch, as the method gives it'),
       title: what,
     };
-    const deeper = settings.show === 'writers';
+    const deeper = shown(self) === 'writers';
     ui.drawn.show(
       forming(self) ? ownAnswers(self, className(self, of)) : deeper ? writtenMap(self) : account,
     );
@@ -173,20 +177,20 @@ export default () => ({
       );
     });
     tell(self, picked, chosen);
-    if (settings.show === 'forming') ui.parts.textContent = worth(self);
+    if (shown(self) === 'forming') ui.parts.textContent = worth(self);
     ui.wrote.node.hidden = !deeper;
     ui.made.node.hidden = deeper;
-    ui.tried.node.hidden = settings.show !== 'effects';
+    ui.tried.node.hidden = shown(self) !== 'effects';
     if (deeper) {
       halt(self, ui.tried);
       return drawWriters(self, ui.wrote);
     }
-    if (settings.show === 'effects') {
+    if (shown(self) === 'effects') {
       hideChart(ui.made);
       return drawEffects(self, ui.tried);
     }
     halt(self, ui.tried);
-    if (settings.show === 'forming') drawForming(self, ui.made);
+    if (shown(self) === 'forming') drawForming(self, ui.made);
     else drawAccount(self, ui.made);
   },
 });

@@ -2,18 +2,20 @@
 
 import { colourbar } from '../../canvas/colourbar.js';
 import { tinted } from '../../canvas/colours.js';
+import { differs, labelled, reach } from '../../canvas/difference.js';
 import { el, fit, sheet } from '../../canvas/elements.js';
 import { drawMissing } from '../../canvas/missing.js';
 import { patchName, placeName } from '../../canvas/names.js';
-import { bounds, number, total } from '../../canvas/numbers.js';
+import { fixed, number, total } from '../../canvas/numbers.js';
 import { framing, rowByRow } from '../../canvas/outliers.js';
 import { cells, outline } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
-import { chosen, lay, scale } from './lay.js';
+import { asPaper, chosen, coloursOf, lay, scale } from './lay.js';
 
 function sentence(self) {
   const share = total(chosen(self));
+  if (differs(self)) return t('The change of all patches together: {share}.', { share: fixed(share, 3) });
   const names = self.grid.prefix.map((name) => t(name));
   if (!names.length) return t('The patches hold all of it: {share}.', { share: number(share, 3) });
   return t('The patches hold {share} of it; the rest is on {tokens}.', {
@@ -52,7 +54,12 @@ export default () => ({
   edged: true, // the layers in a narrow column beside the picture
   caption: (self) => (self.settings.alone ? t('Layer {layer} alone', { layer: self.settings.alone }) : ''),
   beside: (self) => [fares(self)],
-  idle: (settings) => (settings.overlay === 'paper' ? ['opacity', 'colormap', 'scale'] : []),
+  idle: (settings, self) =>
+    differs(self)
+      ? ['overlay', 'colormap', 'scale']
+      : settings.overlay === 'paper'
+        ? ['opacity', 'colormap', 'scale']
+        : [],
 
   build(self) {
     const canvas = el('canvas');
@@ -106,7 +113,9 @@ export default () => ({
           event,
           number(value),
           `${patchName(cell)}, ${placeName(self.grid, cell)}`,
-          t('{times} × an even share', { times: number(value * self.ui.values.length, 2) }),
+          differs(self)
+            ? ''
+            : t('{times} × an even share', { times: number(value * self.ui.values.length, 2) }),
         );
       },
       leave() {
@@ -160,12 +169,12 @@ export default () => ({
     const [low, high] = scale(self, ui.values);
     const picked = /^\d+$/.test(settings.query) ? Number(settings.query) : -1;
     ui.bar.update(
-      settings.overlay === 'paper' ? 'grey' : settings.colormap,
+      coloursOf(self),
       low,
       high,
-      settings.overlay === 'paper'
+      asPaper(self)
         ? t('Brightness: share of attention, per patch')
-        : t('Share of attention, per patch'),
+        : labelled(self, t('Share of attention, per patch')),
     );
     ui.said.textContent = sentence(self);
     const from =
@@ -221,13 +230,13 @@ export default () => ({
     [...strip.children].forEach((button, i) => {
       const values = i ? layers.values : map.values;
       const start = i ? (i - 1) * size : 0;
-      const [, high] = bounds(values, start, start + size);
+      const high = reach(values, start, start + size);
       tinted(
         values,
         rows,
         cols,
-        self.settings.overlay === 'paper' ? 'grey' : self.settings.colormap,
-        0,
+        coloursOf(self),
+        differs(self) ? -(high || 1) : 0,
         high || 1,
         start,
         button.firstChild,
