@@ -19,7 +19,7 @@ def passes(attentions, gradients, **others):
     weighed = tuple(Weighed(a.double(), g.double()) for a, g in zip(attentions, gradients, strict=True))
     found = Gradients(3.0, torch.zeros(len(weighed) + 1, 7), {}, attentions=weighed, **others)
     trace = example_trace(GRID, layers=len(weighed))
-    unasked = {name: lambda *_: None for name in ("tail", "ledger", "held", "path", "answers")}
+    unasked = {name: lambda *_: None for name in ("tail", "ledger", "held", "path", "answers", "patches")}
     return SimpleNamespace(
         trace=trace, target=0, answer=3.0, gradients=lambda: found, cam_place=lambda: "here", **unasked
     )  # fmt: skip

@@ -1,14 +1,18 @@
 """Every guard of the door by itself, before an app that takes whatever it is given."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import gradio as gr
 import pytest
 
 from tests import loops
 from tests.attack.stranger import MARK
+from tests.ui.test_turns import until
 from vitviz.ui.door import uploads
 from vitviz.ui.door.door import LARGEST, LONGEST, MOST_FILES, Calls, Door, Hosts
+from vitviz.ui.door.turns import UNDER_WAY, WAITING, Turns
 from vitviz.ui.words import translated
 
 TAKEN = 299  # the status of what went through
@@ -37,7 +41,7 @@ def calls():
 @pytest.fixture
 def ask(calls):
     """Asks the door, and returns the status, what is said, and how many bytes the app behind it was given."""
-    quota = uploads.Quota(4_000)
+    quota, turns = uploads.Quota(4_000), Turns()
 
     def asking(path: str, body: bytes | object = b"", parts: int = 1, hosts=None, **headers):
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -76,10 +80,11 @@ def ask(calls):
                 (name.encode(), value.encode()) for name, value in named.items() if value is not None
             ],
         }
-        loops.run(Door(app, hosts or Hosts("127.0.0.1"), calls, quota)(scope, receive, send))
+        loops.run(Door(app, hosts or Hosts("127.0.0.1"), calls, quota, turns)(scope, receive, send))
         asking.headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
         return sent[0]["status"], sent[1]["body"].decode(), len(given)
 
+    asking.turns = turns
     return asking
 
 
@@ -178,6 +183,28 @@ def test_an_upload_is_bounded_by_its_length_and_by_what_arrives(ask):
     assert status == 413 and given == 0 and "at once" in said
     assert ask(path, bytes(1100), parts=11, content_length="10")[::2] == (499, 1000), "the line is closed"
     assert ask("/gradio_api/run/upload", b"not json")[0] == 400, "a listener of that name is no upload"
+
+
+def test_an_upload_that_would_be_refused_its_answer_is_not_taken(ask):
+    """Thirty uploads at once of one visitor cost the thread that speaks to all of them; a refusal nothing."""
+    go, path, own = Event(), "/gradio_api/upload", {"cookie": "vitviz=mine"}
+
+    def answer():
+        with ask.turns.place(" mine"):
+            assert go.wait(20)
+
+    with ThreadPoolExecutor(UNDER_WAY + WAITING) as threads:
+        assert ask(path, b"file", **own)[0] == TAKEN
+        asked = [threads.submit(answer) for _ in range(UNDER_WAY + WAITING)]
+        try:
+            until(lambda: ask.turns.full(" mine"))
+            status, said, given = ask(path, b"file", **own, accept_language="ko")
+            assert (status, given) == (429, 0) and "8개가 기다리고" in json.loads(said)["detail"]
+            assert ask(path, b"file", cookie="vitviz=other")[0] == TAKEN
+        finally:
+            go.set()
+        [one.result(20) for one in asked]
+    assert ask(path, b"file", **own)[0] == TAKEN
 
 
 def test_an_upload_over_which_the_app_fails_is_a_sentence_and_nothing_else_is_hidden(ask):

@@ -17,7 +17,7 @@ def explained(construction="class", target=2, patches_as="dropped", model=None, 
     half = (0.5, 0.5, 0.5)
     inspector = SimpleNamespace(
         dtype="float32", device=torch.device("cpu"), checkpoint=SimpleNamespace(name="small"),
-        preprocessing=Preprocessing(trace.grid.pixels, half, half), tail=lambda size: tail,
+        preprocessing=Preprocessing(trace.grid.pixels, half, half), tail=lambda *_: tail,
         answered=lambda trace: trace,
         placed=SimpleNamespace(at=lambda size: model),
     )  # fmt: skip

@@ -12,7 +12,7 @@ import vitviz
 from tests.e2e.conftest import Server
 from vitviz.errors import VitvizError
 from vitviz.ui.answers.derived import answering, endpoint
-from vitviz.ui.answers.endpoints import PUBLIC, Endpoints, _spoken
+from vitviz.ui.answers.endpoints import PUBLIC, Endpoints, _documented, _spoken
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page import build
 from vitviz.views import VIEWS
@@ -51,7 +51,11 @@ def test_these_endpoints_are_public_and_no_others(studio):
 def test_every_parameter_has_a_line_of_its_own(endpoints, name):
     """Out of these lines Gradio makes what a program is told about a parameter."""
     asked = inspect.signature(getattr(endpoints, name))
-    lines = inspect.getdoc(getattr(endpoints, name)).split("Returns:")[0].split("Args:\n")[1:]
+    lines = (
+        inspect.getdoc(_documented(_spoken(getattr(endpoints, name))))
+        .split("Returns:")[0]
+        .split("Args:\n")[1:]
+    )
     assert re.findall(r"^ {4}(\w+): ", "".join(lines), re.MULTILINE) == list(asked.parameters)
 
 

@@ -2,11 +2,13 @@
 
 import pytest
 
+from tests import loops
 from vitviz.errors import ImageError
 from vitviz.ui.door import visitor
 from vitviz.ui.door.door import Answers
 from vitviz.ui.door.turns import one_answer
 from vitviz.ui.memory.studio import Settings, Studio
+from vitviz.ui.page.components import Canvas, Page, Part
 
 
 def test_what_the_trace_alone_answers_never_brings_a_checkpoint_back(monkeypatch):
@@ -70,3 +72,33 @@ def test_an_answer_that_somebody_waits_for_is_not_put_out_by_new_pages():
         assert list(told) == ["waits", "new 2"]
     told["last"] = "one more"
     assert list(told) == ["new 2", "last"]
+
+
+def test_an_answer_is_what_gradio_makes_of_it_and_no_component_is_built_for_what_stays(monkeypatch):
+    import gradio as gr
+    from gradio.state_holder import SessionState
+
+    def told(kind: type[gr.Blocks], built: list) -> list:
+        with kind() as demo:
+            session, part, canvas, size = gr.State({}), Part("notice"), Canvas("patches"), gr.Dropdown(["a"])
+            outputs = [session, part, canvas, size]
+            given = [{"a": 1}, {"text": "said"}, gr.skip(), gr.update(choices=["b"], value="b")]
+            gr.Button().click(lambda: given, None, outputs)
+            gr.Button().click(lambda: gr.skip(), None, part)
+        for one in (Part, Canvas):
+            made = one.__init__
+            monkeypatch.setattr(one, "__init__", lambda *a, made=made, **b: built.append(a) or made(*a, **b))
+        state, (many, single) = SessionState(demo), demo.fns.values()
+        answers = [
+            loops.run(demo.postprocess_data(fn, one, state))
+            for fn, one in ((many, given), (single, gr.skip()), (many, [gr.skip()] * 4))
+        ]
+        monkeypatch.undo()
+        assert state[session._id] == {"a": 1}
+        for one in (one for answer in answers for one in answer if one):
+            one.pop("props", None)  # Gradio's own make a property of what says that nothing changes
+        return answers
+
+    built, ours = [], []
+    assert told(Page, ours) == told(gr.Blocks, built)
+    assert len(built) > len(ours) == 1, "Gradio itself builds one for each, ours only of a single part"

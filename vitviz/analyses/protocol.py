@@ -33,10 +33,18 @@ TITLES: Mapping[str, str] = MappingProxyType(
         "leave_one_out": "Leave one patch out",
         "rollout": "Rollout",
         "last_attention": "Last attention",
+        "own_patches": "Each patch alone",
+        "maskclip": "MaskCLIP",
+        "maskclip_kept": "MaskCLIP, its residual and MLP kept",
+        "sclip": "SCLIP",
+        "clearclip": "ClearCLIP",
+        "naclip": "NACLIP",
         "random": "Random",
         "centre": "Blob in the centre",
     }
 )
+# of each patch alone, made for sentences: in a trial where it is of given classes, or they are asked for
+DENSE = ("own_patches", "maskclip", "maskclip_kept", "sclip", "clearclip", "naclip")
 
 
 def listed(names: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 
 import { unpacked } from './data.js';
 import { follow, ringed } from './dots.js';
-import { el, svg } from './elements.js';
+import { div, el, span, stack, svg } from './elements.js';
 import { besides, ends, letters } from './ends.js';
 import { headKey, light, relit } from './lit.js';
 import { number, ticks } from './numbers.js';
@@ -12,7 +12,7 @@ import { t } from './words.js';
 
 /** Colours of the description that the page has a light and a dark one of; others read on both. */
 export const INKS = { '#2f7fc0': 'var(--vv-blue)', '#c46a16': 'var(--vv-orange)', '#7d838e': 'currentColor' };
-const DASHES = { dashed: '6 4', dotted: '2 3' };
+const DASHES = { dashed: '6 4', dotted: '2 3', 'dash-dotted': '6 3 2 3' };
 const LETTER = 7; // px, as wide as one is
 /** What a mark is called that belongs to these. */
 const MARKS = {
@@ -53,7 +53,7 @@ function entry({ name, colour, line, dots, square, dash }) {
   if (line) mark.append(svg('line', { ...across, ...stroked({ colour, dash }) }));
   if (dots) mark.append(svg('circle', { cx: 11, cy: 6, r: 4, fill: ink(colour) }));
   if (square) mark.append(svg('rect', { x: 6, y: 1, width: 10, height: 10, fill: ink(colour) }));
-  return el('span', { class: 'vv-legend' }, mark, el('span', { text: t(name) }));
+  return el('span', { class: 'vv-legend' }, mark, span(t(name)));
 }
 
 /** Of many series of one chart every fourth. */
@@ -104,7 +104,7 @@ export function chart(self, { pick } = {}) {
   const legend = el('p', { class: 'vv-legends' });
   const notes = el('p', { class: 'vv-text', hidden: true });
   const plot = svg('svg', { class: 'vv-chart', role: 'application', tabindex: 0 });
-  const node = el('div', { class: 'vv-stack' }, title, el('div', { class: 'vv-plot' }, plot), legend, notes);
+  const node = stack(title, div('vv-plot', plot), legend, notes);
   let points = [];
   let reached = (px) => px;
   let level = (px) => px; // the number on the y axis at a height
@@ -191,14 +191,8 @@ export function chart(self, { pick } = {}) {
     });
     for (const { value, upright, colour } of figure.levels) {
       const [from, to] = upright
-        ? [
-            [x(value), top],
-            [x(value), low],
-          ]
-        : [
-            [left, y(value)],
-            [right, y(value)],
-          ];
+        ? [top, low].map((at) => [x(value), at])
+        : [left, right].map((at) => [at, y(value)]);
       const inside = upright ? left <= x(value) && x(value) <= right : top <= y(value) && y(value) <= low;
       if (inside) parts.push(line({ class: 'vv-level', style: `stroke:${ink(colour)}` }, from, to));
     }
@@ -206,7 +200,12 @@ export function chart(self, { pick } = {}) {
       const colour = ink(one.colour);
       const known = one.x.map((_, i) => i).filter((i) => one.y[i] !== null);
       const drawn = (values) => known.map((i) => `${x(one.x[i]).toFixed(1)},${y(values[i]).toFixed(1)}`);
-      if (one.band) {
+      if (one.band && !one.line)
+        for (const i of known) {
+          const [from, to] = one.band.map((end) => [x(one.x[i]), y(end[i])]);
+          parts.push(line({ class: 'vv-error-bar', stroke: colour }, from, to));
+        }
+      else if (one.band) {
         const around = [...drawn(one.band[0]), ...drawn(one.band[1]).reverse()].join(' ');
         parts.push(svg('polygon', { class: 'vv-band', points: around, fill: colour }));
       }
@@ -240,6 +239,21 @@ export function chart(self, { pick } = {}) {
   const at = (event) => reached(event.clientX - plot.getBoundingClientRect().left);
   const up = (event) => level(event.clientY - plot.getBoundingClientRect().top);
   return { node, draw, plot, at, up };
+}
+
+/**
+ * A chart beside a view's figure, with a room of its own: `draw(chart, width, tall)`.
+ * @param {any} self
+ * @param {{ pick?: (of: any) => any }} [options]
+ */
+export function chartBeside(self, options) {
+  const side = Object.create(self);
+  const { draw, ...drawn } = chart(side, options);
+  const beside = (figure, width, tall) => {
+    Object.assign(side, { width, tall });
+    draw(figure);
+  };
+  return { ...drawn, draw: beside };
 }
 
 /** From one place of an axis to the next. */

@@ -1,7 +1,7 @@
 // What stands below a view's settings: reset, and its figure and its numbers to take home.
 
 import { address } from './data.js';
-import { el } from './elements.js';
+import { button, el } from './elements.js';
 import { portrait, save } from './export.js';
 import { filmButton } from './filmed.js';
 import { asText } from './memory.js';
@@ -24,27 +24,16 @@ export function closing(self, reset) {
   const taken = (name) => (event) => {
     event.currentTarget.href = address(self.path(name, asText(self.settings)));
   };
+  const file = (text, name, kind) =>
+    el('a', { text, download: true, href: '#', onclick: taken(name), ...kind });
   return [
-    settable && el('button', { type: 'button', class: 'vv-reset', text: t('Reset'), onclick: reset }),
+    settable && button(t('Reset'), reset, { class: 'vv-reset' }),
     ...(self.value.files || []).map(([name, label]) =>
-      el('a', {
-        class: 'vv-take',
-        text: t(label),
-        download: true,
-        href: '#',
-        'data-name': name,
-        onclick: taken(name),
-      }),
+      file(t(label), name, { class: 'vv-take', 'data-name': name }),
     ),
-    el('button', { type: 'button', class: 'vv-png', text: t('Figure (PNG)'), onclick: () => shoot(self) }),
+    button(t('Figure (PNG)'), () => shoot(self), { class: 'vv-png' }),
     printButton(self),
     filmButton(self),
-    el('a', {
-      class: 'vv-npz',
-      text: t('Numbers (.npz)'),
-      download: true,
-      href: '#',
-      onclick: taken('numbers.npz'),
-    }),
+    file(t('Numbers (.npz)'), 'numbers.npz', { class: 'vv-npz' }),
   ].filter(Boolean);
 }

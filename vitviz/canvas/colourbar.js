@@ -1,7 +1,7 @@
 // The scale beside a coloured figure.
 
-import { tinted } from './colours.js';
-import { el } from './elements.js';
+import { ramp } from './colours.js';
+import { div, el } from './elements.js';
 import { number, ticks } from './numbers.js';
 
 const WIDTH = 260; // px of a bar that numbers are set for; a narrower one has fewer
@@ -9,18 +9,11 @@ const LETTER = 7 / 12; // of their size, as wide as one is
 
 /** A numbered colour scale. `update(map, low, high, label)`, `mark(value)` points at one value. */
 export function colourbar(map = 'viridis') {
-  const strip = el('canvas', { class: 'vv-bar-strip', width: 256, height: 1 });
-  const label = el('div', { class: 'vv-bar-label' });
-  const marks = el('div', { class: 'vv-bar-ticks' });
+  const strip = ramp(map, 'vv-bar-strip');
+  const label = div('vv-bar-label');
+  const marks = div('vv-bar-ticks');
   const caret = el('div', { class: 'vv-bar-caret', hidden: true });
-  const node = el(
-    'div',
-    { class: 'vv-bar' },
-    label,
-    el('div', { class: 'vv-bar-body' }, strip, caret),
-    marks,
-  );
-  const ramp = Float32Array.from({ length: 256 }, (_, i) => i);
+  const node = div('vv-bar', label, div('vv-bar-body', strip, caret), marks);
   let low = 0;
   let high = 1;
   let drawn = '';
@@ -31,7 +24,7 @@ export function colourbar(map = 'viridis') {
     if (state === drawn) return;
     [drawn, low, high] = [state, from, to];
     label.textContent = text;
-    tinted(ramp, 1, 256, name, 0, 255, 0, strip);
+    ramp(name, 'vv-bar-strip', strip);
     const share = (value) => (to > from ? ((value - from) / (to - from)) * 100 : 0);
     const said = (value) => number(Math.abs(value) < (to - from) * 1e-9 ? 0 : value);
     const room = (value) => ((100 * letter) / width) * said(value).length; // per cent of the bar
@@ -45,11 +38,8 @@ export function colourbar(map = 'viridis') {
     marks.replaceChildren(
       ...[from, ...inner, ...(to > from ? [to] : [])].map((value) => {
         const at = share(value);
-        return el('span', {
-          style: `left:${at}%`,
-          class: at === 0 ? 'vv-first' : at === 100 ? 'vv-last' : null,
-          text: said(value),
-        });
+        const kind = at === 0 ? 'vv-first' : at === 100 ? 'vv-last' : null;
+        return el('span', { style: `left:${at}%`, class: kind, text: said(value) });
       }),
     );
   };

@@ -38,6 +38,13 @@ export function tinted(values, rows, cols, map, low, high, start = 0, canvas = n
   return target;
 }
 
+/** All colours of a map from left to right. */
+export function ramp(map, kind, canvas = sheet(256, 1)) {
+  const levels = Float32Array.from({ length: 256 }, (_, i) => i);
+  tinted(levels, 1, 256, map, 0, 255, 0, canvas).className = kind;
+  return canvas;
+}
+
 /**
  * Draws `rows` x `cols` colours, three bytes each, one pixel each; nothing where a patch's number is not one.
  */

@@ -1,9 +1,10 @@
 // Settings as fields: each control that a view declared with a label becomes one.
 
-import { tables, tinted } from './colours.js';
-import { el } from './elements.js';
+import { ramp, tables } from './colours.js';
+import { button, div, el, selection, span } from './elements.js';
 import { patchName, tokenName } from './names.js';
 import { number } from './numbers.js';
+import { slider } from './slider.js';
 import { t } from './words.js';
 
 let fields = 0;
@@ -13,69 +14,35 @@ function radios(control, self, change) {
   const maps = control.options.every(([value]) => tables[value]);
   const items = control.options.map(([value, text]) => {
     const input = el('input', { type: 'radio', name, value, onchange: () => change(value) });
-    const face = el('span', { text: t(text) });
-    if (maps) face.prepend(ramp(value));
+    const face = span(t(text));
+    if (maps) face.prepend(ramp(value, 'vv-ramp'));
     return el('label', {}, input, face);
   });
-  const node = el(
-    'div',
-    { class: maps ? 'vv-maps' : 'vv-segments', role: 'radiogroup', 'aria-label': t(control.label) },
-    ...items,
-  );
-  return {
-    node,
-    show: (value) =>
-      items.forEach((item) => {
-        item.firstChild.checked = item.firstChild.value === value;
-      }),
+  const kind = maps ? 'vv-maps' : 'vv-segments';
+  const node = el('div', { class: kind, role: 'radiogroup', 'aria-label': t(control.label) }, ...items);
+  const show = (value) => {
+    for (const { firstChild } of items) firstChild.checked = firstChild.value === value;
   };
-}
-
-function ramp(map) {
-  const values = Float32Array.from({ length: 64 }, (_, i) => i);
-  const canvas = tinted(values, 1, 64, map, 0, 63);
-  canvas.className = 'vv-ramp';
-  return canvas;
+  return { node, show };
 }
 
 function dropdown(control, _self, change) {
-  const node = el(
-    'select',
-    { 'aria-label': t(control.label), onchange: () => change(node.value) },
-    ...control.options.map(([value, text]) => el('option', { value, text: t(text) })),
-  );
-  return {
-    node,
-    show: (value) => {
-      node.value = value;
-    },
+  const told = { 'aria-label': t(control.label), onchange: () => change(node.value) };
+  const options = control.options.map(([value, text]) => [value, t(text)]);
+  const node = selection(told, options);
+  const show = (value) => {
+    node.value = value;
   };
+  return { node, show };
 }
 
-function slider(control, _self, change, output) {
-  const node = el('input', {
-    type: 'range',
-    min: control.minimum,
-    max: control.maximum,
-    step: control.step,
-    'aria-label': t(control.label),
-    oninput: () => change(Number(node.value)),
-  });
-  return {
-    node,
-    show: (value) => {
-      node.value = value;
-      node.style.setProperty(
-        '--vv-fill',
-        `${((value - control.minimum) / (control.maximum - control.minimum || 1)) * 100}%`,
-      );
-      output.textContent = number(Number(value));
-    },
-  };
+function range({ label, minimum, maximum, step }, _self, change, output) {
+  const { input, show } = slider(t(label), { min: minimum, max: maximum, step, output }, change);
+  return { node: input, show: (value) => show(value, number(Number(value))) };
 }
 
 /** Two thumbs on one track: the first and the last layer, counted from 1. */
-function span(_control, self, change, output) {
+function between(_control, self, change, output) {
   const last = self.value.layers;
   const moved = () => {
     const ends = [Number(low.value), Number(high.value)].sort((a, b) => a - b);
@@ -85,7 +52,7 @@ function span(_control, self, change, output) {
     el('input', { type: 'range', min: 1, max: last, step: 1, 'aria-label': label, oninput: moved });
   const low = thumb(t('First layer'));
   const high = thumb(t('Last layer'));
-  const node = el('div', { class: 'vv-span' }, low, high);
+  const node = div('vv-span', low, high);
   return {
     node,
     show: (value) => {
@@ -107,26 +74,15 @@ function query(control, self, change, output) {
     ['mean', t('Mean')],
     ...self.value.grid.prefix.map((name) => [name, tokenName(name)]),
   ];
-  const buttons = names.map(([value, text]) =>
-    el('button', { type: 'button', 'data-value': value, text, onclick: () => change(value) }),
-  );
-  const node = el(
-    'div',
-    { class: 'vv-stack vv-tight' },
-    el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t(control.label) }, ...buttons),
-    el('p', { class: 'vv-hint', text: t('Or click a patch in the picture.') }),
-  );
-  return {
-    node,
-    show: (value) => {
-      buttons.forEach((button) => button.setAttribute('aria-pressed', button.dataset.value === value));
-      output.textContent = /^\d+$/.test(value)
-        ? patchName(Number(value))
-        : value === 'auto' && auto
-          ? t(auto)
-          : '';
-    },
+  const buttons = names.map(([value, text]) => button(text, () => change(value), { 'data-value': value }));
+  const group = el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t(control.label) }, ...buttons);
+  const hint = el('p', { class: 'vv-hint', text: t('Or click a patch in the picture.') });
+  const show = (value) => {
+    buttons.forEach((one) => one.setAttribute('aria-pressed', one.dataset.value === value));
+    const asks = value === 'auto' && auto ? t(auto) : '';
+    output.textContent = /^\d+$/.test(value) ? patchName(Number(value)) : asks;
   };
+  return { node: div('vv-stack vv-tight', group, hint), show };
 }
 
 function field(control, self, change) {
@@ -135,37 +91,21 @@ function field(control, self, change) {
   const output = el('output', { class: 'vv-output' });
   const length = () => control.options.reduce((sum, [, text]) => sum + t(text).length + 3, 0);
   const make =
-    { slider, layers: span, query }[control.kind] ||
+    { slider: range, layers: between, query }[control.kind] ||
     (length() <= (self.view.side ? 34 : 66) || control.options.every(([value]) => tables[value])
       ? radios
       : dropdown);
   const part = make(control, self, change, output);
   const info = control.info ? el('p', { class: 'vv-info', text: t(control.info), hidden: true }) : null;
-  const more =
-    info &&
-    el('button', {
-      type: 'button',
-      class: 'vv-more',
-      'aria-expanded': 'false',
-      'aria-label': t('What is this?'),
-      text: '?',
-      onclick: () => {
-        info.hidden = !info.hidden;
-        more.setAttribute('aria-expanded', String(!info.hidden));
-      },
-    });
-  const head = el('div', { class: 'vv-label' }, el('span', { text: t(control.label) }), more, output);
-  return {
-    control,
-    show: part.show,
-    node: el(
-      'div',
-      { class: `vv-field vv-${control.kind}`, 'data-name': control.name },
-      head,
-      part.node,
-      info,
-    ),
+  const unfold = () => {
+    info.hidden = !info.hidden;
+    more.setAttribute('aria-expanded', String(!info.hidden));
   };
+  const folded = { class: 'vv-more', 'aria-expanded': 'false', 'aria-label': t('What is this?') };
+  const more = info && button('?', unfold, folded);
+  const head = div('vv-label', span(t(control.label)), more, output);
+  const kind = { class: `vv-field vv-${control.kind}`, 'data-name': control.name };
+  return { control, show: part.show, node: el('div', kind, head, part.node, info) };
 }
 
 /** All fields of a view; `show()` puts the settings of `self` into them. */
@@ -173,13 +113,12 @@ export function toolbar(self, change) {
   const parts = self.value.controls.map((control) => field(control, self, (value) => change(control, value)));
   return {
     nodes: parts.map((part) => part.node).filter(Boolean),
-    show: () =>
-      parts.forEach((part) => {
-        part.show(self.settings[part.control.name]);
-        part.node?.classList.toggle(
-          'vv-idle',
-          Boolean(self.view.idle?.(self.settings, self).includes(part.control.name)),
-        );
-      }),
+    show() {
+      const idle = self.view.idle?.(self.settings, self) ?? [];
+      for (const { control, node, show } of parts) {
+        show(self.settings[control.name]);
+        node?.classList.toggle('vv-idle', idle.includes(control.name));
+      }
+    },
   };
 }

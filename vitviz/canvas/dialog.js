@@ -1,56 +1,49 @@
 // A small dialog that asks how a file is wanted, and says how far it is.
 
-import { el } from './elements.js';
+import { button, div, el, selection, span } from './elements.js';
 import { t } from './words.js';
 
 /** A line of a dialog: what is asked, and where it is answered. */
-export const field = (label, input) =>
-  el('label', { class: 'vv-print-field' }, el('span', { text: label }), input);
+export const field = (label, input) => el('label', { class: 'vv-print-field' }, span(label), input);
 
-/** A choice of a few values, kept in `chosen` under a name. */
-export function choice(chosen, name, options) {
-  const listed = options.map(([value, text]) => el('option', { value, text }));
-  const select = el('select', {}, ...listed);
-  select.value = chosen[name];
-  select.addEventListener('change', () => {
-    chosen[name] = select.value;
+/** Keeps in `chosen` under a name what is put into a field; `property` is where the field has it. */
+export function keeping(node, chosen, name, property = 'value') {
+  node[property] = chosen[name];
+  node.addEventListener('input', () => {
+    chosen[name] = node[property];
   });
-  return select;
+  return node;
 }
+
+/** A choice of a few values, kept so: each with its text, or one that says itself. */
+export const choice = (chosen, name, options) => keeping(selection({}, options), chosen, name);
 
 /** Yes or no, kept likewise. */
-export function tick(chosen, name) {
-  const input = el('input', { type: 'checkbox' });
-  input.checked = chosen[name];
-  input.addEventListener('change', () => {
-    chosen[name] = input.checked;
-  });
-  return input;
-}
+export const tick = (chosen, name) => keeping(el('input', { type: 'checkbox' }), chosen, name, 'checked');
 
 /**
  * Opens a dialog over a view. `take(signal, say)` gets the file, and is given up when the dialog is closed; a
  * sentence that it throws stands in the dialog, which then stays, as it does where `take` gives true. Returns
- * the dialog, its button and `say`.
+ * the dialog, its button `go` and `say`.
  */
 export function dialog(self, title, fields, take) {
   const said = el('p', { class: 'vv-text', role: 'status' });
-  const button = el('button', { type: 'button', class: 'vv-print-take', text: t('Download') });
-  const close = el('button', { type: 'button', text: t('Close'), onclick: () => node.close() });
+  const go = button(t('Download'), null, { class: 'vv-print-take' });
+  const close = button(t('Close'), () => node.close());
   const node = el(
     'dialog',
     { class: 'vv-dialog', 'aria-label': title, 'data-export': 'no' },
     el('p', { class: 'vv-h', text: title }),
     ...fields,
     said,
-    el('div', { class: 'vv-buttons' }, button, close),
+    div('vv-buttons', go, close),
   );
   const life = new AbortController();
   const say = (text) => {
     said.textContent = text;
   };
-  button.addEventListener('click', async () => {
-    button.disabled = true;
+  go.addEventListener('click', async () => {
+    go.disabled = true;
     say(t('Drawing …'));
     try {
       if (await take(life.signal, say)) say(t('Saved.'));
@@ -58,7 +51,7 @@ export function dialog(self, title, fields, take) {
     } catch (problem) {
       say(problem.sentence ? t(problem.sentence) : problem.message);
     }
-    button.disabled = false;
+    go.disabled = false;
   });
   node.addEventListener('close', () => {
     life.abort();
@@ -66,5 +59,5 @@ export function dialog(self, title, fields, take) {
   });
   self.root.append(node);
   node.showModal();
-  return { node, button, say, signal: life.signal };
+  return { node, go, say, signal: life.signal };
 }

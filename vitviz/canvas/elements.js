@@ -12,9 +12,35 @@ export function el(tag, attributes, ...children) {
     else if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? '' : value);
   }
-  node.append(...children.filter((child) => child !== null && child !== undefined));
+  node.append(...children.filter((child) => child || child === 0));
   return node;
 }
+
+/** A button that does `run`. */
+export const button = (text, run, attributes, ...children) =>
+  el('button', { type: 'button', text, onclick: run, ...attributes }, ...children);
+
+export const div = (kind, ...children) => el('div', { class: kind }, ...children);
+
+/** A choice of values: each with its text, or one that says itself; `chosen` is the first that is. */
+export function selection(attributes, options, chosen = undefined) {
+  const pairs = options.map((one) => [one].flat());
+  const listed = pairs.map(([value, text = value]) =>
+    el('option', { value, text, selected: value === chosen }),
+  );
+  return el('select', attributes, ...listed);
+}
+
+export const span = (text) => el('span', { text });
+
+/** Parts one below the other. */
+export const stack = (...children) => div('vv-stack', ...children);
+
+export const figure = (canvas, text) => el('figure', {}, div('vv-plot', canvas), el('figcaption', { text }));
+
+/** A small picture to be chosen, its name below it. */
+export const thumb = (drawn, text, run, attributes) =>
+  button('', run, { class: 'vv-thumb', ...attributes }, drawn, span(text));
 
 /** An element of a drawing in SVG. */
 export function svg(tag, attributes, text) {

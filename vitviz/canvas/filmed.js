@@ -3,7 +3,7 @@
 
 import { answers, file } from './data.js';
 import { choice, dialog, field, tick } from './dialog.js';
-import { el } from './elements.js';
+import { button } from './elements.js';
 import { save } from './export.js';
 import { asText } from './memory.js';
 import { spokenTag, t } from './words.js';
@@ -14,31 +14,28 @@ const chosen = { form: 'mp4', over: 'training', width: '960', seconds: '0.8', de
 /** The button that opens the dialog; null for a view without a figure for print. */
 export function filmButton(self) {
   if (!self.value.printable) return null;
-  return el('button', { type: 'button', class: 'vv-filmed', text: t('Film …'), onclick: () => open(self) });
+  return button(t('Film …'), () => open(self), { class: 'vv-filmed' });
 }
 
 async function open(self) {
-  const plain = (values) => values.map((one) => [one, one]);
   const over = choice(chosen, 'over', [
     ['training', t('its training')],
     ['layers', t('its layers')],
   ]);
+  const form = choice(chosen, 'form', [
+    ['mp4', 'MP4'],
+    ['gif', 'GIF'],
+  ]);
   const fields = [
-    field(
-      t('Format'),
-      choice(chosen, 'form', [
-        ['mp4', 'MP4'],
-        ['gif', 'GIF'],
-      ]),
-    ),
+    field(t('Format'), form),
     field(t('The film goes over'), over),
-    field(t('Width in pixels'), choice(chosen, 'width', plain(['640', '960', '1280']))),
-    field(t('Seconds for each frame'), choice(chosen, 'seconds', plain(['0.4', '0.8', '1.5', '3']))),
+    field(t('Width in pixels'), choice(chosen, 'width', ['640', '960', '1280'])),
+    field(t('Seconds for each frame'), choice(chosen, 'seconds', ['0.4', '0.8', '1.5', '3'])),
     field(t('With its detail'), tick(chosen, 'detail')),
   ];
   const take = (signal, say) => download(self, signal, say);
-  const { button, say, signal } = dialog(self, t('The figure as a film'), fields, take);
-  button.disabled = true;
+  const { go, say, signal } = dialog(self, t('The figure as a film'), fields, take);
+  go.disabled = true;
   let offered;
   try {
     offered = await answers(self.path('film.json', asText(self.settings)), signal);
@@ -47,8 +44,8 @@ async function open(self) {
   }
   const shown = () => {
     const found = offered[chosen.over];
-    button.disabled = typeof found !== 'number';
-    say(button.disabled ? t(found) : t('{count} frames', { count: found }));
+    go.disabled = typeof found !== 'number';
+    say(go.disabled ? t(found) : t('{count} frames', { count: found }));
   };
   over.addEventListener('change', shown);
   shown();

@@ -1,6 +1,6 @@
 // What leads from a view to a lesson: two checkpoints on the picture in view, seen by another view.
 
-import { el } from './elements.js';
+import { button, el } from './elements.js';
 import { open } from './memory.js';
 import { t } from './words.js';
 
@@ -21,14 +21,10 @@ export function leads(self, said, slug, settings) {
   const draw = () => {
     node.hidden = !pairs.length || Boolean(self.value.second);
     const buttons = pairs.map(({ text, pair }) =>
-      el('button', {
-        type: 'button',
-        text: t(text),
-        onclick: () => {
-          document.dispatchEvent(new CustomEvent('vitviz:led'));
-          choose(pair);
-          open(slug, settings);
-        },
+      button(t(text), () => {
+        document.dispatchEvent(new CustomEvent('vitviz:led'));
+        choose(pair);
+        open(slug, settings);
       }),
     );
     node.replaceChildren(`${said} `, ...buttons);

@@ -1,17 +1,17 @@
 // Numbers over the picture: the map that draws every view without a script of its own, and that others build
 // on.
 
-import { chart } from './chart.js';
+import { chartBeside } from './chart.js';
 import { colourbar } from './colourbar.js';
 import { painted, tinted } from './colours.js';
 import { unpacked } from './data.js';
 import { differs, labelled } from './difference.js';
-import { el, fit } from './elements.js';
+import { div, el, fit } from './elements.js';
 import { drawMissing } from './missing.js';
 import { patchName, placeName } from './names.js';
 import { bounds, number } from './numbers.js';
-import { framing, rowByRow } from './outliers.js';
-import { cells, outline } from './pointer.js';
+import { framing } from './outliers.js';
+import { cells, outline, rowByRow } from './pointer.js';
 import { still } from './still.js';
 import { tip } from './tip.js';
 import { t } from './words.js';
@@ -53,6 +53,25 @@ function ends(self, values) {
   return [self.settings.scale === 'zero' ? Math.min(0, low) : low, high];
 }
 
+/** The crop of the upload below a map: it changes seldom, the map often. */
+export function ground(self) {
+  const canvas = el('canvas');
+  let drawn = '';
+  function draw({ width, height }, grey = false) {
+    const wanted = [self.key, width, height, self.density, grey].join('/');
+    if (wanted === drawn) return;
+    drawn = wanted;
+    const [left, top, right, bottom] = self.photo.box;
+    const context = fit(canvas, width, height, self.density);
+    context.imageSmoothingQuality = 'high';
+    context.filter = grey ? 'grayscale(1)' : 'none';
+    context.drawImage(self.data.upload, left, top, right - left, bottom - top, 0, 0, width, height);
+    drawMissing(self, context, rowByRow(self.grid, { width, height }));
+    context.filter = 'none';
+  }
+  return { canvas, draw };
+}
+
 /**
  * A map over the crop of the upload. `show({values, low, high, colours, label, title})` draws it, `values`
  * one number a patch, row by row; not-a-number leaves a patch as it is. `pixels`, red, green and blue of each
@@ -66,40 +85,32 @@ function ends(self, values) {
  * @param {() => any} [options.leave]
  */
 export function map(self, { told = () => [], pick = () => {}, hover = () => {}, leave = () => {} } = {}) {
-  const base = el('canvas');
+  const base = ground(self);
   const heat = el('canvas', { class: 'vv-heat' });
-  const plot = el('div', { class: 'vv-plot' }, base, heat);
+  const plot = div('vv-plot', base.canvas, heat);
   const spot = outline(plot);
   const held = outline(plot, 'vv-pinned');
   const framed = self.name === 'tokens' ? null : framing(self, plot);
   const bar = colourbar();
   const title = el('p', { class: 'vv-h' });
-  const node = el('div', { class: 'vv-stack vv-centred' }, title, plot, bar.node, framed?.node ?? '');
+  const node = div('vv-stack vv-centred', title, plot, bar.node, framed?.node ?? '');
   spot.node.dataset.export = 'no';
   let size = { width: 1, height: 1 };
   let now = null;
-  let drawn = '';
-  const put = (mark, cell) => {
-    const w = size.width / self.grid.cols;
-    const h = size.height / self.grid.rows;
-    mark.put((cell % self.grid.cols) * w, Math.floor(cell / self.grid.cols) * h, w, h);
-  };
+  const place = () => ({ rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...size });
+  const put = (mark, cell) => mark.over(place(), cell);
   const name = (cell) => `${patchName(cell)}, ${placeName(self.grid, cell)}`;
+  const said = (cell) => now.said?.(cell) ?? number(now.values[cell]);
   const field = cells(self, heat, {
-    place: () => now && { rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...size },
+    place: () => now && place(),
     label: () => title.textContent,
-    name: (cell) => `${name(cell)}: ${now.said?.(cell) ?? number(now.values[cell])}`,
+    name: (cell) => `${name(cell)}: ${said(cell)}`,
     start: () => 0,
     hover(cell, event) {
       hover(cell, event); // which may show another map
       put(spot, cell);
       bar.mark(now.values[cell]);
-      tip.show(
-        event,
-        now.said?.(cell) ?? number(now.values[cell]),
-        name(cell),
-        ...told(cell, now.values[cell]),
-      );
+      tip.show(event, said(cell), name(cell), ...told(cell, now.values[cell]));
     },
     leave() {
       spot.hide();
@@ -111,48 +122,24 @@ export function map(self, { told = () => [], pick = () => {}, hover = () => {}, 
 
   function show(figure) {
     now = figure;
-    const { grid, photo, width: room } = self;
-    const [left, top, right, bottom] = photo.box;
+    const { grid, width: room } = self;
     const aspect = (grid.cols * grid.patch[1]) / (grid.rows * grid.patch[0]);
     const width = Math.min(figure.room ?? room, aspect * self.tall);
     const height = width / aspect;
     size = { width, height };
     node.style.setProperty('--vv-drawn', `${width}px`);
-    const grey = figure.colours === 'balance';
-    const under = [self.key, width, height, self.density, grey].join('/');
-    if (drawn !== under) {
-      // the picture changes seldom, the map often
-      drawn = under;
-      const context = fit(base, width, height, self.density);
-      context.imageSmoothingQuality = 'high';
-      context.filter = grey ? 'grayscale(1)' : 'none'; // what is for and against is told by colour
-      context.drawImage(self.data.upload, left, top, right - left, bottom - top, 0, 0, width, height);
-      drawMissing(self, context, rowByRow(grid, size));
-      context.filter = 'none';
-    }
+    base.draw(size, figure.colours === 'balance'); // what is for and against is told by colour
     if (figure.pixels) painted(figure.pixels, figure.values, grid.rows, grid.cols, heat);
     else tinted(figure.values, grid.rows, grid.cols, figure.colours, figure.low, figure.high, 0, heat);
     bar.node.hidden = Boolean(figure.pixels);
     heat.style.cssText = `width:${width}px;height:${height}px;opacity:${self.settings.opacity ?? 0.72}`;
     bar.update(figure.colours, figure.low, figure.high, figure.label);
     title.textContent = figure.title;
-    if (figure.held >= 0) put(held, figure.held);
-    else held.hide();
+    put(held, figure.held);
     framed?.draw(size, rowByRow(grid, size));
   }
 
-  return {
-    node,
-    show,
-    bar,
-    heat,
-    plot,
-    at: field.at,
-    put,
-    get size() {
-      return size;
-    },
-  };
+  return { node, show, bar, heat, plot, at: field.at, put, size: () => size };
 }
 
 export default (slug) => ({
@@ -166,10 +153,9 @@ export default (slug) => ({
     const drawn = map(self, { pick });
     self.figure.append(drawn.node);
     if (!self.value.items.chart) return { drawn };
-    const side = Object.create(self); // the same view, with the room beside its figure
-    const beside = chart(side);
+    const beside = chartBeside(self);
     self.below.append(beside.node);
-    return { drawn, side, beside };
+    return { drawn, beside };
   },
 
   draw(self) {
@@ -184,19 +170,11 @@ export default (slug) => ({
     ].join('/');
     const [low, high] = still(self, `${item.name}/${asked}`, ...ends(self, values));
     const colours = self.value.signed || differs(self) ? 'balance' : (self.settings.colormap ?? 'viridis');
+    const [title, says] = [self.value.title, self.value.says[item.name]].map((text) => t(text));
+    const [label, held] = [labelled(self, says), asker(self)?.held ?? -1];
     this.title = self.value.title;
-    self.ui.drawn.show({
-      values,
-      low,
-      high,
-      colours,
-      label: labelled(self, t(self.value.says[item.name])),
-      title: t(self.value.title),
-      held: asker(self)?.held ?? -1,
-    });
-    if (!self.ui.beside) return;
-    self.ui.side.width = Math.max(240, self.below.clientWidth - 4);
-    self.ui.side.tall = Math.min(0.62 * self.ui.side.width, self.tall);
-    self.ui.beside.draw(unpacked(self.data.chart));
+    self.ui.drawn.show({ values, low, high, colours, label, title, held });
+    const width = Math.max(240, self.below.clientWidth - 4);
+    self.ui.beside?.draw(unpacked(self.data.chart), width, Math.min(0.62 * width, self.tall));
   },
 });

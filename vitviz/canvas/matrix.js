@@ -2,7 +2,7 @@
 
 import { colourbar } from './colourbar.js';
 import { tinted } from './colours.js';
-import { el, fit } from './elements.js';
+import { div, el, fit } from './elements.js';
 import { letters } from './ends.js';
 import { light, whenLit } from './lit.js';
 import { cells, outline } from './pointer.js';
@@ -18,20 +18,15 @@ import { tip } from './tip.js';
 export function matrix(self, { told, pick, key }) {
   const title = el('p', { class: 'vv-h' });
   const canvas = el('canvas');
-  const plot = el('div', { class: 'vv-plot' }, canvas);
+  const plot = div('vv-plot', canvas);
   const spot = outline(plot);
   const chosen = outline(plot, 'vv-pinned');
   const bar = colourbar();
-  const node = el('div', { class: 'vv-stack vv-tight' }, title, plot, bar.node);
+  const node = div('vv-stack vv-tight', title, plot, bar.node);
   let place = null;
   let now = null;
   const at = (cell) => /** @type {[number, number]} */ ([Math.floor(cell / place.cols), cell % place.cols]);
   const lines = (cell) => told(...at(cell), now.values[cell]).filter(Boolean);
-  const put = (cell) => {
-    const [row, col] = at(cell);
-    const [w, h] = [place.width / place.cols, place.height / place.rows];
-    spot.put(place.x + col * w, place.y + row * h, w, h);
-  };
   spot.node.dataset.export = 'no';
   cells(self, canvas, {
     place: () => place,
@@ -40,7 +35,7 @@ export function matrix(self, { told, pick, key }) {
     hover(cell, event) {
       if (!lines(cell).length) return spot.hide();
       if (key && !event.linked) light(key(...at(cell)));
-      put(cell); // itself, of several that are lit alike
+      spot.over(place, cell); // itself, of several that are lit alike
       bar.mark(now.values[cell]);
       tip.show(event, ...lines(cell));
     },
@@ -53,9 +48,7 @@ export function matrix(self, { told, pick, key }) {
   });
   if (key)
     whenLit(self, (lit) => {
-      const cell = lit && place ? now.values.findIndex((_, i) => key(...at(i)) === lit) : -1;
-      if (cell >= 0) put(cell);
-      else spot.hide();
+      spot.over(place, lit && place ? now.values.findIndex((_, i) => key(...at(i)) === lit) : -1);
     });
   function draw(figure) {
     now = figure;
@@ -79,13 +72,8 @@ export function matrix(self, { told, pick, key }) {
     const context = fit(canvas, left + w * cols + 4, top + h * rows + bottom, self.density);
     const [low, high] = figure.ends;
     context.imageSmoothingEnabled = false;
-    context.drawImage(
-      tinted(figure.values, rows, cols, figure.colours, low, high),
-      left,
-      top,
-      w * cols,
-      h * rows,
-    );
+    const image = tinted(figure.values, rows, cols, figure.colours, low, high);
+    context.drawImage(image, left, top, w * cols, h * rows);
     context.fillStyle = self.colour('color');
     context.globalAlpha = 0.8;
     context.font = `${12 * self.zoom}px ${self.colour('font-family')}`;

@@ -4,7 +4,7 @@ import { load, wanted } from './asking.js';
 import { closing } from './closing.js';
 import { toolbar } from './controls.js';
 import { Refusal } from './data.js';
-import { el } from './elements.js';
+import { button, div, el } from './elements.js';
 import { asText, memory, places, remember, remembered, views } from './memory.js';
 import { mounted } from './mounted.js';
 import { roomOf } from './room.js';
@@ -33,10 +33,10 @@ export function mount(element, props, watch, trigger, view) {
   const note = el('p', { class: 'vv-note', role: 'status', hidden: true });
   const heading = el('p', { class: 'vv-heading', hidden: true });
   const error = el('p', { class: 'vv-error', role: 'alert', hidden: true });
-  const figure = el('div', { class: 'vv-figure' });
-  const controls = el('div', { class: 'vv-controls' });
-  const foot = el('div', { class: 'vv-foot' });
-  const below = el('div', { class: 'vv-below' });
+  const figure = div('vv-figure');
+  const controls = div('vv-controls');
+  const foot = div('vv-foot');
+  const below = div('vv-below');
   const frame = el('div', { class: 'vv-frame', hidden: true }, figure, below);
   const aside = el('div', { class: 'vv-aside', hidden: true }, controls, foot);
   const live = el('p', { class: 'vv-live', 'aria-live': 'polite' });
@@ -46,15 +46,13 @@ export function mount(element, props, watch, trigger, view) {
     refresh,
     follow,
     fail,
-    relabel: () => {
-      furnish();
-      take();
-      draw();
-    },
+    given: () => props.value,
+    pass,
   });
   const { measured, fitting } = roomOf(self, view, { root, figure, below });
   let bar = null;
   let pending = 0;
+  let passing = null; // what is shown in place of what the server has given
 
   root.classList.toggle('vv-scrolls', Boolean(view.scrolls));
   root.classList.toggle('vv-walled', Boolean(view.walled)); // what stands below finds room at the side
@@ -81,7 +79,7 @@ export function mount(element, props, watch, trigger, view) {
 
   function take() {
     if (!root.isConnected) return forget();
-    const value = props.value;
+    const value = passing || props.value;
     if (!value?.grid || (!value.key && !value.message)) return;
     const before = self.key;
     const last = JSON.stringify(self.grid);
@@ -93,11 +91,9 @@ export function mount(element, props, watch, trigger, view) {
     self.awaiting?.end();
     self.awaiting = value.awaited ? awaiting(value.key) : null;
     const painted = { heads: [], mlps: [], patches: [], patches_as: 'mean' };
-    const paint = el('button', {
-      type: 'button',
-      text: t('Paint them instead'),
-      onclick: () => document.dispatchEvent(new CustomEvent('vitviz:without', { detail: painted })),
-    });
+    const paint = button(t('Paint them instead'), () =>
+      document.dispatchEvent(new CustomEvent('vitviz:without', { detail: painted })),
+    );
     const more = self.awaiting?.node || (value.paintable && paint) || '';
     note.replaceChildren(value.message ? t(value.message) : '', ' ', more);
     frame.hidden = aside.hidden = Boolean(value.message);
@@ -111,15 +107,9 @@ export function mount(element, props, watch, trigger, view) {
     self.settings = remembered(self);
     if (!value.second && !memory[self.name]?.places)
       memory[self.name] = { ...memory[self.name], places: places(self) };
-    const shape = JSON.stringify([
-      self.value.controls,
-      self.grid,
-      value.layers,
-      value.heads,
-      self.summary.auto,
-      value.changed,
-      value.second,
-    ]);
+    const { layers, heads, second, changed: edited } = value;
+    const told = [self.value.controls, self.grid, layers, heads, self.summary.auto, edited, second];
+    const shape = JSON.stringify(told);
     if (shape !== self.shape) build(shape);
     bar.show();
     if (before !== self.key) {
@@ -209,6 +199,13 @@ export function mount(element, props, watch, trigger, view) {
       self.flight = null;
     } while (self.again && root.isConnected);
     root.classList.remove('vv-busy');
+  }
+
+  /** Shows a value in place of what the server has given, or null for that again, until it is drawn. */
+  async function pass(value) {
+    passing = value;
+    take();
+    while (self.flight) await new Promise((resolve) => setTimeout(resolve, 4));
   }
 
   function fail(problem) {

@@ -39,6 +39,8 @@ export function number(value, digits = 3) {
   return head.replace('-', '−') + (power ? tenTo(Number(power)) : '');
 }
 
+export const percent = (share, places = 1) => `${(100 * share).toFixed(places)} %`;
+
 /** A number with so many digits behind the point, and a minus sign that is one; zero has none. */
 export const fixed = (value, digits) =>
   value

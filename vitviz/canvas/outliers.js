@@ -33,12 +33,6 @@ export function frames(self, sheet, { width, height }, cells, box) {
   }
 }
 
-/** Where patches lie that fill a rectangle row by row. */
-export function rowByRow({ rows, cols }, { x = 0, y = 0, width, height }) {
-  const [w, h] = [width / cols, height / rows];
-  return (cell) => [x + (cell % cols) * w, y + Math.floor(cell / cols) * h, w, h];
-}
-
 /** Which are to be marked in every view: the depth and the limit, as Tokens has them. */
 function asked(self) {
   const { mark, depth, k } = memory.tokens ?? {};

@@ -1,6 +1,7 @@
 // Pinned tokens: up to four that stay while others are looked at, each in a colour of its own.
 
-import { el } from './elements.js';
+import { button, el, span } from './elements.js';
+import { outline } from './pointer.js';
 import { t } from './words.js';
 
 // Okabe and Ito, told apart with any colour vision
@@ -8,6 +9,9 @@ export const pinColours = ['#e69f00', '#56b4e9', '#009e73', '#cc79a7'];
 
 /** The tokens of the view's setting `pins`. */
 export const pinsOf = (self) => (self.settings.pins ? self.settings.pins.split('.').map(Number) : []);
+
+/** The outlines of pinned tokens over a map. */
+export const pinMarks = (plot) => pinColours.map((colour) => outline(plot, 'vv-mark', colour));
 
 /** Pins a token, or takes its pin away; a fifth pin drops the first. */
 export function togglePin(self, token) {
@@ -20,18 +24,11 @@ export function togglePin(self, token) {
 
 /** The map of the pinned token number `i`, with its name and a button that takes the pin away. */
 export function pinned(self, i, { token, name, canvas, side }) {
-  const unpin = el('button', {
-    type: 'button',
+  const unpin = button('×', () => togglePin(self, token), {
     class: 'vv-more',
     'data-export': 'no',
     'aria-label': t('Unpin'),
-    text: '×',
-    onclick: () => togglePin(self, token),
   });
-  return el(
-    'figure',
-    { style: `border-color:${pinColours[i]};width:${side + 6}px` },
-    canvas,
-    el('figcaption', {}, el('span', { text: name }), unpin),
-  );
+  const style = `border-color:${pinColours[i]};width:${side + 6}px`;
+  return el('figure', { style }, canvas, el('figcaption', {}, span(name), unpin));
 }

@@ -40,11 +40,7 @@ export function cells(self, canvas, { place, hover, leave, pick, hold, name, lab
     return row >= 0 && col >= 0 && row < p.rows && col < p.cols ? row * p.cols + col : -1;
   };
   const number = self.fields.length; // the same of another checkpoint's figure follows
-  const twins = () =>
-    self
-      .beside()
-      .map((other) => other.fields[number])
-      .filter(Boolean);
+  const twins = () => self.beside().flatMap((other) => other.fields[number] ?? []);
   const move = (cell, event) => {
     if (cell < 0) return out(event);
     current = cell;
@@ -64,12 +60,8 @@ export function cells(self, canvas, { place, hover, leave, pick, hold, name, lab
     const p = place();
     const rect = canvas.getBoundingClientRect();
     if (!p) return;
-    const event = {
-      clientX: rect.left + p.x + across * p.width,
-      clientY: rect.top + p.y + down * p.height,
-      keyboard,
-      linked: true,
-    };
+    const [left, top] = [rect.left + p.x + across * p.width, rect.top + p.y + down * p.height];
+    const event = { clientX: left, clientY: top, keyboard, linked: true };
     stale();
     move(at(event), event);
   };
@@ -119,38 +111,36 @@ export function cells(self, canvas, { place, hover, leave, pick, hold, name, lab
     const col = (from % p.cols) + step[1];
     const cell = Math.max(0, Math.min(p.rows - 1, row)) * p.cols + Math.max(0, Math.min(p.cols - 1, col));
     const rect = canvas.getBoundingClientRect();
-    move(cell, {
-      clientX: rect.left + p.x + ((cell % p.cols) + 0.5) * (p.width / p.cols),
-      clientY: rect.top + p.y + (Math.floor(cell / p.cols) + 0.5) * (p.height / p.rows),
-      keyboard: true,
-    });
+    const [x, y, w, h] = rowByRow(p, p)(cell);
+    move(cell, { clientX: rect.left + x + w / 2, clientY: rect.top + y + h / 2, keyboard: true });
     self.say(name(cell));
   });
   describe();
   self.fields.push({ follow, out, hold: (from) => current >= 0 && hold?.(current, from) });
-  return {
-    at,
-    out,
-    get current() {
-      return current;
-    },
-  };
+  return { at };
 }
 
-/** An outline laid over a canvas, moved without drawing anything anew. */
-export function outline(parent, kind = '') {
+/** Where the cells of a field lie that fills a rectangle row by row: x, y, width and height of each. */
+export function rowByRow({ rows, cols }, { x = 0, y = 0, width, height }) {
+  const [w, h] = [width / cols, height / rows];
+  return (cell) => [x + (cell % cols) * w, y + Math.floor(cell / cols) * h, w, h];
+}
+
+/** An outline laid over a canvas, moved without drawing anything anew; of a colour of its own, perhaps. */
+export function outline(parent, kind = '', colour = '') {
   const node = el('div', { class: `vv-outline ${kind}`, hidden: true });
   parent.append(node);
   let last = '';
-  return {
-    node,
-    put(x, y, width, height) {
-      const style = `transform:translate(${x}px,${y}px);width:${width}px;height:${height}px`;
-      if (style !== last) node.style.cssText = last = style;
-      if (node.hidden) node.hidden = false;
-    },
-    hide() {
-      node.hidden = true;
-    },
+  const put = (x, y, width, height) => {
+    const place = `transform:translate(${x}px,${y}px);width:${width}px;height:${height}px`;
+    const style = `${place};border-color:${colour}`;
+    if (style !== last) node.style.cssText = last = style;
+    if (node.hidden) node.hidden = false;
   };
+  const hide = () => {
+    node.hidden = true;
+  };
+  /** Lays it over a cell of a field, and takes it away where there is none. */
+  const over = (place, cell) => (cell >= 0 ? put(...rowByRow(place, place)(cell)) : hide());
+  return { node, put, hide, over };
 }

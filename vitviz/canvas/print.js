@@ -1,8 +1,8 @@
 // A view's figure for print: a dialog with format, width and resolution, and the file from the server.
 
 import { file } from './data.js';
-import { choice, dialog, field, tick } from './dialog.js';
-import { el } from './elements.js';
+import { choice, dialog, field, keeping, tick } from './dialog.js';
+import { button, div, el, stack } from './elements.js';
 import { save } from './export.js';
 import { asText } from './memory.js';
 import { spokenTag, t } from './words.js';
@@ -13,12 +13,7 @@ const chosen = { form: 'svg', width: '', dpi: '300', detail: false }; // for eve
 /** The button that opens the dialog; null for a view without a figure for print. */
 export function printButton(self) {
   if (!self.value.printable) return null;
-  return el('button', {
-    type: 'button',
-    class: 'vv-print',
-    text: t('For print …'),
-    onclick: () => open(self),
-  });
+  return button(t('For print …'), () => open(self), { class: 'vv-print' });
 }
 
 function open(self) {
@@ -28,43 +23,29 @@ function open(self) {
     ['png', 'PNG'],
     ['txt', t('Caption (text)')],
   ]);
-  const dpi = field(
-    t('Dots per inch'),
-    choice(
-      chosen,
-      'dpi',
-      ['150', '300', '600'].map((one) => [one, one]),
-    ),
-  );
-  const width = el('input', { type: 'number', min: 40, max: 400, step: 1, placeholder: t('as it needs') });
-  const most = el('p', {
-    text: t('At most {count} million pixels; SVG and PDF need none.', { count: PIXELS }),
-  });
+  const dpi = field(t('Dots per inch'), choice(chosen, 'dpi', ['150', '300', '600']));
+  const size = { type: 'number', min: 40, max: 400, step: 1, placeholder: t('as it needs') };
+  const width = keeping(el('input', size), chosen, 'width');
+  const text = t('At most {count} million pixels; SVG and PDF need none.', { count: PIXELS });
+  const most = el('p', { text });
   const shown = () => {
     dpi.hidden = chosen.form !== 'png';
     most.hidden = dpi.hidden;
   };
-  width.value = chosen.width;
-  width.addEventListener('input', () => {
-    chosen.width = width.value;
-  });
   form.addEventListener('change', shown);
   shown();
   const preview = el('img', { class: 'vv-print-preview', alt: t('The figure for print') });
-  const caption = el('textarea', {
-    class: 'vv-print-caption',
-    readonly: true,
-    'aria-label': t('Caption (text)'),
-  });
+  const written = { class: 'vv-print-caption', readonly: true, 'aria-label': t('Caption (text)') };
+  const caption = el('textarea', written);
   const copied = async () => {
     caption.select();
     await navigator.clipboard.writeText(caption.value).catch(() => document.execCommand('copy'));
     shows.say(t('Copied.'));
   };
-  const copy = el('button', { type: 'button', text: t('Copy the caption'), onclick: copied });
+  const copy = button(t('Copy the caption'), copied);
   const detail = tick(chosen, 'detail');
   const fields = [
-    el('div', { class: 'vv-print-sides' }, preview, el('div', { class: 'vv-stack' }, caption, copy)),
+    div('vv-print-sides', preview, stack(caption, copy)),
     field(t('Format'), form),
     field(t('Width in mm, 40 to 400'), width),
     dpi,
@@ -77,16 +58,14 @@ function open(self) {
     if (caption.value) await copied(); // a figure for a paper needs both
     return true;
   });
-  shows.button.textContent = t('Download, and copy the caption');
+  shows.go.textContent = t('Download, and copy the caption');
   shows.node.classList.add('vv-print-dialog');
   const look = async () => {
     try {
       const [drawn, text] = await Promise.all(['svg', 'txt'].map((one) => asked(self, one, shows.signal)));
       URL.revokeObjectURL(preview.src);
-      [preview.src, caption.value] = [
-        URL.createObjectURL(new Blob([drawn.blob], { type: 'image/svg+xml' })),
-        await text.blob.text(),
-      ];
+      preview.src = URL.createObjectURL(new Blob([drawn.blob], { type: 'image/svg+xml' }));
+      caption.value = await text.blob.text();
       shows.say('');
     } catch (problem) {
       if (problem.name !== 'AbortError') shows.say(problem.sentence ? t(problem.sentence) : problem.message);

@@ -1,16 +1,13 @@
 // The likeliest classes of an answer, each with its share as a number and a bar.
 
-import { el } from './elements.js';
+import { div, el, span } from './elements.js';
+import { percent } from './numbers.js';
+
+/** A share as a bar. */
+export const track = (share) =>
+  el('span', { class: 'vv-track' }, el('span', { style: `width:${100 * share}%` }));
 
 /** A line for each [name, share]. */
 export function tops(likeliest) {
-  return likeliest.map(([name, share]) =>
-    el(
-      'div',
-      { class: 'vv-top' },
-      el('span', { text: name }),
-      el('span', { text: `${(100 * share).toFixed(1)} %` }),
-      el('span', { class: 'vv-track' }, el('span', { style: `width:${100 * share}%` })),
-    ),
-  );
+  return likeliest.map(([name, share]) => div('vv-top', span(name), span(percent(share)), track(share)));
 }

@@ -19,7 +19,7 @@ from vitviz.analyses.target import Asked, classes_of, score_of
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.passes import capture, experiments, gradients
+from vitviz.engine.passes import capture, experiments, gradients, last_block
 from vitviz.engine.passes.gradients import or_zero, product
 from vitviz.engine.passes.removal import Removal
 from vitviz.engine.pictures.images import open_image
@@ -38,8 +38,7 @@ NO_CLASSIFIER = (
 def scored(model: nn.Module, trace: Trace, target: Asked) -> Callable[[Tensor], Tensor]:
     """From pixels, "batch channel height width", to one number a picture, with its gradient.
 
-    `target` is a class, (a, b) for a rather than b, or a direction of what the classifier is given.
-    VitvizError for one that does not exist.
+    `target`: a class, (a, b), or a direction of what the classifier is given; VitvizError for none.
     """
     if isinstance(target, Tensor):
         return lambda pixels: _features(model, pixels, target, trace.checkpoint)
@@ -139,6 +138,22 @@ class Explained:
     def _removal(self) -> Removal:
         grid, pool, preprocessing = self.trace.grid, self.trace.pool, self.inspector.preprocessing
         return Removal(self.model, self.pixels, grid, pool, self.patches_as, preprocessing)
+
+    @in_float32()
+    def patches(self, handed: Tensor | None, alone: bool) -> Tensor:
+        tokens, weights = self.trace.tokens, next(self.model.parameters())
+        with torch.no_grad(), torch.autocast(weights.device.type, enabled=False), exactly(weights.device):
+            if handed is None:
+                last = tokens[-1].to(weights)
+            else:
+                last = last_block.given(self.model, tokens[-2].to(weights), handed.to(weights), alone)
+            # as if every token of its sequence were this one, whichever of them is read
+            each = self.model.norm(last)[:, None].expand(-1, self.trace.grid.prefix + 1, -1)
+            if isinstance(self.target, Tensor):
+                found = self.model.forward_head(each, pre_logits=True) @ self.target.to(weights)[:, None]
+            else:
+                found = self.model.forward_head(each)
+        return found.to(tokens[-1])
 
     def path(self, steps: int) -> Path:
         """By the midpoint rule from the mean colour, 0 in the model's own units."""

@@ -225,24 +225,19 @@ def animation(
     def seen(by: Inspector) -> tuple[View, Subject, dict, Asked]:
         trace = None if picture is None else by.trace(picture, size, without)
         found, subject = looked_at(view, by, trace)
-        return found, subject, read(found, subject, settings), Asked(detail, upload_of(picture, trace))
+        asked = Asked(detail, upload_of(picture, trace), "", dark, language)
+        return found, subject, read(found, subject, settings), asked
 
     if wanted(over) == "layers":
-        looked = seen(inspector)
-        found, subject, parsed, asked = looked
-        return over_layers(
-            found, subject, parsed, detail, lambda each: printed(found, subject, each, asked, dark, language)
-        )
+        found, subject, parsed, asked = seen(inspector)
+        return over_layers(found, subject, parsed, detail, lambda each: printed(found, subject, each, asked))
     from vitviz import engine
     from vitviz.engine.finding.film import folder_of, frames
 
     checkpoint = inspector.checkpoint
     like = {"device": str(inspector.device), "dtype": inspector.dtype, "folder": folder_of(checkpoint)}
-    return over_training(
-        checkpoint.name,
-        frames(checkpoint),
-        lambda name: printed(*seen(engine.load(name, **like)), dark, language),
-    )
+    moments = frames(checkpoint)
+    return over_training(checkpoint.name, moments, lambda name: printed(*seen(engine.load(name, **like))))
 
 
 def checked_width(width: int) -> None:

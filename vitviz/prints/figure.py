@@ -46,9 +46,7 @@ def caption_of(
     picture: str = "",
     shown: Sequence[str] = (),
 ) -> str:
-    """What the figure shows, of which `picture`, its panels' titles, settings, definition (formulas as
-    LaTeX), limits, source and citation.
-    """
+    """What is shown, of which `picture`: panels, settings, definition (LaTeX), limits, source, citation."""
 
     def say(text):
         return translated(text, language)
@@ -122,9 +120,7 @@ def name_of(
     second: Subject | None = None,
     picture: str = "",
 ) -> str:
-    """View, picture, checkpoint, the `second` where it is shown, and every setting that is not as it is
-    without being set; safe on every disk.
-    """
+    """View, picture, checkpoint, shown `second`, and what is not as by default; safe on every disk."""
     filed = view.filed(settings, subject.grid)
     changed = [
         f"{control.name}-{spelled(control, filed[control.name])}"
@@ -283,15 +279,15 @@ def figure(
     found, subject = looked_at(view, inspector, trace, second, before)
     parsed = read(found, subject, settings)
     name = Path(picture).stem if isinstance(picture, str | os.PathLike) else ""
-    asked = Asked(detail, upload_of(picture, subject.trace), name)
-    return printed(found, subject, parsed, asked, dark, language)
+    asked = Asked(detail, upload_of(picture, subject.trace), name, dark, language)
+    return printed(found, subject, parsed, asked)
 
 
 def view_called(slug: str) -> View:
     """A view by its slug; VitvizError for another."""
     found = next((one for one in VIEWS if one.slug == slug), None)
     if found is None:
-        raise Unknown(f"There is no view {slug!r}; there are {', '.join(one.slug for one in VIEWS)}.")
+        raise Unknown(f"There is no view {slug[:60]!r}; there are {', '.join(one.slug for one in VIEWS)}.")
     return found
 
 
@@ -344,15 +340,9 @@ def read(view: View, subject: Subject, settings: Mapping[str, Any]) -> dict[str,
     return view.settings(given, subject.about)
 
 
-def printed(
-    view: View,
-    subject: Subject,
-    settings: Mapping[str, Any],
-    asked: Asked,
-    dark: bool = False,
-    language: str = "en",
-) -> Figure:
+def printed(view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Figure:
     """The same for a view, a subject and settings that are at hand."""
+    language = asked.language
     if language not in NAMES:
         raise VitvizError(f"There is no language {language!r}; expected one of {', '.join(NAMES)}.")
     reason = view.refused(subject)
@@ -364,7 +354,7 @@ def printed(
     caption = caption_of(view, subject, settings, second, language, asked.picture, shown)
     title = f"{translated(view.title, language)} · {subject.checkpoint}"
     name = name_of(view, subject, settings, asked.detail, second, asked.picture)
-    return Figure(plate, name, caption, title, dark, language)
+    return Figure(plate, name, caption, title, asked.dark, language)
 
 
 def upload_of(picture: Any, trace: Trace | None) -> np.ndarray | None:

@@ -119,8 +119,8 @@ def video(
                 settings["target"] = int(trace.logits.argmax())
             _, subject = looked_at(view, inspector, trace)
             subject.fitted = fitted
-            wanted = Asked(detail, picture, Path(source).stem)
-            figure = printed(found, subject, read(found, subject, settings), wanted, dark, language)
+            wanted = Asked(detail, picture, Path(source).stem, dark, language)
+            figure = printed(found, subject, read(found, subject, settings), wanted)
             if before is not None:  # which has the widest scale of all before it
                 figure = replace(figure, plate=steady([before.figure.plate, figure.plate])[-1])
             panels = (panel for row in figure.plate.rows for panel in row)

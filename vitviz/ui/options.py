@@ -39,9 +39,7 @@ class Limits:
     memory: int = 1_200 * 10**6  # bytes that all who compute at once may take, by estimate
 
     def require(self, inspector: Inspector, size: tuple[int, int] | None) -> None:
-        """TooMuch where an input of this size has more tokens than this server computes, with the largest
-        that has not. Said before anything is computed.
-        """
+        """TooMuch, with the largest that would do, for an input of more tokens than this server computes."""
         tokens = inspector.demand(size).tokens
         if size is None or tokens <= self.tokens:  # its own size is what the checkpoint was chosen for
             return

@@ -86,9 +86,7 @@ def begun(arguments: Sequence[str] | None = None, program: str = "python app.py"
 
 
 def serve(app: Begun) -> None:
-    """Serves until it is told to stop: by a service (SIGTERM), or by Ctrl-C, which ends with 130 where a
-    visitor's question was cut off, else with 0.
-    """
+    """Serves until SIGTERM or Ctrl-C; ends with 130 where that cut a visitor's question off, else with 0."""
     from vitviz.ui.page import launch
 
     signal.signal(signal.SIGTERM, lambda *_: _leave(app, 0))

@@ -73,9 +73,7 @@ def seconds(name: str, work: bytes, pictures: int, model: bytes | None = None) -
 
 
 def passes(name: str, work: bytes, pictures: int, model: bytes | None = None) -> tuple[str, Any]:
-    """In the fork, with a GPU: ("traces", pickled), ("refused", the VitvizError), or ("unknown", None) for a
-    model not yet known here.
-
+    """In the fork, with a GPU: ("traces", pickled), ("refused", VitvizError), ("unknown", None) of a model.
     `work` is (prepared pictures, size) and `model` an inspector's passes, both pickled.
     """
     try:

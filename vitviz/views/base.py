@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import importlib
 import inspect
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from vitviz.errors import Unknown, VitvizError
 from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence
 from vitviz.views.controls import DIFFERENCE, About, Choice, Control, Whole, Wholes, parsed
-from vitviz.views.items import File, Item
+from vitviz.views.items import File, Item, as_json, drawn
 from vitviz.views.sequence import placed
 from vitviz.views.subject import Subject
 
@@ -66,6 +67,12 @@ class Words:
     source: str  # section and figure of the paper
     caveat: str  # what it does not show
     cites: str = ""  # the work whose section, figure or equation the source begins with
+
+    @classmethod
+    def of(cls, text: str, cites: str = "") -> Words:
+        """Those of a text of five paragraphs, `what` to `caveat`."""
+        parts = (re.sub(r"\s*\n\s*", " ", part.strip()) for part in text.split("\n\n"))
+        return cls(*parts, cites)
 
 
 def before(subject: Subject) -> Subject:
@@ -115,6 +122,7 @@ class View(ABC):
     differs: ClassVar[tuple[str, ...]] = ()  # the items of which a difference can be shown: after - before
     # of a video, where they are not given: so that nothing else moves
     still: ClassVar[Mapping[str, str]] = {}
+    also: ClassVar[Iterable[str]] = ()  # further English texts that it says
 
     def __init_subclass__(cls, **more: Any):
         super().__init_subclass__(**more)
@@ -158,10 +166,7 @@ class View(ABC):
         return item.checked(self.found(subject, name, settings), subject.about)
 
     def plate(self, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Plate:
-        """Its figure for print: made by printed.py in its folder, else of its map and its chart.
-
-        VitvizError where it has none, with the reason.
-        """
+        """Its figure for print, by its printed.py or of map and chart; VitvizError says why there is none."""
         from vitviz.views import printing
 
         if not self.printable:
@@ -221,9 +226,7 @@ class View(ABC):
         return tuple(item for item in self.items if not self.mapped or item.name in drawn)
 
     def fitted(self, frames: Iterable[Subject], settings: Mapping[str, Any]) -> Any:
-        """What all frames of a video have in common, such as a basis; none by default, and no frame is
-        looked at.
-        """
+        """What all frames of a video have in common, such as a basis; by default none, and none is seen."""
         return None
 
     def likely(self, subject: Subject, name: str) -> tuple[str, ...]:
@@ -277,7 +280,7 @@ class View(ABC):
     def texts(self) -> set[str]:
         """The English texts that it declares, which need translations."""
         words = {text for name, text in vars(self.words).items() if name != "cites"}
-        found = {self.title, self.unprinted, *words, *(file.label for file in self.files)}
+        found = {self.title, self.unprinted, *words, *self.also, *(file.label for file in self.files)}
         if self.mapped:
             found |= {self.map.says} if self.map else set()
         for control in self.controls:
@@ -287,4 +290,6 @@ class View(ABC):
         return found - {""}
 
 
-__all__ = ["File", "Item", "Needs", "PAPER", "View", "Words", "before", "changed"]
+__all__ = [
+    "File", "Item", "Needs", "PAPER", "View", "Words", "as_json", "before", "changed", "drawn",
+]  # fmt: skip

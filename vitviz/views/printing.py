@@ -18,8 +18,8 @@ from vitviz.record.sentence import Sentence
 
 if TYPE_CHECKING:
     from vitviz.record.grid import Grid
-    from vitviz.views.about import About
     from vitviz.views.base import View
+    from vitviz.views.controls import About
     from vitviz.views.subject import Subject
 
 NOTHING_GROWS = "{view} has no film over the layers: nothing in it grows from one to the next."
@@ -32,13 +32,18 @@ NARROW = 86.0  # one column
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """How a figure is wanted: with its detail or alone; `upload` is the upright picture, if there is one, and
-    `picture` what it is called, of a sample its name.
+    """How a figure is wanted: with its detail or alone, light or dark, in which language; `upload` is the
+    upright picture, if there is one, and `picture` what it is called, of a sample its name.
     """
 
     detail: bool = False
     upload: np.ndarray | None = None
     picture: str = ""
+    dark: bool = False
+    language: str = "en"
+
+
+ALONE = Asked()
 
 
 def patch_name(patch: int) -> Sentence:
@@ -188,9 +193,7 @@ def over(
 
 
 def derived(view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Plate:
-    """The figure of a view that prints nothing of its own: its map over the patches, or its chart; both where
-    it has both, and what it adds in detail.
-    """
+    """The figure of a view without a printed.py: its map, its chart, or both, and what it adds in detail."""
     chart = view.chart(subject, settings)
     mapped = view.map and shared(view, subject, settings, asked)
     panels = tuple(one for one in (mapped, chart) if one is not None)

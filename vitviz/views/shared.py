@@ -33,10 +33,7 @@ def sweep_of(subject: Subject) -> Sweep:
 
 
 def passes_of(subject: Subject, target: Target, patches_as: str = "dropped") -> Explained:
-    """The passes of maps on the untouched model; what they found is kept with the trace, never the model.
-
-    Whoever makes them does so within `once_by_passes`.
-    """
+    """The passes of maps on the untouched model, within `once_by_passes`; finds are kept, never the model."""
     from vitviz.engine.asking import maps  # with torch, which a page that is being built has no use for
 
     def keep(name, make):
@@ -56,10 +53,7 @@ def relevance_of(subject: Subject, target: Target, method: str) -> Relevance:
 
 
 def target_of(subject: Subject, asked: str) -> Target:
-    """The class that a setting such as "top", "7" or "7-3" (7 rather than 3) asks about.
-
-    WrongSetting where there is none.
-    """
+    """The class that a setting such as "top", "7" or "7-3" (7 less 3) asks about; WrongSetting for none."""
     count = subject.trace.logits.numel()
     if asked == "top":
         return int(subject.trace.logits.argmax())
@@ -101,8 +95,7 @@ def recorded(subject: Subject) -> None:
 
 
 def taken_away(subject: Subject, layer: int) -> Tensor:
-    """What goes of every logit when each part of a layer (from 0) is taken away alone: part, class.
-
+    """What each part of a layer (from 0) takes of every logit when it goes alone: part, class.
     UnsupportedModel where something has been taken away already.
     """
     if subject.trace.without:

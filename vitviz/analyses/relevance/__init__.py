@@ -1,6 +1,5 @@
 # ruff: noqa: F401 (names for whoever imports this room)
-"""Every kind of map that says which patch an answer is made of, in one frame: a function of `Passes`, a
-`Relevance` out.
+"""Every kind of map of which patch an answer is made of: a function of `Passes`, a `Relevance` out.
 
 `METHODS` are all of them by name, the controls last. Each says in its docstring its formula, whose it is, and
 what it does not show. LRP's rules with halved gradients (AttnLRP) are left out: patents are claimed on them.
@@ -18,6 +17,16 @@ from vitviz.analyses.relevance.attention_maps import (
     rollout,
 )
 from vitviz.analyses.relevance.cams import grad_cam, hires_cam
+from vitviz.analyses.relevance.dense import (
+    clearclip,
+    likeliest,
+    maskclip,
+    maskclip_kept,
+    naclip,
+    own_patches,
+    patch_scores,
+    sclip,
+)
 from vitviz.analyses.relevance.direct import centre, leave_one_out, ledger, random
 from vitviz.analyses.relevance.linear import frozen, input_gradient, integrated_gradients
 from vitviz.analyses.relevance.passes import Gradients, Passes, Path, Relevance, Weighed
@@ -29,7 +38,7 @@ METHODS: Mapping[str, Callable[..., Relevance]] = MappingProxyType(
         for function in (
             ledger, frozen, gradient_rollout, chefer, grad_cam, hires_cam, attention_gradient,
             attention_grad_cam, input_gradient, integrated_gradients, leave_one_out, rollout,
-            last_attention, random, centre,
+            last_attention, own_patches, maskclip, maskclip_kept, sclip, clearclip, naclip, random, centre,
         )
     }
 )  # fmt: skip
@@ -38,11 +47,9 @@ DEPTHS = ("frozen", "input_gradient")  # those that can be read at several place
 
 
 def relevance_of(passes: Passes, method: str = "frozen", at: str | int | None = None) -> Relevance:
-    """One method's map; `at` for those in `DEPTHS`: 'tokens', 'pixels' or a layer (None for the method's own
-    choice).
+    """One method's map; `at` for `DEPTHS`: 'tokens', 'pixels' or a layer (None: the method's own choice).
 
-    Raises VitvizError for a method or place that does not exist, UnsupportedModel, with the reason, where it
-    is not applicable or does not balance.
+    Raises VitvizError for a method or place, UnsupportedModel, with the reason, where it does not apply.
     """
     function = METHODS.get(method) if isinstance(method, str) else None
     if function is None:

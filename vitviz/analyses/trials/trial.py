@@ -1,5 +1,4 @@
-"""The trial of maps on one picture: patches are taken away, most and least relevant first, and the answer is
-watched.
+"""The trial of maps on one picture: patches are taken away, by relevance, and the answer is watched.
 
 Samek et al. 2017 and RISE (Petsiuk et al. 2018) on patches, as Chefer et al. 2021 compare maps: a map that
 knows what the answer is made of loses it soon when its best patches go first, and late when they go last.
@@ -17,12 +16,14 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
+from vitviz.analyses.protocol import DENSE
 from vitviz.analyses.relevance import METHODS, Passes, Relevance, relevance_of
 from vitviz.analyses.target import classes_of
 from vitviz.analyses.trials.curves import GROUPS, SCORES, Curves, beyond, curves_of, mean_of, of_all
 from vitviz.errors import Stopped, TooMuch, VitvizError
 from vitviz.record.sentence import said
 from vitviz.record.shown import Tabled
+from vitviz.record.trace import Trace
 
 SHARES = tuple(step / 10 for step in range(11))  # removed, both ends included
 DRAWS = 10  # random maps: of five, chance's reach is half as far again
@@ -120,11 +121,10 @@ def trial_of(
 
     `passes` removes as `patches_as` says; `made` are maps that are known already. Without `chance` it is a
     part of a trial, which `together` joins with others; without `groups` SaCo is not asked about. Raises
-    VitvizError for a method or share that cannot be, and for a target that is no class; Stopped, between two
-    requests, where nobody waits.
+    VitvizError for a method, share or target that cannot be; Stopped, between requests, where nobody waits.
     """
     classes, answer = _classes(passes)
-    names, shares = _names(methods, chance), _shares(shares)
+    names, shares = _names(methods, chance, passes.trace), _shares(shares)
     tell = progress or (lambda share, what: None)
     maps, refused = maps_of(passes, names, made, lambda done, name: tell(0.5 * done, name))
     tried: dict[Hashable, Tensor] = {name: one.map for name, one in maps.items() if name != "random"}
@@ -183,8 +183,9 @@ def _classes(passes: Passes) -> tuple[tuple[int, ...], int]:
     return tuple(classes_of(passes.trace, passes.target)), int(passes.trace.logits.argmax())
 
 
-def _names(methods: Sequence[str] | None, chance: bool) -> list[str]:
-    names = list(METHODS) if methods is None else [methods] if isinstance(methods, str) else list(methods)
+def _names(methods: Sequence[str] | None, chance: bool, trace: Trace) -> list[str]:
+    usual = [name for name in METHODS if trace.classes is not None or name not in DENSE]
+    names = usual if methods is None else [methods] if isinstance(methods, str) else list(methods)
     unknown = [name for name in names if name not in METHODS]
     if unknown or not names:
         raise VitvizError(f"Given methods={methods!r}; expected some of {', '.join(METHODS)}.")

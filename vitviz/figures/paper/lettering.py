@@ -72,9 +72,7 @@ class Letters:
 
 
 def _parts(text: str) -> list[str]:
-    """Pieces that may stand at a line's end: words with their space, and each sign of Chinese by itself, with
-    the mark behind it, as none begins a line.
-    """
+    """Pieces that may end a line: words with their space, signs of Chinese each with the mark behind it."""
     parts, word = [], ""
     for sign in text:
         if sign in CLOSING and not word and parts:

@@ -16,7 +16,8 @@ from matplotlib.patches import Rectangle
 
 from vitviz.figures.paper.lettering import MM, Letters
 
-DASHES = {"dashed": (4, 3), "dotted": (1, 1.6)}  # drawn and left out, in widths of the line
+# drawn and left out, in widths of the line
+DASHES = {"dashed": (4, 3), "dotted": (1, 1.6), "dash-dotted": (4, 1.6, 1, 1.6)}
 PHOTO = 200 / 25.4  # pixels per mm of a photograph in the file; numbers are never resampled
 
 
@@ -92,7 +93,7 @@ class Pen:
     def line(
         self, x: list[float], y: list[float], colour: str = "", width: float = 0.2, dash: str = ""
     ) -> None:
-        """A line of `width` mm through points, "dashed" or "dotted" where `dash` says so."""
+        """A line of `width` mm through points, broken as `dash`, one of `DASHES`, says."""
         look = {"color": colour or self.ink.ink, "linestyle": (0, DASHES[dash]) if dash else "solid"}
         self._plot(x, y, linewidth=width / MM, solid_capstyle="butt", solid_joinstyle="round", **look)
 
@@ -161,9 +162,7 @@ class Pen:
 def photographed(
     pixels: UInt8[np.ndarray, "height width 3"], width: float, dense: float = PHOTO
 ) -> UInt8[np.ndarray, "tall wide 3"]:
-    """A photograph with as many pixels as it needs at `width` mm: viewers show what is small in steps, and
-    matplotlib takes seconds to enlarge it, which nothing can stop.
-    """
+    """A photograph as fine as `width` mm need: viewers show what is small in steps, matplotlib is slow."""
     wide = max(2, round(width * dense))
     size = (wide, max(2, round(wide * pixels.shape[0] / pixels.shape[1])))
     how = cv2.INTER_AREA if wide < pixels.shape[1] else cv2.INTER_CUBIC

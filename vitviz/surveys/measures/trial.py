@@ -1,5 +1,4 @@
-"""Maps on trial over a set: which of them predicts what the model loses, and which cannot be told from
-another.
+"""Maps on trial over a set: which predicts what the model loses, and which cannot be told from another.
 
 Of each picture's own answer every method makes a map, whose patches are taken away in its order (one order a
 picture: equal values in a random one of the picture's seed). `ahead` holds the differences of every two
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 
 from vitviz.analyses.correlation import spearman
+from vitviz.analyses.protocol import DENSE
 from vitviz.analyses.relevance import METHODS
 from vitviz.analyses.trials.curves import SCORES
 from vitviz.analyses.trials.pointing import covered, energy, hit
@@ -37,7 +37,7 @@ class TrialMeasure:
     true class rather than the model's own answer; `saco` costs as much as the curves do.
     """
 
-    methods: tuple[str, ...] = tuple(name for name in METHODS if name not in DEAR)
+    methods: tuple[str, ...] = tuple(name for name in METHODS if name not in (*DEAR, *DENSE))
     protocols: tuple[str, ...] = ("dropped",)
     boxes: Boxes | None = None
     label: bool = False

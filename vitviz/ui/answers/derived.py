@@ -25,9 +25,7 @@ def answering() -> tuple[View, ...]:
 
 
 def endpoint(view: View, subject_of: Callable, reading: Callable = contextlib.nullcontext) -> Callable:
-    """The function behind a view's endpoint; `subject_of(image, checkpoint)` gives what it looks at, and
-    `reading(subject)` is around what is read of it, for which a large one waits for a turn.
-    """
+    """The function behind a view's endpoint; what it reads waits for its turn in `reading(subject)`."""
     taken = [item for item in view.items if item.taken]
     asked = {name for item in taken for name in item.depends}
     controls = [control for control in view.controls if control.name in asked]
@@ -66,7 +64,7 @@ def endpoint(view: View, subject_of: Callable, reading: Callable = contextlib.nu
     signature = inspect.Signature(parameters, return_annotation=dict)
     answer.__signature__, answer.__name__ = signature, view.slug
     answer.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": dict}
-    answer.__doc__ = _documented(view, parameters, controls, taken)
+    answer.__doc__ = _documented(view, controls, taken)
     return answer
 
 
@@ -89,18 +87,9 @@ def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> 
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
 
 
-def _documented(view: View, parameters: list, controls: list[Control], taken: list) -> str:
-    told = {
-        "image": 'a file (handle_file), or the name of a sample such as "chelsea"',
-        "checkpoint": "a name that `checkpoints` lists; empty for the first one",
-        "second": "another such name, of the checkpoint beside it; empty for none",
-        "without": (
-            "what is taken away, such as heads=8.2 patches=0.17 (layers and heads from 1); empty for nothing"
-        ),
-        **{control.name: control.info or control.label or control.name for control in controls},
-        "token": "a prefix token's name such as class, or a patch's number from 0; empty for the middle",
-    }
-    lines = [f"    {one.name}: {told[one.name]}" for one in parameters]
+def _documented(view: View, controls: list[Control], taken: list) -> str:
+    told = {one.name: one.info or one.label or one.name for one in controls if one.name != "token"}
+    lines = [f"    {name}: {text}" for name, text in told.items()]
     items = ", ".join(f"{item.name}: {' x '.join(item.axes.split())}, {item.says}" for item in taken)
     what = f"{view.words.what}\n\nArgs:\n" + "\n".join(lines)
     return f"{what}\n\nReturns:\n    {{checkpoint, dtype, {items}; grid}}"

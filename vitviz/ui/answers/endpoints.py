@@ -7,7 +7,9 @@ the page; patches from 0, row by row.
 """
 
 import base64
+import inspect
 import logging
+import re
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Literal
@@ -25,9 +27,10 @@ from vitviz.ui.answers.plain import UNEXPECTED, cells, plain, truth, whole, with
 from vitviz.ui.door import visitor
 from vitviz.ui.door.turns import one_answer
 from vitviz.ui.memory.studio import Studio
-from vitviz.views import Subject
+from vitviz.views import Subject, View
 from vitviz.views.evidence import writers
 from vitviz.views.explorer import score
+from vitviz.views.printing import Asked
 from vitviz.views.sequence import sequential
 from vitviz.views.shared import sweep_of
 from vitviz.views.trial.order import ORDER
@@ -39,6 +42,24 @@ PUBLIC = (
     "without", "lens", "writers", "score_account", "figure", "film", "trial", "checkpoints",
 )  # fmt: skip
 METHOD = Literal[("", *ORDER)]
+TOLD = {  # what a parameter is, where an endpoint's own docstring does not say it
+    "image": 'a file (handle_file), or the name of a sample such as "chelsea"',
+    "checkpoint": "a name that `checkpoints` lists; empty for the first one",
+    "second": "another such name, of the checkpoint beside it; empty for none",
+    "without": (
+        "what is taken away, such as heads=8.2 patches=0.17 (layers and heads from 1); empty for nothing"
+    ),
+    "count": "how many classes, from 1",
+    "layer": "from 1",
+    "head": "from 1",
+    "query": "a patch's number from 0, row by row, or a prefix token's name such as class",
+    "token": "a prefix token's name such as class, or a patch's number from 0; empty for the middle",
+    "target": 'a class, from 0; "top" for the likeliest; "7-3" for class 7 rather than 3',
+    "view": "by its name in links, such as patches, explorer, rollout or compared; any but tour",
+    "settings": "the view's, by the names in the page's links, such as \"fusion=max discard=0.9\"",
+    "detail": "with what stands beside the figure",
+    "language": "en, zh-CN or ko",
+}
 
 
 class Endpoints:
@@ -49,11 +70,6 @@ class Endpoints:
 
     def predict(self, image: Picture, checkpoint: str = "", count: int = 5) -> dict:
         """The likeliest classes of a picture.
-
-        Args:
-            image: a file (handle_file), or the name of a sample such as "chelsea"
-            checkpoint: a name that `checkpoints` lists; empty for the first one
-            count: how many classes, from 1
 
         Returns:
             {checkpoint, dtype, top: [{label, probability}], input: [height, width] px, grid: {rows, cols,
@@ -76,8 +92,6 @@ class Endpoints:
         """Attention rollout: how much of each patch has reached the query through all layers.
 
         Args:
-            image: a file (handle_file), or the name of a sample
-            checkpoint: a name that `checkpoints` lists; empty for the first one
             query: auto (what the classifier reads), mean, a prefix token's name, or a patch's number from 0
             fusion: how the heads are fused: mean, max or min
             discard: share of the smallest attention that is set to zero, from 0 to 0.99
@@ -89,8 +103,7 @@ class Endpoints:
             bottom px), grid}
         """
         given = {"query": query, "fusion": fusion, "discard": discard, "residual": residual, "layers": layers}
-        view, subject = self._studio.view("rollout"), self._subject(image, checkpoint)
-        settings = view.settings({name: str(value) for name, value in given.items()}, subject.about)
+        view, subject, settings = self._asked("rollout", image, checkpoint, given)
         with self._studio.work.reading(subject):
             found = view.item(subject, "map", settings)
         trace = subject.trace
@@ -100,8 +113,6 @@ class Endpoints:
         """How far each head of each layer looks, in pixels of the model's input.
 
         Args:
-            image: a file (handle_file), or the name of a sample
-            checkpoint: a name that `checkpoints` lists; empty for the first one
             renormalise: divide each row by its attention on patches; the paper does not
 
         Returns:
@@ -133,11 +144,6 @@ class Endpoints:
         """The attention of one token in one head: what it attends to, or who attends to it.
 
         Args:
-            image: a file (handle_file), or the name of a sample
-            checkpoint: a name that `checkpoints` lists; empty for the first one
-            layer: from 1
-            head: from 1
-            query: a patch's number from 0, row by row, or a prefix token's name such as class
             direction: "attends to" is a row of the attention (1 in all); "attended by" a column
 
         Returns:
@@ -165,10 +171,7 @@ class Endpoints:
         """The answer before and after heads, MLPs or patches are taken away.
 
         Args:
-            image: a file (handle_file), or the name of a sample
             without: such as "heads=8.2_1.1 mlps=3 patches=0.17 heads_as=zero"; layers and heads from 1
-            checkpoint: a name that `checkpoints` lists; empty for the first one
-            count: how many classes, from 1
 
         Returns:
             {checkpoint, dtype, without, before: [{label, probability}], after: [{label, probability}]}
@@ -186,8 +189,6 @@ class Endpoints:
         the logit.
 
         Args:
-            image: a file (handle_file), or the name of a sample
-            checkpoint: a name that `checkpoints` lists; empty for the first one
             target: a class, from 0; -1 for the likeliest
             form: "now" norms the tokens afresh; "share" holds the final norm, and adds up to the logit
 
@@ -211,20 +212,13 @@ class Endpoints:
         """Who wrote what a head reads: its share of a logit by writers, which add up to it.
 
         Args:
-            image: a file (handle_file), or the name of a sample
-            checkpoint: a name that `checkpoints` lists; empty for the first one
-            layer: from 1
-            head: from 1
-            target: a class, from 0; "top" for the likeliest; "7-3" for class 7 rather than 3
             via: the heads through which the answer is reached, the answer's first, such as "8.2-7.1"
 
         Returns:
             {checkpoint, dtype, share, total, writers: [{kind, layer, head, logits}], layers and heads from 1}
         """
-        subject, view = self._subject(image, checkpoint), self._studio.view("evidence")
-        step = f"{layer}.{head}"
-        given = {"target": str(target), "trail": f"{via}-{step}" if via else step}
-        settings = view.settings(given, subject.about)
+        given = {"target": target, "trail": f"{via}-{layer}.{head}" if via else f"{layer}.{head}"}
+        view, subject, settings = self._asked("evidence", image, checkpoint, given)
         if reason := view.refused(subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
         with self._studio.work.reading(subject):
@@ -239,11 +233,6 @@ class Endpoints:
         """Why a head looks there: one score before the softmax by who wrote its query and who wrote its key.
 
         Args:
-            image: a file (handle_file), or the name of a sample
-            checkpoint: a name that `checkpoints` lists; empty for the first one
-            layer: from 1
-            head: from 1
-            query: a patch's number from 0, row by row, or a prefix token's name such as class
             key: likewise; auto for the key of the largest weight
             against: the key whose score is taken off `relative`; mean for the mean over all keys
 
@@ -252,10 +241,9 @@ class Endpoints:
             writers: [{kind, layer, head}], matrix: writers x writers, relative: the same less the other
             key's, relative_rest, content_position: 2 x 2 of it, or none}
         """
-        subject, view = self._subject(image, checkpoint), self._studio.view("explorer")
         given = {"layer": layer, "head": head, "key": key, "against": against}
-        given["token"] = sequential(str(query), subject.grid)
-        settings = view.settings({name: str(one) for name, one in given.items()}, subject.about)
+        given["token"] = sequential(str(query), self._subject(image, checkpoint).grid)
+        view, subject, settings = self._asked("explorer", image, checkpoint, given)
         with self._studio.work.reading(subject):
             found, tokens = score.account(view, subject, settings)
         four = found.content_position
@@ -276,9 +264,6 @@ class Endpoints:
         """Maps on trial: patches are taken away in each map's order, and the model is asked again.
 
         Args:
-            image: a file (handle_file), or the name of a sample
-            checkpoint: a name that `checkpoints` lists; empty for the first one
-            target: a class, from 0; "top" for the likeliest; "7-3" for class 7 rather than 3
             patches_as: what is taken away is dropped from the sequence, or painted over
             score: what is watched, for the ranking and the verdict
             method: one alone, beside the random maps; empty for all
@@ -288,9 +273,8 @@ class Endpoints:
             rows: [{method, areas: [most, least relevant first], gap, saco, beats, unexplained}], maps:
             {method: rows x cols}, curves: {method: {most, least}}, refused: {method: why}, grid}
         """
-        view, subject = self._studio.view("trial"), self._subject(image, checkpoint)
         given = {"target": target, "patches_as": patches_as, "score": score, "method": method}
-        settings = view.settings({name: str(value) for name, value in given.items()}, subject.about)
+        view, subject, settings = self._asked("trial", image, checkpoint, given)
         if reason := view.refused(subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
         from vitviz.analyses.trials.verdict import verdict
@@ -303,8 +287,7 @@ class Endpoints:
             for name, one in found.curves.items()
         }
         return {
-            "checkpoint": subject.checkpoint,
-            "dtype": subject.trace.dtype,
+            **_of(subject.trace),
             "target": list(found.classes),
             "patches_as": found.patches_as,
             "shares": list(found.shares),
@@ -321,7 +304,6 @@ class Endpoints:
         """The principal components of the linear embedding's filters, most variance first.
 
         Args:
-            checkpoint: a name that `checkpoints` lists; empty for the first one
             count: how many components, from 1
 
         Returns:
@@ -340,7 +322,6 @@ class Endpoints:
         """The cosine of the position embeddings of the patches, at the checkpoint's own input size.
 
         Args:
-            checkpoint: a name that `checkpoints` lists; empty for the first one
             patch: a patch's number from 0, row by row, for its similarities alone; none for all patches
 
         Returns:
@@ -388,16 +369,9 @@ class Endpoints:
         """A view's figure for print: vector, or pixels at a width, the same from any window.
 
         Args:
-            image: a file (handle_file), or the name of a sample such as "chelsea"
-            view: by its name in links, such as patches, explorer, rollout or compared; any but tour
-            checkpoint: a name that `checkpoints` lists; empty for the first one
-            settings: the view's, by the names in the page's links, such as "fusion=max discard=0.9"
             format: svg, pdf or png
             width: mm, from 40 to 400; none for as wide as it needs
             dpi: of a png: 150, 300 or 600
-            detail: with what stands beside the figure
-            language: en, zh-CN or ko
-            without: what is taken away, such as heads=8.2 patches=0.17; empty for nothing
             second: the checkpoint beside it, for what is of two; empty for none
 
         Returns:
@@ -409,8 +383,8 @@ class Endpoints:
             if not (asked.paired or asked.sided):
                 raise WrongSetting(f"{asked.title} is of one checkpoint; leave second empty.")
             key = self._studio.runs.pair(key, self._key(image, beside, without))
-        given, whether = prints.settings_of(str(settings)), truth(detail, "detail")
-        made = prints.figure(self._studio, key, str(view), given, whether, language=str(language))
+        given, look = prints.settings_of(str(settings)), _look(detail, language)
+        made = prints.figure(self._studio, key, str(view), given, look)
         data = prints.written(self._studio, made, str(format), width, whole(dpi, "dpi", 1, 10_000))
         return self._told(key, view, f"{made.name}.{format}", made.caption, data)
 
@@ -431,17 +405,10 @@ class Endpoints:
         """A view's figure as a film: over a training, or growing over the layers, under one scale.
 
         Args:
-            image: a file (handle_file), or the name of a sample such as "chelsea"
-            view: by its name in links, such as patches, explorer, rollout or compared; any but tour
-            checkpoint: a name that `checkpoints` lists; empty for the first one
-            settings: the view's, by the names in the page's links, such as "fusion=max discard=0.9"
             over: training, where snapshots were kept; layers for rollout, evidence, tokens or explorer
             format: mp4 or gif
             width: pixels, even, from 320 to 1280
             seconds: for each frame, 0.1 to 5; the last stands three times as long
-            detail: with what stands beside the figure
-            language: en, zh-CN or ko
-            without: what is taken away, such as heads=8.2 patches=0.17; empty for nothing
 
         Returns:
             {checkpoint, view, name: the file's, caption: text, frames: their labels, data: in base64}
@@ -449,8 +416,8 @@ class Endpoints:
         pixels = whole(width, "width", 1, films.WIDE)
         films.require(str(format), pixels, seconds)
         key = self._key(image, checkpoint, without)
-        given, whether = prints.settings_of(str(settings)), truth(detail, "detail")
-        made = films.film(self._studio, key, str(view), given, str(over), whether, language=str(language))
+        given, look = prints.settings_of(str(settings)), _look(detail, language)
+        made = films.film(self._studio, key, str(view), given, str(over), look)
         data = films.written(self._studio, made, str(format), pixels, seconds)
         told = self._told(key, view, f"{made.name}.{format}", made.caption, data)
         return {**told, "frames": [str(label) for label in made.labels]}
@@ -463,9 +430,7 @@ class Endpoints:
     def subject_of(
         self, image: Any, checkpoint: str, without: str = "", second: str | None = None
     ) -> Subject:
-        """What a view looks at; of a checkpoint alone where no picture is given, or of one or two over those
-        that come with vitviz, where `second` is given, if only as "".
-        """
+        """What a view looks at: weights, a picture, or a set where `second` is given, if only as ""."""
         if second is not None:
             names = [self._name(checkpoint), *([str(second).strip()] if str(second).strip() else [])]
             sample = self._studio.pictures.sample(samples()[0].name)
@@ -474,6 +439,11 @@ class Endpoints:
         if image is None:
             return Subject(self._inspector(checkpoint))
         return self._subject(image, checkpoint, without)
+
+    def _asked(self, slug: str, image: Any, checkpoint: str, given: dict) -> tuple[View, Subject, dict]:
+        """A view, what it looks at, and its settings, as they are given and checked."""
+        view, subject = self._studio.view(slug), self._subject(image, checkpoint)
+        return view, subject, view.settings({name: str(one) for name, one in given.items()}, subject.about)
 
     def _inspector(self, checkpoint: str):
         return self._studio.checkpoints.inspector(self._name(checkpoint))
@@ -502,6 +472,10 @@ def _top(trace: Any, count: int) -> list[dict[str, Any]]:
     return [{"label": label, "probability": plain(probability)} for label, probability in trace.top(count)]
 
 
+def _look(detail: Any, language: Any) -> Asked:
+    return Asked(truth(detail, "detail"), language=str(language))
+
+
 def _writer(writer: Any) -> dict[str, Any]:
     """Who wrote, layer and head from 1."""
     kind, *place = writer
@@ -520,9 +494,10 @@ def publish(studio: Studio) -> None:
     """Adds the endpoints to the page that is being built."""
     endpoints = Endpoints(studio)
     for name in PUBLIC:
-        gr.api(_spoken(getattr(endpoints, name)), api_name=name)
+        gr.api(_documented(_spoken(getattr(endpoints, name))), api_name=name)
     for view in derived.answering():
-        gr.api(_spoken(derived.endpoint(view, endpoints.subject_of, studio.work.reading)), api_name=view.slug)
+        made = derived.endpoint(view, endpoints.subject_of, studio.work.reading)
+        gr.api(_documented(_spoken(made)), api_name=view.slug)
 
 
 def _spoken(fn: Callable) -> Callable:
@@ -540,3 +515,12 @@ def _spoken(fn: Callable) -> Callable:
             raise gr.Error(UNEXPECTED, print_exception=False) from error
 
     return answer
+
+
+def _documented(fn: Callable) -> Callable:
+    """The same with a line for each parameter in its docstring, which Gradio tells programs."""
+    what, args, returns = re.match(r"(.*?)(?:Args:\n(.*?))?(Returns:.*)", inspect.getdoc(fn), re.S).groups()
+    own = dict(line.strip().split(": ", 1) for line in (args or "").strip().splitlines())
+    lines = [f"    {name}: {own.get(name) or TOLD[name]}\n" for name in inspect.signature(fn).parameters]
+    fn.__doc__ = f"{what}Args:\n{''.join(lines)}\n{returns}"
+    return fn

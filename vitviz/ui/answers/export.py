@@ -69,9 +69,11 @@ def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
         name = studio.subject(key).checkpoint
         counted = {"arrays": _arrays(archive), "prefix": studio.subject(key).grid.prefix}
         figures = "".join(f"{one}\n" for one in archive.namelist() if one.startswith("figures/"))
-        told = README.format(
-            checkpoint=name, files=_files(), figures=figures, views=_views(left_out), **counted
-        )
+        each = [(f"{view.slug}-{file.name}", file.label) for view in VIEWS for file in view.files]
+        files = "".join(f"{one:<27}{label}\n" for one, label in each)
+        told_of = [(view.title, left_out.get(view.slug) or view.words.what) for view in VIEWS]
+        views = "".join(f"{title}: {what}\n\n" for title, what in told_of)
+        told = README.format(checkpoint=name, files=files, figures=figures, views=views, **counted)
         archive.writestr("README.txt", told)
     return file.getvalue()
 
@@ -91,12 +93,10 @@ def _write(
     surveys: Mapping[str, str],
     more: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
-    """One checkpoint's files, into a folder, with `more` in its description; returns the views that are left
-    out, with the reasons. `keys` are its own and that of the checkpoint beside it, or "".
-    """
+    """Files of the first of `keys`, beside the second, into a folder; returns who is left out, and why."""
     key, second = keys
     pair = studio.runs.pair(key, second) if second else key
-    subject, asked = studio.subject(key), _by_view(given)
+    subject, asked = studio.subject(key), lessons.by_view(given)
     for slug, survey in surveys.items():
         # a survey, or one of two checkpoints
         known = studio.sets.survey(survey) is not None or studio.runs.both(survey)[0] == key
@@ -125,17 +125,6 @@ def _write(
     about = {**_about(subject, settings, left_out, surveys, without), **(more or {})}
     archive.writestr(f"{folder}settings.json", json.dumps(about, indent=1, ensure_ascii=False))
     return left_out
-
-
-def _by_view(given: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    asked: dict[str, dict[str, str]] = {view.slug: {} for view in VIEWS}
-    for name, value in given.items():
-        slug, dot, setting = name.partition(".")
-        if dot and slug not in asked:
-            raise Unknown(f"There is no view {slug[:60]!r}; there are {', '.join(asked)}.")
-        if dot:
-            asked[slug][setting] = value
-    return asked
 
 
 def _about(
@@ -183,11 +172,3 @@ def _arrays(archive: zipfile.ZipFile) -> str:
                 f"{name:<25}{one:<25}{axes[one] or 'one number'}\n" for one in file.files if one in axes
             ]
     return "".join(lines)
-
-
-def _files() -> str:
-    return "".join(f"{f'{view.slug}-{file.name}':<27}{file.label}\n" for view in VIEWS for file in view.files)
-
-
-def _views(left_out: Mapping[str, str]) -> str:
-    return "".join(f"{view.title}: {left_out.get(view.slug) or view.words.what}\n\n" for view in VIEWS)

@@ -5,11 +5,10 @@ Whoever asks for a film brings a ticket of their own, and may ask under it how m
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vitviz.errors import Unknown, VitvizError, WrongSetting
+from vitviz.errors import Unknown, VitvizError
 from vitviz.prints.animation import (
     FORMATS,
     NO_FILM,
@@ -26,6 +25,7 @@ from vitviz.ui.answers import prints
 from vitviz.ui.answers.plain import whole
 from vitviz.ui.door import visitor
 from vitviz.ui.memory.studio import Studio
+from vitviz.views.printing import ALONE, Asked
 
 if TYPE_CHECKING:
     from vitviz.engine import Frame
@@ -51,22 +51,13 @@ def film(
     slug: str,
     given: Mapping[str, str],
     over: str = "training",
-    detail: bool = False,
-    dark: bool = False,
-    language: str = "en",
+    asked: Asked = ALONE,
     told: Told = lambda done, of: None,
 ) -> Animation:
-    """A view's film, for a key and settings as in a link; VitvizError for what there is not, and why.
-
-    `told` hears how many moments have been looked at, of how many.
-    """
+    """A view's film; VitvizError for what there is not. `told` hears how many moments are seen, of all."""
     if studio.sets.survey(key) is not None:
         raise Unknown(OF_A_SET)
     view, run, (_, second) = studio.view(slug), studio.runs.run(key), studio.runs.both(key)
-
-    def figure(key: str, given: Mapping[str, str]):
-        visitor.require_visitor()
-        return prints.figure(studio, key, slug, given, detail, dark, language)
 
     if wanted(over) == "layers":
         subject = studio.subject(key)
@@ -74,15 +65,17 @@ def film(
 
         def grown(each: Mapping[str, Any]):
             visitor.require_visitor()
-            return prints.of_settings(studio, key, view, each, detail, dark, language)
+            return prints.of_settings(studio, key, view, each, asked)
 
-        return over_layers(view, subject, settings, detail, grown)
+        return over_layers(view, subject, settings, asked.detail, grown)
     moments = _moments(studio, view, run.checkpoint)
     done = iter(range(1, len(moments) + 1))
 
     def figure_of(name: str):
         moment = studio.look(run.picture, name, run.size, without=run.without, strokes=run.strokes)
-        made = figure(studio.runs.pair(moment, second) if second else moment, given)
+        visitor.require_visitor()
+        moment = studio.runs.pair(moment, second) if second else moment
+        made = prints.figure(studio, moment, slug, given, asked)
         told(next(done), len(moments))
         return made
 
@@ -93,14 +86,13 @@ def asked_for(
     studio: Studio, key: str, slug: str, ending: str, given: Mapping[str, str]
 ) -> tuple[bytes, str]:
     """The file of an address, and its name; film.over, .width, .seconds, .detail, .dark, .lang say how."""
-    ours, theirs = prints.apart(given, PREFIX)
-    prints.require_known("Films", ours, ASKED, ending, FORMATS)
-    flags = {name: prints.flag(ours, name, PREFIX) for name in ("detail", "dark")}
-    told = _counted(studio, key, ours.get("ticket", ""))
-    width = prints.number(ours, "width", PREFIX) if "width" in ours else 960
-    require(ending, width, seconds := _seconds(ours))
-    over, language = ours.get("over", "training"), ours.get("lang", "en")
-    made = film(studio, key, slug, theirs, over, **flags, language=language, told=told(0))
+    address = prints.Wanted(given, PREFIX, "Films", ASKED, ending, FORMATS)
+    ticket = address.text("ticket", "", "[0-9a-z]{0,40}", "up to 40 letters and digits")
+    told = _counted(studio, key, ticket)
+    width = address.number("width", "960")
+    seconds = float(address.text("seconds", "0.8", r"[0-9](\.[0-9])?", "0.1 to 5, such as 0.8"))
+    require(ending, width, seconds)
+    made = film(studio, key, slug, address.theirs, address.text("over", "training"), address.look(), told(0))
     return written(studio, made, ending, width, seconds, told(1)), f"{made.name}.{ending}"
 
 
@@ -171,8 +163,6 @@ def _moments(studio: Studio, view: View, checkpoint: str) -> list[Frame]:
 
 def _counted(studio: Studio, key: str, ticket: str) -> Callable[[int], Told]:
     """Who counts frames under a ticket: seen with 0, drawn with 1."""
-    if ticket and not re.fullmatch("[0-9a-z]{1,40}", ticket):
-        raise WrongSetting(f"Given {PREFIX}ticket={ticket[:60]!r}; expected up to 40 letters and digits.")
     count = studio.counted(key, ticket)
 
     def part(drawn: int) -> Told:
@@ -182,10 +172,3 @@ def _counted(studio: Studio, key: str, ticket: str) -> Callable[[int], Told]:
         return told
 
     return part
-
-
-def _seconds(given: Mapping[str, str]) -> float:
-    text = given.get("seconds", "0.8")
-    if not re.fullmatch(r"\d(\.\d)?", text, re.ASCII):
-        raise WrongSetting(f"Given {PREFIX}seconds={text[:60]!r}; expected 0.1 to 5, such as 0.8.")
-    return float(text)

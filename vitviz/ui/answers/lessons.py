@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from vitviz.errors import Unknown
+from vitviz.prints.figure import view_called
 from vitviz.ui.answers import links, zips
 from vitviz.ui.memory.studio import Studio
 from vitviz.views import VIEWS
@@ -52,14 +53,21 @@ def told(studio: Studio, key: str, given: Mapping[str, str]) -> dict[str, Any]:
         "strokes": run.strokes.text(),
         "tab": given.get("tab", ""),
     }
-    settings: dict[str, dict[str, str]] = {view.slug: {} for view in VIEWS}
+    settings = {
+        slug: {name: value for name, value in one.items() if not studio.pictures.has(value)}
+        for slug, one in by_view(given).items()
+    }
+    return {**seen, "settings": settings}  # but a picture's key, which is this server's own
+
+
+def by_view(given: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Settings that are named "view.setting" by their views; Unknown for a view that there is not."""
+    asked: dict[str, dict[str, str]] = {view.slug: {} for view in VIEWS}
     for name, value in given.items():
         slug, dot, setting = name.partition(".")
-        if (
-            dot and slug in settings and not studio.pictures.has(value)
-        ):  # a picture's key is this server's own
-            settings[slug][setting] = value
-    return {**seen, "settings": settings}
+        if dot:
+            asked[view_called(slug).slug][setting] = value
+    return asked
 
 
 def read(data: bytes) -> Lesson:
@@ -94,9 +102,7 @@ def offered(folder: Path) -> dict[str, Path]:
 
 
 def opened(folder: Path, name: Any) -> Lesson:
-    """A lesson that is offered, by its name; Unknown for any other. It may be larger than an upload: nothing
-    of it is read but what is needed.
-    """
+    """A lesson that is offered, of which only what is needed is read; Unknown for any other name."""
     path = offered(folder).get(name) if isinstance(name, str) else None
     if path is None:
         raise Unknown(GONE)

@@ -59,8 +59,8 @@ def read(query: Mapping[str, str]) -> Link:
         view.slug if view else None,
         _name(query.get("second", "")),
         _name(query.get("size", "")),
-        _taken_away(query.get("without", "")),
-        _painted_over(query.get("strokes", "")),
+        _edits(Without, query.get("without", ""), LONGEST),
+        _edits(Strokes, query.get("strokes", "")),
         fitting(view, query) if view else {},
     )
 
@@ -89,16 +89,9 @@ def base() -> str:
     return f"https://{host}/" if _HOST.fullmatch(host) else ""
 
 
-def _taken_away(text: str) -> str | None:
+def _edits(kind: type[Without | Strokes], text: str, most: int | None = None) -> str | None:
     try:
-        return Without.parse(text).text() or None if len(text) <= 4_000 else None
-    except VitvizError:
-        return None
-
-
-def _painted_over(text: str) -> str | None:
-    try:
-        return Strokes.parse(text).text() or None
+        return kind.parse(text).text() or None if most is None or len(text) <= most else None
     except VitvizError:
         return None
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from vitviz.errors import TooMuch, Unknown, VitvizError, WrongSetting
@@ -9,7 +10,7 @@ from vitviz.prints import Figure, printed
 from vitviz.record.sentence import Sentence
 from vitviz.ui.memory.studio import Studio
 from vitviz.views import View
-from vitviz.views.printing import Asked
+from vitviz.views.printing import ALONE, Asked
 
 FORMATS = ("svg", "pdf", "png", "txt")
 PREFIX, ASKED = "print.", ("width", "dpi", "detail", "dark", "lang")
@@ -19,39 +20,26 @@ TOO_LARGE = (
     " smaller width or fewer dots per inch, or for SVG or PDF, which need none."
 )
 USUAL = 4_000_000  # pixels; what has more is drawn alone
-FLAGS = {"0": False, "1": True}
 
 
-def figure(
-    studio: Studio,
-    key: str,
-    slug: str,
-    given: Mapping[str, str],
-    detail=False,
-    dark=False,
-    language: str = "en",
-) -> Figure:
+def figure(studio: Studio, key: str, slug: str, given: Mapping[str, str], asked: Asked = ALONE) -> Figure:
     """A view's figure for print, for a key and settings as in a link; VitvizError for what does not fit."""
     view, subject = studio.view(slug), studio.subject(key)
     if subject.survey is not None and not view.averages:
         raise Unknown(f"{view.title} has no average over a set of pictures.")
-    return of_settings(studio, key, view, view.settings(given, subject.about), detail, dark, language)
+    return of_settings(studio, key, view, view.settings(given, subject.about), asked)
 
 
-def of_settings(
-    studio: Studio, key: str, view: View, settings: Mapping[str, Any], detail: bool, dark: bool, language: str
-) -> Figure:
+def of_settings(studio: Studio, key: str, view: View, settings: Mapping[str, Any], asked: Asked) -> Figure:
     """The same for settings that have been read."""
     with studio.work.placed():
         subject = studio.subject(key)
         upload = None if subject.trace is None else studio.photograph(key)
         with studio.work.reading(subject):
-            picture = (
-                ""
-                if upload is None
-                else studio.pictures.sample_of(studio.runs.run(key).picture) or "own-picture"
-            )
-            return printed(view, subject, settings, Asked(detail, upload, picture), dark, language)
+            if upload is not None:
+                picture = studio.pictures.sample_of(studio.runs.run(key).picture) or "own-picture"
+                asked = replace(asked, upload=upload, picture=picture)
+            return printed(view, subject, settings, asked)
 
 
 def written(studio: Studio, made: Figure, form: str, width: float | None, dpi: int) -> bytes:
@@ -68,22 +56,14 @@ def asked_for(
     studio: Studio, key: str, slug: str, ending: str, given: Mapping[str, str]
 ) -> tuple[bytes, str]:
     """The file of an address, and its name; print.width (mm), .dpi, .detail, .dark, .lang say how."""
-    ours, theirs = apart(given, PREFIX)
-    require_known("Figures for print", ours, ASKED, ending, FORMATS)
-    require_found(studio, key, slug, theirs)
-    flags = {name: flag(ours, name) for name in ("detail", "dark")}
-    made = figure(studio, key, slug, theirs, **flags, language=ours.get("lang", "en"))
-    width = None if not ours.get("width") else number(ours, "width")
-    dpi = number(ours, "dpi") if "dpi" in ours else 300
-    return written(studio, made, ending, width, dpi), f"{made.name}.{ending}"
-
-
-def require_found(studio: Studio, key: str, slug: str, given: Mapping[str, str]) -> None:
-    """VitvizError where a figure would first have to wait for what its view is asked for by a button."""
+    wanted = Wanted(given, PREFIX, "Figures for print", ASKED, ending, FORMATS)
     view, subject = studio.view(slug), studio.subject(key)
-    settings = view.settings(given, subject.about)
+    settings = view.settings(wanted.theirs, subject.about)
     if view.on_request and not view.refused(subject) and not view.at_hand(subject, settings):
-        raise VitvizError(NOT_YET)
+        raise VitvizError(NOT_YET)  # it would first have to wait for what is asked for by a button
+    made = figure(studio, key, slug, wanted.theirs, wanted.look())
+    width, dpi = wanted.number("width", ""), wanted.number("dpi", "300")
+    return written(studio, made, ending, width, dpi), f"{made.name}.{ending}"
 
 
 def apart(given: Mapping[str, str], prefix: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -107,26 +87,38 @@ def settings_of(text: str) -> dict[str, str]:
     return found
 
 
-def require_known(
-    what: str, given: Mapping[str, str], asked: Sequence[str], ending: str, formats: Sequence[str]
-) -> None:
-    """Unknown for a form of file, or something asked of it, that there is not."""
-    for one, known in (*((name, asked) for name in sorted(given)), (ending, formats)):
-        if one not in known:
-            raise Unknown(f"{what} have no {one[:60]!r}; expected one of {', '.join(known)}.")
+class Wanted:
+    """What an address says under `prefix` of the file that it asks for, each part checked; `theirs` is all
+    else. Unknown for a form of file, or something asked of it, that there is not.
+    """
 
+    def __init__(
+        self,
+        given: Mapping[str, str],
+        prefix: str,
+        what: str,
+        asked: Sequence[str],
+        ending: str,
+        formats: Sequence[str],
+    ):
+        self._prefix, (self._ours, self.theirs) = prefix, apart(given, prefix)
+        for one, known in (*((name, asked) for name in sorted(self._ours)), (ending, formats)):
+            if one not in known:
+                raise Unknown(f"{what} have no {one[:60]!r}; expected one of {', '.join(known)}.")
 
-def flag(given: Mapping[str, str], name: str, prefix: str = PREFIX) -> bool:
-    """A setting of an address that is 0 or 1; 0 where it is not given."""
-    value = given.get(name, "0")
-    if value not in FLAGS:
-        raise WrongSetting(f"Given {prefix}{name}={value[:60]!r}; expected 0 or 1.")
-    return FLAGS[value]
+    def text(self, name: str, usual: str, form: str = ".*", expected: str = "") -> str:
+        """What is said of one thing; WrongSetting where it has another form than is `expected`."""
+        value = self._ours.get(name, usual)
+        if not re.fullmatch(form, value, re.DOTALL):
+            raise WrongSetting(f"Given {self._prefix}{name}={value[:60]!r}; expected {expected}.")
+        return value
 
+    def number(self, name: str, usual: str) -> int | None:
+        """A whole number; None for an empty text, where that is usual."""
+        text = self.text(name, usual, "[0-9]{1,4}" if usual else "[0-9]{0,4}", "a whole number")
+        return int(text) if text else None
 
-def number(given: Mapping[str, str], name: str, prefix: str = PREFIX) -> int:
-    """A setting of an address that is a whole number."""
-    value = given[name]
-    if not re.fullmatch(r"[0-9]{1,4}", value):
-        raise WrongSetting(f"Given {prefix}{name}={value[:60]!r}; expected a whole number.")
-    return int(value)
+    def look(self) -> Asked:
+        """How its figures are wanted."""
+        flags = {name: self.text(name, "0", "[01]", "0 or 1") == "1" for name in ("detail", "dark")}
+        return Asked(**flags, language=self.text("lang", "en"))

@@ -27,8 +27,10 @@ from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
+from vitviz.record.sentence import said
 from vitviz.ui.door import uploads, visitor
 from vitviz.ui.door.pages import Pages, meant
+from vitviz.ui.door.turns import Turns
 from vitviz.ui.words import translated, wanted
 
 LARGEST = 4 * 2**20  # bytes of a question; one that names a thousand uploads has a tenth of it
@@ -68,8 +70,8 @@ class Refused(Exception):
 class Door:
     """ASGI middleware around the whole app."""
 
-    def __init__(self, app: Any, hosts: Hosts, calls: Calls, quota: uploads.Quota):
-        self._app, self._hosts, self._calls, self._quota = app, hosts, calls, quota
+    def __init__(self, app: Any, hosts: Hosts, calls: Calls, quota: uploads.Quota, turns: Turns):
+        self._app, self._hosts, self._calls, self._quota, self._turns = app, hosts, calls, quota, turns
 
     async def __call__(self, scope, receive, send) -> None:
         if scope["type"] == "lifespan":
@@ -82,7 +84,7 @@ class Door:
                 receive = self._counted(scope, receive) if uploading else await self._read(scope, receive)
                 send = _worded(scope, receive, send) if uploading else send
         except Refused as refused:
-            return await _told(str(refused), refused.status, scope)(scope, receive, send)
+            return await _told(said(refused), refused.status, scope)(scope, receive, send)
         stream = STREAM.search(scope["path"])
         if scope["type"] != "http" or not stream or scope["method"] != "GET":
             return await self._app(scope, receive, send)
@@ -138,7 +140,9 @@ class Door:
         return again
 
     def _counted(self, scope, receive) -> Callable:
-        """What hands an upload on as it arrives, counted."""
+        """What hands an upload on as it arrives, counted; none of whoever would be refused its answer."""
+        if too_much := self._turns.full(visitor.of(HTTPConnection({"query_string": b"", **scope}))):
+            raise Refused(429, said(too_much))
         most = self._quota.request
         if int(Headers(scope=scope).get("content-length") or 0) > most:
             raise Refused(413, _too_much(most))
@@ -173,12 +177,12 @@ class _Undescribed(BlocksConfig):
         return new
 
 
-def lifespan(hosts: Hosts, calls: Calls, quota: uploads.Quota) -> Callable:
+def lifespan(hosts: Hosts, calls: Calls, quota: uploads.Quota, turns: Turns) -> Callable:
     """Puts the door before all else as an app starts: middleware given to Gradio stands behind its own."""
 
     @asynccontextmanager
     async def running(app):
-        app.middleware_stack = Door(Pages(app.middleware_stack), hosts, calls, quota)
+        app.middleware_stack = Door(Pages(app.middleware_stack), hosts, calls, quota, turns)
         app.get_blocks().default_config.__class__ = _Undescribed
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         yield

@@ -108,13 +108,13 @@ class Turns:
     def place(self, visitor: str, patient: bool = False, at_once: bool = False) -> Iterator[None]:
         """Around one answer: waits until fewer than two others of its visitor are under way.
 
-        Raises TooMuch, with how long it may take, where eight wait already, unless `patient`; `at_once` goes
-        beside them all, for what those who are under way may themselves be waiting for.
+        TooMuch, with how long it takes, where eight wait, unless `patient`; `at_once` goes beside them all,
+        for what those who are under way may be waiting for.
         """
         with self._changed:
+            if not (patient or at_once) and (refusal := self.full(visitor)):
+                raise refusal
             line = self._answers.setdefault(visitor, _Line(UNDER_WAY, UNDER_WAY))
-            if not (patient or at_once) and len(line.waiting) >= WAITING:
-                raise line.busy()
             line.waiting.append(wish := _Wish(visitor))
             if at_once:
                 line.admit(wish)
@@ -127,6 +127,11 @@ class Turns:
                 if not (line.computing or line.waiting) and self._answers.get(visitor) is line:
                     del self._answers[visitor]
                 self._changed.notify_all()
+
+    def full(self, visitor: str) -> TooMuch | None:
+        """With what one more answer for a visitor would be refused."""
+        line = self._answers.get(visitor)
+        return line.busy() if line and len(line.waiting) >= WAITING else None
 
     @contextmanager
     def turn(self, kind: str, visitor: str, nbytes: float = 0, patient: bool = False) -> Iterator[None]:
@@ -206,9 +211,7 @@ class Turns:
         return not taken or taken + wish.nbytes <= self._room
 
     def _standing_back(self, wish: _Wish) -> Callable[[], bool]:
-        """Asked between two steps of what is dear: lets others go first, for as long as it has computed since
-        it last did, so that it is never stopped for good.
-        """
+        """Between two steps of what is dear: lets others go first, as long as it has computed since."""
         since = time.monotonic()
 
         def others() -> bool:

@@ -81,9 +81,7 @@ def read(path: Any) -> bytes:
 
 class Quota:
     """Bounds what uploads take on the disk: the oldest go first, and what is older than an hour in any case.
-
-    Gradio removes what it has registered; uploads that were broken off are not, nor is there a bound on their
-    sum. `kept` are the page's own files, such as the samples.
+    Gradio removes only what it has registered, and bounds no sum. `kept` are the page's own files.
     """
 
     def __init__(self, limit: int, kept: Iterable[str] = ()):

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 import anyio.from_thread
 from fastapi import Request
 from gradio.context import LocalContext
+from starlette.requests import HTTPConnection
 
 from vitviz.errors import Stopped
 
@@ -74,7 +75,12 @@ def name() -> str:
     request = route[0] if route else getattr(listener, "request", None)
     if request is None:
         return ""
-    session = request.cookies.get(COOKIE) or getattr(listener, "session_hash", None) or ""
+    return of(request, getattr(listener, "session_hash", None))
+
+
+def of(request: HTTPConnection, page: str | None = None) -> str:
+    """The same of a request, by Gradio's name for its page where it has no cookie."""
+    session = request.cookies.get(COOKIE) or page or ""
     return f"{request.client.host if request.client else ''} {session[:40]}"
 
 

@@ -59,10 +59,8 @@ class Checkpoints:
         return frames(self.inspector(checkpoint).checkpoint)
 
     def inspector(self, name: str, progress: Callable[[int, int], None] | None = None):
-        """The loaded checkpoint; loaded once, and again where its files were replaced since, for which an
-        answer looks once.
-
-        CheckpointError, UnsupportedModel or HubError where that cannot be.
+        """The checkpoint, loaded once, and again where its files were replaced; an answer looks for that
+        once. CheckpointError, UnsupportedModel or HubError where that cannot be.
         """
         from vitviz import engine
 
@@ -93,9 +91,7 @@ class Checkpoints:
         return found
 
     def _about(self, name: str, inspector, said: Sequence[Sequence[str]], progress) -> Any:
-        """The same weights asked about sentences (and their templates), which are read in a turn; their tower
-        is had before it, as it may have to be downloaded.
-        """
+        """The same asked about sentences, read in a turn; their tower comes before it, by a download."""
         from vitviz.engine.asking.text import asked_about, tower_of
 
         kept = self._asked.setdefault(inspector, {})

@@ -40,8 +40,7 @@ class Sessions:
         return state if state.get("version") == newest.get("version") else newest
 
     def settled(self, state: State, make: Callable[[State], list]) -> list:
-        """`make(state)`, whose first value is the state that it leaves, from a state that nobody has changed
-        meanwhile.
+        """`make(state)`, which begins with the state that it leaves, from one that nobody changed meanwhile.
 
         A listener that can be cancelled does not settle: nobody would hear of what it leaves.
         """

@@ -14,20 +14,22 @@ import numpy as np
 
 from vitviz.errors import Unknown
 from vitviz.figures.encode import encoded
+from vitviz.prints.figure import view_called
 from vitviz.record import progress
 from vitviz.record.asked import plain
 from vitviz.record.runs import Run
 from vitviz.record.samples import samples
 from vitviz.record.strokes import NONE
-from vitviz.ui.memory.cache import Cache, Kept, Keys, bytes_of
+from vitviz.ui.memory.cache import Cache, Kept, Keys, bytes_of, names
 from vitviz.ui.memory.checkpoints import Checkpoints
+from vitviz.ui.memory.frames import Frames
 from vitviz.ui.memory.pictures import Pictures
 from vitviz.ui.memory.runs import GONE, Runs
 from vitviz.ui.memory.sessions import Sessions
 from vitviz.ui.memory.sets import Sets
 from vitviz.ui.memory.work import BATCH, Work
 from vitviz.ui.options import Settings
-from vitviz.views import VIEWS, About, Needs, Subject, View
+from vitviz.views import About, Needs, Subject, View
 
 T = TypeVar("T")
 PASS = "the pass"  # what a run's own pass is counted under; no visitor's ticket has a space
@@ -44,24 +46,16 @@ class Studio:
         self.runs = Runs(self._keys, self.checkpoints, settings.limits)
         self.sets = Sets(self._keys, self.runs, self.checkpoints, self.work)
         self.sessions = Sessions()
+        self.frames = Frames(self)
         self._traces: Cache[Any] = Cache(settings.trace_cache, lambda trace: trace.nbytes)
         self._drawn: Cache[Any] = Cache(settings.picture_cache, bytes_of)
         self._abouts: Cache[About] = Cache(20_000, lambda about: 1)  # outlive what they are about
         self._counts: Cache[list[int]] = Cache(2_000, lambda count: 1)
-        self._views = {view.slug: view for view in VIEWS}
 
-    def view(self, slug: str) -> View:
-        """A view by its slug; Unknown for any other."""
-        if slug not in self._views:
-            raise Unknown(f"There is no view {slug[:60]!r}; there are {', '.join(self._views)}.")
-        return self._views[slug]
+    view = staticmethod(view_called)
 
     def look(self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, **changes) -> str:
-        """Traces a picture with a checkpoint and returns the key under which everything about it is to be
-        had.
-
-        `changes` are further fields of the run, such as `without`.
-        """
+        """Traces a picture with a checkpoint and returns its key; `changes` are further fields of the run."""
         key = self.runs.known(picture, checkpoint, size, **changes)
         self.subject(key)
         return key
@@ -69,8 +63,7 @@ class Studio:
     def subject(self, key: str) -> Subject:
         """What the views look at for a key: a run's trace, made again if it was put out, or a survey.
 
-        The model is loaded only where a view asks for it: a trace that is still there outlives its
-        checkpoint.
+        The model is loaded only where a view asks for it: a trace that is still there outlives it.
         """
         key, second = self.runs.both(key)
         beside, survey = self.subject(second) if second else None, self.sets.survey(key)
@@ -105,8 +98,7 @@ class Studio:
     def before(self, key: str) -> Subject:
         """What is known of a run before its pass: the picture as the model gets it, and the weights.
 
-        The same as `subject` where there is a trace, or a survey, or where something is taken away, which the
-        picture may show.
+        `subject` where there is a trace or a survey, or where what is taken away may show in the picture.
         """
         if self.sets.survey(key) is not None:
             return self.subject(key)
@@ -145,6 +137,11 @@ class Studio:
     def counted(self, key: str, ticket: str) -> list[int]:
         """[done, of]: how far a long answer is that was asked for with a ticket; to be counted on."""
         return self._counts.get((key, ticket), lambda: [0, 0])
+
+    def forget(self, keys: set[str]) -> None:
+        """Puts out all that has been made of some runs."""
+        for kept in (self._traces, self._drawn, self._abouts, self._counts):
+            kept.forget(lambda key, _: names(key, keys))
 
     def scene(self, key: str) -> str:
         """What stays the same when only the checkpoint changes: the picture's name and size, or the set's."""
@@ -219,9 +216,12 @@ class Studio:
         return self._once((key, view.slug, "summary"), made)
 
     def image(self, key: str, which: str) -> bytes:
-        """The upload as it is retouched or as it was, its original (JPEG), or the model's input (PNG,
-        lossless).
+        """The upload as it is retouched or as it was (JPEG), or the model's input (PNG, lossless);
+        of a set its thumbnails (JPEG).
         """
+        if which == "thumbnails":
+            with self.work.drawing(0):
+                return self._drawn.get((key, which), lambda: self.sets.thumbnails(key))
         run = self.runs.run(key)
         if which == "input":
             return self._drawn.get((key, which), lambda: encoded(self.before(key).seen.picture, ".png"))

@@ -24,8 +24,8 @@ class Work:
     def placed(self, patient: bool = False) -> Iterator[None]:
         """Around what costs more than reading: the answer it belongs to has its place from there on.
 
-        Before a cache is asked, since those who have places may be waiting for what is being made there; what
-        is within such a making waits for no place.
+        Before a cache is asked, since those who have places may wait for what is being made there; what is
+        within such a making waits for none.
         """
 
         def place():
@@ -51,9 +51,7 @@ class Work:
 
     @contextmanager
     def reading(self, subject: Subject) -> Iterator[None]:
-        """The same around what reads a trace's attention: the cheap has a line of its own, or hovering would
-        wait.
-        """
+        """The same around what reads a trace's attention: the cheap has a line, or hovering would wait."""
         trace, operations, taken = subject.trace, 0, 0
         if trace is not None:
             tokens, width = trace.grid.tokens, trace.tokens[0].shape[-1]

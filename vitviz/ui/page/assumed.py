@@ -90,9 +90,7 @@ def name_with(checkpoint: str, text: str) -> str:
 
 
 def keep(studio: Studio, checkpoint: str, names: str = "") -> str:
-    """Keeps what was said beside the file, and the names of the classes where they are given, one a line;
-    returns the checkpoint's name under which it then holds.
-
+    """Keeps what was said beside the file, and the classes' names, one a line; returns the checkpoint's name.
     CheckpointError where this site does not write, and for names that are not as many as the classes.
     """
     from vitviz.engine.fitting import kept

@@ -2,7 +2,8 @@
 // finger, pen or mouse is down only says where.
 
 import { picture } from '../../canvas/data.js';
-import { el, fit, typing } from '../../canvas/elements.js';
+import { button, div, el, fit, selection, span, typing } from '../../canvas/elements.js';
+import { percent } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { questions } from './questions.js';
 
@@ -22,7 +23,6 @@ const WHOLES = () => [
   ['hue', t('Hue'), 180],
   ['rotate', t('Rotation'), 180],
 ];
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
 const list = (text) => text.split(' ').filter(Boolean);
 
 /**
@@ -47,20 +47,13 @@ export function board(props, trigger) {
   let scale = 1;
 
   const canvas = el('canvas', { tabindex: 0, role: 'img', 'aria-label': t('The picture to be painted') });
-  const plot = el('div', { class: 'vv-board-plot' }, canvas);
+  const plot = div('vv-board-plot', canvas);
   const answers = el('ol', { class: 'vv-board-answers', 'aria-label': t('Likeliest classes') });
-  const button = (text, run, more) => el('button', { type: 'button', text, onclick: run, ...more });
   const tools = TITLES().map((text, i) => button(text, () => take(TOOLS[i])));
-  const ink = el('select', { 'aria-label': t('It paints'), onchange: () => take('brush') });
-  ink.append(...INKS().map(([value, text]) => el('option', { value, text, selected: value === 'mean' })));
+  const ink = selection({ 'aria-label': t('It paints'), onchange: () => take('brush') }, INKS(), 'mean');
   const colour = el('input', { type: 'color', value: '#ff8800', 'aria-label': t('The colour') });
-  const width = el('input', {
-    type: 'range',
-    min: 1,
-    max: 100,
-    value: 20,
-    'aria-label': t('How wide it is'),
-  });
+  const wideness = { type: 'range', min: 1, max: 100, value: 20, 'aria-label': t('How wide it is') };
+  const width = el('input', wideness);
   const labelled = (text, input) => el('label', {}, text, input);
   const sliders = WHOLES().map(([name, text, most]) => {
     const onchange = ({ target }) => paint(changed(name, Number(target.value)));
@@ -76,15 +69,14 @@ export function board(props, trigger) {
     { class: 'vv vv-board', popover: 'manual', role: 'dialog', 'aria-label': t('Edit the picture') },
     plot,
     answers,
-    el('div', { class: 'vv-board-row' }, ...tools),
-    el('div', { class: 'vv-board-row' }, el('span', { text: t('It paints') }), ink, colour),
-    el(
-      'div',
-      { class: 'vv-board-ranges' },
+    div('vv-board-row', ...tools),
+    div('vv-board-row', span(t('It paints')), ink, colour),
+    div(
+      'vv-board-ranges',
       labelled(t('How wide it is'), width),
       ...WHOLES().map(([, text], i) => labelled(text, sliders[i])),
     ),
-    el('div', { class: 'vv-board-row' }, undo, redo, first, back, done),
+    div('vv-board-row', undo, redo, first, back, done),
   );
 
   /** The strokes with another value of what goes over the whole picture, in its place or as the last. */
@@ -253,7 +245,7 @@ export function board(props, trigger) {
     const was = (label) => before?.find(([name]) => name === label)?.[1];
     const line = ([label, share]) => {
       const told = was(label) === undefined ? '' : `${percent(was(label))} → `;
-      return el('li', {}, el('span', { text: label }), el('span', { text: told + percent(share) }));
+      return el('li', {}, span(label), span(told + percent(share)));
     };
     answers.replaceChildren(...(top || []).map(line));
   }

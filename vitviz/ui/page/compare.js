@@ -1,7 +1,7 @@
 // The fold under the picker: a second checkpoint beside the first, and the size of the input. What lies
 // nearest is offered before the fields.
 
-import { el } from '../../canvas/elements.js';
+import { button, div } from '../../canvas/elements.js';
 import { offering } from '../../canvas/leads.js';
 import { t } from '../../canvas/words.js';
 import { questions } from './questions.js';
@@ -9,28 +9,28 @@ import { questions } from './questions.js';
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-compare');
   const question = questions(trigger, 'compare');
-  const button = el('button', { type: 'button', 'aria-controls': 'vitviz-more', onclick: () => unfold() });
-  const offers = el('div', { class: 'vv-compare-offers' });
+  const fold = button('', () => unfold(), { 'aria-controls': 'vitviz-more' });
+  const offers = div('vv-compare-offers');
 
   function unfold(open = offers.hidden) {
     offers.hidden = !open;
-    button.setAttribute('aria-expanded', String(open));
+    fold.setAttribute('aria-expanded', String(open));
   }
 
   function offer(text, pair) {
     const ask = () => {
       unfold(false);
-      button.focus();
+      fold.focus();
       question.ask({ pair });
     };
-    return el('button', { type: 'button', text, onclick: ask });
+    return button(text, ask);
   }
 
   function show() {
     const { second, before, twins } = props.value || {};
     offering(twins ?? [], (pair) => question.ask({ pair }));
     root.hidden = !props.value?.shown;
-    button.textContent = second
+    fold.textContent = second
       ? t('Beside it: {checkpoint}', { checkpoint: second })
       : t('Compare, and input size');
     const nearest = [
@@ -41,11 +41,11 @@ export default function part(element, props, watch, trigger) {
   }
 
   root.removeAttribute('role');
-  root.replaceChildren(button, offers);
+  root.replaceChildren(fold, offers);
   root.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape' || offers.hidden) return;
     unfold(false);
-    button.focus();
+    fold.focus();
   });
   unfold(false);
   watch('value', show);

@@ -5,9 +5,36 @@ The templates are static and never filled in, because Gradio evaluates what stan
 reaches the page through `textContent` in modules that the component's own script loads.
 """
 
+from copy import copy
+
 import gradio as gr
 
 from vitviz.ui.answers import modules
+
+
+class Page(gr.Blocks):
+    """Hands on what our components are given, and what stays as it was, without a detour.
+
+    Gradio takes every value through a thread and builds a component anew for each that stays: half the time
+    of the one thread that speaks to all visitors.
+    """
+
+    async def postprocess_data(self, block_fn, predictions, state) -> list:
+        outputs = block_fn.outputs
+        if len(outputs) == 1 or not isinstance(predictions, list) or len(predictions) != len(outputs):
+            return await super().postprocess_data(block_fn, predictions, state)
+        told = [
+            given if isinstance(given, dict) and (isinstance(block, _Static) or given == gr.skip()) else None
+            for block, given in zip(outputs, predictions, strict=True)
+        ]
+        others = [number for number, one in enumerate(told) if one is None or outputs[number].stateful]
+        if others:
+            fewer = copy(block_fn)
+            fewer.outputs, given = [outputs[i] for i in others], [predictions[i] for i in others]
+            made = await super().postprocess_data(fewer, given if len(given) > 1 else given[0], state)
+            for number, one in zip(others, made, strict=True):
+                told[number] = one
+        return told
 
 
 class _Static(gr.HTML):
@@ -61,7 +88,7 @@ class Upload(gr.Image):
     """
 
     def __init__(self, **options):
-        sources = ["upload", "webcam", "clipboard"]
+        sources = ["upload", "clipboard"]
         super().__init__(type="filepath", image_mode=None, sources=sources, **options)
 
     def preprocess(self, payload):

@@ -1,8 +1,9 @@
 // What is taken away, as chips that can be taken back: every view shows what the model does without it.
 
-import { el } from '../../canvas/elements.js';
+import { button, el, selection, span } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { board } from './board.js';
+import { camera } from './camera.js';
 import { questions } from './questions.js';
 
 const NOTHING = { heads: [], mlps: [], patches: [] };
@@ -20,15 +21,15 @@ const patchesBy = () => [
 
 /** A choice of how what is gone is replaced. */
 function how(label, options, value, change) {
-  const items = options.map(([name, text]) => el('option', { value: name, text, selected: name === value }));
-  const list = el('select', { 'aria-label': label, onchange: () => change(list.value) }, ...items);
-  return el('label', { class: 'vv-how' }, el('span', { text: label }), list);
+  const list = selection({ 'aria-label': label, onchange: () => change(list.value) }, options, value);
+  return el('label', { class: 'vv-how' }, span(label), list);
 }
 
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-edits');
   const question = questions(trigger, 'without');
   const over = board(props, trigger);
+  camera();
   let wanted = { ...NOTHING, heads_as: 'mean', patches_as: 'dropped' };
 
   /** What is taken away as soon as all that was asked for has been answered. */
@@ -49,14 +50,8 @@ export default function part(element, props, watch, trigger) {
 
   function chip(text, remove) {
     const name = t('Put back: {what}', { what: text });
-    const back = el('button', {
-      type: 'button',
-      'aria-label': name,
-      title: name,
-      text: '×',
-      onclick: remove,
-    });
-    return el('span', { class: 'vv-edit' }, el('span', { text }), back);
+    const back = button('×', remove, { 'aria-label': name, title: name });
+    return el('span', { class: 'vv-edit' }, span(text), back);
   }
 
   function show() {
@@ -85,12 +80,7 @@ export default function part(element, props, watch, trigger) {
         how(t('patches'), patchesBy(), value.patches_as, (name) => ask({ ...coming(), patches_as: name })),
     ].filter(Boolean);
     const painted = value.strokes ? [chip(t('The photograph, retouched'), () => over.paint(''))] : [];
-    const all = el('button', {
-      type: 'button',
-      class: 'vv-edit-all',
-      text: t('Put everything back'),
-      onclick: putBack,
-    });
+    const all = button(t('Put everything back'), putBack, { class: 'vv-edit-all' });
     root.replaceChildren(
       ...painted,
       ...(value.text ? [el('strong', { text: t('Taken away:') })] : []),

@@ -27,9 +27,7 @@ TOKENS = "{tokens} ({patches} patches, prefix: {prefix})"
 
 
 def answer(subject: Subject, key: str = "", sample: str | None = None) -> dict[str, Any]:
-    """The likeliest classes, and the device, time and shapes of the forward pass; as long as it is being
-    made, only for what `key` it is. Of a `sample` whether they are right.
-    """
+    """The likeliest classes, whether a `sample`'s are right, and the pass; before it only its `key`."""
     if subject.awaited:
         return {"checkpoint": subject.checkpoint, "awaited": key}
     trace, checkpoint = subject.trace, subject.inspector.checkpoint
@@ -138,9 +136,7 @@ def board(state: dict, key: str, subject: Subject, answer: dict[str, Any]) -> di
 
 
 def edits(without: Without, subject: Subject) -> dict[str, Any]:
-    """What has been taken away, for the page's chips: the run's text, and its parts as they are to be named;
-    layers and heads from 1, patches from 0.
-    """
+    """What is taken away, for the page's chips: text and parts, layers and heads from 1, patches from 0."""
     about = subject.about
     return {
         "text": without.text(),

@@ -13,8 +13,7 @@ AWAITED = told("This view is drawn from the whole pass, which is being computed.
 
 
 def figures_of(view: View, studio: Studio, state: dict, soon: bool = False) -> list:
-    """The figure of the first checkpoint, and of the one beside it if there is one; that follows the first
-    one's settings.
+    """The figure of the first checkpoint, and of the one beside it, which follows the first one's settings.
 
     `soon` asks for what can stand there before a pass, and waits for none.
     """

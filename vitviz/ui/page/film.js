@@ -1,8 +1,9 @@
 // The film of a training: a slider over its snapshots, aligned with what the model could do at each. Every
 // view follows.
 
-import { el, svg } from '../../canvas/elements.js';
+import { button, div, el, svg } from '../../canvas/elements.js';
 import { settled } from '../../canvas/memory.js';
+import { percent } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { align, drawCurve, parted } from './film_curve.js';
 
@@ -29,11 +30,7 @@ export default function part(element, props, watch, trigger) {
       go(Number(slider.value));
     },
   });
-  const play = el('button', {
-    type: 'button',
-    class: 'vv-film-play',
-    onclick: () => (playing ? stop() : start()),
-  });
+  const play = button('', () => (playing ? stop() : start()), { class: 'vv-film-play' });
   const title = el('h2', { text: t('Training step') });
   const step = el('strong', { class: 'vv-film-step' });
   const facts = el('dl', {
@@ -45,36 +42,29 @@ export default function part(element, props, watch, trigger) {
   });
   const plot = svg('svg', { class: 'vv-film-plot', role: 'img' });
   const why = el('p', { class: 'vv-small vv-film-why' });
-  const stage = el('div', { class: 'vv-film-stage' }, slider);
+  const stage = div('vv-film-stage', slider);
   const curve = el('div', { class: 'vv-film-curve', hidden: true });
-  const more = el('button', {
-    type: 'button',
+  const more = button(t('Curve'), () => unfold(curve.hidden), {
     class: 'vv-film-more',
-    text: t('Curve'),
     'aria-expanded': 'false',
-    onclick: () => unfold(curve.hidden),
   });
   curve.append(plot, why);
-  const pace = el('button', {
-    type: 'button',
-    class: 'vv-film-more vv-film-speed',
-    text: '1×',
-    onclick: faster,
-  });
-  const round = el('button', {
-    type: 'button',
-    class: 'vv-film-more vv-film-loop',
-    text: '↻',
-    'aria-pressed': 'false',
-    'aria-label': t('Begin anew at the end'),
-    title: t('Begin anew at the end'),
-    onclick: () => {
+  const pace = button('1×', faster, { class: 'vv-film-more vv-film-speed' });
+  const round = button(
+    '↻',
+    () => {
       loop = !loop;
       round.setAttribute('aria-pressed', String(loop));
     },
-  });
-  const now = el('div', { class: 'vv-film-now' }, title, step);
-  const options = el('div', { class: 'vv-film-options' }, pace, round, more);
+    {
+      class: 'vv-film-more vv-film-loop',
+      'aria-pressed': 'false',
+      'aria-label': t('Begin anew at the end'),
+      title: t('Begin anew at the end'),
+    },
+  );
+  const now = div('vv-film-now', title, step);
+  const options = div('vv-film-options', pace, round, more);
   root.replaceChildren(play, now, stage, facts, options, curve);
 
   function faster() {
@@ -97,7 +87,6 @@ export default function part(element, props, watch, trigger) {
     if (event.key === 'Escape') unfold(false);
   });
 
-  const percent = (share) => `${(100 * share).toFixed(1)} %`;
   const named = (frame) => (frame.step === null ? t('finished') : frame.step.toLocaleString('en'));
 
   function told(index) {

@@ -1,7 +1,7 @@
 // The questions, in a row before the tabs: each opens the first of the views that answer it. Which tabs stand
 // there then is the style's business (tabs.py).
 
-import { el } from '../../canvas/elements.js';
+import { button, el } from '../../canvas/elements.js';
 import { open } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 import { welcome } from './welcome.js';
@@ -10,7 +10,7 @@ export default function part(element, props) {
   const root = element.querySelector('.vv-groups');
   const groups = props.value.groups.map(([name, slugs]) => ({
     slugs,
-    node: el('button', { type: 'button', text: t(name), onclick: () => open(slugs[0]) }),
+    node: button(t(name), () => open(slugs[0])),
   }));
 
   /** Says which of them is open. */

@@ -35,13 +35,14 @@ class Handlers:
         """What the address asks for; where its checkpoint cannot be had, the first one, and the reason.
 
         `kept` is what the browser's history has of a page that is loaded again: its `picture`, the `strokes`
-        over it, and the keys of its `averages` over a set. Besides `outputs`: the choices of both pickers,
-        the lessons, the tab.
+        over it, the key of its `set`, and those of its `averages` over one. Besides `outputs`: the choices of
+        both pickers, the lessons, the tab.
         """
         kept = kept if isinstance(kept, dict) else {}
         painted = {"strokes": kept["strokes"]} if isinstance(kept.get("strokes"), str) else {}
         asked = links.read({**request.query_params, **painted})
-        plain = {**self.studio.sessions.begun(state), "language": wanted(request)}
+        begun = {**self.studio.sessions.begun(state), "language": wanted(request)}
+        plain = {**begun, "set": str(kept.get("set") or "")}
         state = {**plain, **asked_for(asked)}
         sample, default = asked.sample or FIRST_SAMPLE, self.studio.settings.checkpoint
         own = "" if asked.sample else str(kept.get("picture") or "")
@@ -70,9 +71,7 @@ class Handlers:
         return [*page, *pickers, {"offered": self.page.offered()}, tab]
 
     def computed(self, state: dict) -> list:
-        """The whole of a page that stands there without its pass; where that fails, the page before it, and
-        why; nothing where something else has been chosen meanwhile.
-        """
+        """The page with its pass; else that before it, and why; nothing where one has gone on meanwhile."""
         key = self.studio.sessions.newest(state).get("key")
 
         def unless_gone_on(make: Callable[[dict], list]) -> Callable[[dict], list]:
@@ -228,9 +227,7 @@ class Handlers:
         return page
 
     def lesson(self, state: dict, path: str | None, progress=gr.Progress()) -> list:
-        """A zip that was dropped onto the page. Besides `outputs`: the part of the lessons, the tab, and the
-        zip, emptied for the next; so with `learn`.
-        """
+        """A zip that was dropped. Besides `outputs`, as with `learn`: lessons, tab, and the zip, emptied."""
         return self._taught(state, lambda: lessons.read(uploads.read(path)), progress)
 
     def learn(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:

@@ -1,6 +1,6 @@
 // The lessons that this site offers, and what one that has been opened says of the views' settings.
 
-import { el } from '../../canvas/elements.js';
+import { button, div, el } from '../../canvas/elements.js';
 import { put } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 import { listen } from './handing.js';
@@ -13,13 +13,9 @@ export default function part(element, props, watch, trigger) {
 
   function show() {
     const { offered = [], taken } = props.value || {};
-    const lesson = (name) =>
-      el('button', { type: 'button', text: name, title: name, onclick: () => question.ask({ name }) });
+    const lesson = (name) => button(name, () => question.ask({ name }), { title: name });
     root.hidden = !offered.length;
-    root.replaceChildren(
-      el('h2', { text: t('Lessons') }),
-      el('div', { class: 'vv-lessons-list' }, ...offered.map(lesson)),
-    );
+    root.replaceChildren(el('h2', { text: t('Lessons') }), div('vv-lessons-list', ...offered.map(lesson)));
     if (!taken || taken.number === last) return;
     last = taken.number;
     put(taken.settings, taken);

@@ -1,6 +1,6 @@
 // The header's buttons: a link to what is seen, and everything as one zip. Keeps the page's address current.
 
-import { el } from '../../canvas/elements.js';
+import { button, el } from '../../canvas/elements.js';
 import { save } from '../../canvas/export.js';
 import { memory, views } from '../../canvas/memory.js';
 import names from '../../canvas/views.js';
@@ -21,23 +21,14 @@ export default function part(element, props, watch, trigger) {
     onfocus: () => field.select(),
   });
   const bubble = el('div', { class: 'vv-bubble', hidden: true }, said, field);
-  const copy = el('button', { type: 'button', class: 'vv-copy', text: t('Copy link'), onclick: copied });
-  const zip = el('button', {
-    type: 'button',
+  const copy = button(t('Copy link'), copied, { class: 'vv-copy' });
+  const zip = button(t('Everything (.zip)'), everything, {
     class: 'vv-everything',
-    text: t('Everything (.zip)'),
     title: t('All figures’ numbers, the pictures and the settings in one file'),
-    onclick: everything,
   });
   const told = past(moment, () => props.value, trigger);
   let way = null; // what was seen before a view led to a lesson in another
-  const back = el('button', {
-    type: 'button',
-    class: 'vv-way',
-    hidden: true,
-    title: t('As it was'),
-    onclick: () => told.go(way),
-  });
+  const back = button('', () => told.go(way), { class: 'vv-way', hidden: true, title: t('As it was') });
   let touched = false;
   let coming = ''; // the tab that a lesson opens, until it is in view
   let timer = 0;
@@ -92,6 +83,7 @@ export default function part(element, props, watch, trigger) {
     return {
       ...{ checkpoint, second, size, without, strokes, tab: coming || tab(), sample: sample || '' },
       picture: sample ? '' : picture,
+      set: /** @type {HTMLElement} */ (document.querySelector('.vv-set'))?.dataset.set ?? '',
       averages: Object.fromEntries(averaged().map(({ name, key }) => [name, key])),
       settings: Object.fromEntries(all),
     };
@@ -211,7 +203,7 @@ export default function part(element, props, watch, trigger) {
   new MutationObserver(later).observe(document.body, {
     subtree: true,
     attributes: true,
-    attributeFilter: ['data-ready', 'aria-selected'],
+    attributeFilter: ['data-ready', 'aria-selected', 'data-set'],
   });
   document.addEventListener('vitviz:led', () => {
     way = moment();

@@ -1,6 +1,6 @@
 // A sentence where the action was: what could not be done, why, and what to do. Text only, never HTML.
 
-import { el } from '../../canvas/elements.js';
+import { button, el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 
 export default function part(element, props, watch) {
@@ -11,14 +11,13 @@ export default function part(element, props, watch) {
     root.hidden = !text;
     root.replaceChildren(
       el('span', { class: 'vv-notice-text', text }),
-      el('button', {
-        type: 'button',
-        'aria-label': t('Dismiss'),
-        text: '×',
-        onclick: () => {
+      button(
+        '×',
+        () => {
           root.hidden = true;
         },
-      }),
+        { 'aria-label': t('Dismiss') },
+      ),
     );
   }
 

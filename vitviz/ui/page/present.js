@@ -1,7 +1,7 @@
 // Lecture mode: one view on the whole screen, walked through by keys; and the sheet that names the keys.
 
 import { access } from '../../canvas/access.js';
-import { el, origin, typing } from '../../canvas/elements.js';
+import { button, el, origin, typing } from '../../canvas/elements.js';
 import { views } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 
@@ -11,20 +11,14 @@ const [LARGE, TALL] = [18 / 10.5, 1080];
 export default function part(element) {
   const root = element.querySelector('.vv-present');
   const page = document.documentElement;
-  const enter = el('button', {
-    type: 'button',
+  const enter = button(t('Lecture'), () => turn(true), {
     class: 'vv-lecture',
-    text: t('Lecture'),
     title: t('One view on the whole screen (key F; ? lists all keys)'),
-    onclick: () => turn(true),
   });
-  const leave = el('button', {
-    type: 'button',
+  const leave = button('×', () => turn(false), {
     class: 'vv-leave',
-    text: '×',
     title: t('Leave the lecture mode'),
     'aria-label': t('Leave the lecture mode'),
-    onclick: () => turn(false),
   });
   const sheet = el('dialog', { class: 'vv-keys', 'aria-label': t('Keys') });
   const on = () => page.classList.contains('vv-lecturing');

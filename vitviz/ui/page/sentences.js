@@ -1,6 +1,6 @@
 // Sentences as classes, for a checkpoint with a text tower: one a line, and perhaps a template around each.
 
-import { el } from '../../canvas/elements.js';
+import { button, div, el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { questions } from './questions.js';
 
@@ -18,18 +18,18 @@ export default function part(element, props, watch, trigger) {
   const keys = (event) => event.key === 'Enter' && (event.ctrlKey || event.metaKey) && ask();
   const box = el('textarea', { rows: 3, id: 'vv-sentences-box', oninput: fresh, onkeydown: keys });
   const template = el('textarea', { rows: 1, oninput: fresh, placeholder: 'a photo of a {}.' });
-  const button = el('button', { type: 'button', text: t('Ask'), onclick: ask });
+  const go = button(t('Ask'), ask);
   const note = t('Most text towers have read English alone. Ctrl + Enter asks.');
   root.removeAttribute('role');
   root.replaceChildren(
     el('label', { for: 'vv-sentences-box', text: t('Sentences as classes, one a line') }),
     box,
-    el('div', { class: 'vv-sentences-do' }, el('label', {}, t('Around each'), template), button),
+    div('vv-sentences-do', el('label', {}, t('Around each'), template), go),
     el('p', { class: 'vv-small', text: note }),
   );
 
   function fresh() {
-    button.disabled = JSON.stringify(written()) === shown.text;
+    go.disabled = JSON.stringify(written()) === shown.text;
   }
 
   watch('value', show);

@@ -37,10 +37,8 @@ def choices(inspector: Inspector, language: str = "en", tokens: int = 10**9) -> 
 
 
 def pixels(asked: str, inspector: Inspector, upload: tuple[int, int]) -> tuple[int, int] | None:
-    """Height and width in pixels; None for the checkpoint's own. VitvizError for what is no size.
-
-    `upload` is the picture's width and height. Whether the patch divides the size is checked by the
-    inspector.
+    """Height and width in px, None for the checkpoint's own; `upload` is width and height. VitvizError for
+    what is no size; whether the patch divides it is checked by the inspector.
     """
     if asked in ("", OWN):
         return None

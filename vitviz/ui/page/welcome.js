@@ -1,6 +1,6 @@
 // The first visit: three steps over the page, once. Its button, Escape and a click beside it skip them.
 
-import { el } from '../../canvas/elements.js';
+import { button, div, el } from '../../canvas/elements.js';
 import { open } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 
@@ -40,13 +40,13 @@ export function welcome() {
     ],
   ];
   let at = -1;
-  const hole = el('div', { class: 'vv-hole' });
+  const hole = div('vv-hole');
   const title = el('p', {});
   const said = el('p', {});
   const count = el('span', {});
-  const skip = el('button', { type: 'button', text: t('Skip'), onclick: () => node.close() });
-  const next = el('button', { type: 'button', autofocus: true, onclick: turn });
-  const card = el('div', { class: 'vv-welcome-card' }, title, said, el('div', {}, count, skip, next));
+  const skip = button(t('Skip'), () => node.close());
+  const next = button('', turn, { autofocus: true });
+  const card = div('vv-welcome-card', title, said, el('div', {}, count, skip, next));
   const node = el('dialog', { class: 'vv-welcome', 'aria-label': t('Welcome') }, hole, card);
 
   /** The frame around what the step is about, wherever that stands by now. */

@@ -53,9 +53,7 @@ def told(text: str) -> str:
 
 
 def wanted(request: gr.Request | HTTPConnection | None) -> str:
-    """A visitor's language: the address's, that of the page which asks, else the first of the browser's that
-    we speak, else English.
-    """
+    """A visitor's language: the address's, the asking page's, the browser's first of ours, or English."""
     if not request:
         return "en"
     page = QueryParams(request.headers.get("referer", "").partition("?")[2])

@@ -1,10 +1,10 @@
 // How alike depths of one or two checkpoints are over a set of pictures, and what heads and branches do.
 
-import { chart } from '../../canvas/chart.js';
+import { chartBeside } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
+import { el, stack } from '../../canvas/elements.js';
 import { matrix } from '../../canvas/matrix.js';
-import { ofYours } from '../../canvas/names.js';
+import { ofASet } from '../../canvas/names.js';
 import { running } from '../../canvas/running.js';
 import { t } from '../../canvas/words.js';
 
@@ -35,11 +35,10 @@ export default () => ({
     );
     const drawn = matrix(self, { told: (row, col) => this.told(self, row, col) });
     const over = el('p', { class: 'vv-text' });
-    self.figure.append(el('div', { class: 'vv-stack' }, far.node, drawn.node, over));
-    const side = Object.create(self); // the same view, with the room beside its figure
-    const curve = chart(side);
+    self.figure.append(stack(far.node, drawn.node, over));
+    const curve = chartBeside(self);
     self.below.append(curve.node);
-    return { far, life: null, stopped: '', drawn, over, side, curve };
+    return { far, life: null, stopped: '', drawn, over, curve };
   },
 
   items(self) {
@@ -149,25 +148,20 @@ export default () => ({
     const level = Math.abs(above - own) < 8;
     const room = self.below.clientHeight;
     const foot = 64 * self.zoom;
-    ui.side.width = Math.max(240, self.below.clientWidth - 4);
-    ui.side.tall = Math.min(
-      420 * self.zoom,
-      self.room && level ? room - foot - 30 : self.room ? window.innerHeight * 0.22 : 260,
-    );
+    const most = self.room && level ? room - foot - 30 : self.room ? window.innerHeight * 0.22 : 260;
     const figure = unpacked(data.chart);
     // a checkpoint has one colour in both figures
     if (self.value.second && figure.series.length > 1) {
       const [one, other] = figure.series;
       [one.colour, other.colour] = [other.colour, one.colour];
     }
-    ui.curve.draw(figure);
+    ui.curve.draw(figure, Math.max(240, self.below.clientWidth - 4), Math.min(420 * self.zoom, most));
   },
 });
 
 /** Over which pictures. */
 function said(self) {
   const { pictures } = self.summary;
-  if (pictures === null)
-    return t('Over 20 parts of the four sample photographs: a first look. Below, a set of your own.');
-  return ofYours(pictures);
+  if (pictures === null) return t('Over 20 parts of the four sample photographs: a first look.');
+  return ofASet(pictures);
 }

@@ -1,9 +1,9 @@
 // The account beside the map: a chart (the waterfall, or the answer forming) and the wall of all heads.
 
-import { chart } from '../../canvas/chart.js';
+import { chartBeside } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
 import { differs } from '../../canvas/difference.js';
-import { el } from '../../canvas/elements.js';
+import { el, stack } from '../../canvas/elements.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { asked, either } from './lines.js';
@@ -11,21 +11,19 @@ import { drawWall, wall } from './wall.js';
 
 /** The parts of the account; `pick(layer, head)` is told of a head, both from 1. */
 export function account(self, { pick }) {
-  const side = Object.create(self); // the same view, with the room beside its figure
-  const drawn = chart(side);
+  const drawn = chartBeside(self);
   const said = el('p', { class: 'vv-text' });
   const shares = wall(self, pick);
-  const node = el('div', { class: 'vv-stack' }, drawn.node, said, shares.node);
-  return { node, side, drawn, said, shares };
+  const node = stack(drawn.node, said, shares.node);
+  return { node, drawn, said, shares };
 }
 
 /** The chart, so tall, with a sentence below; `at` is the depth in view. */
 export function drawChart(self, made, tall, said, at = null) {
   made.drawn.node.hidden = false;
-  [made.side.width, made.side.tall] = [Math.max(260, self.below.clientWidth), tall];
   const figure = unpacked(self.data.chart);
   if (at !== null) figure.levels.push({ value: at, upright: true, name: '', colour: '#7d838e' });
-  made.drawn.draw(figure);
+  made.drawn.draw(figure, Math.max(260, self.below.clientWidth), tall);
   made.said.textContent = said;
 }
 
@@ -43,6 +41,13 @@ export function drawAccount(self, made) {
   const used = made.drawn.node.offsetHeight + made.said.offsetHeight + 20 + 20 * self.zoom;
   const [some, width] = [self.settings.patches !== '', Math.max(260, self.below.clientWidth)];
   drawShares(self, made, { values: self.data.heads.values, some, room: room - used, width });
+}
+
+/** The largest paths: the graph has the room of the wall too. */
+export function drawGraph(self, made) {
+  const room = self.below.clientHeight || 560;
+  made.shares.node.hidden = true;
+  drawChart(self, made, Math.max(220 * self.zoom, Math.min(560 * self.zoom, room - 200 * self.zoom)), '');
 }
 
 /** The largest of numbers that may be none, as far as it has been in this film: walls stand still. */

@@ -76,9 +76,7 @@ def account(view, subject, settings) -> Chart:
 
 
 def written(view, subject, settings) -> Chart:
-    """Bars of all writers of the head that is followed: patch and place, each layer's heads and its MLP,
-    biases.
-    """
+    """Bars of all writers of the head that is followed: patch, place, each layer's heads and MLP, biases."""
     found, followed = writers.writers(subject, settings), writers.trail(subject, settings)
     heads, mlps, biases = (
         one.double().nan_to_num().numpy() for one in (found.heads, found.mlps, found.biases)

@@ -1,6 +1,6 @@
 // What is chosen: classes by typing, patches by a click or a rectangle, heads from the wall; and taken away.
 
-import { el } from '../../canvas/elements.js';
+import { button, el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { chosenOf, className, listed, targets } from './lines.js';
 
@@ -155,7 +155,7 @@ export function chooseClasses(self, field) {
       near.length
         ? t('No {name} among {count} classes. Nearest:', told)
         : t('No {name} among {count} classes. Likeliest here:', told),
-      ...offered.map((name) => el('button', { type: 'button', text: name, onclick: () => take(name) })),
+      ...offered.map((name) => button(name, () => take(name))),
     );
     unknown.style.left = `${field.offsetLeft}px`;
     return;

@@ -3,17 +3,18 @@
 
 import { unpacked } from '../../canvas/data.js';
 import { differs } from '../../canvas/difference.js';
-import { el } from '../../canvas/elements.js';
+import { button, div, el, span, stack } from '../../canvas/elements.js';
 import { map } from '../../canvas/map.js';
 import { bounds } from '../../canvas/numbers.js';
 import { outline } from '../../canvas/pointer.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
-import { account, drawAccount, hideChart } from './account.js';
+import { account, drawAccount, drawGraph, hideChart } from './account.js';
 import { chooseHead, clear, drags, picker, showPickers, takeAway, toggle } from './choosing.js';
-import { drawEffects, effects, halt } from './effects.js';
+import { drawEffects, effects } from './effects.js';
 import { bestOf, drawForming, forming, ownAnswers, worth } from './forming.js';
 import { asked, chosenOf, className, listed, shown, sumName, targets } from './lines.js';
+import { drawSmallest, smallest } from './smallest.js';
 import { tell } from './telling.js';
 import { drawWriters, writers, written, writtenMap } from './writers.js';
 
@@ -31,7 +32,7 @@ export default () => ({
     'sources',
     'classes',
     'labels',
-    ...(shown(self) === 'effects' ? [] : ['chart']), // that comes layer by layer
+    ...(['effects', 'smallest'].includes(shown(self)) ? [] : ['chart']), // those come step by step
     'share',
     ...(forming(self) ? ['own', 'best'] : []),
     'direct',
@@ -41,6 +42,7 @@ export default () => ({
     ...(differs(self) ? ['show'] : []),
     ...(settings.method === 'ledger' ? [] : ['relative']),
     ...(shown(self) === 'forming' ? [] : ['depth']),
+    ...(shown(self) === 'paths' ? [] : ['paths']),
   ],
   caption: (self) => `${className(self, targets(self).of)}: ${self.ui.balance.textContent}`,
   reset: (self) => self.ui.marks?.forEach((mark) => mark.hide()),
@@ -49,16 +51,8 @@ export default () => ({
     const [of, rather] = [picker(self, t('Why')), picker(self, t('rather than'))];
     const unknown = el('span', { class: 'vv-unknown', role: 'alert', 'data-export': 'no', hidden: true });
     const list = el('datalist', { id: `vv-classes-${self.name}` });
-    const question = el(
-      'p',
-      { class: 'vv-asked' },
-      el('span', { text: t('Why') }),
-      of,
-      el('span', { text: t('rather than') }),
-      rather,
-      list,
-      unknown,
-    );
+    const [why, than] = [span(t('Why')), span(t('rather than'))];
+    const question = el('p', { class: 'vv-asked' }, why, of, than, rather, list, unknown);
     const drawn = map(self, {
       told: (cell, value) => [
         ...(forming(self)
@@ -73,62 +67,30 @@ export default () => ({
     const balance = el('strong', { class: 'vv-balance' });
     const parts = el('p', { class: 'vv-text vv-lines' });
     const picked = el('p', { class: 'vv-text vv-picked', role: 'status' });
-    const away = el('button', {
-      type: 'button',
-      class: 'vv-away',
+    const away = button(t('Take away'), () => takeAway(self), { class: 'vv-away', 'data-export': 'no' });
+    const back = button('×', () => clear(self), {
       'data-export': 'no',
-      text: t('Take away'),
-      onclick: () => takeAway(self),
-    });
-    const back = el('button', {
-      type: 'button',
-      'data-export': 'no',
-      text: '×',
       title: t('Choose nothing'),
       'aria-label': t('Choose nothing'),
-      onclick: () => clear(self),
     });
     self.figure.append(
-      el(
-        'div',
-        { class: 'vv-stack' },
-        question,
-        drawn.node,
-        el('div', { class: 'vv-balanced' }, balance, away, back),
-        el('div', { class: 'vv-either' }, parts, picked),
-      ),
+      stack(question, drawn.node, div('vv-balanced', balance, away, back), div('vv-either', parts, picked)),
     );
     const pick = (layer, head) => chooseHead(self, layer, head);
     const made = account(self, { pick });
     const tried = effects(self, { pick });
     const wrote = writers(self);
-    self.below.append(tried.node, wrote.node, made.node);
+    const least = smallest(self);
+    self.below.append(tried.node, least.node, wrote.node, made.node);
     const plot = drawn.heat.parentElement;
     const marks = Array.from({ length: 64 }, () => outline(plot, 'vv-key'));
     drags(self, drawn);
-    return {
-      of,
-      rather,
-      list,
-      unknown,
-      drawn,
-      balance,
-      parts,
-      picked,
-      away,
-      back,
-      made,
-      tried,
-      wrote,
-      marks,
-      listed: '',
-      classes: [],
-      labels: [],
-    };
+    const asks = { of, rather, list, unknown, listed: '', classes: [], labels: [] };
+    return { ...asks, drawn, balance, parts, picked, away, back, made, tried, wrote, least, marks };
   },
 
   draw(self) {
-    const { ui, data, settings, grid } = self;
+    const { ui, data, settings } = self;
     const { of, rather } = targets(self);
     [ui.classes, ui.labels] = [unpacked(data.classes), unpacked(data.labels)];
     showPickers(self, of, rather);
@@ -165,32 +127,26 @@ export default () => ({
     ui.drawn.show(
       forming(self) ? ownAnswers(self, className(self, of)) : deeper ? writtenMap(self) : account,
     );
-    const { width, height } = ui.drawn.heat.getBoundingClientRect();
     const picked = listed(settings.patches);
-    ui.marks.forEach((mark, i) => {
-      if (i >= picked.length) return mark.hide();
-      mark.put(
-        (picked[i] % grid.cols) * (width / grid.cols),
-        Math.floor(picked[i] / grid.cols) * (height / grid.rows),
-        width / grid.cols,
-        height / grid.rows,
-      );
-    });
+    ui.marks.forEach((mark, i) => ui.drawn.put(mark, picked[i] ?? -1));
     tell(self, picked, chosen);
-    if (shown(self) === 'forming') ui.parts.textContent = worth(self);
+    const show = shown(self);
+    if (show === 'forming') ui.parts.textContent = worth(self);
+    const alone = show === 'smallest';
     ui.wrote.node.hidden = !deeper;
-    ui.made.node.hidden = deeper;
-    ui.tried.node.hidden = shown(self) !== 'effects';
-    if (deeper) {
-      halt(self, ui.tried);
-      return drawWriters(self, ui.wrote);
-    }
-    if (shown(self) === 'effects') {
+    ui.least.node.hidden = !alone;
+    ui.made.node.hidden = deeper || alone;
+    ui.tried.node.hidden = show !== 'effects';
+    if (show !== 'effects') ui.tried.steps.halt();
+    if (!alone) ui.least.steps.halt();
+    if (deeper) return drawWriters(self, ui.wrote);
+    if (alone) return drawSmallest(self, ui.least);
+    if (show === 'effects') {
       hideChart(ui.made);
       return drawEffects(self, ui.tried);
     }
-    halt(self, ui.tried);
-    if (shown(self) === 'forming') drawForming(self, ui.made);
+    if (show === 'forming') drawForming(self, ui.made);
+    else if (show === 'paths') drawGraph(self, ui.made);
     else drawAccount(self, ui.made);
   },
 });

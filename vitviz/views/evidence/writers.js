@@ -1,9 +1,9 @@
 // Who wrote what a head reads: the trail of heads back from the answer, bars of all writers by layer, and the
 // wall of earlier heads.
 
-import { chart } from '../../canvas/chart.js';
+import { chartBeside } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
+import { button, div, el, span } from '../../canvas/elements.js';
 import { bounds } from '../../canvas/numbers.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
@@ -16,16 +16,10 @@ const NAMES = { embedding: 'the embedding', positions: 'the positions', constant
 /** The panel, out of view until it is asked for. */
 export function writers(self) {
   const made = {};
-  const side = Object.create(self); // the same view, with the room beside its figure
   Object.assign(made, {
-    side,
-    drawn: chart(side, { pick: ({ writer }) => writer && pick(self, made, writer) }),
+    drawn: chartBeside(self, { pick: ({ writer }) => writer && pick(self, made, writer) }),
     crumbs: el('nav', { class: 'vv-buttons vv-crumbs', 'aria-label': t('From the answer back') }),
-    on: el('button', {
-      type: 'button',
-      'data-export': 'no',
-      onclick: () => open(self, made, self.settings.writer.split('.').slice(1)),
-    }),
+    on: button('', () => open(self, made, self.settings.writer.split('.').slice(1)), { 'data-export': 'no' }),
     wall: wall(self, (layer, head) => pick(self, made, `head.${layer}.${head}`)),
   });
   made.node = el(
@@ -34,7 +28,7 @@ export function writers(self) {
     made.crumbs,
     made.drawn.node,
     made.wall.node,
-    el('div', { class: 'vv-buttons' }, made.on),
+    div('vv-buttons', made.on),
   );
   return made;
 }
@@ -75,12 +69,8 @@ export function writtenMap(self) {
   const { values } = self.data.writer_map;
   const [low, high] = bounds(Array.from(values).filter(Number.isFinite));
   const last = unpacked(self.data.trail).at(-1);
-  const most = still(
-    self,
-    `writers/${path([last])}/${self.settings.writer}/${asked(self)}`,
-    0,
-    Math.max(-low, high),
-  )[1];
+  const name = `writers/${path([last])}/${self.settings.writer}/${asked(self)}`;
+  const most = still(self, name, 0, Math.max(-low, high))[1];
   const who = self.settings.writer ? named(self.settings.writer) : t('all writers');
   return {
     values,
@@ -102,8 +92,7 @@ export function drawWriters(self, made) {
     Math.max(140 * size, Math.min(250 * size, room * 0.36)),
   ];
   crumbs(self, made);
-  Object.assign(made.side, { width, tall });
-  made.drawn.draw(unpacked(self.data.chart));
+  made.drawn.draw(unpacked(self.data.chart), width, tall);
   const { values } = self.data.writer_heads;
   const most = largest(self, `writers/${path([last])}`, values);
   drawWall(self, made.wall, {
@@ -126,14 +115,11 @@ function crumbs(self, made) {
     self.set('trail', path(made.steps.slice(0, count)));
   };
   const found = made.steps.map(([layer, head, share], i) =>
-    el('button', {
-      type: 'button',
+    button(`← ${headName([layer, head])} ${signed(share)}`, () => back(i + 1), {
       'aria-current': i === made.steps.length - 1 ? 'step' : undefined,
-      text: `← ${headName([layer, head])} ${signed(share)}`,
-      onclick: () => back(i + 1),
     }),
   );
-  made.crumbs.replaceChildren(el('span', { text: t('the answer') }), ...found);
+  made.crumbs.replaceChildren(span(t('the answer')), ...found);
   const head = writer.startsWith('head.');
   made.on.disabled = !head;
   made.on.textContent = head ? t('Follow {head}', { head: named(writer) }) : t('Choose a head to follow it');

@@ -15,9 +15,7 @@ WRITER = r"|embedding|positions|constant|(bias|mlp)\.\d{1,3}|head\.\d{1,3}\.\d{1
 
 
 def trail(subject: Subject, settings: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """The heads that are followed, from the answer back, from 0: of the setting, else the one that is chosen,
-    else that with the largest share.
-    """
+    """The heads that are followed, from the answer back, from 0: as set, as chosen, or that of most share."""
     text = settings["trail"] or (settings["chosen"] if "." in settings["chosen"] else "")
     if not text:
         heads = made.account(subject, settings).heads

@@ -2,11 +2,12 @@
 
 import { chart } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
+import { div, el, stack } from '../../canvas/elements.js';
 import { asText } from '../../canvas/memory.js';
 import { number } from '../../canvas/numbers.js';
 import { pieces } from '../../canvas/pieces.js';
 import { running } from '../../canvas/running.js';
+import { slider } from '../../canvas/slider.js';
 import { tops } from '../../canvas/tops.js';
 import { t } from '../../canvas/words.js';
 
@@ -108,14 +109,9 @@ const overDraws = (self, { means, draws }) =>
 function card(self) {
   const canvas = el('canvas', { role: 'img' });
   const head = el('p', { class: 'vv-h' });
-  const list = el('div', { class: 'vv-tops' });
+  const list = div('vv-tops');
   const over = el('p', { class: 'vv-text' });
-  const node = el(
-    'div',
-    { class: 'vv-card' },
-    el('div', { class: 'vv-plot' }, canvas),
-    el('div', { class: 'vv-stack vv-tight' }, head, list, over),
-  );
+  const node = div('vv-card', div('vv-plot', canvas), div('vv-stack vv-tight', head, list, over));
   const draw = ({ name, black, width, step, draw, answer }) => {
     const { input, orders, steps } = self.data;
     const [, draws, patches] = orders.shape;
@@ -134,21 +130,13 @@ function card(self) {
 
 /** A slider of the figure's own, since how far it goes is another for each kind. */
 function range(self, name, label, minimum) {
-  const output = el('output', { class: 'vv-output' });
-  const input = el('input', {
-    type: 'range',
-    min: minimum,
-    step: 1,
-    'aria-label': label,
-    oninput: () => self.set(name, Number(input.value)),
-  });
-  const head = el('div', { class: 'vv-label' }, el('span', { text: label }), output);
-  const show = (value, most, text) => {
-    [input.max, input.value, output.textContent] = [String(most), String(value), text];
-    input.style.setProperty('--vv-fill', `${(100 * (value - minimum)) / (most - minimum || 1)}%`);
+  const { head, input, show } = slider(label, { min: minimum }, (value) => self.set(name, value));
+  const node = el('div', { 'data-export': 'no' }, head, input);
+  const say = (value, most, text) => {
+    show(value, text, most);
     input.setAttribute('aria-valuetext', text);
   };
-  return { node: el('div', { 'data-export': 'no' }, head, input), show };
+  return { node, show: say };
 }
 
 export default () => ({
@@ -164,16 +152,14 @@ export default () => ({
     const far = running(t('How far the experiment is'), () => this_.toggle(self));
     const drawn = chart(self);
     const guess = el('p', { class: 'vv-text vv-guess', role: 'status' });
-    self.figure.append(el('div', { class: 'vv-stack' }, far.node, guess, drawn.node));
+    self.figure.append(stack(far.node, guess, drawn.node));
     drawn.plot.style.touchAction = 'pan-y';
     sketching(self, drawn);
     const step = range(self, 'step', t('Point on the curve'), 0);
     const draw = range(self, 'draw', t('Draw'), 1);
     const shown = el('p', { class: 'vv-h', role: 'status' });
     const cards = [card(self), card(self)];
-    self.below.append(
-      el('div', { class: 'vv-stack' }, step.node, draw.node, shown, ...cards.map((one) => one.node)),
-    );
+    self.below.append(stack(step.node, draw.node, shown, ...cards.map((one) => one.node)));
     return { far, drawn, guess, step, draw, shown, cards, run: null };
   },
 
@@ -244,7 +230,8 @@ const this_ = {
     run.places =
       run.kind === 'drop' ? self.summary.shares : Array.from(self.data.steps.values, (_, i) => i + 1);
     const steps = run.places.map((_, step) => step).filter((step) => run.guess[step] !== undefined);
-    if (steps.length)
+    // before anything is known its name has its room: what is drawn on must not move
+    if (steps.length || !run.points.length)
       figure.series.push({
         x: steps.map((step) => run.places[step]),
         y: steps.map((step) => run.guess[step]),

@@ -2,11 +2,11 @@
 
 import { tinted } from '../../canvas/colours.js';
 import { differs, labelled, reach } from '../../canvas/difference.js';
-import { el, sheet } from '../../canvas/elements.js';
+import { button, el, sheet, span } from '../../canvas/elements.js';
 import { leftOut } from '../../canvas/missing.js';
 import { tokenName } from '../../canvas/names.js';
 import { fixed, number, total } from '../../canvas/numbers.js';
-import { pinColours, pinned, pinsOf } from '../../canvas/pins.js';
+import { pinned, pinsOf } from '../../canvas/pins.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { deeper, distanceOf, entropy, first, nameOf, put, small, tokensOf } from './tokens.js';
@@ -105,50 +105,39 @@ export function paint(self) {
 export function told(self) {
   const { settings, ui } = self;
   const values = ui.weights;
-  const out = [];
-  const distance = distanceOf(self, settings.layer - 1, settings.head - 1);
   if (!values) return '';
   const share = total(values, first(self));
   if (differs(self)) return t('The change of all patches together: {share}.', { share: fixed(share, 3) });
-  out.push(
+  const own = entropy(values, 0, values.length).toFixed(2);
+  const whole = self.data.entropy.values[settings.head - 1].toFixed(2);
+  const distance = distanceOf(self, settings.layer - 1, settings.head - 1).toFixed(1);
+  return [
     askedBy(self)
       ? t('The patches give it {share} in sum.', { share: number(share) })
       : t('On patches: {share}.', { share: share.toFixed(3) }),
-  );
-  if (!askedBy(self) && settings.show !== 'rollout')
-    out.push(t('Entropy of this row {value} nats.', { value: entropy(values, 0, values.length).toFixed(2) }));
-  if (settings.show === 'head')
-    out.push(
-      t('This head: entropy {value} nats', {
-        value: self.data.entropy.values[settings.head - 1].toFixed(2),
-      }) + t(', distance {value} px.', { value: distance.toFixed(1) }),
-    );
-  return out.join(' ');
+    !askedBy(self) && settings.show !== 'rollout' && t('Entropy of this row {value} nats.', { value: own }),
+    settings.show === 'head' &&
+      t('This head: entropy {value} nats', { value: whole }) +
+        t(', distance {value} px.', { value: distance }),
+  ]
+    .filter(Boolean)
+    .join(' ');
 }
 
 /** The prefix tokens as buttons. */
 export function showChips(self) {
   const { chips } = self.ui;
   const names = self.grid.prefix;
-  if (chips.childElementCount !== names.length) {
-    chips.replaceChildren(
-      ...names.map((name, i) =>
-        el(
-          'button',
-          {
-            type: 'button',
-            onpointerenter: () => small(self) && !self.held && !deeper(self) && ask(self, i),
-            onclick: () => {
-              self.held = true;
-              chooseToken(self, i);
-            },
-          },
-          el('span', { text: tokenName(name) }),
-          el('span', { class: 'vv-weight' }),
-        ),
-      ),
-    );
-  }
+  const choose = (token) => {
+    self.held = true;
+    chooseToken(self, token);
+  };
+  const chip = (name, i) => {
+    const onpointerenter = () => small(self) && !self.held && !deeper(self) && ask(self, i);
+    const weight = el('span', { class: 'vv-weight' });
+    return button('', () => choose(i), { onpointerenter }, span(tokenName(name)), weight);
+  };
+  if (chips.childElementCount !== names.length) chips.replaceChildren(...names.map(chip));
   chips.hidden = !names.length;
 }
 
@@ -175,7 +164,7 @@ export function showPins(self) {
     return pinned(self, i, { token, name: nameOf(self, token), canvas, side });
   });
   ui.pinned.replaceChildren(...parts);
-  ui.marks.forEach((mark, i) => put(self, mark, list[i], pinColours[i]));
+  ui.marks.forEach((mark, i) => put(self, mark, list[i]));
   ui.pin.textContent = t('Pin this token');
   weights(self, self.query);
 }

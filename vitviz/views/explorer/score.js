@@ -1,10 +1,11 @@
 // Why a head looks there: one score before the softmax by who wrote its query and who wrote its key.
 
 import { unpacked } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
+import { button, el, stack } from '../../canvas/elements.js';
 import { headKey } from '../../canvas/lit.js';
 import { matrix } from '../../canvas/matrix.js';
 import { bounds, fixed } from '../../canvas/numbers.js';
+import { outline } from '../../canvas/pointer.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { deeper, put } from './tokens.js';
@@ -12,8 +13,8 @@ import { deeper, put } from './tokens.js';
 const FRAMES = ['var(--vv-orange)', 'var(--vv-blue)']; // of the key, and of that with which it is compared
 
 /** The panel; `slot` is the setting that a click in the picture changes. */
-export function score(self, frames) {
-  const made = { slot: 'key', told: null, frames };
+export function score(self, plot) {
+  const made = { slot: 'key', told: null, frames: FRAMES.map((colour) => outline(plot, '', colour)) };
   const head = (i) => headKey(made.told.heads[i]);
   made.matrix = matrix(self, {
     told: (row, col, value) => [
@@ -23,16 +24,13 @@ export function score(self, frames) {
     ],
     key: (row, col) => head(col) || head(row),
   });
-  made.open = el('button', {
-    type: 'button',
+  made.open = button(t('Why there?'), () => self.set('beside', deeper(self) ? 'wall' : 'score'), {
     'data-export': 'no',
-    text: t('Why there?'),
     title: t('Why it looks there'),
-    onclick: () => self.set('beside', deeper(self) ? 'wall' : 'score'),
   });
   made.slots = el('div', { class: 'vv-buttons', 'data-export': 'no' });
   [made.above, made.notes] = [el('p', { class: 'vv-text' }), el('p', { class: 'vv-text' })];
-  made.node = el('div', { class: 'vv-stack' }, made.slots, made.above, made.matrix.node, made.notes);
+  made.node = stack(made.slots, made.above, made.matrix.node, made.notes);
   return made;
 }
 
@@ -43,20 +41,16 @@ export function drawScore(self, made) {
   if (!deeper(self)) return;
   made.told = unpacked(self.data.score);
   const { slots = [], places, above = '', values, notes, rows, cols } = made.told;
-  const button = ([slot, text]) =>
-    el('button', {
-      type: 'button',
-      'aria-pressed': String(slot === made.slot),
-      text: t(text),
-      onclick: () => {
-        made.slot = slot;
-        self.draw();
-        made.slots.querySelector('[aria-pressed=true]').focus();
-      },
-    });
+  const choose = (slot) => {
+    made.slot = slot;
+    self.draw();
+    made.slots.querySelector('[aria-pressed=true]').focus();
+  };
+  const choice = ([slot, text]) =>
+    button(t(text), () => choose(slot), { 'aria-pressed': String(slot === made.slot) });
   made.slots.replaceChildren(
     el('span', { style: 'width:100%', text: t('A click in the picture chooses:') }),
-    ...slots.map(button),
+    ...slots.map(choice),
   );
   made.above.textContent = t(above);
   made.notes.textContent = notes.map((one) => t(one)).join(' ');
@@ -64,16 +58,12 @@ export function drawScore(self, made) {
   if (!values) return;
   made.frames.forEach((frame, i) => {
     const place = slots.findIndex(([slot]) => slot === ['key', 'against'][i]);
-    put(self, frame, places[place], FRAMES[i]);
+    put(self, frame, places[place]);
   });
   const { layer, head, direction } = self.settings;
   const flat = Float32Array.from(values.flat());
-  const most = still(
-    self,
-    `score/${[layer, head, direction, places]}`,
-    0,
-    Math.max(...bounds(flat).map(Math.abs)),
-  )[1];
+  const name = `score/${[layer, head, direction, places]}`;
+  const most = still(self, name, 0, Math.max(...bounds(flat).map(Math.abs)))[1];
   const width = Math.max(280, self.below.clientWidth - 4);
   const used = made.node.offsetHeight - made.matrix.node.offsetHeight + 54 * self.zoom;
   made.matrix.draw({

@@ -35,9 +35,7 @@ NOBODY = ("auto", "mean")  # where the settings name no token: the largest weigh
 
 
 def account(view, subject: Subject, settings: Mapping[str, Any]):
-    """The account of a score; and who asks, whose key it is and with whose it is compared, as people name
-    them.
-    """
+    """The account of a score; and who asks, whose key it is, and with whose compared, as people name them."""
     from vitviz.analyses.query import query_place
     from vitviz.engine.asking import circuits
 

@@ -16,15 +16,9 @@ export const nameOf = (self, token) =>
 /** Whether it is told why the head looks there. */
 export const deeper = (self) => self.settings.beside === 'score';
 
-/** Puts an outline around a token's patch, in a colour; a prefix token has none. */
-export function put(self, mark, token, colour = '') {
-  const { rows, cols } = self.grid;
-  const cell = token - first(self);
-  if (!(cell >= 0)) return mark.hide();
-  const [w, h] = [self.ui.size.width / cols, self.ui.size.height / rows];
-  mark.put((cell % cols) * w, Math.floor(cell / cols) * h, w, h);
-  if (colour) mark.node.style.borderColor = colour;
-}
+/** Puts an outline around a token's patch; a prefix token has none. */
+export const put = (self, mark, token) =>
+  mark.over({ rows: self.grid.rows, cols: self.grid.cols, ...self.ui.size }, token - first(self));
 
 /** The entropy of a part of an array in nats; 0 ln 0 counts as 0. */
 export function entropy(values, start, count) {

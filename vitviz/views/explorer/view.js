@@ -2,13 +2,14 @@
 // them.
 
 import { colourbar } from '../../canvas/colourbar.js';
-import { el, fit } from '../../canvas/elements.js';
-import { drawMissing, leftOut, nearestShown } from '../../canvas/missing.js';
+import { button, div, el, stack } from '../../canvas/elements.js';
+import { ground } from '../../canvas/map.js';
+import { leftOut, nearestShown } from '../../canvas/missing.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
-import { framing, rowByRow } from '../../canvas/outliers.js';
-import { pinColours, togglePin } from '../../canvas/pins.js';
-import { cells, outline } from '../../canvas/pointer.js';
+import { framing } from '../../canvas/outliers.js';
+import { pinMarks, togglePin } from '../../canvas/pins.js';
+import { cells, outline, rowByRow } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
 import { ask, chooseToken, paint, showChips, showPins, told } from './query.js';
@@ -37,49 +38,29 @@ export default () => ({
   build(self) {
     self.held = false;
     self.query = null;
-    const base = el('canvas');
+    const base = ground(self);
     const heat = el('canvas', { class: 'vv-heat' });
-    const plot = el('div', { class: 'vv-plot' }, base, heat);
+    const plot = div('vv-plot', base.canvas, heat);
     const asked = outline(plot, 'vv-pinned');
     const spot = outline(plot);
     const framed = framing(self, plot);
     const bar = colourbar();
-    const marks = pinColours.map((colour) => {
-      const mark = outline(plot);
-      mark.node.classList.add('vv-mark');
-      mark.node.style.setProperty('--vv-pin', colour);
-      return mark;
-    });
+    const marks = pinMarks(plot);
     const title = el('p', { class: 'vv-h' });
     const facts = el('p', { class: 'vv-text' });
     const chips = el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t('Prefix tokens') });
-    const pin = el('button', {
-      type: 'button',
-      text: t('Pin this token'),
-      'data-export': 'no',
-      onclick: () => togglePin(self, self.query),
-    });
-    const pinned = el('div', { class: 'vv-pins' });
+    const pin = button(t('Pin this token'), () => togglePin(self, self.query), { 'data-export': 'no' });
+    const pinned = div('vv-pins');
     const wall = el('canvas');
-    const wallPlot = el('div', { class: 'vv-plot' }, wall);
+    const wallPlot = div('vv-plot', wall);
     const now = outline(wallPlot, 'vv-pinned');
     const wallSpot = outline(wallPlot);
     const wallTitle = el('p', { class: 'vv-h' });
     const wallBar = colourbar();
-    const why = score(self, [outline(plot), outline(plot)]);
-    self.figure.append(
-      el(
-        'div',
-        { class: 'vv-stack vv-centred' },
-        title,
-        plot,
-        bar.node,
-        framed.node,
-        el('div', { class: 'vv-buttons' }, chips, pin, why.open),
-        pinned,
-      ),
-    );
-    const walls = el('div', { class: 'vv-stack' }, wallTitle, wallPlot, wallBar.node, facts);
+    const why = score(self, plot);
+    const buttons = div('vv-buttons', chips, pin, why.open);
+    self.figure.append(div('vv-stack vv-centred', title, plot, bar.node, framed.node, buttons, pinned));
+    const walls = stack(wallTitle, wallPlot, wallBar.node, facts);
     self.below.append(walls, why.node);
     cells(self, heat, {
       start: () => self.query - first(self),
@@ -152,12 +133,9 @@ export default () => ({
         const distance = at.head < 0 ? undefined : distanceOf(self, at.layer, at.head);
         const most = at.head < 0 ? null : self.data.wallmax.values[at.layer * self.value.heads + at.head];
         wallSpot.put(...p.box(cell));
-        tip.show(
-          event,
-          wallName(at),
-          most === null ? '' : t('largest weight {value}', { value: number(most) }),
-          distance === undefined ? '' : t('attention distance {value} px', { value: distance.toFixed(1) }),
-        );
+        const weight = most === null ? '' : t('largest weight {value}', { value: number(most) });
+        const value = distance?.toFixed(1);
+        tip.show(event, wallName(at), weight, value ? t('attention distance {value} px', { value }) : '');
       },
       leave: () => wallSpot.hide(),
       pick: (cell) => {
@@ -167,64 +145,26 @@ export default () => ({
         self.set('layer', at.layer + 1);
       },
     });
-    return {
-      base,
-      heat,
-      asked,
-      framed,
-      marks,
-      bar,
-      title,
-      facts,
-      chips,
-      pin,
-      pinned,
-      wall,
-      wallTitle,
-      wallBar,
-      now,
-      size: null,
-      weights: null,
-      order: [],
-      wallPlace: null,
-      walls,
-      score: why,
-    };
+    const beside = { wall, wallTitle, wallBar, now, facts, walls, score: why };
+    return { base, heat, asked, framed, marks, bar, title, chips, pin, pinned, ...beside };
   },
 
   pictures: () => ['upload'],
   items(self) {
     const more = small(self) ? ['layer'] : ['line', 'pinned'];
-    return [
-      ...more,
-      'wall',
-      'wallmax',
-      'distances',
-      'entropy',
-      ...(self.settings.show === 'rollout' ? ['rollout'] : []),
-      ...(deeper(self) ? ['score'] : []),
-    ];
+    const rollout = self.settings.show === 'rollout' ? ['rollout'] : [];
+    const always = ['wall', 'wallmax', 'distances', 'entropy'];
+    return [...more, ...always, ...rollout, ...(deeper(self) ? ['score'] : [])];
   },
 
   draw(self) {
     const { ui, data, grid, settings } = self;
-    const [l, top, r, b] = self.photo.box;
     const aspect = (grid.cols * grid.patch[1]) / (grid.rows * grid.patch[0]);
     const width = Math.min(self.width, aspect * self.tall);
     const height = width / aspect;
-    const base = [self.key, width, self.density].join('/');
-    if (ui.drawn !== base) {
-      // the picture changes seldom, the map often
-      ui.drawn = base;
-      const context = fit(ui.base, width, height, self.density);
-      context.imageSmoothingQuality = 'high';
-      context.drawImage(data.upload, l, top, r - l, b - top, 0, 0, width, height);
-      drawMissing(self, context, rowByRow(grid, { width, height }));
-    }
-    ui.heat.style.width = `${width}px`;
-    ui.heat.style.height = `${height}px`;
-    ui.heat.style.opacity = settings.opacity ?? 0.72;
     ui.size = { width, height };
+    ui.base.draw(ui.size);
+    ui.heat.style.cssText = `width:${width}px;height:${height}px;opacity:${settings.opacity ?? 0.72}`;
     self.figure.firstElementChild.style.setProperty('--vv-drawn', `${width}px`);
     const asked = settings.token - first(self);
     if (leftOut(self, asked)) return self.set('token', nearestShown(self, asked) + first(self));

@@ -45,13 +45,8 @@ export function levelsOf(self) {
 }
 
 export function drawWall(self) {
-  const {
-    ui,
-    data,
-    grid,
-    settings,
-    value: { layers, heads },
-  } = self;
+  const { ui, data, grid, settings } = self;
+  const { layers, heads } = self.value;
   const { rows, cols } = grid;
   const asked = [settings.token, settings.direction, differs(self)].join('/');
   self.absolute = still(self, `wall/${asked}`, 0, Math.max(...data.wallmax.values) || 1)[1];
@@ -80,27 +75,18 @@ export function drawWall(self) {
   const tw = pitch - gap;
   const th = tw * aspect;
   const down = th + gap;
-  const slot = (place, layer) => [
-    left + layer * pitch,
-    top + place * down + (place === heads ? 8 : 0),
-    tw,
-    th,
-  ];
+  const fallen = (place) => top + place * down + (place === heads ? 8 : 0); // the mean stands apart
+  const slot = (place, layer) => [left + layer * pitch, fallen(place), tw, th];
   const drawn = [ui.wallName, pitch, self.density, settings.order, self.colour('color')].join('/');
   if (ui.wallDrawn !== drawn) {
     ui.wallDrawn = drawn;
     const context = fit(ui.wall, left + layers * pitch, top + (heads + 1) * down + 8, self.density);
     context.imageSmoothingEnabled = tw * self.density < cols;
     for (let l = 0; l < layers; l++)
-      for (let p = 0; p <= heads; p++)
-        context.drawImage(
-          ui.atlas,
-          (p < heads ? ui.order[l][p] : heads) * cols,
-          l * rows,
-          cols,
-          rows,
-          ...slot(p, l),
-        );
+      for (let p = 0; p <= heads; p++) {
+        const head = p < heads ? ui.order[l][p] : heads;
+        context.drawImage(ui.atlas, head * cols, l * rows, cols, rows, ...slot(p, l));
+      }
     context.fillStyle = self.colour('color');
     context.font = `${12 * self.zoom}px ${self.colour('font-family')}`;
     context.globalAlpha = 0.8;
@@ -113,37 +99,23 @@ export function drawWall(self) {
       context.fillText(t('near'), left - 8, slot(0, 0)[1] + th / 2);
       if (heads > 1) context.fillText(t('far'), left - 8, slot(heads - 1, 0)[1] + th / 2);
     } else {
-      for (let h = 0; h < heads; h += Math.ceil((14 * self.zoom) / down))
-        context.fillText(
-          h === 0 ? t('head {head}', { head: 1 }) : String(h + 1),
-          left - 8,
-          slot(h, 0)[1] + th / 2,
-        );
+      for (let h = 0; h < heads; h += Math.ceil((14 * self.zoom) / down)) {
+        const name = h === 0 ? t('head {head}', { head: 1 }) : String(h + 1);
+        context.fillText(name, left - 8, slot(h, 0)[1] + th / 2);
+      }
     }
     context.fillText(t('mean'), left - 8, slot(heads, 0)[1] + th / 2);
     context.fillText(t('layer'), left - 8, top / 2);
   }
   const box = (cell) => slot(Math.floor(cell / layers), cell % layers);
-  ui.wallPlace = {
-    rows: heads + 1,
-    cols: layers,
-    x: left,
-    y: top,
-    width: layers * pitch,
-    height: (heads + 1) * down + 8,
-    box,
-  };
+  const size = { width: layers * pitch, height: (heads + 1) * down + 8 };
+  ui.wallPlace = { rows: heads + 1, cols: layers, x: left, y: top, ...size, box };
   const place = settings.show === 'mean' ? heads : ui.order[settings.layer - 1].indexOf(settings.head - 1);
   settings.show === 'rollout' ? ui.now.hide() : ui.now.put(...slot(place, settings.layer - 1));
   ui.wallTitle.textContent = `${t('All layers and heads')} · ${nameOf(self, settings.token)}`;
+  const said = absolute
+    ? t('Attention weight, one scale for all')
+    : t('Share of each map’s own largest weight');
   const high = absolute ? self.absolute : 1;
-  ui.wallBar.update(
-    coloursOf(self),
-    differs(self) ? -high : 0,
-    high,
-    labelled(
-      self,
-      absolute ? t('Attention weight, one scale for all') : t('Share of each map’s own largest weight'),
-    ),
-  );
+  ui.wallBar.update(coloursOf(self), differs(self) ? -high : 0, high, labelled(self, said));
 }

@@ -1,19 +1,17 @@
 // Filters of the patch embedding: principal components as in the paper's figure 7, or every raw filter as a
 // wall.
 
-import { chart as charted } from '../../canvas/chart.js';
+import { chartBeside } from '../../canvas/chart.js';
+import { ramp } from '../../canvas/colours.js';
 import { unpacked } from '../../canvas/data.js';
-import { el, fit } from '../../canvas/elements.js';
-import { number } from '../../canvas/numbers.js';
-import { cells, outline } from '../../canvas/pointer.js';
+import { div, el, fit, stack } from '../../canvas/elements.js';
+import { number, percent } from '../../canvas/numbers.js';
+import { cells, outline, rowByRow } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
 import { atlas } from './atlas.js';
 
 /** A share as a percentage of two digits or so. */
-const percent = (share) => {
-  const places = share >= 0.0995 ? 0 : share >= 0.00995 ? 1 : 2;
-  return `${(share * 100).toFixed(places)} %`;
-};
+const rough = (share) => percent(share, share >= 0.0995 ? 0 : share >= 0.00995 ? 1 : 2);
 
 /** The filters in view: the raw ones or the components. */
 const pictures = (self) => self.data.raw || self.data.components;
@@ -28,51 +26,20 @@ export default () => ({
   build(self) {
     self.cur = 0;
     const canvas = el('canvas');
-    const plot = el('div', { class: 'vv-plot' }, canvas);
+    const plot = div('vv-plot', canvas);
     const hover = outline(plot);
     const big = el('canvas', { role: 'img' });
     const name = el('p', { class: 'vv-h' });
     const said = el('p', { class: 'vv-text' });
     const low = el('span');
     const high = el('span');
-    const ramp = el('canvas', { width: 256, height: 1, class: 'vv-bar-strip' });
-    const side = Object.create(self); // the same view, with the room beside its figure
-    const chart = charted(side);
-    const grey = el(
-      'div',
-      { class: 'vv-bar' },
-      el('div', { class: 'vv-bar-label', text: t('Weight, each filter scaled alone') }),
-      ramp,
-      el('div', { class: 'vv-ends' }, low, high),
-    );
+    const grey = ramp('grey', 'vv-bar-strip');
+    const chart = chartBeside(self);
+    const label = el('div', { class: 'vv-bar-label', text: t('Weight, each filter scaled alone') });
+    const bar = div('vv-bar', label, grey, div('vv-ends', low, high));
     const note = el('p', { class: 'vv-text', hidden: true });
-    self.figure.append(
-      el(
-        'div',
-        { class: 'vv-stack' },
-        note,
-        el(
-          'div',
-          { class: 'vv-row vv-positions' },
-          plot,
-          el(
-            'div',
-            { class: 'vv-stack vv-detail' },
-            name,
-            el('div', { class: 'vv-plot' }, big),
-            grey,
-            said,
-            chart.node,
-          ),
-        ),
-      ),
-    );
-    const context = ramp.getContext('2d');
-    const fade = context.createLinearGradient(0, 0, 256, 0);
-    fade.addColorStop(0, '#000');
-    fade.addColorStop(1, '#fff');
-    context.fillStyle = fade;
-    context.fillRect(0, 0, 256, 1);
+    const detail = div('vv-stack vv-detail', name, div('vv-plot', big), bar, said, chart.node);
+    self.figure.append(stack(note, div('vv-row vv-positions', plot, detail)));
     cells(self, canvas, {
       place: () => self.ui.place,
       label: () => t('Filters of the patch embedding.'),
@@ -80,34 +47,13 @@ export default () => ({
         cell < self.ui.count ? `${self.ui.name.textContent}. ${self.ui.said.textContent}` : '',
       hover: (cell) => {
         if (cell >= self.ui.count) return hover.hide();
-        const { x, y, width, height, rows, cols } = self.ui.place;
-        const w = width / cols;
-        const h = height / rows;
-        hover.put(
-          x + (cell % cols) * w - 1,
-          y + Math.floor(cell / cols) * h - 1,
-          self.ui.tile[0] + 2,
-          self.ui.tile[1] + 2,
-        );
+        const [x, y] = rowByRow(self.ui.place, self.ui.place)(cell);
+        hover.put(x - 1, y - 1, self.ui.tile[0] + 2, self.ui.tile[1] + 2);
         this.show(self, cell);
       },
       leave: () => hover.hide(),
     });
-    return {
-      note,
-      canvas,
-      big,
-      name,
-      said,
-      low,
-      high,
-      side,
-      chart,
-      place: null,
-      count: 0,
-      tile: [0, 0],
-      made: '',
-    };
+    return { note, canvas, big, name, said, low, high, chart, count: 0, tile: [0, 0] };
   },
 
   // the other kind when it is asked for
@@ -134,21 +80,14 @@ export default () => ({
     if (ui.made !== made) {
       const order = Int32Array.from({ length: count }, (_, i) => i);
       if (raw) order.sort((a, b) => data.norms.values[b] - data.norms.values[a]);
-      [ui.made, ui.order, ui.atlas] = [
-        made,
-        order,
-        atlas(pictures(self).values, count, ph, pw, Math.ceil(Math.sqrt(count)), order),
-      ];
+      const whole = atlas(pictures(self).values, count, ph, pw, Math.ceil(Math.sqrt(count)), order);
+      [ui.made, ui.order, ui.atlas] = [made, order, whole];
       self.cur = Math.min(self.cur, count - 1);
     }
     [ui.count, ui.tile] = [count, [tw, th]];
     ui.place = { rows, cols, x: 0, y: 0, width: cols * pitch, height: rows * (th + gap + text) };
-    const context = fit(
-      ui.canvas,
-      cols * pitch - gap,
-      rows * (th + gap + text) - gap + (raw ? 0 : 4),
-      self.density,
-    );
+    const height = rows * (th + gap + text) - gap + (raw ? 0 : 4);
+    const context = fit(ui.canvas, cols * pitch - gap, height, self.density);
     context.imageSmoothingEnabled = tw * self.density < pw;
     context.imageSmoothingQuality = 'high';
     context.fillStyle = self.colour('color');
@@ -159,7 +98,7 @@ export default () => ({
       const x = (i % cols) * pitch;
       const y = Math.floor(i / cols) * (th + gap + text);
       this.tile(self, context, i, x, y, tw, th);
-      if (!raw) context.fillText(percent(data.variance.values[i]), x + tw / 2, y + th + 4, pitch);
+      if (!raw) context.fillText(rough(data.variance.values[i]), x + tw / 2, y + th + 4, pitch);
     }
     ui.canvas.setAttribute('aria-label', t('Filters of the patch embedding.'));
     ui.note.textContent = t(self.summary.note || '');
@@ -201,12 +140,11 @@ export default () => ({
           height: ph,
           width: pw,
         })
-      : t('{share} of the variance of all filters.', { share: percent(data.variance.values[i]) });
+      : t('{share} of the variance of all filters.', { share: rough(data.variance.values[i]) });
     if (raw) return;
-    ui.side.width = Math.min(self.wide ? 400 : 300, self.wide ? self.detail : self.width * 0.7 - 24);
-    ui.side.tall = 130 * self.zoom;
+    const width = self.wide ? Math.min(400, self.detail) : Math.min(300, self.width * 0.7 - 24);
     const figure = unpacked(data.chart);
     figure.bars.colours = figure.bars.colours.map((one, at) => (at === i ? 'var(--vv-accent)' : `${one}80`));
-    ui.chart.draw(figure);
+    ui.chart.draw(figure, width, 130 * self.zoom);
   },
 });

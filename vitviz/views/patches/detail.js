@@ -1,10 +1,11 @@
 // The picked patch: its pixels, its three planes of numbers, its vector, the norms of its embedding.
 
 import { tinted } from '../../canvas/colours.js';
-import { el, fit } from '../../canvas/elements.js';
+import { div, fit, span } from '../../canvas/elements.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { normalised } from '../../canvas/normalised.js';
 import { still } from '../../canvas/still.js';
+import { track } from '../../canvas/tops.js';
 import { t } from '../../canvas/words.js';
 
 /** What a patch is called, and its place in the sequence. */
@@ -18,18 +19,12 @@ export function described(self, patch) {
   const tokens = grid.rows * grid.cols + prefix - gone.length;
   const token = patch + prefix + 1 - gone.filter((other) => other < patch).length;
   if (!prefix) return [first, t('token {token} of {tokens}', { token, tokens })];
-  const values = {
-    token,
-    tokens,
-    count: prefix,
-    names: grid.prefix.map((n) => t(n)).join(', '),
-  };
-  return [
-    first,
+  const values = { token, tokens, count: prefix, names: grid.prefix.map((n) => t(n)).join(', ') };
+  const behind =
     prefix === 1
       ? t('token {token} of {tokens}, behind the {names} token', values)
-      : t('token {token} of {tokens}, behind {count} prefix tokens', values),
-  ];
+      : t('token {token} of {tokens}, behind {count} prefix tokens', values);
+  return [first, behind];
 }
 
 /** The picked patch: its pixels, its three planes of numbers, its vector, its embedding's norms. */
@@ -59,7 +54,7 @@ export function inspect(self) {
   context.drawImage(data.input, left, top, pw, ph, 0, 0, side, height);
   ui.planes.forEach((plane, channel) => {
     const numbers = Float32Array.from({ length: ph * pw }, (_, i) => values[3 * i + channel]);
-    const on = fit(plane.canvas, side, height, self.density);
+    const on = fit(plane, side, height, self.density);
     on.imageSmoothingEnabled = false;
     on.drawImage(tinted(numbers, ph, pw, 'cividis', low, high), 0, 0, side, height);
   });
@@ -83,13 +78,8 @@ function drawVector(self, values, low, high) {
   context.imageSmoothingEnabled = false;
   for (let r = 0; r < rows; r++) {
     const part = values.subarray(r * fits, Math.min(values.length, (r + 1) * fits));
-    context.drawImage(
-      tinted(part, 1, part.length, 'cividis', low, high),
-      0,
-      r * tall,
-      part.length * cell,
-      Math.max(1, tall - (tall > 4 ? 1 : 0)),
-    );
+    const image = tinted(part, 1, part.length, 'cividis', low, high);
+    context.drawImage(image, 0, r * tall, part.length * cell, Math.max(1, tall - (tall > 4 ? 1 : 0)));
   }
   self.ui.strip = { across: fits, cell, tall, values, per: pw };
   self.ui.strip_.setAttribute('aria-label', t('The patch as a vector'));
@@ -113,25 +103,19 @@ function showNorms(self, patch, count) {
   const { before, after, most: own } = normsOf(self.data.norms, patch, count);
   const [, most] = still(self, 'norms', 0, own);
   const row = (label, value) =>
-    el(
-      'div',
-      { class: 'vv-normrow' },
-      el('span', { text: label }),
-      el('span', { class: 'vv-track' }, el('span', { style: `width:${(value / most) * 100}%` })),
-      el('span', { text: value.toPrecision(value < 100 ? 3 : 4) }),
-    );
+    div('vv-normrow', span(label), track(value / most), span(value.toPrecision(value < 100 ? 3 : 4)));
   self.ui.normBars.replaceChildren(
     row(t('Norm of its embedding'), before),
     ...(Number.isFinite(after) ? [row(t('… with position embedding'), after)] : []),
   );
-  const width = self.summary.width;
+  const told = { count: self.ui.strip.values.length, width: self.summary.width };
   self.ui.norms.textContent = Number.isFinite(after)
-    ? t('The {count} numbers become {width}: the embedding. Bars end at the largest norm of this picture.', {
-        count: self.ui.strip.values.length,
-        width,
-      })
+    ? t(
+        'The {count} numbers become {width}: the embedding. Bars end at the largest norm of this picture.',
+        told,
+      )
     : t(
         'The {count} numbers become {width}: the embedding. This model adds no absolute position embedding.',
-        { count: self.ui.strip.values.length, width },
+        told,
       );
 }

@@ -25,60 +25,27 @@ export function layout(self) {
     const size = pitch - gap;
     const down = size * aspect + gap + label;
     const rows = Math.ceil((count + prefix) / across);
-    const at = (i) => [
-      ((i + prefix) % across) * pitch,
-      Math.floor((i + prefix) / across) * down,
-      size,
-      size * aspect,
-    ];
-    return {
-      at,
-      width: room,
-      height: rows * down,
-      pitch,
-      down,
-      across,
-      prefix,
-      label,
-      left: 0,
-      top: 0,
-      rows,
-      sequence: true,
+    const at = (i) => {
+      const place = i + prefix;
+      return [(place % across) * pitch, Math.floor(place / across) * down, size, size * aspect];
     };
+    const whole = { width: room, height: rows * down, left: 0, top: 0 };
+    return { at, ...whole, pitch, down, across, prefix, label, rows, sequence: true, spread: null };
   }
   const scale = Math.min((room - left) / w, (limit - top) / h);
   const spread = apart * 0.5;
   const pitch = [(w * scale) / grid.cols, (h * scale) / grid.rows];
   const size = [pitch[0] / (1 + spread), pitch[1] / (1 + spread)];
-  const at = (i) => [
-    left + (i % grid.cols) * pitch[0],
-    top + Math.floor(i / grid.cols) * pitch[1],
-    size[0],
-    size[1],
-  ];
-  return {
-    at,
-    width: left + w * scale,
-    height: top + h * scale,
-    pitch: pitch[0],
-    down: pitch[1],
-    across: grid.cols,
-    prefix: 0,
-    label: 0,
-    left,
-    top,
-    rows: grid.rows,
-    spread,
-  };
+  const corner = (i) => [left + (i % grid.cols) * pitch[0], top + Math.floor(i / grid.cols) * pitch[1]];
+  const at = (i) => [...corner(i), ...size];
+  const whole = { width: left + w * scale, height: top + h * scale, left, top };
+  const steps = { pitch: pitch[0], down: pitch[1], across: grid.cols, rows: grid.rows };
+  return { at, ...whole, ...steps, prefix: 0, label: 0, sequence: false, spread };
 }
 
 /** A token that is no patch. */
 export function drawChip(self, context, goal, i) {
-  const [x, y, w, h] = [
-    (i % goal.across) * goal.pitch,
-    Math.floor(i / goal.across) * goal.down,
-    ...goal.at(0).slice(2),
-  ];
+  const [x, y, w, h] = goal.at(i - goal.prefix);
   context.fillStyle = self.colour('--vv-accent');
   context.globalAlpha = 0.16;
   context.fillRect(x, y, w, h);

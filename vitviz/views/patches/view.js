@@ -2,7 +2,7 @@
 
 import { colourbar } from '../../canvas/colourbar.js';
 import { pixels } from '../../canvas/data.js';
-import { el, fit } from '../../canvas/elements.js';
+import { div, el, figure, fit, stack } from '../../canvas/elements.js';
 import { drawMissing } from '../../canvas/missing.js';
 import { number } from '../../canvas/numbers.js';
 import { framing } from '../../canvas/outliers.js';
@@ -22,7 +22,7 @@ export default () => ({
   build(self) {
     self.picked = null;
     const canvas = el('canvas');
-    const plot = el('div', { class: 'vv-plot' }, canvas);
+    const plot = div('vv-plot', canvas);
     const hover = outline(plot);
     const chosen = outline(plot, 'vv-pinned');
     const framed = framing(self, plot);
@@ -33,53 +33,29 @@ export default () => ({
     const big = el('canvas', { role: 'img', 'aria-label': t('The picked patch') });
     const bar = colourbar();
     const colours = [t('Red'), t('Green'), t('Blue')];
-    const planes = colours.map((colour) => ({
-      canvas: el('canvas', { role: 'img', 'aria-label': colour }),
-      colour,
-    }));
+    const planes = colours.map((colour) => el('canvas', { role: 'img', 'aria-label': colour }));
     const strip = el('canvas', { tabindex: 0 });
     const stripName = el('p', { class: 'vv-text' });
     const spot = outline(el('div'));
     const norms = el('p', { class: 'vv-text' });
-    const normBars = el('div', { class: 'vv-norms' });
-    const stripPlot = el('div', { class: 'vv-plot' }, strip, spot.node);
-    self.figure.append(
-      el(
-        'div',
-        { class: 'vv-stack vv-patches' },
-        el(
-          'div',
-          { class: 'vv-row vv-positions' },
-          el('div', { class: 'vv-stack' }, plot, count, framed.node),
-          el(
-            'div',
-            { class: 'vv-stack vv-detail vv-flat', tabindex: '0' },
-            el('div', {}, name, where),
-            el(
-              'div',
-              { class: 'vv-planes' },
-              el('figure', {}, el('div', { class: 'vv-plot' }, big), el('figcaption', { text: t('Pixels') })),
-              ...planes.map((p) =>
-                el(
-                  'figure',
-                  {},
-                  el('div', { class: 'vv-plot' }, p.canvas),
-                  el('figcaption', { text: p.colour }),
-                ),
-              ),
-            ),
-            bar.node,
-            normBars,
-            norms,
-          ),
-        ),
-        el('div', { class: 'vv-stack vv-rest' }, stripName, stripPlot),
-      ),
-    );
+    const normBars = div('vv-norms');
+    const stripPlot = div('vv-plot', strip, spot.node);
+    const numbered = planes.map((plane, i) => figure(plane, colours[i]));
+    const shown = div('vv-planes', figure(big, t('Pixels')), ...numbered);
+    const kind = { class: 'vv-stack vv-detail vv-flat', tabindex: '0' };
+    const detail = el('div', kind, el('div', {}, name, where), shown, bar.node, normBars, norms);
+    const row = div('vv-row vv-positions', stack(plot, count, framed.node), detail);
+    self.figure.append(div('vv-stack vv-patches', row, div('vv-stack vv-rest', stripName, stripPlot)));
     const learned = (token) => [
       t('Token {number}: {name}', { number: token + 1, name: t(self.grid.prefix[token]) }),
       t('learned, stands before the patches'),
     ];
+    const pick = (cell) => {
+      const patch = this.patch(self, cell);
+      if (patch < 0 || patch >= self.grid.rows * self.grid.cols) return;
+      self.picked = patch;
+      inspect(self);
+    };
     cells(self, canvas, {
       place: () => self.ui.place,
       label: () => t('The model’s input, cut into patches.'),
@@ -99,18 +75,8 @@ export default () => ({
         tip.show(event, ...described(self, patch));
       },
       leave: () => hover.hide(),
-      pick: (cell) => {
-        const patch = this.patch(self, cell);
-        if (patch < 0 || patch >= self.grid.rows * self.grid.cols) return;
-        self.picked = patch;
-        inspect(self);
-      },
-      hold: (cell) => {
-        const patch = this.patch(self, cell);
-        if (patch < 0 || patch >= self.grid.rows * self.grid.cols) return;
-        self.picked = patch;
-        inspect(self);
-      },
+      pick,
+      hold: pick,
     });
     const numbers = (event) => {
       const box = strip.getBoundingClientRect();
@@ -123,13 +89,10 @@ export default () => ({
       spot.put(col * cell, row * tall, cell, tall);
       bar.mark(values[i]);
       const pixel = Math.floor(i / 3);
-      const [y, x] = [Math.floor(pixel / per) + 1, (pixel % per) + 1];
-      tip.show(
-        event,
-        number(values[i], 4),
-        t('Number {index} of {count}', { index: i + 1, count: values.length }),
-        t('{colour} of the pixel in row {row}, column {col}', { colour: colours[i % 3], row: y, col: x }),
-      );
+      const at = { colour: colours[i % 3], row: Math.floor(pixel / per) + 1, col: (pixel % per) + 1 };
+      const place = t('Number {index} of {count}', { index: i + 1, count: values.length });
+      const told = t('{colour} of the pixel in row {row}, column {col}', at);
+      tip.show(event, number(values[i], 4), place, told);
     };
     strip.addEventListener('pointermove', numbers);
     strip.addEventListener('pointerdown', numbers);
@@ -138,25 +101,8 @@ export default () => ({
       tip.hide();
       bar.mark(null);
     });
-    return {
-      canvas,
-      plot,
-      chosen,
-      framed,
-      count,
-      name,
-      where,
-      big,
-      planes,
-      bar,
-      strip_: strip,
-      stripName,
-      norms,
-      normBars,
-      place: null,
-      layout: null,
-      strip: null,
-    };
+    const texts = { count, name, where, stripName, norms, normBars };
+    return { canvas, chosen, framed, big, planes, bar, strip_: strip, ...texts };
   },
 
   patch: (self, cell) => cell - self.ui.layout.prefix,
@@ -170,14 +116,8 @@ export default () => ({
     const count = grid.rows * grid.cols;
     data.bytes ??= pixels(data.input);
     ui.layout = goal;
-    ui.place = {
-      rows: goal.rows,
-      cols: goal.across,
-      x: goal.left,
-      y: goal.top,
-      width: goal.pitch * goal.across,
-      height: goal.down * goal.rows,
-    };
+    const size = { width: goal.pitch * goal.across, height: goal.down * goal.rows };
+    ui.place = { rows: goal.rows, cols: goal.across, x: goal.left, y: goal.top, ...size };
     const context = fit(ui.canvas, goal.width, goal.height, self.density);
     const ink = self.colour('color');
     const font = self.colour('font-family');
@@ -186,17 +126,8 @@ export default () => ({
     for (let i = 0; i < count; i++) {
       const [x, y, w, h] = goal.at(i);
       const last = goal.spread === 0 ? 0.5 : 0;
-      context.drawImage(
-        data.input,
-        (i % grid.cols) * pw,
-        Math.floor(i / grid.cols) * ph,
-        pw,
-        ph,
-        x,
-        y,
-        w + last,
-        h + last,
-      );
+      const from = [(i % grid.cols) * pw, Math.floor(i / grid.cols) * ph, pw, ph];
+      context.drawImage(data.input, ...from, x, y, w + last, h + last);
     }
     drawMissing(self, context, goal.at);
     context.fillStyle = ink;
@@ -220,21 +151,11 @@ export default () => ({
     const tokens = count - gone + grid.prefix.length;
     const left = gone ? ` − ${t('{count} left out', { count: gone })}` : '';
     const sum = `${grid.rows} × ${grid.cols} = ${count}${left}`;
-    ui.count.textContent = grid.prefix.length
-      ? t('{sum} patches of {height} × {width} pixels + {prefix} ({names}) = {tokens} tokens', {
-          sum,
-          height: ph,
-          width: pw,
-          prefix: grid.prefix.length,
-          names: grid.prefix.map((n) => t(n)).join(', '),
-          tokens,
-        })
-      : t('{sum} patches of {height} × {width} pixels: {tokens} tokens', {
-          sum,
-          height: ph,
-          width: pw,
-          tokens,
-        });
+    const names = grid.prefix.map((n) => t(n)).join(', ');
+    const told = { sum, height: ph, width: pw, prefix: grid.prefix.length, names, tokens };
+    ui.count.textContent = names
+      ? t('{sum} patches of {height} × {width} pixels + {prefix} ({names}) = {tokens} tokens', told)
+      : t('{sum} patches of {height} × {width} pixels: {tokens} tokens', told);
     inspect(self);
     // before the pass nothing is known of the norms, and nothing is missing
     if (self.value.items.norms) ui.framed.draw(goal, goal.at);

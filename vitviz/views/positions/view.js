@@ -2,11 +2,11 @@
 
 import { colourbar } from '../../canvas/colourbar.js';
 import { tinted } from '../../canvas/colours.js';
-import { el, fit } from '../../canvas/elements.js';
+import { div, el, fit } from '../../canvas/elements.js';
 import { leads } from '../../canvas/leads.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { fixed, number } from '../../canvas/numbers.js';
-import { cells, outline } from '../../canvas/pointer.js';
+import { cells, outline, rowByRow } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
 import { axis, ends, picture } from './matrix.js';
@@ -21,55 +21,39 @@ export default () => ({
   build(self) {
     [self.shown, self.pinned] = [null, false];
     const canvas = el('canvas');
-    const plot = el('div', { class: 'vv-plot' }, canvas);
+    const plot = div('vv-plot', canvas);
     const hover = outline(plot);
     const bar = colourbar();
     const detail = el('canvas');
-    const detailPlot = el('div', { class: 'vv-plot' }, detail);
+    const detailPlot = div('vv-plot', detail);
     const spot = outline(detailPlot);
     const own = outline(detailPlot, 'vv-pinned');
     const name = el('p', { class: 'vv-h' });
     const said = el('p', { class: 'vv-text' });
-    const lesson = leads(self, t('In Experiment, two trained alike but for their positions:'), 'experiment', {
-      kind: 'shuffle',
-    });
-    self.figure.append(
-      el(
-        'div',
-        { class: 'vv-row vv-positions' },
-        plot,
-        el('div', { class: 'vv-stack vv-detail' }, name, detailPlot, said, bar.node, lesson),
-      ),
-    );
+    const lead = t('In Experiment, two trained alike but for their positions:');
+    const lesson = leads(self, lead, 'experiment', { kind: 'shuffle' });
+    const beside = div('vv-stack vv-detail', name, detailPlot, said, bar.node, lesson);
+    self.figure.append(div('vv-row vv-positions', plot, beside));
+    const whole = (patch) => `${patchName(patch)}, ${placeName(self.grid, patch)}`;
+    const tile = () => ({ rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...self.ui.detailSize });
     const cosine = (a, b) => self.data.similarity.values[a * self.grid.rows * self.grid.cols + b];
     const within = (event, p, cell) => {
       // the pixel of the tile that lies under the pointer
       const box = canvas.getBoundingClientRect();
-      const w = p.width / p.cols;
-      const h = p.height / p.rows;
-      const x = (event.clientX - box.left - p.x) / w - (cell % p.cols);
-      const y = (event.clientY - box.top - p.y) / h - Math.floor(cell / p.cols);
+      const [left, top, w, h] = rowByRow(p, p)(cell);
+      const x = (event.clientX - box.left - left) / w;
+      const y = (event.clientY - box.top - top) / h;
       const clamp = (v, n) => Math.max(0, Math.min(n - 1, Math.floor(v * n)));
       return clamp(y, self.grid.rows) * self.grid.cols + clamp(x, self.grid.cols);
     };
     const point = (a, b, event) => {
-      const { rows, cols } = self.grid;
-      const size = self.ui.detailSize;
       const value = cosine(a, b);
+      const [one, other] = [a, b].map((patch) => `${patchName(patch)} (${placeName(self.grid, patch)})`);
       if (!self.pinned) this.show(self, a);
-      spot.put(
-        (b % cols) * (size.width / cols),
-        Math.floor(b / cols) * (size.height / rows),
-        size.width / cols,
-        size.height / rows,
-      );
+      spot.over(tile(), b);
       bar.mark(value);
-      tip.show(
-        event,
-        t('cosine {value}', { value: fixed(value, 3) }),
-        `${patchName(a)} (${placeName(self.grid, a)})`,
-        t('with {patch}', { patch: `${patchName(b)} (${placeName(self.grid, b)})` }),
-      );
+      const said = t('cosine {value}', { value: fixed(value, 3) });
+      tip.show(event, said, one, t('with {patch}', { patch: other }));
     };
     const leave = () => {
       hover.hide();
@@ -77,63 +61,47 @@ export default () => ({
       bar.mark(null);
     };
     const matrix = () => self.settings.form === 'matrix';
+    const pair = (cell) => [Math.floor(cell / self.ui.place.cols), cell % self.ui.place.cols];
     cells(self, canvas, {
       start: () => (matrix() ? self.shown * self.ui.place.cols : self.shown),
       place: () => self.ui.place,
       label: () => t('Cosine similarity of every position embedding with every other.'),
       name: (cell) => {
-        const [a, b] = matrix()
-          ? [Math.floor(cell / self.ui.place.cols), cell % self.ui.place.cols]
-          : [cell, cell];
-        const whole = (patch) => `${patchName(patch)}, ${placeName(self.grid, patch)}`;
+        const [a, b] = matrix() ? pair(cell) : [cell, cell];
         if (!matrix()) return whole(a);
         const value = fixed(cosine(a, b), 3);
         return `${whole(a)}, ${t('with {patch}', { patch: whole(b) })}: ${t('cosine {value}', { value })}`;
       },
       hover(cell, event) {
         const p = self.ui.place;
-        const w = p.width / p.cols;
-        const h = p.height / p.rows;
         if (matrix()) {
           hover.hide();
-          return point(Math.floor(cell / p.cols), cell % p.cols, event);
+          const [a, b] = pair(cell);
+          return point(a, b, event);
         }
-        hover.put(p.x + (cell % p.cols) * w - 1, p.y + Math.floor(cell / p.cols) * h - 1, w, h);
+        hover.over({ ...p, x: p.x - 1, y: p.y - 1 }, cell);
         point(cell, event.keyboard ? cell : within(event, p, cell), event);
       },
       leave,
       pick: (cell) => {
-        const patch = matrix() ? Math.floor(cell / self.ui.place.cols) : cell;
+        const patch = matrix() ? pair(cell)[0] : cell;
         self.pinned = !(self.pinned && self.shown === patch);
         this.show(self, patch);
       },
       hold: (cell, other) => {
         self.pinned = other.pinned;
-        this.show(self, matrix() ? Math.floor(cell / self.ui.place.cols) : cell);
+        this.show(self, matrix() ? pair(cell)[0] : cell);
       },
     });
     cells(self, detail, {
       start: () => self.shown,
-      place: () =>
-        self.data && { rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...self.ui.detailSize },
+      place: () => self.data && tile(),
       label: () => t('The tile of one patch, enlarged.'),
       name: (cell) => `${placeName(self.grid, cell)}: ${number(cosine(self.shown, cell))}`,
       hover: (cell, event) => point(self.shown, cell, event),
       leave,
     });
-    return {
-      canvas,
-      bar,
-      detail,
-      name_: name,
-      said,
-      lesson,
-      own,
-      place: null,
-      detailSize: null,
-      name: '',
-      picture: null,
-    };
+    return { canvas, bar, detail, name_: name, said, lesson, own };
   },
 
   items: () => ['similarity'],
@@ -147,8 +115,7 @@ export default () => ({
     const pad = { left: (form === 'tiles' ? 40 : 52) * self.zoom, top: 8, bottom: 40 * self.zoom };
     const room = (self.wide ? self.width - self.detail - 28 : self.width) - pad.left;
     const count = rows * cols;
-    const across = form === 'tiles' ? cols : count;
-    const down = form === 'tiles' ? rows : count;
+    const [across, down] = form === 'tiles' ? [cols, rows] : [count, count];
     const limit = self.tall - pad.bottom - pad.top;
     const unit = Math.min(room / across, limit / down);
     // whole device pixels for each tile
@@ -166,18 +133,11 @@ export default () => ({
       const side = whole > inner * 0.87 ? whole : inner;
       const [tw, th] = rows > cols ? [(side * cols) / rows, side] : [side, (side * rows) / cols];
       context.imageSmoothingEnabled = tw * self.density < cols || th * self.density < rows;
-      for (let i = 0; i < count; i++)
-        context.drawImage(
-          source,
-          (i % cols) * cols,
-          Math.floor(i / cols) * rows,
-          cols,
-          rows,
-          pad.left + (i % cols) * fine,
-          Math.floor(i / cols) * fine,
-          tw,
-          th,
-        );
+      for (let i = 0; i < count; i++) {
+        const [row, col] = [Math.floor(i / cols), i % cols];
+        const from = [col * cols, row * rows, cols, rows];
+        context.drawImage(source, ...from, pad.left + col * fine, row * fine, tw, th);
+      }
     } else {
       context.imageSmoothingEnabled = width * self.density < count;
       context.drawImage(source, pad.left, 0, width, height);
@@ -197,14 +157,14 @@ export default () => ({
     context.font = `${13 * self.zoom}px ${self.colour('font-family')}`;
     context.textAlign = 'center';
     context.textBaseline = 'bottom';
-    context.fillText(
-      form === 'tiles' ? t('Input patch column') : t('Input patch number'),
-      pad.left + width / 2,
-      height + pad.bottom,
-    );
+    const [along, up] =
+      form === 'tiles'
+        ? [t('Input patch column'), t('Input patch row')]
+        : [t('Input patch number'), t('Input patch number')];
+    context.fillText(along, pad.left + width / 2, height + pad.bottom);
     context.rotate(-Math.PI / 2);
     context.textBaseline = 'top';
-    context.fillText(form === 'tiles' ? t('Input patch row') : t('Input patch number'), -height / 2, 0);
+    context.fillText(up, -height / 2, 0);
     ui.bar.update('viridis', low, high, t('Cosine similarity'));
     ui.said.textContent = t(
       'The bright cell is the patch itself. Point at the picture to compare, click to hold a patch.',
@@ -216,10 +176,8 @@ export default () => ({
   show(self, patch, anew = false) {
     if (patch === self.shown && !anew) return;
     self.shown = patch;
-    const {
-      ui,
-      grid: { rows, cols },
-    } = self;
+    const { ui } = self;
+    const { rows, cols } = self.grid;
     const count = rows * cols;
     const side = self.wide
       ? Math.max(120, Math.min(self.detail, self.tall - 190 * self.zoom - ui.lesson.offsetHeight))
@@ -231,7 +189,7 @@ export default () => ({
     context.imageSmoothingEnabled = false;
     context.drawImage(ui.tile, 0, 0, width, height);
     ui.detailSize = { width, height };
-    ui.own.put((patch % cols) * unit, Math.floor(patch / cols) * unit, unit, unit);
+    ui.own.over({ rows, cols, width, height }, patch);
     ui.name_.textContent = `${patchName(patch)}: ${placeName(self.grid, patch)}`;
   },
 });

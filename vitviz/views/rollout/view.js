@@ -3,12 +3,12 @@
 import { colourbar } from '../../canvas/colourbar.js';
 import { tinted } from '../../canvas/colours.js';
 import { differs, labelled, reach } from '../../canvas/difference.js';
-import { el, fit, sheet } from '../../canvas/elements.js';
+import { button, div, el, fit, sheet, stack, thumb } from '../../canvas/elements.js';
 import { drawMissing } from '../../canvas/missing.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { fixed, number, total } from '../../canvas/numbers.js';
-import { framing, rowByRow } from '../../canvas/outliers.js';
-import { cells, outline } from '../../canvas/pointer.js';
+import { framing } from '../../canvas/outliers.js';
+import { cells, outline, rowByRow } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
 import { asPaper, chosen, coloursOf, lay, scale } from './lay.js';
@@ -39,12 +39,9 @@ const fares = (self) =>
       { rollout: 35, ledger: 20, random: 65 },
     ),
     ' ',
-    el('button', {
-      type: 'button',
+    button(t('See why the model decided: Evidence'), () => self.open('evidence', { method: 'ledger' }), {
       class: 'vv-link',
       'data-export': 'no',
-      text: t('See why the model decided: Evidence'),
-      onclick: () => self.open('evidence', { method: 'ledger' }),
     }),
   );
 
@@ -63,7 +60,7 @@ export default () => ({
 
   build(self) {
     const canvas = el('canvas');
-    const plot = el('div', { class: 'vv-plot' }, canvas);
+    const plot = div('vv-plot', canvas);
     const bar = colourbar();
     const title = el('p', { class: 'vv-h' });
     const said = el('p', { class: 'vv-text' });
@@ -72,20 +69,9 @@ export default () => ({
     const asked = outline(plot, 'vv-pinned');
     const framed = framing(self, plot);
     hover.node.dataset.export = 'no';
-    self.figure.append(
-      el(
-        'div',
-        { class: 'vv-stack vv-centred' },
-        title,
-        plot,
-        el('div', { class: 'vv-row' }, bar.node, said),
-        framed.node,
-      ),
-    );
+    self.figure.append(div('vv-stack vv-centred', title, plot, div('vv-row', bar.node, said), framed.node));
     self.below.append(
-      el(
-        'div',
-        { class: 'vv-stack' },
+      stack(
         el('p', {
           class: 'vv-text',
           text: t('Each layer alone: mean over its heads, every map scaled by itself'),
@@ -93,30 +79,19 @@ export default () => ({
         strip,
       ),
     );
-    const place = () => self.ui.place;
+    const name = (cell) => `${patchName(cell)}, ${placeName(self.grid, cell)}`;
+    const middle = () => Math.floor(self.grid.rows / 2) * self.grid.cols + Math.floor(self.grid.cols / 2);
     cells(self, canvas, {
-      start: () =>
-        /^\d+$/.test(self.settings.query)
-          ? Number(self.settings.query)
-          : Math.floor(self.grid.rows / 2) * self.grid.cols + Math.floor(self.grid.cols / 2),
-      place,
+      start: () => (/^\d+$/.test(self.settings.query) ? Number(self.settings.query) : middle()),
+      place: () => self.ui.place,
       label: () => t('Rollout map over the picture.'),
-      name: (cell) => `${patchName(cell)}, ${placeName(self.grid, cell)}: ${number(self.ui.values[cell])}`,
+      name: (cell) => `${name(cell)}: ${number(self.ui.values[cell])}`,
       hover(cell, event) {
-        const p = place();
-        const w = p.width / p.cols;
-        const h = p.height / p.rows;
         const value = self.ui.values[cell];
-        hover.put(p.x + (cell % p.cols) * w, p.y + Math.floor(cell / p.cols) * h, w, h);
+        const share = t('{times} × an even share', { times: number(value * self.ui.values.length, 2) });
+        hover.over(self.ui.place, cell);
         bar.mark(value);
-        tip.show(
-          event,
-          number(value),
-          `${patchName(cell)}, ${placeName(self.grid, cell)}`,
-          differs(self)
-            ? ''
-            : t('{times} × an even share', { times: number(value * self.ui.values.length, 2) }),
-        );
+        tip.show(event, number(value), name(cell), differs(self) ? '' : share);
       },
       leave() {
         hover.hide();
@@ -124,7 +99,7 @@ export default () => ({
       },
       pick: (cell) => self.set('query', self.settings.query === String(cell) ? 'auto' : String(cell)),
     });
-    return { canvas, bar, title, said, strip, asked, framed, place: null, values: [] };
+    return { canvas, bar, title, said, strip, asked, framed };
   },
 
   pictures: () => ['upload'],
@@ -132,10 +107,8 @@ export default () => ({
 
   draw(self) {
     const { ui, data, settings, grid } = self;
-    const {
-      upload: [w, h],
-      box,
-    } = self.photo;
+    const { upload, box } = self.photo;
+    const [w, h] = upload;
     const width = Math.min(self.width, (w / h) * self.tall);
     const s = width / w;
     const height = h * s;
@@ -147,35 +120,22 @@ export default () => ({
       context.imageSmoothingQuality = 'high';
       context.drawImage(data.upload, 0, 0, ui.scaled.width, ui.scaled.height);
       const [left, top, right, bottom] = box.map((edge) => edge * s * self.density);
-      drawMissing(
-        self,
-        context,
-        rowByRow(grid, { x: left, y: top, width: right - left, height: bottom - top }),
-      );
+      const cut = { x: left, y: top, width: right - left, height: bottom - top };
+      drawMissing(self, context, rowByRow(grid, cut));
     }
     self.figure.firstElementChild.style.setProperty('--vv-drawn', `${width}px`);
     const context = fit(ui.canvas, width, height, self.density);
     context.drawImage(ui.scaled, 0, 0, width, height);
     lay(self, context, s, width, height);
     ui.values = chosen(self);
-    ui.place = {
-      rows: grid.rows,
-      cols: grid.cols,
-      x: box[0] * s,
-      y: box[1] * s,
-      width: (box[2] - box[0]) * s,
-      height: (box[3] - box[1]) * s,
-    };
+    const [left, top, right, bottom] = box.map((edge) => edge * s);
+    const cut = { x: left, y: top, width: right - left, height: bottom - top };
+    ui.place = { rows: grid.rows, cols: grid.cols, ...cut };
     const [low, high] = scale(self, ui.values);
     const picked = /^\d+$/.test(settings.query) ? Number(settings.query) : -1;
-    ui.bar.update(
-      coloursOf(self),
-      low,
-      high,
-      asPaper(self)
-        ? t('Brightness: share of attention, per patch')
-        : labelled(self, t('Share of attention, per patch')),
-    );
+    const share = t('Share of attention, per patch');
+    const label = asPaper(self) ? t('Brightness: share of attention, per patch') : labelled(self, share);
+    ui.bar.update(coloursOf(self), low, high, label);
     ui.said.textContent = sentence(self);
     const from =
       settings.query === 'auto'
@@ -186,18 +146,7 @@ export default () => ({
             ? `${patchName(picked)} (${placeName(grid, picked)})`
             : t('the {name} token', { name: t(settings.query) });
     ui.title.textContent = `${this.caption(self) || t('Rollout')} · ${from}`;
-    if (picked >= 0) {
-      const pw = ui.place.width / grid.cols;
-      const ph = ui.place.height / grid.rows;
-      ui.asked.put(
-        ui.place.x + (picked % grid.cols) * pw,
-        ui.place.y + Math.floor(picked / grid.cols) * ph,
-        pw,
-        ph,
-      );
-    } else {
-      ui.asked.hide();
-    }
+    ui.asked.over(ui.place, picked);
     ui.framed.draw({ width, height }, rowByRow(grid, ui.place));
     this.thumbs(self);
   },
@@ -210,18 +159,8 @@ export default () => ({
       strip.replaceChildren(
         ...Array.from({ length: count + 1 }, (_, i) => {
           const label = i ? t('Layer {layer}', { layer: i }) : t('Rollout');
-          return el(
-            'button',
-            {
-              type: 'button',
-              class: 'vv-thumb',
-              'aria-label': label,
-              title: label,
-              onclick: () => self.set('alone', self.settings.alone === i ? 0 : i),
-            },
-            sheet(1, 1),
-            el('span', { text: i ? String(i) : t('Rollout') }),
-          );
+          const turn = () => self.set('alone', self.settings.alone === i ? 0 : i);
+          return thumb(sheet(1, 1), i ? String(i) : label, turn, { 'aria-label': label, title: label });
         }),
       );
     }
@@ -230,17 +169,9 @@ export default () => ({
     [...strip.children].forEach((button, i) => {
       const values = i ? layers.values : map.values;
       const start = i ? (i - 1) * size : 0;
-      const high = reach(values, start, start + size);
-      tinted(
-        values,
-        rows,
-        cols,
-        coloursOf(self),
-        differs(self) ? -(high || 1) : 0,
-        high || 1,
-        start,
-        button.firstChild,
-      );
+      const high = reach(values, start, start + size) || 1;
+      const low = differs(self) ? -high : 0;
+      tinted(values, rows, cols, coloursOf(self), low, high, start, button.firstChild);
       button.setAttribute('aria-pressed', String(self.settings.alone === i));
     });
   },

@@ -2,7 +2,7 @@
 
 import { painted, tinted } from '../../canvas/colours.js';
 import { el } from '../../canvas/elements.js';
-import { bounds, number } from '../../canvas/numbers.js';
+import { bounds, number, percent } from '../../canvas/numbers.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { shared } from './second.js';
@@ -16,7 +16,7 @@ export function drawComponents(self) {
   const { depth } = settings;
   const { width, height } = roomOf(self);
   const scores = data.components.values;
-  const share = (c) => `${(100 * data.shares.values[3 * depth + c]).toFixed(1)} %`;
+  const share = (c) => percent(data.shares.values[3 * depth + c]);
   const one = Float32Array.from({ length: size }, (_, i) => scores[3 * i]);
   const pixels = data.tints.values.subarray(3 * depth * size, 3 * (depth + 1) * size);
   ui.drawn.show({

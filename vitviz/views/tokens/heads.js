@@ -7,12 +7,8 @@ import { blockOf, byHead, roomOf, tokensOf } from './tokens.js';
 
 /** The matrix of all heads, and how alike those of one block are. */
 export function drawHeads(self) {
-  const {
-    ui,
-    data,
-    value: { layers, heads },
-    settings,
-  } = self;
+  const { ui, data, settings } = self;
+  const { layers, heads } = self.value;
   const looked = settings.measure === 'looked';
   const { width, height } = roomOf(self);
   const values = byHead(self, 'entropy', (nats) => (looked ? Math.exp(nats) : nats));

@@ -2,7 +2,7 @@
 
 import { tinted } from '../../canvas/colours.js';
 import { labelled } from '../../canvas/difference.js';
-import { el } from '../../canvas/elements.js';
+import { button, el, span } from '../../canvas/elements.js';
 import { patchName, tokenName } from '../../canvas/names.js';
 import { fixed } from '../../canvas/numbers.js';
 import { pinColours, pinned, pinsOf } from '../../canvas/pins.js';
@@ -17,14 +17,10 @@ export function drawSimilarity(self) {
   const size = sizeOf(self);
   const { low, high, colours } = scale(self);
   const { width, height } = roomOf(self);
-  showChips(
-    self,
-    () => t('Compare with this token'),
-    (token) => {
-      self.held = true;
-      self.set('token', token);
-    },
-  );
+  showChips(self, t('Compare with this token'), (token) => {
+    self.held = true;
+    self.set('token', token);
+  });
   const used = ui.second.draw({ width, height });
   paint(self);
   showPins(self);
@@ -63,43 +59,30 @@ export function paint(self) {
     return;
   }
   const title = `${t('Similarity to {token}', { token: shortOf(self, query) })} · ${where(self)}`;
-  ui.drawn.show({
-    values: found.subarray(skip),
-    ...scale(self),
-    label,
-    title,
-    held: self.held || query === self.settings.token ? cell : -1,
-  });
+  const held = self.held || query === self.settings.token ? cell : -1;
+  ui.drawn.show({ values: found.subarray(skip), ...scale(self), label, title, held });
   for (let i = 0; i < skip; i++) {
     ui.chips.children[i].lastChild.textContent = fixed(found[i], 2);
     ui.chips.children[i].setAttribute('aria-pressed', String(i === query));
   }
 }
 
-/** The prefix tokens as buttons: `told` is their tooltip, `pick` is told of a click. */
-export function showChips(self, told, pick) {
+/** The prefix tokens as buttons: `title` is their tooltip, `pick` is told of a click. */
+export function showChips(self, title, pick = (_token) => {}) {
   const { chips } = self.ui;
   const names = self.grid.prefix;
-  chips.replaceChildren(
-    ...names.map((name, i) =>
-      el(
-        'button',
-        { type: 'button', title: told() || null, onclick: () => pick(i) },
-        el('span', { text: tokenName(name) }),
-        el('span', { class: 'vv-weight' }),
-      ),
-    ),
-  );
+  const chip = (name, i) => {
+    const weight = el('span', { class: 'vv-weight' });
+    return button('', () => pick(i), { title: title || null }, span(tokenName(name)), weight);
+  };
+  chips.replaceChildren(...names.map(chip));
   chips.hidden = !names.length;
 }
 
 /** The pinned tokens with their maps. */
 function showPins(self) {
-  const {
-    ui,
-    grid: { rows, cols, patch },
-    data,
-  } = self;
+  const { ui, data } = self;
+  const { rows, cols, patch } = self.grid;
   const list = pinsOf(self).slice(0, pinColours.length);
   const skip = skipOf(self);
   const count = tokensOf(self);

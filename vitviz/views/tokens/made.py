@@ -186,9 +186,7 @@ def _bases(subject: Subject, settings: Settings) -> list[analyses.Basis]:
 
 
 def bases_over(frames: Iterable[Subject], settings: Settings) -> list[analyses.Basis]:
-    """One basis for each depth over all frames of a video, of which one at a time is held; WrongSetting for
-    another basis, or colours that turn from frame to frame.
-    """
+    """One basis a depth over a video's frames, one held at a time; WrongSetting for another basis or tint."""
     if settings["basis"] != "own" or settings["tint"] != "plain":
         raise WrongSetting(
             f"Given basis={settings['basis']}, tint={settings['tint']}; expected basis=own and tint=plain, as"

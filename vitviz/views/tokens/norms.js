@@ -2,8 +2,9 @@
 
 import { tinted } from '../../canvas/colours.js';
 import { el } from '../../canvas/elements.js';
-import { bounds, number } from '../../canvas/numbers.js';
-import { frames, rowByRow } from '../../canvas/outliers.js';
+import { bounds, number, percent } from '../../canvas/numbers.js';
+import { frames } from '../../canvas/outliers.js';
+import { rowByRow } from '../../canvas/pointer.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { showChips } from './likeness.js';
@@ -40,11 +41,7 @@ export function drawNorms(self) {
     held: -1,
   });
   ui.facts.hidden = true;
-  showChips(
-    self,
-    () => '',
-    () => {},
-  );
+  showChips(self, '');
   grid.prefix.forEach((_, i) => {
     ui.chips.children[i].lastChild.textContent = number(all[i]);
     ui.chips.children[i].classList.toggle('vv-beyond', all[i] > limit);
@@ -61,26 +58,15 @@ export function drawNorms(self) {
   ui.counted.draw({ median, mad, limit, facts, width, height: tall });
   const [numbers, typical] = [data.largest.values, data.typical.values[depth]];
   const ranks = data.largest.shape[1];
-  ui.largest.replaceChildren(
-    el('p', {
-      class: 'vv-h',
-      text: t('Largest numbers, beside a median of {typical}', { typical: number(typical) }),
-    }),
-    el('p', {
-      class: 'vv-text',
-      text: Array.from({ length: ranks }, (_, rank) => {
-        const [value, token, channel] = numbers.subarray(
-          3 * (depth * ranks + rank),
-          3 * (depth * ranks + rank) + 3,
-        );
-        return t('{value} in channel {channel} of {token}', {
-          value: number(value),
-          channel,
-          token: shortOf(self, token),
-        });
-      }).join(' · '),
-    }),
-  );
+  const one = (_, rank) => {
+    const start = 3 * (depth * ranks + rank);
+    const [value, token, channel] = numbers.subarray(start, start + 3);
+    const told = { value: number(value), channel, token: shortOf(self, token) };
+    return t('{value} in channel {channel} of {token}', told);
+  };
+  const title = t('Largest numbers, beside a median of {typical}', { typical: number(typical) });
+  const text = Array.from({ length: ranks }, one).join(' · ');
+  ui.largest.replaceChildren(el('p', { class: 'vv-h', text: title }), el('p', { class: 'vv-text', text }));
   const { layers, heads } = self.value;
   const shares = byHead(self, 'sinks', (share) => share);
   const [, most] = still(self, 'sinks', 0, bounds(shares)[1] || 1);
@@ -119,20 +105,19 @@ export function drawNorms(self) {
 
 /** The tooltip of a head in the matrix of sinks. */
 export function sink(self, head, block) {
-  const [share, token] = self.data.sinks.values.subarray(
-    2 * (block * self.value.heads + head),
-    2 * (block * self.value.heads + head) + 2,
-  );
+  const start = 2 * (block * self.value.heads + head);
+  const [share, token] = self.data.sinks.values.subarray(start, start + 2);
   return [
     t('Layer {layer}, head {head}', { layer: block + 1, head: head + 1 }),
-    t('{share} arrives at {token}', { share: `${(100 * share).toFixed(1)} %`, token: nameOf(self, token) }),
-    t('an even share is {even}', { even: `${(100 / tokensOf(self)).toFixed(2)} %` }),
+    t('{share} arrives at {token}', { share: percent(share), token: nameOf(self, token) }),
+    t('an even share is {even}', { even: percent(1 / tokensOf(self), 2) }),
   ];
 }
 
 /** Frames around the patches above the limit. */
 export function frameOutliers(self) {
   const { marks, drawn } = self.ui;
+  const size = drawn.size();
   marks.hidden = !marking(self);
-  if (!marks.hidden) frames(self, marks, drawn.size, outliers(self).cells, rowByRow(self.grid, drawn.size));
+  if (!marks.hidden) frames(self, marks, size, outliers(self).cells, rowByRow(self.grid, size));
 }

@@ -2,7 +2,7 @@
 // round.
 
 import { painted, tinted } from '../../canvas/colours.js';
-import { el, fit, sheet } from '../../canvas/elements.js';
+import { div, el, fit, sheet } from '../../canvas/elements.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
@@ -24,16 +24,14 @@ export function facing(self, cell) {
 
 /** The second photograph and who chooses it; `paint` draws the first one's map anew. */
 export function second(self, paint) {
-  const choice = el('select', {
-    'aria-label': t('Second photograph'),
-    onchange: () => {
-      self.facing = null;
-      self.set('other', choice.value);
-    },
-  });
+  const chosen = () => {
+    self.facing = null;
+    self.set('other', choice.value);
+  };
+  const choice = el('select', { 'aria-label': t('Second photograph'), onchange: chosen });
   const base = el('canvas');
   const heat = el('canvas', { class: 'vv-heat' });
-  const plot = el('div', { class: 'vv-plot' }, base, heat);
+  const plot = div('vv-plot', base, heat);
   const spot = outline(plot);
   const held = outline(plot, 'vv-pinned');
   spot.node.dataset.export = 'no';
@@ -44,28 +42,23 @@ export function second(self, paint) {
     el('span', { class: 'vv-label', text: t('Second photograph') }),
     choice,
   );
-  const node = el('div', { class: 'vv-stack vv-tight vv-away' }, label, plot, said);
+  const node = div('vv-stack vv-tight vv-away', label, plot, said);
   let size = { width: 1, height: 1 };
   let drawn = '';
   let [before, last] = ['', ''];
-  const put = (mark, cell) => {
-    const [w, h] = [size.width / self.grid.cols, size.height / self.grid.rows];
-    mark.put((cell % self.grid.cols) * w, Math.floor(cell / self.grid.cols) * h, w, h);
-  };
+  const place = () => ({ rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...size });
   const over = (opacity) => {
     heat.style.cssText = `width:${size.width}px;height:${size.height}px;opacity:${opacity}`;
   };
   const name = (cell) => `${patchName(cell)}, ${placeName(self.grid, cell)}`;
   let came = null; // what was held when the pointer came
   cells(self, heat, {
-    place: () =>
-      self.settings.show === 'similarity' &&
-      self.data?.photo && { rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...size },
+    place: () => self.settings.show === 'similarity' && self.data?.photo && place(),
     label: () => t('Second photograph'),
     name,
     start: () => self.settings.partner,
     hover(cell, event) {
-      put(spot, cell);
+      spot.over(place(), cell);
       tip.show(event, name(cell), t('Click to hold'));
       if (came === null) came = { facing: self.facing };
       if (came.facing !== null && !event.keyboard) return;
@@ -129,8 +122,7 @@ export function second(self, paint) {
     const count = sizeOf(self);
     const asks = self.facing === null && cell >= 0 && across;
     over(asks ? self.settings.opacity : 0);
-    if (self.facing === null) held.hide();
-    else put(held, self.facing);
+    held.over(place(), self.facing ?? -1);
     said.textContent = t('Move over it: patches of the first photograph that are like this one.');
     if (!asks) return;
     const { low, high, colours } = scale(self);

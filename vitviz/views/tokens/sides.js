@@ -1,8 +1,8 @@
 // What stands beside the map of tokens: small maps of all depths, and the histogram of norms.
 
-import { chart } from '../../canvas/chart.js';
+import { chartBeside } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { el, sheet } from '../../canvas/elements.js';
+import { div, el, sheet, thumb } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 
 /** How a depth is called: 0 enters block 1, every other is a block's output. */
@@ -22,7 +22,7 @@ function across(count, width, height, aspect, most) {
 export function strip(self) {
   const title = el('p', { class: 'vv-h' });
   const maps = el('div', { class: 'vv-depths', role: 'group', 'aria-label': t('Depth') });
-  const node = el('div', { class: 'vv-stack vv-tight' }, title, maps);
+  const node = div('vv-stack vv-tight', title, maps);
   function draw({ text, width, height, most = 150, paint }) {
     const count = self.value.layers + 1;
     const { rows, cols, patch } = self.grid;
@@ -32,18 +32,10 @@ export function strip(self) {
         ...Array.from({ length: count }, (_, depth) => {
           const canvas = sheet(cols, rows);
           const label = `${t('Depth')} ${depth}, ${depthName(depth)}`;
-          return el(
-            'button',
-            {
-              type: 'button',
-              class: 'vv-thumb',
-              'aria-label': label,
-              title: label,
-              onclick: () => self.set('depth', depth),
-            },
-            canvas,
-            el('span', { text: String(depth) }),
-          );
+          return thumb(canvas, String(depth), () => self.set('depth', depth), {
+            'aria-label': label,
+            title: label,
+          });
         }),
       );
     }
@@ -60,10 +52,9 @@ export function strip(self) {
 
 /** The histogram of the patches' norms at one depth, with the limit, which can be drawn along. */
 export function histogram(self) {
-  const side = Object.create(self); // the same view, with the room beside its figure
-  const drawn = chart(side);
+  const drawn = chartBeside(self);
   const said = el('p', { class: 'vv-text' });
-  const node = el('div', { class: 'vv-stack vv-tight vv-histogram' }, drawn.node, said);
+  const node = div('vv-stack vv-tight vv-histogram', drawn.node, said);
   let now = null;
   let dragged = false;
   const moved = (event) => {
@@ -85,12 +76,11 @@ export function histogram(self) {
 
   function draw({ median, mad, limit, facts, width, height }) {
     now = { median, mad };
-    [side.width, side.tall] = [width, height];
     const figure = unpacked(self.data.chart);
     figure.title = t('Norms of the patches; drag the limit');
     figure.levels.unshift({ value: limit, upright: true, name: '', colour: '#c46a16' });
     figure.bars.colours = figure.bars.x.map((at) => (at > limit ? '#c46a16' : '#2f7fc0'));
-    drawn.draw(figure);
+    drawn.draw(figure, width, height);
     said.textContent = facts;
   }
   return { node, draw };

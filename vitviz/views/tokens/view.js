@@ -1,14 +1,14 @@
 // What patches become: which are alike, how they differ, how long they are, at any depth; and what heads have
 // in common.
 
-import { el } from '../../canvas/elements.js';
+import { button, div, el, stack } from '../../canvas/elements.js';
 import { headKey } from '../../canvas/lit.js';
 import { map } from '../../canvas/map.js';
 import { matrix } from '../../canvas/matrix.js';
+import { leftOut, nearestShown } from '../../canvas/missing.js';
 import { number } from '../../canvas/numbers.js';
 import { tell } from '../../canvas/outliers.js';
-import { pinColours, togglePin } from '../../canvas/pins.js';
-import { outline } from '../../canvas/pointer.js';
+import { pinMarks, togglePin } from '../../canvas/pins.js';
 import { t } from '../../canvas/words.js';
 import { drawComponents } from './components.js';
 import { drawHeads, head, pair } from './heads.js';
@@ -47,6 +47,8 @@ export default () => ({
   reset: (self) => {
     self.held = false;
     self.facing = null;
+    const cell = self.settings.token - skipOf(self); // one that was left out has no token
+    if (leftOut(self, cell)) self.settings.token = nearestShown(self, cell) + skipOf(self);
   },
 
   build(self) {
@@ -72,89 +74,40 @@ export default () => ({
     const marks = el('canvas', { class: 'vv-framed' });
     const facts = el('p', { class: 'vv-text' });
     drawn.plot.append(marks);
-    const pinned = pinColours.map((colour) => {
-      const mark = outline(drawn.plot);
-      mark.node.classList.add('vv-mark');
-      mark.node.style.borderColor = colour;
-      return mark;
-    });
+    const pinned = pinMarks(drawn.plot);
     const chips = el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t('Prefix tokens') });
-    const pins = el('div', { class: 'vv-pins' });
-    const pin = el('button', {
-      type: 'button',
-      text: t('Pin this token'),
+    const pins = div('vv-pins');
+    const pin = button(t('Pin this token'), () => togglePin(self, self.settings.token), {
       'data-export': 'no',
-      onclick: () => togglePin(self, self.settings.token),
     });
-    drawn.node.append(
-      facts,
-      el(
-        'div',
-        { class: 'vv-row vv-asking' },
-        drawn.bar.node,
-        el('div', { class: 'vv-buttons' }, chips, pin),
-      ),
-      pins,
-    );
+    drawn.node.append(facts, div('vv-row vv-asking', drawn.bar.node, div('vv-buttons', chips, pin)), pins);
     const heads = matrix(self, {
       told: (row, col) => head(self, row, col),
       key: (row, col) => headKey({ layer: col + 1, head: row + 1 }),
       pick: (_row, col) => self.set('depth', col + 1),
     });
-    self.figure.append(el('div', { class: 'vv-stack' }, drawn.node, heads.node));
+    self.figure.append(stack(drawn.node, heads.node));
     const depths = strip(self);
-    const single = el('div', { class: 'vv-planes vv-singles' });
+    const single = div('vv-planes vv-singles');
     const counted = histogram(self);
-    const largest = el('div', { class: 'vv-stack vv-tight' });
+    const largest = div('vv-stack vv-tight');
     const sinks = matrix(self, {
       told: (row, col) => sink(self, row, col),
       pick: (_row, col) => self.set('depth', col + 1),
     });
     const photo = second(self, () => paint(self));
     const alike = matrix(self, { told: (row, col) => pair(self, row, col) });
-    self.below.append(
-      el(
-        'div',
-        { class: 'vv-stack' },
-        counted.node,
-        largest,
-        sinks.node,
-        photo.node,
-        single,
-        depths.node,
-        alike.node,
-      ),
-    );
-    return {
-      drawn,
-      marks,
-      facts,
-      pinned,
-      chips,
-      pins,
-      pin,
-      heads,
-      depths,
-      single,
-      counted,
-      largest,
-      sinks,
-      alike,
-      second: photo,
-    };
+    self.below.append(stack(counted.node, largest, sinks.node, photo.node, single, depths.node, alike.node));
+    const beside = { depths, single, counted, largest, sinks, alike, second: photo };
+    return { drawn, marks, facts, pinned, chips, pins, pin, heads, ...beside };
   },
 
   pictures: (self) => (self.settings.show === 'heads' ? [] : ['upload']),
   items(self) {
     const { show, alike } = self.settings;
     const marked = marking(self) && show !== 'norms' ? ['norms', 'usual'] : [];
-    if (show === 'similarity')
-      return [
-        ...(small(self) ? ['cosines'] : ['line', 'pinned']),
-        'by_depth',
-        ...photographed(self),
-        ...marked,
-      ];
+    const cosines = small(self) ? ['cosines'] : ['line', 'pinned'];
+    if (show === 'similarity') return [...cosines, 'by_depth', ...photographed(self), ...marked];
     const both = shared(self) ? ['photo', 'other_tints'] : [];
     if (show === 'components') return ['tints', 'components', 'shares', ...both, ...marked];
     return show === 'norms'
@@ -163,10 +116,8 @@ export default () => ({
   },
 
   draw(self) {
-    const {
-      ui,
-      settings: { show },
-    } = self;
+    const { ui } = self;
+    const { show } = self.settings;
     const heads = show === 'heads';
     for (const field of self.root.querySelectorAll('.vv-field')) {
       // only what changes this figure
@@ -190,11 +141,8 @@ export default () => ({
     ];
     for (const [node, on] of shown) node.hidden = !on;
     self.query = self.settings.token;
-    if (self.room)
-      self.tall = Math.min(
-        self.tall,
-        (self.width * self.grid.rows * self.grid.patch[0]) / (self.grid.cols * self.grid.patch[1]),
-      );
+    const { rows, cols, patch } = self.grid;
+    if (self.room) self.tall = Math.min(self.tall, (self.width * rows * patch[0]) / (cols * patch[1]));
     FIGURES[show](self);
     if (!heads) frameOutliers(self);
     tell();

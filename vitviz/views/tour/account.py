@@ -49,9 +49,8 @@ def summed(subject: Subject) -> dict[str, Any]:
 
 
 def without(subject: Subject) -> dict[str, Any]:
-    """The answers with the head of the largest share taken out, and what its logit loses by that.
-
-    Nothing but the sum where something has been taken away already: what goes then is another thing.
+    """The answers without the head of the largest share, and what its logit loses; no more than the sum where
+    something has been taken away already, as what goes then is another thing.
     """
     found = summed(subject)
     if not found or subject.trace.without:
@@ -99,7 +98,6 @@ def sum_by_hand(f: Facts) -> Step:
         "Add the three shares and the rest with a pocket calculator: they make the model’s own logit.",
         ("logit_{c} = start + Σ_{l,h} share_{l,h} + Σ_{l} MLP_{l} + biases",),
         ("{layers} layers × {heads} heads: {together} shares",),
-        {"layers": f.layers, "heads": f.heads, "together": f.layers * f.heads},
     )
     return _where_accounted(step, f)
 
@@ -122,7 +120,6 @@ def one_taken_out(f: Facts) -> Step:
         "Take it out in every view, and look at Evidence: which shares are others now?",
         (),
         ("1 of {together} heads replaced",),
-        {"together": f.layers * f.heads},
     )
     return _where_accounted(step, f)
 

@@ -1,9 +1,11 @@
 // Steps 9 and 10: what the classifier reads, one logit as a sum, and the probabilities.
 
-import { el } from '../../canvas/elements.js';
+import { unpacked } from '../../canvas/data.js';
+import { button, el, stack } from '../../canvas/elements.js';
+import { track } from '../../canvas/tops.js';
 import { t } from '../../canvas/words.js';
 import { strip } from './board.js';
-import { beside, digits, folded, sheetOf, stack, unpack } from './parts.js';
+import { beside, digits, folded, plain, sheetOf, summed } from './parts.js';
 
 export const readoutStep = {
   build(self) {
@@ -21,14 +23,13 @@ export const readoutStep = {
     const title = el('p', { class: 'vv-h' });
     const made = { read, y, buttons, weights, products, sum, title, shown: 0, key: '' };
     made.fold = folded(t('All numbers of this sum'), () => {
-      const row = self.data.answer.top[made.shown];
-      return sheetOf(
-        [t('Number'), 'y', t('Weight'), t('Product')],
-        self.data.answer.y.map((value, i) => ({
-          cells: [String(i + 1), digits(value), digits(row.weights[i]), digits(value * row.weights[i])],
-        })),
-        'vv-dense',
-      );
+      const { y, top } = unpacked(self.data.answer);
+      const { weights } = top[made.shown];
+      const numbers = y.map((value, i) => [
+        String(i + 1),
+        ...[value, weights[i], value * weights[i]].map(digits),
+      ]);
+      return sheetOf([t('Number'), 'y', t('Weight'), t('Product')], plain(numbers), 'vv-dense');
     });
     made.head = stack(title, buttons, weights.node, products.node, sum, made.fold.node);
     made.sign = el('p', { class: 'vv-sign', text: '↓ LN' });
@@ -36,57 +37,38 @@ export const readoutStep = {
     made.node = stack(read.node, made.sign, y.node, made.head, made.logits);
     return made;
   },
-  async load(self, signal) {
-    return { answer: unpack(await self.get('answer', signal)) };
-  },
+  items: () => ['answer'],
   draw(self, made) {
-    const { read, y, top } = self.data.answer;
+    const { read, y, top } = unpacked(self.data.answer);
     const { across: width } = beside(self);
     const explained = Boolean(top?.[0]?.weights);
     if (made.key !== self.key) [made.key, made.shown] = [self.key, 0];
     made.read.node.hidden = made.sign.hidden = !read;
-    if (read)
-      made.read.draw(read, {
-        width,
-        text: t('The class token after layer {layer}', { layer: self.value.layers }),
-      });
+    const after = t('The class token after layer {layer}', { layer: self.value.layers });
+    if (read) made.read.draw(read, { width, text: after });
     made.y.draw(y, { width, text: t('y: {count} numbers', { count: y.length }) });
     made.head.hidden = !explained;
     made.logits.hidden = !top || explained;
     if (!top) return;
     if (!explained)
       return made.logits.replaceChildren(
-        sheetOf(
-          [t('Class'), t('Logit')],
-          top.map((row) => ({ cells: [row.name, digits(row.logit)] })),
-        ),
+        sheetOf([t('Class'), t('Logit')], plain(top.map((row) => [row.name, digits(row.logit)]))),
       );
     const row = top[made.shown];
     const products = y.map((value, i) => value * row.weights[i]);
-    const total = products.reduce((a, b) => a + b, 0);
-    made.buttons.replaceChildren(
-      ...top.map((one, i) =>
-        el('button', {
-          type: 'button',
-          text: one.name,
-          'aria-pressed': String(i === made.shown),
-          onclick: () => {
-            made.shown = i;
-            self.draw();
-            made.buttons.children[i].focus();
-          },
-        }),
-      ),
-    );
+    const choose = (i) => {
+      made.shown = i;
+      self.draw();
+      made.buttons.children[i].focus();
+    };
+    const pressed = (i) => ({ 'aria-pressed': String(i === made.shown) });
+    made.buttons.replaceChildren(...top.map(({ name }, i) => button(name, () => choose(i), pressed(i))));
     made.title.textContent = t('One logit as a sum');
-    made.weights.draw(row.weights, {
-      width,
-      text: t('The row of the head that belongs to it: {count} numbers', { count: row.weights.length }),
-    });
+    const count = y.length;
+    const text = t('The row of the head that belongs to it: {count} numbers', { count });
+    made.weights.draw(row.weights, { width, text });
     made.products.draw(products, { width, text: t('y × weights, number by number') });
-    const added = t('sum of {count} products', { count: y.length });
-    const whole = `${t('bias')} ${digits(row.bias)} = ${digits(total + row.bias)}`;
-    made.sum.textContent = `${added} ${digits(total)} + ${whole}`;
+    made.sum.textContent = summed(products, row.bias);
     made.fold.fill();
   },
 };
@@ -95,20 +77,16 @@ export const probabilitiesStep = {
   build() {
     const table = el('div');
     const line = el('p', { class: 'vv-sum vv-line' });
-    const none = el('p', { class: 'vv-text' });
+    const text = t('The tour ends with y. The other views do not need a classifier.');
+    const none = el('p', { class: 'vv-text', text });
     return { node: stack(table, line, none), table, line, none };
   },
-  async load(self, signal) {
-    return { answer: unpack(await self.get('answer', signal)) };
-  },
+  items: () => ['answer'],
   draw(self, made) {
-    const { top, total, shift, classes, each } = self.data.answer;
+    const { top, total, shift, classes, each } = unpacked(self.data.answer);
     made.none.hidden = Boolean(top);
     made.table.hidden = made.line.hidden = !top;
-    if (!top) {
-      made.none.textContent = t('The tour ends with y. The other views do not need a classifier.');
-      return;
-    }
+    if (!top) return;
     const heads = [
       t('Class'),
       t('Logit'),
@@ -117,7 +95,6 @@ export const probabilitiesStep = {
       t('probability'),
       '',
     ];
-    const bar = (share) => el('span', { class: 'vv-track' }, el('span', { style: `width:${100 * share}%` }));
     const gap = shift ? ['', ''] : [''];
     const rows = top.map((row) => ({
       cells: [
@@ -126,7 +103,7 @@ export const probabilitiesStep = {
         ...(shift ? [digits(row.logit - shift)] : []),
         digits(row.power),
         digits(row.probability),
-        bar(row.probability),
+        track(row.probability),
       ],
     }));
     const sum = (name) => top.reduce((a, row) => a + row[name], 0);
@@ -139,7 +116,7 @@ export const probabilitiesStep = {
           ...gap,
           digits(Math.max(0, total - sum('power'))),
           digits(rest),
-          bar(rest),
+          track(rest),
         ],
       });
     if (!each) rows.push({ mark: 'vv-total', cells: [t('Sum'), ...gap, digits(total), '1', ''] });

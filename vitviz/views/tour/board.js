@@ -1,7 +1,7 @@
 // The model's input in its patches, with weights over it, and a vector as a strip of colours.
 
 import { tinted } from '../../canvas/colours.js';
-import { el, fit } from '../../canvas/elements.js';
+import { div, el, fit, span } from '../../canvas/elements.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { bounds, number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
@@ -19,23 +19,13 @@ import { beside, digits, drawPatch, largest, shapeOf } from './parts.js';
  */
 export function board(self, { label, pick, tell }) {
   const canvas = el('canvas');
-  const plot = el('div', { class: 'vv-plot' }, canvas);
+  const plot = div('vv-plot', canvas);
   const chosen = outline(plot, 'vv-pinned');
   const second = outline(plot, 'vv-key');
   const spot = outline(plot);
   spot.node.dataset.export = 'no';
-  let pitch = [0, 0];
   let size = null;
   let marked = -1;
-  const put = (mark, cell) =>
-    cell >= 0
-      ? mark.put(
-          (cell % self.grid.cols) * pitch[0],
-          Math.floor(cell / self.grid.cols) * pitch[1],
-          pitch[0],
-          pitch[1],
-        )
-      : mark.hide();
   const lines = (cell) => [patchName(cell), placeName(self.grid, cell), ...(tell ? [tell(cell)] : [])];
   cells(self, canvas, {
     place: () => size,
@@ -43,7 +33,7 @@ export function board(self, { label, pick, tell }) {
     name: (cell) => lines(cell).join(', '),
     start: () => marked,
     hover: (cell, event) => {
-      put(spot, cell);
+      spot.over(size, cell);
       tip.show(event, ...lines(cell));
     },
     leave: () => spot.hide(),
@@ -53,7 +43,7 @@ export function board(self, { label, pick, tell }) {
     const { rows, cols, aspect } = shapeOf(self);
     const height = width * aspect;
     const context = fit(canvas, width, height, self.density);
-    pitch = [width / cols, height / rows];
+    const pitch = [width / cols, height / rows];
     size = { rows, cols, x: 0, y: 0, width, height };
     for (let i = 0; i < rows * cols; i++) {
       const [w, h] = pitch;
@@ -63,13 +53,8 @@ export function board(self, { label, pick, tell }) {
     }
     if (weights) {
       context.globalAlpha = 0.75;
-      context.drawImage(
-        tinted(weights, rows, cols, 'viridis', 0, bounds(weights)[1] || 1),
-        0,
-        0,
-        width,
-        height,
-      );
+      const image = tinted(weights, rows, cols, 'viridis', 0, bounds(weights)[1] || 1);
+      context.drawImage(image, 0, 0, width, height);
       context.globalAlpha = 1;
     } else if (lined && !gap) {
       context.fillStyle = 'rgb(255 255 255 / .45)';
@@ -77,8 +62,8 @@ export function board(self, { label, pick, tell }) {
       for (let r = 1; r < rows; r++) context.fillRect(0, r * pitch[1] - 0.5, width, 1);
     }
     marked = mark;
-    put(chosen, mark);
-    put(second, key);
+    chosen.over(size, mark);
+    second.over(size, key);
   };
   return { node: plot, draw };
 }
@@ -96,12 +81,12 @@ export function board(self, { label, pick, tell }) {
  */
 export function strip(self, { label, name, pick, touched, extra }) {
   const canvas = el('canvas');
-  const plot = el('div', { class: 'vv-plot' }, canvas);
+  const plot = div('vv-plot', canvas);
   const spot = outline(plot);
   const chosen = outline(plot, 'vv-pinned');
-  const title = el('span', { text: label });
+  const title = span(label);
   const range = el('span', { class: 'vv-range' });
-  const node = el('div', { class: 'vv-strip' }, el('p', { class: 'vv-striplabel' }, title, range), plot);
+  const node = div('vv-strip', el('p', { class: 'vv-striplabel' }, title, range), plot);
   spot.node.dataset.export = 'no';
   let state = null;
   let marked = -1;
@@ -152,14 +137,9 @@ export function strip(self, { label, name, pick, touched, extra }) {
     context.imageSmoothingEnabled = false;
     for (let r = 0; r < rows; r++) {
       const part = values.slice(r * cols, (r + 1) * cols);
-      if (part.length)
-        context.drawImage(
-          tinted(part, 1, part.length, 'cividis', -most, most),
-          0,
-          r * down,
-          part.length * cell,
-          tall,
-        );
+      if (!part.length) break;
+      const image = tinted(part, 1, part.length, 'cividis', -most, most);
+      context.drawImage(image, 0, r * down, part.length * cell, tall);
     }
     if (text) title.textContent = text;
     range.textContent = t('colours from {low} to {high}', { low: number(-most), high: number(most) });

@@ -39,7 +39,7 @@ def figure_one(f: Facts) -> dict[str, Any]:
     blocks = [*_to_patches(f), *_to_tokens(f), *_encoder(f), *_to_answer(f)]
     return {
         "blocks": [vars(block) for block in blocks],
-        "values": _values(f),
+        "values": f.values,
         "front": front(f),
         "tokens": f.tokens,
         "plain": f.plain_blocks,  # a block is LN, attention, LN, MLP, each pair with a way around it
@@ -90,16 +90,6 @@ def _to_answer(f: Facts) -> list[Block]:
         Block("sum", "{together} shares" if accounted else "No shares", there=accounted),
         Block("without", "One head out", there=accounted),
     ]
-
-
-def _values(f: Facts) -> dict[str, Any]:
-    (rows, cols), (tall, wide) = f.grid, f.patch
-    found = {"rows": rows, "cols": cols, "tall": tall, "wide": wide}
-    found |= {"height": rows * tall, "across": cols * wide}
-    found |= {"patches": f.patches, "tokens": f.tokens, "numbers": f.numbers, "table": f.position_rows}
-    found |= {"width": f.width, "layers": f.layers, "heads": f.heads, "dim": f.dim, "mlp": f.mlp}
-    read = f.width * (2 if f.pool == "class and average" else 1)
-    return {**found, "classes": f.classes, "read": read, "together": f.layers * f.heads}
 
 
 def texts(f: Facts) -> set[str]:

@@ -1,7 +1,7 @@
 // Steps 4 and 5: the embedding of a patch, and the token in front.
 
 import { tinted } from '../../canvas/colours.js';
-import { el, fit, sheet } from '../../canvas/elements.js';
+import { div, el, figure, fit, sheet, stack } from '../../canvas/elements.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
 import { cells, outline } from '../../canvas/pointer.js';
@@ -9,14 +9,7 @@ import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
 import { board, strip } from './board.js';
 import { flattened } from './input.js';
-import { beside, captioned, digits, largest, pair, patchOf, stack, take, tokenTitle } from './parts.js';
-
-/** The vectors of all patches and, where the model has it, what stands beside them. */
-async function withEmbedded(self, signal, name) {
-  const fetched = ['embedded', name].filter(Boolean).map((one) => self.get(one, signal));
-  const [embedded, more] = await Promise.all(fetched);
-  return { embedded, more };
-}
+import { beside, captioned, digits, largest, pair, patchOf, summed, take, tokenTitle } from './parts.js';
 
 export const embeddingStep = {
   build(self) {
@@ -28,75 +21,41 @@ export const embeddingStep = {
     });
     const tiles = [t('Patch'), t('Filter'), t('Product')].map((text) => {
       const canvas = el('canvas', { role: 'img', 'aria-label': text });
-      return {
-        canvas,
-        node: el('figure', {}, el('div', { class: 'vv-plot' }, canvas), el('figcaption', { text })),
-      };
+      return { canvas, node: figure(canvas, text) };
     });
     const sum = el('p', { class: 'vv-sum' });
     const why = el('p', { class: 'vv-h' });
-    const worked = el(
-      'div',
-      { class: 'vv-stack vv-worked', hidden: true },
-      why,
-      el(
-        'div',
-        { class: 'vv-tiles' },
-        tiles[0].node,
-        el('span', { class: 'vv-sign', text: '×' }),
-        tiles[1].node,
-        el('span', { class: 'vv-sign', text: '=' }),
-        tiles[2].node,
-      ),
-      sum,
-    );
-    return {
-      node: stack(
-        pair(
-          captioned(t('Pick a patch'), from.node),
-          stack(before.node, el('p', { class: 'vv-sign', text: '↓ E' }), after.node),
-        ),
-        worked,
-      ),
-      from,
-      before,
-      after,
-      tiles,
-      worked,
-      sum,
-      why,
-    };
+    const sign = (text) => el('span', { class: 'vv-sign', text });
+    const [one, other, product] = tiles.map((tile) => tile.node);
+    const row = div('vv-tiles', one, sign('×'), other, sign('='), product);
+    const worked = el('div', { class: 'vv-stack vv-worked', hidden: true }, why, row, sum);
+    const strips = stack(before.node, el('p', { class: 'vv-sign', text: '↓ E' }), after.node);
+    const node = stack(pair(captioned(t('Pick a patch'), from.node), strips), worked);
+    return { node, from, before, after, tiles, worked, sum, why };
   },
-  async load(self, signal) {
-    return withEmbedded(self, signal, self.summary.filters && 'filter');
-  },
+  items: ({ summary }) => ['embedded', ...(summary.filters ? ['filter'] : [])],
   draw(self, made) {
     const room = beside(self);
     const { picture, rest } = room;
     const patch = patchOf(self);
-    const { embedded, more } = self.data;
-    const filter = more?.values;
+    const { embedded } = self.data;
+    const filter = self.data.filter?.values;
     const [, , width] = embedded.shape;
     const values = flattened(self, patch);
     const n = self.settings.number;
     const vector = embedded.values.subarray(patch * width, (patch + 1) * width);
     const [tall, wide] = self.grid.patch;
     made.from.draw({ width: picture, mark: patch });
-    made.before.draw(values, {
-      width: rest,
-      text: self.summary.stem
-        ? t('The {count} numbers of the pixels there', { count: values.length })
-        : t('The patch: {count} numbers', { count: values.length }),
-    });
-    made.after.draw(vector, {
-      width: rest,
-      mark: filter ? n : -1,
-      text: t('Its embedding: {count} numbers', { count: width }),
-    });
+    const count = values.length;
+    const text = self.summary.stem
+      ? t('The {count} numbers of the pixels there', { count })
+      : t('The patch: {count} numbers', { count });
+    const embeds = t('Its embedding: {count} numbers', { count: width });
+    made.before.draw(values, { width: rest, text });
+    made.after.draw(vector, { width: rest, mark: filter ? n : -1, text: embeds });
     made.worked.hidden = !filter;
     if (!filter) return;
-    const weights = filter.subarray(0, values.length);
-    const bias = filter[values.length];
+    const weights = filter.subarray(0, count);
     const products = values.map((value, i) => value * weights[i]);
     const side = Math.min(120 * room.large, (room.width - 80) / 3, room.ceiling * 0.3);
     const rgb = (list) => {
@@ -114,20 +73,15 @@ export const embeddingStep = {
       { length: wide * tall },
       (_, i) => products[3 * i] + products[3 * i + 1] + products[3 * i + 2],
     );
-    [
-      rgb(values),
-      rgb(weights),
-      tinted(pixelSums, tall, wide, 'cividis', -largest(pixelSums), largest(pixelSums)),
-    ].forEach((image, i) => {
+    const most = largest(pixelSums);
+    const added = tinted(pixelSums, tall, wide, 'cividis', -most, most);
+    [rgb(values), rgb(weights), added].forEach((image, i) => {
       const context = fit(made.tiles[i].canvas, side, (side * tall) / wide, self.density);
       context.imageSmoothingEnabled = false;
       context.drawImage(image, 0, 0, side, (side * tall) / wide);
     });
     made.why.textContent = t('Number {index} of the embedding', { index: n + 1 });
-    const total = products.reduce((a, b) => a + b, 0);
-    const added = t('sum of {count} products', { count: values.length });
-    const whole = `${t('bias')} ${digits(bias)} = ${digits(total + bias)}`;
-    made.sum.textContent = `${added} ${digits(total)} + ${whole}`;
+    made.sum.textContent = summed(products, filter[count]);
   },
 };
 
@@ -135,7 +89,7 @@ export const tokenStep = {
   build(self) {
     const front = self.grid.prefix.map((name) => strip(self, { label: tokenTitle(name) }));
     const all = el('canvas');
-    const plot = el('div', { class: 'vv-plot' }, all);
+    const plot = div('vv-plot', all);
     const spot = outline(plot);
     const ui = { place: null };
     const value = (cell) => self.data.embedded.values[cell];
@@ -158,20 +112,12 @@ export const tokenStep = {
     });
     const here = outline(plot);
     const label = el('p', { class: 'vv-striplabel' });
-    return {
-      node: stack(...front.map((one) => one.node), el('div', { class: 'vv-strip' }, label, plot)),
-      front,
-      all,
-      ui,
-      here,
-      label,
-    };
+    const node = stack(...front.map((one) => one.node), div('vv-strip', label, plot));
+    return { node, front, all, ui, here, label };
   },
-  async load(self, signal) {
-    return withEmbedded(self, signal, self.grid.prefix.length && 'front');
-  },
+  items: ({ grid }) => ['embedded', ...(grid.prefix.length ? ['front'] : [])],
   draw(self, made) {
-    const { embedded, more: front } = self.data;
+    const { embedded, front } = self.data;
     const [, count, width] = embedded.shape;
     const { across: room, ceiling, large } = beside(self);
     const height = Math.min(Math.max(160, Math.min(420, count * 6)) * large, ceiling * 0.7);

@@ -1,6 +1,7 @@
 // Step 7: one row of attention in numbers.
 
-import { el } from '../../canvas/elements.js';
+import { unpacked } from '../../canvas/data.js';
+import { button, div, el, span, stack } from '../../canvas/elements.js';
 import { number } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { board, strip } from './board.js';
@@ -13,31 +14,22 @@ import {
   largest,
   nameOf,
   pair,
+  plain,
   sheetOf,
-  stack,
   take,
   tokenTitle,
-  unpack,
 } from './parts.js';
 
 /** Who asks: a patch, clicked in the picture, or a prefix token. */
 export function prefixChips(self) {
   const buttons = self.grid.prefix.map((name, token) =>
-    el('button', { type: 'button', text: tokenTitle(name), onclick: () => self.set('token', token) }),
+    button(tokenTitle(name), () => self.set('token', token)),
   );
   const group = el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t('Or as query') }, ...buttons);
-  return {
-    node: el(
-      'div',
-      { class: 'vv-field', hidden: !buttons.length, 'data-export': 'no' },
-      el('div', { class: 'vv-label' }, el('span', { text: t('Or as query') })),
-      group,
-    ),
-    show: () =>
-      buttons.forEach((button, token) =>
-        button.setAttribute('aria-pressed', String(token === self.settings.token)),
-      ),
-  };
+  const label = div('vv-label', span(t('Or as query')));
+  const kind = { class: 'vv-field', hidden: !buttons.length, 'data-export': 'no' };
+  const press = (one, token) => one.setAttribute('aria-pressed', String(token === self.settings.token));
+  return { node: el('div', kind, label, group), show: () => buttons.forEach(press) };
 }
 
 export const placed = (self, token) => (token >= first(self) ? token - first(self) : -1);
@@ -57,7 +49,7 @@ export const attentionStep = {
     const answers = board(self, {
       label: t('How much the query takes from each patch. Pick a key.'),
       pick: (cell) => self.set('keys', String(cell + first(self))),
-      tell: (cell) => t('weight {value}', { value: digits(self.data.worked.weights[cell + first(self)]) }),
+      tell: (cell) => t('weight {value}', { value: digits(made.worked.weights[cell + first(self)]) }),
     });
     const dials = [
       dial(self, 'layer', t('Layer'), self.value.layers),
@@ -77,22 +69,17 @@ export const attentionStep = {
           'was put in its place.',
       ),
     });
-    const made = { asks, answers, dials, chips, asked, given, table, strips, sum, line, lost };
-    const product = folded(t('All numbers of this product'), () =>
-      sheetOf(
-        [t('Number'), 'q', 'k', 'q · k'],
-        made.q.map((q, i) => ({
-          cells: [String(i + 1), digits(q), digits(made.k[i]), digits(q * made.k[i])],
-        })),
-        'vv-dense',
-      ),
-    );
+    const made = { worked: null, asks, answers, dials, chips, asked, given, table, strips, sum, line, lost };
+    const product = folded(t('All numbers of this product'), () => {
+      const numbers = made.q.map((q, i) => [String(i + 1), ...[q, made.k[i], q * made.k[i]].map(digits)]);
+      return sheetOf([t('Number'), 'q', 'k', 'q · k'], plain(numbers), 'vv-dense');
+    });
     const keys = folded(t('All keys of this row'), () =>
-      this.table(self, Array.from(self.data.worked.weights.keys()), 'vv-dense'),
+      this.table(self, made.worked, [...made.worked.weights.keys()], 'vv-dense'),
     );
     made.folds = [product, keys];
     made.node = stack(
-      el('div', { class: 'vv-row' }, ...dials.map((one) => one.node), chips.node),
+      div('vv-row', ...dials.map((one) => one.node), chips.node),
       pair(stack(asked, asks.node), stack(given, answers.node)),
       lost,
       table,
@@ -104,13 +91,9 @@ export const attentionStep = {
     return made;
   },
 
-  async load(self, signal) {
-    const [worked, keys] = await Promise.all([self.get('worked', signal), self.get('keys', signal)]);
-    return { worked: unpack(worked), keys };
-  },
+  items: () => ['worked', 'keys'],
 
-  table(self, keys, kind, picked = -1) {
-    const { worked: w } = self.data;
+  table(self, w, keys, kind, picked = -1) {
     const bias = w.bias;
     const shifted = w.shift !== 0;
     const heads = [
@@ -136,62 +119,45 @@ export const attentionStep = {
       ],
     }));
     const empty = Array(heads.length - 3).fill('');
-    const rest = w.powers.length - keys.length;
+    const count = w.powers.length - keys.length;
     const sum = (list) => keys.reduce((total, j) => total + list[j], 0);
-    if (rest)
-      rows.push({
-        mark: 'vv-rest',
-        cells: [
-          t('the other {count}', { count: rest }),
-          ...empty,
-          digits(w.total - sum(w.powers)),
-          digits(1 - sum(w.weights)),
-        ],
-      });
+    const others = [w.total - sum(w.powers), 1 - sum(w.weights)].map(digits);
+    if (count)
+      rows.push({ mark: 'vv-rest', cells: [t('the other {count}', { count }), ...empty, ...others] });
     rows.push({ mark: 'vv-total', cells: [t('Sum'), ...empty, digits(w.total), '1'] });
     return sheetOf(heads, rows, kind);
   },
 
   draw(self, made) {
-    const {
-      worked: w,
-      keys: {
-        values,
-        shape: [, dim],
-      },
-    } = self.data;
+    const w = unpacked(self.data.worked);
+    const { values, shape } = self.data.keys;
+    const dim = shape[1];
     const { wide, width: whole, tall, large, across: room } = beside(self);
     const { picked, keys } = shownKeys(self, w.weights);
     const { token } = self.settings;
     const width = wide ? Math.min(320 * large, (whole - 36) / 2, tall * 0.6) : Math.min(whole, 340);
+    made.worked = w;
     made.dials.forEach((one) => one.show());
     made.chips.show();
     made.lost.hidden = !w.replaced;
     made.asked.textContent = t('The query: {token}', { token: nameOf(self, token) });
     made.given.textContent = t('What it takes: layer {layer}, head {head}', self.settings);
     made.asks.draw({ width, mark: placed(self, token) });
-    made.answers.draw({
-      width,
-      weights: w.weights.slice(first(self)),
-      mark: placed(self, token),
-      key: placed(self, picked),
-    });
-    made.table.replaceChildren(this.table(self, keys, '', picked));
+    const weights = w.weights.slice(first(self));
+    made.answers.draw({ width, weights, mark: placed(self, token), key: placed(self, picked) });
+    made.table.replaceChildren(this.table(self, w, keys, '', picked));
     made.q = w.q;
     made.k = Array.from(values.subarray(picked * dim, (picked + 1) * dim));
     const products = made.q.map((q, i) => q * made.k[i]);
     const most = Math.max(largest(made.q), largest(made.k));
-    [made.q, made.k, products].forEach((vector, i) =>
-      made.strips[i].draw(vector, {
-        width: room,
-        most: i < 2 ? most : largest(products),
-        text: [
-          t('q of {token}: {count} numbers', { token: nameOf(self, token), count: dim }),
-          t('k of {token}: {count} numbers', { token: nameOf(self, picked), count: dim }),
-          t('their products'),
-        ][i],
-      }),
-    );
+    const texts = [
+      t('q of {token}: {count} numbers', { token: nameOf(self, token), count: dim }),
+      t('k of {token}: {count} numbers', { token: nameOf(self, picked), count: dim }),
+      t('their products'),
+    ];
+    [made.q, made.k, products].forEach((vector, i) => {
+      made.strips[i].draw(vector, { width: room, most: i < 2 ? most : largest(products), text: texts[i] });
+    });
     made.sum.textContent = `${t('sum of {count} products', { count: dim })} = ${digits(w.products[picked])}`;
     const score = w.scores[picked] - w.shift;
     const added = (w.bias ? ` + ${digits(w.bias[picked])}` : '') + (w.shift ? ` − ${digits(w.shift)}` : '');

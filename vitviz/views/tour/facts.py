@@ -59,10 +59,21 @@ class Facts:
     def numbers(self) -> int:
         return self.patch[0] * self.patch[1] * 3
 
+    @property
+    def values(self) -> dict[str, Any]:
+        """What every text of the tour and its diagram may name."""
+        (rows, cols), (tall, wide) = self.grid, self.patch
+        found = {"rows": rows, "cols": cols, "tall": tall, "wide": wide, "table": self.position_rows}
+        found |= {"height": rows * tall, "across": cols * wide}
+        own = "patches tokens numbers width layers heads dim mlp classes".split()
+        read = self.width * (2 if self.pool == "class and average" else 1)
+        found |= {"read": read, "together": self.layers * self.heads}
+        return found | {name: getattr(self, name) for name in own}
+
 
 @dataclass(frozen=True)
 class Step:
-    """One stop of the tour, as it travels to the page too; every text goes with the same values."""
+    """One stop of the tour, as it travels to the page; texts take the facts' values and its own."""
 
     name: str
     title: str

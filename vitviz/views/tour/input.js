@@ -1,23 +1,12 @@
 // Steps 2 and 3: the patches, and their numbers.
 
-import { el, fit } from '../../canvas/elements.js';
+import { div, el, fit, stack } from '../../canvas/elements.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { normalised } from '../../canvas/normalised.js';
 import { outline } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
 import { board, strip } from './board.js';
-import {
-  beside,
-  captioned,
-  digits,
-  drawPatch,
-  folded,
-  pair,
-  patchOf,
-  shapeOf,
-  stack,
-  take,
-} from './parts.js';
+import { beside, captioned, digits, drawPatch, folded, pair, patchOf, shapeOf, take } from './parts.js';
 import { colourNames } from './picture.js';
 
 /** The numbers that the model reads of one patch. */
@@ -30,16 +19,11 @@ export const patchesStep = {
       role: 'img',
       'aria-label': t('The patches in the order in which they are read'),
     });
-    const linePlot = el('div', { class: 'vv-plot' }, line);
+    const linePlot = div('vv-plot', line);
     const here = outline(linePlot, 'vv-pinned');
     const text = el('p', { class: 'vv-text' });
-    return {
-      node: pair(captioned(t('Cut apart'), cut.node), captioned(t('Read row by row'), linePlot, text)),
-      cut,
-      line,
-      here,
-      text,
-    };
+    const node = pair(captioned(t('Cut apart'), cut.node), captioned(t('Read row by row'), linePlot, text));
+    return { node, cut, line, here, text };
   },
   draw(self, made) {
     const { rows, cols, tall, wide } = shapeOf(self);
@@ -64,7 +48,7 @@ export const flattenStep = {
   build(self) {
     const from = board(self, { label: t('The picture, cut into patches.'), pick: take(self) });
     const big = el('canvas', { role: 'img', 'aria-label': t('The picked patch') });
-    const plot = el('div', { class: 'vv-plot' }, big);
+    const plot = div('vv-plot', big);
     const spot = outline(plot);
     const start = el('p', { class: 'vv-numbers' });
     const colour = (i) => {
@@ -77,30 +61,16 @@ export const flattenStep = {
       });
     };
     const touched = (i) => {
-      const [tall, wide] = self.grid.patch;
-      const pixel = Math.floor(i / 3);
-      const [w, h] = [made.side / wide, (made.side * tall) / wide / tall];
-      i < 0 ? spot.hide() : spot.put((pixel % wide) * w, Math.floor(pixel / wide) * h, w, h);
+      const [rows, cols] = self.grid.patch;
+      spot.over({ rows, cols, width: made.side, height: (made.side * rows) / cols }, Math.floor(i / 3));
     };
     const row = strip(self, { label: t('The patch as a row of numbers'), touched, extra: colour });
     const all = folded(t('All numbers'), () =>
       el('p', { class: 'vv-numbers', text: Array.from(made.values, digits).join('  ') }),
     );
-    const made = {
-      node: stack(
-        pair(captioned(t('Pick a patch'), from.node), captioned(t('Its pixels'), plot)),
-        row.node,
-        start,
-        all.node,
-      ),
-      from,
-      big,
-      row,
-      start,
-      all,
-      side: 0,
-      values: [],
-    };
+    const above = pair(captioned(t('Pick a patch'), from.node), captioned(t('Its pixels'), plot));
+    const node = stack(above, row.node, start, all.node);
+    const made = { node, from, big, row, start, all, side: 0, values: [] };
     return made;
   },
   draw(self, made) {
@@ -113,13 +83,9 @@ export const flattenStep = {
     made.from.draw({ width: picture, mark: patch });
     const context = fit(made.big, made.side, (made.side * tall) / wide, self.density);
     drawPatch(self, context, patch, [0, 0, made.side, (made.side * tall) / wide]);
-    made.row.draw(values, {
-      width: Math.min(width, 1000 * large),
-      text: t('{patch} as a row of {count} numbers', {
-        patch: patchName(patch),
-        count: values.length,
-      }),
-    });
+    const told = { patch: patchName(patch), count: values.length };
+    const text = t('{patch} as a row of {count} numbers', told);
+    made.row.draw(values, { width: Math.min(width, 1000 * large), text });
     made.start.textContent = `${Array.from(values.slice(0, 9), digits).join('  ')} …`;
     made.all.fill();
   },

@@ -23,7 +23,8 @@ def picture(f: Facts) -> Step:
         " model reads there.",
         (f"x ∈ ℝ^{{H×W×C}} = ℝ^{{{height}×{width}×3}}",),
         ("Input: {height} × {width} × 3 = {count} numbers",),
-        {"height": height, "width": width, "count": _big(height * width * 3)},
+        # a narrow space, as no language reads a comma the same way
+        {"width": width, "count": f"{height * width * 3:,}".replace(",", "\u202f")},
     )
 
 
@@ -55,7 +56,6 @@ def patches(f: Facts) -> Step:
         "Click a patch with something on it. It comes along through the steps that follow.",
         (formula,),
         ("{patches} patches of {tall} × {wide} × 3",),
-        {"rows": f.grid[0], "cols": f.grid[1], "patches": f.patches, "tall": f.patch[0], "wide": f.patch[1]},
     )
 
 
@@ -92,7 +92,6 @@ def flatten(f: Facts) -> Step:
         "Pick a plain patch (sky, a wall), then one with an edge, and compare their rows.",
         () if f.stem else formulas,
         () if f.stem else ("Patches: {patches} × {numbers}",),
-        {"tall": f.patch[0], "wide": f.patch[1], "numbers": f.numbers, "patches": f.patches},
     )
 
 
@@ -128,9 +127,4 @@ def embedding(f: Facts) -> Step:
             if f.stem
             else ("{patches} × {numbers}  ·  {numbers} × {width}  =  {patches} × {width}",)
         ),
-        {"numbers": f.numbers, "width": f.width, "patches": f.patches},
     )
-
-
-def _big(number: int) -> str:
-    return f"{number:,}".replace(",", "\u202f")  # a narrow space, as no language reads a comma the same way

@@ -1,13 +1,13 @@
 // Step 8: all heads of a layer, and how long the tokens become from layer to layer.
 
 import { tinted } from '../../canvas/colours.js';
-import { el, fit } from '../../canvas/elements.js';
+import { div, el, fit, stack, thumb } from '../../canvas/elements.js';
 import { tokenName } from '../../canvas/names.js';
 import { bounds, number, ticks } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { board } from './board.js';
 import { placed, prefixChips } from './encoder.js';
-import { beside, captioned, dial, first, nameOf, pair, shapeOf, stack, take } from './parts.js';
+import { beside, captioned, dial, first, nameOf, pair, shapeOf, take } from './parts.js';
 
 export const layersStep = {
   build(self) {
@@ -15,51 +15,32 @@ export const layersStep = {
     const chips = prefixChips(self);
     const from = board(self, { label: t('Pick the query.'), pick: take(self) });
     const title = el('p', { class: 'vv-h' });
-    const heads = el('div', { class: 'vv-heads' });
+    const heads = div('vv-heads');
     const faces = Array.from({ length: self.value.heads }, (_, h) => {
       const canvas = el('canvas', { role: 'img' });
-      const button = el(
-        'button',
-        { type: 'button', class: 'vv-thumb', onclick: () => self.set('head', h + 1) },
-        canvas,
-        el('span', { text: t('head {head}', { head: h + 1 }) }),
-      );
-      return { canvas, button };
+      const choose = () => self.set('head', h + 1);
+      return { canvas, node: thumb(canvas, t('head {head}', { head: h + 1 }), choose) };
     });
-    heads.append(...faces.map((face) => face.button));
+    heads.append(...faces.map((face) => face.node));
     const chart = el('canvas', { role: 'img' });
     const asked = el('p', { class: 'vv-h' });
     const note = el('p', {
       class: 'vv-text',
       text: t('Brightness: each head’s own largest weight. A click chooses the head for the step before.'),
     });
-    return {
-      node: stack(
-        el('div', { class: 'vv-row' }, layer.node, chips.node),
-        pair(stack(asked, from.node), stack(title, heads, note)),
-        captioned(t('Length of the tokens in the stream, layer by layer'), chart),
-      ),
-      layer,
-      chips,
-      from,
-      title,
-      faces,
-      chart,
-      asked,
-    };
+    const node = stack(
+      div('vv-row', layer.node, chips.node),
+      pair(stack(asked, from.node), stack(title, heads, note)),
+      captioned(t('Length of the tokens in the stream, layer by layer'), chart),
+    );
+    return { node, layer, chips, from, title, faces, chart, asked };
   },
-  async load(self, signal) {
-    return { heads: await self.get('heads', signal) };
-  },
+  items: () => ['heads'],
 
   draw(self, made) {
     const { rows, cols, aspect } = shapeOf(self);
-    const {
-      heads: {
-        values,
-        shape: [, tokens],
-      },
-    } = self.data;
+    const { values, shape } = self.data.heads;
+    const tokens = shape[1];
     const { picture, wide: roomy, width, ceiling, large } = beside(self, 280);
     const skip = first(self);
     const { head, layer, token } = self.settings;
@@ -70,24 +51,19 @@ export const layersStep = {
     made.title.textContent = t('Layer {layer}: where each head looks', { layer });
     const count = made.faces.length;
     const area = roomy ? Math.min(640 * large, width - picture - 36) : width;
-    const across = Math.min(
-      count,
-      count <= 4
-        ? count
-        : Math.ceil(count / 2) <= 6 && roomy
-          ? Math.ceil(count / 2)
-          : Math.floor(area / (84 * large)),
-    );
+    const half = Math.ceil(count / 2);
+    const many = half <= 6 && roomy ? half : Math.floor(area / (84 * large));
+    const across = count <= 4 ? count : Math.min(count, many);
     const side = Math.min(150 * large, area / across - 16, (ceiling * 0.4) / Math.ceil(count / across));
-    made.faces.forEach(({ canvas, button }, h) => {
+    made.faces.forEach(({ canvas, node }, h) => {
       const line = values.subarray(h * tokens + skip, (h + 1) * tokens);
       const context = fit(canvas, side, side * aspect, self.density);
       const map = tinted(line, rows, cols, 'viridis', 0, bounds(line)[1] || 1);
       context.imageSmoothingEnabled = false;
       context.drawImage(map, 0, 0, side, side * aspect);
       canvas.setAttribute('aria-label', t('Attention of head {head}', { head: h + 1 }));
-      button.setAttribute('aria-pressed', String(h + 1 === head));
-      button.style.width = `${side + 8}px`;
+      node.setAttribute('aria-pressed', String(h + 1 === head));
+      node.style.width = `${side + 8}px`;
     });
     this.chart(self, made.chart, layer);
   },
@@ -142,12 +118,8 @@ export const layersStep = {
       context.fillText(lineName(name), x(last) + 8 * large, at, right - 10 * large);
     });
     context.globalAlpha = 1;
-    canvas.setAttribute(
-      'aria-label',
-      lines
-        .map(([name, values]) => `${lineName(name)}: ${values.map((value) => number(value)).join(', ')}`)
-        .join('. '),
-    );
+    const said = ([name, values]) => `${lineName(name)}: ${values.map((value) => number(value)).join(', ')}`;
+    canvas.setAttribute('aria-label', lines.map(said).join('. '));
   },
 };
 

@@ -1,7 +1,7 @@
 // Figure 1 of the paper as a map of the tour: the model at hand from the picture below to the answer on top.
 // Each block leads to its step, and the step that is shown is lit.
 
-import { el, fit } from '../../canvas/elements.js';
+import { button, div, el, fit } from '../../canvas/elements.js';
 import { tokenName } from '../../canvas/names.js';
 import { t } from '../../canvas/words.js';
 import { drawPatch, shapeOf, told } from './parts.js';
@@ -14,19 +14,15 @@ function blockOf(self, block) {
   const at = steps.findIndex((step) => step.name === block.step);
   const [name, size] = [block.name, block.size].map((text) => text && told(text, diagram.values));
   const title = t('Step {step}: {title}', { step: at + 1, title: t(steps[at].title) });
-  return el(
-    'button',
-    {
-      type: 'button',
-      class: block.there ? 'vv-block' : 'vv-block vv-without',
-      'aria-label': `${title}. ${[name, size].filter(Boolean).join(', ')}`,
-      title,
-      'data-to': block.step,
-      onclick: () => self.set('step', at + 1),
-    },
-    el('span', { class: 'vv-block-name', text: name }),
-    size ? el('span', { class: 'vv-block-size', text: size }) : null,
-  );
+  const about = {
+    class: block.there ? 'vv-block' : 'vv-block vv-without',
+    'aria-label': `${title}. ${[name, size].filter(Boolean).join(', ')}`,
+    title,
+    'data-to': block.step,
+  };
+  const named = el('span', { class: 'vv-block-name', text: name });
+  const sized = size && el('span', { class: 'vv-block-size', text: size });
+  return button('', () => self.set('step', at + 1), about, named, sized);
 }
 
 /** A chip for each kind of token before the patches, and for the patches. */
@@ -50,14 +46,14 @@ function sequence(self) {
 function branch(plain, block) {
   if (!plain) return block;
   const norm = el('span', { class: 'vv-norm', text: 'LN' });
-  return el('div', { class: 'vv-branch' }, norm, block, el('span', { class: 'vv-plus', text: '+' }));
+  return div('vv-branch', norm, block, el('span', { class: 'vv-plus', text: '+' }));
 }
 
 const level = (kind, ...parts) => el('li', { class: `vv-level ${kind}` }, ...parts);
 
 /**
  * The map of a model: `node`, and `show(step)`, which lights a step's blocks. Its pictures are drawn from
- * self.data.picture.
+ * self.data.input.
  */
 export function mapOf(self) {
   const { blocks, plain, norm } = self.summary.diagram;
@@ -72,7 +68,7 @@ export function mapOf(self) {
     return canvas;
   });
   token.prepend(el('span', { class: 'vv-sequence', 'aria-hidden': 'true' }, ...sequence(self)));
-  const inside = el('div', { class: 'vv-encoder' }, branch(plain, attention), branch(plain, mlp), encoder);
+  const inside = div('vv-encoder', branch(plain, attention), branch(plain, mlp), encoder);
   const node = el(
     'nav',
     { class: 'vv-map', 'aria-label': t('The model as in figure 1 of the paper'), 'data-export': 'no' },
@@ -105,7 +101,7 @@ export function mapOf(self) {
 /** The picture, and the picture cut apart, each as large as a box. */
 export function cutApart(self, whole, cut, width, height) {
   const { rows, cols } = shapeOf(self);
-  fit(whole, width, height, self.density).drawImage(self.data.picture, 0, 0, width, height);
+  fit(whole, width, height, self.density).drawImage(self.data.input, 0, 0, width, height);
   const context = fit(cut, width, height, self.density);
   const [w, h] = [width / cols, height / rows];
   const gap = Math.min(1.5, w * 0.25);

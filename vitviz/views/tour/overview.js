@@ -1,8 +1,9 @@
 // The whole way at a glance, before the first step: the picture, its patches, the layers, the answer. A click
 // on a part goes to the view that explains it.
 
-import { el } from '../../canvas/elements.js';
+import { button, el, span } from '../../canvas/elements.js';
 import { open } from '../../canvas/memory.js';
+import { percent } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { cutApart } from './map.js';
 import { shapeOf } from './parts.js';
@@ -18,13 +19,9 @@ export function overviewOf(self, first) {
   const sizes = [];
   const part = (name, to, ...drawn) => {
     sizes.push(el('span', { class: 'vv-block-size' }));
-    return el(
-      'button',
-      { type: 'button', class: 'vv-over', title: t('See how it is made'), onclick: to },
-      el('span', { class: 'vv-over-drawn' }, ...drawn),
-      el('span', { class: 'vv-block-name', text: name }),
-      sizes.at(-1),
-    );
+    const about = { class: 'vv-over', title: t('See how it is made') };
+    const named = el('span', { class: 'vv-block-name', text: name });
+    return button('', to, about, el('span', { class: 'vv-over-drawn' }, ...drawn), named, sizes.at(-1));
   };
   const parts = [
     part(t('Picture'), first, whole),
@@ -63,25 +60,14 @@ export function overviewOf(self, first) {
     layers.replaceChildren(
       ...Array.from({ length: count }, (_, i) => el('i', { style: `--vv-at:${i / count}` })),
     );
-    answer.replaceChildren(
-      ...top.map(([name, share]) =>
-        el(
-          'span',
-          {},
-          el('span', { text: name }),
-          el(
-            'span',
-            { class: 'vv-answer-track' },
-            el('span', { class: 'vv-answer-bar', style: `width:${100 * share}%` }),
-          ),
-        ),
-      ),
-    );
+    const bar = (share) => el('span', { class: 'vv-answer-bar', style: `width:${100 * share}%` });
+    const line = (share) => el('span', { class: 'vv-answer-track' }, bar(share));
+    answer.replaceChildren(...top.map(([name, share]) => el('span', {}, span(name), line(share))));
     const texts = [
       `${cols * wide} × ${rows * tall}`,
       `${rows} × ${cols}`,
       t('{layers} × {heads} heads', { layers: count, heads }),
-      top.length ? `${(100 * top[0][1]).toFixed(1)} %` : t('No classifier'),
+      top.length ? percent(top[0][1]) : t('No classifier'),
     ];
     texts.forEach((text, i) => {
       sizes[i].textContent = text;

@@ -1,8 +1,9 @@
 // What the steps of the tour are made of: words, formulas, tables, foldings.
 
-import { el } from '../../canvas/elements.js';
+import { button, div, el } from '../../canvas/elements.js';
 import { patchName, tokenName } from '../../canvas/names.js';
 import { bounds, number, tenTo } from '../../canvas/numbers.js';
+import { slider } from '../../canvas/slider.js';
 import { t } from '../../canvas/words.js';
 
 /** The grid with its patch's height and width, and how tall the input is for each of its width. */
@@ -15,19 +16,13 @@ export function drawPatch(self, context, patch, box) {
   const { cols, tall, wide } = shapeOf(self);
   context.imageSmoothingEnabled = false;
   const [left, top] = [(patch % cols) * wide, Math.floor(patch / cols) * tall];
-  context.drawImage(self.data.picture, left, top, wide, tall, ...box);
+  context.drawImage(self.data.input, left, top, wide, tall, ...box);
 }
-export const unpack = (array) => JSON.parse(new TextDecoder().decode(array.values));
-export const told = (text, values) =>
-  t(
-    text,
-    Object.fromEntries(
-      Object.entries(values || {}).map(([name, value]) => [
-        name,
-        typeof value === 'string' ? t(value) : value,
-      ]),
-    ),
-  );
+/** A sentence whose values are words to be translated too, or numbers. */
+export function told(text, values) {
+  const said = ([name, value]) => [name, typeof value === 'string' ? t(value) : value];
+  return t(text, Object.fromEntries(Object.entries(values || {}).map(said)));
+}
 export const first = (self) => self.grid.prefix.length;
 const centre = ({ grid }) => Math.floor(grid.rows / 2) * grid.cols + Math.floor(grid.cols / 2);
 export const patchOf = (self) =>
@@ -47,6 +42,13 @@ export function digits(value) {
   const size = Math.abs(value);
   const text = size < 1e-4 || size >= 1e6 ? value.toExponential(5).split('e') : [head, power];
   return text[0].replace('-', '−') + (text[1] ? tenTo(Number(text[1])) : '');
+}
+
+/** A sum of products and a bias, as it is written. */
+export function summed(products, bias) {
+  const total = products.reduce((a, b) => a + b, 0);
+  const added = t('sum of {count} products', { count: products.length });
+  return `${added} ${digits(total)} + ${t('bias')} ${digits(bias)} = ${digits(total + bias)}`;
 }
 
 /** A formula from plain text: _{} below, ^{} above, one over the other where they meet. */
@@ -69,76 +71,41 @@ export const prose = (text) =>
     .split(/(E_pos)/)
     .map((part) => (part === 'E_pos' ? el('span', {}, 'E', el('sub', { text: 'pos' })) : part));
 
+/** Rows of a table that are nothing but their cells. */
+export const plain = (lines) => lines.map((cells) => ({ cells }));
+
 /** A table whose rows become cards where there is little room. Cells are texts or elements. */
 export function sheetOf(heads, rows, kind = '') {
-  const cell = (value, i, pick) =>
-    el(
-      'td',
-      { 'data-label': heads[i] },
-      pick && !i && !(value instanceof Node)
-        ? el('button', { type: 'button', class: 'vv-pick', text: value })
-        : value instanceof Node
-          ? value
-          : value || null,
-    );
-  return el(
-    'table',
-    { class: `vv-table ${kind}` },
-    el('thead', {}, el('tr', {}, ...heads.map((text) => el('th', { scope: 'col', text })))),
-    el(
-      'tbody',
-      {},
-      ...rows.map(({ cells: line, mark, pick }) =>
-        el(
-          'tr',
-          { class: [mark, pick && 'vv-can'].filter(Boolean).join(' ') || null, onclick: pick },
-          ...line.map((value, i) => cell(value, i, pick)),
-        ),
-      ),
-    ),
-  );
+  const cell = (value, i, pick) => {
+    const picks = pick && !i && typeof value === 'string';
+    return el('td', { 'data-label': heads[i] }, picks ? button(value, null, { class: 'vv-pick' }) : value);
+  };
+  const row = ({ cells, mark, pick }) => {
+    const kinds = [mark, pick && 'vv-can'].filter(Boolean).join(' ') || null;
+    return el('tr', { class: kinds, onclick: pick }, ...cells.map((value, i) => cell(value, i, pick)));
+  };
+  const titles = heads.map((text) => el('th', { scope: 'col', text }));
+  const head = el('thead', {}, el('tr', {}, ...titles));
+  return el('table', { class: `vv-table ${kind}` }, head, el('tbody', {}, ...rows.map(row)));
 }
 
 /** Folded away until asked for; made when it is opened. */
 export function folded(text, make) {
-  const body = el('div', { class: 'vv-folded' });
-  const node = el(
-    'details',
-    { class: 'vv-fold', 'data-export': 'no', ontoggle: () => fill() },
-    el('summary', { text }),
-    body,
-  );
-  const fill = () => {
-    if (node.open) body.replaceChildren(make());
-  };
+  const body = div('vv-folded');
+  const fill = () => node.open && body.replaceChildren(make());
+  const kind = { class: 'vv-fold', 'data-export': 'no', ontoggle: fill };
+  const node = el('details', kind, el('summary', { text }), body);
   return { node, fill };
 }
 
 /** A slider of the tour's own: one of its settings, counted from 1. */
 export function dial(self, name, label, maximum) {
-  const output = el('output', { class: 'vv-output' });
-  const input = el('input', {
-    type: 'range',
-    min: 1,
-    max: maximum,
-    step: 1,
-    'aria-label': label,
-    oninput: () => self.set(name, Number(input.value)),
-  });
-  const node = el(
-    'div',
-    { class: 'vv-field vv-slider', 'data-name': name, hidden: maximum < 2, 'data-export': 'no' },
-    el('div', { class: 'vv-label' }, el('span', { text: label }), output),
-    input,
-  );
+  const { head, input, show } = slider(label, { min: 1, max: maximum }, (value) => self.set(name, value));
+  const kind = { class: 'vv-field vv-slider', 'data-name': name, 'data-export': 'no' };
+  const said = (value) => t('{value} of {count}', { value, count: maximum });
   return {
-    node,
-    show() {
-      const value = self.settings[name];
-      input.value = value;
-      input.style.setProperty('--vv-fill', `${((value - 1) / (maximum - 1 || 1)) * 100}%`);
-      output.textContent = t('{value} of {count}', { value, count: maximum });
-    },
+    node: el('div', { ...kind, hidden: maximum < 2 }, head, input),
+    show: () => show(self.settings[name], said(self.settings[name])),
   };
 }
 
@@ -158,7 +125,6 @@ export const beside = (self, most = 300) => {
   const ceiling = slide ? tall : Infinity;
   return { width, tall, slide, ceiling, wide, large, picture, rest, across: Math.min(900 * large, width) };
 };
-export const pair = (...parts) => el('div', { class: 'vv-tour-pair' }, ...parts);
-export const stack = (...parts) => el('div', { class: 'vv-stack' }, ...parts);
+export const pair = (...parts) => div('vv-tour-pair', ...parts);
 export const captioned = (text, ...parts) =>
-  el('div', { class: 'vv-stack vv-tight' }, el('p', { class: 'vv-h', text }), ...parts);
+  div('vv-stack vv-tight', el('p', { class: 'vv-h', text }), ...parts);

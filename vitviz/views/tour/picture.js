@@ -1,11 +1,11 @@
 // Step 1: the photograph, and the model's input pixel by pixel.
 
 import { drawCrop, rim } from '../../canvas/crop.js';
-import { el, fit } from '../../canvas/elements.js';
+import { div, el, fit, stack } from '../../canvas/elements.js';
 import { number } from '../../canvas/numbers.js';
-import { cells, outline } from '../../canvas/pointer.js';
+import { cells, outline, rowByRow } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
-import { beside, captioned, digits, pair, patchOf, shapeOf, sheetOf, stack } from './parts.js';
+import { beside, captioned, digits, pair, patchOf, plain, shapeOf, sheetOf } from './parts.js';
 
 export const colourNames = () => [t('Red'), t('Green'), t('Blue')];
 
@@ -16,7 +16,7 @@ export const pictureStep = {
       'aria-label': t('The photograph, with the part that the model sees'),
     });
     const input = el('canvas');
-    const plot = el('div', { class: 'vv-plot' }, input);
+    const plot = div('vv-plot', input);
     const spot = outline(plot);
     const table = el('div');
     const size = () => ({
@@ -29,70 +29,43 @@ export const pictureStep = {
     });
     const ui = { width: 0, height: 0, pixel: null };
     const show = (pixel) => {
-      const { rows, cols, width, height } = size();
+      const { rows, cols } = size();
       const { mean, std } = self.summary;
       ui.pixel = Math.min(pixel, rows * cols - 1);
-      spot.put(
-        (ui.pixel % cols) * (width / cols),
-        Math.floor(ui.pixel / cols) * (height / rows),
-        Math.max(3, width / cols),
-        Math.max(3, height / rows),
-      );
+      const [x, y, w, h] = rowByRow(size(), size())(ui.pixel);
+      spot.put(x, y, Math.max(3, w), Math.max(3, h));
       const head = [
         t('Row {row}, column {col}', { row: Math.floor(ui.pixel / cols) + 1, col: (ui.pixel % cols) + 1 }),
         t('Byte'),
         t('(byte / 255 − mean) / deviation'),
         t('Number'),
       ];
-      table.replaceChildren(
-        sheetOf(
-          head,
-          colourNames().map((colour, c) => {
-            const byte = self.data.bytes[ui.pixel * 4 + c];
-            return {
-              cells: [
-                colour,
-                String(byte),
-                `(${byte} / 255 − ${number(mean[c], 8)}) / ${number(std[c], 8)}`,
-                digits((byte / 255 - mean[c]) / std[c]),
-              ],
-            };
-          }),
-          'vv-wordy',
-        ),
-      );
+      const lines = colourNames().map((colour, c) => {
+        const byte = self.data.bytes[ui.pixel * 4 + c];
+        const formula = `(${byte} / 255 − ${number(mean[c], 8)}) / ${number(std[c], 8)}`;
+        return [colour, String(byte), formula, digits((byte / 255 - mean[c]) / std[c])];
+      });
+      table.replaceChildren(sheetOf(head, plain(lines), 'vv-wordy'));
     };
     cells(self, input, {
       place: () => ui.width && size(),
       label: () => t('The model’s input, pixel by pixel.'),
       name: (pixel) => {
-        show(pixel);
-        return colourNames()
-          .map((colour, c) => `${colour} ${self.data.bytes[pixel * 4 + c]}`)
-          .join(', ');
+        const byte = (colour, c) => `${colour} ${self.data.bytes[pixel * 4 + c]}`;
+        return colourNames().map(byte).join(', ');
       },
       start: () => ui.pixel,
-      hover: (pixel) => show(pixel),
-      pick: (pixel) => show(pixel),
+      hover: show,
+      pick: show,
     });
-    return {
-      node: stack(
-        pair(
-          captioned(t('The photograph'), upload),
-          el('span', { class: 'vv-arrow', 'aria-hidden': 'true', text: '→' }),
-          captioned(t('What the model gets'), plot),
-        ),
-        table,
-      ),
-      ui,
-      upload,
-      input,
-      show,
-    };
+    const arrow = el('span', { class: 'vv-arrow', 'aria-hidden': 'true', text: '→' });
+    const [before, after] = [
+      captioned(t('The photograph'), upload),
+      captioned(t('What the model gets'), plot),
+    ];
+    return { node: stack(pair(before, arrow, after), table), ui, upload, input, show };
   },
-  async load(self, signal) {
-    return { upload: await self.picture('upload', signal) };
-  },
+  pictures: ['upload'],
   draw(self, made) {
     const [w, h] = self.photo.upload;
     const { cols, tall, wide, aspect } = shapeOf(self);
@@ -106,11 +79,9 @@ export const pictureStep = {
     Object.assign(made.ui, { width, height: width * aspect });
     const on = fit(made.input, width, made.ui.height, self.density);
     on.imageSmoothingEnabled = false;
-    on.drawImage(self.data.picture, 0, 0, width, made.ui.height);
+    on.drawImage(self.data.input, 0, 0, width, made.ui.height);
     const patch = patchOf(self);
-    made.show(
-      made.ui.pixel ??
-        (Math.floor(patch / cols) * tall + (tall >> 1)) * cols * wide + (patch % cols) * wide + (wide >> 1),
-    );
+    const [row, col] = [Math.floor(patch / cols) * tall + (tall >> 1), (patch % cols) * wide + (wide >> 1)];
+    made.show(made.ui.pixel ?? row * cols * wide + col);
   },
 };

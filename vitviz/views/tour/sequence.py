@@ -36,10 +36,19 @@ _READS_OTHERS = {
 }
 
 
+_REGISTERS = (
+    "The {registers} register tokens are learned as well: spare room for the layers, and nobody reads them at"
+    " the end."
+)
+_REGISTERS_READ = (
+    "The {registers} register tokens are learned as well: spare room for the layers, and read at the end"
+    " together with the others."
+)
+
+
 def class_token(f: Facts) -> Step:
+    read_all = f.prefix_read or f.pool.endswith(" of all")
     others = [name for name in f.prefix if name.startswith("register")]
-    values = {"patches": f.patches, "prefix": len(f.prefix), "tokens": f.tokens, "width": f.width}
-    values["registers"] = len(others)
     if "class" not in f.prefix:
         reads = _READS_INSTEAD.get(f.pool, "Its classifier reads all tokens together.")
         said = ("Not applicable to this model, because it has no class token.", reads)
@@ -51,7 +60,7 @@ def class_token(f: Facts) -> Step:
         )
         if f.pool in _READS_OTHERS:
             reads = _READS_OTHERS[f.pool]
-        if f.prefix_read or f.pool.endswith(" of all"):
+        if read_all:
             reads = "This model’s classifier does not read it alone, though: it reads all tokens together."
         said = (
             (
@@ -62,20 +71,7 @@ def class_token(f: Facts) -> Step:
         )
         attempt = "Choose another picture at the left: the rows in front stay as they are, the others change."
     if others:
-        if f.prefix_read or f.pool.endswith(" of all"):
-            said += (
-                (
-                    "The {registers} register tokens are learned as well: spare room for the layers, and read"
-                    " at the end together with the others."
-                ),
-            )
-        else:
-            said += (
-                (
-                    "The {registers} register tokens are learned as well: spare room for the layers, and"
-                    " nobody reads them at the end."
-                ),
-            )
+        said += (_REGISTERS_READ if read_all else _REGISTERS,)
     if "distillation" in f.prefix:
         said += ("The distillation token beside it was trained to repeat the answer of a teacher network.",)
     return Step(
@@ -89,7 +85,7 @@ def class_token(f: Facts) -> Step:
             if f.prefix
             else ("{tokens} tokens of {width} numbers",)
         ),
-        values,
+        {"prefix": len(f.prefix), "registers": len(others)},
     )
 
 
@@ -107,7 +103,6 @@ _POSITIONS = {
 
 
 def positions(f: Facts) -> Step:
-    values = {"tokens": f.tokens, "patches": f.patches, "width": f.width, "rows": f.position_rows}
     added = (
         "So far a patch’s place in the sequence has no effect at all. E_pos, one learned vector for each"
         " place, is added, so that equal patches in different places are no longer equal."
@@ -144,5 +139,5 @@ def positions(f: Facts) -> Step:
         attempt,
         formulas,
         ("z₀: {tokens} × {width}", *shapes),
-        values,
+        {"rows": f.position_rows},
     )

@@ -1,40 +1,31 @@
 // Step 6: positions, and the live experiments: the patches in another order, the position embedding set to
 // zero.
 
-import { el } from '../../canvas/elements.js';
+import { unpacked } from '../../canvas/data.js';
+import { button, div, el, stack } from '../../canvas/elements.js';
 import { leads } from '../../canvas/leads.js';
 import { number } from '../../canvas/numbers.js';
 import { tops } from '../../canvas/tops.js';
 import { t } from '../../canvas/words.js';
 import { board, strip } from './board.js';
-import { beside, captioned, largest, pair, patchOf, prose, stack, take, unpack } from './parts.js';
+import { beside, captioned, largest, pair, patchOf, prose, take } from './parts.js';
 
 /**
  * One answer of the experiment: its picture and the three likeliest classes, or how alike the description is.
  */
 function answerCard(title, picture) {
-  const list = el('div', { class: 'vv-tops' });
+  const list = div('vv-tops');
   const head = el('p', { class: 'vv-h' }, ...prose(title));
-  const node = el(
-    'div',
-    { class: 'vv-card' },
-    picture.node,
-    el('div', { class: 'vv-stack vv-tight' }, head, list),
-  );
+  const node = div('vv-card', picture.node, div('vv-stack vv-tight', head, list));
   return {
     node,
     picture,
     show(answer) {
       node.classList.toggle('vv-waiting', !answer);
       if (!answer) return;
-      if (!answer.top.length)
-        return list.replaceChildren(
-          el('p', {
-            class: 'vv-text',
-            text: t('Likeness of y to the original (cosine): {value}', { value: answer.likeness.toFixed(4) }),
-          }),
-        );
-      list.replaceChildren(...tops(answer.top));
+      const value = answer.likeness?.toFixed(4);
+      const text = t('Likeness of y to the original (cosine): {value}', { value });
+      list.replaceChildren(...(answer.top.length ? tops(answer.top) : [el('p', { class: 'vv-text', text })]));
     },
   };
 }
@@ -112,52 +103,28 @@ export const positionsStep = {
     ];
     const plain = [t('In order'), t('Shuffled')];
     const cards = (self.summary.zeroable ? titles : plain).map((title, i) => answerCard(title, pictures[i]));
-    const again = el('button', {
-      type: 'button',
-      class: 'vv-shuffle',
-      'data-export': 'no',
-      text: t('Shuffle anew'),
-      onclick: () => {
-        made.seed = (made.seed % 999) + 1;
-        this.run(self, made);
-      },
-    });
+    const anew = () => this.run(self, Object.assign(made, { seed: (made.seed % 999) + 1 }));
+    const again = button(t('Shuffle anew'), anew, { class: 'vv-shuffle', 'data-export': 'no' });
     const words = el('p', { class: 'vv-text vv-verdict', role: 'status' });
-    const title = el(
-      'div',
-      { class: 'vv-row vv-middle' },
-      el('p', { class: 'vv-h', text: t('Experiment: does the order of the patches matter?') }),
-      again,
-    );
-    const experiment = el(
-      'div',
-      { class: 'vv-experiment' },
-      title,
-      el('div', { class: 'vv-cards' }, ...cards.map((card) => card.node)),
-      words,
-      leads(self, t('In Experiment, two trained alike but for their positions:'), 'experiment', {
-        kind: 'shuffle',
-      }),
-    );
+    const text = t('Experiment: does the order of the patches matter?');
+    const title = div('vv-row vv-middle', el('p', { class: 'vv-h', text }), again);
+    const said = t('In Experiment, two trained alike but for their positions:');
+    const lesson = leads(self, said, 'experiment', { kind: 'shuffle' });
+    const shown = div('vv-cards', ...cards.map((card) => card.node));
+    const experiment = div('vv-experiment', title, shown, words, lesson);
     const added = pair(captioned(t('Pick a patch'), from.node), stack(sums, none));
     if (self.summary.zeroable) added.dataset.slide = 'no'; // one idea a slide: the experiment shows it
     const node = stack(added, experiment);
     const made = { node, from, strips, sums, none, cards, words, again, seed: 1, found: null, key: '' };
     return made;
   },
-  async load(self, signal) {
-    return { embedded: await self.get('embedded', signal) };
-  },
+  items: () => ['embedded'],
 
   draw(self, made) {
     const { picture, rest } = beside(self);
     const patch = patchOf(self);
-    const {
-      embedded: {
-        values,
-        shape: [kinds, count, width],
-      },
-    } = self.data;
+    const { values, shape } = self.data.embedded;
+    const [kinds, count, width] = shape;
     const of = (kind) => values.subarray((kind * count + patch) * width, (kind * count + patch + 1) * width);
     made.from.draw({ width: picture, mark: patch });
     made.sums.hidden = kinds < 2;
@@ -187,7 +154,7 @@ export const positionsStep = {
     this.show(self, made);
     made.again.disabled = true;
     try {
-      const found = unpack(await self.array('experiment', `seed=${seed}`));
+      const found = unpacked(await self.array('experiment', `seed=${seed}`));
       if (!current()) return; // of another picture or order by now
       made.found = { ...found, seed };
       this.show(self, made);

@@ -13,7 +13,8 @@ def steps(facts: Facts) -> list[Step]:
     """The twelve steps for one model."""
     start = (tour_input.picture, tour_input.patches, tour_input.flatten, tour_input.embedding)
     middle = (sequence.class_token, sequence.positions, _attention, _layers, _readout, _probabilities)
-    return [make(facts) for make in (*start, *middle, account.sum_by_hand, account.one_taken_out)]
+    made = [make(facts) for make in (*start, *middle, account.sum_by_hand, account.one_taken_out)]
+    return [replace(step, values={**facts.values, **step.values}) for step in made]
 
 
 def texts() -> list[str]:
@@ -68,7 +69,6 @@ def _attention(f: Facts) -> Step:
             ),
         ),
         ("q, k, v: {tokens} × {dim} in each of {heads} heads", "A: {tokens} × {tokens} in each head"),
-        {"tokens": f.tokens, "dim": f.dim, "heads": f.heads},
     )
 
 
@@ -95,7 +95,6 @@ def _layers(f: Facts) -> Step:
         "(3)  z_{l} = MLP(LN(z′_{l})) + z′_{l}",
     )
     shapes = ("Stream: {tokens} × {width} after every layer", "Heads: {heads} × {dim} = {together}")
-    sizes = {"tokens": f.tokens, "width": f.width, "heads": f.heads, "layers": f.layers}
     return Step(
         "layers",
         "Heads, layers, and the stream between them",
@@ -104,7 +103,7 @@ def _layers(f: Facts) -> Step:
         " that change?",
         formulas if f.plain_blocks else (),
         (*shapes, "MLP: {width} → {mlp} → {width}") if f.mlp else shapes,
-        {**sizes, "dim": f.dim, "together": f.heads * f.dim, "mlp": f.mlp},
+        {"together": f.heads * f.dim},
     )
 
 
@@ -160,7 +159,7 @@ def _readout(f: Facts) -> Step:
             " them."
         )
     formula = {"class": f"(4)  y = LN(z_{{{f.layers}}}^{{0}})"}.get(f.pool)
-    distilled, width = f.pool == "class and distillation", f.width * (1 + (f.pool == "class and average"))
+    distilled = f.pool == "class and distillation"
     whole = f.classes and not f.score
     shapes = ("y: {width}", "Head: {width} × {classes}") if whole else ("y: {width}",)
     return Step(
@@ -170,12 +169,11 @@ def _readout(f: Facts) -> Step:
         attempt,
         (formula,) if formula and not distilled else (),
         ("Two heads: {width} × {classes}",) if distilled else shapes,
-        {"width": width, "classes": f.classes},
+        {"width": f.values["read"]},
     )
 
 
 def _probabilities(f: Facts) -> Step:
-    values = {"classes": f.classes}
     if not f.classes:
         said = (
             (
@@ -189,7 +187,6 @@ def _probabilities(f: Facts) -> Step:
             "Probabilities",
             said,
             "Pick a checkpoint with a classifier, and come back to this step.",
-            values=values,
         )
     if f.score == "sigmoid":
         return Step(
@@ -205,7 +202,6 @@ def _probabilities(f: Facts) -> Step:
             " picture.",
             ("p_{c} = 1 / (1 + exp(−logit_{c}))",),
             ("{classes} logits → {classes} probabilities",),
-            values,
         )
     said = (
         "Softmax makes shares of the logits: each one’s exponential, divided by the sum over all {classes}.",
@@ -228,5 +224,4 @@ def _probabilities(f: Facts) -> Step:
         "Recompute the first probability from its logit, and then see how it changes with another picture.",
         ("p_{c} = exp(logit_{c}) / Σ_{n} exp(logit_{n})",),
         ("{classes} logits → {classes} probabilities, which sum to 1",),
-        values,
     )

@@ -1,8 +1,10 @@
 // Steps 11 and 12: the logit as a sum of shares, and what happens without the largest of them.
 
-import { el } from '../../canvas/elements.js';
+import { unpacked } from '../../canvas/data.js';
+import { button, div, el, stack } from '../../canvas/elements.js';
+import { percent } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
-import { digits, sheetOf, stack, unpack } from './parts.js';
+import { digits, plain, sheetOf } from './parts.js';
 
 const headName = ({ layer, head }) => t('Layer {layer}, head {head}', { layer, head });
 
@@ -13,21 +15,14 @@ export const sumStep = {
     const line = el('p', { class: 'vv-sum vv-line' });
     return { node: stack(title, table, line), title, table, line };
   },
-  async load(self, signal) {
-    return { sum: unpack(await self.get('sum', signal)) };
-  },
+  items: () => ['sum'],
   draw(self, made) {
-    const { name, lines, rest, total, logit } = self.data.sum;
+    const { name, lines, rest, total, logit } = unpacked(self.data.sum);
     made.node.hidden = !lines;
     if (!lines) return;
     made.title.textContent = t('The logit of {name}', { name });
-    const seen = (one) =>
-      self.open('evidence', {
-        chosen: `${one.layer}.${one.head}`,
-        target: 'top',
-        method: 'ledger',
-        patches: '',
-      });
+    const asked = { target: 'top', method: 'ledger', patches: '' };
+    const seen = (one) => self.open('evidence', { ...asked, chosen: `${one.layer}.${one.head}` });
     const rows = [
       ...lines.map((one) => ({ cells: [headName(one), digits(one.share)], pick: () => seen(one) })),
       { mark: 'vv-rest', cells: [t('everything else'), digits(rest)] },
@@ -45,23 +40,17 @@ export const withoutStep = {
     const title = el('p', { class: 'vv-h' });
     const table = el('div');
     const line = el('p', { class: 'vv-text' });
-    const button = el('button', {
-      type: 'button',
-      text: t('Take it out in every view'),
-      'data-export': 'no',
-    });
-    const node = stack(title, table, line, el('div', { class: 'vv-buttons' }, button));
-    return { node, title, table, line, button };
+    const out = button(t('Take it out in every view'), null, { 'data-export': 'no' });
+    const node = stack(title, table, line, div('vv-buttons', out));
+    return { node, title, table, line, out };
   },
-  async load(self, signal) {
-    return { without: unpack(await self.get('without', signal)) };
-  },
+  items: () => ['without'],
   draw(self, made) {
-    const { lines, before, after, lost, left, logit, name } = self.data.without;
+    const { lines, before, after, lost, left, logit, name } = unpacked(self.data.without);
     made.node.hidden = !lines;
     if (!lines) return;
     const [head] = lines;
-    made.title.hidden = made.table.hidden = made.button.hidden = !before;
+    made.title.hidden = made.table.hidden = made.out.hidden = !before;
     if (!before) {
       made.line.textContent = t(
         'Something has been taken away already. Put it back, and this step takes out the largest head.',
@@ -69,22 +58,15 @@ export const withoutStep = {
       return;
     }
     made.title.textContent = t('With and without {head}', { head: headName(head) });
-    const percent = (share) => `${(100 * share).toFixed(1)} %`;
     const answer = (found) => (found ? `${found[0]} ${percent(found[1])}` : '');
-    made.table.replaceChildren(
-      sheetOf(
-        [t('With it'), t('Without it')],
-        before.map((one, i) => ({ cells: [answer(one), answer(after[i])] })),
-      ),
-    );
+    const answers = before.map((one, i) => [answer(one), answer(after[i])]);
+    made.table.replaceChildren(sheetOf([t('With it'), t('Without it')], plain(answers)));
     made.line.textContent = t(
       'The logit of {name} was {logit} and is {left}: it loses {lost}, where the head’s own share ' +
         'was {share}.',
       { name, logit: digits(logit), left: digits(left), lost: digits(lost), share: digits(head.share) },
     );
-    made.button.onclick = () =>
-      document.dispatchEvent(
-        new CustomEvent('vitviz:without', { detail: { heads: [`${head.layer}.${head.head}`] } }),
-      );
+    const detail = { heads: [`${head.layer}.${head.head}`] };
+    made.out.onclick = () => document.dispatchEvent(new CustomEvent('vitviz:without', { detail }));
   },
 };

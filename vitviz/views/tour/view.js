@@ -2,8 +2,7 @@
 // to try.
 
 import { pixels } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
-import { asText } from '../../canvas/memory.js';
+import { button, div, el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { probabilitiesStep, readoutStep } from './answer.js';
 import { embeddingStep, tokenStep } from './embedding.js';
@@ -32,6 +31,8 @@ const stops = {
   without: withoutStep,
 };
 
+const stopOf = ({ settings, summary }) => stops[summary.steps[settings.step - 1].name];
+
 export default () => ({
   title: 'From the picture to the answer',
   scrolls: true, // a text with figures, longer than any window
@@ -39,67 +40,28 @@ export default () => ({
     t('Step {step} of {count}', { step: self.settings.step, count: self.summary.steps.length }),
 
   build(self) {
-    const back = el('button', {
-      type: 'button',
-      class: 'vv-back',
-      text: t('Back'),
-      onclick: () => this.go(self, -1),
-    });
-    const next = el('button', {
-      type: 'button',
-      class: 'vv-next',
-      text: t('Next'),
-      onclick: () => this.go(self, 1),
-    });
+    const back = button(t('Back'), () => this.go(self, -1), { class: 'vv-back' });
+    const next = button(t('Next'), () => this.go(self, 1), { class: 'vv-next' });
     const dots = el('ol', { class: 'vv-dots' });
     const count = el('p', { class: 'vv-count' });
-    const fold = el(
-      'details',
-      { class: 'vv-map-fold' },
-      el('summary', { text: t('The model as in figure 1 of the paper') }),
-    );
-    const nav = el(
-      'nav',
-      { class: 'vv-tour-nav', 'aria-label': t('Steps of the tour'), 'data-export': 'no' },
-      back,
-      count,
-      dots,
-      next,
-      fold,
-    );
+    const folded = el('summary', { text: t('The model as in figure 1 of the paper') });
+    const fold = el('details', { class: 'vv-map-fold' }, folded);
+    const kind = { class: 'vv-tour-nav', 'aria-label': t('Steps of the tour'), 'data-export': 'no' };
+    const nav = el('nav', kind, back, count, dots, next, fold);
     const title = el('p', { class: 'vv-tour-title', role: 'heading', 'aria-level': '3' });
     const said = el('p', { class: 'vv-said' });
-    const formulas = el('div', { class: 'vv-formulas' });
-    const body = el('div', { class: 'vv-tour-body' });
+    const formulas = div('vv-formulas');
+    const body = div('vv-tour-body');
     const shapes = el('ul', { class: 'vv-shapes' });
     const attempt = el('p', { class: 'vv-try' });
-    const on = el('button', {
-      type: 'button',
-      class: 'vv-on',
-      'data-export': 'no',
-      onclick: () => this.go(self, 1, true),
-    });
+    const on = button('', () => this.go(self, 1, true), { class: 'vv-on', 'data-export': 'no' });
     const overview = overviewOf(self, () => this.lead(title));
     const parts = { nav, overview: overview.node, title, said, formulas, body, shapes, attempt, on };
     const keys = { onkeydown: (event) => this.walk(self, event) };
     const side = el('div', { class: 'vv-map-side', ...keys });
     const node = el('div', { class: 'vv-tour', ...keys }, ...Object.values(parts));
     self.figure.append(node);
-    return {
-      node,
-      ...parts,
-      overview,
-      back,
-      next,
-      dots,
-      count,
-      fold,
-      side,
-      map: null,
-      made: {},
-      shown: '',
-      space: null,
-    };
+    return { ...parts, node, overview, back, next, dots, count, fold, side, made: {}, shown: '' };
   },
 
   beside: (self) => [self.ui.side],
@@ -126,56 +88,32 @@ export default () => ({
     node.scrollIntoView({ block: 'start', behavior: still ? 'auto' : 'smooth' });
   },
 
-  asks: ({ settings: { seed, ...rest } }) => asText(rest), // the experiment fetches its own
-
-  async load(self, signal) {
-    const {
-      key,
-      settings: { step: at },
-    } = self;
-    const stop = stops[self.summary.steps[at - 1].name];
-    const [picture, more] = await Promise.all([self.picture('input', signal), stop.load?.(self, signal)]);
-    const bytes = self.data?.picture === picture ? self.data.bytes : pixels(picture);
-    return { key, at, picture, bytes, ...more };
-  },
+  pictures: (self) => ['input', ...(stopOf(self).pictures ?? [])],
+  items: (self) => stopOf(self).items?.(self) ?? [],
 
   draw(self) {
-    const {
-      ui,
-      data: { at, key },
-      summary: { steps },
-    } = self;
+    const { ui, data } = self;
+    const { steps, filters, zeroable, diagram } = self.summary;
+    const { layers, heads } = self.value;
+    const at = self.settings.step;
     const step = steps[at - 1];
-    const model = JSON.stringify([
-      steps,
-      self.grid,
-      self.value.layers,
-      self.value.heads,
-      self.summary.filters,
-      self.summary.zeroable,
-      self.summary.diagram,
-    ]);
-    if (key !== self.key) return; // what was fetched belongs to the picture before
+    if (ui.picture !== data.input) [ui.picture, ui.bytes] = [data.input, pixels(data.input)];
+    data.bytes = ui.bytes;
+    const model = JSON.stringify([steps, self.grid, layers, heads, filters, zeroable, diagram]);
     if (ui.model !== model) {
       // another model: its steps differ
       [ui.model, ui.made, ui.shown] = [model, {}, ''];
       ui.map?.node.remove();
       ui.map = mapOf(self);
-      ui.dots.replaceChildren(
-        ...steps.map((one, i) =>
-          el(
-            'li',
-            {},
-            el('button', {
-              type: 'button',
-              class: 'vv-dot',
-              'aria-label': t('Step {step}: {title}', { step: i + 1, title: t(one.title) }),
-              title: t(one.title),
-              onclick: () => self.set('step', i + 1),
-            }),
-          ),
-        ),
-      );
+      const dot = (step, title) => {
+        const kind = { class: 'vv-dot', 'aria-label': t('Step {step}: {title}', { step, title }), title };
+        return el(
+          'li',
+          {},
+          button('', () => self.set('step', step), kind),
+        );
+      };
+      ui.dots.replaceChildren(...steps.map((one, i) => dot(i + 1, t(one.title))));
     }
     if (ui.shown !== step.name) this.turn(self, step, at);
     this.place(self, step);
@@ -213,10 +151,8 @@ export default () => ({
 
   /** Another step comes up. */
   turn(self, step, at) {
-    const {
-      ui,
-      summary: { steps },
-    } = self;
+    const { ui } = self;
+    const { steps } = self.summary;
     const before = ui.shown;
     ui.shown = step.name;
     self.figure.scrollTop = 0;
@@ -231,11 +167,8 @@ export default () => ({
     ui.formulas.hidden = !step.formulas.length;
     ui.shapes.replaceChildren(...step.shapes.map((text) => el('li', { text: told(text, step.values) })));
     ui.shapes.hidden = !step.shapes.length;
-    ui.attempt.replaceChildren(
-      el('strong', { text: t('Try:') }),
-      ' ',
-      ...prose(told(step.attempt, step.values)),
-    );
+    const attempt = prose(told(step.attempt, step.values));
+    ui.attempt.replaceChildren(el('strong', { text: t('Try:') }), ' ', ...attempt);
     ui.back.disabled = at === 1;
     ui.next.disabled = at === steps.length;
     ui.on.hidden = at === steps.length;

@@ -68,8 +68,8 @@ def one(trial: Trial) -> dict[str, Any]:
 
 
 def reach(trial: Trial, side: str, score: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Between which ends 19 of 20 random maps run at every step, by Student's t of those that were drawn; of
-    one side ("most" or "least") and score. Of shares and probabilities, no more than there are.
+    """Between which ends 19 of 20 random maps run at every step, by Student's t of the draws; `side` is
+    "most" or "least". Of shares and probabilities, no more than there are.
     """
     values = torch.stack([getattr(draw, side)[score] for draw in trial.draws])
     count = len(values)

@@ -1,7 +1,7 @@
 // All maps side by side on one scale: the order in which each would take the patches away, or their values.
 
 import { tinted } from '../../canvas/colours.js';
-import { el } from '../../canvas/elements.js';
+import { div, el, stack, thumb } from '../../canvas/elements.js';
 import { light } from '../../canvas/lit.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
@@ -42,29 +42,20 @@ export function drawMap(self, canvas, one, shared) {
 
 /** Thumbs of every map; the patch under the pointer is marked in all of them. */
 export function maps(self, { title, pick, of }) {
-  const wall = el('div', { class: 'vv-trial-maps' });
+  const wall = div('vv-trial-maps');
   const said = el('p', { class: 'vv-text' });
-  const node = el('div', { class: 'vv-stack' }, wall, said);
+  const node = stack(wall, said);
   const thumbs = new Map();
 
-  function thumb(name) {
+  function made(name) {
     const canvas = el('canvas', {});
-    const plot = el('div', { class: 'vv-plot' }, canvas);
+    const plot = div('vv-plot', canvas);
     const mark = outline(plot);
-    const label = el('span', { text: title(name) });
-    const button = el(
-      'button',
-      {
-        type: 'button',
-        class: 'vv-thumb',
-        'data-lit': name,
-        onclick: () => pick(name),
-        onpointerenter: () => light(name),
-        onpointerleave: () => light(''),
-      },
-      plot,
-      label,
-    );
+    const node = thumb(plot, title(name), () => pick(name), {
+      'data-lit': name,
+      onpointerenter: () => light(name),
+      onpointerleave: () => light(''),
+    });
     const at = (event) => {
       const box = canvas.getBoundingClientRect();
       const { rows, cols } = self.grid;
@@ -74,7 +65,7 @@ export function maps(self, { title, pick, of }) {
     };
     canvas.addEventListener('pointermove', (event) => point(name, at(event), event));
     canvas.addEventListener('pointerleave', () => point(name, -1));
-    return { canvas, mark, button };
+    return { canvas, mark, node };
   }
 
   function point(name, cell, event) {
@@ -100,16 +91,16 @@ export function maps(self, { title, pick, of }) {
   function draw(names) {
     const shared = largest(names, of);
     if ([...thumbs.keys()].join() !== names.join()) {
-      for (const name of names) if (!thumbs.has(name)) thumbs.set(name, thumb(name));
+      for (const name of names) if (!thumbs.has(name)) thumbs.set(name, made(name));
       for (const name of thumbs.keys()) if (!names.includes(name)) thumbs.delete(name);
-      wall.replaceChildren(...names.map((name) => thumbs.get(name).button));
+      wall.replaceChildren(...names.map((name) => thumbs.get(name).node));
     }
     for (const name of names) {
       const one = of(name);
-      const { canvas, button } = thumbs.get(name);
+      const { canvas, node } = thumbs.get(name);
       drawMap(self, canvas, one, shared);
-      button.setAttribute('aria-pressed', String(self.settings.method === name));
-      button.lastChild.textContent = one.nothing
+      node.setAttribute('aria-pressed', String(self.settings.method === name));
+      node.lastChild.textContent = one.nothing
         ? `${title(name)}: ${t('Nothing positive here.')}`
         : title(name);
     }

@@ -1,11 +1,11 @@
 """In which order methods are asked about: chance first, which others are measured by; the dear ones last."""
 
-from vitviz.analyses.protocol import TITLES
+from vitviz.analyses.protocol import DENSE, TITLES
 
 FIRST = ("random", "centre", "ledger", "frozen")
 LAST = ("integrated_gradients", "leave_one_out")
 TOGETHER = 3  # cheap methods whose sets of patches are asked about at once: fewer, fuller passes
-ORDER = (*FIRST, *(name for name in TITLES if name not in (*FIRST, *LAST)), *LAST)
+ORDER = (*FIRST, *(name for name in TITLES if name not in (*FIRST, *DENSE, *LAST)), *DENSE, *LAST)
 
 
 def group_of(method: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from vitviz.views.shared import target_of
 from vitviz.views.subject import Subject
 from vitviz.views.trial import made
 
-DASHES = ("", "dashed", "dotted")
+DASHES = ("", "dashed", "dotted", "dash-dotted")
 SIDES = {
     "most": (
         Sentence("Most relevant first: lower is better"),
@@ -30,9 +30,7 @@ SIDES = {
 def panels(
     trial: Trial, names: Sequence[str], subject: Subject, settings: Mapping[str, Any], held: str = ""
 ) -> tuple[Chart, Chart]:
-    """Both, with a line a method in this order and on one scale: shares from 0 to 1, logits as far as any
-    line or band goes; the line of the method that is `held` is thick.
-    """
+    """Both, a line a method, the `held` one thick, on one scale: 0 to 1, logits as far as they go."""
     score = settings["score"]
     lines = {side: _lines(trial, side, score, names, held) for side in SIDES}
     every = [end for side in lines.values() for one in side for end in (one.y, *(one.band or ()))]
@@ -55,7 +53,7 @@ def panels(
 
 
 def _lines(trial: Trial, side: str, score: str, names: Sequence[str], held: str) -> tuple[Series, ...]:
-    """Five colours, first solid, then dashed and dotted; what knows no answer is grey."""
+    """Five colours, first solid, then dashed, dotted, both; what knows no answer is grey."""
     styles = iter([(colour, dash) for dash in DASHES for colour in SEVERAL])
     grey, found = {"random": (GREY, "dashed"), "centre": (GREY, "dotted")}, []
     told = (Sentence("{method}"), SIDES[side][1], Sentence("{whole}"))

@@ -1,6 +1,6 @@
 // The ranking: areas under both curves, what lies between them, SaCo, and what a map leaves unexplained.
 
-import { el, svg } from '../../canvas/elements.js';
+import { button, div, el, span, stack, svg } from '../../canvas/elements.js';
 import { light, relit, whenLit } from '../../canvas/lit.js';
 import { fixed } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
@@ -13,13 +13,11 @@ export function ranking(self, { title, pick, of, style }) {
   const said = el('p', { class: 'vv-text' });
   const canvas = el('canvas');
   const name = el('span', {});
-  const one = el('div', { class: 'vv-tried-map' }, el('div', { class: 'vv-plot' }, canvas), name);
+  const one = div('vv-tried-map', div('vv-plot', canvas), name);
   const table = el('table', { class: 'vv-ranking' }, el('thead', {}, head), body);
-  const node = el(
-    'div',
-    { class: 'vv-stack' },
+  const node = stack(
     el('div', { class: 'vv-wide-table', tabindex: 0, role: 'region', 'aria-label': t('Ranking') }, table),
-    el('div', { class: 'vv-row' }, one, said),
+    div('vv-row', one, said),
   );
   let known = [];
   whenLit(self, show);
@@ -52,15 +50,12 @@ export function ranking(self, { title, pick, of, style }) {
         const key = svg('svg', { class: 'vv-line-key', width: 18, height: 4 });
         const line = { x1: 0, x2: 18, y1: 2, y2: 2, 'stroke-width': 2.5 };
         key.append(svg('line', { ...line, ...style(method) }));
-        const button = el(
-          'button',
-          {
-            type: 'button',
-            'aria-pressed': String(self.settings.method === method),
-            onclick: () => pick(method),
-          },
+        const held = button(
+          '',
+          () => pick(method),
+          { 'aria-pressed': String(self.settings.method === method) },
           key,
-          el('span', { text: title(method) }),
+          span(title(method)),
         );
         const cells = areas
           ? [
@@ -78,7 +73,7 @@ export function ranking(self, { title, pick, of, style }) {
             onpointerenter: () => light(method),
             onpointerleave: () => light(''),
           },
-          el('th', { scope: 'row' }, button),
+          el('th', { scope: 'row' }, held),
           ...cells.map((text) => el('td', { text })),
         );
       }),

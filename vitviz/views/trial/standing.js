@@ -1,15 +1,14 @@
 // A trial over a set: how far each method lies ahead of chance with two standard errors, and the ranking.
 
-import { chart } from '../../canvas/chart.js';
+import { chartBeside } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
+import { el, stack } from '../../canvas/elements.js';
 import { fixed } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 
 /** The plot and the table; `draw(told)` draws what the item "standing" says. */
 export function standing(self, { title }) {
-  const side = Object.create(self); // the same view, with the room beside its figure
-  const drawn = chart(side);
+  const drawn = chartBeside(self);
   drawn.node.classList.add('vv-standing');
   const head = el('tr', {});
   const body = el('tbody', {});
@@ -23,8 +22,7 @@ export function standing(self, { title }) {
 
   function drawPlot({ rows }) {
     const needed = 24 * self.zoom * rows.length + 70 * self.zoom;
-    [side.width, side.tall] = [self.width, Math.min(needed, self.tall - 40 * self.zoom)];
-    drawn.draw(unpacked(self.data.chart));
+    drawn.draw(unpacked(self.data.chart), self.width, Math.min(needed, self.tall - 40 * self.zoom));
   }
 
   function drawTable({ rows, refused }) {
@@ -61,7 +59,7 @@ export function standing(self, { title }) {
 
   return {
     node: drawn.node,
-    table: el('div', { class: 'vv-stack' }, el('div', wide, table), gone, said),
+    table: stack(el('div', wide, table), gone, said),
     draw(told) {
       drawPlot(told);
       drawTable(told);

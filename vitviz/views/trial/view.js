@@ -1,10 +1,10 @@
 // Maps on trial: one method after the other is asked about, and what is known of it is drawn as it comes; of
 // a set of pictures, where methods stand over it.
 
-import { chart, stroked } from '../../canvas/chart.js';
+import { chartBeside, stroked } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { el } from '../../canvas/elements.js';
-import { ofYours } from '../../canvas/names.js';
+import { div, el, span, stack } from '../../canvas/elements.js';
+import { ofASet } from '../../canvas/names.js';
 import { running } from '../../canvas/running.js';
 import { t } from '../../canvas/words.js';
 import { agreement } from './agreement.js';
@@ -48,21 +48,20 @@ export default () => ({
     const line = (name) => self.ui.run.panels?.[0].series.find(({ key }) => key === name);
     const style = (name) => stroked(line(name) ?? { colour: '#7d838e' });
     const made = { title, pick, style, of: (name) => self.ui.run.tried.get(name) };
-    const sides = [Object.create(self), Object.create(self)]; // the same view, with half its room
-    const drawn = sides.map((side) => chart(side, { pick }));
-    const curves = el('div', { class: 'vv-curves' }, ...drawn.map(({ node }) => node));
+    const drawn = [chartBeside(self, { pick }), chartBeside(self, { pick })]; // each with half its room
+    const curves = div('vv-curves', ...drawn.map(({ node }) => node));
     const parts = { ranking: ranking(self, made), maps: maps(self, made), agreement: agreement(self, made) };
     const over = standing(self, made);
-    const top = el('p', { class: 'vv-asked' }, el('span', { text: t('Why') }), asked, far.go, far.bar);
-    self.figure.append(el('div', { class: 'vv-stack' }, curves, over.node));
+    const top = el('p', { class: 'vv-asked' }, span(t('Why')), asked, far.go, far.bar);
+    self.figure.append(stack(curves, over.node));
     const nodes = Object.values(parts).map((part) => part.node);
     // how far it is stands where the verdict will: nothing moves when it is over
     const words = [top, far.said, verdict, ...nodes, over.table, refused];
-    self.below.append(el('div', { class: 'vv-stack' }, ...words));
+    self.below.append(stack(...words));
     const ofOne = [top, curves, refused];
     const ofMany = [over.node, over.table];
     const fields = { asked, far, verdict, refused, ofOne, ofMany };
-    return { ...fields, sides, drawn, curves, parts, over, title, run: this_.fresh('') };
+    return { ...fields, drawn, curves, parts, over, title, run: this_.fresh('') };
   },
 
   draw(self) {
@@ -140,7 +139,7 @@ const this_ = {
     const told = unpacked(self.data.standing);
     if (told.patches_as !== self.settings.patches_as) return self.set('patches_as', told.patches_as);
     ui.run = this_.fresh('');
-    ui.far.said.textContent = ofYours(told.pictures);
+    ui.far.said.textContent = ofASet(told.pictures);
     ui.far.said.hidden = false;
     ui.verdict.textContent = t(told.verdict);
     for (const part of Object.values(ui.parts)) part.node.hidden = true;
@@ -168,7 +167,7 @@ const this_ = {
    * held is thick.
    */
   curves(self) {
-    const { sides, drawn, curves, run } = self.ui;
+    const { drawn, curves, run } = self.ui;
     const room = self.room || Infinity;
     const stacked = self.width < 520 ? room >= 520 * self.zoom : self.width < 900 && room >= 560;
     const tall = Math.min(self.tall, 820);
@@ -176,9 +175,8 @@ const this_ = {
     run.panels?.forEach((panel, i) => {
       for (const line of panel.series) line.thick = line.key === self.settings.method ? 0.7 : 0.35;
       const width = stacked ? self.width : (self.width - 12) / 2;
-      [sides[i].width, sides[i].tall] = [width, Math.max(stacked ? 150 : 200, stacked ? tall / 2 : tall)];
       const named = stacked ? { along: i ? panel.along : '' } : { up: i ? '' : panel.up };
-      drawn[i].draw({ ...panel, ...named });
+      drawn[i].draw({ ...panel, ...named }, width, Math.max(stacked ? 150 : 200, stacked ? tall / 2 : tall));
     });
   },
 

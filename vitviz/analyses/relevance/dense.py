@@ -1,0 +1,131 @@
+"""Every patch by itself: what the classifier, or the cosine with a sentence, says of each patch alone.
+
+A patch's own answer, s(patch_i), is final norm, pooling, projection and head of one token, as if the model
+had read nothing else. Where a class token was trained to be read that is a probe, and the last block's
+attention spoils it for CLIP: what lies in a patch is spread over all. The methods differ in what the last
+block's heads hand on at each token instead of softmax(q k^T / sqrt d) v, and in whether what entered the
+block and its MLP are added:
+
+    values    v                                          MaskCLIP (Zhou et al. 2022, arXiv 2112.01071)
+    both      (softmax(q q^T / sqrt d) + softmax(k k^T / sqrt d)) v      SCLIP (arXiv 2312.01597)
+    queries   softmax(q q^T / sqrt d) v                                  ClearCLIP (arXiv 2407.12442)
+    near      softmax(k k^T / sqrt d + exp(-distance^2 / 2 5^2)) v       NACLIP (arXiv 2404.08181)
+
+distance in patches, between patches alone. The mean over patches is taken off each map, since all patches
+are about as far from any sentence, and stands beside it. No map adds up to the answer, which none of these
+passes gave.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vitviz.analyses.lens import check_patches
+from vitviz.analyses.relevance.passes import Passes, Relevance
+from vitviz.analyses.target import classes_of, score_of
+from vitviz.errors import UnsupportedModel
+from vitviz.record.sentence import Sentence, not_applicable
+from vitviz.record.trace import Attention, Trace
+
+POSITIONS = "its attention pooling adds a position to each patch, and a patch alone has none"
+WIDE = 5.0  # patches: NACLIP's standard deviation
+
+
+def own_patches(passes: Passes) -> Relevance:
+    """The last block as it is: what the model's last tokens say one by one (Vilas et al. 2023's reading)."""
+    return _map("own_patches", passes)
+
+
+def maskclip(passes: Passes) -> Relevance:
+    """Values only, without what entered the block and without its MLP: as later papers have MaskCLIP."""
+    return _map("maskclip", passes)
+
+
+def maskclip_kept(passes: Passes) -> Relevance:
+    """Values only, with what entered the block and its MLP: as MaskCLIP's own code has it."""
+    return _map("maskclip_kept", passes)
+
+
+def sclip(passes: Passes) -> Relevance:
+    """Queries that are alike and keys that are alike, rows summing to 2, with residual and MLP (Wang et al.
+    2023).
+    """
+    return _map("sclip", passes)
+
+
+def clearclip(passes: Passes) -> Relevance:
+    """Queries that are alike, without residual and MLP (Lan et al. 2024)."""
+    return _map("clearclip", passes)
+
+
+def naclip(passes: Passes) -> Relevance:
+    """Keys that are alike, near ones favoured, without residual and MLP (Hajimiri et al. 2024)."""
+    return _map("naclip", passes)
+
+
+SETTINGS = {  # what the heads hand on, and whether the attention branch stands alone
+    "own_patches": (None, False),
+    "maskclip": ("values", True),
+    "maskclip_kept": ("values", False),
+    "sclip": ("both", False),
+    "clearclip": ("queries", True),
+    "naclip": ("near", True),
+}
+
+
+def patch_scores(passes: Passes, method: str) -> Float[Tensor, "class row col"]:
+    """Every patch's own logits by a method of `SETTINGS`; of a direction its value. UnsupportedModel where a
+    patch alone cannot be read.
+    """
+    readout, trace = passes.tail(), passes.trace
+    if readout.pooling.kind != "attention":
+        check_patches(readout)
+    elif readout.attention_pooling.positions is not None:
+        raise UnsupportedModel(not_applicable(trace.checkpoint, Sentence(POSITIONS)))
+    by, alone = SETTINGS[method]
+    return trace.on_grid(passes.patches(by and handed_on(trace, by), alone).double().mT)
+
+
+def handed_on(trace: Trace, by: str) -> Float[Tensor, "head token dim"]:
+    """What the last block's heads hand on at each token, in the place of their own; see the module."""
+    call = trace.layers[-1]
+    if by == "values":
+        return call.v
+    asked = {"both": (call.q, call.k), "queries": (call.q,), "near": (call.k,)}[by]
+    added = _near(trace).to(call.v) if by == "near" else 0
+    return torch.stack([_alike(call, asked, added, head) for head in range(call.heads)])
+
+
+def likeliest(cosines: Float[Tensor, "class row col"], least: float = -1.0) -> Int[Tensor, "row col"]:
+    """The class of every patch with the largest cosine; -1 where that is below `least`, or none is known.
+
+    >>> likeliest(torch.tensor([[[0.1, 0.3, 0.0]], [[0.2, 0.1, 0.1]]]), 0.15)
+    tensor([[ 1,  0, -1]])
+    """
+    best = cosines.nan_to_num(nan=-torch.inf).max(dim=0)
+    return best.indices.where(best.values >= least, -1)
+
+
+def _map(method: str, passes: Passes) -> Relevance:
+    scores, target = patch_scores(passes, method), passes.target
+    classes = [0] if isinstance(target, Tensor) else classes_of(passes.trace, target)
+    found = score_of(scores.flatten(1).mT, classes).unflatten(0, scores.shape[1:])
+    mean = found.nanmean().item()
+    constants = {"mean over patches": mean}
+    return Relevance(method, found - mean, passes.answer, "the last layer", constants=constants)
+
+
+def _alike(call: Attention, asked: tuple[Tensor, ...], added: Tensor | float, head: int) -> Tensor:
+    """One head's weighted values; a head at a time, so that no head x N x N exists."""
+    ones = (one[head] for one in asked)
+    return sum(torch.softmax(one @ one.mT * call.scale + added, dim=-1) for one in ones) @ call.v[head]
+
+
+def _near(trace: Trace) -> Float[Tensor, "query key"]:
+    """NACLIP's window: a Gaussian of peak 1 around each patch; 0 for prefix tokens."""
+    grid = trace.grid
+    row, col = torch.arange(grid.patches) // grid.cols, torch.arange(grid.patches) % grid.cols
+    squared = (row[:, None] - row).square() + (col[:, None] - col).square()
+    window = torch.zeros(grid.tokens, grid.tokens, dtype=torch.float64)
+    window[grid.prefix :, grid.prefix :] = torch.exp(-squared.double() / (2 * WIDE**2))
+    return window[trace.places][:, trace.places]
