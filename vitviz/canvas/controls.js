@@ -86,7 +86,8 @@ function query(control, self, change, output) {
 }
 
 function field(control, self, change) {
-  if (!control.label) return { control, node: null, show: () => {} };
+  const idle = control.name === 'difference' && !self.value.changed;
+  if (!control.label || idle) return { control, node: null, show: () => {} };
   const output = el('output', { class: 'vv-output' });
   const length = () => control.options.reduce((sum, [, text]) => sum + t(text).length + 3, 0);
   const make =

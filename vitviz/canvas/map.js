@@ -5,6 +5,7 @@ import { chartBeside } from './chart.js';
 import { colourbar } from './colourbar.js';
 import { painted, tinted } from './colours.js';
 import { unpacked } from './data.js';
+import { differs, labelled } from './difference.js';
 import { div, el, fit } from './elements.js';
 import { drawMissing } from './missing.js';
 import { patchName, placeName } from './names.js';
@@ -48,7 +49,7 @@ function asker(self) {
 /** Both ends of the scale: symmetric about zero where numbers are for and against. */
 function ends(self, values) {
   const [low, high] = bounds(values.filter(Number.isFinite));
-  if (self.value.signed) return [-Math.max(-low, high), Math.max(-low, high)];
+  if (self.value.signed || differs(self)) return [-Math.max(-low, high), Math.max(-low, high)];
   return [self.settings.scale === 'zero' ? Math.min(0, low) : low, high];
 }
 
@@ -162,11 +163,15 @@ export default (slug) => ({
     const start = offset(self, item);
     const count = self.grid.rows * self.grid.cols;
     const values = self.data[item.name].values.subarray(start, start + count);
-    const asked = [...item.leading.map((axis) => self.settings[axis]), self.settings.scale].join('/');
+    const asked = [
+      ...item.leading.map((axis) => self.settings[axis]),
+      self.settings.scale,
+      differs(self),
+    ].join('/');
     const [low, high] = still(self, `${item.name}/${asked}`, ...ends(self, values));
-    const colours = self.value.signed ? 'balance' : (self.settings.colormap ?? 'viridis');
-    const [title, label] = [self.value.title, self.value.says[item.name]].map((text) => t(text));
-    const held = asker(self)?.held ?? -1;
+    const colours = self.value.signed || differs(self) ? 'balance' : (self.settings.colormap ?? 'viridis');
+    const [title, says] = [self.value.title, self.value.says[item.name]].map((text) => t(text));
+    const [label, held] = [labelled(self, says), asker(self)?.held ?? -1];
     this.title = self.value.title;
     self.ui.drawn.show({ values, low, high, colours, label, title, held });
     const width = Math.max(240, self.below.clientWidth - 4);

@@ -83,7 +83,11 @@ export function remembered(self) {
       c.name,
       sane(
         c,
-        last.places?.[c.name] ? tokensAt(c, last.places[c.name], self.grid, self.value) : last[c.name],
+        c.name === 'difference' && !self.value.changed // of a picture as it was there is none
+          ? c.default
+          : last.places?.[c.name]
+            ? tokensAt(c, last.places[c.name], self.grid, self.value)
+            : last[c.name],
         self.value,
       ),
     ]),

@@ -107,8 +107,9 @@ export function mount(element, props, watch, trigger, view) {
     self.settings = remembered(self);
     if (!value.second && !memory[self.name]?.places)
       memory[self.name] = { ...memory[self.name], places: places(self) };
-    const { layers, heads, second } = value;
-    const shape = JSON.stringify([self.value.controls, self.grid, layers, heads, self.summary.auto, second]);
+    const { layers, heads, second, changed: edited } = value;
+    const told = [self.value.controls, self.grid, layers, heads, self.summary.auto, edited, second];
+    const shape = JSON.stringify(told);
     if (shape !== self.shape) build(shape);
     bar.show();
     if (before !== self.key) {

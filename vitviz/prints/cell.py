@@ -75,6 +75,7 @@ def show(
     language: str = "en",
     megabytes: float = 12,
     seconds: float = 60,
+    before: Trace | None = None,
     **settings: Any,
 ) -> Cell:
     """One of the page's views, to be moved about in a notebook's output cell without a server.
@@ -83,8 +84,9 @@ def show(
     averaged; none for views of the weights alone. `image`: the picture that was traced, to be shown whole;
     without it, what the model saw of it. `settings` are the page's and its links': layers and heads from 1.
     `live` names those that can be changed in the cell, by default as many as `megabytes` and `seconds` of
-    computing allow; the others stay fixed. `language`: "en", "zh-CN" or "ko". Raises VitvizError for a view,
-    setting or language that does not exist, and with the reason where the view is not applicable.
+    computing allow; the others stay fixed. `language`: "en", "zh-CN" or "ko"; `before` as for `figure`.
+    Raises VitvizError for a view, setting or language that does not exist, and with the reason where the view
+    is not applicable.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -92,7 +94,7 @@ def show(
     >>> show("rollout", inspector, trace, live=["fusion"], discard=0.9)
     Cell(view='rollout', fixed=('query', 'discard', 'residual', 'layers'))
     """
-    shown, subject = looked_at(view, inspector, of)
+    shown, subject = looked_at(view, inspector, of, before=before)
     if reason := shown.refused(subject):
         raise VitvizError(str(reason))
     given = {name: str(value) for name, value in settings.items()}

@@ -21,7 +21,7 @@ from vitviz.record import stopping
 from vitviz.record.samples import samples
 from vitviz.record.sentence import Sentence
 from vitviz.views import VIEWS, Needs, Subject, View
-from vitviz.views.controls import Choice, Query, Whole, Wholes
+from vitviz.views.controls import DIFFERENCE, Choice, Query, Whole, Wholes
 from vitviz.views.languages import NAMES, translated
 from vitviz.views.printing import Asked, joined, over_which, patch_name
 
@@ -150,7 +150,8 @@ def _settings(view: View, subject: Subject, settings: Mapping[str, Any], say) ->
         value = filed[control.name]
         if value in ("", (), [], None):
             continue
-        if not control.label and settings[control.name] == _default(control, subject):
+        quiet = not control.label or control is DIFFERENCE
+        if quiet and settings[control.name] == _default(control, subject):
             continue
         if value == "auto":
             value = say(view.summary(subject).get("auto", value))
@@ -248,6 +249,7 @@ def figure(
     language: str = "en",
     picture: Any = None,
     second: Inspector | Survey | None = None,
+    before: Trace | None = None,
     **settings: Any,
 ) -> Figure:
     """The figure of one view for print.
@@ -258,6 +260,8 @@ def figure(
     or array) behind the trace, for a figure at its own resolution; without it the model's input is shown.
     Light on white unless `dark`; `language` is "en", "zh-CN" or "ko" (English where the machine has no font
     for it).
+
+    Of `before`, the trace of the picture as it was, `difference="on"` shows the difference.
 
     Compared is over a set of pictures: the 20 parts of the sample photographs, which are looked at now, at a
     trace's input size where one is handed in; or in place of the trace a survey with what
@@ -272,7 +276,7 @@ def figure(
     >>> figure("filters", inspector).png(width=86, dpi=300)[1:4]
     b'PNG'
     """
-    found, subject = looked_at(view, inspector, trace, second)
+    found, subject = looked_at(view, inspector, trace, second, before)
     parsed = read(found, subject, settings)
     name = Path(picture).stem if isinstance(picture, str | os.PathLike) else ""
     asked = Asked(detail, upload_of(picture, subject.trace), name, dark, language)
@@ -288,7 +292,11 @@ def view_called(slug: str) -> View:
 
 
 def looked_at(
-    view: str, inspector: Inspector, of: Trace | Survey | None, second: Inspector | Survey | None = None
+    view: str,
+    inspector: Inspector,
+    of: Trace | Survey | None,
+    second: Inspector | Survey | None = None,
+    before: Trace | None = None,
 ) -> tuple[View, Subject]:
     """A view by its slug, and what it looks at; VitvizError for another, and where it needs more."""
     found = view_called(view)
@@ -317,7 +325,12 @@ def looked_at(
         raise VitvizError(
             f"{found.title} is of a picture: hand in a trace, such as inspector.trace(picture)."
         )
-    return found, Subject(inspector, of, once=once, once_of_weights=once)
+    was = None if before is None else Subject(inspector, before)
+    if was is not None and (of is None or was.grid != of.grid):
+        raise VitvizError(
+            "Given `before` without a trace of the same patch grid; expected both of one picture."
+        )
+    return found, Subject(inspector, of, once=once, once_of_weights=once, original=was and (lambda: was))
 
 
 def read(view: View, subject: Subject, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from vitviz.errors import VitvizError
 from vitviz.figures.encode import encoded
 from vitviz.record.sentence import said, travelling
 from vitviz.views import About, Choice, Control, Item, Query, Slider, Subject, View, Whole
+from vitviz.views.controls import DIFFERENCE
 
 MOST = 1_000  # values of a setting that may be live by default
 Texts = dict[str, str]
@@ -48,14 +49,15 @@ class Held:
         given = {one.name: _text(asked.get(one.name, one.start(about))) for one in view.controls}
         depended = {name for item in _drawn(view, subject, given) for name in item.depends}
         named = {one.name: one for one in view.controls if one.name in depended}
-        wanted = list(named if live is None else live)
+        kept = [name for name in named if subject.original or name != DIFFERENCE.name]
+        wanted = kept if live is None else list(live)
         domains = {}
         for name in wanted:
             values = view.likely(subject, name) or _domain(named.get(name), name, about, live is not None)
             domains |= {name: values} if given.get(name) in values else {}
         if live is None:
             domains = _fitting(view, subject, given, domains, room, seconds)
-        return cls(view, subject, given, domains, tuple(name for name in named if name not in domains))
+        return cls(view, subject, given, domains, tuple(name for name in kept if name not in domains))
 
     def controls(self, described: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The settings as the script is told them, beginning with the given values."""
@@ -91,7 +93,8 @@ def pictures(subject: Subject, image: Any) -> tuple[dict[str, dict[str, Any]], S
         height, width = view.picture.shape[:2]
         cropped = replace(view, box=(0.0, 0.0, float(width), float(height)), upload=(width, height))
         trace = replace(subject.trace, view=cropped)
-        subject = Subject(subject.inspector, trace, None, subject.once, subject.once_of_weights)
+        kept = {"once": subject.once, "once_of_weights": subject.once_of_weights}
+        subject = Subject(subject.inspector, trace, original=subject.original, **kept)
         return {"cell/picture/input?": seen, "cell/picture/upload?": seen}, subject
     from vitviz.engine.pictures.images import open_image
 

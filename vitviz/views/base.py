@@ -13,8 +13,8 @@ import importlib
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,7 +23,7 @@ import numpy as np
 from vitviz.errors import Unknown, VitvizError
 from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence
-from vitviz.views.controls import About, Choice, Control, Whole, Wholes, parsed
+from vitviz.views.controls import DIFFERENCE, About, Choice, Control, Whole, Wholes, parsed
 from vitviz.views.items import File, Item, as_json, drawn
 from vitviz.views.sequence import placed
 from vitviz.views.subject import Subject
@@ -40,6 +40,10 @@ LEFT_OUT = (
 ROUNDED = (
     "{view} is not applicable here, because its passes are made in float32, and {checkpoint} computes in"
     " {dtype}."
+)
+UNCHANGED = (
+    "There is no difference to show: the picture is not retouched and nothing is taken away. Change one of"
+    " them, or turn the difference off."
 )
 PAPER = "Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021, arXiv 2010.11929"
 CHART = "the chart, as JSON"
@@ -71,6 +75,21 @@ class Words:
         return cls(*parts, cites)
 
 
+def before(subject: Subject) -> Subject:
+    """The picture as it was; VitvizError where it is as it was."""
+    if subject.original is None:
+        raise VitvizError(Sentence(UNCHANGED))
+    return subject.original()
+
+
+def changed(subject: Subject, settings: Mapping[str, Any], of: Callable[[Subject], np.ndarray]) -> np.ndarray:
+    """What `of` says of a subject; where the settings ask for it less that of the picture as it was."""
+    found = of(subject)
+    if settings.get("difference") != "on":
+        return found
+    return np.asarray(found, float) - np.asarray(of(before(subject)), float)
+
+
 class View(ABC):
     """A view of the model. Subclasses are stateless; one instance each stands in `vitviz.views.VIEWS`.
 
@@ -100,12 +119,20 @@ class View(ABC):
     charted: ClassVar[tuple[str, ...] | None] = None  # the settings that change its chart; all by default
     paired: ClassVar[bool] = False  # whether a figure is also of the second checkpoint, where there is one
     sided: ClassVar[bool] = False  # whether it is of one picture, and may be asked to look at that one too
+    differs: ClassVar[tuple[str, ...]] = ()  # the items of which a difference can be shown: after - before
     # of a video, where they are not given: so that nothing else moves
     still: ClassVar[Mapping[str, str]] = {}
     also: ClassVar[Iterable[str]] = ()  # further English texts that it says
 
     def __init_subclass__(cls, **more: Any):
         super().__init_subclass__(**more)
+        if cls.differs and DIFFERENCE not in cls.controls:
+            cls.controls += (DIFFERENCE,)
+            cls.charted = None if cls.charted is None else (*cls.charted, "difference")
+            cls.items = tuple(
+                replace(item, depends=(*item.depends, "difference")) if item.name in cls.differs else item
+                for item in cls.items
+            )
         if cls.chart is not View.chart and all(item.name != "chart" for item in cls.items):
             asked = tuple(one.name for one in cls.controls) if cls.charted is None else cls.charted
             cls.items += (Item("chart", "byte", CHART, "uint8", asked, taken=False),)
@@ -136,7 +163,7 @@ class View(ABC):
             from vitviz.views.shared import packed
 
             return packed(travelled(self.chart(subject, settings)))
-        return item.checked(self.item(subject, name, settings), subject.about)
+        return item.checked(self.found(subject, name, settings), subject.about)
 
     def plate(self, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Plate:
         """Its figure for print, by its printed.py or of map and chart; VitvizError says why there is none."""
@@ -210,9 +237,15 @@ class View(ABC):
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         """One of the declared items."""
 
+    def found(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+        """The same, or where the settings ask for it its difference."""
+        if name not in self.differs:
+            return self.item(subject, name, settings)
+        return changed(subject, settings, lambda one: self.item(one, name, settings))
+
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """What the user takes home, by name; the same that the figure shows."""
-        return {item.name: self.item(subject, item.name, settings) for item in self.items if item.taken}
+        return {item.name: self.found(subject, item.name, settings) for item in self.items if item.taken}
 
     def axes(self) -> dict[str, str]:
         """What each array of its numbers counts along, by name; a token axis begins with prefix tokens."""
@@ -257,4 +290,6 @@ class View(ABC):
         return found - {""}
 
 
-__all__ = ["File", "Item", "Needs", "PAPER", "View", "Words", "as_json", "drawn"]
+__all__ = [
+    "File", "Item", "Needs", "PAPER", "View", "Words", "as_json", "before", "changed", "drawn",
+]  # fmt: skip

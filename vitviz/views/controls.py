@@ -235,6 +235,14 @@ def _first(default: float | str, about: About | None) -> float | str:
     return about.number(default) if about else ""
 
 
+DIFFERENCE = Choice(
+    "difference",
+    "Difference",
+    "what is shown less the same of the picture as it was: not retouched, and with nothing taken away",
+    options=(("off", "Off"), ("on", "After − before")),
+)
+
+
 def parsed(
     controls: tuple[Control, ...], given: Mapping[str, str], about: About | None, title: str
 ) -> dict[str, Any]:
@@ -249,4 +257,16 @@ def parsed(
     }
 
 
-__all__ = ["About", "Choice", "Control", "LayerRange", "Query", "Slider", "Text", "Whole", "Wholes", "parsed"]
+__all__ = [
+    "About",
+    "Choice",
+    "Control",
+    "DIFFERENCE",
+    "LayerRange",
+    "Query",
+    "Slider",
+    "Text",
+    "Whole",
+    "Wholes",
+    "parsed",
+]

@@ -31,6 +31,7 @@ def framed(subject: Subject, slug: str) -> dict[str, Any]:
         "controls": [],
         "items": {},
         "summary": {},
+        "changed": subject.original is not None,
         "message": None,
     }
 

@@ -144,6 +144,14 @@ def ends(values: np.ndarray) -> tuple[float, float]:
     return (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
 
 
+def scaled(settings: Mapping[str, Any], values: np.ndarray, scale: Scale) -> Scale:
+    """The scale of such values; even about zero where they are a difference."""
+    if settings.get("difference") != "on":
+        return scale
+    most = balanced(values)
+    return Scale("balance", -most, most, Sentence("{what}: after − before", what=scale.label))
+
+
 def balanced(values: np.ndarray) -> float:
     """How far a scale that is even about zero reaches."""
     low, high = ends(values)
@@ -197,7 +205,7 @@ def derived(view: View, subject: Subject, settings: Mapping[str, Any], asked: As
 def shared(view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Map:
     """What the shared map draws: its item over the patches, about zero or not."""
     item = view.map
-    values = view.item(subject, item.name, settings)
+    values = view.found(subject, item.name, settings)
     lower = {control.name: control.minimum for control in view.controls if hasattr(control, "minimum")}
     for axis in item.axes.split()[:-2]:
         values = values[settings[axis] - lower[axis]]
@@ -208,12 +216,12 @@ def shared(view: View, subject: Subject, settings: Mapping[str, Any], asked: Ask
         low, high, colours = -most, most, "balance"
     elif settings.get("scale") == "zero":
         low = min(0.0, low)
-    scale = Scale(colours, low, high, item.says)
+    scale = scaled(settings, values, Scale(colours, low, high, item.says))
     return over(subject, asked, values, scale, view.title, opacity=settings.get("opacity", 0.72))
 
 
 __all__ = [
     "Asked", "NARROW", "NOTHING_GROWS", "NO_PRINT", "PINS", "WIDE", "balanced", "derived", "each_depth",
     "each_layer", "ends", "fixed", "joined", "layers_to", "over", "over_which", "patch_name", "place_name",
-    "prefix_name", "seen", "shape_of", "signed", "token_name", "writer_name",
+    "prefix_name", "scaled", "seen", "shape_of", "signed", "token_name", "writer_name",
 ]  # fmt: skip

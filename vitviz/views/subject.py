@@ -30,6 +30,7 @@ class Subject:
     `sampled()` surveys the pictures that come with vitviz, `film()` does so at every step of the checkpoint's
     training, and `beside` is the second checkpoint: for views that look at many pictures. `grid` and `seen()`
     are the patch grid and the picture as the model gets it, where there is no trace yet that tells them.
+    `original()` is the picture as it was, not retouched and with nothing taken away; None where this is that.
     `fitted` is what a view fitted to all frames of a video (`View.fitted`), of which this is one.
     """
 
@@ -50,6 +51,7 @@ class Subject:
         another: Callable[[str], Subject] | None = None,
         training: Callable[[], Sequence[Subject]] = tuple,
         fitted: Any = None,
+        original: Callable[[], Subject] | None = None,
     ):
         self._inspector, self.trace, self.survey = inspector, trace, survey
         self.once, self.once_of_weights = once, once_of_weights
@@ -57,7 +59,7 @@ class Subject:
         self.sampled, self.beside, self.film = sampled, beside, film
         self._grid, self._seen = grid, seen
         self.made, self.another, self.training = made, another or self._sample, training
-        self.fitted = fitted
+        self.fitted, self.original = fitted, original
 
     @property
     def inspector(self) -> Inspector:

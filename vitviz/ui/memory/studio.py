@@ -92,6 +92,7 @@ class Studio:
             made=lambda name: self._drawn.peek(("once", (key, name))) is not None,
             another=lambda name: self._another(run, name),
             training=lambda: self._training(run),
+            original=self._original(run),
         )
 
     def before(self, key: str) -> Subject:
@@ -272,6 +273,12 @@ class Studio:
         steps = names if run.checkpoint in names else []
         changes = {"without": run.without, "strokes": run.strokes}
         return [self.subject(self.look(run.picture, one, run.size, **changes)) for one in steps]
+
+    def _original(self, run: Run) -> Callable[[], Subject] | None:
+        """A run's picture as it was, with nothing taken away; None where that is the run."""
+        if not (run.strokes or run.without):
+            return None
+        return lambda: self.subject(self.look(run.picture, run.checkpoint, run.size))
 
     def _traced(self, key: str, run: Run):
         inspector = self.runs.inspector(run)

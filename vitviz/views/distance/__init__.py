@@ -59,6 +59,7 @@ class Distance(View):
         Item("prefix_mass", "layer head", "attention on prefix tokens, from 0 to 1"),
         drawn("uniform", "one", "distance of attention spread evenly, px", "rows"),
     )
+    differs = ITEMS
     files = (
         File("figure.html", "Figure (HTML)", "text/html"),
         File("numbers.csv", "Numbers (.csv)", "text/csv"),
@@ -83,16 +84,19 @@ class Distance(View):
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
         """A dot for each head over the depth, or a line for each layer over its heads from near to far."""
-        distance, mass = (np.asarray(self.item(subject, one, settings), float) for one in ITEMS)
+        distance, mass = (np.asarray(self.found(subject, one, settings), float) for one in ITEMS)
         error = _error(subject, settings)
         uniform = float(self.item(subject, "uniform", settings)[0])
         level = Level(uniform, Sentence("uniform attention: {distance} px", distance=f"{uniform:.1f}"))
         more = {}
-        if subject.grid.prefix:
+        if subject.grid.prefix and settings["difference"] == "off":
             share = [f"{one:.3f}" for one in mass.flat]
             more["told"] = (Sentence("{share} of its attention on prefix tokens"),)
             more["also"] = {"share": share}
         up = Sentence("Mean attention distance (px)")
+        if settings["difference"] == "on":
+            up = Sentence("{what}: after − before", what=up)
+            return _chart(distance, settings, up, _title(subject), unit="px", **more)
         reach = distance if error is None else distance + np.nan_to_num(error)
         high = 1.08 * max(float(np.nanmax(reach)), uniform) or 1.0
         more |= {"levels": (level,), "unit": "px", "error": error}
@@ -103,9 +107,11 @@ class Distance(View):
         """What each head spends on prefix tokens."""
         if not subject.grid.prefix:
             return ()
-        mass = np.asarray(self.item(subject, "prefix_mass", settings), float)
+        mass, high = np.asarray(self.found(subject, "prefix_mass", settings), float), 1.0
         up = Sentence("Share of attention on prefix tokens")
-        return (_chart(mass, settings, up, _title(subject), high=1.0),)
+        if settings["difference"] == "on":
+            up, high = Sentence("{what}: after − before", what=up), None
+        return (_chart(mass, settings, up, _title(subject), high=high),)
 
     def file(self, subject: Subject, name: str, settings: Mapping[str, Any], upload: Any = None) -> bytes:
         return _table(subject, settings, self.numbers(subject, settings)).encode()
@@ -153,7 +159,8 @@ def _table(subject: Subject, settings: Mapping[str, Any], numbers: Mapping[str, 
     writer.writerow("checkpoint pictures rows layer head distance_px prefix_mass uniform_px dtype".split())
     name, source = subject.checkpoint, subject.trace or subject.survey
     name = "'" + name if name[:1] in "=+-@\t\r" else name  # no formula
-    same = [name, numbers.get("pictures", 1), settings["rows"]]
+    rows = settings["rows"] + (", after - before" if settings["difference"] == "on" else "")
+    same = [name, numbers.get("pictures", 1), rows]
     for (layer, head), distance in np.ndenumerate(numbers["distance"]):
         mass = numbers["prefix_mass"][layer, head]
         writer.writerow([*same, layer + 1, head + 1, distance, mass, numbers["uniform"], source.dtype])

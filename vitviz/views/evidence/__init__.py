@@ -134,7 +134,7 @@ class Evidence(View):
         Item("heads", "layer head", "each head's share, logits", depends=(*_ASKED, "patches")),
         Item("mlps", "layer", "each MLP's share, logits", depends=_ASKED),
         Item("biases", "layer", "each projection bias, logits", depends=_ASKED),
-        Item("lines", "line", "start, pooling, norm's bias, head's bias, logit, sum", depends=_ASKED),
+        Item("lines", "line", "start, pooling, norm's bias, head's bias, logit, sum, norm", depends=_ASKED),
         Item("sources", "group", "heads' shares from patches and from each prefix token", depends=_ASKED),
         drawn("forming", "depth class", "probability by depth, norm afresh"),
         drawn("share", "depth", "share of the target so far, logits", *_ASKED),
@@ -158,10 +158,12 @@ class Evidence(View):
 
     charted = (*_TRAIL, "show", "part", "layer", "paths", "tried")
     also = (_NO_HEAD, _NO_ACCOUNT, ONE_MAP, made.EDITED, WHOLE, *made.ONE_ONLY.values())
+    differs = ("map", "explained", "heads", "mlps", "biases", "lines", "sources", "direct")
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
         """What stands beside the map; what parts taken away cost, of the layers from `layer` on."""
-        return CHARTS.get(settings["show"], charts.account)(self, subject, settings)
+        show = "account" if settings["difference"] == "on" else settings["show"]
+        return CHARTS.get(show, charts.account)(self, subject, settings)
 
     def unsupported(self, subject: Subject) -> str | None:
         if subject.trace.logits is None:
@@ -220,12 +222,15 @@ class Evidence(View):
         if name == "lines":
             pool = 0.0 if account.pool is None else account.pool.total
             lines = (account.start, pool, account.norm_bias, account.head_bias, account.logit, account.total)
-            return np.asarray(lines)
+            return np.asarray((*lines, account.norm))
         if name == "sources":
             by_token = account.sources.double().sum(dim=(0, 1))
             prefix = subject.grid.prefix  # a patch that was left out is none of the sum
             return np.asarray([by_token[prefix:].nansum().item(), *by_token[:prefix].tolist()])
         return (account.mlps if name == "mlps" else account.projection_biases).numpy()
+
+    def found(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+        return self.item(subject, name, settings)  # a difference is an account of its own
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         account, in_turn = made.account(subject, settings), {}
@@ -242,7 +247,9 @@ class Evidence(View):
             **super().numbers(subject, settings),
             **in_turn,
             "target": np.asarray(made.target(subject, settings)),
-            "line_names": np.asarray(["start", "pooling", "norm_bias", "head_bias", "logit", "total"]),
+            "line_names": np.asarray(
+                ["start", "pooling", "norm_bias", "head_bias", "logit", "total", "norm"]
+            ),
             "by_source": account.sources.numpy(),  # layer head token
         }
 

@@ -2,6 +2,7 @@
 
 import { chartBeside } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
+import { differs } from '../../canvas/difference.js';
 import { el, stack } from '../../canvas/elements.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
@@ -30,9 +31,12 @@ export function drawChart(self, made, tall, said, at = null) {
 export function drawAccount(self, made) {
   const room = self.below.clientHeight || 520;
   const tall = Math.max(140 * self.zoom, Math.min(260 * self.zoom, room * 0.32));
-  const direct = t(
-    'Attention that an early layer moved counts where it is read in the end: these are direct shares.',
-  );
+  const direct = differs(self)
+    ? t(
+        'Each line less what it was before, at the deviation of the last norm as it was before; what the ' +
+          'other deviation does is the line of the norm.',
+      )
+    : t('Attention that an early layer moved counts where it is read in the end: these are direct shares.');
   drawChart(self, made, tall, direct);
   const used = made.drawn.node.offsetHeight + made.said.offsetHeight + 20 + 20 * self.zoom;
   const [some, width] = [self.settings.patches !== '', Math.max(260, self.below.clientWidth)];

@@ -36,12 +36,15 @@ def account(view, subject, settings) -> Chart:
     """A waterfall: the start, each layer's attention and MLP, what is left of the biases, and the logit."""
     heads = np.asarray(view.item(subject, "heads", {**settings, "patches": ()}), float).sum(axis=1)
     mlps, biases = (np.asarray(view.item(subject, name, settings), float) for name in ("mlps", "biases"))
-    start, pooling, norm, head, _, total = np.asarray(view.item(subject, "lines", settings), float)
+    start, pooling, norm, head, _, total, scaled = np.asarray(view.item(subject, "lines", settings), float)
     steps = [start, *np.stack([heads + biases, mlps], axis=1).ravel(), norm + head + pooling]
+    constants = [Sentence("biases"), *([Sentence("norm")] if scaled else [])]
+    steps += [scaled] if scaled else []
     after, total_is = np.cumsum(steps), sum_name(settings)
     before = after - steps
     colours = [ORANGE if step >= 0 else BLUE for step in steps]
-    colours = [PALE[one] if i and i % 2 == 0 and i < len(steps) - 1 else one for i, one in enumerate(colours)]
+    last = len(steps) - len(constants)
+    colours = [PALE[one] if i and i % 2 == 0 and i < last else one for i, one in enumerate(colours)]
     place = np.arange(len(steps) + 1.0)
     parts = []
     for layer in range(1, len(heads) + 1):
@@ -49,7 +52,7 @@ def account(view, subject, settings) -> Chart:
     said = {
         "said": tuple(map(signed, (*steps, total))),
         "told": (Sentence("{part}"),),
-        "also": {"part": [Sentence("start"), *parts, Sentence("biases"), total_is]},
+        "also": {"part": [Sentence("start"), *parts, *constants, total_is]},
     }
     bars = Bars(place, np.append(before, 0.0), np.append(after, total), (*colours, GREY), **said)
     low, high = min(0.0, before.min(), after.min()), max(0.0, before.max(), after.max())
@@ -57,7 +60,9 @@ def account(view, subject, settings) -> Chart:
     ticks = tuple((2.0 * i + 1.5, str(i + 1)) for i in range(0, len(heads), every))
     spare = 0.04 * (high - low) or 1.0
     return Chart(
-        Sentence("start, layers, biases, {sum}", sum=total_is),
+        Sentence(
+            "start, layers, biases, norm, {sum}" if scaled else "start, layers, biases, {sum}", sum=total_is
+        ),
         Sentence("Share of the {sum}", sum=total_is),
         (-0.7, place[-1] + 0.7),
         (low - spare if low < 0 else 0.0, high + spare),
@@ -66,7 +71,7 @@ def account(view, subject, settings) -> Chart:
         ticks=ticks,
         named=LEGEND,
         aspect=0.78,
-        question=f"{settings['target']}/{settings['relative']}",
+        question=f"{settings['target']}/{settings['relative']}/{settings['difference']}",
     )
 
 

@@ -4,7 +4,7 @@ import { bounds, percent } from '../../canvas/numbers.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { drawChart } from './account.js';
-import { asked, className, signed } from './lines.js';
+import { asked, className, shown, signed } from './lines.js';
 
 /** What the classifier would say if the model ended at a depth. */
 export function drawForming(self, made) {
@@ -33,7 +33,7 @@ function soFar(self) {
 
 /** Whether every patch has an answer of its own here; its numbers are then asked for. */
 export const forming = (self) =>
-  self.settings.show === 'forming' && ['reading', 'probe'].includes(self.summary.patches);
+  shown(self) === 'forming' && ['reading', 'probe'].includes(self.summary.patches);
 
 /** Every patch's own answer as a map, its three best under the pointer. */
 export function ownAnswers(self, name) {

@@ -1,5 +1,6 @@
 // What the account says: its lines summed, the classes by name, what is chosen of it.
 
+import { differs } from '../../canvas/difference.js';
 import { fixed, total } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 
@@ -12,12 +13,13 @@ export const chosenOf = (self) => (self.settings.chosen ? self.settings.chosen.s
 /** All lines of the account, summed into what a reader is told. */
 export function sums(self) {
   const { lines, sources, mlps, biases } = self.data;
-  const [start, pooling, normBias, headBias, logit, sum] = lines.values;
+  const [start, pooling, normBias, headBias, logit, sum, norm] = lines.values;
   return {
     start,
     pooling,
     logit,
     sum,
+    norm,
     patches: sources.values[0],
     prefix: Array.from(sources.values.slice(1)),
     mlps: total(mlps.values),
@@ -46,15 +48,25 @@ export const signed = (value) =>
 export const either = (value) => `±${value.toFixed(2)}`;
 
 /** What the account adds up to, by name: one class's logit, or by how much one's lies above another's. */
-export const sumName = (self) => (targets(self).rather === null ? t('logit') : t('difference of logits'));
+export function sumName(self) {
+  if (targets(self).rather !== null)
+    return differs(self) ? t('change of the difference of logits') : t('difference of logits');
+  return differs(self) ? t('change of the logit') : t('logit');
+}
 
 /** The sum beside what it should be, by name. */
-export const balanced = (self, sum, logit) =>
-  `${targets(self).rather === null ? t('Logit') : t('Difference of logits')}: ` +
-  t('{sum} of {logit}', { sum: fixed(sum, 3), logit: fixed(logit, 3) });
+export function balanced(self, sum, logit) {
+  const alone = targets(self).rather === null;
+  const change = alone ? t('Change of the logit') : t('Change of the difference of logits');
+  const name = differs(self) ? change : alone ? t('Logit') : t('Difference of logits');
+  return `${name}: ${t('{sum} of {logit}', { sum: fixed(sum, 3), logit: fixed(logit, 3) })}`;
+}
+
+/** What stands beside the map: of a difference the account. */
+export const shown = (self) => (differs(self) ? 'account' : self.settings.show);
 
 /** Every head's share as a plain array, layer by layer. */
 export const wallOf = (self) => Array.from(self.data.heads.values);
 
 /** What the account is of, as a text: scales stand still as long as it stays the same. */
-export const asked = (self) => `${self.settings.target}/${self.settings.relative}`;
+export const asked = (self) => `${self.settings.target}/${self.settings.relative}/${differs(self)}`;

@@ -3,12 +3,14 @@ when each part is taken away.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from vitviz.errors import UnsupportedModel, WrongSetting
 from vitviz.record.sentence import Sentence
+from vitviz.views.base import before
 from vitviz.views.shared import Target, ledger_of, relevance_of, taken_away, target_of
 from vitviz.views.subject import Subject
 
@@ -48,7 +50,11 @@ def account(subject: Subject, settings: Mapping[str, Any]):
 
     asked, relative = target(subject, settings), settings["relative"] == "yes"
     name = f"account {asked} {relative}"
-    return subject.once(name, lambda: account_of(ledger_of(subject), asked, relative))
+    found = subject.once(name, lambda: account_of(ledger_of(subject), asked, relative))
+    if settings.get("difference") != "on":
+        return found
+    was = before(subject)
+    return found.minus(was.once(name, lambda: account_of(ledger_of(was), asked, relative)))
 
 
 def map_of(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
@@ -75,7 +81,14 @@ def relevance(subject: Subject, settings: Mapping[str, Any]):
     """Another method's map; each makes passes of its own, of the untouched model."""
     if subject.trace.without:
         raise UnsupportedModel(Sentence(EDITED))
-    return relevance_of(subject, target(subject, settings), settings["method"])
+    found = relevance_of(subject, target(subject, settings), settings["method"])
+    if settings.get("difference") != "on":
+        return found
+    was = relevance_of(before(subject), target(subject, settings), settings["method"])
+    constants = {name: value - was.constants[name] for name, value in found.constants.items()}
+    prefix = None if found.prefix is None else found.prefix - was.prefix
+    changed = {"answer": found.answer - was.answer, "prefix": prefix, "constants": constants}
+    return replace(found, map=found.map - was.map, **changed)
 
 
 def now(subject: Subject):

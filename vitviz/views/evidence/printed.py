@@ -23,9 +23,15 @@ from vitviz.views.printing import (
     writer_name,
 )  # fmt: skip
 
+HELD = (
+    "Each line less what it was before, at the deviation of the last norm as it was before; what the other"
+    " deviation does is the line of the norm."
+)
+
 
 def plate(view, subject, settings, asked) -> Plate:
     """What spoke for and against the class, patch by patch, and what it all adds up to."""
+    settings = {**settings, "show": "account"} if settings["difference"] == "on" else settings
     deeper = settings["show"] == "writers"
     values = np.asarray(view.item(subject, "writer_map" if deeper else "map", settings), float)
     most, direct = balanced(values), settings["method"] == "ledger"
@@ -97,7 +103,9 @@ def _what(view, settings) -> str:
 
 def _notes(view, subject, settings) -> list[str]:
     """The balance, and its lines; of another method what it leaves unexplained."""
-    start, pooling, norm, head, logit, total = np.asarray(view.item(subject, "lines", settings), float)
+    start, pooling, norm, head, logit, total, scaled = np.asarray(
+        view.item(subject, "lines", settings), float
+    )
     if settings["method"] != "ledger":
         explained, rest = np.asarray(view.item(subject, "explained", settings), float)
         if np.isnan(explained):
@@ -112,8 +120,10 @@ def _notes(view, subject, settings) -> list[str]:
     lines += [(Sentence("start"), start), (Sentence("MLPs"), mlps)]
     lines += [(Sentence("biases"), biases + norm + head)]
     lines += [(Sentence("attention pooling"), pooling)] if pooling else []
+    lines += [(Sentence("norm"), scaled)] if scaled else []
+    held = [Sentence(HELD)] if settings["difference"] == "on" else []
     parts = [joined(_added(value, i), name, by=" ") for i, (name, value) in enumerate(lines)]
-    return [joined(_balance(settings, total, logit), joined(*parts, by=" "), by=" = ")]
+    return [joined(_balance(settings, total, logit), joined(*parts, by=" "), by=" = "), *held]
 
 
 def _added(value: float, place: int) -> str:
@@ -125,6 +135,8 @@ def _added(value: float, place: int) -> str:
 def _balance(settings, total: float, logit: float) -> Sentence:
     pair = "-" in settings["target"]
     name = Sentence("Difference of logits") if pair else Sentence("Logit")
+    if settings["difference"] == "on":
+        name = Sentence("Change of the difference of logits") if pair else Sentence("Change of the logit")
     return joined(name, Sentence("{sum} of {logit}", sum=fixed(total), logit=fixed(logit)), by=": ")
 
 

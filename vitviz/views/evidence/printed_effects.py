@@ -17,6 +17,9 @@ MARKED = 3  # dots whose distance from the diagonal is drawn
 
 def sum_name(settings) -> Sentence:
     """What the account adds up to: one class's logit, or by how much one's lies above another's."""
+    if settings.get("difference") == "on":
+        pair = "change of the difference of logits"
+        return Sentence(pair) if "-" in settings["target"] else Sentence("change of the logit")
     return Sentence("difference of logits") if "-" in settings["target"] else Sentence("logit")
 
 

@@ -44,6 +44,7 @@ export function tell(self, picked, [layer, head]) {
     [t('MLPs'), all.mlps],
     [t('biases'), all.biases],
     ...(all.pooling ? [[t('attention pooling'), all.pooling]] : []),
+    ...(all.norm ? [[t('norm'), all.norm]] : []),
   ];
   ui.parts.textContent = `=${lines.map(([name, value], i) => ` ${added(value, i)} ${name}`).join('')}`;
   const share = layer

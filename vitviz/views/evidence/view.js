@@ -2,6 +2,7 @@
 // balances.
 
 import { unpacked } from '../../canvas/data.js';
+import { differs } from '../../canvas/difference.js';
 import { button, div, el, span, stack } from '../../canvas/elements.js';
 import { map } from '../../canvas/map.js';
 import { bounds } from '../../canvas/numbers.js';
@@ -12,7 +13,7 @@ import { account, drawAccount, drawGraph, hideChart } from './account.js';
 import { chooseHead, clear, drags, picker, showPickers, takeAway, toggle } from './choosing.js';
 import { drawEffects, effects } from './effects.js';
 import { bestOf, drawForming, forming, ownAnswers, worth } from './forming.js';
-import { asked, chosenOf, className, listed, sumName, targets } from './lines.js';
+import { asked, chosenOf, className, listed, shown, sumName, targets } from './lines.js';
 import { drawSmallest, smallest } from './smallest.js';
 import { tell } from './telling.js';
 import { drawWriters, writers, written, writtenMap } from './writers.js';
@@ -31,16 +32,17 @@ export default () => ({
     'sources',
     'classes',
     'labels',
-    ...(['effects', 'smallest'].includes(self.settings.show) ? [] : ['chart']), // those come step by step
+    ...(['effects', 'smallest'].includes(shown(self)) ? [] : ['chart']), // those come step by step
     'share',
     ...(forming(self) ? ['own', 'best'] : []),
     'direct',
     ...written(self),
   ],
-  idle: (settings) => [
+  idle: (settings, self) => [
+    ...(differs(self) ? ['show'] : []),
     ...(settings.method === 'ledger' ? [] : ['relative']),
-    ...(settings.show === 'forming' ? [] : ['depth']),
-    ...(settings.show === 'paths' ? [] : ['paths']),
+    ...(shown(self) === 'forming' ? [] : ['depth']),
+    ...(shown(self) === 'paths' ? [] : ['paths']),
   ],
   caption: (self) => `${className(self, targets(self).of)}: ${self.ui.balance.textContent}`,
   reset: (self) => self.ui.marks?.forEach((mark) => mark.hide()),
@@ -55,7 +57,9 @@ export default () => ({
       told: (cell, value) => [
         ...(forming(self)
           ? bestOf(self, cell)
-          : [value >= 0 ? t('speaks for it, in logits') : t('speaks against it, in logits')]),
+          : differs(self)
+            ? [t('change of its share, in logits')]
+            : [value >= 0 ? t('speaks for it, in logits') : t('speaks against it, in logits')]),
         t('Click to choose, drag for several'),
       ],
       pick: (cell) => toggle(self, [cell]),
@@ -119,29 +123,30 @@ export default () => ({
         : t('Relevance of each patch, as the method gives it'),
       title: what,
     };
-    const deeper = settings.show === 'writers';
+    const deeper = shown(self) === 'writers';
     ui.drawn.show(
       forming(self) ? ownAnswers(self, className(self, of)) : deeper ? writtenMap(self) : account,
     );
     const picked = listed(settings.patches);
     ui.marks.forEach((mark, i) => ui.drawn.put(mark, picked[i] ?? -1));
     tell(self, picked, chosen);
-    if (settings.show === 'forming') ui.parts.textContent = worth(self);
-    const alone = settings.show === 'smallest';
+    const show = shown(self);
+    if (show === 'forming') ui.parts.textContent = worth(self);
+    const alone = show === 'smallest';
     ui.wrote.node.hidden = !deeper;
     ui.least.node.hidden = !alone;
     ui.made.node.hidden = deeper || alone;
-    ui.tried.node.hidden = settings.show !== 'effects';
-    if (settings.show !== 'effects') ui.tried.steps.halt();
+    ui.tried.node.hidden = show !== 'effects';
+    if (show !== 'effects') ui.tried.steps.halt();
     if (!alone) ui.least.steps.halt();
     if (deeper) return drawWriters(self, ui.wrote);
     if (alone) return drawSmallest(self, ui.least);
-    if (settings.show === 'effects') {
+    if (show === 'effects') {
       hideChart(ui.made);
       return drawEffects(self, ui.tried);
     }
-    if (settings.show === 'forming') drawForming(self, ui.made);
-    else if (settings.show === 'paths') drawGraph(self, ui.made);
+    if (show === 'forming') drawForming(self, ui.made);
+    else if (show === 'paths') drawGraph(self, ui.made);
     else drawAccount(self, ui.made);
   },
 });

@@ -8,7 +8,7 @@ import { bounds } from '../../canvas/numbers.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { largest } from './account.js';
-import { asked, signed, sumName } from './lines.js';
+import { asked, shown, signed, sumName } from './lines.js';
 import { drawWall, wall } from './wall.js';
 
 const NAMES = { embedding: 'the embedding', positions: 'the positions', constant: 'biases within' };
@@ -36,7 +36,7 @@ export function writers(self) {
 const wanted = ['writer_map', 'writer_heads', 'trail'];
 
 /** The items that are asked for while writers are in view. */
-export const written = (self) => (self.settings.show === 'writers' ? wanted : []);
+export const written = (self) => (shown(self) === 'writers' ? wanted : []);
 
 const path = (steps) => steps.map(([layer, head]) => `${layer}.${head}`).join('-');
 const headName = ([layer, head]) => t('Layer {layer}, head {head}', { layer, head });

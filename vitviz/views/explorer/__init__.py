@@ -9,7 +9,7 @@ import numpy as np
 from vitviz import analyses
 from vitviz.errors import TooMuch
 from vitviz.figures.chart import travelled
-from vitviz.views.base import PAPER, Item, View, Words, as_json, drawn
+from vitviz.views.base import PAPER, Item, View, Words, as_json, changed, drawn
 from vitviz.views.controls import About, Choice, Query, Slider, Whole, Wholes
 from vitviz.views.explorer import score
 from vitviz.views.printing import Film, each_layer
@@ -100,6 +100,8 @@ class Explorer(View):
         ),
     )
 
+    differs = ("layer", "line", "pinned", "rollout", "wall", "wallmax")
+
     def summary(self, subject: Subject) -> dict[str, Any]:
         return {"whole": subject.grid.tokens <= WHOLE}
 
@@ -129,10 +131,16 @@ class Explorer(View):
             if _absent(trace, token):
                 return np.full((trace.grid.rows, trace.grid.cols), np.nan)
             return analyses.rollout(trace, query=placed(token, trace.grid)).numpy()
-        wall = subject.once(f"wall {token} {way}", lambda: self._wall(trace, token, way))
-        wall = np.nan_to_num(wall)
-        most = wall.max(axis=-1)
-        return most if name == "wallmax" else np.round(255 * wall / np.maximum(most, 1e-30)[..., None])
+        differs = settings["difference"] == "on"
+        wall = changed(subject, settings, lambda one: self._wall(one, token, way))
+        most = np.abs(wall).max(axis=-1)
+        shares = wall / np.maximum(most, 1e-30)[..., None]
+        return most if name == "wallmax" else np.round(255 * ((shares + 1) / 2 if differs else shares))
+
+    def found(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
+        if name in ("wall", "wallmax"):  # by the largest of the change itself
+            return self.item(subject, name, settings)
+        return super().found(subject, name, settings)
 
     def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
         if settings["show"] == "rollout":  # the same at every layer
@@ -144,13 +152,16 @@ class Explorer(View):
         picked = [settings["token"], *settings["pins"]]
         found = score.arrays(self, subject, settings) if settings["beside"] == "score" else {}
         if settings["show"] == "rollout":  # query row col
-            each = [self.item(subject, "rollout", {**settings, "token": one}) for one in picked]
+            each = [self.found(subject, "rollout", {**settings, "token": one}) for one in picked]
             found["rollout"] = np.stack(each)
-        lines = [_lines(trace, layer, token, settings["direction"]).numpy() for token in picked]
+
+        def lines_of(one: Subject) -> np.ndarray:
+            return np.stack([_lines(one.trace, layer, at, settings["direction"]).numpy() for at in picked])
+
         return {
             **found,
             "queries": np.asarray([str(placed(one, trace.grid)) for one in picked]),  # a token or patch
-            "attention": np.stack(lines),
+            "attention": changed(subject, settings, lines_of),
             "attention_distance": sweep_of(subject).distances.distance.numpy(),
             "prefix_tokens": np.asarray(trace.grid.prefix_names, dtype=str),
             "grid": np.asarray([trace.grid.rows, trace.grid.cols]),
@@ -161,12 +172,15 @@ class Explorer(View):
         lines = _lines(trace, settings["layer"] - 1, token, settings["direction"])
         return lines[settings["head"] - 1].numpy()
 
-    def _wall(self, trace, token: int, way: str) -> np.ndarray:
-        """Layer x head x patch: one token's weights over the patches everywhere."""
-        layers = range(len(trace.layers))
-        return np.stack(
-            [_lines(trace, layer, token, way).numpy()[:, trace.grid.prefix :] for layer in layers]
-        )
+    def _wall(self, subject: Subject, token: int, way: str) -> np.ndarray:
+        """Layer x head x patch: one token's weights over the patches everywhere; 0 of what was left out."""
+        trace = subject.trace
+        layers, prefix = range(len(trace.layers)), trace.grid.prefix
+
+        def make() -> np.ndarray:
+            return np.stack([_lines(trace, layer, token, way).numpy()[:, prefix:] for layer in layers])
+
+        return np.nan_to_num(subject.once(f"wall {token} {way}", make))
 
 
 def _lines(trace, layer: int, token: int, way: str):

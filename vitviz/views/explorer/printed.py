@@ -5,7 +5,18 @@ import numpy as np
 from vitviz.figures.paper.plates import Map, Mark, Plate, Scale, Tiles
 from vitviz.record.sentence import Sentence
 from vitviz.views.explorer import score
-from vitviz.views.printing import NARROW, PINS, WIDE, fixed, joined, over, prefix_name, shape_of, token_name
+from vitviz.views.printing import (
+    NARROW,
+    PINS,
+    WIDE,
+    fixed,
+    joined,
+    over,
+    prefix_name,
+    scaled,
+    shape_of,
+    token_name,
+)
 
 
 def plate(view, subject, settings, asked) -> Plate:
@@ -44,12 +55,15 @@ def _map(view, subject, settings, asked, token: int, line: np.ndarray, colour: s
     shared = settings["scale"] == "shared" and not rollout
     most = float(view.item(subject, "wallmax", settings).max() if shared else np.nanmax(values, initial=0.0))
     label = Sentence("Share of attention over all layers") if rollout else Sentence("Attention weight")
+    scale = scaled(
+        settings, np.array([-most, most]) if shared else values, Scale("viridis", 0.0, most or 1.0, label)
+    )
     marks = (Mark(token - grid.prefix, colour),) if token >= grid.prefix else ()
     asks = settings["direction"] == "column" and not rollout
     named = token_name(grid, token)
     what = Sentence("who attends to: {token}" if asks else "what it attends to: {token}", token=named)
     title = joined(_where(settings), what)
-    return over(subject, asked, values, Scale("viridis", 0.0, most or 1.0, label), title, marks)
+    return over(subject, asked, values, scale, title, marks)
 
 
 def _where(settings) -> str:
@@ -64,6 +78,8 @@ def _told(subject, settings, line: np.ndarray) -> list[str]:
     """How much lies on the patches, and what each prefix token gets; of one token alone."""
     grid = subject.grid
     share = float(np.nansum(line[grid.prefix :]))  # a patch that was left out is none of it
+    if settings["difference"] == "on":
+        return [Sentence("The change of all patches together: {share}.", share=fixed(share))]
     if settings["show"] == "rollout" or settings["direction"] == "row":
         said = Sentence("On patches: {share}.", share=fixed(share))
     else:
@@ -80,12 +96,16 @@ def _told(subject, settings, line: np.ndarray) -> list[str]:
 def _wall(view, subject, settings) -> Tiles:
     """Layer by head: every map of the token, the mean of the heads below."""
     grid = subject.grid
-    wall = np.asarray(view.item(subject, "wall", settings), float) / 255.0
+    wall, differs = (
+        np.asarray(view.item(subject, "wall", settings), float) / 255.0,
+        settings["difference"] == "on",
+    )
+    wall = 2 * wall - 1 if differs else wall
     most = np.asarray(view.item(subject, "wallmax", settings), float)
     layers, heads = most.shape
     shared = settings["scale"] == "shared"
     mean = (wall * most[..., None]).mean(axis=1)
-    mean /= (most.max() or 1.0) if shared else np.maximum(mean.max(axis=-1, keepdims=True), 1e-30)
+    mean /= (most.max() or 1.0) if shared else np.maximum(np.abs(mean).max(axis=-1, keepdims=True), 1e-30)
     shown = wall * most[..., None] / (most.max() or 1.0) if shared else wall
     order, names = np.tile(np.arange(heads), (layers, 1)), [str(i + 1) for i in range(heads)]
     if settings["order"] == "distance":
@@ -95,7 +115,7 @@ def _wall(view, subject, settings) -> Tiles:
     high = float(most.max()) if shared else 1.0
     own = Sentence("Share of each map’s own largest weight")
     label = Sentence("Attention weight, one scale for all") if shared else own
-    scale = Scale("viridis", 0.0, high, label)
+    scale = scaled(settings, np.array([-high, high]), Scale("viridis", 0.0, high, label))
     tiles = (high * shown.swapaxes(0, 1)).reshape(-1, grid.rows, grid.cols)
     chosen, layer = None, settings["layer"] - 1
     if settings["show"] != "rollout":

@@ -1,10 +1,11 @@
 // The map of one query: its weights, what is said of them, the prefix tokens as buttons, the pinned tokens.
 
 import { tinted } from '../../canvas/colours.js';
+import { differs, labelled, reach } from '../../canvas/difference.js';
 import { button, el, sheet, span } from '../../canvas/elements.js';
 import { leftOut } from '../../canvas/missing.js';
 import { tokenName } from '../../canvas/names.js';
-import { bounds, number, total } from '../../canvas/numbers.js';
+import { fixed, number, total } from '../../canvas/numbers.js';
 import { pinned, pinsOf } from '../../canvas/pins.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
@@ -57,11 +58,14 @@ export function chooseToken(self, token) {
   self.set('token', token);
 }
 
+/** The colours of all scales here. */
+export const coloursOf = (self) => (differs(self) ? 'balance' : self.settings.colormap || 'viridis');
+
 /** The largest weight of a token's map that was seen over a film. */
 function largest(self, token, values, again = undefined) {
   const { show, layer, head, direction } = self.settings;
-  const asked = [token, show, layer, head, direction].join('/');
-  return still(self, asked, 0, bounds(values, first(self))[1], again)[1];
+  const asked = [token, show, layer, head, direction, differs(self)].join('/');
+  return still(self, asked, 0, reach(values, first(self)), again)[1];
 }
 
 /** The map of the query. */
@@ -74,9 +78,10 @@ export function paint(self) {
   ui.weights = values;
   const most = largest(self, self.query, values, (other) => other.data && other.ui.size && paint(other));
   const high = settings.scale === 'shared' && settings.show !== 'rollout' ? self.absolute : most;
-  tinted(values, rows, cols, settings.colormap, 0, high || 1, skip, ui.heat);
-  const said = settings.show === 'rollout' ? t('Share of attention over all layers') : t('Attention weight');
-  ui.bar.update(settings.colormap || 'viridis', 0, high || 1, said);
+  const ends = [differs(self) ? -(high || 1) : 0, high || 1];
+  tinted(values, rows, cols, coloursOf(self), ...ends, skip, ui.heat);
+  const what = settings.show === 'rollout' ? t('Share of attention over all layers') : t('Attention weight');
+  ui.bar.update(coloursOf(self), ...ends, labelled(self, what));
   put(self, ui.asked, self.query);
   const where =
     settings.show === 'rollout'
@@ -102,6 +107,7 @@ export function told(self) {
   const values = ui.weights;
   if (!values) return '';
   const share = total(values, first(self));
+  if (differs(self)) return t('The change of all patches together: {share}.', { share: fixed(share, 3) });
   const own = entropy(values, 0, values.length).toFixed(2);
   const whole = self.data.entropy.values[settings.head - 1].toFixed(2);
   const distance = distanceOf(self, settings.layer - 1, settings.head - 1).toFixed(1);
@@ -143,12 +149,15 @@ export function showPins(self) {
   const side = Math.max(112, Math.min(150, (self.width - 48) / 4));
   const skip = first(self);
   const parts = list.map((token, i) => {
+    const most = (values) =>
+      (settings.scale === 'shared' ? self.absolute : largest(self, token, values)) || 1;
     const found =
       data.layer || settings.show === 'rollout'
         ? weights(self, token)
         : data.pinned.values.subarray(i * tokensOf(self), (i + 1) * tokensOf(self));
-    const most = () => (settings.scale === 'shared' ? self.absolute : largest(self, token, found)) || 1;
-    const canvas = found ? tinted(found, rows, cols, settings.colormap, 0, most(), skip) : sheet(cols, rows);
+    const canvas = found
+      ? tinted(found, rows, cols, coloursOf(self), differs(self) ? -most(found) : 0, most(found), skip)
+      : sheet(cols, rows);
     canvas.className = 'vv-heat';
     const tall = (side * rows * grid.patch[0]) / (cols * grid.patch[1]);
     canvas.style.cssText = `width:${side}px;height:${tall}px;position:static`;

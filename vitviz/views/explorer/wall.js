@@ -1,10 +1,11 @@
 // The wall of the explorer: all layers x heads as thumbnails for one query, the mean of the heads last.
 
 import { tinted } from '../../canvas/colours.js';
+import { differs, labelled, reach } from '../../canvas/difference.js';
 import { fit } from '../../canvas/elements.js';
-import { bounds } from '../../canvas/numbers.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
+import { coloursOf } from './query.js';
 import { distanceOf, nameOf } from './tokens.js';
 
 /**
@@ -12,7 +13,14 @@ import { distanceOf, nameOf } from './tokens.js';
  * the mean of the heads last. Each is a share of its own largest weight, or of the largest of all where the
  * scale is shared.
  */
-export function levelsOf({ data, grid: { rows, cols }, settings, value: { layers, heads } }) {
+export function levelsOf(self) {
+  const {
+    data,
+    grid: { rows, cols },
+    settings,
+    value: { layers, heads },
+  } = self;
+  const change = differs(self); // from -1 to 1, else from 0
   const size = rows * cols;
   const peaks = data.wallmax.values;
   const shared = Math.max(...peaks) || 1;
@@ -23,11 +31,12 @@ export function levelsOf({ data, grid: { rows, cols }, settings, value: { layers
     const mean = new Float32Array(size);
     for (let h = 0; h <= heads; h++) {
       const at = (l * heads + h) * size;
-      const peak = h < heads ? peaks[l * heads + h] : bounds(mean)[1];
-      const factor = (absolute ? peak / shared : 1) * (h < heads ? 1 / 255 : 1 / (peak || 1));
+      const peak = h < heads ? peaks[l * heads + h] : reach(mean);
+      const factor = (absolute ? peak / shared : 1) * (h < heads ? 1 : 1 / (peak || 1));
       for (let i = 0; i < size; i++) {
-        const raw = h < heads ? data.wall.values[at + i] : mean[i];
-        if (h < heads) mean[i] += (raw / 255) * (peak / heads);
+        const byte = h < heads ? data.wall.values[at + i] / 255 : 0;
+        const raw = h === heads ? mean[i] : change ? 2 * byte - 1 : byte;
+        if (h < heads) mean[i] += raw * (peak / heads);
         levels[(l * rows + Math.floor(i / cols)) * line + h * cols + (i % cols)] = raw * factor;
       }
     }
@@ -39,14 +48,15 @@ export function drawWall(self) {
   const { ui, data, grid, settings } = self;
   const { layers, heads } = self.value;
   const { rows, cols } = grid;
-  const asked = [settings.token, settings.direction].join('/');
+  const asked = [settings.token, settings.direction, differs(self)].join('/');
   self.absolute = still(self, `wall/${asked}`, 0, Math.max(...data.wallmax.values) || 1)[1];
   const absolute = settings.scale === 'shared';
   const name = [self.key, asked, settings.scale, settings.colormap, self.absolute].join('/');
   if (ui.wallName !== name) {
     // all maps in one picture, a pixel for each patch; the mean of the heads last
     const line = (heads + 1) * cols;
-    [ui.wallName, ui.atlas] = [name, tinted(levelsOf(self), layers * rows, line, settings.colormap, 0, 1)];
+    const lowest = differs(self) ? -1 : 0;
+    [ui.wallName, ui.atlas] = [name, tinted(levelsOf(self), layers * rows, line, coloursOf(self), lowest, 1)];
   }
   ui.order = Array.from({ length: layers }, (_, l) => {
     const order = Array.from({ length: heads }, (_, h) => h);
@@ -106,5 +116,6 @@ export function drawWall(self) {
   const said = absolute
     ? t('Attention weight, one scale for all')
     : t('Share of each map’s own largest weight');
-  ui.wallBar.update(settings.colormap || 'viridis', 0, absolute ? self.absolute : 1, said);
+  const high = absolute ? self.absolute : 1;
+  ui.wallBar.update(coloursOf(self), differs(self) ? -high : 0, high, labelled(self, said));
 }

@@ -8,7 +8,7 @@ import numpy as np
 from vitviz import analyses
 from vitviz.views.base import PAPER, File, View, Words, drawn
 from vitviz.views.controls import About, Choice, LayerRange, Query, Slider, Whole
-from vitviz.views.printing import Film, layers_to
+from vitviz.views.printing import Film, balanced, layers_to
 from vitviz.views.subject import Subject
 
 AUTO = {
@@ -88,6 +88,7 @@ class Rollout(View):
         drawn("map", "row col", "share of attention over all layers", *_ASKED),
         drawn("layers", "layer row col", "mean attention of the query, by layer", "query"),
     )
+    differs = ("map", "layers")
     files = (File("overlay.png", "Overlay, full size (PNG)", "image/png"),)
     also = (*AUTO.values(),)
 
@@ -112,8 +113,8 @@ class Rollout(View):
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         return {
-            "rollout": self.item(subject, "map", settings),
-            "mean_attention_by_layer": self.item(subject, "layers", settings),
+            "rollout": self.found(subject, "map", settings),
+            "mean_attention_by_layer": self.found(subject, "layers", settings),
             "crop_box": np.asarray(subject.trace.view.box),
         }
 
@@ -123,9 +124,12 @@ class Rollout(View):
         from vitviz.figures.overlay import overlay
 
         alone = settings["alone"]
-        laid = self.item(subject, "layers" if alone else "map", settings)
+        laid = self.found(subject, "layers" if alone else "map", settings)
         laid = laid[alone - 1] if alone else laid
-        look = (settings[name] for name in ("overlay", "opacity", "colormap"))
-        low = float(laid.min()) if settings["scale"] == "data" else 0.0
+        look = [settings[name] for name in ("overlay", "opacity", "colormap")]
+        low, high = float(laid.min()) if settings["scale"] == "data" else 0.0, None
+        if settings["difference"] == "on":
+            high = balanced(laid)
+            low, look[0], look[2] = -high, "heat", "balance"
         box, smooth = subject.trace.view.box, settings["smooth"] == "on"
-        return encoded(overlay(upload, laid, box, *look, smooth, low), ".png")
+        return encoded(overlay(upload, laid, box, *look, smooth, low, high), ".png")

@@ -1,6 +1,7 @@
 // The map in view, laid over the picture with its scale.
 
 import { enlarged, tinted } from '../../canvas/colours.js';
+import { differs, reach } from '../../canvas/difference.js';
 import { bounds } from '../../canvas/numbers.js';
 import { still } from '../../canvas/still.js';
 
@@ -12,8 +13,19 @@ export function chosen(self) {
   return alone ? layers.values.subarray((alone - 1) * size, alone * size) : map.values;
 }
 
+/** Whether it is drawn as in the paper: map / max as brightness, which a difference has not. */
+export const asPaper = (self) => self.settings.overlay === 'paper' && !differs(self);
+
+/** The colours of its scale. */
+export const coloursOf = (self) =>
+  differs(self) ? 'balance' : asPaper(self) ? 'grey' : self.settings.colormap;
+
 /** Both ends of the scale of a map. */
 export function scale(self, values) {
+  if (differs(self)) {
+    const most = still(self, JSON.stringify(self.settings), 0, reach(values))[1] || 1;
+    return [-most, most];
+  }
   const [low, high] = still(self, JSON.stringify(self.settings), ...bounds(values));
   return [
     self.settings.scale === 'data' && self.settings.overlay !== 'paper' && low < high ? low : 0,
@@ -21,14 +33,11 @@ export function scale(self, values) {
   ]; // the paper's form is map / max
 }
 
-/** What it is coloured by: the paper's form is light and dark. */
-export const coloursOf = ({ settings }) => (settings.overlay === 'paper' ? 'grey' : settings.colormap);
-
 /** Lays the map over a picture drawn on `context` with `s` pixels for each pixel of the upload. */
 export function lay(self, context, s, width, height) {
   const { box } = self.photo;
   const values = chosen(self);
-  const paper = self.settings.overlay === 'paper';
+  const paper = asPaper(self);
   const { rows, cols } = self.grid;
   const [low, high] = scale(self, values);
   const smooth = self.settings.smooth !== 'off';

@@ -2,18 +2,20 @@
 
 import { colourbar } from '../../canvas/colourbar.js';
 import { tinted } from '../../canvas/colours.js';
+import { differs, labelled, reach } from '../../canvas/difference.js';
 import { button, div, el, fit, sheet, stack, thumb } from '../../canvas/elements.js';
 import { drawMissing } from '../../canvas/missing.js';
 import { patchName, placeName } from '../../canvas/names.js';
-import { bounds, number, total } from '../../canvas/numbers.js';
+import { fixed, number, total } from '../../canvas/numbers.js';
 import { framing } from '../../canvas/outliers.js';
 import { cells, outline, rowByRow } from '../../canvas/pointer.js';
 import { tip } from '../../canvas/tip.js';
 import { t } from '../../canvas/words.js';
-import { chosen, coloursOf, lay, scale } from './lay.js';
+import { asPaper, chosen, coloursOf, lay, scale } from './lay.js';
 
 function sentence(self) {
   const share = total(chosen(self));
+  if (differs(self)) return t('The change of all patches together: {share}.', { share: fixed(share, 3) });
   const names = self.grid.prefix.map((name) => t(name));
   if (!names.length) return t('The patches hold all of it: {share}.', { share: number(share, 3) });
   return t('The patches hold {share} of it; the rest is on {tokens}.', {
@@ -49,7 +51,12 @@ export default () => ({
   edged: true, // the layers in a narrow column beside the picture
   caption: (self) => (self.settings.alone ? t('Layer {layer} alone', { layer: self.settings.alone }) : ''),
   beside: (self) => [fares(self)],
-  idle: (settings) => (settings.overlay === 'paper' ? ['opacity', 'colormap', 'scale'] : []),
+  idle: (settings, self) =>
+    differs(self)
+      ? ['overlay', 'colormap', 'scale']
+      : settings.overlay === 'paper'
+        ? ['opacity', 'colormap', 'scale']
+        : [],
 
   build(self) {
     const canvas = el('canvas');
@@ -84,7 +91,7 @@ export default () => ({
         const share = t('{times} × an even share', { times: number(value * self.ui.values.length, 2) });
         hover.over(self.ui.place, cell);
         bar.mark(value);
-        tip.show(event, number(value), name(cell), share);
+        tip.show(event, number(value), name(cell), differs(self) ? '' : share);
       },
       leave() {
         hover.hide();
@@ -126,10 +133,8 @@ export default () => ({
     ui.place = { rows: grid.rows, cols: grid.cols, ...cut };
     const [low, high] = scale(self, ui.values);
     const picked = /^\d+$/.test(settings.query) ? Number(settings.query) : -1;
-    const label =
-      settings.overlay === 'paper'
-        ? t('Brightness: share of attention, per patch')
-        : t('Share of attention, per patch');
+    const share = t('Share of attention, per patch');
+    const label = asPaper(self) ? t('Brightness: share of attention, per patch') : labelled(self, share);
     ui.bar.update(coloursOf(self), low, high, label);
     ui.said.textContent = sentence(self);
     const from =
@@ -164,8 +169,9 @@ export default () => ({
     [...strip.children].forEach((button, i) => {
       const values = i ? layers.values : map.values;
       const start = i ? (i - 1) * size : 0;
-      const [, high] = bounds(values, start, start + size);
-      tinted(values, rows, cols, coloursOf(self), 0, high || 1, start, button.firstChild);
+      const high = reach(values, start, start + size) || 1;
+      const low = differs(self) ? -high : 0;
+      tinted(values, rows, cols, coloursOf(self), low, high, start, button.firstChild);
       button.setAttribute('aria-pressed', String(self.settings.alone === i));
     });
   },

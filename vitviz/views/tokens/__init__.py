@@ -155,6 +155,7 @@ class Tokens(View):
     )
 
     charted = ("show", "depth")
+    differs = ("cosines", "line", "pinned", "by_depth", "similarity")
     still = {"tint": "plain"}
     also = (LONG, *together.TEXTS)
 
@@ -250,7 +251,7 @@ class Tokens(View):
         }[settings["show"]]
         if settings["show"] == "similarity" and settings["other"]:
             names = (*names, "facing")
-        found = {name: self.item(subject, name, settings) for name in names}
+        found = {name: self.found(subject, name, settings) for name in names}
         if settings["show"] == "components":
             found |= made.basis_taken(subject, settings)
         grid = subject.grid

@@ -1,6 +1,7 @@
 // Which tokens are alike: the cosines of one with all others, its pins, and the prefix tokens as buttons.
 
 import { tinted } from '../../canvas/colours.js';
+import { labelled } from '../../canvas/difference.js';
 import { button, el, span } from '../../canvas/elements.js';
 import { patchName, tokenName } from '../../canvas/names.js';
 import { fixed } from '../../canvas/numbers.js';
@@ -48,7 +49,8 @@ export function paint(self) {
   const of = self.data.photo ? self.facing : null;
   const found = cosines(self, query);
   const cell = self.settings.token - skip;
-  const label = self.settings.mean === 'out' ? t('Cosine without the mean patch') : t('Cosine');
+  const what = self.settings.mean === 'out' ? t('Cosine without the mean patch') : t('Cosine');
+  const label = labelled(self, what);
   ui.facts.hidden = true;
   if (of !== null && facing(self, of)) {
     const name = patchName(of);

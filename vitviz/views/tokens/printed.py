@@ -17,6 +17,7 @@ from vitviz.views.printing import (
     over,
     patch_name,
     prefix_name,
+    scaled,
     shape_of,
 )
 
@@ -33,15 +34,15 @@ def _similarity(view, subject, settings, asked) -> Plate:
     marks = _outliers(view, subject, settings) if settings["mark"] != "off" else ()
     held = (Mark(token - grid.prefix),) if token >= grid.prefix else ()
     title = joined(Sentence("Similarity to {token}", token=_name(grid, token)), _where(settings))
-    values = view.item(subject, "similarity", settings)
+    values = view.found(subject, "similarity", settings)
     main = over(subject, asked, values, scale, title, (*marks, *held), settings["opacity"])
     rows = [(main,)]
     if asked.detail:
-        depths = np.asarray(view.item(subject, "by_depth", settings), float)
+        depths = np.asarray(view.found(subject, "by_depth", settings), float)
         text = Sentence("{token} at every depth", token=_name(grid, token))
         rows = [(main, _strip(depths, text, grid, settings, scale))]
     if settings["pins"]:
-        pinned = view.item(subject, "pinned", settings)[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
+        pinned = view.found(subject, "pinned", settings)[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
         pins = ()
         for pin, line, colour in zip(settings["pins"], pinned, PINS * 4, strict=False):
             mark = (Mark(pin - grid.prefix, colour),) if pin >= grid.prefix else ()
@@ -52,9 +53,12 @@ def _similarity(view, subject, settings, asked) -> Plate:
 
 def _cosines(view, subject, settings) -> Scale:
     """About zero without the mean patch; else from the smallest cosine of any two tokens, as on the page."""
+    every = view.found(subject, "cosines" if view.summary(subject)["whole"] else "line", settings)
+    if settings["difference"] == "on":
+        return scaled(settings, every, Scale("", 0.0, 1.0, Sentence("Cosine")))
     if settings["mean"] == "out":
         return Scale("balance", -1.0, 1.0, Sentence("Cosine without the mean patch"))
-    low, _ = ends(view.item(subject, "cosines" if view.summary(subject)["whole"] else "line", settings))
+    low, _ = ends(every)
     return Scale("viridis", min(low, 0.99), 1.0, Sentence("Cosine"))
 
 

@@ -1,5 +1,6 @@
 // Tokens of the sequence, what is known of them at a depth, and the room of what explains the figure.
 
+import { differs, reach } from '../../canvas/difference.js';
 import { patchName, placeName, tokenName } from '../../canvas/names.js';
 import { bounds } from '../../canvas/numbers.js';
 import { above } from '../../canvas/outliers.js';
@@ -45,6 +46,11 @@ export function cosines(self, token) {
 
 /** Both ends of the scale of cosines, and its colours: about zero without the mean patch. */
 export function scale(self) {
+  if (differs(self)) {
+    const name = `difference/${self.settings.depth}/${self.settings.norm}/${self.settings.mean}`;
+    const most = still(self, name, 0, reach((self.data.cosines || self.data.line).values))[1] || 1;
+    return { low: -most, high: most, colours: 'balance' };
+  }
   if (self.settings.mean === 'out') return { low: -1, high: 1, colours: 'balance' };
   if (self.ui.scaled !== self.loaded) {
     const values = (self.data.cosines || self.data.line).values;

@@ -20,7 +20,7 @@ import { marking, nameOf, outliers, skipOf, small, tokensOf } from './tokens.js'
 
 /** Which settings change what is shown. */
 const APPLIES = {
-  similarity: ['norm', 'mean', 'mark', 'opacity'],
+  similarity: ['norm', 'mean', 'mark', 'opacity', 'difference'],
   components: ['norm', 'basis', 'tint', 'mark', 'opacity'],
   norms: ['k', 'opacity'],
   heads: ['measure', 'alike'],

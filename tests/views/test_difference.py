@@ -1,0 +1,93 @@
+"""After less before: every view's difference against the two figures that it is of."""
+
+import numpy as np
+import pytest
+
+import vitviz
+from vitviz.errors import VitvizError
+from vitviz.record.runs import Without
+from vitviz.views import VIEWS, Subject
+
+DIFFERING = [view for view in VIEWS if view.differs]
+EVIDENCE = next(view for view in VIEWS if view.slug == "evidence")
+STROKES = "brush.mean_40.120.90.30.10 brightness_10"
+
+
+@pytest.fixture(scope="module")
+def subject(inspector):
+    picture = vitviz.sample_image("chelsea")
+    before = Subject(inspector, inspector.trace(picture))
+    after = inspector.trace(vitviz.retouched(picture, STROKES))
+    return Subject(inspector, after, original=lambda: before)
+
+
+def asked(view, subject, name: str, **given: str) -> np.ndarray:
+    return view.array(subject, name, view.settings({"difference": "on", **given}, subject.about))
+
+
+@pytest.mark.parametrize("view", DIFFERING, ids=lambda view: view.slug)
+def test_a_difference_is_after_less_before(view, subject):
+    settings = view.settings({}, subject.about)
+    if view is EVIDENCE:
+        settings["target"] = str(int(subject.trace.logits.argmax()))
+    for name in set(view.differs) - {"wall", "pinned", "sources", "lines", "explained"}:
+        after, before = (
+            np.asarray(view.item(one, name, settings), float) for one in (subject, subject.original())
+        )
+        found = asked(view, subject, name)
+        if name == "wallmax":
+            assert (found <= np.maximum(after, before) + 1e-6).all() and found.max() > 0
+        elif view is EVIDENCE:  # each account by the deviation of before
+            deviations = [float(one.trace.written.weights[0, 0]) for one in (subject, subject.original())]
+            after = after * deviations[1] / deviations[0]
+            np.testing.assert_allclose(found, after - before, atol=1e-4)
+        else:
+            np.testing.assert_allclose(found, after - before, atol=2e-3)
+        assert np.abs(found).max() > 1e-3 or name == "biases"  # which no picture changes
+        with pytest.raises(VitvizError, match="no difference to show"):
+            asked(view, subject.original(), name)
+
+
+def test_the_lines_of_a_difference_add_up_to_the_change_of_the_logit(subject):
+    lines = asked(EVIDENCE, subject, "lines")
+    shares = sum(asked(EVIDENCE, subject, name).sum(dtype=np.float64) for name in ("heads", "mlps", "biases"))
+    top = int(subject.trace.logits.argmax())
+    change = (subject.trace.logits - subject.original().trace.logits)[top].item()
+    assert lines[:4].sum() + lines[6] + shares == pytest.approx(change, abs=1e-4)
+    assert lines[4] == pytest.approx(change, abs=1e-4) and abs(lines[6]) > 1e-3
+    assert asked(EVIDENCE, subject, "sources").sum() == pytest.approx(
+        asked(EVIDENCE, subject, "heads").sum(), abs=1e-4
+    )
+
+
+def test_a_patch_that_was_left_out_loses_what_it_gave(inspector, subject):
+    before, without = subject.original(), Without(patches=[90, 91])
+    trace = inspector.trace(vitviz.sample_image("chelsea"), without=without)
+    gone = Subject(inspector, trace, original=lambda: before)
+    top = str(int(trace.logits.argmax()))
+    lost = asked(EVIDENCE, gone, "map", target=top).ravel()[[90, 91]]
+    gave = EVIDENCE.item(before, "map", EVIDENCE.settings({"target": top}, before.about)).ravel()[[90, 91]]
+    np.testing.assert_allclose(lost, -gave, atol=1e-6)
+
+
+def test_the_wall_of_attention_is_the_change_of_every_map(subject):
+    view = next(view for view in VIEWS if view.slug == "explorer")
+    settings = view.settings({}, subject.about)
+    wall, most = (asked(view, subject, name).astype(float) for name in ("wall", "wallmax"))
+    token, skip = settings["token"], subject.grid.prefix
+    layer, head = np.unravel_index(most.argmax(), most.shape)
+    after, before = (
+        one.trace.attention(int(layer))[head, token, skip:] for one in (subject, subject.original())
+    )
+    shown = (2 * wall[layer, head] / 255 - 1) * most[layer, head]
+    np.testing.assert_allclose(shown, (after - before).numpy(), atol=most.max() / 120)
+
+
+@pytest.mark.parametrize("view", DIFFERING, ids=lambda view: view.slug)
+def test_a_difference_prints_with_its_detail(view, inspector, subject):
+    told = {"before": subject.original().trace, "difference": "on", "detail": True}
+    made = vitviz.figure(view.slug, inspector, subject.trace, **told)
+    assert made.svg(), view.slug
+    assert "After − before" in made.caption
+    with pytest.raises(VitvizError, match="no difference to show"):
+        vitviz.figure(view.slug, inspector, subject.trace, difference="on")
