@@ -55,6 +55,7 @@ def results(inspector, image, trace):
         "score_account": vitviz.score_account(inspector, trace, 2, 0, 0, 100),
         "paths": vitviz.paths(inspector, trace, 0, count=5, opened=4),
         "edge_effects": vitviz.edge_effects(inspector, trace, 0, 7, 1, count=8),
+        "smallest_part": vitviz.smallest_part(inspector, trace, draws=1),
         "overlay": vitviz.overlay(image, rollout),
         "show": vitviz.show("positions", inspector),
     }

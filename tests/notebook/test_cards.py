@@ -14,8 +14,9 @@ import vitviz
 from vitviz.figures.colormaps import TABLES
 from vitviz.notebook import html
 
-# public names that give no result of their own: errors, constants, what is no picture of a model
+# public names that give no card: errors, constants, plain tensors, what is no picture of a model
 NOTHING = {"METHODS", "AssumedWarning", "VitvizError", "keep_freed_memory", "sample_image", "retouched"}
+NOTHING |= {"patch_scores"}
 VOID = {"img", "circle", "line", "polyline", "br", "path"}
 
 

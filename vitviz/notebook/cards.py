@@ -15,6 +15,7 @@ from vitviz.analyses.evidence import Evidence
 from vitviz.analyses.experiment import Experiment
 from vitviz.analyses.filters import Filters
 from vitviz.analyses.relevance.passes import Relevance
+from vitviz.analyses.smallest import SmallestPart
 from vitviz.analyses.trials.trial import Trial
 from vitviz.analyses.writers import Paths, Score, Writer, Writers
 from vitviz.engine.checkpoint import Checkpoint
@@ -261,6 +262,21 @@ def _edges(found: EdgeEffects) -> str:
         f" correlation {number(found.correlation)}; {len(names)} of {found.of} edges."
     )
     return card("Effects of edges", drawn, table(("edge", "effect", "share"), rows), caption=caption)
+
+
+@html.register
+def _smallest(found: SmallestPart) -> str:
+    orders = {name: margins.mean(dim=0).tolist() for name, margins in found.margins.items()}
+    rows = [
+        (f"{kept} of {len(found.edges)}", *each)
+        for kept, *each in zip(found.counts, *orders.values(), strict=True)
+    ]
+    stands = "never stands" if found.least is None else f"stands from {found.least} edges on"
+    caption = (
+        f"The margin over the next class, in logits, with so many edges kept and all others replaced"
+        f" ({found.parts_as}): by share the answer {stands}; random orders are means over draws."
+    )
+    return card("The smallest part that answers", table(("edges kept", *orders), rows), caption=caption)
 
 
 def _roomy(low: float, high: float) -> tuple[float, float]:
