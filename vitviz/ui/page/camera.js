@@ -130,6 +130,7 @@ export function camera() {
         age: Math.round(mine.age),
       });
       await show(told, rate ? age : t('The camera is on'));
+      if (now !== mine) return;
       const end = performance.now();
       const rated = drawn && 1000 / (end - drawn);
       rate = rate ? SMOOTHED * rate + (1 - SMOOTHED) * rated : rated;
