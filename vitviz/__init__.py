@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # isort: off
     from vitviz.analyses import token_components
     from vitviz.analyses.relevance import METHODS
     from vitviz.engine import Checkpoint, Inspector, load
-    from vitviz.engine.asking.circuits import edge_effects, paths, score_account, writers
+    from vitviz.engine.asking.circuits import edge_effects, paths, score_account, smallest_part, writers
     from vitviz.engine.asking.experiments import experiment
     from vitviz.engine.asking.maps import patch_scores, relevance, trial
     from vitviz.engine.asking.models import embedding_filters, evidence

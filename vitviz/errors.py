@@ -1,7 +1,7 @@
-"""What can go wrong for a user, each with a sentence that says what was given, what was expected and what to
-do.
-"""
+"""What can go wrong for a user: each error says what was given, what was expected and what to do."""
 
+import math
+import operator
 import re
 
 # An absolute path of at least two parts; not what follows the host in an address.
@@ -43,8 +43,7 @@ class Unknown(VitvizError, KeyError):
 
 
 def said(error: BaseException) -> str:
-    """The first line of what a library's error says, for a sentence that strangers read: paths keep their
-    last part alone.
+    """The first line of a library's error, for a sentence that strangers read: of paths the last part alone.
 
     >>> said(ValueError("invalid header in '/home/somebody/weights/mine.pth'."))
     "invalid header in 'mine.pth'"
@@ -53,6 +52,15 @@ def said(error: BaseException) -> str:
         return error.strerror
     first, *_ = (str(error).strip() or type(error).__name__).splitlines()
     return _PATH.sub(r"\1", first).rstrip(".")[:160]
+
+
+def whole_number(given: object, least: int = 0, below: float = math.inf) -> int | None:
+    """A whole number within these bounds, NumPy's too; None for anything else, and for True and False."""
+    try:
+        number = operator.index(given)
+    except TypeError:
+        return None
+    return number if least <= number < below and not isinstance(given, bool) else None
 
 
 class Stopped(VitvizError):

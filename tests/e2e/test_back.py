@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.conftest import Server, open_tab, pick, ready, sample
+from tests.e2e.conftest import Server, give_a_set, open_tab, pick, ready, sample
 from tests.e2e.test_links import drawn, size, until_asked
 from tests.e2e.test_page import write_picture
 from tests.e2e.test_soon import resize
@@ -217,9 +217,8 @@ def test_an_average_over_a_set_survives_a_reload_and_another_language(open_page,
     ready(page, "distance")
     upload(page, tmp_path / "mine.png")
     sets = [write_picture(tmp_path / f"{number}.png") for number in range(3)]
-    page.locator("#vitviz-tab-distance .vitviz-set > button").click()
-    page.set_input_files("#vitviz-distance-set-files input[type=file]", sets)
-    page.locator("#vitviz-distance-set-start").click()
+    give_a_set(page, sets)
+    page.locator(".vv-set .vv-go").click()
     chart = page.locator("#vitviz-distance")
     expect(chart).to_contain_text("mean of 3 pictures")
     kept(page, "moment.averages.distance")
@@ -231,8 +230,11 @@ def test_an_average_over_a_set_survives_a_reload_and_another_language(open_page,
         page.wait_for_url("**lang=ko**")
         expect(chart).to_contain_text("그림 3장의 평균")
     expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
-    page.locator("#vitviz-tab-distance .vitviz-set > button").click()
-    page.locator("#vitviz-distance-set-single").click()
+    fold = page.locator(".vv-set-fold")
+    expect(fold).to_contain_text("3 of yours" if again == "loaded" else "직접 고른 3장")
+    fold.click()
+    expect(page.locator(".vv-set-pictures li")).to_have_count(3)
+    page.locator(".vv-set-single").click()
     kept(page, "!moment.averages.distance")
     expect(chart).not_to_contain_text("3 pictures" if again == "loaded" else "3장")
 

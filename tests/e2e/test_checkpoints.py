@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 import vitviz
-from tests.e2e.conftest import Server, open_tab, pick, ready, sample, shipped
+from tests.e2e.conftest import Server, give_a_set, open_tab, pick, ready, sample, shipped
 from vitviz.views import VIEWS
 
 
@@ -124,11 +124,10 @@ def test_a_survey_shows_its_mean_and_names_what_it_could_not_read(open_page, tmp
             files[-1]
         )
     (tmp_path / "bad.png").write_text("no picture")
-    page.locator("#vitviz-tab-distance").get_by_text("Average over a set of pictures").click()
-    page.set_input_files("#vitviz-distance-set-files input[type=file]", [*files, tmp_path / "bad.png"])
-    page.locator("#vitviz-distance-set-start").click()
+    give_a_set(page, [*files, tmp_path / "bad.png"])
+    page.locator(".vv-set .vv-go").click()
     expect(page.locator("#vitviz-distance")).to_contain_text("mean of 3 pictures", timeout=30_000)
-    expect(page.locator("#vitviz-distance-set-notice")).to_contain_text("Picture 4")
+    expect(page.locator(".vv-set-told")).to_contain_text("Picture 4")
 
 
 def test_two_checkpoints_side_by_side_share_one_set_of_controls(open_page):

@@ -12,7 +12,7 @@ from gradio.utils import get_upload_folder
 from PIL import Image
 from playwright.sync_api import expect
 
-from tests.e2e.conftest import open_tab, pick, ready, sample, shipped
+from tests.e2e.conftest import give_a_set, open_tab, pick, ready, sample, shipped
 from tests.e2e.house import House, until
 from tests.e2e.test_page import painted
 from vitviz import engine
@@ -61,15 +61,13 @@ def chart(browser, server, pictures):
     page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
     page.goto(server.url + "?tab=distance")
     ready(page, "distance")
-    page.locator("#vitviz-tab-distance").get_by_text("Average over a set of pictures").click()
-    page.set_input_files("#vitviz-distance-set-files input[type=file]", pictures)
-    expect(page.locator("#vitviz-distance-set-files")).to_contain_text(pictures[-1].stem, timeout=15_000)
+    give_a_set(page, pictures)
     yield page
     page.context.close()
 
 
 def start(page):
-    page.locator("#vitviz-distance-set-start").click()
+    page.locator(".vv-set .vv-go").click()
 
 
 def chart_says(page, text: str):
@@ -152,7 +150,7 @@ def test_a_stopped_survey_keeps_its_mean_and_can_be_started_again(chart, server,
     with server.gate() as gate:
         start(chart)
         until(lambda: gate.came == 1)
-        chart.locator("#vitviz-distance-set-stop").click()
+        chart.locator(".vv-set .vv-go").click()
         until(lambda: not server.running)
         gate.let()
         until(lambda: server.idle)
@@ -163,7 +161,7 @@ def test_a_stopped_survey_keeps_its_mean_and_can_be_started_again(chart, server,
         gate.let()
         chart_says(chart, f"mean of {BATCH} pictures")
         until(lambda: gate.came == 3)
-        chart.locator("#vitviz-distance-set-stop").click()
+        chart.locator(".vv-set .vv-go").click()
         until(lambda: not server.running)
         gate.let()
         until(lambda: server.idle)
@@ -181,7 +179,7 @@ def test_a_stopped_survey_keeps_its_mean_and_can_be_started_again(chart, server,
 
 
 def test_what_is_chosen_during_a_survey_is_what_the_page_shows(chart, server):
-    chart.locator("#vitviz-distance-set-single").click()
+    chart.locator(".vv-set-single").click()
     chart_says(chart, "one picture")
     axis = chart.locator("#vitviz-distance .vv-axis").first
     sorted_heads = chart.get_by_label("Sorted within the layer")

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 import vitviz
-from tests.e2e.conftest import ready
+from tests.e2e.conftest import give_a_set, ready
 from vitviz.surveys import parts_of_samples
 
 VIEW = "[...window.vitviz.views].find((one) => one.name === 'compared' && one.root.isConnected)"
@@ -59,11 +59,10 @@ def test_a_set_of_ones_own_can_be_compared(open_page, tmp_path):
         files.append(tmp_path / f"{number}.png")
         pixels = np.random.default_rng(number).integers(0, 255, (40, 40, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(files[-1])
-    page.locator("#vitviz-tab-compared").get_by_text("Average over a set of pictures").click()
-    page.set_input_files("#vitviz-compared-set-files input[type=file]", files)
-    page.locator("#vitviz-compared-set-start").click()
-    expect(page.locator("#vitviz-compared")).to_contain_text("Over 9 pictures of yours", timeout=60_000)
-    page.locator("#vitviz-compared-set-single").click()
+    give_a_set(page, files)
+    page.locator(".vv-set .vv-go").click()
+    expect(page.locator("#vitviz-compared")).to_contain_text("Over the set of 9 pictures", timeout=60_000)
+    page.locator(".vv-set-single").click()
     expect(page.locator("#vitviz-compared")).to_contain_text("four sample photographs")
 
 

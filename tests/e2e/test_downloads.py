@@ -8,7 +8,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 import vitviz
-from tests.e2e.conftest import drawn_otherwise, middle, ready
+from tests.e2e.conftest import drawn_otherwise, give_a_set, middle, ready
 from tests.e2e.held import Held
 from tests.prints.reading import texts
 
@@ -67,14 +67,12 @@ def test_everything_in_one_zip_equals_the_trace(open_page, tmp_path):
 def test_an_average_is_what_the_downloads_and_the_zip_hold(open_page, tmp_path):
     page = open_page("?tab=distance&form=sorted", wait=False)
     one = ready(page, "distance")
-    page.locator("#vitviz-tab-distance").get_by_text("Average over a set of pictures").click()
     paths = []
     for name in ("chelsea", "rocket"):
         vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
         paths.append(path)
-    page.set_input_files("#vitviz-distance-set-files input[type=file]", paths)
-    expect(page.locator("#vitviz-distance-set-files")).to_contain_text("rocket")
-    page.locator("#vitviz-distance-set-start").click()
+    give_a_set(page, paths)
+    page.locator(".vv-set .vv-go").click()
     expect(page.locator("#vitviz-distance .vv-h")).to_contain_text("mean of 2 pictures")
     assert ready(page, "distance") != one
     with page.expect_download() as download:
@@ -85,7 +83,7 @@ def test_an_average_is_what_the_downloads_and_the_zip_hold(open_page, tmp_path):
         assert np.allclose(np.load(archive.open("numbers/distance.npz"))["distance"], expected, atol=1e-3)
     page.locator("#vitviz-distance .vv-reset").click()
     expect(page.get_by_label("By layer")).to_be_checked()
-    page.locator("#vitviz-distance-set-single").click()
+    page.locator(".vv-set-single").click()
     expect(page.locator("#vitviz-distance .vv-h")).to_contain_text("one picture")
     assert ready(page, "distance") == one
 

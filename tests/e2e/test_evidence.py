@@ -112,3 +112,22 @@ def test_what_is_being_typed_stays_when_an_answer_comes(open_page):
     field.press("Enter")
     expect(page.locator("#vitviz-evidence .vv-balance")).not_to_contain_text("9.704 of")
     expect(field).to_have_value("candle")
+
+
+def test_the_graph_of_paths_tells_its_edges_and_a_head_in_it_opens_its_page(open_page):
+    page = open_page("?sample=coffee&tab=evidence&show=paths&paths=9", wait=False)
+    ready(page, "evidence")
+    view = page.locator("#vitviz-evidence")
+    expect(view).to_contain_text("The 9 largest paths into the answer")
+    expect(view).to_contain_text("The search is bounded")
+    plot = view.locator(".vv-below .vv-chart:visible")
+    plot.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".vv-tip")).to_contain_text(
+        re.compile(r"^[+−]\d\.\d\d.*from .* to Layer \d, head \d")
+    )
+    head = view.locator(".vv-below circle.vv-dotted:visible").last
+    box = head.bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_function("() => /show=writers/.test(location.search) && /trail=/.test(location.search)")
+    expect(view).to_contain_text("who wrote what it reads")

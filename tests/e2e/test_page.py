@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 import vitviz
-from tests.e2e.conftest import open_tab, ready
+from tests.e2e.conftest import give_a_set, open_tab, ready
 from vitviz.views import VIEWS
 
 
@@ -243,17 +243,30 @@ def test_a_refusal_far_from_the_control_comes_into_view(open_page):
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_in_viewport(ratio=0.9, timeout=15_000)
 
 
-def test_a_set_can_be_stopped_only_while_it_is_looked_at(open_page, tmp_path):
+def test_one_set_of_pictures_is_for_every_view_that_is_averaged(open_page, tmp_path):
     page = open_page("?tab=distance", wait=False)
     ready(page, "distance")
-    page.locator("#vitviz-tab-distance .vitviz-set > button").first.click()
-    stop = page.locator("#vitviz-distance-set-stop")
-    expect(stop).to_be_disabled()
+    fold, go = page.locator(".vv-set-fold"), page.locator(".vv-set .vv-go")
     for number in range(12):
         vitviz.sample_image("coffee").rotate(7 * number).save(tmp_path / f"{number}.png")
-    files = page.locator("#vitviz-distance-set-files input[type=file]")
-    files.set_input_files(sorted(tmp_path.glob("*.png")))
-    expect(page.locator("#vitviz-distance-set-files")).to_contain_text(".png")
-    page.locator("#vitviz-distance-set-start").click()
-    expect(stop).to_be_enabled()
-    expect(stop).to_be_disabled(timeout=60_000)
+    expect(fold).to_have_text(re.compile("none chosen yet"))
+    give_a_set(page, sorted(tmp_path.glob("*.png")))
+    pictures = page.locator(".vv-set-pictures li")
+    expect(pictures).to_have_count(12)
+    expect(pictures.first).to_have_text(re.compile(r"espresso \d+ %"))
+    expect(page.locator(".vv-set-pictures")).not_to_contain_text("…")
+    expect(fold).to_contain_text("this figure is of one picture")
+    go.click()
+    expect(go).to_have_text("Stop")
+    expect(fold).to_contain_text("this figure is over 12 of them", timeout=60_000)
+    expect(go).to_have_text("Average", timeout=60_000)
+    expect(page.locator("#vitviz-distance .vv-error-bar")).to_have_count(24)
+    open_tab(page, "Compared")
+    ready(page, "compared")
+    expect(fold).to_have_text("A set of pictures · 12 of yours · this figure is of one picture")
+    expect(pictures).to_have_count(12)
+    page.locator(".vv-set").get_by_text("The samples").click()
+    expect(fold).to_contain_text("the samples, in 20 parts")
+    expect(pictures).to_have_count(20)
+    open_tab(page, "Rollout")
+    expect(fold).to_be_hidden()

@@ -9,7 +9,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 import vitviz
-from tests.e2e.conftest import open_tab, ready
+from tests.e2e.conftest import give_a_set, open_tab, ready
 from tests.e2e.held import Held
 
 MANY = 40  # pictures, of which a stop leaves some
@@ -59,7 +59,7 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
     expect(view.locator(".vv-tried-map")).to_contain_text(rows.nth(3).locator("button").inner_text())
     named.first.hover()
     expect(view.locator("tr.vv-lit")).to_have_attribute("data-lit", named.first.get_attribute("data-lit"))
-    fold = page.locator("#vitviz-tab-trial").get_by_text("Average over a set of pictures")
+    fold = page.locator(".vv-set-fold")
     fold.click()
     page.wait_for_timeout(500)
     assert view.locator(".vv-curves").bounding_box()["height"] >= 220
@@ -112,13 +112,11 @@ def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
     for name in ("chelsea", "rocket"):
         vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
         files.append(path)
-    fold = page.locator("#vitviz-tab-trial")
-    fold.get_by_text("Average over a set of pictures").click()
-    page.set_input_files("#vitviz-trial-set-files input[type=file]", files)
-    page.locator("#vitviz-trial-set-choice").get_by_text("black").click()
-    page.locator("#vitviz-trial-set-start").click()
+    give_a_set(page, files)
+    page.locator(".vv-set-way select").select_option("black")
+    page.locator(".vv-set .vv-go").click()
     view = page.locator("#vitviz-trial")
-    expect(view.locator(".vv-trying")).to_have_text("Over 2 pictures of yours.", timeout=120_000)
+    expect(view.locator(".vv-trying")).to_have_text("Over the set of 2 pictures.", timeout=120_000)
     expect(view.locator(".vv-verdict")).to_contain_text("Over 2 pictures")
     rows = view.locator(".vv-ranking tbody tr:visible")
     expect(rows).to_have_count(13)
@@ -137,7 +135,7 @@ def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
     table = list(csv.DictReader(io.StringIO(taken.value.path().read_text())))
     assert len(table) == 13 and {row["pictures"] for row in table} == {"2"}
     assert {row["patches_as"] for row in table} == {"black"}
-    page.locator("#vitviz-trial-set-single").click()
+    page.locator(".vv-set-single").click()
     expect(view.locator(".vv-curves")).to_be_visible()
     expect(view.locator(".vv-standing")).to_be_hidden()
     assert len(held), "the one picture was on trial meanwhile"
@@ -151,15 +149,14 @@ def test_a_set_can_be_stopped_and_keeps_the_pictures_that_were_on_trial(open_pag
         pixels = np.random.default_rng(number).integers(0, 255, (60, 80, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(path := tmp_path / f"{number}.png")
         files.append(path)
-    fold, view = page.locator("#vitviz-tab-trial"), page.locator("#vitviz-trial")
-    fold.get_by_text("Average over a set of pictures").click()
-    page.set_input_files("#vitviz-trial-set-files input[type=file]", files)
-    page.locator("#vitviz-trial-set-start").click()
-    stop = page.locator("#vitviz-trial-set-stop")
-    some = re.compile(r"Over \d+ pictures of yours\.")
+    view = page.locator("#vitviz-trial")
+    give_a_set(page, files)
+    page.locator(".vv-set .vv-go").click()
+    stop = page.locator(".vv-set .vv-go")
+    some = re.compile(r"Over the set of \d+ pictures\.")
     expect(view.locator(".vv-trying")).to_have_text(some, timeout=120_000)
     stop.click()
-    expect(page.locator("#vitviz-trial-set-start")).to_be_enabled(timeout=60_000)
+    expect(stop).to_have_text("Average", timeout=60_000)
     page.wait_for_timeout(3000)  # what was on its way has arrived
     told = view.locator(".vv-trying").inner_text()
     count = int(re.search(r"\d+", told)[0])

@@ -212,14 +212,7 @@ def test_the_path_of_an_upload_cannot_be_guessed_and_listed_nowhere(house, get):
     "trigger, data",
     [
         ("vitviz-upload", [None, "{file}"]),
-        *(
-            (
-                f"vitviz-{view.slug}-set-start",
-                [None, ["{file}"], *([view.set_choice()] if view.set_control else [])],
-            )
-            for view in VIEWS
-            if view.averages
-        ),
+        ("vitviz-set-files", [None, ["{file}"]]),
     ],
 )
 def test_no_file_of_the_server_can_be_handed_in_as_a_picture(house, folders, trigger, data):

@@ -6,7 +6,7 @@ import pytest
 
 from vitviz.ui.memory.sessions import Sessions
 from vitviz.ui.memory.studio import Settings, Studio
-from vitviz.ui.page.tabs import OverASet
+from vitviz.ui.page.over_a_set import OverASet
 from vitviz.views import VIEWS
 
 
@@ -83,6 +83,7 @@ def test_the_way_back_from_an_average_does_not_bring_the_old_picture_back(view):
     studio.sessions.settled(
         start, lambda state: [{**state, "key": keys[1], "surveys": {view.slug: "mine", "other": "theirs"}}]
     )
-    state, *drawn, said = OverASet(view, studio, [None, None]).single(start)
-    assert state["key"] == keys[1] and state["surveys"] == {"other": "theirs"} and said == {"text": ""}
+    state, *drawn, panel = OverASet(studio).single(start, view.slug)
+    assert state["key"] == keys[1] and state["surveys"] == {"other": "theirs"}
+    assert panel["told"] == {"text": ""} and panel["over"] == {}
     assert any(isinstance(value, dict) and value.get("key") == keys[1] for value in drawn)

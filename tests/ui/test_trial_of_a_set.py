@@ -14,12 +14,13 @@ from gradio.utils import get_upload_folder
 
 import vitviz
 from tests.ui.test_turns import until
+from vitviz.engine.pictures.images import open_image
 from vitviz.ui.answers import export
 from vitviz.ui.memory import sets
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.options import Limits
-from vitviz.ui.page.tabs import OverASet
-from vitviz.views.trial import Trial
+from vitviz.ui.page import over_a_set
+from vitviz.ui.page.over_a_set import AVERAGED, OverASet
 
 
 def quick(protocol):
@@ -35,11 +36,6 @@ def studio(monkeypatch):
 
 
 @pytest.fixture
-def state(studio):
-    return {"key": studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")}
-
-
-@pytest.fixture
 def paths():
     """Uploads of two pictures."""
     place = Path(get_upload_folder()) / f"test-{time.time_ns()}"
@@ -50,9 +46,20 @@ def paths():
     shutil.rmtree(place)
 
 
+@pytest.fixture
+def state(studio, paths):
+    key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
+    return {"key": key, "set": studio.sets.give(paths)}
+
+
+def figure(page):
+    """The trial's, of an answer for all views that are averaged."""
+    return page[1 + 2 * [view.slug for view in AVERAGED].index("trial")]
+
+
 def test_it_grows_picture_by_picture_and_is_what_python_says(studio, state, paths):
-    pages = list(OverASet(Trial(), studio, [None, None]).survey(state, paths, "black"))
-    assert [page[1]["summary"]["pictures"] for page in pages] == [1, 2]
+    pages = list(OverASet(studio).survey(state, "trial", "black"))
+    assert [figure(page)["summary"]["pictures"] for page in pages] == [1, 2]
     key = pages[-1][0]["surveys"]["trial"]
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     alone = vitviz.survey(paths, inspector, [quick("black")])
@@ -65,8 +72,8 @@ def test_it_grows_picture_by_picture_and_is_what_python_says(studio, state, path
     assert "numbers/trial.npz" in archive.namelist() and "trial-trial.csv" in archive.namelist()
 
 
-def test_another_visitor_comes_between_two_pictures(studio, state, paths):
-    growing = OverASet(Trial(), studio, [None, None]).survey(state, paths, "")
+def test_another_visitor_comes_between_two_pictures(studio, state):
+    growing = OverASet(studio).survey(state, "trial")
     next(growing)
     line = studio.work.turns._lines["cheap"]
     with ThreadPoolExecutor(1) as threads:
@@ -74,11 +81,39 @@ def test_another_visitor_comes_between_two_pictures(studio, state, paths):
             second = threads.submit(next, growing)
             until(lambda: line.waiting or second.done())
             assert not second.done()
-        assert second.result(60)[1]["summary"]["pictures"] == 2
+        assert figure(second.result(60))["summary"]["pictures"] == 2
 
 
-def test_too_many_are_refused_before_anything_is_opened_and_nothing_is_lost(studio, state):
-    (page,) = OverASet(Trial(), studio, [None, None]).survey(state, ["/no/upload.png"] * 301, "")
-    assert page[:3] == [gr.skip()] * 3 and page[3]["values"] == {"most": 300, "count": 301}
-    (page,) = OverASet(Trial(), studio, [None, None]).survey(state, ["/no/upload.png"], "green")
-    assert page[:3] == [gr.skip()] * 3 and "expected one of dropped" in page[3]["text"]
+def test_too_many_are_refused_before_anything_is_opened_and_nothing_is_lost(studio, state, paths):
+    over = OverASet(studio)
+    for many, most in ((1001, 1000), (301, 300)):
+        asked = over.give(state, paths[:1] * many)
+        if most == 300:
+            (asked,) = over.survey(asked[0], "trial")
+        assert asked[0] == gr.skip()
+        said = next(one["told"] for one in asked if isinstance(one, dict) and "told" in one)
+        assert said["values"] == {"most": most, "count": many}
+    (page,) = over.survey(state, "trial", "green")
+    assert page[:-1] == [gr.skip()] * 7 and "expected one of dropped" in page[-1]["told"]["text"]
+    for slug in ("patches", "nothing"):
+        (page,) = over.survey(state, slug)
+        assert page[0] == gr.skip() and page[-1]["told"]["text"]
+
+
+def test_pictures_are_seen_with_what_they_are_taken_for_and_one_that_is_none_with_nothing(
+    studio, state, paths
+):
+    (bad := Path(paths[0]).with_name("bad.png")).write_text("no picture")
+    over = OverASet(studio)
+    state, panel, _ = over.give(state, [*paths, str(bad)])
+    assert panel["count"] == 3 and panel["answers"] == [None] * 3
+    *_, panel = over.answer(state)
+    inspector = vitviz.load("vitviz-tiny", device="cpu")
+    for path, (name, share) in zip(paths, panel["answers"], strict=False):
+        [(said, sure)] = inspector.trace(path).top(1)
+        assert (name, share) == (said, pytest.approx(sure, abs=1e-3))
+    assert panel["answers"][2] == []
+    strip = open_image(studio.image(state["set"], "thumbnails"))
+    assert strip.size == (3 * 56, 56)
+    other = {**state, "key": studio.look(studio.pictures.sample("coffee"), "vitviz-tiny@0")}
+    assert over_a_set.shown(studio, other)["answers"] == [None] * 3, "another checkpoint has others"

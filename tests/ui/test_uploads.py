@@ -27,7 +27,7 @@ from vitviz.ui.memory.sessions import Sessions
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page import build
 from vitviz.ui.page.components import Files, Upload
-from vitviz.ui.page.tabs import OverASet
+from vitviz.ui.page.over_a_set import OverASet
 from vitviz.views import VIEWS
 
 
@@ -121,15 +121,17 @@ def test_what_takes_an_uploads_place_after_it_was_checked_is_not_opened(own, tmp
 
 @pytest.mark.parametrize("view", [view for view in VIEWS if view.averages], ids=lambda view: view.slug)
 def test_a_survey_opens_only_uploads(studio, own, tmp_path, view):
-    over, state = (
-        OverASet(view, studio, []),
-        {"key": studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")},
-    )
+    over = OverASet(studio)
+    start = {"key": studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")}
     sample_image("coffee").save(own / "mine.png")
-    assert list(over.survey(state, [str(own / "mine.png")]))[-1][0]["surveys"][view.slug]
+    state, *_ = over.give(start, [str(own / "mine.png")])
+    assert list(over.survey(state, view.slug))[-1][0]["surveys"][view.slug]
     for path in strange(own, tmp_path):
-        (page,) = over.survey(state, [str(own / "mine.png"), path])
-        assert page[-1]["text"] == uploads.NOT_UPLOADED and page[0] == gr.skip()
+        same, panel, _ = over.give(start, [str(own / "mine.png"), path])
+        assert panel["told"]["text"] == uploads.NOT_UPLOADED and same == gr.skip()
+    (own / "mine.png").unlink()
+    (page,) = over.survey(state, view.slug)
+    assert page[-1]["told"]["text"] == uploads.NOT_UPLOADED and page[0] == gr.skip()
 
 
 def test_widgets_open_nothing_by_themselves(tmp_path):

@@ -185,7 +185,7 @@ def test_over_a_set_of_ones_own_the_training_says_how_far_it_is(studio, keys, tm
     from PIL import Image
 
     from vitviz.ui.door import uploads
-    from vitviz.ui.page.tabs import OverASet
+    from vitviz.ui.page.over_a_set import OverASet
 
     monkeypatch.setattr(uploads, "uploaded", lambda path: path)
     paths = []
@@ -193,10 +193,8 @@ def test_over_a_set_of_ones_own_the_training_says_how_far_it_is(studio, keys, tm
         paths.append(str(tmp_path / f"{number}.png"))
         pixels = np.random.default_rng(number).integers(0, 255, (40, 40, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(paths[-1])
-    told = []
-    fold = OverASet(VIEW, studio, [])
-    list(fold.survey({"key": keys[0]}, paths, progress=lambda done, unit: told.append((done, unit))))
+    state, over = {"key": keys[0], "set": studio.sets.give(paths)}, OverASet(studio)
+    told = [page[-1]["done"] for page in over.survey(state, VIEW.slug)]
     count = len(studio.checkpoints.film("vitviz-tiny")["frames"])
-    assert told == [((4, 4), "pictures")] + [
-        ((step, count), "steps of the training") for step in range(1, count + 1)
-    ]
+    steps = [[VIEW.slug, step, count, "steps"] for step in range(1, count + 1)]
+    assert told == [[VIEW.slug, 4, 4, ""], *steps]

@@ -13,6 +13,7 @@ from vitviz.errors import WrongSetting
 from vitviz.record.runs import Without
 from vitviz.views import Subject
 from vitviz.views.evidence import MAPS, Evidence
+from vitviz.views.evidence import writers as written
 
 VIEW = Evidence()
 
@@ -245,3 +246,23 @@ def test_who_wrote_it_follows_a_head_back(subject):
     for wrong in ({"trail": "4.1-7.2"}, {"trail": "9.1"}, {"writer": "mlp.99"}):
         with pytest.raises(WrongSetting, match="Given (trail|writer)="):
             view.item(subject, "writer_map", {**settings, **wrong})
+
+
+def test_edges_of_the_graph_carry_what_flows_along_its_paths(subject):
+    settings = VIEW.settings({"show": "paths", "paths": "20"}, subject.about)
+    chart = json.loads(VIEW.array(subject, "chart", settings).tobytes())
+    paths = vitviz.paths(subject.inspector, subject.trace, int(subject.trace.logits.argmax()), count=20)
+    taken = VIEW.numbers(subject, settings)
+    assert taken["path_shares"].tolist() == pytest.approx([one.share for one in paths.paths])
+    assert taken["path_sums"].tolist() == pytest.approx([paths.total, paths.left_out, paths.opened])
+    (layer, head), writer = paths.paths[0].heads[-1], paths.paths[0].writer
+    first = f"{writer.kind}.{writer.layer + 1} > head.{layer + 1}.{head + 1}"
+    assert taken["paths"][0].startswith(first)
+    edges = {one["key"]: one for one in chart["series"] if one["key"]}
+    both = [one.share for one in paths.paths if (one.heads[-1], one.writer) == ((layer, head), writer)]
+    assert edges[first]["said"][0] == f"{sum(both):+.2f}".replace("-", "−")
+    into = [float(one["said"][0].replace("−", "-")) for key, one in edges.items() if key.endswith("answer")]
+    assert sum(into) == pytest.approx(sum(one.share for one in paths.paths), abs=0.005 * len(into))
+    heads = chart["series"][-1]
+    assert len(heads["of"]["trail"]) == len({one for path in paths.paths for one in path.heads})
+    assert all(written.trail(subject, {"trail": one}) for one in heads["of"]["trail"])

@@ -83,8 +83,7 @@ if TYPE_CHECKING:
 class _Package(ModuleType):
     """`rollout`, `sweep` and `cka` name a file and a function; as attributes of the package, the functions.
 
-    Importing a file sets the package's attribute of that name to the file; that is passed over where a
-    function has it.
+    Importing a file sets the attribute of its name to the file; not where a function has that name.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -1,5 +1,4 @@
-"""How much of a token each block leaves as it was: the length of the skip connection beside that of the
-branch.
+"""How much of a token each block leaves as it was: the skip connection's length beside the branch's.
 
     attention:  |t_i| / |a_i|        MLP:  |t_i + a_i| / |m_i|        output: t_i + a_i + m_i
 
@@ -7,8 +6,7 @@ with t_i the token that enters the block, a_i what attention adds to it (behind 
 norms that a family has there) and m_i what the MLP adds. A large ratio: the token is handed on nearly as it
 is. Raghu et al. 2021 (arXiv 2108.08810, section 5) find it large for the class token in the first half of a
 ViT and for patches in the second. Where both branches are computed side by side, attention's counts as added
-first. It does not show whether what is added matters for the answer: short vectors may, and long ones may
-not.
+first. It does not show whether what is added matters for the answer: short vectors may, long ones may not.
 """
 
 from collections.abc import Sequence

@@ -44,8 +44,7 @@ def grams_of(traces: Sequence[Trace], pictures: Sequence[str]) -> Grams:
 
     Tokens are those of the residual stream, depth 0 to L, centred over the pictures, which changes no CKA but
     keeps rounding away. There is no "class" for a model without that token. A depth at which all pictures are
-    the same, such as the class token entering block 1, has K = 0. Raises VitvizError for fewer than 4
-    pictures. Source: see the module.
+    the same (the class token entering block 1) has K = 0. Raises VitvizError for less than 4. See the module.
 
     >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
@@ -101,8 +100,7 @@ def hsic(
 def cka(
     first: Sequence[Grams], second: Sequence[Grams], tokens: str = "patches"
 ) -> Float[Tensor, "depth depth2"]:
-    """CKA of every depth of one checkpoint with every depth of another, or of the same, over the same
-    pictures.
+    """CKA of every depth of one checkpoint with each of another, or of the same, over the same pictures.
 
     Between -1 and 1; not a number where all pictures are the same at a depth. `tokens`: "class", "patches"
     (their mean) or "all". Raises VitvizError where the minibatches are not of the same pictures in the same
@@ -122,11 +120,9 @@ def cka(
 def cka_error(
     first: Sequence[Grams], second: Sequence[Grams], tokens: str = "patches"
 ) -> Float[Tensor, "depth depth2"]:
-    """The standard error of `cka` by the jackknife, for pictures drawn independently: each minibatch is left
-    out once.
+    """The standard error of `cka` by the jackknife over independent pictures: minibatches left out in turn.
 
-    Not a number for fewer than 4 minibatches, which do not tell. Raises as `cka`. Source: Efron and Stein
-    1981, equation 1.3.
+    Not a number for fewer than 4 minibatches. Raises as `cka`. Source: Efron and Stein 1981, equation 1.3.
 
     >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace

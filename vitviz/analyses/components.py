@@ -67,8 +67,7 @@ def token_components(
 
     `layer` 0 is what enters block 1, L the raw output of the last block; with `norm`, an inspector, through
     its final norm. Traces may be of several checkpoints where their widths and grids agree. Raises
-    VitvizError where they do not, for no traces, and for more components than there are patches or numbers in
-    one. Source: see the module.
+    VitvizError where they do not, for no traces, and for too many components. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> found = token_components([example_trace(seed=1)], layer=2, count=2)
@@ -94,8 +93,7 @@ def token_components(
 
 
 def basis_of(tokens: Tensor | Sequence[Tensor], count: int = 3) -> Basis:
-    """The first `count` principal directions of tokens (token, width), or of several sets of them taken
-    together.
+    """The first `count` principal directions of tokens (token, width), or of several sets taken together.
 
     Raises VitvizError for a count below 1, or above what there are of tokens or of numbers in one.
 
@@ -123,9 +121,7 @@ def basis_of(tokens: Tensor | Sequence[Tensor], count: int = 3) -> Basis:
 
 
 class Scatter:
-    """Tokens of one depth that come one picture after the other and are not kept: their number, their mean
-    and sum of outer products about it, float64 (Chan, Golub and LeVeque 1983).
-    """
+    """A depth's tokens, not kept: number, mean, outer products about it, float64 (Chan et al. 1983)."""
 
     def __init__(self):
         self.count, self.mean, self.products = 0, torch.tensor(0.0), torch.tensor(0.0)
@@ -155,12 +151,8 @@ def _basis(mean: Tensor, directions: Tensor, values: Tensor, whole: Tensor, numb
 
 
 def whitened(basis: Basis, scores: Float[Tensor, "patch component"]) -> Float[Tensor, "patch 3"]:
-    """Three scores with a standard deviation of 1 over the tokens that were fitted; 0 where there is no such
-    component.
+    """Three scores of unit deviation over the fitted tokens; 0 for a component there is not. Raises nothing.
 
-    Raises nothing.
-
-    >>> from vitviz.analyses.components import basis_of
     >>> tokens = torch.tensor([[-5.0, 0.0], [5.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> basis = basis_of(tokens, 2)
     >>> [round(one, 3) for one in whitened(basis, basis.scores(tokens)).std(dim=0).tolist()]
@@ -173,8 +165,7 @@ def whitened(basis: Basis, scores: Float[Tensor, "patch component"]) -> Float[Te
 
 
 def aligned(scores: Float[Tensor, "patch 3"], like: Float[Tensor, "patch 3"]) -> Float[Tensor, "3 3"]:
-    """The rotation or reflection R for which scores @ R comes closest to others of the same patches. Raises
-    nothing.
+    """The rotation or reflection R for which scores @ R comes closest to others. Raises nothing.
 
     >>> one = torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
     >>> torch.allclose(one.flip(1) @ aligned(one.flip(1), one), one, atol=1e-6)
@@ -187,10 +178,7 @@ def aligned(scores: Float[Tensor, "patch 3"], like: Float[Tensor, "patch 3"]) ->
 def steady(
     scores: Sequence[Float[Tensor, "patch 3"]], like: Float[Tensor, "patch 3"]
 ) -> list[Float[Tensor, "patch 3"]]:
-    """Whitened scores of neighbouring depths, each turned to be as close as can be to the one before; the
-    first to `like`.
-
-    Raises nothing.
+    """Whitened scores by depth, each turned close to the one before, the first to `like`. Raises nothing.
 
     >>> one = torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
     >>> [torch.allclose(turned, one, atol=1e-6) for turned in steady([-one, one.flip(1)], one)]
@@ -203,10 +191,7 @@ def steady(
 
 
 def own_colours(trace: Trace) -> Float[Tensor, "patch 3"]:
-    """The mean red, green and blue of every patch that has a token, without their mean over the picture; from
-    -1 to 1.
-
-    Raises nothing.
+    """Each present patch's mean red, green and blue less their mean, from -1 to 1. Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
     >>> from vitviz.record.grid import Grid

@@ -3,8 +3,7 @@
 Depth 0 is what enters block 1, depth l the output of block l, depth L the last block's. Raw is the residual
 stream itself, whose lengths differ from token to token; through the model's own final norm all are about
 equally long (the square root of the width), which is what the classifier and users of features get. Patches
-that were withheld from the model have no token: they are left out here and are not-a-number on a map. It does
-not show anything by itself.
+that were withheld have no token: left out here, not-a-number on a map. It does not show anything by itself.
 
 How long tokens are, which stand out, and which single numbers are the largest.
 
@@ -13,8 +12,7 @@ How long tokens are, which stand out, and which single numbers are the largest.
 median and MAD over the patches of one layer. Large models keep some patches of little content for another
 use, recognised by their length (Darcet et al. 2024), often by a few enormous numbers in fixed channels (Sun
 et al. 2024). No cut fits every model and layer, so the limit is relative to the layer, and k is the reader's.
-Behind the final norm all tokens are about equally long. It does not show what such a token is for, and a long
-one need not matter for the answer.
+Behind the final norm all are about as long. It does not show what such a token is for, nor that it matters.
 """
 
 from dataclasses import dataclass
@@ -65,10 +63,7 @@ def patches_at(trace: Trace, layer: int, norm: FinalNorm | None = None) -> Float
 
 
 def present(trace: Trace) -> Int[Tensor, " patch"]:
-    """The numbers, from 0 without prefix tokens, of the patches that have a token: all, unless some were
-    withheld.
-
-    Raises nothing.
+    """The numbers, from 0 without prefix tokens, of the patches that have a token. Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
     >>> present(example_trace()).tolist()
@@ -120,10 +115,7 @@ def over_grid(trace: Trace, values: Float[Tensor, " patch *rest"]) -> Float[Tens
 
 
 def over_sequence(trace: Trace, values: Float[Tensor, "*rest token"]) -> Float[Tensor, "*rest token2"]:
-    """Numbers of the tokens that there are, along the whole sequence; not-a-number for patches that were
-    withheld.
-
-    Raises nothing.
+    """Numbers of the tokens there are on the whole sequence; NaN for withheld patches. Raises nothing.
 
     >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
@@ -181,11 +173,9 @@ class Largest:
 
 
 def largest_activations(trace: Trace, layer: int, count: int = 3) -> Largest:
-    """The `count` numbers of largest magnitude in the tokens of a depth, and how large numbers are there as a
-    rule.
+    """The `count` numbers of largest magnitude in a depth's tokens, and how large numbers are as a rule.
 
-    Raises IndexError for a layer, VitvizError for a count that does not exist. Source: Sun et al. 2024 (arXiv
-    2402.17762).
+    Raises IndexError for a layer, VitvizError for a count. Source: Sun et al. 2024 (arXiv 2402.17762).
 
     >>> from vitviz.analyses.example import example_trace
     >>> largest_activations(example_trace(seed=1), layer=1).values.shape

@@ -9,8 +9,7 @@ divides each row by its mass on patches instead (vit_analysis, CVPR 2023). Sourc
 figures 7 right and 11, section D.7.
 
 It does not show where a head looks, nor whether what it finds there matters to the answer; and a head that
-leaves its mass on the class token looks near without renormalisation: read it beside the mass on prefix
-tokens.
+leaves its mass on the class token looks near without renormalisation: read it beside the prefix mass.
 """
 
 from collections.abc import Sequence
@@ -98,8 +97,7 @@ def attention_distance(trace: Trace, renormalise: bool = False) -> Float[Tensor,
 
 
 def prefix_mass(trace: Trace) -> Float[Tensor, "layer head"]:
-    """The share of a patch's attention that goes to prefix tokens, mean over the patch queries; 0 without
-    them.
+    """The share of a patch's attention on prefix tokens, mean over the patch queries; 0 without them.
 
     Source: reported beside the distance, whose rows it explains. Raises nothing.
 
@@ -113,8 +111,7 @@ def prefix_mass(trace: Trace) -> Float[Tensor, "layer head"]:
 def uniform_distance(grid: Grid, renormalise: bool = False) -> float:
     """The distance in pixels of a head that attends to all tokens alike, by the same convention as the heads.
 
-    Each pair of rows that lie `step` apart is counted as often as it occurs, so no N x N is made. Raises
-    nothing.
+    Each pair of rows `step` apart is counted as often as it occurs; no N x N is made. Raises nothing.
 
     >>> round(uniform_distance(Grid(7, 7, (32, 32)), renormalise=True), 3)
     115.503

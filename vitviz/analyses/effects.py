@@ -1,5 +1,4 @@
-"""What happens to an answer when a part is taken away, beside what the part itself wrote: total effect and
-direct share.
+"""What an answer loses when a part is taken away, beside what it wrote: total effect and direct share.
 
 The ledger's line of a head is its direct share of a logit: what it wrote where the classifier reads. When
 the head is taken away, later layers see other tokens and write other things too, so the logit falls by
@@ -30,8 +29,7 @@ from vitviz.record.shown import Shown, frame_of
 
 @dataclass(frozen=True)
 class Effects(Shown):
-    """How much of a target's logit goes when a part is taken away alone: with - without it, in logits; NaN
-    for what was not tried."""
+    """What a target's logit loses without a part alone: with - without it, in logits; NaN for the untried."""
 
     logit: float  # with everything in its place
     heads: Float[Tensor, "layer head"]
@@ -48,8 +46,7 @@ class Agreement(NamedTuple):
 
 
 def agreement(effects: Effects, account: Evidence) -> Agreement:
-    """How well direct shares foretell what happens when a part is taken away, over all heads and over all
-    MLPs.
+    """How well direct shares foretell what happens when a part is taken away, over all heads and all MLPs.
 
     Both of one picture and target. Source: see the module. Raises nothing.
 
@@ -76,12 +73,17 @@ SIDES = ("query", "key", "value")
 
 @dataclass(frozen=True)
 class Edge:
-    """From a writer to one side of a head that reads it; layers and heads from 0."""
+    """From a writer to one side of a head that reads it, or to the answer; layers and heads from 0."""
 
     writer: Writer
-    layer: int
-    head: int
+    layer: int  # behind the last one: the answer
+    head: int | None
     into: str = "value"
+
+    @property
+    def reader(self) -> tuple:
+        """As passes without some edges name it."""
+        return ("readout",) if self.into == "answer" else (self.into, self.layer, self.head)
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,8 @@ class EdgeEffects(Shown):
         )
 
 
-def edges_into(layer: int, head: int, heads: int, into: str, positions: bool) -> list[Edge]:
-    """All edges that end in one side of a head; biases and constants are the same for every picture."""
+def edges_into(layer: int, head: int | None, heads: int, into: str, positions: bool) -> list[Edge]:
+    """All edges that end in one side of a head, or in the answer; biases are the same for every picture."""
     writers = [Writer("embedding"), *([Writer("positions")] if positions else [])]
     for earlier in range(layer):
         writers += [Writer("head", earlier, number) for number in range(heads)]

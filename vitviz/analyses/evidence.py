@@ -1,7 +1,6 @@
 """The ledger: an account of one logit, whose lines add up to it.
 
-With the deviation s of the final norm held, u = (w * weight) / s minus its mean, x the tokens that the
-classifier reads,
+With the final norm's deviation s held, u = (w * weight) / s minus its mean, x the tokens that are read,
 
     logit = <u, x_0> + sum_l sum_h sum_j A_lhj <v_lhj, W_O^lh u> + sum_l <u, b_O^l> + sum_l <u, m_l> + <w,
     bias> + b
@@ -158,8 +157,7 @@ def _less(after, before, ratio: float):
 
 
 def evidence(trace: Trace, readout: Tail, target: Asked, relative: bool = False) -> Evidence:
-    """The account of a class (its number from 0 or its label), of a rather than b as (a, b), or of a
-    direction.
+    """The account of a class (its number from 0 or label), of a rather than b as (a, b), or a direction.
 
     `relative`: to the mean over all classes. Raises VitvizError for a target that does not exist and
     UnsupportedModel for a trace that does not hold what is needed. Source: see the module.

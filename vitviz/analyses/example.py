@@ -64,8 +64,7 @@ def example_trace(
 def example_account(
     grid: Grid = GRID, layers: int = 2, heads: int = 2, seed: int = 0, pool: str = "class", classes: int = 3
 ) -> tuple[Trace, Tail]:
-    """A trace with a readout that it was made by, in float64, for one class token or an average with the norm
-    before it.
+    """A trace and the readout it was made by, in float64: a class token, or a norm and an average.
 
     Its blocks have random attention and random numbers for an MLP.
 

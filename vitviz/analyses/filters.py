@@ -6,8 +6,7 @@
 Source: Dosovitskiy et al. 2021, figure 7 left. The paper states neither sign nor scale: here the entry of
 largest magnitude is positive, and each picture is scaled to [0, 1] alone for display, so brightness says
 nothing between two of them. Filters act on normalised pixels. They do not show what a filter answers to in
-photographs, nor what later layers make of it; a component is a direction that filters have in common, and no
-filter of the model.
+photographs, nor what later layers make of it; a component is a common direction, and no filter of the model.
 """
 
 from dataclasses import dataclass
@@ -35,8 +34,7 @@ def principal_filters(weight: Float[Tensor, "width channel row col"], count: int
     """The first `count` principal components of the patch projection's filters (figure 7 left).
 
     At most width - 1 of them (centring takes one away) and at most row * col * channel. Where fewer filters
-    differ than that, the rest have no variance and an arbitrary direction. Raises VitvizError for a count
-    below 1 or a single filter.
+    differ, the rest have no variance and any direction. Raises VitvizError for a count below 1 or 1 filter.
 
     >>> weight = torch.zeros(3, 1, 1, 2)
     >>> weight[0, 0, 0, 0], weight[1, 0, 0, 0] = -6.0, 6.0

@@ -1,5 +1,4 @@
-"""What of the account does not depend on the class: made once a trace, so that another class costs a few
-small products.
+"""What of the account does not depend on the class: made once, so that another costs small products.
 
 Every slot of the readout reads token i with weight c_is, the final norm's deviation divided out. Norms behind
 a branch or before its projection divide c once more, each with the deviation that token had. What head h of
@@ -9,8 +8,7 @@ layer l hands on from source j is then, for every direction r that its layer is 
 
 in which the sum over queries comes first and is no concern of the class: for one class token it is a row of
 A, for an average a sum over all rows, read in blocks. With gates g_i between A v and the projection it is
-(sum_i c_is A_ij g_i) * v_j. No array of tokens x tokens x width exists. It does not show anything by itself:
-`evidence` says what the shares mean.
+(sum_i c_is A_ij g_i) * v_j, never tokens x tokens x width. It does not show anything: `evidence` does.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
 """The answer forming: what the classifier makes of the tokens of any depth.
 
-Two readings of x^l, the tokens that enter block l + 1 (l = L: the last block's output), which must not be
-mixed up:
+Two readings of x^l, the tokens that enter block l + 1 (l = L: the last output), not to be mixed up:
 
     now     W norm(x^l) + b     the norm applied afresh: what the classifier would say if the model ended here
     share   W held(x^l) + b     its deviations held at their last values: adds up, depth by depth, to the
@@ -9,12 +8,10 @@ mixed up:
 
 "share" holds all constants (the norm's and the head's bias, attention pooling's own lines) at every depth, so
 that the difference between two depths is what the layers between them have written: the ledger's lines.
-Sources: Vilas et al. 2023 (arXiv 2310.18969), who read every token afresh; nostalgebraist 2020, the logit
-lens.
+Sources: Vilas et al. 2023 (arXiv 2310.18969), every token afresh; nostalgebraist 2020, the logit lens.
 
 Where the classifier reads the class token, a patch's own answer is a probe: no training ever asked for it. It
-does not show what later layers would still make of a token, and early layers' norms are far from those that
-the head was trained on.
+does not show what later layers would make of a token, and early norms are far from those the head knows.
 """
 
 import torch
@@ -65,8 +62,7 @@ def lens_patches(ledger: Ledger, target: Asked, form: str = "now") -> Float[Tens
     """Every patch's own answer for one target by depth, each patch read as the classifier reads its tokens.
 
     `form`: "now" or "share"; shares of a patch hold its own last deviation, or where the norm follows an
-    average, that of the average. Raises VitvizError for a target or form that does not exist, and where a
-    patch's reading means nothing.
+    average, that of the average. Raises VitvizError for a target or form, and where a reading means nothing.
 
     >>> from vitviz.analyses.example import example_account
     >>> from vitviz.analyses.ledger import ledger_of
@@ -98,11 +94,9 @@ def lens_patches(ledger: Ledger, target: Asked, form: str = "now") -> Float[Tens
 
 
 def lens_probabilities(ledger: Ledger, depth: int) -> Float[Tensor, "class row col"]:
-    """Every patch's own answer at one depth, read now: the probabilities of all classes; NaN where a patch
-    was left out.
+    """Every patch's own answer at one depth, read now: all classes' probabilities; NaN for one left out.
 
-    `depth` 0 enters block 1, L is the last block's output. Raises VitvizError where a patch's reading means
-    nothing, IndexError for such a depth.
+    `depth` 0 enters block 1, L is the last output. Raises VitvizError for no reading, IndexError for a depth.
 
     >>> from vitviz.analyses.example import example_account
     >>> from vitviz.analyses.ledger import ledger_of

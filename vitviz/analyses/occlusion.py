@@ -13,7 +13,6 @@ and the curves are one picture's. They do not show what a model would have learn
 what it does with other holes: missing objects are not missing squares.
 """
 
-import operator
 from math import gcd
 from typing import Any
 
@@ -21,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, whole_number
 from vitviz.record.grid import Grid
 
 
@@ -35,11 +34,8 @@ def permutation(patches: int, seed: Any) -> Int[np.ndarray, " patch"]:
     >>> sorted(permutation(5, seed=2).tolist())
     [0, 1, 2, 3, 4]
     """
-    try:
-        number = operator.index(seed)
-    except TypeError:
-        number = -1
-    if number < 0 or isinstance(seed, bool):
+    number = whole_number(seed)
+    if number is None:
         raise VitvizError(
             f"Given shuffle={seed!r}; expected a seed, a whole number from 0, which is the same order each"
             " time."

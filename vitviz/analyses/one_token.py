@@ -1,5 +1,4 @@
-"""The attention of one token, both ways: its row of A^{l,h} is what it attends to, its column is who attends
-to it.
+"""The attention of one token, both ways: its row of A^{l,h} is what it attends to, its column who to it.
 
 A public tool draws columns and calls them rows; the two are different pictures, so each has its own function
 and its own name here. Source: Dosovitskiy et al. 2021, appendix A (A_ij is how much query i takes from key
@@ -11,8 +10,7 @@ Where attention goes: the share of all attention of a head that arrives at each 
 
 over all N queries; the shares of one head sum to 1, and are 1/N each where attention is even. A token that
 draws much of it in many heads is a sink, often the class token, a register or a patch with a large norm (Xiao
-et al. 2024 for text, Darcet et al. 2024 for pictures). It does not show what is taken from there: a sink's
-value is often close to nothing.
+et al. 2024, text; Darcet et al. 2024, pictures). It does not show what is taken: a sink's value is often 0.
 
 One row of attention worked out in numbers: from q and k to the weights, one step after the other.
 
@@ -20,8 +18,7 @@ For a query i and every key j of one head (paper appendix A, equations 5 and 6):
 the scale, plus the bias if the model has one, its exponential, and that divided by the sum of all. q and k
 are those that enter the softmax: after query-key norm and rotary embedding where a model has them. Computed
 in float64 from the float32 of the trace, so that the last shown digit is not the machine's. A head that was
-taken away has weights of its own still, but hands on what was put in its place. Not shown: how q and k
-themselves were made of a token.
+taken away has weights still, but hands on what was put there. Not shown: how q and k themselves were made.
 """
 
 from dataclasses import dataclass
@@ -51,11 +48,9 @@ def attends_to(trace: Trace, layer: int, query: Query) -> Float[Tensor, "head to
 
 
 def attended_by(trace: Trace, layer: int, key: Query) -> Float[Tensor, "head token"]:
-    """Who attends to one token: its column of every head; each entry is a share of another row, so it has no
-    fixed sum.
+    """Who attends to one token: its column of every head, each entry of another row, so of no fixed sum.
 
-    `key`: as `query` of `attends_to`. Raises VitvizError for another key, IndexError for a layer that does
-    not exist.
+    `key`: as `query` of `attends_to`. Raises VitvizError for another key, IndexError for such a layer.
 
     >>> from vitviz.analyses.example import example_trace
     >>> attended_by(example_trace(), layer=0, key="class")[0].tolist()
@@ -69,8 +64,7 @@ def attended_by(trace: Trace, layer: int, key: Query) -> Float[Tensor, "head tok
 
 
 def attention_received(trace: Trace, layer: int) -> Float[Tensor, "head token"]:
-    """The share of every head's attention that arrives at each token, prefix tokens first; each row sums to
-    1.
+    """The share of every head's attention that arrives at each token, prefix first; rows sum to 1.
 
     `layer` counts blocks from 0; raises IndexError for one that does not exist. Source: see the module.
 

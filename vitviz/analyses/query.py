@@ -7,14 +7,12 @@ because there is no classifier and no pooling, it is the class token, or the mea
 choice of what to look at, and says nothing about how much the classifier makes of it.
 """
 
-import operator
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses.streaming import blocks
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, whole_number
 from vitviz.record.grid import Grid
 from vitviz.record.readout import Readout
 from vitviz.record.trace import Trace
@@ -49,8 +47,7 @@ def query_weights(trace: Trace, query: Query = "auto") -> Float[Tensor, " token"
 
 
 def query_place(trace: Trace, query: Query) -> int:
-    """Where the one token that is meant stands in the sequence of a trace; `query_token` where no patch was
-    left out.
+    """Where the one token that is meant stands in a trace; `query_token` where no patch was left out.
 
     Raises VitvizError as that does, and for a patch that was left out.
 
@@ -81,15 +78,12 @@ def query_token(grid: Grid, query: Query) -> int:
     """
     if isinstance(query, str) and query in grid.prefix_names:
         return grid.prefix_names.index(query)
-    try:
-        if isinstance(query, tuple):
-            row, col = query
-            return grid.token(operator.index(row), operator.index(col))
-        number = operator.index(query)
-        if not isinstance(query, bool) and 0 <= number < grid.patches:
-            return grid.prefix + number
-    except (TypeError, ValueError, IndexError):
-        pass
+    if isinstance(query, tuple) and len(query) == 2:
+        row, col = whole_number(query[0], below=grid.rows), whole_number(query[1], below=grid.cols)
+        if row is not None and col is not None:
+            return grid.token(row, col)
+    elif (number := whole_number(query, below=grid.patches)) is not None:
+        return grid.prefix + number
     names = ", ".join(repr(name) for name in ("auto", "mean", *grid.prefix_names))
     raise VitvizError(
         f"There is no query {query!r} here. Expected one of {names} ('auto' and 'mean' only where several"

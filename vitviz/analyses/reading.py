@@ -3,8 +3,7 @@
 The formulas stand in `streaming`. Every picture pays for this first, so two things are kept out of it. The
 loop over the heads holds as few operations as it can: around each of them a thread asks for Python's lock,
 for which others wait. And where threads read, the one that called them does nothing large enough
-for torch to share it out: its helpers would spin for milliseconds after each such operation, on the very
-cores that those threads need.
+for torch to share it out: its helpers would spin on for milliseconds, on the very cores that those need.
 
 Each thread has queries of its own (`each`): spread over the cores by torch, every small operation on a block
 would end with all threads waiting for the slowest, and blocks would travel between the cores' caches.
@@ -134,9 +133,7 @@ def _read_rows(
 def _read_block(
     attention: Attention, wanted: _Wanted, rows: slice, powers: Float[Tensor, "group row key"], shift: bool
 ) -> tuple[Float[Tensor, " key"], Float[Tensor, "3 head row"]]:
-    """Some queries, one group of heads after the other: the carried row, and every row's sums on patches, on
-    prefix tokens and times the distances.
-    """
+    """One group of heads after the other: the carried row; rows' sums on patches, prefix, by distance."""
     (group, count, keys), heads, prefix = powers.shape, attention.heads, wanted.prefix
     flat, ones = powers.view(-1, keys), powers.new_ones(keys)
     on_patches, on_prefix, columns = flat[:, prefix:], flat[:, :prefix], flat.mT

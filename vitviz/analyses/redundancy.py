@@ -3,11 +3,9 @@
     H(h) = 1/N sum_i ( - sum_j A_ij ln A_ij ), in nats
 
 0 where every query looks at one token, ln N where all look at all alike: exp(H) is a number of tokens. A
-measure in common use (see Vig and Belinkov 2019, section 4.3.3, for text). It does not show which tokens
-these are, nor how far.
+measure in common use (Vig and Belinkov 2019, section 4.3.3). It does not show which tokens, nor how far.
 
-How far heads look around, and which do the same: entropy by query, cosine and Jensen-Shannon divergence
-between heads.
+How far heads look around, and which do the same: entropy, cosine and Jensen-Shannon divergence of heads.
 
     H(l, h) = - mean_i sum_j A_ij ln A_ij, over the patches i; prefix tokens' rows apart; exp H tokens
     cosine  = <A^h, A^h'> / (|A^h| |A^h'|), all queries and keys in one vector
@@ -61,8 +59,7 @@ class HeadEntropy:
 def head_entropy(trace: Trace, layer: int, keys: str = "all") -> HeadEntropy:
     """The entropy of every head's attention: patches' mean, and each prefix token's; 0 ln 0 counts as 0.
 
-    `layer` counts blocks from 0; raises IndexError for one that does not exist, VitvizError for other `keys`.
-    See the module.
+    `layer` counts blocks from 0; raises IndexError for another, VitvizError for other `keys`. See the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> head_entropy(example_trace(), layer=0).patches.exp().round().tolist()

@@ -7,8 +7,7 @@
 Only R's row of the query is carried, from the last layer to the first: O(N^2) a layer and no R. Sources:
 Abnar and Zuidema 2020 (section 3, attention rollout); Dosovitskiy et al. 2021, figures 6 and 14, section D.8.
 
-It does not show what the values carry, what the MLPs do or which class is meant: two classes get the same
-map.
+It does not show what the values carry, what the MLPs do or which class is meant: two get the same map.
 """
 
 import operator
@@ -39,8 +38,7 @@ def rollout(
     residual: float = 0.5,
     layers: Layers = None,
 ) -> Float[Tensor, "row col"]:
-    """The rollout of one query over the patches; dimensionless, and with the prefix tokens' share it sums to
-    1.
+    """The rollout of one query over the patches, without a unit; with the prefix tokens' share it sums to 1.
 
     `query`: see `query_weights`. `discard`: share of the patch columns' entries, the smallest, set to 0.
     `residual`: the weight r of the skip connection. `layers`: (first, last), counted from 0, both included;
@@ -50,7 +48,8 @@ def rollout(
     >>> rollout(example_trace(layers=1)).tolist()  # (I + J / 4) / 2
     [[0.125, 0.125, 0.125]]
     """
-    return trace.on_grid(_row(trace, query, fusion, discard, residual, layers))
+    row = rollout_row(trace, query, fusion, discard, residual, layers)
+    return row[trace.grid.prefix :].unflatten(0, (trace.grid.rows, trace.grid.cols))
 
 
 def rollout_row(
@@ -61,8 +60,7 @@ def rollout_row(
     residual: float = 0.5,
     layers: Layers = None,
 ) -> Float[Tensor, " token"]:
-    """The same for every token of the sequence, prefix tokens first; sums to 1. NaN for a patch that was left
-    out.
+    """The same for every token, prefix tokens first; sums to 1. NaN for a patch that was left out.
 
     Raises VitvizError as `rollout` does. Source: see the module.
 
@@ -70,13 +68,6 @@ def rollout_row(
     >>> rollout_row(example_trace(layers=1)).tolist()
     [0.625, 0.125, 0.125, 0.125]
     """
-    return trace.on_tokens(_row(trace, query, fusion, discard, residual, layers))
-
-
-def _row(
-    trace: Trace, query: Query, fusion: str, discard: float, residual: float, layers: Layers
-) -> Float[Tensor, " length"]:
-    """The same for the tokens of the pass alone."""
     _check(fusion, discard, residual)
     first, last = _layer_range(len(trace.layers), layers)
     vector = query_weights(trace, query)
@@ -86,7 +77,7 @@ def _row(
             vector = mixed(vector, read_layer(attention, trace.grid.prefix, vector=vector).carried, residual)
         else:
             vector = _carried(vector, _fused(attention, fusion, discard, trace.grid.prefix), residual)
-    return vector.to(trace.layers[0].q)
+    return trace.on_tokens(vector.to(trace.layers[0].q))
 
 
 def mean_attention(trace: Trace, query: Query = "auto") -> Float[Tensor, "layer row col"]:
@@ -142,8 +133,7 @@ def _fused(attention: Attention, fusion: str, discard: float, prefix: int) -> It
 def without_smallest(attention: Float[Tensor, "query patch"], discard: float) -> Float[Tensor, "query patch"]:
     """The entries with the floor(discard M) smallest of all M set to 0; of equal ones, those that come first.
 
-    The threshold comes from a partition: at 2305 tokens 15 ms a layer, where a sort takes 770 and torch's
-    kthvalue 90.
+    The threshold comes from a partition: at 2305 tokens 15 ms, where a sort takes 770 and kthvalue 90.
     """
     entries = rearrange(attention, "query patch -> (query patch)").clone()
     count = int(discard * entries.numel())

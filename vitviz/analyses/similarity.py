@@ -60,8 +60,7 @@ def patch_cosines(
 ) -> Float[Tensor, "row col row2 col2"]:
     """The cosine of every patch with every one of another picture: `token_similarity` for all of them.
 
-    `centred`: without the mean over the patches of both. Raises IndexError for a layer, VitvizError for a
-    trace of another width. Source: see the module.
+    `centred`: less both's mean. Raises IndexError for a layer, VitvizError for another width. See the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> one, other = (example_trace(seed=seed) for seed in (1, 2))
@@ -98,11 +97,9 @@ def token_cosines(
     norm: FinalNorm | None = None,
     rows: Sequence[int] | None = None,
 ) -> Float[Tensor, "row token"]:
-    """The cosine of tokens with each other, of all that there are, prefix first; `centred`: each without the
-    mean patch.
+    """The cosine of tokens with each other, prefix first; `centred`: each without the mean patch.
 
-    `rows`: only of these, by their places among the tokens that there are. Raises IndexError for a layer that
-    does not exist. Source: see the module.
+    `rows`: only of these, by place among those there. Raises IndexError for a layer. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
     >>> from vitviz.record.grid import Grid
@@ -127,8 +124,7 @@ def position_similarity(
     """The cosine of the position embeddings of every two patches, from -1 to 1; symmetric, 1 with itself.
 
     A row of zeros has no direction: its cosine with every patch, itself included, is defined as 0 here.
-    Raises VitvizError where the table has another number of rows than the grid has patches. Source: see the
-    module.
+    Raises VitvizError for a table of another number of rows than patches. Source: see the module.
 
     >>> table = torch.tensor([[1.0, 0.0], [0.0, 2.0], [-3.0, 0.0]])
     >>> position_similarity(table, Grid(rows=1, cols=3, patch=(8, 8), prefix_names=("class",)))[0, 0].tolist()

@@ -1,16 +1,14 @@
 """Attention read in blocks, so that no N x N of a layer ever exists.
 
 Idea: for a block of queries and heads, exp(q k^T scale + bias) is written into one buffer, made once a layer
-and small enough for the processor's cache, and left undivided. With z_i = sum_j exp(s_ij), everything wanted
-is a weighted sum:
+and small enough for the cache, and left undivided. With z_i = sum_j exp(s_ij), all are weighted sums:
 
     distance_i = (sum_j exp(s_ij) d_ij) / z_i          v A = sum_i (v_i / z_i) exp(s_i.)
 
 so that dividing N x N numbers becomes dividing N. Each row's maximum, which keeps exp from overflowing, is
 subtracted only once the sums of a block show that it must be: for most models never.
 
-`blocks` is for what needs the weights themselves; the sums above have a loop of their own in `reading`. It
-does not show anything by itself.
+`blocks` is for the weights themselves; the sums' loop is in `reading`. It does not show anything by itself.
 """
 
 import math
@@ -46,8 +44,7 @@ class Block:
 
 
 def blocks(attention: Attention, all_heads: bool = False) -> Iterator[Block]:
-    """The attention of one call in blocks of about `BLOCK` numbers: queries in the outer loop, heads in the
-    inner.
+    """One call's attention in blocks of about `BLOCK` numbers: queries in the outer loop, heads in the inner.
 
     With `all_heads` every block holds all of them, for what fuses heads.
     """

@@ -1,10 +1,8 @@
-"""Distance, prefix mass and rollout in one backward pass over the layers: what the page shows first, computed
-once.
+"""Distance, prefix mass and rollout in one backward pass over the layers: what the page shows first.
 
 The rollout's row vector goes from the last layer to the first anyway; while a block of attention lies in the
 cache for it, the distance is taken from the same numbers. Equations and sources: `distance` and `rollout`,
-whose results these are. It does not fuse by max or min and discards nothing: those need the heads side by
-side, or a whole layer.
+whose results these are. It does not fuse by max or min and discards nothing: that needs heads together.
 """
 
 from dataclasses import dataclass

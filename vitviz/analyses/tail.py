@@ -1,18 +1,15 @@
-"""What stands between the heads and the logits: a model's weights behind its attention, as one small frozen
-value.
+"""What stands between heads and logits: a model's weights behind its attention, a small frozen value.
 
 With the deviations of all norms held at the values that they had in the pass, everything behind softmax(q
 k^T) v is linear. A direction in the space of the logits can then be carried back, norm by norm and projection
-by projection, to each head's values; `ledger` does that. Here are the linear maps on that way and the rule by
-which tokens are read:
+by projection, to each head's values (`ledger`). Here are those linear maps, and how tokens are read:
 
     logits = W n_f(y) + b,   y_s = sum_i p_is n(x_i)
 
 with x the last block's output, n the norm of every token, n_f that of what was read, and p_is the weight with
 which slot s reads token i: the class token alone, the mean over patches, both tokens of a distilled model
 (two slots with a head each), or attention pooling (a slot for each of its heads). The engine makes it of a
-model; nothing here knows one. It does not show what a model computes before its heads, and says nothing about
-a picture.
+model; nothing here knows one. It does not show what is computed before the heads, nor anything of a picture.
 """
 
 from __future__ import annotations
@@ -61,12 +58,13 @@ class Norm:
 
         Centring is linear: <d, x - mean x> = <d - mean d, x>.
         """
-        directions = directions if self.weight is None else directions * self.weight
+        directions = directions if self.weight is None else directions * self.weight.to(directions.device)
         return directions - directions.mean(dim=-1, keepdim=True) if self.centred else directions
 
     def constant(self, directions: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
         """What the bias gives to each direction."""
-        return directions.new_zeros(directions.shape[:-1]) if self.bias is None else directions @ self.bias
+        none = directions.new_zeros(directions.shape[:-1])
+        return none if self.bias is None else directions @ self.bias.to(directions)
 
 
 @dataclass(frozen=True)
@@ -74,8 +72,7 @@ class Pooling:
     """How the classifier reads the tokens.
 
     `slots` are pairs (first, one past the last or None) of sequence positions, each slot the mean over its
-    own; attention pooling has one pair, of the tokens that it attends to, and gives them the weights of its
-    heads.
+    own; attention pooling has one pair, of the tokens that it attends to, weighed by its heads.
     """
 
     kind: str  # "class", "distilled", "average", "class and average" or "attention"
@@ -155,23 +152,17 @@ class Projection:
         inner: Float[Tensor, "*batch 1 token"] | None = None,
         post: Float[Tensor, "*batch 1 token"] | None = None,
     ) -> Float[Tensor, "*batch writer token width"]:
-        """What each head writes where it is added, the bias last, with the deviations of the norms on the way
-        as given; they add up to the branch.
-        """
+        """What each head writes where it is added, the bias last, by the norms' deviations as given."""
         weight, heads = self.weight.to(handed), handed.shape[-3]
         constant = 0 if self.bias is None else self.bias.to(handed)
         if self.inner is not None:
-            constant = constant if self.inner.bias is None else constant + weight @ self.inner.bias.to(handed)
-            weight = weight if self.inner.weight is None else weight * self.inner.weight.to(handed)
-            weight = weight - weight.mean(dim=-1, keepdim=True) if self.inner.centred else weight
+            constant, weight = constant + self.inner.constant(weight), self.inner.back(weight)
             handed = handed / inner.unsqueeze(-1)
         found = handed @ rearrange(weight, "width (head dim) -> head dim width", head=heads)
         found = torch.cat([found, torch.zeros_like(found[..., :1, :, :]) + constant], dim=-3)
         found = found if self.scale is None else found * self.scale.to(found)
         if self.post is not None:
-            found = found - found.mean(dim=-1, keepdim=True) if self.post.centred else found
-            found = found if self.post.weight is None else found * self.post.weight.to(found)
-            found = found / post.unsqueeze(-1)
+            found = replace(self.post, bias=None).held(found, post.unsqueeze(-1))
             if self.post.bias is not None:
                 found[..., -1, :, :] += self.post.bias.to(found)
         return found
@@ -196,8 +187,7 @@ class Length:
 class Head:
     """logits = factor * sum_s weights_s y_s + bias; of given classes that divided by |z|, + added.
 
-    |z| is the length of what a picture is embedded as. `held` at the value that it had in a pass, as norms'
-    deviations are, it leaves a linear map.
+    |z| is the embedding's length. `held` at a pass's value, as norms' deviations are, it leaves a linear map.
     """
 
     weights: tuple[Float[Tensor, "class width"], ...]  # one a slot; attention pooling has one for all of them

@@ -1,5 +1,4 @@
-"""Which answer is asked about: a class, one class rather than another, or any direction, as one row of the
-head.
+"""Which answer is asked about: a class, one rather than another, or any direction, as a row of the head.
 
     s = <w, y> + b
 
@@ -9,7 +8,6 @@ probability of a softmax (adding a number to all logits changes no answer). It d
 model is: that is the softmax over all classes, or each given class's own sigmoid.
 """
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +18,7 @@ from torch import Tensor
 
 from vitviz.analyses.ledger import pooled
 from vitviz.analyses.tail import Tail
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, whole_number
 from vitviz.record.trace import Trace
 
 Asked = Any  # int | str | tuple | Tensor; anything else is told by a sentence
@@ -38,8 +36,7 @@ class Target:
 
 
 def target_of(trace: Trace, readout: Tail, target: Asked, relative: bool = False) -> Target:
-    """The rows of the head for a class index, a label, (a, b) for a rather than b, or a direction of what is
-    read.
+    """The head's rows for a class index, a label, (a, b) for a rather than b, or a direction of what is read.
 
     A direction is a tensor as long as what the classifier reads. Raises VitvizError for a class that does not
     exist, a label of no or several classes, a direction of another length, or where a model has no classes.
@@ -99,12 +96,8 @@ def class_index(trace: Trace, name: Any) -> int:
         raise VitvizError(
             f"Given the class {name!r} of {trace.checkpoint}, but {many}. Give its number, from 0."
         )
-    try:
-        number = operator.index(name)
-        if not isinstance(name, bool) and 0 <= number < classes:
-            return number
-    except TypeError:
-        pass
+    if (number := whole_number(name, below=classes)) is not None:
+        return number
     raise VitvizError(
         f"Given the class {name!r}; {trace.checkpoint} has classes 0 to {classes - 1}, or labels."
     )

@@ -86,9 +86,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Lines:
-    """Numbers of all writers, NaN where a layer comes after the head that reads; a last axis, token, stays
-    where they are by token.
-    """
+    """Numbers of all writers, NaN from the reading head's layer on; a last axis, token, where by token."""
 
     embedding: Tensor
     positions: Tensor | None  # None for a model without learned absolute positions
@@ -100,9 +98,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Writers(Shown):
-    """One head's share of a logit (or what of it flows through `via`), by who wrote what it reads; layers and
-    heads count from 0.
-    """
+    """One head's share of a logit (or of what flows through `via`), by who wrote what it reads; from 0."""
 
     share: float
     layer: int
@@ -265,9 +261,7 @@ def parts(
 def read(
     ledger: Ledger, stream: Stream, layer: int, head: int, name: str, entering: Float[Tensor, "token width"]
 ) -> Float[Tensor, "token dim"]:
-    """What a head makes of other tokens than entered its layer, their norms taken anew: its queries, keys or
-    values.
-    """
+    """What a head makes of other tokens, their norms taken anew: its queries, keys or values."""
     side, norm = stream.readers[layer].sides[name], stream.readers[layer].norm
     weight, bias = side.of_head(head, ledger.trace.layers[layer].heads, entering)
     found = (entering if norm is None else norm(entering)) @ weight.mT
@@ -299,9 +293,7 @@ def flow(
 def writers_of(
     ledger: Ledger, stream: Stream, basis: Tensor, layer: int, head: int, via: Sequence = ()
 ) -> Writers:
-    """Who wrote what a head reads, as parts of its share along `basis`. Raises VitvizError for a head that
-    does not exist or a path that does not lead back.
-    """
+    """Who wrote what a head reads, as parts of its share along `basis`; VitvizError for no head or path."""
     trace, via = ledger.trace, tuple((int(one), int(two)) for one, two in via)
     _check(trace, layer, head, via)
     along = flow(ledger, stream, basis, (layer, head), via)
@@ -326,9 +318,7 @@ def writers_of(
 def score_of(
     ledger: Ledger, stream: Stream, layer: int, head: int, query: int, key: int, against: int | None = None
 ) -> Score:
-    """The score of a query and a key, tokens of the sequence from 0, prefix first; `relative` to the mean
-    over keys, or to the key `against`. Raises VitvizError for what does not exist.
-    """
+    """The score of a query and key, tokens from 0; `relative` to the mean over keys, or to `against`."""
     trace = ledger.trace
     _check(trace, layer, head)
     for name, token in (("query", query), ("key", key), ("key to compare with", against or 0)):

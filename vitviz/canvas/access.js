@@ -91,19 +91,10 @@ export function access() {
     rove();
     samples();
   };
-  const options = {
-    subtree: true,
-    childList: true,
-    attributes: true,
-    attributeFilter: ['aria-selected', 'aria-label'],
-  };
-  for (const id of ['vitviz-tabs', 'vitviz-samples']) {
-    const node = document.getElementById(id);
-    if (node)
-      new MutationObserver(tidy).observe(
-        id === 'vitviz-tabs' ? node.querySelector('.tab-wrapper') || node : node,
-        options,
-      );
-  }
+  const attributeFilter = ['aria-selected', 'aria-label'];
+  const options = { subtree: true, childList: true, attributes: true, attributeFilter };
+  const [views, photographs] = ['vitviz-tabs', 'vitviz-samples'].map((id) => document.getElementById(id));
+  for (const node of [views?.querySelector('.tab-wrapper') ?? views, photographs])
+    if (node) new MutationObserver(tidy).observe(node, options);
   tidy();
 }

@@ -200,7 +200,12 @@ export function chart(self, { pick } = {}) {
       const colour = ink(one.colour);
       const known = one.x.map((_, i) => i).filter((i) => one.y[i] !== null);
       const drawn = (values) => known.map((i) => `${x(one.x[i]).toFixed(1)},${y(values[i]).toFixed(1)}`);
-      if (one.band) {
+      if (one.band && !one.line)
+        for (const i of known) {
+          const [from, to] = one.band.map((end) => [x(one.x[i]), y(end[i])]);
+          parts.push(line({ class: 'vv-error-bar', stroke: colour }, from, to));
+        }
+      else if (one.band) {
         const around = [...drawn(one.band[0]), ...drawn(one.band[1]).reverse()].join(' ');
         parts.push(svg('polygon', { class: 'vv-band', points: around, fill: colour }));
       }

@@ -24,27 +24,16 @@ export function closing(self, reset) {
   const taken = (name) => (event) => {
     event.currentTarget.href = address(self.path(name, asText(self.settings)));
   };
+  const file = (text, name, kind) =>
+    el('a', { text, download: true, href: '#', onclick: taken(name), ...kind });
   return [
     settable && button(t('Reset'), reset, { class: 'vv-reset' }),
     ...(self.value.files || []).map(([name, label]) =>
-      el('a', {
-        class: 'vv-take',
-        text: t(label),
-        download: true,
-        href: '#',
-        'data-name': name,
-        onclick: taken(name),
-      }),
+      file(t(label), name, { class: 'vv-take', 'data-name': name }),
     ),
     button(t('Figure (PNG)'), () => shoot(self), { class: 'vv-png' }),
     printButton(self),
     filmButton(self),
-    el('a', {
-      class: 'vv-npz',
-      text: t('Numbers (.npz)'),
-      download: true,
-      href: '#',
-      onclick: taken('numbers.npz'),
-    }),
+    file(t('Numbers (.npz)'), 'numbers.npz', { class: 'vv-npz' }),
   ].filter(Boolean);
 }

@@ -1,7 +1,7 @@
 // Settings as fields: each control that a view declared with a label becomes one.
 
 import { ramp, tables } from './colours.js';
-import { button, div, el, span } from './elements.js';
+import { button, div, el, selection, span } from './elements.js';
 import { patchName, tokenName } from './names.js';
 import { number } from './numbers.js';
 import { slider } from './slider.js';
@@ -18,32 +18,22 @@ function radios(control, self, change) {
     if (maps) face.prepend(ramp(value, 'vv-ramp'));
     return el('label', {}, input, face);
   });
-  const node = el(
-    'div',
-    { class: maps ? 'vv-maps' : 'vv-segments', role: 'radiogroup', 'aria-label': t(control.label) },
-    ...items,
-  );
-  return {
-    node,
-    show: (value) =>
-      items.forEach((item) => {
-        item.firstChild.checked = item.firstChild.value === value;
-      }),
+  const kind = maps ? 'vv-maps' : 'vv-segments';
+  const node = el('div', { class: kind, role: 'radiogroup', 'aria-label': t(control.label) }, ...items);
+  const show = (value) => {
+    for (const { firstChild } of items) firstChild.checked = firstChild.value === value;
   };
+  return { node, show };
 }
 
 function dropdown(control, _self, change) {
-  const node = el(
-    'select',
-    { 'aria-label': t(control.label), onchange: () => change(node.value) },
-    ...control.options.map(([value, text]) => el('option', { value, text: t(text) })),
-  );
-  return {
-    node,
-    show: (value) => {
-      node.value = value;
-    },
+  const told = { 'aria-label': t(control.label), onchange: () => change(node.value) };
+  const options = control.options.map(([value, text]) => [value, t(text)]);
+  const node = selection(told, options);
+  const show = (value) => {
+    node.value = value;
   };
+  return { node, show };
 }
 
 function range({ label, minimum, maximum, step }, _self, change, output) {
@@ -85,22 +75,14 @@ function query(control, self, change, output) {
     ...self.value.grid.prefix.map((name) => [name, tokenName(name)]),
   ];
   const buttons = names.map(([value, text]) => button(text, () => change(value), { 'data-value': value }));
-  const node = div(
-    'vv-stack vv-tight',
-    el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t(control.label) }, ...buttons),
-    el('p', { class: 'vv-hint', text: t('Or click a patch in the picture.') }),
-  );
-  return {
-    node,
-    show: (value) => {
-      buttons.forEach((button) => button.setAttribute('aria-pressed', button.dataset.value === value));
-      output.textContent = /^\d+$/.test(value)
-        ? patchName(Number(value))
-        : value === 'auto' && auto
-          ? t(auto)
-          : '';
-    },
+  const group = el('div', { class: 'vv-buttons', role: 'group', 'aria-label': t(control.label) }, ...buttons);
+  const hint = el('p', { class: 'vv-hint', text: t('Or click a patch in the picture.') });
+  const show = (value) => {
+    buttons.forEach((one) => one.setAttribute('aria-pressed', one.dataset.value === value));
+    const asks = value === 'auto' && auto ? t(auto) : '';
+    output.textContent = /^\d+$/.test(value) ? patchName(Number(value)) : asks;
   };
+  return { node: div('vv-stack vv-tight', group, hint), show };
 }
 
 function field(control, self, change) {
@@ -114,28 +96,15 @@ function field(control, self, change) {
       : dropdown);
   const part = make(control, self, change, output);
   const info = control.info ? el('p', { class: 'vv-info', text: t(control.info), hidden: true }) : null;
-  const more =
-    info &&
-    button(
-      '?',
-      () => {
-        info.hidden = !info.hidden;
-        more.setAttribute('aria-expanded', String(!info.hidden));
-      },
-      { class: 'vv-more', 'aria-expanded': 'false', 'aria-label': t('What is this?') },
-    );
-  const head = div('vv-label', span(t(control.label)), more, output);
-  return {
-    control,
-    show: part.show,
-    node: el(
-      'div',
-      { class: `vv-field vv-${control.kind}`, 'data-name': control.name },
-      head,
-      part.node,
-      info,
-    ),
+  const unfold = () => {
+    info.hidden = !info.hidden;
+    more.setAttribute('aria-expanded', String(!info.hidden));
   };
+  const folded = { class: 'vv-more', 'aria-expanded': 'false', 'aria-label': t('What is this?') };
+  const more = info && button('?', unfold, folded);
+  const head = div('vv-label', span(t(control.label)), more, output);
+  const kind = { class: `vv-field vv-${control.kind}`, 'data-name': control.name };
+  return { control, show: part.show, node: el('div', kind, head, part.node, info) };
 }
 
 /** All fields of a view; `show()` puts the settings of `self` into them. */
@@ -143,13 +112,12 @@ export function toolbar(self, change) {
   const parts = self.value.controls.map((control) => field(control, self, (value) => change(control, value)));
   return {
     nodes: parts.map((part) => part.node).filter(Boolean),
-    show: () =>
-      parts.forEach((part) => {
-        part.show(self.settings[part.control.name]);
-        part.node?.classList.toggle(
-          'vv-idle',
-          Boolean(self.view.idle?.(self.settings, self).includes(part.control.name)),
-        );
-      }),
+    show() {
+      const idle = self.view.idle?.(self.settings, self) ?? [];
+      for (const { control, node, show } of parts) {
+        show(self.settings[control.name]);
+        node?.classList.toggle('vv-idle', idle.includes(control.name));
+      }
+    },
   };
 }

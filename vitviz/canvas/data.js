@@ -20,10 +20,10 @@ export function address(path) {
   return new URL(`gradio_api/vitviz/${path}`, document.baseURI).href;
 }
 
-async function answer(url, signal) {
+async function answer(url, signal, question) {
   let response;
   try {
-    response = await fetch(url, { signal });
+    response = await fetch(url, { signal, ...question });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
     throw new Refusal(t('The server cannot be reached.'));
@@ -140,6 +140,25 @@ export async function file(path, signal) {
 /** An answer in JSON, as it is at this moment. */
 export async function answers(path, signal) {
   return (await answer(address(path), signal)).json();
+}
+
+/** The same to a question in JSON; one that is `last` is sent though the page is closed. */
+export async function asked(path, question, last = false) {
+  const headers = { 'Content-Type': 'application/json' };
+  const sent = { method: 'POST', headers, body: JSON.stringify(question), keepalive: last };
+  return (await answer(address(path), undefined, sent)).json();
+}
+
+/** Keeps a picture that is here already, as if it had been fetched. */
+export function put(path, value) {
+  const bytes = value.width * value.height * 4;
+  kept.set(address(path), { bytes, waiting: 0, done: true, promise: Promise.resolve(value) });
+  held += bytes;
+}
+
+/** Forgets all that has been fetched of a key. */
+export function forget(key) {
+  for (const [url, entry] of kept) if (url.startsWith(address(`${key}/`)) && entry.done) drop(url, entry);
 }
 
 /** A picture as an ImageBitmap, its pixel values untouched. */

@@ -1,31 +1,25 @@
 // A small dialog that asks how a file is wanted, and says how far it is.
 
-import { button, div, el, span } from './elements.js';
+import { button, div, el, selection, span } from './elements.js';
 import { t } from './words.js';
 
 /** A line of a dialog: what is asked, and where it is answered. */
 export const field = (label, input) => el('label', { class: 'vv-print-field' }, span(label), input);
 
-/** A choice of a few values, kept in `chosen` under a name. */
-export function choice(chosen, name, options) {
-  const listed = options.map(([value, text]) => el('option', { value, text }));
-  const select = el('select', {}, ...listed);
-  select.value = chosen[name];
-  select.addEventListener('change', () => {
-    chosen[name] = select.value;
+/** Keeps in `chosen` under a name what is put into a field; `property` is where the field has it. */
+export function keeping(node, chosen, name, property = 'value') {
+  node[property] = chosen[name];
+  node.addEventListener('input', () => {
+    chosen[name] = node[property];
   });
-  return select;
+  return node;
 }
 
+/** A choice of a few values, kept so: each with its text, or one that says itself. */
+export const choice = (chosen, name, options) => keeping(selection({}, options), chosen, name);
+
 /** Yes or no, kept likewise. */
-export function tick(chosen, name) {
-  const input = el('input', { type: 'checkbox' });
-  input.checked = chosen[name];
-  input.addEventListener('change', () => {
-    chosen[name] = input.checked;
-  });
-  return input;
-}
+export const tick = (chosen, name) => keeping(el('input', { type: 'checkbox' }), chosen, name, 'checked');
 
 /**
  * Opens a dialog over a view. `take(signal, say)` gets the file, and is given up when the dialog is closed; a

@@ -22,6 +22,15 @@ export const button = (text, run, attributes, ...children) =>
 
 export const div = (kind, ...children) => el('div', { class: kind }, ...children);
 
+/** A choice of values: each with its text, or one that says itself; `chosen` is the first that is. */
+export function selection(attributes, options, chosen = undefined) {
+  const pairs = options.map((one) => [one].flat());
+  const listed = pairs.map(([value, text = value]) =>
+    el('option', { value, text, selected: value === chosen }),
+  );
+  return el('select', attributes, ...listed);
+}
+
 export const span = (text) => el('span', { text });
 
 /** Parts one below the other. */

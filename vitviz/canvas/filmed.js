@@ -18,22 +18,19 @@ export function filmButton(self) {
 }
 
 async function open(self) {
-  const plain = (values) => values.map((one) => [one, one]);
   const over = choice(chosen, 'over', [
     ['training', t('its training')],
     ['layers', t('its layers')],
   ]);
+  const form = choice(chosen, 'form', [
+    ['mp4', 'MP4'],
+    ['gif', 'GIF'],
+  ]);
   const fields = [
-    field(
-      t('Format'),
-      choice(chosen, 'form', [
-        ['mp4', 'MP4'],
-        ['gif', 'GIF'],
-      ]),
-    ),
+    field(t('Format'), form),
     field(t('The film goes over'), over),
-    field(t('Width in pixels'), choice(chosen, 'width', plain(['640', '960', '1280']))),
-    field(t('Seconds for each frame'), choice(chosen, 'seconds', plain(['0.4', '0.8', '1.5', '3']))),
+    field(t('Width in pixels'), choice(chosen, 'width', ['640', '960', '1280'])),
+    field(t('Seconds for each frame'), choice(chosen, 'seconds', ['0.4', '0.8', '1.5', '3'])),
     field(t('With its detail'), tick(chosen, 'detail')),
   ];
   const take = (signal, say) => download(self, signal, say);

@@ -46,15 +46,13 @@ export function mount(element, props, watch, trigger, view) {
     refresh,
     follow,
     fail,
-    relabel: () => {
-      furnish();
-      take();
-      draw();
-    },
+    given: () => props.value,
+    pass,
   });
   const { measured, fitting } = roomOf(self, view, { root, figure, below });
   let bar = null;
   let pending = 0;
+  let passing = null; // what is shown in place of what the server has given
 
   root.classList.toggle('vv-scrolls', Boolean(view.scrolls));
   root.classList.toggle('vv-walled', Boolean(view.walled)); // what stands below finds room at the side
@@ -81,7 +79,7 @@ export function mount(element, props, watch, trigger, view) {
 
   function take() {
     if (!root.isConnected) return forget();
-    const value = props.value;
+    const value = passing || props.value;
     if (!value?.grid || (!value.key && !value.message)) return;
     const before = self.key;
     const last = JSON.stringify(self.grid);
@@ -109,14 +107,8 @@ export function mount(element, props, watch, trigger, view) {
     self.settings = remembered(self);
     if (!value.second && !memory[self.name]?.places)
       memory[self.name] = { ...memory[self.name], places: places(self) };
-    const shape = JSON.stringify([
-      self.value.controls,
-      self.grid,
-      value.layers,
-      value.heads,
-      self.summary.auto,
-      value.second,
-    ]);
+    const { layers, heads, second } = value;
+    const shape = JSON.stringify([self.value.controls, self.grid, layers, heads, self.summary.auto, second]);
     if (shape !== self.shape) build(shape);
     bar.show();
     if (before !== self.key) {
@@ -206,6 +198,13 @@ export function mount(element, props, watch, trigger, view) {
       self.flight = null;
     } while (self.again && root.isConnected);
     root.classList.remove('vv-busy');
+  }
+
+  /** Shows a value in place of what the server has given, or null for that again, until it is drawn. */
+  async function pass(value) {
+    passing = value;
+    take();
+    while (self.flight) await new Promise((resolve) => setTimeout(resolve, 4));
   }
 
   function fail(problem) {

@@ -21,6 +21,6 @@ export function placeName(grid, patch) {
 }
 
 /** Over which pictures of the visitor's own something is. */
-export function ofYours(count) {
-  return count === 1 ? t('Over one picture of yours.') : t('Over {count} pictures of yours.', { count });
+export function ofASet(count) {
+  return count === 1 ? t('Over a set of one picture.') : t('Over the set of {count} pictures.', { count });
 }

@@ -40,11 +40,7 @@ export function cells(self, canvas, { place, hover, leave, pick, hold, name, lab
     return row >= 0 && col >= 0 && row < p.rows && col < p.cols ? row * p.cols + col : -1;
   };
   const number = self.fields.length; // the same of another checkpoint's figure follows
-  const twins = () =>
-    self
-      .beside()
-      .map((other) => other.fields[number])
-      .filter(Boolean);
+  const twins = () => self.beside().flatMap((other) => other.fields[number] ?? []);
   const move = (cell, event) => {
     if (cell < 0) return out(event);
     current = cell;
@@ -64,12 +60,8 @@ export function cells(self, canvas, { place, hover, leave, pick, hold, name, lab
     const p = place();
     const rect = canvas.getBoundingClientRect();
     if (!p) return;
-    const event = {
-      clientX: rect.left + p.x + across * p.width,
-      clientY: rect.top + p.y + down * p.height,
-      keyboard,
-      linked: true,
-    };
+    const [left, top] = [rect.left + p.x + across * p.width, rect.top + p.y + down * p.height];
+    const event = { clientX: left, clientY: top, keyboard, linked: true };
     stale();
     move(at(event), event);
   };
@@ -119,22 +111,13 @@ export function cells(self, canvas, { place, hover, leave, pick, hold, name, lab
     const col = (from % p.cols) + step[1];
     const cell = Math.max(0, Math.min(p.rows - 1, row)) * p.cols + Math.max(0, Math.min(p.cols - 1, col));
     const rect = canvas.getBoundingClientRect();
-    move(cell, {
-      clientX: rect.left + p.x + ((cell % p.cols) + 0.5) * (p.width / p.cols),
-      clientY: rect.top + p.y + (Math.floor(cell / p.cols) + 0.5) * (p.height / p.rows),
-      keyboard: true,
-    });
+    const [x, y, w, h] = rowByRow(p, p)(cell);
+    move(cell, { clientX: rect.left + x + w / 2, clientY: rect.top + y + h / 2, keyboard: true });
     self.say(name(cell));
   });
   describe();
   self.fields.push({ follow, out, hold: (from) => current >= 0 && hold?.(current, from) });
-  return {
-    at,
-    out,
-    get current() {
-      return current;
-    },
-  };
+  return { at };
 }
 
 /** Where the cells of a field lie that fills a rectangle row by row: x, y, width and height of each. */
@@ -149,7 +132,8 @@ export function outline(parent, kind = '', colour = '') {
   parent.append(node);
   let last = '';
   const put = (x, y, width, height) => {
-    const style = `transform:translate(${x}px,${y}px);width:${width}px;height:${height}px;border-color:${colour}`;
+    const place = `transform:translate(${x}px,${y}px);width:${width}px;height:${height}px`;
+    const style = `${place};border-color:${colour}`;
     if (style !== last) node.style.cssText = last = style;
     if (node.hidden) node.hidden = false;
   };

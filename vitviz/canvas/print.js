@@ -1,7 +1,7 @@
 // A view's figure for print: a dialog with format, width and resolution, and the file from the server.
 
 import { file } from './data.js';
-import { choice, dialog, field, tick } from './dialog.js';
+import { choice, dialog, field, keeping, tick } from './dialog.js';
 import { button, div, el, stack } from './elements.js';
 import { save } from './export.js';
 import { asText } from './memory.js';
@@ -23,34 +23,20 @@ function open(self) {
     ['png', 'PNG'],
     ['txt', t('Caption (text)')],
   ]);
-  const dpi = field(
-    t('Dots per inch'),
-    choice(
-      chosen,
-      'dpi',
-      ['150', '300', '600'].map((one) => [one, one]),
-    ),
-  );
-  const width = el('input', { type: 'number', min: 40, max: 400, step: 1, placeholder: t('as it needs') });
-  const most = el('p', {
-    text: t('At most {count} million pixels; SVG and PDF need none.', { count: PIXELS }),
-  });
+  const dpi = field(t('Dots per inch'), choice(chosen, 'dpi', ['150', '300', '600']));
+  const size = { type: 'number', min: 40, max: 400, step: 1, placeholder: t('as it needs') };
+  const width = keeping(el('input', size), chosen, 'width');
+  const text = t('At most {count} million pixels; SVG and PDF need none.', { count: PIXELS });
+  const most = el('p', { text });
   const shown = () => {
     dpi.hidden = chosen.form !== 'png';
     most.hidden = dpi.hidden;
   };
-  width.value = chosen.width;
-  width.addEventListener('input', () => {
-    chosen.width = width.value;
-  });
   form.addEventListener('change', shown);
   shown();
   const preview = el('img', { class: 'vv-print-preview', alt: t('The figure for print') });
-  const caption = el('textarea', {
-    class: 'vv-print-caption',
-    readonly: true,
-    'aria-label': t('Caption (text)'),
-  });
+  const written = { class: 'vv-print-caption', readonly: true, 'aria-label': t('Caption (text)') };
+  const caption = el('textarea', written);
   const copied = async () => {
     caption.select();
     await navigator.clipboard.writeText(caption.value).catch(() => document.execCommand('copy'));
@@ -78,10 +64,8 @@ function open(self) {
     try {
       const [drawn, text] = await Promise.all(['svg', 'txt'].map((one) => asked(self, one, shows.signal)));
       URL.revokeObjectURL(preview.src);
-      [preview.src, caption.value] = [
-        URL.createObjectURL(new Blob([drawn.blob], { type: 'image/svg+xml' })),
-        await text.blob.text(),
-      ];
+      preview.src = URL.createObjectURL(new Blob([drawn.blob], { type: 'image/svg+xml' }));
+      caption.value = await text.blob.text();
       shows.say('');
     } catch (problem) {
       if (problem.name !== 'AbortError') shows.say(problem.sentence ? t(problem.sentence) : problem.message);

@@ -15,12 +15,17 @@ export default () => ({
     const caption = el('p', { class: 'vv-text' });
     const hint = el('div', { class: 'vv-drop', 'data-export': 'no', text: t('Drop the picture here') });
     const plot = div('vv-plot vv-stage', canvas, hint);
-    const edit = button(
-      t('Edit the picture'),
-      () => edit.dispatchEvent(new CustomEvent('vitviz:board', { bubbles: true })),
-      { class: 'vv-edit-picture' },
-    );
-    self.figure.append(stack(plot, caption, edit));
+    const tool = (text, name, asked) => {
+      const node = button(
+        text,
+        () => node.dispatchEvent(new CustomEvent(`vitviz:${asked}`, { bubbles: true })),
+        { class: name },
+      );
+      return node;
+    };
+    const edit = tool(t('Edit the picture'), 'vv-edit-picture', 'board');
+    const tools = div('vv-tools', edit, tool(t('Camera'), 'vv-camera', 'camera'));
+    self.figure.append(stack(plot, caption, tools));
     const over = (on) => (event) => {
       event.preventDefault();
       self.root.classList.toggle('vv-over', on);
@@ -58,13 +63,18 @@ export default () => ({
       input,
     } = self.photo;
     const most = window.innerWidth < 768 ? 92 : 160; // on a phone a thumbnail
-    const width = Math.min(self.width, (w / h) * Math.min(self.tall, most));
+    const { told } = self.value;
+    // a frame of a camera is as tall as the photograph, so that nothing moves
+    const tall = (told && self.ui.height) || Math.min(self.tall, most);
+    const width = Math.min(self.width, (w / h) * tall);
     const { context, crop } = drawCrop(
       self.ui.before ? { ...self, data: { upload: self.ui.before } } : self,
       self.ui.canvas,
       width,
       Math.max(8, (width * h) / w),
     );
+    if (!told) self.ui.height = (width * h) / w;
+    self.ui.caption.style.minHeight = told ? self.ui.caption.style.minHeight : '';
     if (crop) {
       rim(context, crop, 'rgb(0 0 0 / .7)', 3, 1.5);
       rim(context, crop, '#fff', 1.5, 1.5);
@@ -79,7 +89,8 @@ export default () => ({
           crop: cut,
         })
       : t('{upload} px, all of it → {input} for the model', sizes);
-    self.ui.caption.textContent = caption;
+    self.ui.caption.textContent = told || caption;
+    if (!told) self.ui.caption.style.minHeight = `${self.ui.caption.offsetHeight}px`;
     self.ui.canvas.setAttribute(
       'aria-label',
       `${t('The picture with the crop that the model sees')}: ${caption}`,

@@ -12,7 +12,7 @@ from vitviz.command.checkpoints import Checkpoint, Device, Weights
 from vitviz.errors import VitvizError
 
 # written out: help loads no torch; a test compares
-NAMES = tuple("distance prefix_mass entropy skip similarity ledger lens accuracy trial".split())
+NAMES = tuple("distance prefix_mass entropy skip similarity ledger lens accuracy trial smallest_part".split())
 
 HELP = """Averages over pictures, with standard errors, a row a picture and a report.
 
@@ -39,6 +39,7 @@ Measures:
   lens         by depth, how often the answer is there already
   accuracy     how often the answer is right; needs labels
   trial        how well maps of relevance predict what the model loses, beside chance
+  smallest_part  how few edges the answer needs, by share and at random
 """
 
 

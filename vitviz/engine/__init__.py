@@ -48,8 +48,7 @@ def load(
     local-dir or Hugging Face's form, or a .safetensors, .pth or .npz file; `architecture` is timm's name
     where the file does not tell. `folder` is where checkpoints are looked for (default: weights/). A name
     that comes from a stranger is not `trusted`: it can only be one of those listed. `dtype` is the precision
-    in which the model computes, "float32" or "bfloat16"; how far the latter is from the former stands in each
-    trace's `deviation`.
+    in which the model computes, "float32" or "bfloat16", whose distance is each trace's `deviation`.
 
     What a bare file does not say is told by the rest: `heads`, `mean` and `std` (of values from 0 to 1),
     `crop_pct`, `crop_mode`, `interpolation`, `activation`, `epsilon` of the norms, `pool` (what the
@@ -58,8 +57,7 @@ def load(
     sets in one file, such as "model" or "model_ema"), `labels`. Where something had to be assumed, an
     AssumedWarning says what, and `inspector.checkpoint.assumed` holds it. Sentences behind `text=`
     ("my-clip?text=a cat|a dog&template=a photo of {}.") are its classes, by `vitviz.text`.
-    Raises CheckpointError, UnsupportedModel, HubError, OutOfMemory, or VitvizError for a device or dtype
-    that is not to be had.
+    Raises CheckpointError, UnsupportedModel, HubError, OutOfMemory, or VitvizError for a device or dtype.
 
     >>> load("vitviz-tiny").grid().prefix_names
     ('class',)
@@ -87,12 +85,10 @@ def load(
 
 
 def film(name: str | PathLike, *, folder: str | PathLike | None = None) -> list[Frame]:
-    """The moments of a checkpoint's training that were kept, first step first, each with what the model could
-    do then.
+    """The moments of a checkpoint's training that were kept, first step first, with what each could do then.
 
     Empty for a checkpoint without a film; that of vitviz-tiny lies in the repository and not in what pip
-    installs, where it would weigh more than everything else. `vitviz.load(frame.name)` loads one. Raises
-    CheckpointError for an unknown name.
+    installs, being large. `vitviz.load(frame.name)` loads one. Raises CheckpointError for an unknown name.
 
     >>> [frame.name for frame in film("vitviz-tiny")][-1:]
     ['vitviz-tiny']

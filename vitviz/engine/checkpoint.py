@@ -13,8 +13,7 @@ from vitviz.record.shown import Shown
 class Identity:
     """What was in a checkpoint's files when it was loaded: equal for equal contents, whatever their times.
 
-    `digest` is the SHA-256 of weights and configs; `stamps` tells cheaply whether a file has been touched
-    since.
+    `digest` is the SHA-256 of weights and configs; `stamps` tells cheaply whether a file has been touched.
     """
 
     digest: str
@@ -37,8 +36,7 @@ class Assumption:
 
 @dataclass(frozen=True)
 class Checkpoint(Shown):
-    """A set of trained weights that can be picked: shipped with vitviz, put beside it by the user, or on the
-    hub.
+    """Trained weights that can be picked: shipped with vitviz, put beside it by the user, or on the hub.
 
     `name` is what `vitviz.load` and the page's picker take; `location` a folder or file, or the hub's id.
     """

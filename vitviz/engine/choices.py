@@ -28,11 +28,9 @@ if TYPE_CHECKING:
 def outcomes(
     inspector: Inspector, picture: Image.Image, assumed: tuple[Assumption, ...], size: tuple[int, int]
 ) -> Iterator[tuple[str, str, tuple[str, float] | None]]:
-    """(assumption's name, choice, its likeliest label with its probability) for every choice, at an input
-    size (height, width).
+    """(assumption's name, choice, likeliest label with probability) for each choice, at a (height, width).
 
-    None for a choice that cannot be: heads that do not divide the width. The rest stays as the inspector
-    has it.
+    None for a choice that cannot be: heads that do not divide the width. The rest stays as it is.
     """
     for one in assumed:
         for choice in one.choices:

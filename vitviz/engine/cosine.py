@@ -1,8 +1,7 @@
 """The head of given classes: a picture's embedding compared with each, in the place of a model's own head.
 
 The embedding is what the model's last projection gives (CLIP's), or what its classifier would be given where
-there is none (SigLIP's). The length is divided out by a reciprocal root, which a held pass takes for a
-constant as it takes a norm's.
+there is none (SigLIP's). Its length is divided out by a reciprocal root, which a held pass holds as a norm's.
 """
 
 import torch
@@ -42,9 +41,7 @@ class CosineHead(nn.Module):
 
 
 def given(model: nn.Module, classes: Classes, name: str, tokens: int) -> None:
-    """Puts classes in the place of a model's own head. VitvizError, with both figures, for those of another
-    model or width, UnsupportedModel where a picture has no one embedding.
-    """
+    """Puts classes in the place of a model's own head. VitvizError, with both figures, for another width."""
     if classes.model not in (None, name):
         raise VitvizError(
             f"Given classes of {classes.model} for {name}. Choose those that were made with it."

@@ -38,8 +38,7 @@ NO_CLASSIFIER = (
 def scored(model: nn.Module, trace: Trace, target: Asked) -> Callable[[Tensor], Tensor]:
     """From pixels, "batch channel height width", to one number a picture, with its gradient.
 
-    `target` is a class, (a, b) for a rather than b, or a direction of what the classifier is given.
-    VitvizError for one that does not exist.
+    `target`: a class, (a, b), or a direction of what the classifier is given; VitvizError for none.
     """
     if isinstance(target, Tensor):
         return lambda pixels: _features(model, pixels, target, trace.checkpoint)

@@ -1,8 +1,7 @@
 """What a forked process has to have anew: locks, and torch's threads.
 
 The thread that held a lock when the process was forked does not exist there, so nobody would open it. Neither
-do the threads that torch computed with, but it would wait for them: the first pass of a child would never
-end.
+do the threads that torch computed with, but a child's first pass would wait for them for ever.
 """
 
 import os

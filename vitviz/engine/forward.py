@@ -73,8 +73,7 @@ class Forward:
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device=False,
         change: Change | None = None, edit: interventions.Edit | None = None,
     ) -> list[Trace]:  # fmt: skip
-        """The traces of pictures that are prepared already, in one forward pass at an input size (height,
-        width).
+        """The traces of pictures that are prepared already, in one pass at an input size (height, width).
 
         Kept on the CPU, or on the inspector's device. `change` makes a variant of the model for an
         experiment, `edit` is what the pass does otherwise.

@@ -41,11 +41,9 @@ TABLES = ("pos_embed", "position_embeddings")  # the ends of its names in files
 
 
 class Inspector(Shown):
-    """One checkpoint on one device. Safe to use from several threads, whose forward passes run beside each
-    other.
+    """One checkpoint on one device. Safe to use from several threads: their passes run beside each other.
 
-    It holds `forward`, the passes, which hold `placed`, the model where it stands. An inspector can be
-    pickled; its hooks are not taken along.
+    It holds `forward`, the passes, which hold `placed`, the model. It can be pickled, without its hooks.
     """
 
     placed = property(attrgetter("forward.placed"))
@@ -67,14 +65,12 @@ class Inspector(Shown):
         labels: Sequence[str] | None = None, heads: int | None = None, mapping: str | None = None,
         name: str | None = None, device: str = "auto", dtype: str = "float32",
     ) -> Inspector:  # fmt: skip
-        """A model in memory as it is now: timm's, transformers' (ViT, DeiT, BEiT, DINOv2, …), or a PyTorch
-        module.
+        """A model in memory as it is now: timm's, transformers' (ViT, DeiT, DINOv2, …), or a PyTorch module.
 
         A copy is looked into, and training goes on undisturbed; it is proven to answer as the model does.
         `mean` and `std` (of values from 0 to 1) are what the model's pictures are normalised with: needed
         for a module of one's own, else its configuration's. `mapping` is the path of a mapping file for a
-        module whose names leave more than one possibility. Raises UnsupportedModel for what is no plain
-        ViT, VitvizError where something has to be said.
+        module whose names leave it open. UnsupportedModel for no plain ViT, VitvizError for what is unsaid.
 
         >>> import timm
         >>> model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1)
@@ -132,8 +128,7 @@ class Inspector(Shown):
     def answered(self, trace: Trace) -> Trace:
         """A trace of this checkpoint with the answer that this inspector gives, read from its last tokens.
 
-        No pass is made; where it is of the same classes, it is the trace itself. VitvizError for another
-        checkpoint's.
+        No pass is made; of the same classes, it is the trace itself. VitvizError for another checkpoint's.
         """
         if trace.classes == self.classes:
             return trace
@@ -154,8 +149,7 @@ class Inspector(Shown):
     def view(self, image, size: int | tuple[int, int] | None = None) -> View:
         """The picture as the model gets it, in whole patches, and its place in the upload, without a pass.
 
-        `image` and `size` as for `trace`, whose `view` it is. Raises ImageError, and VitvizError for a size
-        that does not fit.
+        `image` and `size` as for `trace`, whose `view` it is. Raises ImageError, and VitvizError for a size.
         """
         prepared, seen = self.forward.seen(image, size)
         return record.covered(prepared.view, self.grid(seen))
@@ -172,13 +166,11 @@ class Inspector(Shown):
         `size` is the input in pixels, or (height, width): multiples of the patch. The position embedding is
         then interpolated as in section 3.2 of the paper. Raises ImageError for a bad picture,
         UnsupportedModel where the attention cannot be captured truthfully, OutOfMemory, and VitvizError for a
-        size that does not fit. Stopped, in the middle of the pass, where nobody waits for it: see
-        `vitviz.stopping`.
+        size that does not fit; Stopped, in the middle, where nobody waits for it (`vitviz.stopping`).
 
         `without` says what is taken away from the pass, and what stands in its place; `other` is the picture
         that `without.other` names (without it, that is one of vitviz's samples). The model stays as it is.
-        VitvizError for a head, MLP, layer or patch that does not exist; UnsupportedModel where patches cannot
-        be left out.
+        VitvizError for a head, MLP, layer or patch there is not; UnsupportedModel where none can be left out.
 
         >>> without = vitviz.Without(heads=[(7, 1)], patches=[0, 17])  # doctest: +SKIP
         >>> inspector.trace(image, without=without).top(3)  # doctest: +SKIP
@@ -192,9 +184,7 @@ class Inspector(Shown):
     def traces(
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool = False
     ) -> list[Trace]:
-        """The traces of pictures that are prepared already, in one forward pass at an input size (height,
-        width), kept on the CPU, or on the inspector's device.
-        """
+        """Traces of prepared pictures in one pass at a (height, width), on the CPU or this device."""
         return self.forward.traces(prepared, size, keep_on_device)
 
     def effects(
@@ -202,14 +192,12 @@ class Inspector(Shown):
         mlps: bool = True, other=None, batch: int = 16,
         progress: Callable[[int, int], bool | None] | None = None,
     ) -> Effects:  # fmt: skip
-        """What happens to a target's logit when each head, and each layer's MLP, is taken away alone: with -
-        without it.
+        """What a target's logit loses when each head, and each layer's MLP, is taken away: with - without it.
 
         `target`: a class, or (a, b) for a rather than b; `heads_as` and `other` as for `Without` and `trace`.
         Each change is computed from its layer on, `batch` of them at once. `progress(done, of)` is told after
         each batch, and ends the sweep by returning False; what was not reached is NaN. The user's hooks do
-        not hold in it. Raises as `trace` does. Compare with the account of the same logit by
-        `vitviz.analyses.agreement`.
+        not hold in it. Raises as `trace`. Beside the account: `vitviz.analyses.agreement`.
 
         >>> inspector.effects(image, target=3).heads  # (layer, head), in logits  # doctest: +SKIP
         """
@@ -243,12 +231,10 @@ class Inspector(Shown):
         shuffle: int | None = None,
         positions: bool = True,
     ) -> Trace:
-        """The trace of a picture with its patches shuffled (by a seed), or of the model without position
-        embeddings.
+        """The trace of a picture with its patches shuffled (by a seed), or without position embeddings.
 
         `image` as for `trace`, or the View of a trace, taken as it is. The weights stay as they are and the
-        result is kept nowhere. Raises VitvizError where `positions=False` and these are not a learned table
-        alone.
+        result is kept nowhere. VitvizError where `positions=False` and these are not a learned table alone.
 
         >>> inspector.experiment(image, shuffle=1, positions=False).top(3)  # doctest: +SKIP
         """
@@ -265,8 +251,7 @@ class Inspector(Shown):
 
         `point` is blocks.N.input, blocks.N.attn, blocks.N.mlp (both before LayerScale) or blocks.N.output, N
         from 0. What `fn` returns, unless None, takes the tensor's place. Closed on exit and on error.
-        Meanwhile it holds for passes that other threads begin on this inspector, too; not for those that had
-        begun before.
+        Meanwhile it holds for passes that other threads begin here, too; not for those that had begun.
 
         >>> with inspector.hook("blocks.3.mlp", lambda tensor: tensor * 0):  # doctest: +SKIP
         ...     without_mlp = inspector.trace(image)
@@ -302,9 +287,7 @@ class Inspector(Shown):
         return parts.parts_of(self.placed.at(self.placed.size(size)))
 
     def tail(self, size: tuple[int, int] | None = None, device=tails.CPU) -> Tail:
-        """What stands between the heads and the logits at an input size, on a `device`: a trace's;
-        UnsupportedModel, with the reason, where that is not known.
-        """
+        """What stands between heads and logits at a size, on a `device`; UnsupportedModel says why not."""
         with self.placed.lock:
             return tails.tail_of(self.placed.at(self.placed.size(size)), self.checkpoint.name, device)
 
@@ -320,8 +303,7 @@ class Inspector(Shown):
         return parts.readout(self._behind(trace, "norm and pooling are"), trace)
 
     def final_norm(self, trace: Trace, layer: int) -> Float[Tensor, "token width"]:
-        """The tokens of one depth of this checkpoint's trace through its own final norm, each token by
-        itself, float32.
+        """One depth's tokens of this checkpoint's trace through its own final norm, each by itself, float32.
 
         `layer` as in `vitviz.token_similarity`. Where the model norms only the mean of its tokens, it is that
         norm. VitvizError for another checkpoint's trace, UnsupportedModel for a model without a final norm.

@@ -26,8 +26,7 @@ def free_in_the_container(root: Path) -> int | None:
     """What a container's limit leaves; None without a limit.
 
     A Space is a container of 16 GB on a machine of many more, and what the machine has free is then of no
-    use. Pages of files that were read lately count as used there, but are dropped as soon as something else
-    needs the room.
+    use. Pages of files read lately count as used there, but are dropped as soon as the room is needed.
     """
     for limit, used, detail, dropped in (
         # control groups of the second version, and of the first
@@ -49,8 +48,7 @@ def free_in_the_container(root: Path) -> int | None:
 
 
 def bytes_of_a_picture(tokens: int, width: int, layers: int) -> int:
-    """About what one picture takes: its record (q, k, v and tokens of every layer), and N x N for one view at
-    a time.
+    """About what a picture takes: its record (q, k, v, tokens of every layer), and N x N for one view.
 
     >>> bytes_of_a_picture(197, 768, 12) // 10**6
     39
@@ -61,8 +59,7 @@ def bytes_of_a_picture(tokens: int, width: int, layers: int) -> int:
 
 
 def operations_of_a_picture(tokens: int, width: int, layers: int) -> int:
-    """About how many multiplications one picture takes: of every token by the weights, and of tokens by
-    tokens.
+    """About how many multiplications a picture takes: of tokens by the weights, and of tokens by tokens.
 
     >>> round(operations_of_a_picture(197, 768, 12) / 1e9, 1)
     17.4
@@ -76,8 +73,7 @@ def bytes_to_load(parameters: int) -> int:
     The file's tensors and the model stand beside each other until the last one has been copied: twice 4 bytes
     a parameter. Measured with ViT-L/16 (304 million random parameters): the peak over what Python and torch
     had taken before was 2.02 x 4 bytes a parameter for a .pth file in float32, 2.02 for float16 .safetensors
-    (widened to float32 first) and 2.02 for float32 .safetensors, half of which are pages of the file that can
-    be dropped; 1.01 remain.
+    (widened to float32 first) and 2.02 for float32 .safetensors, half of it pages that can be dropped.
 
     >>> bytes_to_load(304_326_632) / 1e9
     2.434613056
@@ -103,11 +99,9 @@ def require(
 def require_to_load(
     name: str, parameters: int | None, device: torch.device = _CPU, itemsize: int = 4
 ) -> None:
-    """Raises OutOfMemory where a checkpoint of so many parameters (None: unknown) fits neither this machine
-    nor the device.
+    """OutOfMemory where so many parameters (None: unknown) fit neither this machine nor the device.
 
-    `itemsize` is the bytes of a parameter on the device, where it is another than the machine's own memory:
-    there the model alone has to stand.
+    `itemsize`: bytes of a parameter on the device, where it is another: there the model alone has to stand.
     """
     if parameters is None:
         return

@@ -1,9 +1,7 @@
-"""What of a model's own weights stands in equations 1 to 4, beside what a trace holds: E, the class token,
-E_pos, the head.
+"""What of a model's own weights stands in equations 1 to 4: E, the class token, E_pos, the head.
 
 `readout` repeats the few operations behind the last block on a trace's last tokens. Whether E and the head
-are the linear maps that they seem to be is for the reader to check against the trace; a hybrid's E, for one,
-reads features.
+are the linear maps that they seem to be, the reader checks against the trace; a hybrid's E reads features.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""A checkpoint's model where it stands: on one device, in one precision, at its input sizes, each of which is
-checked before anything is computed at it.
-"""
+"""A checkpoint's model where it stands: on one device, in one precision, at checked input sizes."""
 
 from __future__ import annotations
 

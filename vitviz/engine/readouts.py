@@ -1,6 +1,4 @@
-"""Which readout a model has: found from its family and settings, and proven on random tokens before it is
-believed.
-"""
+"""Which readout a model has: by its family and settings, and proven on random tokens."""
 
 from dataclasses import replace
 from typing import Literal
@@ -77,8 +75,7 @@ def _norm(model: nn.Module) -> Literal["before", "after", "both", "none"]:
 
 @in_float32()
 def prove(model: nn.Module, readout: Readout, grid: Grid, name: str) -> None:
-    """UnsupportedModel unless the model makes of random tokens what its readout says: a wrong map would be
-    drawn otherwise.
+    """UnsupportedModel unless the model makes of random tokens what its readout says.
 
     Attention pooling is seen by the recorder itself, and not proven here.
     """

@@ -1,9 +1,7 @@
-"""A model's readout as a frozen value: found out part by part, and refused by a sentence where a part is not
-understood.
+"""A model's readout as a frozen value, found part by part; refused where one is not understood.
 
 What stands between a head and the residual stream differs from family to family. Which parts those are is
-told by the classes of timm's blocks; whether they have been understood, by the account of a logit, which has
-to balance.
+told by the classes of timm's blocks; whether they are understood, by a logit's account, which has to balance.
 """
 
 from weakref import WeakKeyDictionary
@@ -30,11 +28,9 @@ CPU = torch.device("cpu")
 
 
 def tail_of(model: nn.Module, name: str, device: torch.device = CPU) -> Tail:
-    """The readout of a model at its present input size; UnsupportedModel, "not applicable, because ...",
-    where there is none.
+    """The readout at a model's present input size; UnsupportedModel, "not applicable, because ...", for none.
 
-    It shares the model's weights where these are in float32 on the CPU, and is made once a model and device:
-    that of the trace that is read.
+    It shares weights that are float32 on the CPU; made once a model and device, that of the trace read.
     """
     # the user may put in others
     weights = tuple((one.data_ptr(), one._version) for one in model.parameters())

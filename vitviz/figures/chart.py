@@ -25,7 +25,8 @@ MARKS = {  # what a mark that belongs to these is called
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Points of a chart, as dots, as a line, or both; `band` is from where to where each y may lie.
+    """Points of a chart, as dots, as a line, or both; `band` is from where to where each y may lie,
+    drawn around a line as an area, around dots alone as bars.
 
     `of` says which layer, head, depth or value of a setting each point belongs to (layers and heads from 1):
     a click on it shows that. Under the pointer stand its number (or its own `said`), what it belongs to, and
@@ -154,7 +155,10 @@ def by_layer(
         heads = values.shape[1]
         each = {"layer": np.repeat(depth, heads), "head": np.tile(np.arange(heads), len(depth)) + 1}
         more.setdefault("of", each)
-        dots = Series(np.repeat(depth, heads), values.ravel(), Sentence("one head"), dots=True, **more)
+        band = None if error is None else ((values - spread).ravel(), (values + spread).ravel())
+        dots = Series(
+            np.repeat(depth, heads), values.ravel(), Sentence("one head"), dots=True, band=band, **more
+        )
         mean = Series(depth, values.mean(axis=1), Sentence("mean of the heads"), GREY, line=True)
         series = (dots, mean)
     across = (first - 0.6, first + len(values) - 0.4)

@@ -1,3 +1,1 @@
-"""What one forward pass leaves, frozen, and what it was asked with; and the small things that every room
-shares: how something is said, shown, made a table, followed and stopped.
-"""
+"""What one forward pass leaves, frozen, with what it was asked; and the small things that rooms share."""

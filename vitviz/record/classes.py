@@ -4,8 +4,7 @@
 
 z is what a picture is embedded as, t_c a unit vector. CLIP takes the softmax over the classes (Radford et al.
 2021, arXiv 2103.00020), so that a probability depends on what else was asked about; SigLIP a sigmoid of each
-by itself (Zhai et al. 2023, arXiv 2303.15343). It does not show whether any of them is in the picture: of two
-wrong sentences one is the likelier.
+by itself (Zhai et al. 2023, arXiv 2303.15343). It does not show whether any is in the picture.
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ from vitviz.record.shown import Shown
 
 @dataclass(frozen=True)
 class Grid(Shown):
-    """Rows and columns of patches, their size in pixels, and the names of the prefix tokens in sequence
-    order.
+    """Rows and columns of patches, their size in pixels, and prefix tokens' names in sequence order.
 
     >>> grid = Grid(rows=14, cols=14, patch=(16, 16), prefix_names=("class",))
     >>> grid.tokens, grid.token(row=0, col=1), grid.cell(15)

@@ -1,9 +1,7 @@
-"""Keeping freed memory in the process, so that the next forward pass need not ask the system for every page
-anew.
+"""Keeping freed memory, so that the next forward pass need not ask the system for every page anew.
 
 A record of ViT-B/16 is 29 MB and its forward pass frees and takes as much again. glibc hands large pieces
-back to the system at once; each page of the next one then costs a fault, on a virtual machine a tenth of the
-whole forward pass.
+back to the system at once; each page of the next then costs a fault, on a virtual machine a tenth of a pass.
 """
 
 import ctypes
@@ -13,12 +11,10 @@ ARENA_MAX, MMAP_THRESHOLD, TOP_PAD, TRIM_THRESHOLD = -8, -3, -2, -1  # malloc.h
 
 
 def keep_freed_memory(limit: int = 512 * 2**20) -> bool:
-    """From now on the process keeps up to `limit` bytes that were freed; False where the system's malloc is
-    not glibc's.
+    """The process then keeps up to `limit` freed bytes; False where the system's malloc is not glibc's.
 
     It holds for the whole process, whose memory other libraries use too, so nothing does it unasked: the app
-    does as it starts, and a notebook may, best before torch's threads begin, since those that are there keep
-    their own pools.
+    does as it starts, and a notebook may, best before torch's threads begin, which keep their own pools.
 
     >>> keep_freed_memory()  # doctest: +SKIP
     True

@@ -1,6 +1,4 @@
-"""What `import vitviz` hands on: its version, its names, found when they are first used, and modules where
-they once lay.
-"""
+"""What `import vitviz` hands on: its version, its names when first used, and modules' old places."""
 
 import sys
 import warnings
@@ -12,9 +10,7 @@ _ONLY_AST = 0x400  # ast.PyCF_ONLY_AST, without the ten milliseconds of importin
 
 
 def lazily(package: str, file: str) -> tuple:
-    """`__getattr__`, `__dir__` and `__all__` of a package whose names stand once, in what its file imports
-    under `if TYPE_CHECKING`: there editors find them, and here whoever first uses one.
-    """
+    """`__getattr__`, `__dir__`, `__all__` of what a file imports under TYPE_CHECKING, for editors."""
     with open(file, encoding="utf-8") as source:
         tree = compile(source.read(), file, "exec", _ONLY_AST)
     (block,) = (one for one in tree.body if hasattr(one, "test"))
@@ -30,9 +26,7 @@ def lazily(package: str, file: str) -> tuple:
 
 
 class Moved:
-    """For a release, `import vitviz.trace` finds `vitviz.record.trace`: the same module, with a
-    DeprecationWarning that says where it lies.
-    """
+    """For a release, `import vitviz.trace` finds `vitviz.record.trace`, with a DeprecationWarning."""
 
     names = "grid heap progress readout runs samples sentence shown stopping trace"
     now = {f"vitviz.{name}": f"vitviz.record.{name}" for name in names.split()}

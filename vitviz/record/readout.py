@@ -1,5 +1,4 @@
-"""What a classifier reads of the last layer's tokens, as a small description: which of them, how, and around
-which norm.
+"""What a classifier reads of the last layer's tokens, in short: which, how, and around which norm.
 
 The vector y that the head is given is made of summaries: the class token, the mean over the patches, the
 largest of each of their numbers, or the answer of attention pooling; one of them, or two. A description holds
@@ -37,8 +36,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Readout:
-    """y = the sum of share · summary, or the summaries side by side, or (`heads`) each read by a head of its
-    own.
+    """y = the sum of share · summary, or the summaries side by side, or (`heads`) each read by its own head.
 
     `norm` says where the last LayerNorm stands: 'before' the summaries (each token by itself), 'after' them,
     'both', or 'none'. Where each summary has its own head, the logits are the sum of share · logits.
@@ -69,12 +67,10 @@ class Readout:
         return weights
 
     def shares(self, tokens: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch token"]:
-        """The same for one picture, float64: a maximum reads, number by number, the token that has the
-        largest.
+        """The same for one picture, float64: a maximum reads, number by number, the largest's token.
 
         `tokens` are what the summaries are made of (behind the norm where it stands before). Each of y's
-        numbers counts alike; where tokens have the same largest number they share it. ValueError for
-        attention, and for 'none'.
+        numbers counts alike; equally large tokens share it. ValueError for attention, and for 'none'.
         """
         if not self.summaries or any(one.how == "attention" for one in self.summaries):
             raise ValueError(

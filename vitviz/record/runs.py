@@ -1,5 +1,4 @@
-"""What a picture is looked at with: a run, a value. Equal runs have equal traces, so a run is the only key of
-a cache.
+"""What a picture is looked at with, a value: equal runs have equal traces, and are a cache's only key.
 
 A run travels: in a link, in a zip, to another process. Hooks of Python users are no part of it; what is
 traced under them is never kept under a run. Layers and heads count from 0 here, as everywhere in Python.
@@ -11,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, whole_number
 from vitviz.record.shown import Shown
 from vitviz.record.strokes import NONE, Strokes
 
@@ -28,8 +27,7 @@ class Without(Shown):
     that of the `other` picture. patches: sequence numbers from 0, without prefix tokens; `patches_as`:
     "dropped" leaves their tokens out; "mean" (colour: 0 in the model's units), "blur" (a Gaussian a patch
     wide) and "black" paint over them, as a trial does. `at`: from which
-    layer on all tokens are those of `other` (activation patching). Raises VitvizError for what is none of
-    these.
+    layer on all tokens are those of `other` (activation patching). VitvizError for what is none of these.
 
     >>> Without(heads=[(7, 1), (0, 2)], patches=[17, 0, 17])
     Without(heads=((0, 2), (7, 1)), patches=(0, 17))
@@ -118,8 +116,7 @@ class Without(Shown):
 class Run:
     """A picture, what it is looked at with, what is painted over it, and what is taken away on the way.
 
-    `picture` is a key under which the asker knows it. `size` is the input's (height, width), None for the
-    checkpoint's own.
+    `picture` is the asker's key. `size` is the input's (height, width), None for the checkpoint's own.
     """
 
     picture: str
@@ -146,9 +143,10 @@ def _pair(given) -> tuple[int, ...]:
 
 
 def _whole(name: str, number) -> int:
-    if isinstance(number, bool) or not hasattr(number, "__index__") or number.__index__() < 0:
+    found = whole_number(number)
+    if found is None:
         raise VitvizError(f"Given {number!r} in {name}; expected a whole number from 0.")
-    return number.__index__()
+    return found
 
 
 def _numbers(name: str, text: str) -> list[int]:

@@ -1,5 +1,4 @@
-"""Photographs to begin with: public-domain pictures that scikit-image carries inside its package, without any
-download.
+"""Photographs to begin with: public-domain pictures that scikit-image carries inside its package.
 
 Titles, credits and licences are those of scikit-image's own documentation of each picture (skimage.data).
 """
@@ -19,9 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sample:
-    """A photograph by its name in skimage.data, with what the page says of it: `shows` in a word or two, and
-    `classes`, by any of whose names a classifier would be right.
-    """
+    """A photograph by its name in skimage.data: what it `shows`, and the `classes` that would be right."""
 
     name: str
     title: str
@@ -69,8 +66,7 @@ def samples() -> tuple[Sample, ...]:
 
 
 def sample_image(name: str) -> Image.Image:
-    """One of the photographs as an RGB picture in its full size; raises ImageError where there is none of
-    that name.
+    """One of the photographs as an RGB picture in its full size; ImageError for a name there is not.
 
     >>> sample_image("chelsea").size
     (451, 300)

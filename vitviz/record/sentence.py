@@ -1,6 +1,4 @@
-"""A sentence for a visitor that still knows its pattern and its values, so that it can be said in another
-language.
-"""
+"""A sentence for a visitor that still knows its pattern and values, to be said in another language."""
 
 from __future__ import annotations
 
@@ -12,8 +10,7 @@ from typing import Any
 class Sentence(str):
     """English with its values filled in; `pattern` and `values` are what a translation is made of.
 
-    Values that are sentences or words themselves are translated too; names and numbers have no translation
-    and stay.
+    Values that are sentences or words are translated too; names and numbers stay.
 
     >>> said = Sentence("{name} has {count} layers.", name="vitviz-tiny", count=8)
     >>> said, said.pattern, said.values["count"]

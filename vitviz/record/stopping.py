@@ -1,5 +1,4 @@
-"""Work that nobody waits for any longer is given up: whoever asks says when, whoever computes looks between
-two steps.
+"""Work that nobody waits for is given up: whoever asks says when, whoever computes looks between steps.
 
     with stopping.when(gone):          # a function without arguments; True once nobody waits
         inspector.trace(picture)       # looks before every layer, and raises Stopped

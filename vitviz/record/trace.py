@@ -2,8 +2,7 @@
 
 One pass at full speed leaves queries, keys, values and tokens of every layer; attention is computed from them
 when somebody looks, a layer (or a block of rows) at a time, because keeping N x N for all layers is what
-makes other tools run out of memory. A trace holds no model: it can be cached, pickled and outlive the
-checkpoint.
+makes other tools run out of memory. It holds no model, so it can be cached, pickled and outlive it.
 """
 
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, whole_number
 from vitviz.record.classes import Classes, probabilities
 from vitviz.record.grid import Grid
 from vitviz.record.readout import Readout
@@ -101,11 +100,9 @@ class View:
 
 @dataclass(frozen=True)
 class Deviation:
-    """How far a precision took a model from float32 on one picture: the largest differences of any
-    probability.
+    """How far a precision took a model from float32 on one picture: probabilities' largest differences.
 
-    Both lie between 0 and 1: `attention` is over all layers, heads, queries and keys, `classes` over all
-    classes.
+    From 0 to 1: `attention` over all layers, heads, queries and keys, `classes` over all classes.
     """
 
     attention: float
@@ -121,8 +118,7 @@ class Written:
 
     Recorded by hooks of their own, and kept summed over the readers with the weight that each slot of the
     readout gives them, the final norm's deviation held: see `vitviz.analyses.tail`. What is kept for each
-    reader are the numbers that norms and gates between a head and the residual stream had there; None where a
-    model has none.
+    reader are the numbers of norms and gates between a head and the residual stream; None without any.
     """
 
     weights: Float[Tensor, "reader slot"]
@@ -148,8 +144,7 @@ class Trace(Shown):
 
     Where patches were left out, `kept` has the numbers of those that stayed, and the sequence is shorter:
     `layers`, `tokens`, `readout`, `read` and `written` are of its `length` tokens, prefix first. `grid` stays
-    that of the picture, as do `patch_embedding` and `position_embedded`; `on_tokens` and `on_grid` put
-    numbers of the sequence back into it.
+    that of the picture, as do `patch_embedding` and `position_embedded`; `on_tokens`, `on_grid` lead back.
     """
 
     checkpoint: str
@@ -230,13 +225,11 @@ class Trace(Shown):
                 yield head, rows, attention.weights(rows, slice(head, head + 1))[0]
 
     def top(self, count: int = 5) -> list[tuple[str, float]]:
-        """The likeliest classes with their probabilities, likeliest first; empty where the model has no
-        classifier.
+        """The likeliest classes with their probabilities, likeliest first; empty without a classifier.
 
-        Raises VitvizError for a count that is no whole number from 0; more than there are classes are all of
-        them.
+        VitvizError for a count that is no whole number from 0; more than there are classes are all.
         """
-        if isinstance(count, bool) or not hasattr(count, "__index__") or count < 0:
+        if whole_number(count) is None:
             raise VitvizError(
                 f"Given top({count!r}); expected how many classes to name, a whole number from 0."
             )
@@ -250,9 +243,7 @@ class Trace(Shown):
         return self.labels[index] if len(self.labels) == self.logits.numel() else f"class {index}"
 
     def probabilities(self, logits: Float[Tensor, "*row class"] | None = None) -> Float[Tensor, "*row class"]:
-        """What its logits, or others of the same classes, say in float64: the softmax, or as given classes
-        have it.
-        """
+        """What logits, its own or others, say in float64: the softmax, or as given classes have it."""
         return probabilities(self.logits if logits is None else logits, self.classes)
 
     @property

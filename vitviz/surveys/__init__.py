@@ -2,8 +2,7 @@
 
     vitviz.survey("photos/", inspector, ["distance", "entropy"], out="report/").mean("distance")
 
-Stands on the engine and on the analyses; knows no page. Importing it loads nothing that its use does not
-need.
+Stands on the engine and on the analyses; knows no page. Importing it loads nothing.
 """
 
 from typing import TYPE_CHECKING

@@ -5,8 +5,7 @@ order: so the numbers are those of one process, to what another thread count rou
 started anew by Ray, and its part measured again; nothing of it was counted. Paths are read by the actors, so
 they have to be the same on all machines. Which cluster it is Ray decides (RAY_ADDRESS; else one on this
 machine). Ray waits for ever for a core that others hold: here it is asked first what is free, and where that
-is nothing this process does the work itself, and says so. It is the only place that knows Ray, which is
-optional: one process needs none of it.
+is nothing this process does the work itself, and says so. It alone knows Ray, which is optional.
 """
 
 import pickle

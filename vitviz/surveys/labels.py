@@ -1,10 +1,8 @@
-"""What is known of pictures beforehand: which of a checkpoint's classes a source's label means, and where
-objects are.
+"""What is known of pictures beforehand: which class a source's label means, and where objects are.
 
 Boxes come from JSON, a folder of Pascal VOC's XML, or Python. JSON is {"cats/7.jpg": [[left, top, right,
 bottom], ...], ...} in pixels of the upright picture, right and bottom no part of the box. VOC counts pixels
-from 1 and its ends in; both are read as they are meant. A picture is found by its name in the source, else by
-its last part, with or without its ending.
+from 1 and its ends in; both are read as meant. Pictures go by name in the source, else by its last part.
 """
 
 from __future__ import annotations
@@ -26,8 +24,7 @@ Classes = Mapping[str, int | str] | Sequence[str] | None
 
 
 class Labels:
-    """Looked for in this order: `classes`, the checkpoint's labels, one of the names in a label, a number
-    from 0.
+    """Looked for in this order: `classes`, the checkpoint's labels, a name in a label, a number from 0.
 
     `classes` are the source's names in the order of the checkpoint's classes, or a mapping from them to a
     class's number or label. `required`: a label that is not there, or not understood, is an error.

@@ -43,8 +43,7 @@ class Seen:
 
 @runtime_checkable
 class Measure(Protocol):
-    """A new one is a small file in `measures/`; any object that looks like this can be handed to
-    `vitviz.survey`.
+    """A new one is a class in `measures/`; any object that looks like it can be handed to `vitviz.survey`.
 
     It holds nothing that changes: parts of a survey may be measured in different processes. Two with the same
     name must compute the same, because a survey that goes on knows its measures by name.
@@ -59,8 +58,7 @@ class Measure(Protocol):
 
         A quantity that this picture has nothing to say about (no label is known) is left out. What of an
         array does not exist for this picture is not a number, and `seen.refused["measure.part"]` says why,
-        which the survey tells beside its averages. Raises VitvizError, which ends the survey, for a
-        checkpoint that it does not apply to.
+        which the survey tells beside its averages. VitvizError ends the survey: a checkpoint it is not for.
         """
         ...
 

@@ -5,8 +5,7 @@ with d = mean_b - mean_a and n = n_a + n_b (Chan, Golub and LeVeque 1979, equati
 
     mean = mean_a + d n_b / n        M2 = M2_a + M2_b + d^2 n_a n_b / n
 
-which loses nothing to cancellation where the spread is small beside the mean. Any order gives the same to
-rounding.
+which loses nothing to cancellation where the spread is small. Any order gives the same to rounding.
 """
 
 from __future__ import annotations

@@ -3,30 +3,24 @@
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from vitviz.surveys.parts import RANKS, Parts, quantiles_of, saving, written
 from vitviz.surveys.report import page_of
-from vitviz.surveys.result import Mistakes, Survey
+from vitviz.surveys.result import Survey
 from vitviz.surveys.tables import Long, Rows, SkippedList
 
 
 def finish(begun: Survey, parts: Parts) -> Survey:
-    """Averages of all parts in their order, which do not depend on when and how often the survey was ended;
-    with files.
+    """Averages of all parts in order, the same however often the survey was ended; with files.
 
     Writes pictures.parquet or .csv, skipped.csv, averages.npz, report.html and summary.json, each whole or
     not at all. VitvizError where that cannot be; the same call then goes on.
     """
-    result, mistakes = begun, Mistakes()
     with saving(parts.folder):
-        for part in parts.all():
-            result = result.grown(part)
-            mistakes.add(part.rows)
-        result = replace(result, mistakes=mistakes)
+        result = begun.over(parts.all())
         rows, skipped = Rows(result, parts.folder), SkippedList(parts.folder)
         long = [Long(one, parts.folder) for one in result.measures if hasattr(one, "lines")]
         for part in parts.all():

@@ -56,9 +56,7 @@ class Part:
 
 @contextmanager
 def saving(folder: Path) -> Iterator[None]:
-    """Around what is written into a survey's folder: nothing half written stays there. VitvizError, where the
-    disk is full or the like; what was done before lies there, and the same call goes on.
-    """
+    """Around writing into a survey's folder: nothing stays half written; VitvizError for a full disk."""
     try:
         yield
     except BaseException as error:

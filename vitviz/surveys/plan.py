@@ -1,6 +1,4 @@
-"""What exactly is asked of a survey: which pictures of a source, by which weights, in which order; for its
-report.
-"""
+"""What exactly is asked of a survey: which pictures, by which weights, in which order; for its report."""
 
 import hashlib
 import json

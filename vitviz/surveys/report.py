@@ -126,9 +126,7 @@ def _mistakes(survey: Survey) -> str:
     if found is None or not found.labelled:
         return ""
 
-    def name(number: int) -> str:
-        return survey.labels[number] if number < len(survey.labels) else f"class {number}"
-
+    name = survey.named
     common = [
         (name(true), name(answer), count)
         for (true, answer), count in found.confusions.most_common(CONFUSIONS)

@@ -1,6 +1,4 @@
-"""What a survey comes to: means with their standard errors, what has been left out, where the model is wrong,
-and how alike two surveys' checkpoints are.
-"""
+"""What a survey comes to: means with standard errors, what was left out, mistakes, and two compared."""
 
 from __future__ import annotations
 
@@ -88,6 +86,8 @@ class Survey(Tabled):
     images: int = 0  # how many pictures the averages are over
     sums: Mapping[str, Moments] = field(default_factory=dict)
     skipped: tuple[Skipped, ...] = ()  # the first thousand
+    # place, class and probability of what the first thousand are taken for
+    answers: tuple[tuple[int, int | None, float | None], ...] = field(default=(), repr=False)
     left_out: int = 0  # how many pictures could not be read
     refused: Mapping[str, Refused] = field(default_factory=dict)  # "measure.part" -> where and why it is none
     labels: tuple[str, ...] = field(default=(), repr=False)
@@ -113,11 +113,22 @@ class Survey(Tabled):
 
     def grown(self, more: Batch | Part) -> Survey:
         """With some pictures more."""
+        rows = more.rows[: max(0, LISTED - self.images)]
+        answers = ((row.index, row.answer, row.probability) for row in rows)
         return replace(
-            self, images=self.images + len(more.rows), sums=added(dict(self.sums), more.sums),
+            self, images=self.images + len(more.rows), answers=(*self.answers, *answers),
+            sums=added(dict(self.sums), more.sums),
             skipped=(*self.skipped, *more.skipped)[:LISTED], left_out=self.left_out + len(more.skipped),
             grams=(*self.grams, *more.grams), refused=refused_in(more.rows, self.refused),
         )  # fmt: skip
+
+    def over(self, parts: Iterable[Part]) -> Survey:
+        """With all these parts, in their order, and where the model is wrong in them."""
+        result, mistakes = self, Mistakes()
+        for part in parts:
+            result = result.grown(part)
+            mistakes.add(part.rows)
+        return replace(result, mistakes=mistakes)
 
     @property
     def quantities(self) -> dict[str, Quantity]:
@@ -141,6 +152,10 @@ class Survey(Tabled):
         if not found:
             raise VitvizError("Nothing in this survey was measured by layer and head.")
         return self.sums[found[0]].mean.shape
+
+    def named(self, number: int) -> str:
+        """A class by its label, or by its number where there is none."""
+        return self.labels[number] if number < len(self.labels) else f"class {number}"
 
     def moments(self, name: str) -> Moments:
         """Count, mean, variance and standard error of a quantity; VitvizError for one that there is not."""
@@ -185,8 +200,7 @@ class Survey(Tabled):
 def cka(
     survey_a: Survey, survey_b: Survey | None = None, tokens: str = "patches"
 ) -> Float[Tensor, "depth depth2"]:
-    """CKA of every depth of one survey's checkpoint with every depth of the other's; of one alone, with
-    itself.
+    """CKA of every depth of one survey's checkpoint with every depth of the other's, or with its own.
 
     Depth 0 enters block 1, depth l is the raw output of block l. Both are surveys of the same pictures with
     the same `batch`, measuring "similarity"; the checkpoints may have any widths, depths and patch sizes.

@@ -27,8 +27,7 @@ T, U = TypeVar("T"), TypeVar("U")
 
 
 def ahead(things: Iterable[T], make: Callable[[T], U], depth: int) -> Iterator[U]:
-    """`make` of each thing in order, up to `depth` of them made before they are asked for; what it raises is
-    raised.
+    """`make` of each thing in order, up to `depth` made before they are asked for; what it raises is raised.
 
     >>> list(ahead([1, 2, 3], lambda number: number * 10, depth=2))
     [10, 20, 30]

@@ -1,6 +1,4 @@
-"""A survey from its question to its result: over a source of any size, in one pass, by parts that survive the
-process.
-"""
+"""A survey from question to result: a source of any size, in one pass, by parts that survive the process."""
 
 import datetime
 import os
@@ -13,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from vitviz.engine import Inspector
-from vitviz.errors import ImageError, VitvizError
+from vitviz.errors import ImageError, VitvizError, whole_number
 from vitviz.surveys.items import described, written_out
 from vitviz.surveys.labels import Classes, Labels
 from vitviz.surveys.measure import Measure
 from vitviz.surveys.measures import chosen
 from vitviz.surveys.parts import Part, Parts
 from vitviz.surveys.plan import PART, Plan, surroundings
-from vitviz.surveys.result import Mistakes, Survey
+from vitviz.surveys.result import Survey
 from vitviz.surveys.rows import Measuring, Progress
 from vitviz.surveys.sources import Listed, source_of
 
@@ -71,12 +69,10 @@ def survey(
     the source's labels mean: their names in the order of the checkpoint's classes, or a mapping.
     `progress(done, total)` is told after each batch and ends the survey by returning False; True shows tqdm's
     bar. A picture that cannot be read is left out and named in `.skipped`. With `workers`, so many of Ray's
-    actors share the pictures (`vitviz[cluster]`; see `vitviz.surveys.cluster`), and progress is told after
-    each part.
+    actors share the pictures (see `vitviz.surveys.cluster`), and progress is told after each part.
 
     With `out`, a folder, there is a row a picture, an .npz of averages and a report there in the end; killed
-    at any moment, the same call goes on. Raises VitvizError for what cannot be, ImageError where no picture
-    could be read.
+    at any moment, the same call goes on. Raises VitvizError, and ImageError where no picture could be read.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -90,7 +86,7 @@ def survey(
     about = {**settings, "where": written_out(str(found.where)), "begun": _now()}
     begun = Survey.begun(inspector, measuring.measures, measuring.size, about)
     parts = Parts(Path(out), settings) if out is not None else None
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
+    if whole_number(workers) is None:
         raise VitvizError(f"Given workers={workers!r}; expected how many of Ray's actors, or 0 for none.")
     through = partial(_spread, workers) if workers else _through
     with told(progress) as tell:
@@ -132,7 +128,7 @@ def surveying(
 
 def measuring_of(inspector: Inspector, measures, size, batch: int, classes: Classes) -> Measuring:
     """The loop's fixed part; VitvizError for what is not to be had."""
-    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+    if whole_number(batch, least=1) is None:
         raise VitvizError(
             f"Given batch={batch!r}; expected how many pictures go through the model at once, 1 or more."
         )
@@ -148,24 +144,28 @@ def _through(
     plan: Plan, measuring: Measuring, begun: Survey, parts: Parts | None, progress: Progress | None
 ) -> tuple[Survey, bool]:
     """All pictures not done yet; whether it came to the end. Without parts the same, kept nowhere."""
-    done = set(parts.numbers()) if parts else set()
-    result, mistakes, at = replace(begun, mistakes=Mistakes()), Mistakes(), 0
-    for number in sorted(done):
-        result, at = _added(result, mistakes, parts.read(number), at)
-    decoded = measuring.ahead((place, item) for place, item in plan.items() if place // plan.part not in done)
-    for number, some in groupby(decoded, key=lambda one: one[0] // plan.part):
-        batches, seen, goes_on = [], at, True
-        while goes_on and (one := list(islice(some, measuring.batch))):
-            batches.append(measuring.measured(one))
-            seen += len(one)
-            goes_on = progress is None or progress(seen, plan.count) is not False
-        part = Part.of(batches)
-        if parts is not None and goes_on:
-            parts.write(number, part)
-        result, at = _added(result, mistakes, part, at)
-        if not goes_on:
-            return replace(result, mistakes=mistakes), False
-    return replace(result, mistakes=mistakes), True
+    done, at, goes_on = set(parts.numbers()) if parts else set(), 0, True
+    left = ((place, item) for place, item in plan.items() if place // plan.part not in done)
+
+    def every() -> Iterator[Part]:
+        nonlocal at, goes_on
+        for number in sorted(done):
+            at += len(part := parts.read(number))
+            yield part
+        for number, some in groupby(measuring.ahead(left), key=lambda one: one[0] // plan.part):
+            batches = []
+            while goes_on and (one := list(islice(some, measuring.batch))):
+                batches.append(measuring.measured(one))
+                at += len(one)
+                goes_on = progress is None or progress(at, plan.count) is not False
+            part = Part.of(batches)
+            if parts is not None and goes_on:
+                parts.write(number, part)
+            yield part
+            if not goes_on:
+                return
+
+    return begun.over(every()), goes_on
 
 
 def _spread(
@@ -183,15 +183,7 @@ def _spread(
         goes_on = tell is None or tell(at, plan.count) is not False
         if not goes_on:
             break
-    result, mistakes = begun, Mistakes()
-    for number in sorted(found):
-        result, _ = _added(result, mistakes, found[number], 0)
-    return replace(result, mistakes=mistakes), goes_on
-
-
-def _added(result: Survey, mistakes: Mistakes, part: Part, at: int) -> tuple[Survey, int]:
-    mistakes.add(part.rows)
-    return result.grown(part), at + len(part)
+    return begun.over(found[number] for number in sorted(found)), goes_on
 
 
 def _now() -> str:

@@ -5,8 +5,7 @@ are read by Python's own tarfile for the listing alone: a picture is then read a
 any thread, and going on after a stop skips what is done without reading it. The webdataset library streams
 members through a pipeline and cannot name, skip or seek them. A compressed tar has no places to seek, so it
 is refused. A data set of the hub (hf:NAME, hf:NAME:SPLIT; needs the library datasets) is streamed: nothing
-but the pictures that are looked at is downloaded. Its identity is the revision that the hub names, because
-its listing cannot be read without its pictures.
+but what is looked at is downloaded. Its identity is the hub's revision: its listing is its pictures.
 """
 
 from __future__ import annotations
@@ -53,8 +52,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", "
 
 @dataclass(frozen=True)
 class Folder:
-    """All pictures in it and below, by name; hidden ones are passed over, and files that are no pictures by
-    their ending.
+    """All pictures in it and below, by name and by their ending; hidden ones are passed over.
 
     Where no picture lies in the folder itself, the first folder on the way to one names its class.
     """

@@ -2,8 +2,7 @@
 such rows (`lines`): Parquet where pyarrow is installed, else CSV, renamed when whole.
 
 Layers and heads count from 0, as in Python. In Parquet a quantity of several numbers is a list, its axes in
-the column's metadata; in CSV it has a column for each number, such as distance.distance.3.0 for layer 3,
-head 0.
+the column's metadata; in CSV a column a number, such as distance.distance.3.0 for layer 3, head 0.
 """
 
 import csv

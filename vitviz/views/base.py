@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import importlib
 import inspect
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from vitviz.errors import Unknown, VitvizError
 from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence
 from vitviz.views.controls import About, Choice, Control, Whole, Wholes, parsed
-from vitviz.views.items import File, Item
+from vitviz.views.items import File, Item, as_json, drawn
 from vitviz.views.sequence import placed
 from vitviz.views.subject import Subject
 
@@ -63,6 +64,12 @@ class Words:
     caveat: str  # what it does not show
     cites: str = ""  # the work whose section, figure or equation the source begins with
 
+    @classmethod
+    def of(cls, text: str, cites: str = "") -> Words:
+        """Those of a text of five paragraphs, `what` to `caveat`."""
+        parts = (re.sub(r"\s*\n\s*", " ", part.strip()) for part in text.split("\n\n"))
+        return cls(*parts, cites)
+
 
 class View(ABC):
     """A view of the model. Subclasses are stateless; one instance each stands in `vitviz.views.VIEWS`.
@@ -95,6 +102,7 @@ class View(ABC):
     sided: ClassVar[bool] = False  # whether it is of one picture, and may be asked to look at that one too
     # of a video, where they are not given: so that nothing else moves
     still: ClassVar[Mapping[str, str]] = {}
+    also: ClassVar[Iterable[str]] = ()  # further English texts that it says
 
     def __init_subclass__(cls, **more: Any):
         super().__init_subclass__(**more)
@@ -239,7 +247,7 @@ class View(ABC):
     def texts(self) -> set[str]:
         """The English texts that it declares, which need translations."""
         words = {text for name, text in vars(self.words).items() if name != "cites"}
-        found = {self.title, self.unprinted, *words, *(file.label for file in self.files)}
+        found = {self.title, self.unprinted, *words, *self.also, *(file.label for file in self.files)}
         if self.mapped:
             found |= {self.map.says} if self.map else set()
         for control in self.controls:
@@ -249,4 +257,4 @@ class View(ABC):
         return found - {""}
 
 
-__all__ = ["File", "Item", "Needs", "PAPER", "View", "Words"]
+__all__ = ["File", "Item", "Needs", "PAPER", "View", "Words", "as_json", "drawn"]

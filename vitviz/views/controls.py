@@ -7,15 +7,37 @@ and patches from 0. A control without a label has no field: the figure sets it b
 clicked.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from vitviz.errors import WrongSetting
-from vitviz.views.about import About
+
+if TYPE_CHECKING:
+    from vitviz.record.grid import Grid
 
 MOST = 99_999  # what a link may ask for before the model is known
+
+
+@dataclass(frozen=True)
+class About:
+    """How many layers and heads a model has, and its grid of tokens."""
+
+    layers: int
+    heads: int
+    grid: Grid
+
+    def number(self, bound: float | str) -> float:
+        """The bound itself, or what it names."""
+        if not isinstance(bound, str):
+            return bound
+        grid = self.grid
+        known = {"layers": self.layers, "heads": self.heads, "patches": grid.patches - 1}
+        known |= {"tokens": grid.tokens - 1, "middle": grid.token(grid.rows // 2, grid.cols // 2)}
+        return known[bound]
 
 
 @dataclass(frozen=True)

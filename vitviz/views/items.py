@@ -1,10 +1,11 @@
 """What a view can be asked for: arrays of numbers, and files."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from vitviz.views.about import About
+from vitviz.views.controls import About
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,16 @@ class Item:
         return array
 
 
+def drawn(name: str, axes: str, says: str, *depends: str, **more: Any) -> Item:
+    """An item for drawing alone, which is not taken home."""
+    return Item(name, axes, says, depends=depends, taken=False, **more)
+
+
+def as_json(name: str, says: str, *depends: str, **more: Any) -> Item:
+    """The same of JSON."""
+    return drawn(name, "byte", f"{says}, as JSON", *depends, dtype="uint8", **more)
+
+
 @dataclass(frozen=True)
 class File:
     """A download besides the numbers: its name, which is the route's too, and what the page calls it."""
@@ -56,4 +67,4 @@ class File:
     kind: str = "application/octet-stream"
 
 
-__all__ = ["File", "Item"]
+__all__ = ["File", "Item", "as_json", "drawn"]

@@ -18,8 +18,8 @@ from vitviz.record.sentence import Sentence
 
 if TYPE_CHECKING:
     from vitviz.record.grid import Grid
-    from vitviz.views.about import About
     from vitviz.views.base import View
+    from vitviz.views.controls import About
     from vitviz.views.subject import Subject
 
 NOTHING_GROWS = "{view} has no film over the layers: nothing in it grows from one to the next."

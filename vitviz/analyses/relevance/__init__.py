@@ -1,6 +1,5 @@
 # ruff: noqa: F401 (names for whoever imports this room)
-"""Every kind of map that says which patch an answer is made of, in one frame: a function of `Passes`, a
-`Relevance` out.
+"""Every kind of map of which patch an answer is made of: a function of `Passes`, a `Relevance` out.
 
 `METHODS` are all of them by name, the controls last. Each says in its docstring its formula, whose it is, and
 what it does not show. LRP's rules with halved gradients (AttnLRP) are left out: patents are claimed on them.
@@ -48,11 +47,9 @@ DEPTHS = ("frozen", "input_gradient")  # those that can be read at several place
 
 
 def relevance_of(passes: Passes, method: str = "frozen", at: str | int | None = None) -> Relevance:
-    """One method's map; `at` for those in `DEPTHS`: 'tokens', 'pixels' or a layer (None for the method's own
-    choice).
+    """One method's map; `at` for `DEPTHS`: 'tokens', 'pixels' or a layer (None: the method's own choice).
 
-    Raises VitvizError for a method or place that does not exist, UnsupportedModel, with the reason, where it
-    is not applicable or does not balance.
+    Raises VitvizError for a method or place, UnsupportedModel, with the reason, where it does not apply.
     """
     function = METHODS.get(method) if isinstance(method, str) else None
     if function is None:

@@ -1,5 +1,4 @@
-"""Maps made of attention: rollout and last attention, which know no class, and those that weigh it by a
-gradient.
+"""Maps made of attention: rollout and last attention, which know no class, and those with a gradient.
 
 A_l is layer l's attention (after the softmax, by head), G_l = ds/dA_l the gradient of the answer s, both of
 the SAME layer: backward hooks run from the last layer to the first, and vit-explain pairs layer l's attention
@@ -8,12 +7,10 @@ with layer L + 1 - l's gradient. All start at the row with which the classifier 
 carry that row from the last layer to the first, O(N^2) a layer.
 
 None of these adds up to the answer. Those with a gradient add the identity, which has no unit, to something
-in units of the logit: multiply the logit by a number and the map changes. What the values carry and what MLPs
-do is not in them.
+in units of the logit: multiply the logit and the map changes. What values carry and MLPs do is not in them.
 """
 
 import torch
-from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
@@ -22,7 +19,6 @@ from vitviz.analyses.relevance.passes import Passes, Relevance, Weighed
 from vitviz.analyses.rollout import mean_attention
 from vitviz.analyses.rollout import rollout as attention_rollout
 from vitviz.errors import UnsupportedModel
-from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence, not_applicable
 
 NO_GRADIENT = "no attention has a gradient"
@@ -33,17 +29,18 @@ def rollout(passes: Passes) -> Relevance:
 
     Abnar and Zuidema 2020. The same for every class, by construction.
     """
-    return _found("rollout", passes, attention_rollout(passes.trace), "all layers", signed=False)
+    found = attention_rollout(passes.trace).flatten()
+    return Relevance.of("rollout", passes, found, "all layers", signed=False)
 
 
 def last_attention(passes: Passes) -> Relevance:
     """The last layer's attention, mean over heads: the same for every class, blind to layers before."""
-    return _found("last_attention", passes, mean_attention(passes.trace)[-1], "the last layer", signed=False)
+    found = mean_attention(passes.trace)[-1].flatten()
+    return Relevance.of("last_attention", passes, found, "the last layer", signed=False)
 
 
 def gradient_rollout(passes: Passes) -> Relevance:
-    """F_l = max(0, mean_h A_l G_l), M_l = (I + F_l) / 2 with each row divided by its sum, map = row M_L ...
-    M_1.
+    """F_l = max(0, mean_h A_l G_l), M_l = (I + F_l) / 2, each row divided by its sum, map = row M_L ... M_1.
 
     jacobgil/vit-explain's formula, put right: rows (not columns) sum to 1, gradients in the order of the
     layers, nothing kept between pictures, nothing discarded, no division by the maximum. The clamp comes
@@ -57,38 +54,32 @@ def chefer(passes: Passes) -> Relevance:
     """C_l = mean_h max(0, A_l G_l), R = (I + C_L) ... (I + C_1), map = row R - row.
 
     Chefer et al., ICCV 2021 (arXiv 2103.15679), from all layers; attention pooling by its rule for two
-    modalities, the pooling's own C as the row. Clamped before the mean over heads, so evidence against the
-    class is never seen.
+    modalities, the pooling's own C as the row. Clamped before the mean: what speaks against is not seen.
     """
     layers = [(1.0, 1.0, one.product.clamp(min=0).mean(dim=0)) for one in _layers(passes)]
     return _carried("chefer", passes, layers, pooled=True)
 
 
 def attention_gradient(passes: Passes) -> Relevance:
-    """Attention times gradient in the last layer, sum_h sum_i A_hij G_hij: how far key j's attention moves
-    the answer.
+    """sum_h sum_i A_hij G_hij in the last layer: how far key j's attention moves the answer.
 
-    Signed; attention only as far as its last use. With one linear layer behind it, the sum is what the heads
-    gave.
+    Signed; attention in its last use alone. With one linear layer behind it, the sum is what the heads gave.
     """
-    values = _layers(passes)[-1].product.sum(dim=(0, 1))
-    return _found("attention_gradient", passes, _on_grid(values, passes.trace.grid), "the last layer")
+    values = _layers(passes)[-1].product.sum(dim=(0, 1))[passes.trace.grid.prefix :]
+    return Relevance.of("attention_gradient", passes, values, "the last layer")
 
 
 def attention_grad_cam(passes: Passes) -> Relevance:
-    """max(0, mean_h A_h[row] mean_j G_h[row, j]) in the last layer: what Chefer et al.'s tables call
-    "GradCAM".
+    """max(0, mean_h A_h[row] mean_j G_h[row, j]) in the last layer: "GradCAM" in Chefer et al.'s tables.
 
     Another thing than Grad-CAM on tokens (`grad_cam`). Often all zero, and then said to be.
     """
-    last, row = _layers(passes)[-1], query_weights(passes.trace)
-    row = row.to(last.attention)
-    weights = torch.einsum("i,hij->hj", row, last.gradient)[:, passes.trace.grid.prefix :].mean(dim=-1)
-    rows = torch.einsum("i,hij->hj", row, last.attention)
-    found = (rows * weights[:, None]).mean(dim=0).clamp(min=0)
-    return _found(
-        "attention_grad_cam", passes, _on_grid(found, passes.trace.grid), "the last layer", signed=False
-    )
+    last, prefix = _layers(passes)[-1], passes.trace.grid.prefix
+    row = query_weights(passes.trace).to(last.attention)
+    both = (torch.einsum("i,hij->hj", row, one)[:, prefix:] for one in (last.attention, last.gradient))
+    rows, slopes = both
+    found = (rows * slopes.mean(dim=-1, keepdim=True)).mean(dim=0).clamp(min=0)
+    return Relevance.of("attention_grad_cam", passes, found, "the last layer", signed=False)
 
 
 # ----- how it is done
@@ -115,7 +106,7 @@ def _carried(method: str, passes: Passes, layers: list[Step], pooled: bool = Fal
         start[-len(own) :] = own.to(start)
     row = carried_row(start, layers, normed=method == "gradient_rollout")
     found = row - start if pooled and pooling is None else row  # the pooling's own C holds no identity
-    return _found(method, passes, _on_grid(found, passes.trace.grid), "all layers", signed=False)
+    return Relevance.of(method, passes, found[passes.trace.grid.prefix :], "all layers", signed=False)
 
 
 def _layers(passes: Passes) -> tuple[Weighed, ...]:
@@ -123,11 +114,3 @@ def _layers(passes: Passes) -> tuple[Weighed, ...]:
     if not attentions:
         raise UnsupportedModel(not_applicable(passes.trace.checkpoint, Sentence(NO_GRADIENT)))
     return attentions
-
-
-def _found(method: str, passes: Passes, found: Tensor, at: str, signed: bool = True) -> Relevance:
-    return Relevance(method, found.double(), passes.answer, at, signed=signed)
-
-
-def _on_grid(values: Float[Tensor, " token"], grid: Grid) -> Float[Tensor, "row col"]:
-    return rearrange(values[grid.prefix :], "(row col) -> row col", row=grid.rows)

@@ -1,5 +1,4 @@
-"""Class activation maps on tokens: a vector a_i of each patch at one place, and the gradient g_i of the
-answer there.
+"""Class activation maps on tokens: a patch's vector a_i at one place, and the answer's gradient g_i there.
 
 The place follows what the classifier reads. For a class token it is the output of the norm before the last
 block's attention: behind that attention the patches of a class-token model have no gradient at all, and the
@@ -8,7 +7,6 @@ reads. Prefix tokens are cut off first. Neither sees the class token's own way p
 only the last block's part of the network is in them.
 """
 
-from einops import rearrange
 from torch import Tensor
 
 from vitviz.analyses.relevance.passes import Passes, Relevance
@@ -26,17 +24,16 @@ def grad_cam(passes: Passes) -> Relevance:
     """
     activations, slopes, place = _read(passes)
     found = (activations @ slopes.mean(dim=0)).clamp(min=0)
-    return _found("grad_cam", passes, found, place, signed=False)
+    return Relevance.of("grad_cam", passes, found, place, signed=False)
 
 
 def hires_cam(passes: Passes) -> Relevance:
     """<g_i, a_i>, signed: every patch by its own gradient.
 
-    Draelos and Carin 2020 (arXiv 2011.08891). Where all that follows is linear the sum is the answer but for
-    constants.
+    Draelos and Carin 2020 (arXiv 2011.08891). If all behind is linear it sums to the answer, less constants.
     """
     activations, slopes, place = _read(passes)
-    return _found("hires_cam", passes, (activations * slopes).sum(dim=-1), place)
+    return Relevance.of("hires_cam", passes, (activations * slopes).sum(dim=-1), place)
 
 
 def _read(passes: Passes) -> tuple[Tensor, Tensor, str]:
@@ -44,8 +41,3 @@ def _read(passes: Passes) -> tuple[Tensor, Tensor, str]:
     if found.activations is None or found.slopes is None:
         raise UnsupportedModel(not_applicable(passes.trace.checkpoint, Sentence(UNSEEN, place=place)))
     return found.activations.double(), found.slopes.double(), place
-
-
-def _found(method: str, passes: Passes, values: Tensor, place: str, signed: bool = True) -> Relevance:
-    cells = rearrange(values, "(row col) -> row col", row=passes.trace.grid.rows)
-    return Relevance(method, cells, passes.answer, place, signed=signed)

@@ -1,9 +1,6 @@
-"""Maps without a gradient of the whole network: the ledger's, what happens when one patch is really left out,
-and those that know nothing of the answer, which any other has to beat.
-"""
+"""Maps without a gradient of the whole network: the ledger's, one patch left out, and chance's."""
 
 import torch
-from einops import rearrange
 
 from vitviz.analyses.evidence import account_of
 from vitviz.analyses.relevance.passes import Passes, Relevance
@@ -33,12 +30,10 @@ def ledger(passes: Passes) -> Relevance:
 
 
 def leave_one_out(passes: Passes) -> Relevance:
-    """s(x) - s(x without patch i): each patch's token is left out by itself, and the rest goes through the
-    model.
+    """s(x) - s(x without patch i): each patch's token is left out alone, and the rest goes through the model.
 
     Zeiler and Fergus 2014 with real absence in place of grey (Jain et al. 2022, arXiv 2204.08945). N passes
-    of N - 1 tokens. Two patches that say the same thing hide each other, and the sum is no account of the
-    answer.
+    of N - 1 tokens. Two patches that say the same hide each other, and the sum is no account of the answer.
     """
     grid = passes.trace.grid
     if isinstance(passes.target, torch.Tensor) or passes.trace.logits is None:
@@ -50,8 +45,7 @@ def leave_one_out(passes: Passes) -> Relevance:
     classes = classes_of(passes.trace, passes.target)
     whole = score_of(passes.trace.logits[None].double(), classes)
     found = whole - score_of(passes.answers(kept).double(), classes)
-    cells = rearrange(found, "(row col) -> row col", row=grid.rows)
-    return Relevance("leave_one_out", cells, passes.answer, "the picture")
+    return Relevance.of("leave_one_out", passes, found, "the picture")
 
 
 def random(passes: Passes, seed: int = 0) -> Relevance:

@@ -1,21 +1,17 @@
-"""Value times gradient: of the frozen linear map, of the model as it is, and along a straight line from an
-empty picture.
+"""Value times gradient: of the frozen linear map, the model as it is, and a line from an empty picture.
 
     map_i = <t_i, ds/dt_i>     with t_i the token at patch i after the position embedding, entering a layer,
     or its pixels
 
 What biases, positions and prefix tokens give is value times gradient, too, and stands beside the map by kind.
 In the frozen map all of it adds up to the answer, because the map is affine; in the model as it is, nothing
-promises that, and what is missing is said. What is read at a depth is that depth's token, which is mixed
-already but for the first.
+promises that, and what is missing is said. A depth's token is mixed already, but for the first.
 """
-
-import operator
 
 from einops import rearrange
 
 from vitviz.analyses.relevance.passes import Gradients, Passes, Relevance
-from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.errors import UnsupportedModel, VitvizError, whole_number
 from vitviz.record.sentence import Sentence, not_applicable
 
 STEM = (
@@ -32,13 +28,11 @@ Place = str | int
 
 
 def frozen(passes: Passes, at: Place = "tokens") -> Relevance:
-    """The linear map of this picture: attention, norms' deviations and gates held, then value times gradient;
-    it adds up.
+    """The picture's linear map: attention, norms' deviations and gates held, value times gradient; adds up.
 
     Named elsewhere: LibraGrad's core for a Vision Transformer (Mehri et al. 2024, arXiv 2411.16760), CP-LRP
     with the gate held too (Ali et al. 2022, arXiv 2202.07304). How the held numbers themselves came about is
-    not in it: why a head looks where it looks speaks nowhere. Refused where it does not balance, as something
-    between is then not understood.
+    not in it: why a head looks where it looks speaks nowhere. Refused where it does not balance.
     """
     found = _read("frozen", passes, passes.held(), at)
     scale = max(abs(found.answer), passes.trace.size)
@@ -49,27 +43,24 @@ def frozen(passes: Passes, at: Place = "tokens") -> Relevance:
 
 
 def input_gradient(passes: Passes, at: Place = "pixels") -> Relevance:
-    """Input times gradient of the model as it is: ordinary gradients, times pixels in the model's units (or
-    tokens).
+    """Input times gradient of the model as it is: ordinary gradients, pixels in its units (or tokens).
 
-    Shrikumar et al. 2016 (arXiv 1605.01713). A gradient says what a small change would do; nothing makes it
-    add up.
+    Shrikumar et al. 2016 (arXiv 1605.01713). A gradient says what a small change does; it need not add up.
     """
     return _read("input_gradient", passes, passes.gradients(), at)
 
 
 def integrated_gradients(passes: Passes, steps: int = STEPS) -> Relevance:
-    """(x - x0) mean_k ds/dx at x0 + (k + 1/2) (x - x0) / K: from the mean colour x0 = 0, midpoint rule of K
-    steps.
+    """(x - x0) mean_k ds/dx at x0 + (k + 1/2) (x - x0) / K, from the mean colour x0 = 0: midpoint rule.
 
     Sundararajan et al. 2017 (arXiv 1703.01365). With infinitely many steps the sum is s(x) - s(x0); with K
-    there is a gap, which is said. Which empty picture it starts at is a choice, and pixels of the mean colour
-    get nothing.
+    there is a gap, which is said. The empty picture is a choice, and pixels of the mean colour get nothing.
     """
-    if isinstance(steps, bool) or not hasattr(steps, "__index__") or steps < 1:
+    count = whole_number(steps, least=1)
+    if count is None:
         raise VitvizError(f"Given {steps!r} steps; expected a whole number from 1.")
     _require_pixels(passes, passes.gradients().pixels)
-    path = passes.path(operator.index(steps))
+    path = passes.path(count)
     constants = {"the empty picture": path.start}
     return Relevance(
         "integrated_gradients", path.pixels, passes.answer, "pixels", None, constants, adds_up=True
@@ -89,16 +80,13 @@ def _read(method: str, passes: Passes, found: Gradients, at: Place) -> Relevance
 
 
 def _depth(at: Place, depths: int) -> int:
-    try:
-        depth = operator.index(at)
-        if not isinstance(at, bool) and 0 <= depth < depths:
-            return depth
-    except TypeError:
-        pass
-    raise VitvizError(
-        f"Given at={at!r}; expected 'tokens' (after the position embedding), 'pixels', or a layer that the"
-        f" tokens enter, from 0 to {depths - 1} (behind the last)."
-    )
+    depth = whole_number(at, below=depths)
+    if depth is None:
+        raise VitvizError(
+            f"Given at={at!r}; expected 'tokens' (after the position embedding), 'pixels', or a layer that"
+            f" the tokens enter, from 0 to {depths - 1} (behind the last)."
+        )
+    return depth
 
 
 def _require_pixels(passes: Passes, pixels) -> None:

@@ -38,8 +38,7 @@ class Gradients:
 
     `tokens` has a row for what entered each block and one for what the last gave. `constants` has for each
     kind the biases (and other constants) of each block, times their gradients: in the first place those
-    before the first block, in the last those behind the last. `attentions` are there for the model's own
-    gradients alone, not where it was held.
+    before the first block, in the last those behind the last. `attentions` are not there where it was held.
     """
 
     answer: float
@@ -109,8 +108,7 @@ class Relevance(Shown):
 
     `explained` = map + prefix tokens' share + constants, in units of the answer (the logit); None where the
     method's numbers are in no units that add up to it. `unexplained` = answer - explained. `prefix` is the
-    prefix tokens' sum (None where the method gives them none), `constants` what biases and other parts that
-    are no patch give, by kind.
+    prefix tokens' sum (None for none), `constants` what biases and other parts but patches give, by kind.
     """
 
     method: str
@@ -121,6 +119,14 @@ class Relevance(Shown):
     constants: dict[str, float] = field(default_factory=dict)
     adds_up: bool = False  # whether the sum is an account of the answer, exact or not
     signed: bool = True  # whether a number below zero speaks against the answer
+
+    @classmethod
+    def of(
+        cls, method: str, passes: Passes, patches: Float[Tensor, " patch"], at: str, **told
+    ) -> "Relevance":
+        """The map of numbers that patches have, one after the other."""
+        grid = passes.trace.grid
+        return cls(method, patches.double().unflatten(0, (grid.rows, grid.cols)), passes.answer, at, **told)
 
     @property
     def explained(self) -> float | None:

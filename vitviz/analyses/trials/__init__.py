@@ -1,3 +1,1 @@
-"""Maps on trial: whether taking away what a map calls relevant moves the answer more than taking away the
-rest.
-"""
+"""Maps on trial: whether taking away what one calls relevant moves the answer more than the rest."""

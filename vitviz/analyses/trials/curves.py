@@ -78,8 +78,7 @@ class Asked:
 def scored(
     logits: Float[Tensor, "set class"], classes: tuple[int, ...], answer: int, likely: Likely | None = None
 ) -> dict[str, Float[Tensor, " set"]]:
-    """Three scores: whether the answer is still the model's own, and the explained class's probability and
-    logit.
+    """Whether the answer is still the model's own, and the explained class's probability and logit.
 
     For a rather than b the logit is the difference, and the probability that of a among the two. `likely`
     makes probabilities of logits where that is not the softmax.
@@ -150,8 +149,7 @@ def beyond(tail: float, freedom: int) -> float:
 
 
 def of_all(methods: int, tail: float = 0.05) -> float:
-    """The probability at which each of so many methods is held, for any of them to beat chance by chance with
-    `tail` (Sidak 1967).
+    """At which probability to hold each of so many methods, for any to beat chance with `tail` (Sidak 1967).
 
     >>> round(1 - (1 - of_all(12)) ** 12, 6)
     0.05
@@ -231,9 +229,7 @@ def curves_of(
 def _groups(
     asked: Asked, values: Float[Tensor, " patch"], order: Tensor, count: int
 ) -> tuple[Float[Tensor, " group"], list[tuple[int, ...]]]:
-    """The value of each group of the order, the most relevant first and of one size as nearly as can be; and
-    what is left without each, in the last place without none.
-    """
+    """Each group's value, the most relevant first, and what is left without it, last without none."""
     groups = torch.tensor_split(order, min(count, len(order)))
     others = [
         torch.cat([one for j, one in enumerate(groups) if j != i] or [order[:0]]) for i in range(len(groups))

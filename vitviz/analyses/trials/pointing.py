@@ -33,8 +33,7 @@ def covered(grid: Grid, boxes: Sequence[Box], finer: int = 8) -> Float[Tensor, "
 
 
 def hit(values: Float[Tensor, "row col"], grid: Grid, boxes: Sequence[Box]) -> float:
-    """1 where the largest patch's centre lies in a box, 0 where not; between where several are the"
-    " largest."""
+    """1 where the largest patch's centre lies in a box, else 0; between where several are the largest."""
     centres = _inside(grid, boxes, 1)
     return centres[values == values.max()].double().mean().item()
 

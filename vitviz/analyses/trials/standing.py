@@ -37,8 +37,7 @@ def standing(survey: Any, protocol: int = 0, score: str = "probability") -> list
     `rank`, by the same score, is 1 and as many more as lie ahead by over two standard errors of the
     difference, picture by picture: who cannot be told apart shares it. `ahead` is the gap less chance's, and
     `beats_chance` whether that is more than chance gives any method of the table in one set of twenty. Of
-    `most`, `least` and `ahead` the standard errors are there, not a number for a single picture.
-    UnsupportedModel where the survey tried no maps.
+    `most`, `least` and `ahead` there are standard errors, NaN for one picture. UnsupportedModel for no trial.
     """
     measure = trial_in(survey)
     k, ahead = SCORES.index(score), survey.moments("trial.ahead")
@@ -124,9 +123,7 @@ def table(survey: Any, protocol: int = 0) -> list[tuple[str, ...]]:
 
 
 def in_all_scores(survey: Any, protocol: int = 0) -> list[dict[str, Any]]:
-    """A row a method, best first by probability, with every score's numbers under names such as
-    "gap_logit": for tables and files.
-    """
+    """A row a method, best first by probability, with every score's numbers ("gap_logit"): for tables."""
     by_score: dict[str, Sequence[dict[str, Any]]] = {
         score: standing(survey, protocol, score) for score in ("probability", *SCORES)
     }

@@ -1,5 +1,4 @@
-"""The trial of maps on one picture: patches are taken away, most and least relevant first, and the answer is
-watched.
+"""The trial of maps on one picture: patches are taken away, by relevance, and the answer is watched.
 
 Samek et al. 2017 and RISE (Petsiuk et al. 2018) on patches, as Chefer et al. 2021 compare maps: a map that
 knows what the answer is made of loses it soon when its best patches go first, and late when they go last.
@@ -122,8 +121,7 @@ def trial_of(
 
     `passes` removes as `patches_as` says; `made` are maps that are known already. Without `chance` it is a
     part of a trial, which `together` joins with others; without `groups` SaCo is not asked about. Raises
-    VitvizError for a method or share that cannot be, and for a target that is no class; Stopped, between two
-    requests, where nobody waits.
+    VitvizError for a method, share or target that cannot be; Stopped, between requests, where nobody waits.
     """
     classes, answer = _classes(passes)
     names, shares = _names(methods, chance, passes.trace), _shares(shares)

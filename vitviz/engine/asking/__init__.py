@@ -1,3 +1,1 @@
-"""Public questions to a model, where the engine meets the analyses: its weights, maps of a picture, the
-experiment.
-"""
+"""Public questions to a model, where engine and analyses meet: weights, maps, text, the experiment."""

@@ -1,37 +1,38 @@
-"""One page deeper: who wrote what a head reads, and why it looks there; the public functions of an inspector
-and a trace.
-"""
+"""Public: who wrote what a head reads, and why it looks there, asked of an inspector and a trace."""
 
 import itertools
 import threading
-from collections import OrderedDict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from weakref import ref
+from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 
+from vitviz.analyses import smallest
 from vitviz.analyses import writers as formulas
-from vitviz.analyses.effects import SIDES, EdgeEffects, edges_into, sampled
+from vitviz.analyses.effects import SIDES, Edge, EdgeEffects, edges_into, sampled
 from vitviz.analyses.evidence import account_of, directions
 from vitviz.analyses.ledger import Ledger
+from vitviz.analyses.smallest import SmallestPart
 from vitviz.analyses.target import Asked, classes_of, score_of, target_of
 from vitviz.analyses.writers import Paths, Score, Stream, Writers
 from vitviz.engine.asking.models import balanced_ledger
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.passes.edges import without_edges
+from vitviz.engine.passes.edges import less, usual_of, without_edges
 from vitviz.engine.passes.streams import stream_of
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.record.sentence import Sentence, not_applicable
 from vitviz.record.trace import Trace
 
+ROOM = 256 * 2**20  # bytes, of what writers wrote in the passes that are made at once
 KEPT = 2  # pictures whose recordings are kept
 TOLERANCE = 1e-4  # of the largest line
 ASTRAY = (
     "what its heads read is explained by its writers only to {found} of the largest, where {allowed} is"
     " expected"
 )
-# by the trace's identity: the trace, weakly, and its stream
-_streams: OrderedDict[int, tuple] = OrderedDict()
+_streams: WeakKeyDictionary[Trace, Stream] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -90,8 +91,7 @@ def score_account(
 def paths(
     inspector: Inspector, trace: Trace, target: Asked, count: int = 12, *, opened: int = 24, relative=False
 ) -> Paths:
-    """The `count` largest paths from writers through heads into an answer, by |share|, found by opening so
-    many heads.
+    """The `count` largest paths, by |share|, from writers through heads into an answer, by opening so many.
 
     `.paths`: (heads from the answer back, writer, share in logits); with `.left_out` they add up to `.total`,
     the heads' shares of the logit. They stop at an MLP's result. Raises as `writers`.
@@ -112,15 +112,13 @@ def edge_effects(
     into: str = "value", parts_as: str = "mean", count: int | None = None, seed: int = 0, batch: int = 8,
     progress: Callable[[int, int], bool | None] | None = None,
 ) -> EdgeEffects:  # fmt: skip
-    """Shares held against the truth: what a logit loses when a writer's part is taken out of one head's input
-    alone, by a real pass an edge, beside the edge's share.
+    """What a logit loses when one head's input lacks a writer's part: a real pass an edge, beside its share.
 
     Edges end in the values (or `into` "query" or "key") of one head, or, without `layer` and `head`, of all;
     `count` of them, drawn by `seed`, are run. `parts_as`: "mean" over the reference set (the embedding's,
     over this picture's patches) or "zero". `progress(done, of)` ends it by returning False. `.edges`,
     `.effects`, `.shares` (none for queries and keys), `.correlation` and how many edges there are, `.of`.
-    Raises as `writers`, and UnsupportedModel where a part cannot be taken out of one input alone. Source:
-    `vitviz.analyses.effects`.
+    Raises as `writers`; UnsupportedModel for a part in several inputs. Source: `vitviz.analyses.effects`.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -132,17 +130,18 @@ def edge_effects(
         raise VitvizError(f"Given into={into!r}, layer={layer!r}, head={head!r}; expected into to be one of"
                           f" {', '.join(SIDES)}, and a layer with its head, or neither.")  # fmt: skip
     (ledger, basis), stream = _asked(inspector, trace, target, False), recorded(inspector, trace)
+    usual = _usual(inspector, ledger, stream, parts_as)
     layers, heads = len(trace.layers), trace.layers[0].heads
     ends = [(layer, head)] if layer is not None else itertools.product(range(layers), range(heads))
     positions, classes = stream.positions is not None, classes_of(ledger.trace, target)
     every = [edge for end in ends for edge in edges_into(*end, heads, into, positions)]
     some = sampled(every, count, seed)
     effects, shares = torch.full((2, len(some)), float("nan"), dtype=torch.float64)
-    whole = score_of(without_edges(inspector, ledger, stream, [{}], parts_as).double(), classes)
+    whole = score_of(without_edges(inspector, ledger, stream, [{}]).double(), classes)
     for first in range(0, len(some), batch):
         asked = some[first : first + batch]
-        removals = [{(one.into, one.layer, one.head): [one.writer]} for one in asked]
-        found = without_edges(inspector, ledger, stream, removals, parts_as)
+        removals = [{one.reader: [one.writer]} for one in asked]
+        found = without_edges(inspector, ledger, stream, removals, usual)
         effects[first : first + len(asked)] = whole - score_of(found.double(), classes)
         if progress is not None and progress(first + len(asked), len(some)) is False:
             break
@@ -155,20 +154,108 @@ def edge_effects(
     return EdgeEffects(tuple(some), effects, shares, len(every), parts_as)
 
 
+def smallest_part(
+    inspector: Inspector, trace: Trace, target: Asked | None = None, *, parts_as: str = "mean",
+    effects: EdgeEffects | None = None, draws: int = 3, seed: int = 0,
+    progress: Callable[[int, int], bool | None] | None = None,
+) -> SmallestPart:  # fmt: skip
+    """How few edges an answer needs: its margin over the next class with the edges of largest |share| alone,
+    by real passes, beside `draws` random orders and that of known `effects`.
+
+    Edges end in heads' values and in the answer; what others carry is replaced as in `edge_effects`.
+    `target`: the model's answer, or as for `edge_effects`. `.least`: so many edges, and from there on the
+    answer stands; `.margins` by order (draw, count) in logits, `.faithfulness()`. `progress(done, of)` ends
+    it by returning False. Raises as `edge_effects`. Source: `vitviz.analyses.smallest`.
+
+    >>> import vitviz
+    >>> inspector = vitviz.load("vitviz-tiny")
+    >>> found = smallest_part(inspector, inspector.trace(vitviz.sample_image("coffee")), draws=1)
+    >>> 0 < found.least < len(found.edges)
+    True
+    """
+    target = int(trace.logits.argmax()) if target is None else target
+    edges, shares = ranked_edges(inspector, trace, target, parts_as)
+    orders, counts = smallest.orders_of(len(edges), draws, seed), smallest.kept_counts(len(edges))
+    if effects is not None:
+        lost = dict(zip(effects.edges, effects.effects.nan_to_num().abs().tolist(), strict=True))
+        orders["effect"] = [sorted(range(len(edges)), key=lambda one: -lost.get(edges[one], 0.0))]
+    margins = {name: torch.full((len(rows), len(counts)), torch.nan) for name, rows in orders.items()}
+
+    def kept(rows: list[list[int]]) -> list[float]:
+        return margins_of(inspector, trace, target, [[edges[i] for i in row] for row in rows], parts_as)
+
+    for column, count in enumerate(counts):
+        found = iter(kept([row[:count] for rows in orders.values() for row in rows]))
+        for table in margins.values():
+            table[:, column] = torch.tensor([next(found) for _ in table])
+        if progress is not None and progress(column + 1, len(counts)) is False:
+            break
+    by_share = margins["share"][0].tolist()
+    first = max((i for i, one in enumerate(by_share) if not one > 0), default=-1) + 1
+    least = None
+    if first < len(counts):
+        low, least = counts[first - 1] if first else 0, counts[first]
+        while least - low > max(1, len(edges) // 500):
+            middle = (low + least) // 2
+            low, least = (low, middle) if kept([range(middle)])[0] > 0 else (middle, least)
+    return SmallestPart(edges, shares, counts, margins, parts_as, least)
+
+
+def ranked_edges(
+    inspector: Inspector, trace: Trace, target: Asked, parts_as: str = "mean"
+) -> tuple[tuple[Edge, ...], Tensor]:
+    """All edges into values and the answer with what flows along them, beyond what would stand in its place;
+    the largest |share| first.
+    """
+    (ledger, basis), stream = _asked(inspector, trace, target, False), recorded(inspector, trace)
+    usual = _usual(inspector, ledger, stream, parts_as)
+    heads, positions = trace.layers[0].heads, stream.positions is not None
+    edges = smallest.every_edge(len(trace.layers), heads, positions and usual is None)
+    shares = smallest.shares_of(ledger, stream if usual is None else less(stream, usual), basis, edges)
+    order = shares.abs().argsort(descending=True, stable=True)
+    return tuple(edges[i] for i in order.tolist()), shares[order]
+
+
+def margins_of(
+    inspector: Inspector, trace: Trace, target: Asked, kept: Sequence[Sequence[Edge]], parts_as: str = "mean"
+) -> list[float]:
+    """The target's margin over the next class with each set of edges alone, in logits."""
+    ledger, stream = balanced_ledger(inspector, trace), recorded(inspector, trace)
+    usual, classes = _usual(inspector, ledger, stream, parts_as), classes_of(trace, target)
+    heads, positions = trace.layers[0].heads, stream.positions is not None
+    edges = smallest.every_edge(len(trace.layers), heads, positions and usual is None)
+    writers = 2 + len(trace.layers) * (heads + 1)
+    batch = min(8, max(1, ROOM // (writers * stream.embedding.nbytes)))
+    found = []
+    for first in range(0, len(kept), batch):
+        removals = []
+        for some in map(set, kept[first : first + batch]):
+            removals.append(defaultdict(list))
+            for edge in edges:
+                if edge not in some:
+                    removals[-1][edge.reader].append(edge.writer)
+        logits = without_edges(inspector, ledger, stream, removals, usual)
+        found += smallest.margin_of(logits.double(), classes).tolist()
+    return found
+
+
 def recorded(inspector: Inspector, trace: Trace) -> Stream:
     """What was written in a trace's pass: recorded once a trace, and kept for the last few."""
     with _lock:
-        known, found = _streams.get(id(trace), (lambda: None, None))
-    if known() is trace:
-        return found
-    found = stream_of(inspector, trace)
-    with _lock:
-        for key in [key for key, (known, _) in _streams.items() if known() is None or key == id(trace)]:
-            del _streams[key]
-        while len(_streams) >= KEPT:
-            _streams.popitem(last=False)
-        _streams[id(trace)] = ref(trace), found
+        found = _streams.get(trace)
+    if found is None:
+        found = stream_of(inspector, trace)
+        with _lock:
+            for old in list(_streams)[: 1 - KEPT]:
+                _streams.pop(old, None)
+            _streams[trace] = found
     return found
+
+
+def _usual(inspector: Inspector, ledger: Ledger, stream: Stream, parts_as: str) -> Stream | None:
+    if parts_as not in ("mean", "zero"):
+        raise VitvizError(f"Given parts_as={parts_as!r}; expected 'mean' or 'zero'.")
+    return usual_of(inspector, ledger, stream) if parts_as == "mean" else None
 
 
 def _asked(inspector: Inspector, trace: Trace, target: Asked, relative: bool) -> tuple[Ledger, object]:

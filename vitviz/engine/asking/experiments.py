@@ -1,7 +1,6 @@
 """The classroom experiment: the public function of an inspector and a picture, and its single steps.
 
-What is asked and what is made of the answers stands in `vitviz.analyses.experiment`; here it meets the
-engine, which makes the passes.
+What is asked, and made of answers, is in `vitviz.analyses.experiment`; here the engine makes the passes.
 """
 
 import torch
@@ -14,7 +13,7 @@ from vitviz.analyses.protocol import DRAWS, SHARES
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import experiments
 from vitviz.engine.passes.removal import Removal
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, whole_number
 from vitviz.record.trace import Trace
 
 
@@ -46,8 +45,7 @@ def experiment(
     size=None,
     progress: Progress = lambda share, way: None,
 ) -> Experiment:
-    """How much of a picture a model needs, and whether it minds where the patches stand: patches are dropped
-    or shuffled at random, and the model is asked again.
+    """How sure a model stays of a picture whose patches are dropped or shuffled at random.
 
     `image` as for `Inspector.trace`, or a trace of it. `kind`: "drop" takes 0, 10, … 100 % of the patches
     away, left out of the sequence ("dropped") and painted "black"; "shuffle" lets square pieces of them
@@ -57,8 +55,7 @@ def experiment(
     pieces; `.curve(way)` has means with standard errors, `.frame()` all draws. A way that does not exist
     stands in `.refused` with the reason. Computed in the model's own precision: `.deviation` says how far
     that is from float32. Raises VitvizError for another kind, no draws, a model without a classifier, and a
-    trace of which something was taken away; Stopped where nobody waits (`vitviz.stopping`). Source: Naseer et
-    al. 2021 (arXiv 2105.10497).
+    trace with something taken away; else Stopped. Source: Naseer et al. 2021 (arXiv 2105.10497).
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -66,7 +63,7 @@ def experiment(
     >>> found.steps, found.probability["shuffled"].shape
     ((1, 4, 49, 196), torch.Size([4, 2]))
     """
-    if isinstance(draws, bool) or not hasattr(draws, "__index__") or draws < 1:
+    if whole_number(draws, least=1) is None:
         raise VitvizError(f"Given draws={draws!r}; expected a whole number from 1.")
     trace = inspector.answered(image) if isinstance(image, Trace) else inspector.trace(image, size)
 

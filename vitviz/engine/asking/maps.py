@@ -1,7 +1,6 @@
 """Maps of what an answer is made of, and their trial: the public functions of an inspector and a picture.
 
-Each kind of map is a function in `vitviz.analyses.relevance`; here they meet the engine, which makes the
-passes they need.
+Each kind of map is a function in `vitviz.analyses.relevance`; here they meet the engine and its passes.
 """
 
 import copy
@@ -21,21 +20,19 @@ from vitviz.engine.explained import Explained
 from vitviz.engine.forward import Forward
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import capture
-from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.errors import UnsupportedModel, VitvizError, whole_number
 
 
 def relevance(
     inspector: Inspector, image, target: Asked, method: str = "frozen", at: str | int | None = None, size=None
 ) -> Relevance:
-    """Which patches one answer is made of, by one of `vitviz.METHODS`: `.map` (row, col), raw numbers before
-    any scaling.
+    """Which patches one answer is made of, by one of `vitviz.METHODS`: `.map` (row, col), raw numbers.
 
     `image` as for `Inspector.trace`, or a trace of it; `target` as for `evidence`. `at`, for frozen and
     input_gradient: 'tokens' (after the position embedding), 'pixels', or the layer that they enter, from 0.
     `.explained` is map, prefix and constants together and `.unexplained` the rest of the answer; None where a
     sum means nothing. Raises VitvizError for a method, target or place that does not exist, UnsupportedModel,
-    with the reason, where the method does not apply or a map that should balance does not, OutOfMemory where
-    gradients would not fit.
+    with the reason, where the method does not apply or balance, OutOfMemory where gradients would not fit.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -78,16 +75,14 @@ def trial(
     draws: int = DRAWS,
     progress: Progress | None = None,
 ) -> Trial:
-    """Maps on trial on one picture: patches removed, most and least relevant first, beside random maps and a
-    centre blob.
+    """Maps on trial on one picture: patches removed, most and least relevant first, beside random maps.
 
     `methods`: some of `vitviz.METHODS`, None for all (of a model's own classes without those that read each
     patch alone, which were made for sentences). `patches_as`: 'dropped', 'mean', 'blur' or
     'black', as of `Without`. `seed`: of random maps and of the order of equal patches; `draws`: how many
     random maps. `progress(share, what)` is told how far it is. `.curves` by method, `.areas(method, score)`,
     `.ranking(score)`, `.chance(score)`, `.frame()`; scores are 'kept', 'probability' and 'logit'. Methods
-    that do not apply stand in `.refused` with the reason. Raises VitvizError for what cannot be asked, and
-    Stopped where nobody waits (`vitviz.stopping`).
+    that do not apply stand in `.refused`. VitvizError for what cannot be asked, Stopped where nobody waits.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -102,11 +97,9 @@ def trial(
 def class_sensitivity(
     inspector: Inspector, image, one: Asked, other: Asked, methods: Iterable[str] = tuple(METHODS), size=None
 ) -> dict[str, float | None]:
-    """Spearman's rank correlation of the maps of two targets, by method: 1 for what knows no class, such as
-    rollout.
+    """Spearman's rank correlation of two targets' maps, by method: 1 for what knows no class (rollout).
 
-    None where a map is constant; methods that do not apply are left out. A low value is no merit by itself:
-    chance has 0.
+    None where a map is constant; what does not apply is left out. A low value is no merit: chance has 0.
     """
     first = explained(inspector, image, one, size=size)
     second = explained(inspector, first.trace, other)
@@ -132,8 +125,7 @@ def parameter_randomisation(
 
     By method, a row for each of `blocks` (how many last blocks are drawn together with the head; 0: the head
     alone) with one number a seed. A copy of the model is drawn; the inspector stays as it is. What stays near
-    1 does not show what was learned there. Raises UnsupportedModel where a method does not apply. Source:
-    Adebayo et al. 2018.
+    1 does not show what was learned. UnsupportedModel where one does not apply. Source: Adebayo et al. 2018.
     """
     own = explained(inspector, image, target, size=size)
     view_size = own.trace.view.picture.shape[:2]
@@ -150,9 +142,7 @@ def parameter_randomisation(
 def explained(
     inspector: Inspector, image, target: Asked, patches_as: str = "dropped", size=None, **keeping
 ) -> Explained:
-    """A picture and a target with the passes that maps need, each made once: for several maps by
-    `analyses.relevance_of`. `once(name, make)` keeps gradients for longer.
-    """
+    """A picture and target with the passes that maps need, made once; `once(name, make)` keeps gradients."""
     return Explained(inspector, image, target, balanced_ledger, patches_as, size, **keeping)
 
 
@@ -167,7 +157,7 @@ def randomised(inspector: Inspector, blocks: int, seed: int) -> Inspector:
     it is. `blocks`: 0 for the head alone. Raises VitvizError for more blocks than there are.
     """
     count = len(capture.transformer_blocks(inspector.model))
-    if isinstance(blocks, bool) or not hasattr(blocks, "__index__") or not 0 <= blocks <= count:
+    if whole_number(blocks, below=count + 1) is None:
         raise VitvizError(
             f"Given {blocks!r} blocks to draw at random; expected 0 (the head alone) to {count}."
         )

@@ -45,8 +45,7 @@ def embedding_filters(inspector: Inspector, count: int = 28) -> Filters:
 def position_similarity(
     inspector: Inspector, size: tuple[int, int] | None = None
 ) -> Float[Tensor, "row col row2 col2"]:
-    """Cosine similarity of the position embeddings of the patches (figure 7 centre), interpolated to a size
-    if given.
+    """Cosine similarity of the patches' position embeddings (figure 7 centre), at a size if given.
 
     Raises VitvizError for a model without a learned table of absolute positions.
 
@@ -89,14 +88,12 @@ def evidence(inspector: Inspector, trace: Trace, target: Asked, relative: bool =
 def lens(
     inspector: Inspector, trace: Trace, form: str = "now", patches: bool = False, target: Asked | None = None
 ) -> Float[Tensor, "layer class"] | Float[Tensor, "layer row col"]:
-    """The answer forming: the logits (layer, class) that tokens of every depth give, layer 0 entering the
-    first block.
+    """The answer forming: the logits (layer, class) that tokens of each depth give; 0 enters the first block.
 
     `form`: "now" applies the final norm afresh, so that the last row is the model's logits; "share" holds it
     at the end, so that differences between depths are the lines of `evidence`. With `patches`, every patch's
     own answer for one `target` (as for `evidence`): layer, row, col; a probe where the classifier reads a
-    class token (`analyses.lens_kind`). Raises VitvizError where a reading means nothing, or for a form
-    or target that does not exist.
+    class token (`analyses.lens_kind`). VitvizError where a reading means nothing, or for a form or target.
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -125,8 +122,7 @@ def lens(
 
 
 def lens_kind(inspector: Inspector) -> str:
-    """What a patch's own answer in `lens` is: 'reading' where the classifier reads patches, 'probe' where it
-    never did.
+    """What a patch's own answer in `lens` is: 'reading' where the classifier reads patches, else 'probe'.
 
     Raises VitvizError where a patch alone cannot be read.
     """

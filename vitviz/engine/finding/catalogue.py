@@ -1,8 +1,7 @@
 """Which checkpoints there are, and which one a name means.
 
 First the folder `weights/`: what vitviz ships and what the user dropped in. Then timm's pretrained plain
-ViTs, which the hub delivers. Listing reads folders, small JSON files and timm's registry; it builds no model
-and asks no network.
+ViTs, which the hub delivers. Listing reads folders, small JSON files and timm's registry, and no network.
 """
 
 import json
@@ -29,8 +28,7 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 
 
 def checkpoints(folder: str | PathLike | None = None) -> list[Checkpoint]:
-    """Everything that can be picked: shipped, dropped into `folder` (default: see `weights_folder`), then the
-    hub's.
+    """Everything that can be picked: shipped, dropped into `folder` (see `weights_folder`), then the hub's.
 
     >>> "vitviz-tiny" in [c.name for c in checkpoints() if c.source == "shipped"]
     True
@@ -58,8 +56,7 @@ def find(
     stranger is not `trusted`: it can only be one that is listed, never a path or another repository.
     Behind a question mark a name says what the file does not: "vit.pth?heads=6&mean=0.5,0.5,0.5" (see
     `Given`). `architecture` (timm's name) takes precedence over what the checkpoint says of itself. Raises
-    CheckpointError for an unknown name, with those that are close; UnsupportedModel for one that is no plain
-    ViT.
+    CheckpointError for an unknown name, with those that are close; UnsupportedModel for no plain ViT.
 
     >>> find("vit_base_patch16_224.augreg_in21k").trained_on
     'ImageNet-21k'

@@ -63,8 +63,7 @@ if hasattr(os, "register_at_fork"):
 def download(
     wanted: Wanted, total: int, etag: str, progress: Progress | None, token: str | None, stall: float
 ) -> Path:
-    """Where the file lies once it is there and its hash is right; joins a download of it that is on its way
-    already.
+    """Where the file lies once it is there and its hash is right; joins a download of it on its way.
 
     `total` in bytes and `etag` are what the hub announced. Raises HubError where it breaks off, is damaged,
     or brings no byte for `stall` seconds; what `progress` raises goes through.

@@ -1,6 +1,4 @@
-"""The files of a checkpoint, fetched from the hub where they are not on this machine; and which weights they
-were when it was loaded, since they may be replaced while a server runs.
-"""
+"""A checkpoint's files, fetched from the hub where needed, and which they were when it was loaded."""
 
 import hashlib
 import os
@@ -59,8 +57,7 @@ def files_of(checkpoint: Checkpoint, progress: hub.Progress | None = None, token
 
 
 def registered(checkpoint: Checkpoint) -> PretrainedCfg | None:
-    """timm's own record of a hub checkpoint, where it is one of timm's and no other architecture was asked
-    for.
+    """timm's own record of a hub checkpoint, where it is timm's and no other architecture was asked for.
 
     Its repository's config.json is then not needed.
     """
@@ -129,8 +126,7 @@ def identity_of(checkpoint: Checkpoint) -> Identity:
 
 
 def unchanged(checkpoint: Checkpoint) -> bool:
-    """Whether a loaded checkpoint's files hold what they held when it was loaded; also where they have been
-    taken away since.
+    """Whether a loaded checkpoint's files hold what they held then; also where they were taken away since.
 
     One look at each file's size and times as a rule; only where these differ is a file read, once.
     """

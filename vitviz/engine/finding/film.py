@@ -24,8 +24,7 @@ class Frame:
 
     `name` is what `vitviz.load` takes, "vitviz-tiny@300" or, of the last one, the finished model
     "vitviz-tiny". Losses are cross-entropies in nats, `top1` the share of validation pictures named rightly.
-    `averaged` tells an average of the weights on the way from the weights of the step themselves; before the
-    last frame, a part of the training ended there.
+    `averaged`: an average of weights on the way; before the last frame, a part of the training ended there.
     """
 
     name: str
@@ -38,8 +37,7 @@ class Frame:
 
 
 def frames(checkpoint: Checkpoint) -> list[Frame]:
-    """The frames of a checkpoint's training, first step first and the finished model last; empty where none
-    was kept.
+    """The frames of a checkpoint's training, first step first, the finished model last; empty for none kept.
 
     `checkpoint` may be one of its snapshots as well.
     """
@@ -82,9 +80,7 @@ def snapshot(checkpoint: Checkpoint, step: int) -> Checkpoint:
 
 
 def kept_tensors(checkpoint: Checkpoint, *names: str) -> list[Tensor]:
-    """A tensor of the weights, by its name's end, at every snapshot and of the finished model; nothing else
-    is read. Empty without a film.
-    """
+    """A tensor by its name's end at every snapshot and of the finished model, alone; empty without a film."""
     kept = [path for _, path in snapshots(checkpoint)]
     found = []
     for path in [*kept, *([_root(checkpoint) / "model.safetensors"] if kept else [])]:

@@ -3,8 +3,7 @@
 huggingface_hub does the work (its cache, its endpoint and its token are respected); what is added here is a
 clock. A socket that accepts and never answers can hold the library for minutes, so the first answer has a
 deadline of its own, and a download that stands still is given up. Both run in threads, because nothing else
-bounds DNS, TLS and trickling servers alike. A file is checked against the hub's hash before it is handed out,
-which plain HTTP downloads are not.
+bounds DNS, TLS and trickling servers alike. A file is checked against the hub's hash, as plain HTTP's is not.
 
 This module imports neither torch nor timm.
 """
@@ -37,13 +36,11 @@ def fetch(
     token: str | None = None,
     stall: float = STALL_SECONDS,
 ) -> Path:
-    """One file of a repository ("organisation/name" or "organisation/name@revision"), from the cache or the
-    hub.
+    """One file of a repository ("organisation/name" or "organisation/name@revision"), from cache or hub.
 
     Already cached: no network. `progress(done, total)` is called a few times a second with bytes; what it
     raises ends the waiting. Raises HubError within 5 s where the hub does not answer, later where it refuses,
-    breaks off, stands still for `stall` seconds or sends something else than it announced; NoSuchFile where
-    the file does not exist.
+    breaks off, stands still for `stall` seconds or sends something else; NoSuchFile where there is none.
 
     >>> fetch("timm/vit_tiny_patch16_224.augreg_in21k", "model.safetensors")  # doctest: +SKIP
     PosixPath('…/model.safetensors')

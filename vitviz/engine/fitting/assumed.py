@@ -1,9 +1,7 @@
-"""What a file does not say and was taken anyway, with what else it may be: to be asked, never silently
-guessed.
+"""What a file does not say and was taken anyway, with what else it may be: asked, never silently guessed.
 
 Words of a file's name and parts that a family is known by tell what is likeliest, and no more than that. All
-of it is marked until somebody says it: an argument of `vitviz.load`, a name such as `vit.pth?heads=6`, or a
-config.json beside the file.
+of it is marked until somebody says it: to `vitviz.load`, in a name (`vit.pth?heads=6`), or a config.json.
 """
 
 import re
@@ -56,7 +54,7 @@ def of_model(
         counts = dict.fromkeys([now.num_heads, *heads.likely(model.embed_dim)])
         found += question("heads", counts)
     found += [*question("pool", pools_of(model)), *question("block", blocks_of(model))]
-    found += [normalisation(data), *resize(data)]
+    found += of_pictures(data)
     mlp = getattr(model.blocks[0], "mlp", None)
     first = activation_in(getattr(mlp, "act", None)) or "gelu"
     likely = ["gelu", *["quick_gelu"] * ("norm_pre.weight" in tensors), "gelu_tanh", "relu"]
@@ -70,18 +68,14 @@ def question(name: str, choices: Iterable[Any]) -> list[Assumption]:
     return [Assumption(name, spelled[0], tuple(spelled))] if len(spelled) > 1 else []
 
 
-def normalisation(data: Mapping[str, Any]) -> Assumption:
-    """That pictures are normalised as a data config has it, and how else they may be."""
+def of_pictures(data: Mapping[str, Any]) -> tuple[Assumption, ...]:
+    """That pictures are normalised, cropped and resized as a data config has it, and how else they may be."""
     taken = Given(mean=tuple(data["mean"]), std=tuple(data["std"])).text()
     others = [one.text() for one in NORMALISATIONS.values() if one.text() != taken]
-    return Assumption("normalisation", taken, (taken, *others))
-
-
-def resize(data: Mapping[str, Any]) -> list[Assumption]:
-    """The same of crop and interpolation."""
     crops = dict.fromkeys((float(data["crop_pct"]), 0.875, 0.9, 1.0))
     kinds = dict.fromkeys((data["interpolation"], "bicubic", "bilinear"))
-    return [*question("crop_pct", crops), *question("interpolation", kinds)]
+    resized = *question("crop_pct", crops), *question("interpolation", kinds)
+    return Assumption("normalisation", taken, (taken, *others)), *resized
 
 
 def left(assumed: Iterable[Assumption], given: Given) -> tuple[Assumption, ...]:

@@ -41,9 +41,7 @@ class Filled:
 def filled(
     checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor], told: Given = _NOTHING
 ) -> Filled:
-    """Whoever knows the architecture best builds the model: the user, timm's registry, a config, the name,
-    the tensors. `told` is what somebody has said of the model.
-    """
+    """The model of whoever knows it best, in this module's order; `told` is what somebody has said of it."""
     config, name = files.config, checkpoint.name
     asked = checkpoint.architecture if checkpoint.architecture != config.get("architecture") else None
     if record := registered(checkpoint):
@@ -106,15 +104,10 @@ def _by_name(
     data = {**record, "input_size": (record["input_size"][0], *size)}
     left_open = []
     if own and changes.get("num_classes"):  # tuned by somebody, who may normalise otherwise
-        left_open += _of_pictures(data)
+        left_open += assumed.of_pictures(data)
     if own and "global_pool" in changes:
         left_open += assumed.question("pool", pools_of(model))
     return Filled(model, architecture, data, str(record.get("tag") or ""), tuple(notes), tuple(left_open))
-
-
-def _of_pictures(data: Mapping[str, Any]) -> tuple[Assumption, ...]:
-    """That pictures reach the model as a data config has it, of which its file says nothing."""
-    return assumed.normalisation(data), *assumed.resize(data)
 
 
 def _by_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, told: Given) -> Filled:
@@ -123,24 +116,15 @@ def _by_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: s
     require_plain(architecture)
     with understood(name):
         args, record, notes = timm_config.described(config, name)
-    model = fitting.empty(
-        partial(timm.create_model, architecture, pretrained=False, pretrained_cfg=record),
-        name,
-        tensors,
-        **args,
-    )
+    build = partial(timm.create_model, architecture, pretrained=False, pretrained_cfg=record)
+    model = fitting.empty(build, name, tensors, **args)
     state, resampled = fitting.converted(tensors, model, architecture)
-    fitting.fill(
-        model,
-        state | {key: tensors[key] for key in resampled if key in tensors},
-        name,
-        f"its config.json ({architecture})",
-    )
+    state |= {key: tensors[key] for key in resampled if key in tensors}
+    fitting.fill(model, state, name, f"its config.json ({architecture})")
     model = naflex.at_one_size(model, tuple(record["input_size"][-2:]), name)
-    if config.get("pretrained_cfg") is not None or "mean" in config:
-        left_open = ()
-    else:
-        left_open, notes = _of_pictures(record), [] if told.normalised else notes
+    known = config.get("pretrained_cfg") is not None or "mean" in config
+    left_open = () if known else assumed.of_pictures(record)
+    notes = [] if told.normalised and not known else notes
     return Filled(model, architecture, record, str(record.get("tag") or ""), tuple(notes), left_open)
 
 
@@ -150,10 +134,9 @@ def _by_transformers(files: Files, tensors: Mapping[str, Tensor], name: str, tol
         data, notes = huggingface.data_config(files.config, files.preprocessor)
     model = fitting.empty(build, name, tensors)
     fitting.fill(model, tensors, name, f"its config.json ({files.config['model_type']})")
-    if files.preprocessor is not None:
-        left_open = ()
-    else:
-        left_open, notes = _of_pictures(data), [] if told.normalised else notes
+    known = files.preprocessor is not None
+    left_open = () if known else assumed.of_pictures(data)
+    notes = [] if told.normalised and not known else notes
     return Filled(model, entry, data, notes=tuple(notes), assumed=left_open)
 
 

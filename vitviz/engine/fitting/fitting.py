@@ -1,8 +1,7 @@
 """Filling a model with the tensors of a file, every one of them, or saying which do not fit.
 
 Nothing is left at its random start and nothing is stretched on the way: where timm would resample position
-embeddings or drop a classifier in silence, a file of the user's is refused, or the model is built to the
-file's own size.
+embeddings or drop a classifier in silence, a user's file is refused, or the model is built to its own size.
 """
 
 import sys
@@ -55,8 +54,7 @@ class _TooMany(ValueError):
 def empty(
     build: Callable[..., nn.Module], name: str, tensors: Mapping[str, Tensor], **changes: Any
 ) -> nn.Module:
-    """A new model of shapes alone, on torch's meta device: it takes no memory, whatever it asks for, until it
-    is filled.
+    """A new model of shapes alone, on torch's meta device: it takes no memory until it is filled.
 
     `tensors` are those that are to fill it. Raises CheckpointError where it cannot be built with these
     arguments, or would have far more numbers than these.
@@ -96,8 +94,7 @@ def empty(
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) -> None:
     """Gives an `empty` model memory and loads tensors in timm's layout strictly, in place.
 
-    Raises CheckpointError, before it takes any memory, that names the first three keys that are missing, left
-    over, or of another shape.
+    CheckpointError, before it takes memory, with the first three keys missing, left over or of other shape.
     """
     misfits = _misfits(model.state_dict(), tensors)
     if misfits:
@@ -154,8 +151,7 @@ def converted(
 
 
 def own_size(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """How a model must be built differently to take a file of the same architecture: classes, image size,
-    pooling.
+    """How a model must differ to take a file of its architecture: classes, image size, pooling.
 
     Fine-tuning changes these three and nothing else. Empty where the model fits as it is.
     """

@@ -1,5 +1,4 @@
-"""A model in memory as a checkpoint: timm's, transformers', or somebody's own module, as it is at this
-moment.
+"""A model in memory as a checkpoint: timm's, transformers', or somebody's own module, as it is now.
 
 What is looked into is a copy in float32, so that training goes on undisturbed. Every copy is proven: on two
 pictures of noise it has to answer as the given model does, or it is refused. For a module of somebody's own
@@ -156,9 +155,7 @@ def _of_transformers(model: nn.Module, kind: str) -> Taken:
 
 
 def _forget_training(model: nn.Module) -> None:
-    """Whoever watches the training does not watch the copy; nor does it compute anything twice to save
-    memory (`set_grad_checkpointing`), which forbids what hooks read.
-    """
+    """Takes training's hooks off the copy, and `set_grad_checkpointing`, which forbids what hooks read."""
     for module in model.modules():
         if hasattr(module, "grad_checkpointing"):
             module.grad_checkpointing = False

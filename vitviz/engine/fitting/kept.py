@@ -2,8 +2,7 @@
 
 In a folder of its own the file's config is `config.json`, as timm writes it; beside other weights it is
 `vit.config.json`. timm reads such a folder, too (`local-dir:`), but for the epsilon of the norms and where
-they stand, for which its form has no word: that stands under `vitviz`. A mapping that was proposed is kept
-with it.
+they stand, for which its form has no word: that stands under `vitviz`. A proposed mapping is kept with it.
 """
 
 import json
@@ -70,8 +69,7 @@ def keep(
 ) -> Path:
     """Writes it beside the weights, and returns where; from then on nothing of them is assumed.
 
-    CheckpointError where that cannot be: for a checkpoint that is no file of this machine, that has a config
-    already, or whose folder may not be written to.
+    CheckpointError for no file of this machine, one that has a config, or a folder not to be written to.
     """
     place = Path(checkpoint.location)
     weights = weights_file(place) if checkpoint.source == "local" and place.is_dir() else place

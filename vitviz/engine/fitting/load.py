@@ -1,8 +1,7 @@
 """From a checkpoint to a model that carries its trained weights, or a sentence that says why not.
 
 timm's own loading is not used, because it forgives: without `pretrained=True` it returns random weights, with
-another number of classes it drops the classifier, and at another size it stretches the position embeddings,
-all in silence.
+another number of classes it drops the classifier, at another size it stretches positions, all in silence.
 """
 
 import re
@@ -54,8 +53,7 @@ def load(
     `folder` (default: weights/) and the hub's cache offer instead. `device` and `dtype` are where and in what
     the model is going to be, for its memory. Raises CheckpointError where a file is missing, damaged, unsafe
     or does not fit, UnsupportedModel where the architecture is no plain Vision Transformer, HubError where
-    the hub does not deliver, and OutOfMemory, before anything is downloaded or built, where the memory does
-    not suffice.
+    the hub does not deliver, and OutOfMemory, before anything is downloaded or built, for too little memory.
 
     >>> from vitviz.engine.finding.catalogue import find
     >>> load(find("vitviz-tiny")).model.training

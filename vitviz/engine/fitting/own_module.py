@@ -1,8 +1,7 @@
 """A module of somebody's own as a plain ViT: which of all that its weights may be answers as it does.
 
 Heads, activation, epsilon, pooling, the form of the blocks and the order of a flattened patch are in no
-tensor. Each combination is built and asked, the usual form first; the one that answers as the module does is
-it, unless another number of heads does so, too.
+tensor. Each is built and asked, the usual first; what answers alike is it, unless other heads do, too.
 """
 
 import itertools

@@ -329,11 +329,9 @@ class Own:
 def in_timms_names(
     checkpoint: Checkpoint, files: Files, tensors: dict[str, Tensor]
 ) -> tuple[dict[str, Tensor], Own]:
-    """The tensors in timm's layout, where a mapping is given or can be proposed; else as they are, for
-    whoever knows the architecture.
+    """The tensors in timm's layout, where a mapping is given or can be proposed; else as they are.
 
-    CheckpointError for a mapping that does not fit, and, with what could be told, where shapes and names
-    leave more than one possibility.
+    CheckpointError for a mapping that does not fit, and, with what could be told, for more than one.
     """
     mapping, name = mapping_beside(files.weights), checkpoint.name
     path = mapping_file(files.weights).name

@@ -7,8 +7,7 @@ speaking and record the residual stream. The mode belongs to a thread, and the h
 thread they are called in (`wiring`): passes on one model need not wait for each other.
 
 It does not see attention that is computed in any other way. That is why `check_truth` exists: it compares
-what was seen with what the model went on with, and a model for which they differ is refused rather than
-drawn wrongly.
+what was seen with what the model went on with, and where they differ a model is refused, not drawn wrongly.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,8 +32,7 @@ class Pass:
 
     It belongs to the thread that makes it and is used once. `changes` are functions by place, ("mlp", 3) for
     what the MLP of the fourth block gives, ("heads", 3) for what its attention call does; they are called in
-    their order before the place is recorded. An `edit` has changes of its own, which come first, and may
-    leave patches out.
+    their order before the place is recorded. An `edit`'s changes come first, and may leave patches out.
     """
 
     def __init__(
@@ -172,8 +170,7 @@ def recorded(
     changes: Mapping[tuple[str, int], Sequence[Change]] | None = None,
     edit: Edit | None = None,
 ) -> Iterator[Recording]:
-    """Records a forward pass that this thread makes inside the `with`; leaves no hook and no mode behind,
-    whatever happens.
+    """Records a forward pass of this thread inside the `with`; leaves no hook and no mode, whatever happens.
 
     With `check`, also what entered the module after each attention call, for `check_truth`. Several threads
     may be inside with one model. Raises UnsupportedModel where the model has no blocks, or attends in a way

@@ -1,6 +1,4 @@
-"""Copies of a model: at another input size, or on another device and in another precision. The given one
-stays as it is.
-"""
+"""Copies of a model: at another input size, or on another device and in another precision."""
 
 import copy
 
@@ -27,11 +25,9 @@ def lending(model: nn.Module) -> nn.Module:
 
 
 def placed(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
-    """The model on a device in a precision, weights and tables alike: a family that mixes its tables with
-    tokens fails otherwise.
+    """The model on a device in a precision, weights and tables alike: a family that mixes them else fails.
 
-    The parameters are moved one at a time, so that the copy needs no room beside the given model for more
-    than itself.
+    The parameters are moved one at a time: beside the given model there is room for the copy alone.
     """
     moved = {
         id(one): nn.Parameter(one.detach().to(device, dtype), requires_grad=False)

@@ -9,7 +9,9 @@ its hook, and the last block's where the readout begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +24,7 @@ from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard
 from vitviz.engine.passes import capture, experiments
 from vitviz.engine.tails import PRE_NORM, scale_of
-from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.errors import UnsupportedModel
 from vitviz.record import stopping
 from vitviz.record.sentence import Sentence, not_applicable
 
@@ -38,28 +40,57 @@ class _Edged:
     """One pass; it belongs to its thread."""
 
     def __init__(
-        self, blocks: list[nn.Module], ledger: Ledger, stream: Stream, removals: Sequence[Removal], means
+        self,
+        blocks: list[nn.Module],
+        ledger: Ledger,
+        stream: Stream,
+        removals: Sequence[Removal],
+        usual: Stream | None,
     ):
         self.blocks, self.ledger, self.stream = blocks, ledger, stream
-        self.removals, self.means = removals, means
+        self.removals, self.usual = removals, usual
+        self.known: dict[tuple[int, Writer], Tensor] = {}
         self.heads: list[Tensor] = []  # as this pass has them, batch x head x token x dim
         self.mlps: list[Tensor] = []
         self.layer: int | None = None
         self.entering = self.added = None
         self.inside = False  # an MLP is being asked again
 
-    def gone(self, image: int, reader: tuple, like: Tensor) -> Tensor | None:
-        """What is missing in a reader's input."""
-        writers = self.removals[image].get(reader, ())
-        return sum(self.wrote(image, one) - self.usual(one, like) for one in writers) if writers else None
+    def gone(self, image: int, *readers: tuple) -> Tensor | None:
+        """What is missing in readers' inputs: reader, token, width; None where nothing is."""
+        asked = [self.removals[image].get(one, ()) for one in readers]
+        places = {one: i for i, one in enumerate(dict.fromkeys(itertools.chain(*asked)))}
+        if not places:
+            return None
+        lost = torch.stack([self.lost(image, one) for one in places])
+        held = lost.new_zeros(len(readers), len(lost))
+        for row, some in zip(held, asked, strict=True):
+            row[[places[one] for one in some]] = 1
+        return torch.tensordot(held, lost, 1)
 
-    def wrote(self, image: int, writer: Writer) -> Tensor:
-        kind, layer, head = writer
+    def lost(self, image: int, writer: Writer) -> Tensor:
+        """What a writer wrote, less what stands in its place: 0, or its mean over pictures; the embedding's,
+        over these patches.
+        """
+        if (image, writer) not in self.known:
+            self.known.update({(image, one): found for one, found in self.differences(image, *writer[:2])})
+        return self.known[image, writer]
+
+    def differences(self, image: int, kind: str, layer: int | None) -> Iterator[tuple[Writer, Tensor]]:
+        """The same of all writers of a kind and layer; a bias comes with its layer's heads."""
+        usual = self.usual
         if kind in ("embedding", "positions"):
-            return getattr(self.stream, kind).to(self.entering)
-        if kind == "mlp":
-            return self.mlps[layer][image]
-        return self.projected(layer, self.heads[layer][image])[-1 if kind == "bias" else head]
+            found = getattr(self.stream, kind).to(self.entering)
+            yield Writer(kind), found if usual is None else found - getattr(usual, kind).to(found)
+        elif kind == "mlp":
+            found = self.mlps[layer][image]
+            yield Writer(kind, layer), found if usual is None else found - usual.mlps[layer].to(found)
+        else:
+            found = self.projected(layer, self.heads[layer][image])
+            if usual is not None:
+                found = found - self.projected(layer, usual.heads[layer].to(found))
+            yield Writer("bias", layer), found[-1]
+            yield from ((Writer("head", layer, head), one) for head, one in enumerate(found[:-1]))
 
     def projected(self, layer: int, handed: Tensor) -> Tensor:
         """What a layer's heads, and behind them its bias, write of what they hand on."""
@@ -67,21 +98,6 @@ class _Edged:
         if projection.inner is not None:
             inner = projection.inner.deviation(handed.transpose(0, 1).flatten(1))[None]
         return projection.forth(handed, inner)
-
-    def usual(self, writer: Writer, like: Tensor) -> Tensor | float:
-        """What stands in its place: 0, or its mean over pictures; the embedding's, over these patches."""
-        kind, layer, head = writer
-        if self.means is None or kind in ("positions", "bias"):
-            return 0.0 if self.means is None else self.wrote(0, writer)
-        if kind == "embedding":
-            found, prefix = self.stream.embedding.to(like).clone(), self.ledger.trace.grid.prefix
-            found[prefix:] = found[prefix:].mean(dim=0)
-            return found
-        if kind == "mlp":
-            block, mean = self.blocks[layer], self.means.mlps[layer][0].to(like)
-            scale = scale_of(getattr(block, "ls2", getattr(block, "gamma_2", None)))  # behind the mean
-            return mean if scale is None else mean * scale.to(like)
-        return self.projected(layer, self.means.heads[layer][0].to(like))[head]
 
     def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
         if moment == "input":
@@ -96,8 +112,10 @@ class _Edged:
         elif moment == "output":
             self.layer = None
             if layer == len(self.blocks) - 1:
-                missing = [self.gone(i, ("readout",), output) for i in range(len(output))]
-                return torch.stack([x if d is None else x - d for x, d in zip(output, missing, strict=True)])
+                missing = [self.gone(i, ("readout",)) for i in range(len(output))]
+                return torch.stack(
+                    [x if d is None else x - d[0] for x, d in zip(output, missing, strict=True)]
+                )
         return None
 
     def attend(self, kernel: Callable[..., Tensor], query, key, value, *others, **named) -> Tensor:
@@ -106,11 +124,10 @@ class _Edged:
             return kernel(query, key, value, *others, **named)
         sides = {"query": query, "key": key, "value": value}
         for image, removal in enumerate(self.removals):
-            for reader in removal:
-                if reader[0] not in SIDES or reader[1] != layer:
-                    continue
-                side, _, head = reader
-                tokens = self.entering[image] - self.gone(image, reader, query)
+            readers = [one for one in removal if one[0] in SIDES and one[1] == layer]
+            missing = self.gone(image, *readers)
+            for (side, _, head), less in zip(readers, () if missing is None else missing, strict=False):
+                tokens = self.entering[image] - less
                 sides[side] = sides[side].clone()
                 sides[side][image, head] = read(self.ledger, self.stream, layer, head, side, tokens)
         given = kernel(*sides.values(), *others, **named)
@@ -118,44 +135,69 @@ class _Edged:
         return given
 
     def _mlp(self, layer: int, output: Tensor) -> Tensor | None:
-        missing = [self.gone(i, ("mlp", layer), output) for i in range(len(output))]
+        missing = [self.gone(i, ("mlp", layer)) for i in range(len(output))]
         some = [i for i, one in enumerate(missing) if one is not None]
         if not some:
             return None
         block, entering = self.blocks[layer], self.entering + self.added
         self.inside = True
-        anew = block.mlp(block.norm2(torch.stack([entering[i] - missing[i] for i in some])))
+        anew = block.mlp(block.norm2(torch.stack([entering[i] - missing[i][0] for i in some])))
         self.inside, found = False, output.clone()
         found[some] = anew
         return found
 
 
+def usual_of(inspector: Inspector, ledger: Ledger, stream: Stream) -> Stream:
+    """What stands in the writers' places: their means over pictures; of the embedding, over these patches."""
+    trace = ledger.trace
+    means = inspector.reference(trace.view.picture.shape[:2]).parts(trace.length)
+    patches, prefix = stream.embedding[trace.grid.prefix :], stream.embedding[: trace.grid.prefix]
+    embedding = torch.cat([prefix, patches.mean(dim=0).expand_as(patches)])
+    blocks, mlps = capture.transformer_blocks(inspector.model), []
+    for layer, block in enumerate(blocks):
+        scale = scale_of(getattr(block, "ls2", getattr(block, "gamma_2", None)))  # behind the mean
+        mean = means.mlps[layer][0].to(embedding)
+        mlps.append(mean if scale is None else mean * scale.to(mean))
+    heads = tuple(means.heads[layer][0].to(embedding) for layer in range(len(blocks)))
+    return replace(stream, embedding=embedding, heads=heads, mlps=tuple(mlps))
+
+
+def less(stream: Stream, usual: Stream) -> Stream:
+    """What writers wrote beyond what stands in their places."""
+    found = {
+        name: tuple(one - two for one, two in zip(getattr(stream, name), getattr(usual, name), strict=True))
+        for name in ("heads", "mlps")
+    }
+    return replace(stream, embedding=stream.embedding - usual.embedding, **found)
+
+
 @in_float32()
 def without_edges(
-    inspector: Inspector, ledger: Ledger, stream: Stream, removals: Sequence[Removal], parts_as: str = "mean"
+    inspector: Inspector,
+    ledger: Ledger,
+    stream: Stream,
+    removals: Sequence[Removal],
+    usual: Stream | None = None,
 ) -> Tensor:
-    """The logits, removal x class, of a trace's picture with each removal. Raises UnsupportedModel where a
-    part cannot be taken out of one input alone, VitvizError for a `parts_as` that is neither mean nor zero.
+    """The logits, removal x class, of a trace's picture with each removal; `usual` stands in writers' places,
+    or zero. Raises UnsupportedModel where a part cannot be taken out of one input alone.
     """
     trace, size = ledger.trace, ledger.trace.view.picture.shape[:2]
-    if parts_as not in ("mean", "zero"):
-        raise VitvizError(f"Given parts_as={parts_as!r}; expected 'mean' or 'zero'.")
     if trace.without:
         raise UnsupportedModel(not_applicable(trace.checkpoint, Sentence(TAKEN)))
-    means = inspector.reference(size).parts(trace.length) if parts_as == "mean" else None
     preprocessing = inspector.preprocessing.with_size(size)
     model, name = inspector.placed.at(preprocessing.size), f"Taking edges of {trace.checkpoint} out"
     pixels = inspector.forward.pixels([experiments.as_seen(trace.view, preprocessing)])
     with memory_guard(inspector.device, name):
-        return edged(model, pixels, ledger, stream, removals, means)
+        return edged(model, pixels, ledger, stream, removals, usual)
 
 
-def edged(model: nn.Module, pixels: Tensor, ledger: Ledger, stream: Stream, removals, means=None) -> Tensor:
+def edged(model: nn.Module, pixels: Tensor, ledger: Ledger, stream: Stream, removals, usual=None) -> Tensor:
     """The same of a model and its input, a batch of one."""
     blocks = capture.transformer_blocks(model)
     if type(blocks[0]).__name__ not in PRE_NORM or stream.gates or stream.entry is not None:
         raise UnsupportedModel(not_applicable(ledger.trace.checkpoint, Sentence(MIXED)))
-    one = _Edged(blocks, ledger, stream, removals, means)
+    one = _Edged(blocks, ledger, stream, removals, usual)
     with torch.no_grad(), torch.autocast(pixels.device.type, enabled=False), exactly(pixels.device):
         with capture.heard(model, blocks, one):
             return model(pixels.expand(len(removals), -1, -1, -1)).cpu()

@@ -38,9 +38,7 @@ def as_seen(view: View, preprocessing: Preprocessing) -> Prepared:
 
 
 def shuffled(prepared: Prepared, grid: Grid, seed: int) -> Prepared:
-    """The picture with its patches in another order, in pixels: what the model reads and what can be shown of
-    it. VitvizError for what is no seed.
-    """
+    """The picture with its patches in another order, as read and as shown; VitvizError for no seed."""
     order = torch.from_numpy(permutation(grid.patches, seed))
     picture = rearrange(
         torch.from_numpy(prepared.view.picture), "height width channel -> channel height width"

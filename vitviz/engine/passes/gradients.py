@@ -1,5 +1,4 @@
-"""A pass with gradients through the capture seam: attention in the open, biases as leaves, the model left as
-it is.
+"""A pass with gradients through the capture seam: attention in the open, biases as leaves.
 
 The same torch-function mode as `capture`'s, in explicit form. Within one pass of one thread it
 - computes softmax(q k^T scale + mask) in the open, so that every attention A has a gradient; in a held pass A
@@ -12,8 +11,7 @@ The same torch-function mode as `capture`'s, in explicit form. Within one pass o
 
 Hooks are `wiring`'s, which passes of several threads share. Memory is asked for beforehand (`require_room`).
 
-What the frozen linear map holds are norms' deviations and gates, at the values that they have in this very
-pass.
+What the frozen linear map holds are norms' deviations and gates, at the values of this very pass.
 
     norm(x) = (x - mean x) / stop(deviation) * weight + bias        the mean is linear and stays
     f(x)    = x * stop(f(x) / x)      GELU (gate Phi), SiLU and QuickGELU (gate sigmoid), ReLU
@@ -22,8 +20,7 @@ pass.
 where stop(.) lets no gradient through. Every value is the model's own, and only gradients change: those of an
 affine map of the tokens. These are replacements of torch's functions by name, for one pass of one thread; no
 module and no class is touched. A norm or gate that a model works out by hand is met where it calls rsqrt,
-sigmoid or softmax. What is computed in any other way is not held, and the map then does not balance, which is
-found out and refused.
+sigmoid or softmax. What is computed in any other way is not held, does not balance, and is refused.
 """
 
 from collections.abc import Callable, Iterator
@@ -242,8 +239,7 @@ class _Seam(TorchFunctionMode):
 def opened(
     model: nn.Module, blocks: list[nn.Module], *, held: bool, lines: bool = True, weigh: bool = True
 ) -> Iterator[Opened]:
-    """The pass that this thread makes on the model inside the `with`, gradients enabled; nothing stays on the
-    model.
+    """The pass that this thread makes inside the `with`, gradients enabled; nothing stays on the model.
 
     With `held`, the frozen linear map; else the model's own gradients, with every attention. `lines`: biases
     and other constants are leaves. Without `weigh` no attention is kept in the open, and the fused kernel
@@ -264,8 +260,7 @@ def opened(
 def bytes_of_gradients(
     layers: int, heads: int, tokens: int, width: int, attentions: bool, batch: int = 1
 ) -> int:
-    """About what a pass with gradients takes at its peak: attentions and their gradients where wanted, and
-    activations.
+    """About what a pass with gradients takes at its peak: attentions (and gradients), and activations.
 
     A layer keeps about 32 numbers a token and channel: two norms, queries, keys, values, the heads' result,
     two branches, and the MLP's four widths before, behind and at its gate. Softmax keeps A, and A has a

@@ -1,5 +1,4 @@
-"""The user's own hooks on a model's layers: asked for at a point by name, and in force only in passes of
-ours.
+"""The user's own hooks on a model's layers: asked for by a point's name, in force in our passes alone.
 
 A model is copied for other sizes and devices; hooks that stayed on it would be copied too, and never end.
 """

@@ -1,11 +1,9 @@
-"""What is taken away from a pass, and what stands in its place: heads, MLPs, patches, or all tokens from a
-layer on.
+"""What is taken away from a pass, and what is put there: heads, MLPs, patches, all tokens from a layer on.
 
 A head is replaced at the seam, z^{l,h} = softmax(q k^T) v before gate, norm and projection, so that what
 stands behind it in a family does its work on what was put there; an MLP at its result, before LayerScale.
 A patch is left out behind its position embedding: its token is not there in any layer, which is the same
-as attention that gives it nothing. Tables of rotary positions and of relative bias are cut to the
-survivors, who keep their places.
+as attention that gives it nothing. Tables of rotary positions and relative bias are cut likewise.
 
 Everything belongs to one pass (`Edit`): the model is not touched, and passes of other threads do not see
 it. What a replaced head or MLP would have made of its new surroundings is not shown.
@@ -87,8 +85,7 @@ class Edit:
 
 
 def edit_of(without: Without, grid: Grid, kept: tuple[int, ...] | None, instead: Parts) -> Edit:
-    """The pass that is asked for; `instead` has what stands for heads, MLPs and tokens that are replaced
-    by something known."""
+    """The pass asked for; `instead` has what stands for heads, MLPs and tokens that are replaced."""
     changes: dict[tuple[str, int], tuple[Change, ...]] = {}
     places = None if kept is None else places_of(grid, kept)
     if places is not None:
@@ -106,8 +103,7 @@ def edit_of(without: Without, grid: Grid, kept: tuple[int, ...] | None, instead:
 
 
 def watching(grid: Grid, layers: int, kept: tuple[int, ...] | None = None) -> tuple[Edit, Parts]:
-    """A pass that changes nothing but what is left out of it, and what heads and MLPs hand on in it, once
-    it has been made."""
+    """A pass that is changed by `kept` alone, and what heads and MLPs hand on in it, once it is made."""
     seen = Parts({}, {}, {})
 
     def into(found: dict[int, Tensor], layer: int) -> Change:
@@ -202,8 +198,7 @@ def _replaced(heads: tuple[int, ...], how: str, instead: Tensor | None) -> Chang
 
 
 def in_place(how: str, handed: Tensor, instead: Tensor | None) -> Tensor | float:
-    """What takes the place of what is handed on, (..., token, dim): its mean over the tokens, 0, or a known
-    one."""
+    """What takes the place of what is handed on, (..., token, dim): its tokens' mean, 0, or a known one."""
     if how == "tokens":
         return handed.mean(dim=-2, keepdim=True)
     return 0.0 if how == "zero" else instead.to(handed)
@@ -216,8 +211,7 @@ _SAME = {torch.float32: 1e-4, torch.bfloat16: 0.05}
 def edited(
     forward: Forward, prepared: Prepared, size: tuple[int, int], without: Without, other: Any
 ) -> tuple[Prepared, Edit]:
-    """The picture and the pass that are asked for. Raises VitvizError for what the model does not have or
-    cannot lose."""
+    """The picture and pass asked for. VitvizError for what the model does not have or cannot lose."""
     placed = forward.placed
     grid, name = placed.grid(size), placed.checkpoint.name
     require_parts(placed.model, without, grid, name)
@@ -252,8 +246,7 @@ def put_instead(
 
 
 def _other(without: Without, other: Any) -> Any:
-    """The other picture: handed in, or a sample by its name. Never a path from `without`, which may come
-    from a stranger."""
+    """Handed in, or a sample by its name; never a path from `without`, which may be a stranger's."""
     if other is not None:
         return other
     if without.other in {one.name for one in samples()}:
@@ -265,12 +258,10 @@ def _other(without: Without, other: Any) -> Any:
 
 
 def _require_leaving(forward: Forward, prepared: Prepared, size: tuple[int, int]) -> None:
-    """UnsupportedModel unless a model computes without some tokens what it computes where nobody sees
-    them; proven once a size.
+    """UnsupportedModel unless leaving tokens out computes what hiding them does; proven once a size.
 
     Hidden keys leave the tokens of the others as if those were not there. What mixes tokens in any other
-    way than by attention (convolutions, windows, something reshaped to rows and columns) or loses their
-    places shows a difference.
+    way than by attention (convolutions, windows, rows and columns) or loses their places differs.
     """
     if size in forward.leaving:
         return

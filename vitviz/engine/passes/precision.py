@@ -3,8 +3,7 @@
 bfloat16 keeps 8 bits of a number's significand where float32 keeps 24: a value is off by up to 2^-9 of itself
 at every step, and the differences grow through the layers. By how much depends on the weights, so it is
 measured: the picture goes through the float32 model too, on the CPU, and all attention and all class
-probabilities are compared. Both are computed from the two records in float32. It shows the distance on one
-picture, which is no bound for others.
+probabilities are compared in float32. It shows the distance on one picture, no bound for others.
 """
 
 import torch

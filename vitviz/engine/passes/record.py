@@ -107,9 +107,7 @@ def attention_of(
 
 
 def covered(view: View, grid: Grid) -> View:
-    """The part of the input that patches are cut from: where the patch does not divide the input, a rim on
-    the right and below is unseen.
-    """
+    """The part of the input that patches are cut from, without a rim on the right and below."""
     (height, width), (rows, cols) = view.picture.shape[:2], grid.pixels
     if (height, width) == (rows, cols):
         return view
@@ -150,8 +148,7 @@ def patch_size(embed: nn.Module) -> tuple[int, int]:
 
 
 def classifies(model: nn.Module, checkpoint: Checkpoint) -> bool:
-    """Whether the model's output are scores of classes: not features, and not a projection into a space
-    shared with texts.
+    """Whether the model's output are classes' scores: not features, nor a projection beside texts.
 
     Such a head have CLIP, the Perception Encoder and MobileCLIP, unless they were fine-tuned on ImageNet.
     """
@@ -193,9 +190,7 @@ def position_table(model: nn.Module) -> Float[Tensor, "patch width"] | None:
 def resized(
     model: nn.Module, sized: nn.Module, tables: Sequence[Tensor]
 ) -> list[Float[Tensor, "patch width"]]:
-    """Position tables of the model's films as `position_table` gives `sized`, the model at another input
-    size; what is no such table is dropped.
-    """
+    """Films' position tables as `position_table` gives `sized`'s; what is no such table is dropped."""
     old, new = grid_of(model), grid_of(sized)
     prefix = model.pos_embed.shape[1] - old.patches
     shapes = [[one.rows, one.cols] for one in (new, old)]

@@ -1,8 +1,7 @@
 """What is seen of one forward pass, as it was on the device and with its batch axis; and what makes a plain
 Vision Transformer: one stack of blocks, each with one attention over all tokens.
 
-The truth check: softmax(q k^T scale + mask) v, computed from the record, must be what the model goes on
-with.
+The truth check: softmax(q k^T scale + mask) v, by the record, must be what the model goes on with.
 
 It is made of the pass that is shown, once for each input size, and of some queries of every layer: the first
 eight (class, distillation and register tokens), the last, and one out of each 32nd part of the sequence,

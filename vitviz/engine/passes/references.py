@@ -1,5 +1,4 @@
-"""What heads and MLPs hand on as a rule: means over a reference set of pictures, to put in the place of
-one that is taken away.
+"""What heads and MLPs hand on as a rule: means over a set of pictures, to put in the place of one.
 
 A head set to zero is one that the model never met; its mean over many pictures says nothing about this
 one, and is met every day. The mean is taken for every token of the sequence by itself, since a head does
@@ -40,8 +39,7 @@ KEPT = 3  # input sizes whose means are kept; but for the own size's, they are o
 
 @dataclass(frozen=True)
 class Reference:
-    """Means over pictures by layer, with a row for every token, or (not `by_place`) one for all patches
-    behind the prefix's."""
+    """Means over pictures by layer: a row for every token, or one for all patches behind the prefix's."""
 
     heads: tuple[Float[Tensor, "head token dim"], ...]
     mlps: tuple[Float[Tensor, "token width"], ...]

@@ -6,8 +6,7 @@ there the same is done by masking the keys of what is removed in every block and
 is read: equal up to rounding. Other ways to remove paint over the pixels, as `pictures.painted` says.
 
 All tokens removed from an average leave nothing to read, so the answer to an empty set is then that to a
-picture of the mean colour. This file stands in for an interventions' `Without`; `Removal.answers` is the one
-place where it is used.
+picture of the mean colour. Used by a trial, where interventions' `Without` takes one set of patches.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,8 @@
-"""All heads and MLPs taken away in turn: each by itself, several at once as one batch, from its own layer
-on only.
+"""All heads and MLPs taken away in turn: each by itself, several as one batch, from its layer on only.
 
 What enters a layer does not depend on what that layer or a later one loses. So the tokens that enter every
 layer are kept from one pass, and for a head of layer l the blocks from l on are run again, with what the
-family hands to its blocks beside the tokens (rotary tables, shared bias) as it was. Nothing of these
-passes is recorded but their answers.
+family hands to its blocks (rotary tables, shared bias) as it was. Only answers are recorded.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from vitviz.engine.device import exactly, memory_guard
 from vitviz.engine.passes import capture, wiring
 from vitviz.engine.passes.interventions import Parts, heads_of, in_place, put_instead
 from vitviz.engine.pictures.preprocess import Prepared
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, whole_number
 from vitviz.record import stopping
 from vitviz.record.runs import Without
 from vitviz.record.trace import Trace
@@ -95,9 +93,7 @@ class _Ready:
     instead: Parts
 
     def without(self, layer: int, some: list[int | None]) -> Tensor:
-        """Logits, part x class, with each of these parts of a layer taken away alone, from a copy of the
-        tokens each.
-        """
+        """Logits, part x class, with each part of a layer taken away alone, from its copy of the tokens."""
 
         def change(kind: str, handed: Tensor) -> Tensor:
             known: Mapping[int, Tensor] = self.instead.heads if kind == "heads" else self.instead.mlps
@@ -145,9 +141,8 @@ def _ready(forward: Forward, prepared: Prepared, size: tuple[int, int], asked: A
 
 @in_float32()
 def swept(forward: Forward, prepared: Prepared, size: tuple[int, int], asked: Asking) -> Effects:
-    """The effects of all heads and MLPs on a target. Raises VitvizError for what cannot be asked, Stopped
-    where nobody waits."""
-    if isinstance(asked.batch, bool) or not isinstance(asked.batch, int) or asked.batch < 1:
+    """All heads' and MLPs' effects on a target; VitvizError for what cannot be asked, Stopped as always."""
+    if whole_number(asked.batch, least=1) is None:
         raise VitvizError(
             f"Given batch={asked.batch!r}; expected how many parts are taken away at once, from 1."
         )
@@ -173,8 +168,7 @@ def swept(forward: Forward, prepared: Prepared, size: tuple[int, int], asked: As
 def of_layer(
     forward: Forward, prepared: Prepared, size: tuple[int, int], layer: int, asked: Asking
 ) -> Tensor:
-    """One layer's effects on every class, part x class: its heads, then its MLP (NaN where that is no module
-    of its own). Raises IndexError for such a layer, otherwise as `swept`."""
+    """One layer's effects, part x class: heads, then the MLP (NaN for none); IndexError for no such layer."""
     with _passing(forward):
         ready = _ready(forward, prepared, size, asked)
         if not 0 <= layer < len(ready.blocks):

@@ -1,5 +1,4 @@
-"""Hooks that all passes on a model share: there while one runs, and each speaks to the pass of the thread it
-is called in.
+"""Hooks that all passes on a model share, each speaking to the pass of the thread it is called in.
 
 Forward hooks belong to a model, so a pass that set its own would hear every other one. These are set with the
 first of several passes at once and taken away with the last; a thread that runs no pass of ours on the model

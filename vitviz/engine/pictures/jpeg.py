@@ -1,5 +1,4 @@
-"""How often a JPEG file goes over its picture: a progressive one does so in scans, and each costs the whole
-picture.
+"""How often a JPEG file goes over its picture: a progressive one in scans, each at the whole's cost.
 
 A file of 2.6 MB can ask for 20,000 of them, which keeps a core busy for an hour. Progressive files have about
 ten (10 for colour and 6 for grey by libjpeg's own script, 9 to 12 by mozjpeg's), baseline ones one to four.
@@ -17,8 +16,7 @@ _SCAN, _END, _ALONE = 0xDA, 0xD9, {0x01, *range(0xD0, 0xD9)}  # T.81, table B.1:
 
 
 def scans(data: bytes, most: int = MAX_SCANS) -> int:
-    """How many scans the first picture in a JPEG file has, by its markers (T.81, annex B), up to one more
-    than `most`.
+    """How many scans a JPEG file's first picture has by its markers (T.81, annex B), up to `most` + 1.
 
     >>> scans(bytes.fromhex("ffd8 ffda0002 00ff00 ffd0 12 ffda0002 34 ffd9 ffda0002"))
     2

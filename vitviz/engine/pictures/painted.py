@@ -28,8 +28,7 @@ BLUR = 1.0  # deviation of the Gaussian, in patches: nothing smaller than one is
 def painted(
     prepared: Prepared, preprocessing: Preprocessing, grid: Grid, patches: tuple[int, ...], how: str
 ) -> Prepared:
-    """The picture with some of its patches (numbers from 0) painted over, in what is shown and in what the
-    model gets."""
+    """The picture with some patches (from 0) painted over, in what is shown and what the model gets."""
     picture, (height, width) = prepared.view.picture, grid.patch
     over = np.zeros(picture.shape[:2], bool)
     for patch in patches:

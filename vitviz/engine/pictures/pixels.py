@@ -17,8 +17,7 @@ OVERSHOOT = 1e-3  # resampling leaves floating-point pictures this little outsid
 
 
 def rgb_of(image: Image.Image) -> Image.Image:
-    """A decoded picture in RGB, with what is transparent laid on white; RGB itself is handed back, not
-    copied.
+    """A decoded picture in RGB, the transparent laid on white; RGB itself is handed back, not copied.
 
     Raises ImageError where grey values lie outside of their range.
 
@@ -38,9 +37,7 @@ def rgb_of(image: Image.Image) -> Image.Image:
 
 
 def require_interleaved(image: Image.Image) -> None:
-    """ImageError for a TIFF with a plane for each channel, other than three or four of 8 bits: Pillow makes a
-    picture of it without a word, and it can be a wrong one.
-    """
+    """ImageError for a TIFF in planes that Pillow misreads without a word: but three or four of 8 bits."""
     tags = getattr(image, "tag_v2", {})
     bits, samples = tags.get(BITS) or (1,), tags.get(SAMPLES, 1)
     if tags.get(PLANAR) == 2 and samples > 1 and not (samples in (3, 4) and set(bits) == {8}):

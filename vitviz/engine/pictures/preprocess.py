@@ -36,8 +36,7 @@ class Preprocessing:
 
     The picture is scaled to size / crop_pct and the middle cut out of it. `crop_mode` says how it is scaled:
     center keeps its shape and cuts off what is too long, squash bends it to the input's shape, border keeps
-    its shape and fills what is missing with the mean colour. Mean and standard deviation are of values from 0
-    to 1.
+    its shape and fills what is missing with the mean colour. Mean and std are of values from 0 to 1.
 
     >>> from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
     >>> small = Preprocessing((224, 224), IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD, crop_pct=0.9)
@@ -54,8 +53,7 @@ class Preprocessing:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Preprocessing:
-        """From a timm data config or a `pretrained_cfg`; what it leaves out is timm's default (crop_pct
-        0.875).
+        """From a timm data config or a `pretrained_cfg`; what it lacks is timm's default (crop_pct 0.875).
 
         "random" interpolation, a training option that some configs carry, becomes bilinear. Raises
         CheckpointError where the config cannot be followed.
@@ -96,8 +94,7 @@ class Prepared:
 
 @in_float32()  # torchvision makes tensors of the default dtype
 def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
-    """The model's input from an upright RGB picture, as timm's evaluation transform makes it, to the last
-    bit.
+    """The model's input from an upright RGB picture, to the last bit as timm's evaluation transform has it.
 
     `view.picture` holds exactly the pixels that are normalised; the edges of `view.box` are where its edges
     lie on the upload. The box reaches beyond the upload where the input was padded: with the mean colour in
@@ -133,13 +130,11 @@ def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
 
 
 def fitted_size(upload: tuple[int, int], tokens: int, patch: tuple[int, int]) -> tuple[int, int]:
-    """The input size (height, width) that shows a whole picture in its own shape, as nearly as whole patches
-    allow.
+    """The input size (height, width) nearest to a whole picture's own shape, in whole patches.
 
     `upload` is the picture's (width, height) in pixels, `patch` is (height, width); at most `tokens` patches
     are spent, so that a picture costs no more than the square input with as many. Of the grids around the
-    exact one it is the one with the least distortion. With a crop_pct below 1 the rim is still cut off.
-    Raises ValueError where `tokens` is below 1.
+    exact one it distorts least; a crop_pct below 1 still cuts. ValueError where `tokens` is below 1.
 
     >>> fitted_size((600, 400), tokens=196, patch=(16, 16))
     (176, 272)

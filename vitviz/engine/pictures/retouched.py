@@ -8,8 +8,7 @@
     brightness  v + 255 b / 100; contrast 128 + (v - 128)(1 + c / 100); hue: H turned in HSV
     rotate      against the clock about the middle, bilinear, the mean colour where nothing is
 
-What it does not show: a model trained on photographs has seen none that was painted over; what it answers to
-a hard edge is part of the answer.
+What it does not show: no photograph in training was painted over; a hard edge is part of what is answered.
 """
 
 from __future__ import annotations

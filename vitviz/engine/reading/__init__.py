@@ -1,3 +1,1 @@
-"""What a checkpoint's files say: one file a format in which trained Vision Transformers come, all ending in
-timm's names.
-"""
+"""What a checkpoint's files say: one file a format of trained Vision Transformers, all in timm's names."""

@@ -29,8 +29,7 @@ def projecting(name: str) -> bool:
 
 def projects(weights: Path, tensors: Iterable[str], name: str, outputs: int, labels: bool) -> bool:
     """Whether so many outputs are a projection: told by the names of the file's tensors, by open_clip's
-    config beside it, or by timm's own record of what its config calls it (`name`, with the tag), unless
-    classes are named.
+    config beside it, or by timm's record of its config's `name` and tag, unless classes are named.
     """
     if labels or not outputs:
         return False

@@ -1,8 +1,7 @@
 """Which of timm's architectures are plain Vision Transformers, and why the others are not.
 
 Plain means: every block makes one global attention call over all tokens. What is known not to do so is
-refused here by name, before anything is downloaded or built; the last word on what passes has the truth check
-at capture.
+refused here by name, before anything is downloaded or built; the truth check at capture has the last word.
 """
 
 import re
@@ -57,8 +56,7 @@ _TRANSFORMERS = {
 
 
 def refusal(architecture: str) -> str | None:
-    """Why a registered architecture is not shown, as the end of a sentence that begins with its name; None if
-    it is.
+    """Why a registered architecture is not shown, to end a sentence that its name begins; None if it is.
 
     >>> refusal("vit_base_patch16_224") is None, refusal("xcit_nano_12_p16_224")
     (True, 'attends between channels, not between patches')
@@ -72,8 +70,7 @@ def refusal(architecture: str) -> str | None:
 
 
 def require_plain(architecture: str) -> None:
-    """Raises CheckpointError for a name that timm does not know, UnsupportedModel for one that is no plain
-    ViT.
+    """CheckpointError for a name that timm does not know, UnsupportedModel for one that is no plain ViT.
 
     >>> require_plain("resnet50")  # doctest: +ELLIPSIS
     Traceback (most recent call last):

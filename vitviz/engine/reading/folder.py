@@ -42,9 +42,7 @@ def stem(weights: Path) -> str:
 
 
 def config_file(weights: Path) -> Path:
-    """The config.json of a weights file: under its own name (`vit.config.json`) where there is one, else
-    next to it, or above the snapshots/ of a training film.
-    """
+    """A weights file's config.json: its own (`vit.config.json`), else beside it, or above snapshots/."""
     own = weights.with_name(f"{stem(weights)}.config.json")
     folder = weights.parent.parent if weights.parent.name == "snapshots" else weights.parent
     return own if own.is_file() else folder / "config.json"
@@ -130,11 +128,9 @@ def listed(index: Path) -> dict[str, set[str]]:
 
 
 def shards(index: Path) -> dict[Path, set[str]]:
-    """The same by path. Raises CheckpointError besides where a shard is missing, or a link that leads out of
-    the folder.
+    """The same by path. CheckpointError too where a shard is missing, or a link out of the folder.
 
-    In the hub's cache index and shards are links alike into one folder of blobs; so a shard may also lie
-    beside what the index itself is a link to.
+    In the hub's cache both are links into one folder of blobs, so a shard may lie beside the index's target.
     """
     names = listed(index)
     missing = [name for name in names if not (index.parent / name).is_file()]

@@ -20,7 +20,7 @@ from timm.models.vision_transformer import Block, ResPostBlock, VisionTransforme
 from torch import Tensor, nn
 
 from vitviz.engine.pictures.preprocess import CROP_MODES, INTERPOLATIONS
-from vitviz.errors import CheckpointError, VitvizError
+from vitviz.errors import CheckpointError, VitvizError, whole_number
 from vitviz.record.asked import plain
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
@@ -31,9 +31,7 @@ LONGEST = 400  # characters of what a name carries
 
 
 class PostBlock(Block):
-    """A block as Vaswani et al. (2017, section 3.1) have it: what was added is normed, and norms are no part
-    of a branch. PyTorch's `nn.TransformerEncoderLayer` is one unless it is told `norm_first=True`.
-    """
+    """Norms behind the sums (Vaswani et al. 2017, 3.1), as `nn.TransformerEncoderLayer` unless norm_first."""
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
         x = self.norm1(x + self.drop_path1(self.attn(x, attn_mask=attn_mask, is_causal=is_causal)))
@@ -52,8 +50,7 @@ POOLS = (*_POOLS, *(f"{pool} of all" for pool in _POOLS if pool != "class"))
 
 @dataclass(frozen=True)
 class Given:
-    """None is what nothing is said about. Names and units are timm's: mean and deviation of values from 0
-    to 1.
+    """None is what nothing is said about. Names and units are timm's: mean and std of values from 0 to 1.
 
     VitvizError for what is no such value.
 
@@ -81,9 +78,8 @@ class Given:
                 object.__setattr__(self, name, _three(name, value))
         if self.labels is not None:
             object.__setattr__(self, "labels", tuple(map(str, self.labels)))
-        heads = self.heads
-        if heads is not None and (isinstance(heads, bool) or not isinstance(heads, int) or heads < 1):
-            raise VitvizError(f"Given heads={heads!r}; expected a whole number from 1.")
+        if self.heads is not None and whole_number(self.heads, least=1) is None:
+            raise VitvizError(f"Given heads={self.heads!r}; expected a whole number from 1.")
         for name, known in (
             ("crop_mode", CROP_MODES),
             ("interpolation", INTERPOLATIONS),
@@ -144,8 +140,7 @@ class Given:
             ) from error
 
     def applied(self, model: nn.Module, name: str) -> None:
-        """Gives a built model these heads, this activation, epsilon, pooling and form of blocks, in place;
-        its weights stay.
+        """Gives a built model these heads, activation, epsilon, pooling and blocks, in place.
 
         CheckpointError for heads that do not divide the width, and for what the model fixes otherwise.
         """

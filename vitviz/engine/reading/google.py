@@ -1,9 +1,7 @@
-"""Google's own checkpoints: NumPy archives of the JAX implementation (google-research/vision_transformer,
-big_vision).
+"""Google's checkpoints: NumPy archives of JAX code (google-research/vision_transformer, big_vision).
 
 Arrays are renamed and transposed into timm's layout, so that the same strict check applies to them as to
-every other file. What is not read: the attention pooling of SigLIP's archives (their timm conversions are on
-the hub).
+every other file. Not read: the attention pooling of SigLIP's archives, whose timm conversions are on the hub.
 """
 
 import re

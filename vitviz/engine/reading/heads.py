@@ -7,8 +7,7 @@ Lee 2018, "Algorithmic Regularization", theorem 2.2). What training adds, it add
 products among queries resemble those among keys inside of a head, and not across heads; the same holds for
 values and the projection behind them. The number of heads whose blocks stand out most is taken.
 
-What it does not show: anything before training has begun, and one single head, which has nothing to stand
-out from.
+What it does not show: anything before training, and one single head, with nothing to stand out from.
 """
 
 import re
@@ -51,8 +50,7 @@ def shown(tensors: Mapping[str, Tensor]) -> int | None:
 
 def contrasts(tensors: Mapping[str, Tensor]) -> dict[int, tuple[float, float]]:
     """For each possible number of heads: what its blocks explain of the likeness's variance (a sum of
-    squares), and by how many standard errors it is higher inside of them. Empty where there are no such
-    layers.
+    squares), and by how many standard errors more inside of them; empty without such layers.
     """
     alike = _likeness(tensors)
     if alike is None:

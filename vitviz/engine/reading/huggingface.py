@@ -55,8 +55,7 @@ _LEFT_OUT = re.compile(r"^(\w+\.)?(pooler\.dense\.|embeddings\.mask_token$)|rela
 
 
 def to_timm(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
-    """The tensors in timm's layout; a name that is not known stays as it is, and the strict check will tell
-    it.
+    """The tensors in timm's layout; an unknown name stays as it is, and the strict check will tell it.
 
     `kind` is transformers' model type. Raises CheckpointError where two tensors would be one of timm's.
     """

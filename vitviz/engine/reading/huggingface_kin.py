@@ -1,10 +1,8 @@
-"""The types of transformers that are read, one function each: from shared arguments to timm's model, or a
-refusal.
+"""The types of transformers that are read, a function each: from shared arguments to timm's model.
 
 Two read-outs that timm does not have are built here: DINOv2's classifier sees the class token and the mean of
 the patches side by side, and a DeiT classifier without a teacher ignores the distillation token. BEiT and
-DINOv3 are built by timm from code that fixes what a config of transformers may choose; the choices that it
-lacks are refused.
+DINOv3 are built by timm from code that fixes what a config may choose; choices it lacks are refused.
 """
 
 from collections.abc import Callable, Mapping

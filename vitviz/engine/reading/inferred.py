@@ -3,8 +3,7 @@
 Width, depth, patch, image size, classes, pooling and the optional parts are shapes and names. The number of
 heads is not: queries, keys and values of all heads lie in one matrix. It is known from a query-key norm or a
 Google file, or from how trained weights are structured (`heads`); else it is that of the published ViT of
-this width, else 64 dimensions a head as in the paper's table 1 where they divide the width, and a note says
-so.
+this width, else 64 dimensions a head (the paper's table 1) where they divide the width, which a note says.
 """
 
 import math
@@ -40,8 +39,7 @@ def architecture_of(
 ) -> tuple[str, dict[str, Any], list[str]]:
     """timm's entry point, the arguments to call it with, and sentences on what had to be assumed.
 
-    `heads` where the file's format tells them. Raises CheckpointError where the tensors are no plain ViT in
-    timm's layout, or do not tell enough.
+    `heads` where the format tells them. CheckpointError for tensors of no plain ViT, or that tell too little.
     """
     patch_embedding = tensors.get("patch_embed.proj.weight")
     depth = 1 + max(
@@ -99,8 +97,7 @@ def entry_name(width: int, depth: int, heads: int, patch: int, size: int) -> str
 
 
 def grid_side(tokens: int, prefix: int) -> int | None:
-    """Rows of a square grid whose position table has that many entries, prefix included; None where it is not
-    square.
+    """Rows of a square grid with a position table of that many entries, prefix included; None for no square.
 
     >>> grid_side(197, 1), grid_side(196, 0), grid_side(196, 1)
     (14, 14, None)

@@ -1,7 +1,6 @@
 """A mapping file: how the tensors of somebody's own code are called in timm's layout.
 
-It lies beside the weights under their name (`vit.pth`, `vit.toml`), in TOML. Four tables, all but `names`
-optional:
+It lies beside the weights under their name (`vit.pth`, `vit.toml`), in TOML. All but `names` is optional:
 
     leave_out = ["decoder.*"]                       # tensors that the model's answer does not need
     transpose = ["layers.{layer}.mlp.up.weight"]    # theirs, saved as (in, out) where PyTorch has (out, in)
@@ -21,8 +20,7 @@ optional:
 
 `{layer}` and `{head}` stand for a number, `*` for the rest of a name. In a stack, tensors of one `{head}`
 each come in the order of the heads. What PyTorch leaves out where there is no bias is a bias of zeros, and
-a patch embedding that is a linear map of flattened patches (`patch_order` says in which order) is timm's
-convolution: both are exact.
+a linear map of flattened patches (`patch_order` says how) is timm's convolution: both are exact.
 """
 
 import re

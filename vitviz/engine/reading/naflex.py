@@ -3,8 +3,7 @@
 Such a model is made for batches of pictures, each cut into its own number of patches. For one picture at one
 size it is a plain ViT: its linear map of flattened patches is a convolution, and its position table,
 interpolated to the grid by the model's own rule, is a table of that grid. Another size is interpolated anew
-from the model's own table, so each is exact. Not read: rotary positions and norms around the patch embedding,
-which none of timm's trained ones have.
+from its own table, so each is exact. Not read: rotary positions and embedding norms, which timm's lack.
 """
 
 import torch
@@ -68,8 +67,7 @@ class NaFlexAtOneSize(VisionTransformer):
 
 
 def at_one_size(model: nn.Module, size: tuple[int, int], name: str) -> nn.Module:
-    """A filled NaFlex model as a plain one of this size (height, width), sharing its weights; any other model
-    as it is.
+    """A filled NaFlex model as a plain one of this (height, width), sharing its weights; others as they are.
 
     Raises UnsupportedModel for one with parts that a plain ViT does not have.
     """

@@ -1,6 +1,4 @@
-"""timm's config.json: an architecture, the arguments that it was built with, what its input must be, and the
-names of its classes, in the order of the logits.
-"""
+"""timm's config.json: architecture, its arguments, its input, and its classes' names, as the logits'."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
@@ -21,8 +19,7 @@ _NOT_MODEL_ARGS = {
 
 
 def described(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    """The arguments of the model, its pretrained_cfg with the size that these give, and what had to be
-    assumed.
+    """The model's arguments, its pretrained_cfg with the size that these give, and what was assumed.
 
     Raises CheckpointError for arguments that would make timm do more than build a model.
     """
@@ -56,8 +53,7 @@ def described(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], dic
 
 
 def default(architecture: str) -> dict[str, Any]:
-    """timm's default pretrained_cfg of an architecture (DeiT's mean and deviation are not those of ViT),
-    without labels.
+    """timm's default pretrained_cfg of an architecture (DeiT's mean is not ViT's), without labels.
 
     >>> default("deit_tiny_patch16_224")["mean"], default("vit_tiny_patch16_224")["mean"]
     ((0.485, 0.456, 0.406), (0.5, 0.5, 0.5))
@@ -76,8 +72,7 @@ EMPTY = "Line {line} of the names is empty. Give one name a line, in the order o
 
 
 def labels_of(config: Mapping[str, Any], classes: int, tag: str = "") -> tuple[str, ...]:
-    """The labels that a timm config carries, else ImageNet's where the number of classes (or the tag) tells
-    which.
+    """The labels that a timm config carries, else ImageNet's where the number of classes or the tag tells.
 
     Descriptions ("goldfish") come before names ("n01443537"). Empty where nothing is known, or where the
     count does not fit: a wrong name is worse than a number.

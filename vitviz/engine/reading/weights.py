@@ -34,7 +34,7 @@ def require_whole(path: Path) -> None:
     content, begin = _parsed(path)
     try:
         ends = [operator.index(entry["data_offsets"][1]) for entry in content.values()]
-    except (KeyError, TypeError, IndexError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise CheckpointError(
             f"{path.name} is damaged: its header is none of safetensors. Download or save it again."
         ) from error
@@ -73,11 +73,8 @@ def _parsed(path: Path) -> tuple[dict[str, Any], int]:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(damaged) from error
-    if not isinstance(content, dict):
-        raise CheckpointError(
-            f"{path.name} is damaged: its header is none of safetensors. Download or save it again."
-        )
-    content.pop("__metadata__", None)
+    if isinstance(content, dict):  # else its readers find no tensors
+        content.pop("__metadata__", None)
     return content, 8 + length
 
 
@@ -156,8 +153,7 @@ def read(path: Path, chosen: str | None = None) -> Read:
 
     Wrappers (`state_dict`, `model`, `model_ema`, `teacher`, …) and prefixes (`module.`, `backbone.`,
     `model.`) are taken off; names are otherwise those of the file. Raises CheckpointError for a file that is
-    damaged, holds no tensors or no such set, or is a pickle that asks for more than tensors; nothing in it
-    has then been run.
+    damaged, holds no tensors or no such set, or is a pickle of more than tensors, of which nothing was run.
     """
     notes: list[str] = []
     content = _joined(path) if is_index(path) else _content(path)
@@ -198,9 +194,7 @@ def _sets(
 
 
 def _side_by_side(found: Mapping, at: str) -> Iterator[tuple[str, Mapping]]:
-    """Tensors as one set, or as several where their names begin by the set that they belong to, as
-    safetensors has it: each has then an embedding, and the same names behind.
-    """
+    """Tensors as one set, or several that their names begin by (safetensors), each with an embedding."""
     groups: dict[str, dict[str, Tensor]] = {}
     for name, tensor in found.items():
         if isinstance(name, str):

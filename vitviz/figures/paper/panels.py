@@ -82,7 +82,11 @@ def draw_chart(pen: Pen, panel: Chart, room: Room, x: float, y: float) -> None:
     for one in panel.series:
         if one.band is not None:
             ends = [up(end).tolist() for end in one.band]
-            pen.area(across(one.x).tolist(), *ends, one.colour)
+            if one.line:
+                pen.area(across(one.x).tolist(), *ends, one.colour)
+            else:
+                for at, *reach in zip(across(one.x).tolist(), *ends, strict=True):
+                    pen.line([at, at], reach, one.colour, 0.35)
     dotted = [one for one in panel.series if one.dots]
     for one in panel.series:
         points = across(one.x).tolist(), up(one.y).tolist()

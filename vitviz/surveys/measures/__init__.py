@@ -10,7 +10,7 @@ import torch
 
 from vitviz import analyses
 from vitviz.analyses.cka import LEAST
-from vitviz.engine.asking import models
+from vitviz.engine.asking import circuits, models
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.record.samples import sample_image, samples
 from vitviz.record.trace import Trace
@@ -152,7 +152,32 @@ class Accuracy:
         return {name: np.asarray(value) for name, value in found.items()}
 
 
-KINDS = (Distance, PrefixMass, Entropy, Skip, Similarity, Ledger, Lens, Accuracy, TrialMeasure)
+_ORDERS = (("share", "by the largest share"), ("random", "at random"))
+
+
+class Smallest:
+    """Its passes, two for each share of the edges, cost as much as some forty pictures."""
+
+    name = "smallest_part"
+    says = "how few edges the answer needs: its margin and whether it stands, by share and at random; dear"
+    quantities = (
+        *(Quantity(f"margin_by_{one}", "kept", f"Margin with few edges, {says}", "logits")
+          for one, says in _ORDERS),
+        *(Quantity(f"stands_by_{one}", "kept", f"The answer stands, edges {says}", "share of pictures")
+          for one, says in _ORDERS),
+        Quantity("least", "", "The smallest part that answers", "share of edges"),
+    )  # fmt: skip
+
+    def of(self, seen: Seen):
+        found = circuits.smallest_part(seen.inspector, seen.trace, draws=1)
+        rows = {name: rows[0].double().cpu().numpy() for name, rows in found.margins.items()}
+        margins = {f"margin_by_{name}": row for name, row in rows.items()}
+        stands = {f"stands_by_{name}": (row > 0).astype(np.float64) for name, row in rows.items()}
+        least = np.nan if found.least is None else found.least / len(found.edges)
+        return {**margins, **stands, "least": np.asarray(least)}
+
+
+KINDS = (Distance, PrefixMass, Entropy, Skip, Similarity, Ledger, Lens, Accuracy, TrialMeasure, Smallest)
 MEASURES: dict[str, Measure] = {kind.name: kind() for kind in KINDS}
 
 

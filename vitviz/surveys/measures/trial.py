@@ -1,5 +1,4 @@
-"""Maps on trial over a set: which of them predicts what the model loses, and which cannot be told from
-another.
+"""Maps on trial over a set: which predicts what the model loses, and which cannot be told from another.
 
 Of each picture's own answer every method makes a map, whose patches are taken away in its order (one order a
 picture: equal values in a random one of the picture's seed). `ahead` holds the differences of every two

@@ -22,6 +22,7 @@ from vitviz.ui.memory.studio import Studio
 
 CARD = Path(__file__).parents[1] / "page" / "card.jpg"  # what a shared link looks like
 KEPT = {"Cache-Control": "private, max-age=86400, immutable"}
+PASSING = {"Cache-Control": "no-store"}  # of a camera's frame
 
 
 def routes(studio: Studio) -> list[APIRoute]:
@@ -29,7 +30,13 @@ def routes(studio: Studio) -> list[APIRoute]:
 
     def picture(key: str, which: str, request: Request) -> Response:
         kind = "image/png" if which == "input" else "image/jpeg"
-        return answered(lambda: Response(studio.image(key, which), media_type=kind, headers=KEPT), request)
+
+        def answer() -> Response:
+            with studio.frames.looked_at(key) as passing:
+                data = studio.image(key, which)
+            return Response(data, media_type=kind, headers=PASSING if passing else KEPT)
+
+        return answered(answer, request)
 
     def far(key: str, request: Request) -> Response:
         def answer() -> Response:
@@ -47,6 +54,10 @@ def routes(studio: Studio) -> list[APIRoute]:
 
     def item(key: str, view: str, name: str, request: Request) -> Response:
         def answer() -> Response:
+            with studio.frames.looked_at(key) as passing:
+                return found(PASSING if passing else KEPT)
+
+        def found(headers: dict) -> Response:
             given, shown = dict(request.query_params), studio.view(view)
             if name == "numbers.npz":
                 return download(studio.numbers(key, view, given), f"vitviz-{view}.npz")
@@ -63,7 +74,7 @@ def routes(studio: Studio) -> list[APIRoute]:
             array = studio.item(key, view, name, given)
             described = {"X-Shape": ",".join(map(str, array.shape)), "X-Dtype": str(array.dtype)}
             return Response(
-                array.tobytes(), media_type="application/octet-stream", headers={**KEPT, **described}
+                array.tobytes(), media_type="application/octet-stream", headers={**headers, **described}
             )
 
         return answered(answer, request)

@@ -6,7 +6,7 @@ import hashlib
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
@@ -93,6 +93,14 @@ class Cache(Generic[T]):
             if key in self._entries and self._entries[key][0] is entry:
                 del self._entries[key]
 
+    def forget(self, test: Callable[[Hashable, T], bool]) -> set[Hashable]:
+        """Puts out the entries that pass a test of their key and themselves, and returns their keys."""
+        with self._lock:
+            gone = {key for key, (entry, _) in self._entries.items() if test(key, entry)}
+            for key in gone:
+                del self._entries[key]
+        return gone
+
     def _put(self, key: Hashable, entry: T) -> None:
         size = self._size(entry)
         with self._lock:
@@ -101,6 +109,11 @@ class Cache(Generic[T]):
             while total > self.limit and len(self._entries) > 1:
                 _, (_, gone) = self._entries.popitem(last=False)
                 total -= gone
+
+
+def names(key: Hashable, among: Collection[str]) -> bool:
+    """Whether a key is one of some names, or holds one."""
+    return any(names(one, among) for one in key) if isinstance(key, tuple) else key in among
 
 
 class Kept:

@@ -2,6 +2,7 @@
 
 import io
 import os
+import secrets
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from vitviz.figures.encode import encoded
 from vitviz.record import samples
 from vitviz.record.strokes import NONE, Strokes
 from vitviz.ui.door import uploads
-from vitviz.ui.memory.cache import Cache, Keys
+from vitviz.ui.memory.cache import Cache, Keys, names
 
 PUT_AWAY = "The server has put this picture away to make room for others. Drop it in once more."
 
@@ -36,6 +37,17 @@ class Pictures:
             open_image(io.BytesIO(data))
             self._pictures.get(key, lambda: data)
         return key
+
+    def stand(self, data: bytes) -> str:
+        """The same under a name of its own for what is no upload, and may turn out to be no picture."""
+        key = self._keys.of(secrets.token_bytes(16))
+        self._pictures.get(key, lambda: data)
+        return key
+
+    def forget(self, key: str) -> None:
+        """Puts a picture out."""
+        for kept in (self._pictures, self._pixels):
+            kept.forget(lambda name, _: names(name, [key]))
 
     def sample(self, name: str) -> str:
         """The same for a sample picture."""

@@ -49,10 +49,14 @@ class Runs:
 
     def run(self, key: str) -> Run:
         """What a key stands for, of a pair the first; Unknown for an unknown key."""
-        run = self._runs.peek(self.both(key)[0])
+        run = self.peek(key)
         if run is None:
             raise Unknown(GONE)
         return run
+
+    def peek(self, key: str) -> Run | None:
+        """The same; None for an unknown key."""
+        return self._runs.peek(self.both(key)[0])
 
     def pair(self, key: str, beside: str) -> str:
         """A key for two runs, or two surveys of one set, of which the second stands beside the first."""
@@ -63,6 +67,11 @@ class Runs:
     def both(self, key: str | None) -> tuple[str, str]:
         """What a pair's key stands for; of any other key itself and ""."""
         return self._pairs.peek(key) or (key or "", "")
+
+    def forget(self, picture: str) -> set[str]:
+        """Forgets all runs of a picture and their pairs, and returns the keys that stand for nothing now."""
+        gone = self._runs.forget(lambda _, run: run.picture == picture)
+        return gone | self._pairs.forget(lambda _, pair: not gone.isdisjoint(pair))
 
     def assumed(self, run: Run) -> str:
         """What was assumed of a run's checkpoint, for its files; empty for nothing."""

@@ -5,13 +5,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
+from vitviz.errors import ImageError, Unknown, WrongSetting
+from vitviz.figures.encode import encoded
 from vitviz.record.runs import Run
+from vitviz.record.sentence import Sentence
+from vitviz.ui.door import uploads
 from vitviz.ui.memory.cache import Cache, Keys
 from vitviz.ui.memory.checkpoints import Checkpoints
 from vitviz.ui.memory.runs import Runs
 from vitviz.ui.memory.work import BATCH, Work
 
 TRIED = 100  # passes over all patches that maps on trial on one picture cost, about
+MOST = 1_000  # pictures of a set
+SEEN = 24  # of them are seen on the page, with their answers
+SIDE = 56  # px, as they are seen there
+NONE = "Choose the pictures first; the paper averages over 128."
+MANY = (
+    "From the page at most {most} pictures are looked at here, and these are {count}. Take fewer, or do it"
+    " in Python, where there is no limit."
+)
 
 
 class Film(Mapping[int, Any]):
@@ -37,6 +51,77 @@ class Sets:
         self._keys, self._runs, self._checkpoints, self._work = keys, runs, checkpoints, work
         self._surveys: Cache[Any] = Cache(2_000, lambda survey: 1)
         self._films: Cache[Any] = Cache(2_000, lambda film: 1)  # of surveys, by their keys
+        self._given: Cache[tuple[str, ...]] = Cache(200_000, lambda paths: 1 + len(paths))
+        self._answers: Cache[dict[int, list]] = Cache(2_000, lambda answers: 1)
+
+    def give(self, paths: Sequence[str]) -> str:
+        """The key of a set of uploads or, of none, of the parts of the samples.
+
+        WrongSetting for too many, NotUploaded for what is none.
+        """
+        at_most(MOST, len(paths))
+        for path in paths:
+            uploads.uploaded(path)
+        key = self._keys.of(b"set", *(str(path).encode(errors="surrogatepass") for path in paths))
+        self._given.get(key, lambda: tuple(paths))
+        return key
+
+    def count(self, given: str) -> int:
+        """How many pictures a set has; 0 for what is none."""
+        paths = self._given.peek(given)
+        return 0 if paths is None else len(paths) or len(self.pictures(given))
+
+    def own(self, given: str) -> bool:
+        """Whether a set is of a visitor's own pictures."""
+        return bool(self._given.peek(given))
+
+    def pictures(self, given: str) -> list:
+        """A set's pictures, to be surveyed; Unknown for what is no set."""
+        from vitviz.surveys import parts_of_samples
+
+        paths = self._given.peek(given)
+        if paths is None:
+            raise Unknown(NONE)
+        return [uploads.uploaded(path) for path in paths] or parts_of_samples()
+
+    def thumbnails(self, given: str) -> bytes:
+        """The first of a set beside each other, each a square of SIDE (JPEG); empty what is no picture."""
+        from vitviz.engine.pictures.images import open_image
+
+        pictures = self.pictures(given)[:SEEN]
+        strip = np.full((SIDE, SIDE * len(pictures), 3), 127, np.uint8)
+        for place, picture in enumerate(pictures):
+            try:
+                opened = open_image(uploads.read(picture) if self.own(given) else picture)
+            except ImageError:
+                continue
+            least, (wide, tall) = min(opened.size), opened.size
+            left, top = (wide - least) / 2, (tall - least) / 2
+            box = (left, top, left + least, top + least)
+            small = opened.resize((SIDE, SIDE), box=box, reducing_gap=3)
+            strip[:, SIDE * place : SIDE * (place + 1)] = np.asarray(small)
+        return encoded(strip, ".jpg")
+
+    def answers(self, given: str, key: str) -> list[list | None]:
+        """Of each picture that is seen what a run's checkpoint takes it for, and how surely: empty where
+        there is no answer, None where it has not been looked at.
+        """
+        known = self._answers.peek(_asked(given, self._runs.run(key))) or {}
+        return [known.get(place) for place in range(min(SEEN, self.count(given)))]
+
+    def answering(self, given: str, key: str) -> Iterator[None]:
+        """Looks at what is seen of a set, batch by batch."""
+        run = self._runs.run(key)
+        for survey in self._over(run, self.pictures(given)[:SEEN], "similarity"):
+            self._hear(given, run, survey)
+            yield
+
+    def _hear(self, given: str, run: Run, survey: Any) -> None:
+        known = self._answers.get(_asked(given, run), dict)
+        known.update({one.index: [] for one in survey.skipped if one.index < SEEN})
+        for place, answer, probability in survey.answers:
+            if place < SEEN:
+                known[place] = [] if answer is None else [survey.named(answer), round(probability, 4)]
 
     def survey(self, key: str | None):
         """A survey that was made; None where it has been put out, or was none."""
@@ -53,6 +138,7 @@ class Sets:
         paired: bool = False,
         second: str | None = None,
         protocol: str = "",
+        given: str = "",
     ) -> Iterator[tuple[str, Any]]:
         """The running survey of a set of pictures, each with the key it is kept under: how far heads look,
         and for a `paired` view all that checkpoints are compared by.
@@ -60,12 +146,15 @@ class Sets:
         By the checkpoint and at the input size that `key` stands for; with `second`, the key of a run, by
         that one's too, so that the key is a pair's. A paired view's set is then looked at by every step of
         the first one's training. With a `protocol`, the way in which patches are removed, maps are tried
-        instead, picture by picture. Unknown for an unknown key.
+        instead, picture by picture. Of a set that was `given` the answers are kept. Unknown for an unknown
+        key.
         """
         surveys: tuple = ()
         runs = [self._runs.run(one) for one in (key, second) if one]
         asked = "all" if paired else f"trial {protocol}" if protocol else ""
         for surveys in zip(*(self._over(run, paths, asked) for run in runs), strict=False):
+            if given:
+                self._hear(given, runs[0], surveys[0])
             yield self._kept(surveys), surveys[0]
         film: dict[int, Any] = {}
         for step, name in self.steps_of(runs[0]).items() if surveys and paired else ():
@@ -128,6 +217,17 @@ class Sets:
             if survey is None:
                 return
             yield survey
+
+
+def at_most(most: int, count: int) -> None:
+    """WrongSetting for more pictures than are looked at from the page."""
+    if count > most:
+        raise WrongSetting(Sentence(MANY, most=most, count=count))
+
+
+def _asked(given: str, run: Run) -> tuple:
+    """What the answers to a set depend on."""
+    return given, run.checkpoint, run.weights, run.size
 
 
 def _trial(protocol: str) -> Any:

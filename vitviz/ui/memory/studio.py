@@ -20,8 +20,9 @@ from vitviz.record.asked import plain
 from vitviz.record.runs import Run
 from vitviz.record.samples import samples
 from vitviz.record.strokes import NONE
-from vitviz.ui.memory.cache import Cache, Kept, Keys, bytes_of
+from vitviz.ui.memory.cache import Cache, Kept, Keys, bytes_of, names
 from vitviz.ui.memory.checkpoints import Checkpoints
+from vitviz.ui.memory.frames import Frames
 from vitviz.ui.memory.pictures import Pictures
 from vitviz.ui.memory.runs import GONE, Runs
 from vitviz.ui.memory.sessions import Sessions
@@ -45,6 +46,7 @@ class Studio:
         self.runs = Runs(self._keys, self.checkpoints, settings.limits)
         self.sets = Sets(self._keys, self.runs, self.checkpoints, self.work)
         self.sessions = Sessions()
+        self.frames = Frames(self)
         self._traces: Cache[Any] = Cache(settings.trace_cache, lambda trace: trace.nbytes)
         self._drawn: Cache[Any] = Cache(settings.picture_cache, bytes_of)
         self._abouts: Cache[About] = Cache(20_000, lambda about: 1)  # outlive what they are about
@@ -135,6 +137,11 @@ class Studio:
         """[done, of]: how far a long answer is that was asked for with a ticket; to be counted on."""
         return self._counts.get((key, ticket), lambda: [0, 0])
 
+    def forget(self, keys: set[str]) -> None:
+        """Puts out all that has been made of some runs."""
+        for kept in (self._traces, self._drawn, self._abouts, self._counts):
+            kept.forget(lambda key, _: names(key, keys))
+
     def scene(self, key: str) -> str:
         """What stays the same when only the checkpoint changes: the picture's name and size, or the set's."""
         if self.sets.survey(key) is not None:
@@ -208,7 +215,12 @@ class Studio:
         return self._once((key, view.slug, "summary"), made)
 
     def image(self, key: str, which: str) -> bytes:
-        """The upload as it is retouched or as it was (JPEG), or the model's input (PNG, lossless)."""
+        """The upload as it is retouched or as it was (JPEG), or the model's input (PNG, lossless);
+        of a set its thumbnails (JPEG).
+        """
+        if which == "thumbnails":
+            with self.work.drawing(0):
+                return self._drawn.get((key, which), lambda: self.sets.thumbnails(key))
         run = self.runs.run(key)
         if which == "input":
             return self._drawn.get((key, which), lambda: encoded(self.before(key).seen.picture, ".png"))

@@ -2,6 +2,7 @@
 // Until all is said, every view carries the mark "assumed".
 
 import { button, div, el, span } from '../../canvas/elements.js';
+import { percent } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { questions } from './questions.js';
 
@@ -28,7 +29,7 @@ export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-assumed');
   const question = questions(trigger, 'assume');
   let wanted = { of: '', said: '' }; // of a file, and not yet answered
-  let open = true; // until somebody closes it
+  const details = el('details', { open: true });
   // of the classes: one field for as long as it is the same file
   let names = { of: null, box: null, field: null };
 
@@ -62,7 +63,7 @@ export default function part(element, props, watch, trigger) {
         checked: chosen,
         onchange: () => say([choice.text]),
       });
-      const answer = choice.answer ? `${choice.answer[0]} ${(100 * choice.answer[1]).toFixed(1)} %` : '';
+      const answer = choice.answer ? `${choice.answer[0]} ${percent(choice.answer[1])}` : '';
       return el('label', {}, input, span(named(choice)), el('span', { class: 'vv-small', text: answer }));
     });
     return el('fieldset', {}, legend, ...rows);
@@ -101,41 +102,23 @@ export default function part(element, props, watch, trigger) {
     root.hidden = !value || (!value.items?.length && !value.said);
     if (root.hidden) return;
     const way = (text, run) => button(text, run, { class: 'vv-edit-all' });
-    const told = value.said
-      ? [
-          el('p', {
-            class: 'vv-small',
-            text: t('Said: {what}', {
-              what: decodeURIComponent(value.said).replaceAll('&', ', ').replaceAll('+', ' '),
-            }),
-          }),
-        ]
-      : [];
+    const what = decodeURIComponent(value.said || '')
+      .replaceAll('&', ', ')
+      .replaceAll('+', ' ');
+    const told = value.said && el('p', { class: 'vv-small', text: t('Said: {what}', { what }) });
     const taken = value.items.map((item) => item.taken).filter(Boolean);
     if (names.of !== value.file) names = naming(value.file, value.classes);
-    const buttons = [
+    const keep = () => trigger('keep', { labels: names.box.value });
+    const ways = [
       taken.length > 0 && way(t('These are right'), () => say(taken)),
       value.said && way(t('Ask again'), () => ask('')),
-      value.keeps &&
-        value.said &&
-        button(t('Keep beside the file'), () => trigger('keep', { labels: names.box.value })),
-    ].filter(Boolean);
-    root.replaceChildren(
-      el(
-        'details',
-        {
-          open,
-          ontoggle: (event) => {
-            open = event.currentTarget.open;
-          },
-        },
-        el('summary', { text: value.items.length ? t('The file does not say') : t('Said of this file') }),
-        ...value.items.map(asked),
-        ...(value.classes ? [names.field] : []),
-        ...told,
-        div('vv-assumed-do', ...buttons),
-      ),
-    );
+      value.keeps && value.said && way(t('Keep beside the file'), keep),
+    ];
+    const text = value.items.length ? t('The file does not say') : t('Said of this file');
+    const parts = [...value.items.map(asked), value.classes && names.field, told];
+    const all = [el('summary', { text }), ...parts, div('vv-assumed-do', ...ways)];
+    details.replaceChildren(...all.filter(Boolean));
+    root.replaceChildren(details);
     root.dataset.said = value.said;
     if (value.items.length && !value.answered) trigger('answers', {});
   }

@@ -2,7 +2,8 @@
 // finger, pen or mouse is down only says where.
 
 import { picture } from '../../canvas/data.js';
-import { button, div, el, fit, span, typing } from '../../canvas/elements.js';
+import { button, div, el, fit, selection, span, typing } from '../../canvas/elements.js';
+import { percent } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { questions } from './questions.js';
 
@@ -22,7 +23,6 @@ const WHOLES = () => [
   ['hue', t('Hue'), 180],
   ['rotate', t('Rotation'), 180],
 ];
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
 const list = (text) => text.split(' ').filter(Boolean);
 
 /**
@@ -50,16 +50,10 @@ export function board(props, trigger) {
   const plot = div('vv-board-plot', canvas);
   const answers = el('ol', { class: 'vv-board-answers', 'aria-label': t('Likeliest classes') });
   const tools = TITLES().map((text, i) => button(text, () => take(TOOLS[i])));
-  const ink = el('select', { 'aria-label': t('It paints'), onchange: () => take('brush') });
-  ink.append(...INKS().map(([value, text]) => el('option', { value, text, selected: value === 'mean' })));
+  const ink = selection({ 'aria-label': t('It paints'), onchange: () => take('brush') }, INKS(), 'mean');
   const colour = el('input', { type: 'color', value: '#ff8800', 'aria-label': t('The colour') });
-  const width = el('input', {
-    type: 'range',
-    min: 1,
-    max: 100,
-    value: 20,
-    'aria-label': t('How wide it is'),
-  });
+  const wideness = { type: 'range', min: 1, max: 100, value: 20, 'aria-label': t('How wide it is') };
+  const width = el('input', wideness);
   const labelled = (text, input) => el('label', {}, text, input);
   const sliders = WHOLES().map(([name, text, most]) => {
     const onchange = ({ target }) => paint(changed(name, Number(target.value)));

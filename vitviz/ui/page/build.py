@@ -19,6 +19,8 @@ from vitviz.ui.options import Options
 from vitviz.ui.page import tabs
 from vitviz.ui.page.components import Page, Part
 from vitviz.ui.page.handlers import FIRST_SAMPLE, Handlers
+from vitviz.ui.page.live import route
+from vitviz.ui.page.over_a_set import OverASet
 from vitviz.ui.page.shown import Left, Shown
 from vitviz.ui.words import say, translated
 from vitviz.views import VIEWS
@@ -32,8 +34,8 @@ NOT_OPENED = translated(
 )
 # What the browser's history keeps of a page that is loaded again, in place of the value of the links.
 KEPT = """(session) => {
-  const { picture = '', averages = {}, strokes } = window.history.state?.vitviz || {};
-  return [session, { picture, averages, strokes }];
+  const { picture = '', averages = {}, strokes, set } = window.history.state?.vitviz || {};
+  return [session, { picture, averages, strokes, set }];
 }"""
 # To whoever listens on the page.
 TOLD = "() => {{ document.dispatchEvent(new CustomEvent('vitviz:{name}', {{ detail: '{detail}' }})); }}"
@@ -60,7 +62,8 @@ def build(studio: Studio) -> gr.Blocks:
                 # what waits for no pass is the first to be seen
                 soon = next(view.slug for view in VIEWS if view.soon)
                 with gr.Tabs(selected=soon, overflow_behavior="wrap", elem_id="vitviz-tabs") as right:
-                    views = [tabs.tab(view, studio, session) for view in VIEWS]
+                    views = [tabs.tab(view, studio) for view in VIEWS]
+                left.set.render()
                 left.film.render()  # a timeline below the views
         _connect(demo, Shown(studio, session, left, link, views), session, right)
         endpoints.publish(studio)
@@ -89,7 +92,7 @@ def launch(demo: gr.Blocks, studio: Studio, options: Options) -> None:
         run_history=False,
         enable_monitoring=False,
         state_session_capacity=PAGES,
-        app_kwargs={"routes": routes(studio), "lifespan": opened},
+        app_kwargs={"routes": [*routes(studio), route(studio)], "lifespan": opened},
     )
 
 
@@ -149,10 +152,11 @@ def _connect(demo: gr.Blocks, page: Shown, session: gr.State, right: gr.Tabs) ->
         (left.film.frame, do.frame, [], outputs, quiet | each, ""),
         (left.facts.computed, do.computed, [], outputs, quiet | each, "computed"),
     )
+    ends = _over_a_set(page, session)
     # Before the listeners proper: the page takes those of an event one after the other, each when the last is
     # done.
     for event, *_ in changes:
-        event(None, None, None, cancels=page.running)
+        event(None, None, None, cancels=ends)
     for event, make, given, into, how, name in changes:
         asked = event(make, [session, *given], into, **how)
         if name == "computed":
@@ -166,6 +170,26 @@ def _connect(demo: gr.Blocks, page: Shown, session: gr.State, right: gr.Tabs) ->
     # A page that comes when the queue is full has nothing to show; Gradio's own sentence is gone after ten
     # seconds.
     opened.failure(None, None, left.notice, js=f"() => ({{ text: {json.dumps(NOT_OPENED)} }})")
+
+
+def _over_a_set(page: Shown, session: gr.State) -> list[gr.events.Dependency]:
+    """The listeners of the panel; returns what another choice ends."""
+    over, panel, files = OverASet(page.studio), page.left.set, page.left.files
+    quiet = {"api_visibility": "private", "show_progress": "hidden"}
+    figures = [session, *page.over_sets, panel]
+    answering = panel.answer(over.answer, session, panel, **quiet)
+    panel.survey(None, None, None, cancels=answering)
+    surveying = panel.survey(over.asked, session, figures, **quiet)
+    ends = [answering, surveying]
+    for event in (files.upload, panel.samples, panel.stop, panel.single):
+        event(None, None, None, cancels=ends)
+    files.upload(over.give, [session, files], [session, panel, files], **quiet)
+    panel.samples(over.samples, session, [session, panel], **quiet)
+    panel.single(over.one, session, figures, **quiet)
+    for name, asked in (("answer", answering), ("survey", surveying)):
+        for answered in (asked.then, asked.failure):
+            answered(None, None, None, js=TOLD.format(name="answered", detail=f"set.{name}"))
+    return ends
 
 
 def _warm_up(studio: Studio) -> None:

@@ -88,7 +88,7 @@ class Upload(gr.Image):
     """
 
     def __init__(self, **options):
-        sources = ["upload", "webcam", "clipboard"]
+        sources = ["upload", "clipboard"]
         super().__init__(type="filepath", image_mode=None, sources=sources, **options)
 
     def preprocess(self, payload):

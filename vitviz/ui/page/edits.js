@@ -1,8 +1,9 @@
 // What is taken away, as chips that can be taken back: every view shows what the model does without it.
 
-import { button, el, span } from '../../canvas/elements.js';
+import { button, el, selection, span } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { board } from './board.js';
+import { camera } from './camera.js';
 import { questions } from './questions.js';
 
 const NOTHING = { heads: [], mlps: [], patches: [] };
@@ -20,8 +21,7 @@ const patchesBy = () => [
 
 /** A choice of how what is gone is replaced. */
 function how(label, options, value, change) {
-  const items = options.map(([name, text]) => el('option', { value: name, text, selected: name === value }));
-  const list = el('select', { 'aria-label': label, onchange: () => change(list.value) }, ...items);
+  const list = selection({ 'aria-label': label, onchange: () => change(list.value) }, options, value);
   return el('label', { class: 'vv-how' }, span(label), list);
 }
 
@@ -29,6 +29,7 @@ export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-edits');
   const question = questions(trigger, 'without');
   const over = board(props, trigger);
+  camera();
   let wanted = { ...NOTHING, heads_as: 'mean', patches_as: 'dropped' };
 
   /** What is taken away as soon as all that was asked for has been answered. */

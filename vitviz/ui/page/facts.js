@@ -2,7 +2,7 @@
 
 import { button, el } from '../../canvas/elements.js';
 import { open as openView } from '../../canvas/memory.js';
-import { fixed } from '../../canvas/numbers.js';
+import { fixed, percent } from '../../canvas/numbers.js';
 import { awaiting } from '../../canvas/waiting.js';
 import { t } from '../../canvas/words.js';
 
@@ -15,35 +15,29 @@ export default function part(element, props, watch, trigger) {
   const main = !root.closest('#vitviz-second-facts');
   let asked = []; // names of the classes that a view asks about: one, or one rather than another
   let origin = null; // the answer to this photograph before anything was changed
-
-  const percent = (share) => `${(100 * share).toFixed(1)} %`;
+  let live = null; // what is answered to a camera's frame
+  const given = () => live || props.value;
 
   /** One class: its share as a bar, over what it was before as a paler one. */
   function bar([label, share], before) {
     const was = before?.find(([name]) => name === label)?.[1];
     const part = (name, size) => el('span', { class: name, style: `width:${100 * size}%` });
+    const [earlier, ghost] =
+      was === undefined
+        ? []
+        : [el('span', { class: 'vv-before', text: `${percent(was)} → ` }), part('vv-answer-ghost', was)];
     return el(
       'li',
       {},
       el('span', { class: 'vv-answer-label', text: label, title: label }),
-      el(
-        'span',
-        { class: 'vv-answer-number' },
-        was === undefined ? null : el('span', { class: 'vv-before', text: `${percent(was)} → ` }),
-        percent(share),
-      ),
-      el(
-        'span',
-        { class: 'vv-answer-track' },
-        was === undefined ? null : part('vv-answer-ghost', was),
-        part('vv-answer-bar', share),
-      ),
+      el('span', { class: 'vv-answer-number' }, earlier, percent(share)),
+      el('span', { class: 'vv-answer-track' }, ghost, part('vv-answer-bar', share)),
     );
   }
 
   /** What was answered before something was taken away, or by another checkpoint or step; else null. */
   function earlier(value) {
-    if (value.before) return value.before;
+    if (value.before || live) return value.before;
     const { picture, checkpoint, top } = value;
     if (!origin || origin.picture !== picture || origin.checkpoint === checkpoint)
       origin = { picture, checkpoint, top };
@@ -53,7 +47,7 @@ export default function part(element, props, watch, trigger) {
   /** By how much one class was ahead of the other before, and is now: the difference of their logits. */
   function margin(top, before) {
     // of a softmax up to what all classes have in common
-    const logit = (p) => Math.log(props.value.score === 'sigmoid' ? p / (1 - p) : p);
+    const logit = (p) => Math.log(given().score === 'sigmoid' ? p / (1 - p) : p);
     const ahead = (list) => {
       const [one, other] = asked.map((name) => list?.find(([label]) => label === name)?.[1]);
       return one && other ? fixed(logit(one) - logit(other), 2) : null;
@@ -78,12 +72,9 @@ export default function part(element, props, watch, trigger) {
     const shown = value.top.filter(([label], i) => i < most || (main && asked.includes(label)));
     const back = button(t('As it was'), undo, { class: 'vv-undo' });
     back.classList.toggle('vv-unseen', !before || !main);
+    const bars = shown.map((one) => bar(one, before));
     return [
-      el(
-        'ol',
-        { class: 'vv-answers', 'aria-label': t('Likeliest classes') },
-        ...shown.map((one) => bar(one, before)),
-      ),
+      el('ol', { class: 'vv-answers', 'aria-label': t('Likeliest classes') }, ...bars),
       main && el('p', { class: 'vv-small vv-margin' }, margin(value.top, before), back),
     ].filter(Boolean);
   }
@@ -96,12 +87,12 @@ export default function part(element, props, watch, trigger) {
     return el('p', { class: 'vv-small vv-truth' }, t(said), ' ', wrong ? why : null);
   }
 
-  let open = false; // until somebody opens it
+  const details = el('details'); // it stays as somebody left it
   let wait = null;
   let pause = PAUSE;
 
   function show() {
-    const value = props.value;
+    const value = given();
     pause = PAUSE;
     root.hidden = !value?.checkpoint;
     wait?.end();
@@ -114,32 +105,14 @@ export default function part(element, props, watch, trigger) {
       : t('{milliseconds} ms on {device}', took);
     const title = main ? t('Prediction') : `${t('Prediction')} · ${value.checkpoint}`;
     if (wait) return root.replaceChildren(el('h2', { text: title }), wait.node);
-    root.replaceChildren(
-      el('h2', { text: title }),
-      ...(value.top.length
-        ? told(value)
-        : [el('p', { text: t('This checkpoint has no classifier, so there is no prediction.') })]),
-      ...(value.truth ? [truth(value.truth)] : []),
-      el(
-        'details',
-        {
-          open,
-          ontoggle: (event) => {
-            open = event.currentTarget.open;
-          },
-        },
-        el('summary', { text: cost }),
-        ...value.notes.map((note) => el('p', { class: 'vv-small', text: t(note) })),
-        el(
-          'dl',
-          {},
-          ...value.shapes.flatMap(([name, shape]) => [
-            el('dt', { text: t(name) }),
-            el('dd', { text: t(shape) }),
-          ]),
-        ),
-      ),
-    );
+    const none = t('This checkpoint has no classifier, so there is no prediction.');
+    const answer = value.top.length ? told(value) : [el('p', { text: none })];
+    const notes = value.notes.map((note) => el('p', { class: 'vv-small', text: t(note) }));
+    const shape = ([name, size]) => [el('dt', { text: t(name) }), el('dd', { text: t(size) })];
+    const shapes = el('dl', {}, ...value.shapes.flatMap(shape));
+    details.replaceChildren(el('summary', { text: cost }), ...notes, shapes);
+    const why = value.truth ? [truth(value.truth)] : [];
+    root.replaceChildren(el('h2', { text: title }), ...answer, ...why, details);
     root.dataset.checkpoint = value.checkpoint;
   }
 
@@ -148,10 +121,14 @@ export default function part(element, props, watch, trigger) {
     setTimeout(() => props.value?.asks && root.isConnected && trigger('computed', {}), pause);
     pause = Math.min(2 * pause, LONGEST);
   });
+  document.addEventListener('vitviz:live', (/** @type {CustomEvent} */ { detail }) => {
+    live = detail?.answers[main ? 0 : 1];
+    if (root.isConnected && (live?.checkpoint || !detail)) show();
+  });
   document.addEventListener('vitviz:asked', (/** @type {CustomEvent} */ { detail }) => {
     if (!main || String(detail) === String(asked)) return;
     asked = detail;
-    if (props.value?.top && !wait) show();
+    if (given()?.top && !wait) show();
   });
   watch('value', show);
   show();

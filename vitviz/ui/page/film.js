@@ -3,6 +3,7 @@
 
 import { button, div, el, svg } from '../../canvas/elements.js';
 import { settled } from '../../canvas/memory.js';
+import { percent } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { align, drawCurve, parted } from './film_curve.js';
 
@@ -86,7 +87,6 @@ export default function part(element, props, watch, trigger) {
     if (event.key === 'Escape') unfold(false);
   });
 
-  const percent = (share) => `${(100 * share).toFixed(1)} %`;
   const named = (frame) => (frame.step === null ? t('finished') : frame.step.toLocaleString('en'));
 
   function told(index) {

@@ -35,13 +35,14 @@ class Handlers:
         """What the address asks for; where its checkpoint cannot be had, the first one, and the reason.
 
         `kept` is what the browser's history has of a page that is loaded again: its `picture`, the `strokes`
-        over it, and the keys of its `averages` over a set. Besides `outputs`: the choices of both pickers,
-        the lessons, the tab.
+        over it, the key of its `set`, and those of its `averages` over one. Besides `outputs`: the choices of
+        both pickers, the lessons, the tab.
         """
         kept = kept if isinstance(kept, dict) else {}
         painted = {"strokes": kept["strokes"]} if isinstance(kept.get("strokes"), str) else {}
         asked = links.read({**request.query_params, **painted})
-        plain = {**self.studio.sessions.begun(state), "language": wanted(request)}
+        begun = {**self.studio.sessions.begun(state), "language": wanted(request)}
+        plain = {**begun, "set": str(kept.get("set") or "")}
         state = {**plain, **asked_for(asked)}
         sample, default = asked.sample or FIRST_SAMPLE, self.studio.settings.checkpoint
         own = "" if asked.sample else str(kept.get("picture") or "")

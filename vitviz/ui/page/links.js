@@ -83,6 +83,7 @@ export default function part(element, props, watch, trigger) {
     return {
       ...{ checkpoint, second, size, without, strokes, tab: coming || tab(), sample: sample || '' },
       picture: sample ? '' : picture,
+      set: /** @type {HTMLElement} */ (document.querySelector('.vv-set'))?.dataset.set ?? '',
       averages: Object.fromEntries(averaged().map(({ name, key }) => [name, key])),
       settings: Object.fromEntries(all),
     };
@@ -202,7 +203,7 @@ export default function part(element, props, watch, trigger) {
   new MutationObserver(later).observe(document.body, {
     subtree: true,
     attributes: true,
-    attributeFilter: ['data-ready', 'aria-selected'],
+    attributeFilter: ['data-ready', 'aria-selected', 'data-set'],
   });
   document.addEventListener('vitviz:led', () => {
     way = moment();

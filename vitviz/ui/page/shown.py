@@ -13,7 +13,7 @@ from vitviz.ui.answers import lessons, links
 from vitviz.ui.answers.plain import told_of
 from vitviz.ui.door.visitor import require_visitor
 from vitviz.ui.memory.studio import Studio
-from vitviz.ui.page import assumed, facts, sizes
+from vitviz.ui.page import assumed, facts, over_a_set, sizes
 from vitviz.ui.page.components import Canvas, Files, Part, Upload
 from vitviz.ui.page.figures import framed
 from vitviz.ui.page.tabs import Tab
@@ -60,7 +60,7 @@ class Left:
             elem_id="vitviz-samples",
         )
         self.lessons = Part("lessons", ("learn",), elem_id="vitviz-lessons")
-        # out of sight: scripts hand it what is dropped
+        # out of sight, as that of a set: scripts hand it what is dropped
         self.zipped = Files(elem_id="vitviz-lesson", show_label=False)
         first = studio.settings.checkpoint
         self.picker = _typed(say("Checkpoint"), "vitviz-picker", [first], first)
@@ -85,6 +85,9 @@ class Left:
             own = [(say("As trained"), sizes.OWN)]
             self.size = _typed(say("Input size"), "vitviz-size", own, sizes.OWN, info=pixels)
         self.assumed = Part("assumed", ("assume", "answers", "keep"), elem_id="vitviz-assumed")
+        self.files = Files("multiple", elem_id="vitviz-set-files", show_label=False)
+        events = ("samples", "survey", "stop", "single", "answer")
+        self.set = Part("set", events, elem_id="vitviz-set", render=False)
         self.film = Part("film", ("frame",), elem_id="vitviz-film", render=False)
 
 
@@ -93,12 +96,17 @@ class Shown:
 
     def __init__(self, studio: Studio, session: gr.State, left: Left, link: Part, views: list[Tab]):
         self.studio, self.left, self.link, self._views = studio, left, link, views
-        self.running = [view.running for view in views if view.running]
         self.outputs = [
             session, left.picker, left.second, left.size, left.notice, left.film, link, left.stage,
-            left.facts, left.second_facts, left.edits, left.assumed, left.sentences, left.compare,
+            left.facts, left.second_facts, left.edits, left.assumed, left.sentences, left.compare, left.set,
             *(component for view in views for component in view.drawn),
         ]  # fmt: skip
+
+    @property
+    def over_sets(self) -> list[gr.components.Component]:
+        """The figures of the views that are averaged over a set."""
+        tabs = zip(VIEWS, self._views, strict=True)
+        return [one for view, tab in tabs if view.averages for one in tab.drawn]
 
     @cached_property
     def _twins(self) -> list[dict[str, str]]:
@@ -170,6 +178,7 @@ class Shown:
             assumed.shown(inspector, beside_it, studio.settings.keeps),
             facts.asked(inspector),
             {"shown": True, "second": second, "before": _before(film), "twins": self._twins},
+            over_a_set.shown(studio, drawn),
             *[value for view in self._views for value in view.draw(drawn, soon)],
         ]
 

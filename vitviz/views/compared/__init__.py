@@ -11,7 +11,7 @@ from vitviz import analyses
 from vitviz.errors import WrongSetting
 from vitviz.figures.chart import BLUE, ORANGE, Chart, Series
 from vitviz.record.sentence import Sentence
-from vitviz.views.base import Item, Needs, View, Words
+from vitviz.views.base import Item, Needs, View, Words, drawn
 from vitviz.views.controls import Choice, Whole
 from vitviz.views.printing import joined
 from vitviz.views.subject import Subject
@@ -53,32 +53,28 @@ class Compared(View):
     averages = True
     paired = True
     every_patch = True
-    words = Words(
-        what=(
-            "Layers of two models may tell pictures apart in the same way: a square is bright where "
-            "two depths do."
-        ),
-        how=(
-            "Choose a second checkpoint, look for blocks of depths that do the same, or follow the training."
-        ),
-        definition=(
-            "Every depth gives a matrix $K = X X^T$ of how alike any two pictures are to it, a row of $X$"
-            " being a picture's mean patch, class token or all tokens, raw; depth 0 enters block 1, depth $l$"
-            " leaves block $l$. Over minibatches $b$ of up to 8 pictures, CKA is $\\sum_b H(K_b, L_b) /"
-            " \\sqrt{\\sum_b H(K_b, K_b) \\sum_b H(L_b, L_b)}$ with the unbiased $H(K, L) = \\frac{1}{n(n-3)}"
-            " (\\mathrm{tr}\\, \\tilde K \\tilde L + \\frac{1^T \\tilde K 1 \\; 1^T \\tilde L 1}{(n-1)(n-2)}"
-            " - \\frac{2}{n-2} 1^T \\tilde K \\tilde L 1)$, diagonals of $\\tilde K$ and $\\tilde L$ set to"
-            " zero. ± is the standard error by a jackknife over minibatches. *Distance* and *entropy* are"
-            " means over a layer's heads. *Skip over branch* is $\\|t_i\\| / \\|a_i\\|$ for what attention"
-            " adds and $\\|t_i + a_i\\| / \\|m_i\\|$ for what the MLP adds, of the class token or a mean over"
-            " the patches."
-        ),
-        source="Nguyen, Raghu and Kornblith 2021; Raghu et al. 2021; not in the paper",
-        caveat=(
-            "CKA does not say what two depths have in common, nor that the model uses it, and a few"
-            " directions of much variance can decide it alone. The pictures that come with vitviz are 20"
-            " parts of four photographs: enough for a first look, too few for a statement about a model."
-        ),
+    words = Words.of(
+        r"""
+        Layers of two models may tell pictures apart in the same way: a square is bright where two depths do.
+
+        Choose a second checkpoint, look for blocks of depths that do the same, or follow the training.
+
+        Every depth gives a matrix $K = X X^T$ of how alike any two pictures are to it, a row of $X$ being a
+        picture's mean patch, class token or all tokens, raw; depth 0 enters block 1, depth $l$ leaves block
+        $l$. Over minibatches $b$ of up to 8 pictures, CKA is $\sum_b H(K_b, L_b) / \sqrt{\sum_b H(K_b, K_b)
+        \sum_b H(L_b, L_b)}$ with the unbiased $H(K, L) = \frac{1}{n(n-3)} (\mathrm{tr}\, \tilde K \tilde L +
+        \frac{1^T \tilde K 1 \; 1^T \tilde L 1}{(n-1)(n-2)} - \frac{2}{n-2} 1^T \tilde K \tilde L 1)$,
+        diagonals of $\tilde K$ and $\tilde L$ set to zero. ± is the standard error by a jackknife over
+        minibatches. *Distance* and *entropy* are means over a layer's heads. *Skip over branch* is $\|t_i\| /
+        \|a_i\|$ for what attention adds and $\|t_i + a_i\| / \|m_i\|$ for what the MLP adds, of the class
+        token or a mean over the patches.
+
+        Nguyen, Raghu and Kornblith 2021; Raghu et al. 2021; not in the paper
+
+        CKA does not say what two depths have in common, nor that the model uses it, and a few directions of
+        much variance can decide it alone. The pictures that come with vitviz are 20 parts of four
+        photographs: enough for a first look, too few for a statement about a model.
+        """
     )
     controls = (
         Choice(
@@ -125,21 +121,19 @@ class Compared(View):
             "its standard error, NaN for fewer than four minibatches",
             depends=("tokens", "against"),
         ),
-        Item("steps", "other", "steps of the training", "int32", taken=False),
-        Item("looked", "one", "pictures that a step has looked at", "int32", ("frame",), taken=False),
+        drawn("steps", "other", "steps of the training", dtype="int32"),
+        drawn("looked", "one", "pictures that a step has looked at", "frame", dtype="int32"),
         Item("curves", "curve layer", "by layer: " + ", ".join(CURVES)),
     )
 
     charted = ("tokens", "curve")
+    also = (NO_SET, TAKEN_AWAY, NO_SECOND, NO_FILM, NO_CLASS, TOO_FEW)
 
     def unsupported(self, subject: Subject) -> str | None:
         survey = subject.survey
         if survey is None and subject.sampled is None or survey is not None and not measured(survey):
             return NO_SET
         return TAKEN_AWAY if subject.trace is not None and subject.trace.without else None
-
-    def texts(self) -> set[str]:
-        return super().texts() | {NO_SET, TAKEN_AWAY, NO_SECOND, NO_FILM, NO_CLASS, TOO_FEW}
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
         missing = self.summary(subject)["missing"]

@@ -4,7 +4,7 @@ import { chartBeside } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
 import { el, stack } from '../../canvas/elements.js';
 import { matrix } from '../../canvas/matrix.js';
-import { ofYours } from '../../canvas/names.js';
+import { ofASet } from '../../canvas/names.js';
 import { running } from '../../canvas/running.js';
 import { t } from '../../canvas/words.js';
 
@@ -162,7 +162,6 @@ export default () => ({
 /** Over which pictures. */
 function said(self) {
   const { pictures } = self.summary;
-  if (pictures === null)
-    return t('Over 20 parts of the four sample photographs: a first look. Below, a set of your own.');
-  return ofYours(pictures);
+  if (pictures === null) return t('Over 20 parts of the four sample photographs: a first look.');
+  return ofASet(pictures);
 }

@@ -11,11 +11,12 @@ import numpy as np
 from vitviz import analyses
 from vitviz.figures.chart import Chart, Level, Series, by_layer, ramp
 from vitviz.record.sentence import Sentence
-from vitviz.views.base import PAPER, File, Item, View, Words
+from vitviz.views.base import PAPER, File, Item, View, Words, drawn
 from vitviz.views.controls import Choice
 from vitviz.views.shared import sweep_of
 from vitviz.views.subject import Subject
 
+REACH = "Around each head ± its standard error over the pictures."
 ITEMS = ("distance", "prefix_mass")
 
 
@@ -24,33 +25,27 @@ class Distance(View):
     title = "Distance"
     endpoint = "attention_distance"
     averages = True
-    words = Words(
-        what=(
-            "Some heads look only nearby, like a convolution; others across the whole picture from the "
-            "first layer on."
-        ),
-        how=(
-            "Each dot is a head: the higher, the farther it looks; on the dashed line it looks "
-            "everywhere alike."
-        ),
-        definition=(
-            "$D(l,h) = \\frac{1}{N_p} \\sum_i \\sum_j A^{l,h}_{ij} d_{ij}$ over patch queries $i$ and patch"
-            " keys $j$, where $d_{ij}$ is the distance of the patches in pixels of the model's input and $A$"
-            " the attention after the softmax. Rows and columns of the class token and other prefix tokens"
-            " are dropped. As in the authors' code the rest is *not* renormalised; *renormalised* divides"
-            " each row by its mass on patches. The dashed line follows the same convention."
-        ),
-        source=(
-            "Section 4.5, figure 7 (right) and appendix D.7, figure 11; the paper averages over 128 pictures"
-        ),
-        caveat=(
-            "A small distance can also mean that a head puts most of its mass on the class token: see the"
-            " mass in the hover text. One picture is one sample; use a set of pictures for a statement about"
-            " the model."
-        ),
+    words = Words.of(
+        r"""
+        Some heads look only nearby, like a convolution; others across the whole picture from the first layer
+        on.
+
+        Each dot is a head: the higher, the farther it looks; on the dashed line it looks everywhere alike.
+
+        $D(l,h) = \frac{1}{N_p} \sum_i \sum_j A^{l,h}_{ij} d_{ij}$ over patch queries $i$ and patch keys $j$,
+        where $d_{ij}$ is the distance of the patches in pixels of the model's input and $A$ the attention
+        after the softmax. Rows and columns of the class token and other prefix tokens are dropped. As in the
+        authors' code the rest is *not* renormalised; *renormalised* divides each row by its mass on patches.
+        The dashed line follows the same convention.
+
+        Section 4.5, figure 7 (right) and appendix D.7, figure 11; the paper averages over 128 pictures
+
+        A small distance can also mean that a head puts most of its mass on the class token: see the mass in
+        the hover text. One picture is one sample; use a set of pictures for a statement about the model.
+        """,
         cites=PAPER,
     )
-    arrays = {"uniform": "", "pictures": ""}
+    arrays = {"uniform": "", "pictures": "", "error": "layer head"}
     controls = (
         Choice("form", "Heads", options=(("depth", "By layer"), ("sorted", "Sorted within the layer"))),
         Choice(
@@ -62,7 +57,7 @@ class Distance(View):
     items = (
         Item("distance", "layer head", "mean attention distance, px of the model's input", depends=("rows",)),
         Item("prefix_mass", "layer head", "attention on prefix tokens, from 0 to 1"),
-        Item("uniform", "one", "distance of attention spread evenly, px", depends=("rows",), taken=False),
+        drawn("uniform", "one", "distance of attention spread evenly, px", "rows"),
     )
     files = (
         File("figure.html", "Figure (HTML)", "text/html"),
@@ -80,13 +75,16 @@ class Distance(View):
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Those of one picture or, by the same names, of a whole set."""
-        pictures = {} if subject.survey is None else {"pictures": np.asarray(subject.survey.images)}
-        uniform = self.item(subject, "uniform", settings)[0]
-        return {**super().numbers(subject, settings), "uniform": uniform, **pictures}
+        found = {**super().numbers(subject, settings), "uniform": self.item(subject, "uniform", settings)[0]}
+        if subject.survey is not None:
+            found["pictures"] = np.asarray(subject.survey.images)
+        error = _error(subject, settings)
+        return found if error is None else {**found, "error": error}
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
         """A dot for each head over the depth, or a line for each layer over its heads from near to far."""
         distance, mass = (np.asarray(self.item(subject, one, settings), float) for one in ITEMS)
+        error = _error(subject, settings)
         uniform = float(self.item(subject, "uniform", settings)[0])
         level = Level(uniform, Sentence("uniform attention: {distance} px", distance=f"{uniform:.1f}"))
         more = {}
@@ -95,8 +93,11 @@ class Distance(View):
             more["told"] = (Sentence("{share} of its attention on prefix tokens"),)
             more["also"] = {"share": share}
         up = Sentence("Mean attention distance (px)")
-        high = 1.08 * max(float(np.nanmax(distance)), uniform) or 1.0
-        return _chart(distance, settings, up, _title(subject), high=high, levels=(level,), unit="px", **more)
+        reach = distance if error is None else distance + np.nan_to_num(error)
+        high = 1.08 * max(float(np.nanmax(reach)), uniform) or 1.0
+        more |= {"levels": (level,), "unit": "px", "error": error}
+        chart = _chart(distance, settings, up, _title(subject), high=high, **more)
+        return chart if error is None else replace(chart, notes=(Sentence(REACH),))
 
     def detail(self, subject: Subject, settings: Mapping[str, Any]) -> tuple[Chart, ...]:
         """What each head spends on prefix tokens."""
@@ -108,6 +109,13 @@ class Distance(View):
 
     def file(self, subject: Subject, name: str, settings: Mapping[str, Any], upload: Any = None) -> bytes:
         return _table(subject, settings, self.numbers(subject, settings)).encode()
+
+
+def _error(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray | None:
+    """The standard error of each mean, px; None for one picture."""
+    if subject.survey is None or subject.survey.images < 2:
+        return None
+    return subject.survey.error("renormalised" if settings["rows"] == "renormalised" else "distance.distance")
 
 
 def _title(subject: Subject) -> Sentence:
@@ -131,6 +139,8 @@ def _chart(values: np.ndarray, settings: Mapping[str, Any], up: str, title: str,
         of = {"layer": [layer + 1] * heads, "head": order + 1}
         also = {name: [column[i] for i in at] for name, column in dots.also.items()}
         like = {"line": True, "dots": True, "of": of, "told": dots.told, "also": also}
+        like["band"] = dots.band and tuple(end[at] for end in dots.band)
+        like["said"] = [dots.said[i] for i in at] if dots.said else ()
         lines.append(Series(np.arange(1, heads + 1), row[order], name, ramp(layer, layers), **like))
     along = Sentence("Heads of a layer, near to far")
     return replace(chart, along=along, x=(0.4, heads + 0.6), series=tuple(lines))

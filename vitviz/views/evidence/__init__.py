@@ -9,9 +9,9 @@ from vitviz.analyses.protocol import TITLES
 from vitviz.errors import VitvizError
 from vitviz.figures.chart import Chart
 from vitviz.record.sentence import Sentence, said
-from vitviz.views.base import PAPER, Item, View, Words
+from vitviz.views.base import PAPER, Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
-from vitviz.views.evidence import charts, made, printed_effects, writers
+from vitviz.views.evidence import charts, graph, made, printed_effects, smallest, writers
 from vitviz.views.printing import Film, layers_to
 from vitviz.views.shared import WHOLE, ledger_of, likeliest, packed
 from vitviz.views.subject import Subject
@@ -35,53 +35,57 @@ _MADE = {
     "agreement": made.agreement,
     **writers.ITEMS,
 }
+CHARTS = {  # beside the map, where it is not the account
+    "forming": charts.forming,
+    "effects": printed_effects.dots,
+    "writers": charts.written,
+    "paths": graph.chart,
+    "smallest": smallest.chart,
+}
+ARRAYS = {"writers": writers.arrays, "paths": graph.arrays, "smallest": smallest.arrays}
 
 
 class Evidence(View):
     slug = "evidence"
     title = "Evidence"
-    words = Words(
-        what=(
-            "The answer is a sum: every head, every MLP and every bias has added its share to it, for "
-            "or against."
-        ),
-        how=(
-            "Orange patches spoke for the class, blue ones against; click a head to see its own, or "
-            "take it away."
-        ),
-        definition=(
-            "With the deviation $\\sigma$ of the final norm held, $u = (w_c \\circ \\gamma)/\\sigma$ and"
-            " $\\bar u = u - \\mathrm{mean}(u)$, the logit is $\\langle \\bar u, x^0 \\rangle + \\sum_{l,h,j}"
-            " A^{l,h}_{0j} \\langle v_j^{l,h}, W_O^{l,h\\top} \\bar u \\rangle + \\sum_l \\langle \\bar u,"
-            " b_O^l + m^l \\rangle + \\langle w_c, \\beta \\rangle + b_c$: the start, each head's share by"
-            " source token, biases and MLPs. Where an average is read, the sums run over all patches too,"
-            " each with its own $\\sigma$ if it is normed first; LayerScale multiplies what a branch adds;"
-            " what attention pooling reads and its MLP adds are lines of their own. The map sums the heads'"
-            " shares by source patch."
-            " *Each part taken away*: what a head or an MLP hands on is replaced by its mean over other"
-            " pictures (shipped checkpoints: of the set they were trained on; else vitviz's own photographs);"
-            " the loss is the logit with it less the logit without it. *The answer forming*: "
-            "$W\\,\\mathrm{LN}(x^l) + b$ at every depth $l$, of what the classifier reads and of each "
-            "patch by itself. *Who wrote it*: what head $h$ reads at token $j$ is a sum over the embedding, "
-            "the position and what every earlier head, bias and MLP wrote there; with $A$ and $\\sigma$ held "
-            "its share is the sum of their parts, and the same can be asked of an earlier head."
-        ),
-        source=(
-            "The final layer of equation 4; Elhage et al. 2021 and Gandelsman et al. 2024 (arXiv 2310.05916),"
-            " with the norm's mean moved onto the direction; the answer forming: Vilas et al. 2023 (arXiv"
-            " 2310.18969)"
-        ),
-        caveat=(
-            "These are direct effects only: what an early head does through later layers stands in their"
-            " lines. The token at a place in a late layer is mixed already. The start is the same for every"
-            " picture."
-        ),
+    words = Words.of(
+        r"""
+        The answer is a sum: every head, every MLP and every bias has added its share to it, for or against.
+
+        Orange patches spoke for the class, blue ones against; click a head to see its own, or take it away.
+
+        With the deviation $\sigma$ of the final norm held, $u = (w_c \circ \gamma)/\sigma$ and $\bar u = u -
+        \mathrm{mean}(u)$, the logit is $\langle \bar u, x^0 \rangle + \sum_{l,h,j} A^{l,h}_{0j} \langle
+        v_j^{l,h}, W_O^{l,h\top} \bar u \rangle + \sum_l \langle \bar u, b_O^l + m^l \rangle + \langle w_c,
+        \beta \rangle + b_c$: the start, each head's share by source token, biases and MLPs. Where an average
+        is read, the sums run over all patches too, each with its own $\sigma$ if it is normed first;
+        LayerScale multiplies what a branch adds; what attention pooling reads and its MLP adds are lines of
+        their own. The map sums the heads' shares by source patch. *Each part taken away*: what a head or an
+        MLP hands on is replaced by its mean over other pictures (shipped checkpoints: of the set they were
+        trained on; else vitviz's own photographs); the loss is the logit with it less the logit without it.
+        *The answer forming*: $W\,\mathrm{LN}(x^l) + b$ at every depth $l$, of what the classifier reads and
+        of each patch by itself. *Who wrote it*: what head $h$ reads at token $j$ is a sum over the embedding,
+        the position and what every earlier head, bias and MLP wrote there; with $A$ and $\sigma$ held its
+        share is the sum of their parts, and the same can be asked of an earlier head.
+
+        The final layer of equation 4; Elhage et al. 2021 and Gandelsman et al. 2024 (arXiv 2310.05916), with
+        the norm's mean moved onto the direction; the answer forming: Vilas et al. 2023 (arXiv 2310.18969)
+
+        These are direct effects only: what an early head does through later layers stands in their lines. The
+        token at a place in a late layer is mixed already. The start is the same for every picture.
+        """,
         cites=PAPER,
     )
     arrays = {
         "written_by_heads": "layer head",
         "written_by_layers": "kind layer",  # biases, MLPs
         "written_otherwise": "line",  # share, sum, embedding, positions, constant
+        "paths": "path",  # whom each passes, to the answer, from 1
+        "path_shares": "path",
+        "path_sums": "line",  # of all heads, what is left out, heads that were followed
+        "edges_kept": "count",
+        "margins": "order count",  # by share, then at random
+        "edge_shares": "edge",
         "target": "",
         "line_names": "line",
         "by_source": "layer head token",
@@ -101,8 +105,11 @@ class Evidence(View):
                 ("forming", "The answer forming"),
                 ("effects", "Each part taken away"),
                 ("writers", "Who wrote it"),
+                ("paths", "The largest paths"),
+                ("smallest", "The smallest part"),
             ),
         ),
+        Slider("paths", "Paths", minimum=1, maximum=graph.MOST, default=12),
         Slider("depth", "Depth", maximum="layers", default="layers"),  # of the answer forming
         Choice("part", options=(("heads", "Heads"), ("mlps", "MLPs"))),  # whose effects are in view
         Whole("layer", minimum=1, maximum="layers", default=1),  # whose parts are taken away
@@ -110,6 +117,7 @@ class Evidence(View):
         Text("trail", fits=writers.FITS),  # heads from the answer back, from 1: what is asked who wrote it
         Text("writer", fits=writers.WRITER),  # whose part is in view, layers and heads from 1
         Whole("until", maximum="layers"),  # the map of the heads up to this layer, from 1; 0 for all
+        Whole("tried", minimum=1, maximum=smallest.STEPS, default=smallest.STEPS, passing=True),
         Wholes("patches", maximum="patches", most=400),  # whose share in every head is in view
     )
     items = (
@@ -128,32 +136,32 @@ class Evidence(View):
         Item("biases", "layer", "each projection bias, logits", depends=_ASKED),
         Item("lines", "line", "start, pooling, norm's bias, head's bias, logit, sum", depends=_ASKED),
         Item("sources", "group", "heads' shares from patches and from each prefix token", depends=_ASKED),
-        Item("forming", "depth class", "probability by depth, norm afresh", taken=False),
-        Item("share", "depth", "share of the target so far, logits", depends=_ASKED, taken=False),
-        Item("own", "row col", "each patch's own answer", depends=("target", "depth"), taken=False),
-        Item("best", "row col rank pair", "classes and probabilities", depends=("depth",), taken=False),
-        Item(
+        drawn("forming", "depth class", "probability by depth, norm afresh"),
+        drawn("share", "depth", "share of the target so far, logits", *_ASKED),
+        drawn("own", "row col", "each patch's own answer", "target", "depth"),
+        drawn("best", "row col rank pair", "classes and probabilities", "depth"),
+        drawn(
             "effects",
             "part",
             "what goes when each head of a layer, then its MLP, is taken away alone, logits",
-            depends=(*_ASKED, "layer"),
-            taken=False,
+            *_ASKED,
+            "layer",
         ),
-        Item("direct", "layer head", "each head's share, of all patches", depends=_ASKED, taken=False),
-        Item("agreement", "kind", "shares and effects", depends=_ASKED, taken=False),
-        Item("writer_map", "row col", "a writer's part, logits", depends=(*_TRAIL, "writer"), taken=False),
-        Item("writer_heads", "layer head", "each head's part, logits", depends=_TRAIL, taken=False),
-        Item("trail", "byte", "the heads that are followed, as JSON", "uint8", _TRAIL, taken=False),
-        Item("classes", "byte", "the likeliest classes, as JSON", "uint8", taken=False),
-        Item("labels", "byte", "all classes, as JSON", "uint8", taken=False),
+        drawn("direct", "layer head", "each head's share, of all patches", *_ASKED),
+        drawn("agreement", "kind", "shares and effects", *_ASKED),
+        drawn("writer_map", "row col", "a writer's part, logits", *_TRAIL, "writer"),
+        drawn("writer_heads", "layer head", "each head's part, logits", *_TRAIL),
+        as_json("trail", "the heads that are followed", *_TRAIL),
+        as_json("classes", "the likeliest classes"),
+        as_json("labels", "all classes"),
     )
 
-    charted = (*_TRAIL, "show", "part", "layer")
+    charted = (*_TRAIL, "show", "part", "layer", "paths", "tried")
+    also = (_NO_HEAD, _NO_ACCOUNT, ONE_MAP, made.EDITED, WHOLE, *made.ONE_ONLY.values())
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
         """What stands beside the map; what parts taken away cost, of the layers from `layer` on."""
-        made = {"forming": charts.forming, "effects": printed_effects.dots, "writers": charts.written}
-        return made.get(settings["show"], charts.account)(self, subject, settings)
+        return CHARTS.get(settings["show"], charts.account)(self, subject, settings)
 
     def unsupported(self, subject: Subject) -> str | None:
         if subject.trace.logits is None:
@@ -228,8 +236,8 @@ class Evidence(View):
                 "effects_of_mlps": effects.mlps.numpy(),
                 "correlations": made.agreement(subject, settings),
             }
-        if settings["show"] == "writers":
-            in_turn = writers.arrays(subject, settings)
+        if settings["show"] in ARRAYS:
+            in_turn = ARRAYS[settings["show"]](subject, settings)
         return {
             **super().numbers(subject, settings),
             **in_turn,
@@ -245,6 +253,3 @@ class Evidence(View):
         return tuple(
             (layers_to(1, one), {**settings, "chosen": "", "patches": (), "until": one}) for one in layers
         )
-
-    def texts(self) -> set[str]:
-        return super().texts() | {_NO_HEAD, _NO_ACCOUNT, ONE_MAP, made.EDITED, WHOLE, *made.ONE_ONLY.values()}

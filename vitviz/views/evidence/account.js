@@ -39,6 +39,13 @@ export function drawAccount(self, made) {
   drawShares(self, made, { values: self.data.heads.values, some, room: room - used, width });
 }
 
+/** The largest paths: the graph has the room of the wall too. */
+export function drawGraph(self, made) {
+  const room = self.below.clientHeight || 560;
+  made.shares.node.hidden = true;
+  drawChart(self, made, Math.max(220 * self.zoom, Math.min(560 * self.zoom, room - 200 * self.zoom)), '');
+}
+
 /** The largest of numbers that may be none, as far as it has been in this film: walls stand still. */
 export function largest(self, name, ...lists) {
   const most = lists

@@ -1,6 +1,6 @@
 // The answer forming: what the classifier would say if the model ended at a depth.
 
-import { bounds } from '../../canvas/numbers.js';
+import { bounds, percent } from '../../canvas/numbers.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { drawChart } from './account.js';
@@ -51,16 +51,12 @@ export function ownAnswers(self, name) {
   };
 }
 
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
-
 /** The best answers of one patch, likeliest first; none where the patch was left out. */
 export function bestOf(self, cell) {
   const [, , ranks] = self.data.best.shape;
   return Array.from({ length: ranks }, (_, rank) => {
-    const [index, share] = self.data.best.values.subarray(
-      2 * (cell * ranks + rank),
-      2 * (cell * ranks + rank) + 2,
-    );
+    const start = 2 * (cell * ranks + rank);
+    const [index, share] = self.data.best.values.subarray(start, start + 2);
     return share < 0 ? '' : `${className(self, index)} ${percent(share)}`;
   }).filter(Boolean);
 }

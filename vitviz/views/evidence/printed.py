@@ -46,8 +46,8 @@ def plate(view, subject, settings, asked) -> Plate:
         rows = (main, dots), *([walls] if walls else [])
         return Plate(rows, (*notes, *dots.notes), width=WIDE)
     beside = (main, view.chart(subject, settings))
-    if settings["show"] == "forming":
-        return Plate((beside,), notes, width=WIDE)
+    if settings["show"] in ("forming", "paths", "smallest"):
+        return Plate((beside,), (*notes, *beside[1].notes), width=WIDE)
     return Plate((beside, (_wall(view, subject, settings),)), notes, width=WIDE)
 
 

@@ -8,11 +8,12 @@ import { bounds } from '../../canvas/numbers.js';
 import { outline } from '../../canvas/pointer.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
-import { account, drawAccount, hideChart } from './account.js';
+import { account, drawAccount, drawGraph, hideChart } from './account.js';
 import { chooseHead, clear, drags, picker, showPickers, takeAway, toggle } from './choosing.js';
-import { drawEffects, effects, halt } from './effects.js';
+import { drawEffects, effects } from './effects.js';
 import { bestOf, drawForming, forming, ownAnswers, worth } from './forming.js';
 import { asked, chosenOf, className, listed, sumName, targets } from './lines.js';
+import { drawSmallest, smallest } from './smallest.js';
 import { tell } from './telling.js';
 import { drawWriters, writers, written, writtenMap } from './writers.js';
 
@@ -30,7 +31,7 @@ export default () => ({
     'sources',
     'classes',
     'labels',
-    ...(self.settings.show === 'effects' ? [] : ['chart']), // that comes layer by layer
+    ...(['effects', 'smallest'].includes(self.settings.show) ? [] : ['chart']), // those come step by step
     'share',
     ...(forming(self) ? ['own', 'best'] : []),
     'direct',
@@ -39,6 +40,7 @@ export default () => ({
   idle: (settings) => [
     ...(settings.method === 'ledger' ? [] : ['relative']),
     ...(settings.show === 'forming' ? [] : ['depth']),
+    ...(settings.show === 'paths' ? [] : ['paths']),
   ],
   caption: (self) => `${className(self, targets(self).of)}: ${self.ui.balance.textContent}`,
   reset: (self) => self.ui.marks?.forEach((mark) => mark.hide()),
@@ -47,16 +49,8 @@ export default () => ({
     const [of, rather] = [picker(self, t('Why')), picker(self, t('rather than'))];
     const unknown = el('span', { class: 'vv-unknown', role: 'alert', 'data-export': 'no', hidden: true });
     const list = el('datalist', { id: `vv-classes-${self.name}` });
-    const question = el(
-      'p',
-      { class: 'vv-asked' },
-      span(t('Why')),
-      of,
-      span(t('rather than')),
-      rather,
-      list,
-      unknown,
-    );
+    const [why, than] = [span(t('Why')), span(t('rather than'))];
+    const question = el('p', { class: 'vv-asked' }, why, of, than, rather, list, unknown);
     const drawn = map(self, {
       told: (cell, value) => [
         ...(forming(self)
@@ -82,33 +76,17 @@ export default () => ({
     const made = account(self, { pick });
     const tried = effects(self, { pick });
     const wrote = writers(self);
-    self.below.append(tried.node, wrote.node, made.node);
+    const least = smallest(self);
+    self.below.append(tried.node, least.node, wrote.node, made.node);
     const plot = drawn.heat.parentElement;
     const marks = Array.from({ length: 64 }, () => outline(plot, 'vv-key'));
     drags(self, drawn);
-    return {
-      of,
-      rather,
-      list,
-      unknown,
-      drawn,
-      balance,
-      parts,
-      picked,
-      away,
-      back,
-      made,
-      tried,
-      wrote,
-      marks,
-      listed: '',
-      classes: [],
-      labels: [],
-    };
+    const asks = { of, rather, list, unknown, listed: '', classes: [], labels: [] };
+    return { ...asks, drawn, balance, parts, picked, away, back, made, tried, wrote, least, marks };
   },
 
   draw(self) {
-    const { ui, data, settings, grid } = self;
+    const { ui, data, settings } = self;
     const { of, rather } = targets(self);
     [ui.classes, ui.labels] = [unpacked(data.classes), unpacked(data.labels)];
     showPickers(self, of, rather);
@@ -145,32 +123,25 @@ export default () => ({
     ui.drawn.show(
       forming(self) ? ownAnswers(self, className(self, of)) : deeper ? writtenMap(self) : account,
     );
-    const { width, height } = ui.drawn.heat.getBoundingClientRect();
     const picked = listed(settings.patches);
-    ui.marks.forEach((mark, i) => {
-      if (i >= picked.length) return mark.hide();
-      mark.put(
-        (picked[i] % grid.cols) * (width / grid.cols),
-        Math.floor(picked[i] / grid.cols) * (height / grid.rows),
-        width / grid.cols,
-        height / grid.rows,
-      );
-    });
+    ui.marks.forEach((mark, i) => ui.drawn.put(mark, picked[i] ?? -1));
     tell(self, picked, chosen);
     if (settings.show === 'forming') ui.parts.textContent = worth(self);
+    const alone = settings.show === 'smallest';
     ui.wrote.node.hidden = !deeper;
-    ui.made.node.hidden = deeper;
+    ui.least.node.hidden = !alone;
+    ui.made.node.hidden = deeper || alone;
     ui.tried.node.hidden = settings.show !== 'effects';
-    if (deeper) {
-      halt(self, ui.tried);
-      return drawWriters(self, ui.wrote);
-    }
+    if (settings.show !== 'effects') ui.tried.steps.halt();
+    if (!alone) ui.least.steps.halt();
+    if (deeper) return drawWriters(self, ui.wrote);
+    if (alone) return drawSmallest(self, ui.least);
     if (settings.show === 'effects') {
       hideChart(ui.made);
       return drawEffects(self, ui.tried);
     }
-    halt(self, ui.tried);
     if (settings.show === 'forming') drawForming(self, ui.made);
+    else if (settings.show === 'paths') drawGraph(self, ui.made);
     else drawAccount(self, ui.made);
   },
 });

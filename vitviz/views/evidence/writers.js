@@ -69,12 +69,8 @@ export function writtenMap(self) {
   const { values } = self.data.writer_map;
   const [low, high] = bounds(Array.from(values).filter(Number.isFinite));
   const last = unpacked(self.data.trail).at(-1);
-  const most = still(
-    self,
-    `writers/${path([last])}/${self.settings.writer}/${asked(self)}`,
-    0,
-    Math.max(-low, high),
-  )[1];
+  const name = `writers/${path([last])}/${self.settings.writer}/${asked(self)}`;
+  const most = still(self, name, 0, Math.max(-low, high))[1];
   const who = self.settings.writer ? named(self.settings.writer) : t('all writers');
   return {
     values,

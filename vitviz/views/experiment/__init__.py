@@ -17,7 +17,7 @@ from vitviz.analyses.protocol import DRAWS, EDITED, NO_HEAD, ONE_PATCH, SCORES, 
 from vitviz.errors import UnsupportedModel, WrongSetting
 from vitviz.figures.chart import SEVERAL, Chart, Series, spoken
 from vitviz.record.sentence import Sentence, said, travelling
-from vitviz.views.base import Item, View, Words
+from vitviz.views.base import Item, View, Words, as_json
 from vitviz.views.controls import Choice, Whole
 from vitviz.views.printing import joined
 from vitviz.views.shared import likeliest, packed
@@ -38,34 +38,27 @@ class Experiment(View):
     title = "Experiment"
     on_request = True
     every_patch = True
-    words = Words(
-        what=(
-            "How much of a picture does the model need, and does the order matter? Patches go or move "
-            "at random."
-        ),
-        how=(
-            "Guess how many patches can go before the answer does, press the button, then move along "
-            "the curve."
-        ),
-        definition=(
-            "Draw $d$ of 10 has a random order of the $N$ patches. With the share $p$ dropped, its first"
-            " $\\lfloor p N \\rfloor$ are taken away: left out, so that the model computes on the other"
-            " tokens alone, or painted black. Shuffled, square pieces of whole patches change places by a"
-            " random order other than their own. Watched is the class that the whole picture is most likely"
-            " to show: its probability $\\bar x$, or the share of draws in which it stays the likeliest. The"
-            " band is $\\bar x \\pm 2 s / \\sqrt{10}$ with $s$ the standard deviation over draws. Nothing"
-            " dropped is the plain answer; everything dropped is what the model says to an empty picture:"
-            " one without patches, of the mean colour where the answer is read from patches, or a black"
-            " one."
-        ),
-        source=(
-            "Naseer et al. 2021 (arXiv 2105.10497): random PatchDrop, and shuffled patches; not in the paper"
-        ),
-        caveat=(
-            "It is one picture, and another will differ. Random holes are no objects in front of others, and"
-            " a probability can stay high for a wrong answer. That an answer survives the shuffle does not"
-            " say that the model ignores places: only that it did not need them here."
-        ),
+    words = Words.of(
+        r"""
+        How much of a picture does the model need, and does the order matter? Patches go or move at random.
+
+        Guess how many patches can go before the answer does, press the button, then move along the curve.
+
+        Draw $d$ of 10 has a random order of the $N$ patches. With the share $p$ dropped, its first $\lfloor p
+        N \rfloor$ are taken away: left out, so that the model computes on the other tokens alone, or painted
+        black. Shuffled, square pieces of whole patches change places by a random order other than their own.
+        Watched is the class that the whole picture is most likely to show: its probability $\bar x$, or the
+        share of draws in which it stays the likeliest. The band is $\bar x \pm 2 s / \sqrt{10}$ with $s$ the
+        standard deviation over draws. Nothing dropped is the plain answer; everything dropped is what the
+        model says to an empty picture: one without patches, of the mean colour where the answer is read from
+        patches, or a black one.
+
+        Naseer et al. 2021 (arXiv 2105.10497): random PatchDrop, and shuffled patches; not in the paper
+
+        It is one picture, and another will differ. Random holes are no objects in front of others, and a
+        probability can stay high for a wrong answer. That an answer survives the shuffle does not say that
+        the model ignores places: only that it did not need them here.
+        """
     )
     controls = (
         Choice(
@@ -92,10 +85,11 @@ class Experiment(View):
             "in which order patches are dropped; shuffled, which patch stands at each place, by step",
             "int32", depends=("kind",),
         ),
-        Item("point", "byte", "one step's answers, as JSON", "uint8", ("kind", "step"), taken=False),
+        as_json("point", "one step's answers", "kind", "step"),
     )  # fmt: skip
 
     charted = ("kind", "score", "known")
+    also = (NO_HEAD, EDITED, ONE_PATCH)
 
     def unsupported(self, subject: Subject) -> str | None:
         from vitviz.analyses.experiment import why_not
@@ -181,9 +175,6 @@ class Experiment(View):
             ticks=tuple(ticks),
             notes=tuple(notes),
         )
-
-    def texts(self) -> set[str]:
-        return super().texts() | {NO_HEAD, EDITED, ONE_PATCH}
 
 
 def way_name(way: str) -> Sentence:

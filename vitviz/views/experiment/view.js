@@ -230,7 +230,8 @@ const this_ = {
     run.places =
       run.kind === 'drop' ? self.summary.shares : Array.from(self.data.steps.values, (_, i) => i + 1);
     const steps = run.places.map((_, step) => step).filter((step) => run.guess[step] !== undefined);
-    if (steps.length)
+    // before anything is known its name has its room: what is drawn on must not move
+    if (steps.length || !run.points.length)
       figure.series.push({
         x: steps.map((step) => run.places[step]),
         y: steps.map((step) => run.guess[step]),

@@ -9,7 +9,7 @@ import numpy as np
 from vitviz import analyses
 from vitviz.errors import TooMuch
 from vitviz.figures.chart import travelled
-from vitviz.views.base import PAPER, Item, View, Words
+from vitviz.views.base import PAPER, Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Query, Slider, Whole, Wholes
 from vitviz.views.explorer import score
 from vitviz.views.printing import Film, each_layer
@@ -34,31 +34,27 @@ class Explorer(View):
     slug = "explorer"
     title = "Attention"
     endpoint = "patch_attention"
-    words = Words(
-        what=(
-            "In each layer, every head lets each token look at all others and decide how much of each to take"
-            " over."
-        ),
-        how=(
-            "Move over the picture to see where a patch looks, click to hold it; the wall has the same "
-            "in all heads."
-        ),
-        definition=(
-            "$A^{l,h} = \\mathrm{softmax}(q k^\\top / \\sqrt{d})$, after query-key norm, rotary embedding and"
-            " relative bias where the model has them. *Attends to* is a row of $A$: what the token takes from"
-            " each other, in shares that sum to 1. *Attended by* is a column: how much each token takes from"
-            " this one; a column has no fixed sum. Prefix tokens stand beside the picture, and their weights"
-            " are numbers, because a map of patches alone hides them. *Why it looks there*: with norms held"
-            " $q$ and $k$ are sums over those who wrote the two tokens, so a score $q k^\\top / \\sqrt{d}$"
-            " is a matrix of writers. It is shown less its mean over all keys, or less another key's: what is"
-            " the same for all keys moves no attention. Place is the direct part of $E_{pos}$ alone, all else"
-            " is content."
-        ),
-        source="Section 3.1, equation 2 and appendix A",
-        caveat=(
-            "A large weight means that a token's value is taken over, not that it matters for the answer:"
-            " values differ in length, and later layers may discard them."
-        ),
+    words = Words.of(
+        r"""
+        In each layer, every head lets each token look at all others and decide how much of each to take over.
+
+        Move over the picture to see where a patch looks, click to hold it; the wall has the same in all
+        heads.
+
+        $A^{l,h} = \mathrm{softmax}(q k^\top / \sqrt{d})$, after query-key norm, rotary embedding and relative
+        bias where the model has them. *Attends to* is a row of $A$: what the token takes from each other, in
+        shares that sum to 1. *Attended by* is a column: how much each token takes from this one; a column has
+        no fixed sum. Prefix tokens stand beside the picture, and their weights are numbers, because a map of
+        patches alone hides them. *Why it looks there*: with norms held $q$ and $k$ are sums over those who
+        wrote the two tokens, so a score $q k^\top / \sqrt{d}$ is a matrix of writers. It is shown less its
+        mean over all keys, or less another key's: what is the same for all keys moves no attention. Place is
+        the direct part of $E_{pos}$ alone, all else is content.
+
+        Section 3.1, equation 2 and appendix A
+
+        A large weight means that a token's value is taken over, not that it matters for the answer: values
+        differ in length, and later layers may discard them.
+        """,
         cites=PAPER,
     )
     arrays = {
@@ -91,25 +87,17 @@ class Explorer(View):
         Query("against", default="mean"),  # the key with whose score it is compared
     )
     items = (
-        Item("layer", "head query key", "attention of a whole layer", "float16", ("layer",), taken=False),
-        Item("line", "token", "attention of the token, or to it", depends=(*_LINE, "token"), taken=False),
-        Item("pinned", "pin token", "the same of pinned tokens", depends=(*_LINE, "pins"), taken=False),
-        Item(
-            "wall", "layer head patch", "each map / its maximum", "uint8", ("token", "direction"), taken=False
+        drawn("layer", "head query key", "attention of a whole layer", "layer", dtype="float16"),
+        drawn("line", "token", "attention of the token, or to it", *_LINE, "token"),
+        drawn("pinned", "pin token", "the same of pinned tokens", *_LINE, "pins"),
+        drawn("wall", "layer head patch", "each map / its maximum", "token", "direction", dtype="uint8"),
+        drawn("wallmax", "layer head", "those maxima", "token", "direction"),
+        drawn("distances", "layer head", "attention distance, px of the model's input"),
+        drawn("entropy", "head", "mean entropy of a head's rows, nats", "layer"),
+        drawn("rollout", "row col", "rollout with the token as its query", "token"),
+        as_json(
+            "score", "a score by writers", *_LINE, "token", "key", "against", opened=(("beside", "score"),)
         ),
-        Item("wallmax", "layer head", "those maxima", depends=("token", "direction"), taken=False),
-        Item("distances", "layer head", "attention distance, px of the model's input", taken=False),
-        Item("entropy", "head", "mean entropy of a head's rows, nats", depends=("layer",), taken=False),
-        Item("rollout", "row col", "rollout with the token as its query", depends=("token",), taken=False),
-        Item(
-            "score",
-            "byte",
-            "a score by writers, as JSON",
-            "uint8",
-            (*_LINE, "token", "key", "against"),
-            taken=False,
-            opened=(("beside", "score"),),
-        ),  # fmt: skip
     )
 
     def summary(self, subject: Subject) -> dict[str, Any]:

@@ -28,28 +28,25 @@ class Filters(View):
     endpoint = "filters"
     needs = Needs.WEIGHTS
     soon = True
-    words = Words(
-        what=(
-            "Before any attention, each patch is compared with the same learned patterns, like a "
-            "classic filter bank."
-        ),
-        how=(
-            "Look at the principal components: smooth colours first, then edges and waves of growing "
-            "fineness."
-        ),
-        definition=(
-            "The patch projection $E \\in \\mathbb{R}^{D \\times (P^2 C)}$ holds $D$ filters. Centred over"
-            " the filters, its singular value decomposition gives the components; the first 28 are drawn as"
-            " $P \\times P \\times 3$ pictures, with their share of the variance. The paper fixes neither"
-            " sign nor scale: here the entry of largest magnitude is positive, and each picture is scaled"
-            " alone to [0, 1]. The raw filters are sorted by their norm."
-        ),
-        source="Section 4.5 and figure 7 (left)",
-        caveat=(
-            "Filters act on normalised pixels, and colours are only relative: every tile is scaled by itself,"
-            " so that zero has another grey in each. Only the subspace of components with equal variance has"
-            " a meaning, not the single picture."
-        ),
+    words = Words.of(
+        r"""
+        Before any attention, each patch is compared with the same learned patterns, like a classic filter
+        bank.
+
+        Look at the principal components: smooth colours first, then edges and waves of growing fineness.
+
+        The patch projection $E \in \mathbb{R}^{D \times (P^2 C)}$ holds $D$ filters. Centred over the
+        filters, its singular value decomposition gives the components; the first 28 are drawn as $P \times P
+        \times 3$ pictures, with their share of the variance. The paper fixes neither sign nor scale: here the
+        entry of largest magnitude is positive, and each picture is scaled alone to [0, 1]. The raw filters
+        are sorted by their norm.
+
+        Section 4.5 and figure 7 (left)
+
+        Filters act on normalised pixels, and colours are only relative: every tile is scaled by itself, so
+        that zero has another grey in each. Only the subspace of components with equal variance has a meaning,
+        not the single picture.
+        """,
         cites=PAPER,
     )
     controls = (
@@ -61,6 +58,7 @@ class Filters(View):
         Item("raw", "filter y x channel", "all filters, largest norm first"),
         Item("norms", "filter", "Euclidean norm of each"),
     )
+    also = (_NONE, _HYBRID)
 
     def unsupported(self, subject: Subject) -> str | None:
         return Sentence(_NONE, checkpoint=subject.checkpoint) if self._weight(subject) is None else None
@@ -90,9 +88,6 @@ class Filters(View):
         along, up = Sentence("Principal component"), Sentence("Share of the variance of all filters")
         ends = (0.4, len(place) + 0.6), (0.0, 1.08 * float(shares.max()) or 1.0)
         return Chart(along, up, *ends, bars=bars, percent=True, aspect=0.68)
-
-    def texts(self) -> set[str]:
-        return super().texts() | {_NONE, _HYBRID}
 
     def _weight(self, subject: Subject):
         filters = subject.inspector.patch_filters()

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.views.base import PAPER, Item, View, Words
+from vitviz.views.base import PAPER, View, Words, drawn
 from vitviz.views.controls import Choice, Slider
 from vitviz.views.subject import Subject
 
@@ -14,26 +14,23 @@ class Patches(View):
     slug = "patches"
     title = "Patches"
     soon = True  # all but the norms
-    words = Words(
-        what=(
-            "A Vision Transformer reads a picture like a sentence: equal squares, each treated as one word."
-        ),
-        how=(
-            "Point at a square for its place in the sequence; click it for the numbers that the model "
-            "reads there."
-        ),
-        definition=(
-            "The input of $H \\times W$ pixels becomes $N = HW/P^2$ patches of $P \\times P$ pixels in"
-            " row-major order, each flattened to $P \\cdot P \\cdot 3$ numbers: $x \\in \\mathbb{R}^{H"
-            " \\times W \\times C} \\to x_p \\in \\mathbb{R}^{N \\times (P^2 C)}$. The linear embedding $E$"
-            " turns each into a vector of $D$ numbers, and the position embedding $E_{pos}$ is added. The"
-            " norm is the Euclidean length of that vector before and after the addition."
-        ),
-        source="Section 3.1, equation 1 and figure 1",
-        caveat=(
-            "The picture is the one after resizing and cropping: the model never sees the rest of the upload."
-            " Norms are those of the embedding, before any normalisation layer."
-        ),
+    words = Words.of(
+        r"""
+        A Vision Transformer reads a picture like a sentence: equal squares, each treated as one word.
+
+        Point at a square for its place in the sequence; click it for the numbers that the model reads there.
+
+        The input of $H \times W$ pixels becomes $N = HW/P^2$ patches of $P \times P$ pixels in row-major
+        order, each flattened to $P \cdot P \cdot 3$ numbers: $x \in \mathbb{R}^{H \times W \times C} \to x_p
+        \in \mathbb{R}^{N \times (P^2 C)}$. The linear embedding $E$ turns each into a vector of $D$ numbers,
+        and the position embedding $E_{pos}$ is added. The norm is the Euclidean length of that vector before
+        and after the addition.
+
+        Section 3.1, equation 1 and figure 1
+
+        The picture is the one after resizing and cropping: the model never sees the rest of the upload. Norms
+        are those of the embedding, before any normalisation layer.
+        """,
         cites=PAPER,
     )
     controls = (
@@ -48,7 +45,7 @@ class Patches(View):
         "patch_embedding": "patch width",
         "position_embedded": "patch width",
     }
-    items = (Item("norms", "stage patch", "norm of the embedding, before and after E_pos", taken=False),)
+    items = (drawn("norms", "stage patch", "norm of the embedding, before and after E_pos"),)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         preprocessing = subject.inspector.preprocessing

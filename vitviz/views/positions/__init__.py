@@ -7,7 +7,7 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.record.sentence import Sentence
-from vitviz.views.base import PAPER, Item, Needs, View, Words
+from vitviz.views.base import PAPER, Needs, View, Words, drawn
 from vitviz.views.controls import Choice
 from vitviz.views.subject import Subject
 
@@ -34,26 +34,23 @@ class Positions(View):
     endpoint = "position_similarity"
     needs = Needs.WEIGHTS
     soon = True
-    words = Words(
-        what=(
-            "Nobody tells the model which patches are neighbours: their order has to emerge in learned "
-            "vectors."
-        ),
-        how=(
-            "Look in each tile, one a patch, for a bright spot with its row and column: there the "
-            "order was learned."
-        ),
-        definition=(
-            "$S_{rc,r'c'} = \\cos(E_{rc}, E_{r'c'})$ over the position embeddings of the patches; the rows of"
-            " the class token and other prefix tokens are left out. Drawn as a grid of tiles, one for each"
-            " patch, or as one $N \\times N$ matrix in sequence order. The scale from lowest to"
-            " highest leaves out each patch's similarity of 1 with itself."
-        ),
-        source="Section 4.5, figure 7 (centre) and appendix D.4, figure 10",
-        caveat=(
-            "Similar position embeddings do not mean that the patches attend to each other. At another input"
-            " size the embeddings are interpolated as in section 3.2, and the interpolated ones are shown."
-        ),
+    words = Words.of(
+        r"""
+        Nobody tells the model which patches are neighbours: their order has to emerge in learned vectors.
+
+        Look in each tile, one a patch, for a bright spot with its row and column: there the order was
+        learned.
+
+        $S_{rc,r'c'} = \cos(E_{rc}, E_{r'c'})$ over the position embeddings of the patches; the rows of the
+        class token and other prefix tokens are left out. Drawn as a grid of tiles, one for each patch, or as
+        one $N \times N$ matrix in sequence order. The scale from lowest to highest leaves out each patch's
+        similarity of 1 with itself.
+
+        Section 4.5, figure 7 (centre) and appendix D.4, figure 10
+
+        Similar position embeddings do not mean that the patches attend to each other. At another input size
+        the embeddings are interpolated as in section 3.2, and the interpolated ones are shown.
+        """,
         cites=PAPER,
     )
     controls = (
@@ -64,7 +61,8 @@ class Positions(View):
         "similarity": "row col row col",
         "position_embeddings": "patch width",
     }
-    items = (Item("similarity", "patch patch", "cosine of two position embeddings", "float16", taken=False),)
+    items = (drawn("similarity", "patch patch", "cosine of two position embeddings", dtype="float16"),)
+    also = (_NONE, _OTHER, *_INSTEAD.values())
 
     def unsupported(self, subject: Subject) -> str | None:
         kind = subject.inspector.position_kind()
@@ -98,9 +96,6 @@ class Positions(View):
         grid = subject.grid
         similarity = self._similarity(subject).reshape(grid.rows, grid.cols, grid.rows, grid.cols)
         return {"similarity": similarity, "position_embeddings": self._table(subject).numpy()}
-
-    def texts(self) -> set[str]:
-        return super().texts() | {_NONE, _OTHER, *_INSTEAD.values()}
 
     def _table(self, subject: Subject):
         return subject.inspector.position_table(subject.grid.pixels)

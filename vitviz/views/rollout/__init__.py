@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.views.base import PAPER, File, Item, View, Words
+from vitviz.views.base import PAPER, File, View, Words, drawn
 from vitviz.views.controls import About, Choice, LayerRange, Query, Slider, Whole
 from vitviz.views.printing import Film, layers_to
 from vitviz.views.subject import Subject
@@ -31,29 +31,25 @@ class Rollout(View):
     slug = "rollout"
     title = "Rollout"
     endpoint = "rollout"
-    words = Words(
-        what=(
-            "Attention mixes the patches in every layer; rollout multiplies the layers to ask what "
-            "reached the answer."
-        ),
-        how=(
-            "Bright is what reached the classifier; click a patch to ask instead what that patch has "
-            "collected."
-        ),
-        definition=(
-            "Heads are fused to $\\bar A_l$ (mean, max or min), optionally the smallest entries in patch"
-            " columns are discarded (never those in a prefix token's column), the"
-            " skip connection is added as $\\tilde A_l = r I + (1-r) \\bar A_l$"
-            " with each row divided by its sum, and $R = \\tilde A_L \\cdots \\tilde A_1$. The map is the row"
-            " of the query over the patches. *Auto* asks what the classifier reads: the class token, the mean"
-            " over patches, both side by side, the patches with the largest numbers, or the pooling's own"
-            " weights."
-        ),
-        source="Section 4.5, figure 6 and appendix D.8, figure 14; Abnar & Zuidema 2020",
-        caveat=(
-            "Rollout follows attention weights alone: it ignores values, MLPs and the class in question, so"
-            " it shows where information may have flowed and not why the model decided."
-        ),
+    words = Words.of(
+        r"""
+        Attention mixes the patches in every layer; rollout multiplies the layers to ask what reached the
+        answer.
+
+        Bright is what reached the classifier; click a patch to ask instead what that patch has collected.
+
+        Heads are fused to $\bar A_l$ (mean, max or min), optionally the smallest entries in patch columns are
+        discarded (never those in a prefix token's column), the skip connection is added as $\tilde A_l = r I
+        + (1-r) \bar A_l$ with each row divided by its sum, and $R = \tilde A_L \cdots \tilde A_1$. The map is
+        the row of the query over the patches. *Auto* asks what the classifier reads: the class token, the
+        mean over patches, both side by side, the patches with the largest numbers, or the pooling's own
+        weights.
+
+        Section 4.5, figure 6 and appendix D.8, figure 14; Abnar & Zuidema 2020
+
+        Rollout follows attention weights alone: it ignores values, MLPs and the class in question, so it
+        shows where information may have flowed and not why the model decided.
+        """,
         cites=PAPER,
     )
     arrays = {
@@ -89,24 +85,16 @@ class Rollout(View):
         Whole("alone", maximum="layers"),  # the one layer in view instead of the rollout, from 1; 0 for none
     )
     items = (
-        Item("map", "row col", "share of attention over all layers", depends=_ASKED, taken=False),
-        Item(
-            "layers",
-            "layer row col",
-            "mean attention of the query, by layer",
-            depends=("query",),
-            taken=False,
-        ),
+        drawn("map", "row col", "share of attention over all layers", *_ASKED),
+        drawn("layers", "layer row col", "mean attention of the query, by layer", "query"),
     )
     files = (File("overlay.png", "Overlay, full size (PNG)", "image/png"),)
+    also = (*AUTO.values(),)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         pool = subject.trace.pool
         read = "class" if "class" in subject.grid.prefix_names else "average"  # where no classifier decides
         return {"auto": AUTO.get(pool, AUTO[read]), "pool": pool}
-
-    def texts(self) -> set[str]:
-        return super().texts() | {*AUTO.values()}
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         if name == "layers":

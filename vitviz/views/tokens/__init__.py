@@ -11,7 +11,7 @@ from vitviz.errors import WrongSetting
 from vitviz.figures.chart import BLUE, GREY, Bars, Chart, Level, number
 from vitviz.record.samples import samples
 from vitviz.record.sentence import Sentence
-from vitviz.views.base import Item, View, Words
+from vitviz.views.base import Item, View, Words, drawn
 from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
 from vitviz.views.printing import Film, each_depth, ends, prefix_name
 from vitviz.views.subject import Subject
@@ -28,34 +28,30 @@ class Tokens(View):
     slug = "tokens"
     title = "Tokens"
     sided = True
-    words = Words(
-        what=(
-            "Every layer rewrites each patch’s vector: those that mean the same come close, and a few "
-            "grow far longer."
-        ),
-        how=(
-            "Move over the picture to see which patches are alike, click to hold one, and step through "
-            "the depths."
-        ),
-        definition=(
-            "Depth 0 is what enters block 1, depth $l$ the raw output of block $l$; *through the final norm*"
-            " applies the model's own last LayerNorm to each token. *Similarity* is $\\cos(t_i, t_p)$,"
-            " without the mean patch of $t - \\bar t$. *Components* are the principal components of the"
-            " centred patches, prefix tokens left out, each with the sign that makes its largest loading"
-            " positive; shares are of the whole variance. Colours are $\\sigma(2 z)$ of three scores whitened"
-            " for the colours alone; unless they stand for the components one by one, the three are turned"
-            " together to look like the depth before, and depth 0 like the picture's own colours. *Norms* are"
-            " $\\|t_i\\|_2$ before the final norm; the limit is median + $k$ · MAD over the patches of the"
-            " depth. *Heads*: entropy $-\\sum_j A_{ij} \\ln A_{ij}$, mean over the patches as queries, and"
-            " $e^H$, the tokens looked at; likeness of two heads by the cosine of their attention, or by"
-            " Jensen-Shannon divergence."
-        ),
-        source="Caron et al. 2021; Oquab et al. 2023; Darcet et al. 2024; Sun et al. 2024; not in the paper",
-        caveat=(
-            "Likeness of vectors does not say that the model uses it, and no colour means foreground. Clean"
-            " maps of models with registers need not reflect how well local information is integrated, and"
-            " heads that attend alike may still do different things with what they read."
-        ),
+    words = Words.of(
+        r"""
+        Every layer rewrites each patch’s vector: those that mean the same come close, and a few grow far
+        longer.
+
+        Move over the picture to see which patches are alike, click to hold one, and step through the depths.
+
+        Depth 0 is what enters block 1, depth $l$ the raw output of block $l$; *through the final norm*
+        applies the model's own last LayerNorm to each token. *Similarity* is $\cos(t_i, t_p)$, without the
+        mean patch of $t - \bar t$. *Components* are the principal components of the centred patches, prefix
+        tokens left out, each with the sign that makes its largest loading positive; shares are of the whole
+        variance. Colours are $\sigma(2 z)$ of three scores whitened for the colours alone; unless they stand
+        for the components one by one, the three are turned together to look like the depth before, and depth
+        0 like the picture's own colours. *Norms* are $\|t_i\|_2$ before the final norm; the limit is median +
+        $k$ · MAD over the patches of the depth. *Heads*: entropy $-\sum_j A_{ij} \ln A_{ij}$, mean over the
+        patches as queries, and $e^H$, the tokens looked at; likeness of two heads by the cosine of their
+        attention, or by Jensen-Shannon divergence.
+
+        Caron et al. 2021; Oquab et al. 2023; Darcet et al. 2024; Sun et al. 2024; not in the paper
+
+        Likeness of vectors does not say that the model uses it, and no colour means foreground. Clean maps of
+        models with registers need not reflect how well local information is integrated, and heads that attend
+        alike may still do different things with what they read.
+        """
     )
     arrays = {
         "basis": "component width",
@@ -118,33 +114,22 @@ class Tokens(View):
         Whole("partner", maximum="patches"),  # the patch of it that is held
     )
     items = (
-        Item("cosines", "query key", "cosine of every two tokens", "float16", _TOKENS, taken=False),
-        Item(
-            "line",
-            "token",
-            "cosine of each token with the chosen one",
-            depends=(*_TOKENS, "token"),
-            taken=False,
-        ),
-        Item("pinned", "pin token", "the same of pinned tokens", depends=(*_TOKENS, "pins"), taken=False),
-        Item(
-            "by_depth",
-            "depth row col",
-            "the same at every depth",
-            "float16",
-            ("norm", "mean", "token"),
-            taken=False,
+        drawn("cosines", "query key", "cosine of every two tokens", *_TOKENS, dtype="float16"),
+        drawn("line", "token", "cosine of each token with the chosen one", *_TOKENS, "token"),
+        drawn("pinned", "pin token", "the same of pinned tokens", *_TOKENS, "pins"),
+        drawn(
+            "by_depth", "depth row col", "the same at every depth", "norm", "mean", "token", dtype="float16"
         ),
         Item(
             "similarity", "row col", "cosine of each patch with the chosen token", depends=(*_TOKENS, "token")
         ),
-        Item(
+        drawn(
             "across",
             "patch other",
             "cosine of each patch with each of the second photograph's",
-            "float16",
-            (*_TOKENS, "other"),
-            taken=False,
+            *_TOKENS,
+            "other",
+            dtype="float16",
         ),
         Item(
             "facing",
@@ -152,16 +137,9 @@ class Tokens(View):
             "cosine of each patch with the chosen one of the second photograph, if there is",
             depends=(*_TOKENS, "other", "partner"),
         ),
-        Item(
-            "photo",
-            "y x channel",
-            "the second photograph as the model gets it",
-            "uint8",
-            ("other",),
-            taken=False,
-        ),
-        Item("tints", "depth row col rgb", "colours", "uint8", (*_BASIS, "tint"), taken=False),
-        Item("other_tints", "depth row col rgb", "the second's", "uint8", (*_BASIS, "tint"), taken=False),
+        drawn("photo", "y x channel", "the second photograph as the model gets it", "other", dtype="uint8"),
+        drawn("tints", "depth row col rgb", "colours", *_BASIS, "tint", dtype="uint8"),
+        drawn("other_tints", "depth row col rgb", "the second's", *_BASIS, "tint", dtype="uint8"),
         Item("components", "row col component", "scores, first component first", depends=("depth", *_BASIS)),
         Item("shares", "depth component", "of the variance of what the basis was fitted to", depends=_BASIS),
         Item("norms", "depth token", "Euclidean norm of each raw token"),
@@ -178,6 +156,7 @@ class Tokens(View):
 
     charted = ("show", "depth")
     still = {"tint": "plain"}
+    also = (LONG, *together.TEXTS)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         return {
@@ -255,9 +234,6 @@ class Tokens(View):
             whole=False,
             aspect=0.75,
         )
-
-    def texts(self) -> set[str]:
-        return super().texts() | {LONG, *together.TEXTS}
 
     def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
         if settings["show"] == "heads":  # which are all in one figure

@@ -19,12 +19,11 @@ from vitviz.views.printing import (
     prefix_name,
     shape_of,
 )
-from vitviz.views.tokens.printed_sides import heads
 
 
 def plate(view, subject, settings, asked) -> Plate:
     """What is shown: similarity, components, norms or heads."""
-    kinds = {"similarity": _similarity, "components": _components, "norms": _norms, "heads": heads}
+    kinds = {"similarity": _similarity, "components": _components, "norms": _norms, "heads": _heads}
     return kinds[settings["show"]](view, subject, settings, asked)
 
 
@@ -120,6 +119,34 @@ def _norms(view, subject, settings, asked) -> Plate:
     )
     chart = _limited(view.chart(subject, settings), limit)
     return Plate(((main, chart), (strip, matrix)), tuple(notes), width=WIDE)
+
+
+def _heads(view, subject, settings, asked) -> Plate:
+    """How much each head spreads over; with detail how alike the heads of a block are."""
+    looked, tokens = settings["measure"] == "looked", subject.grid.tokens
+    nats = np.asarray(view.item(subject, "entropy", settings), float).T
+    if looked:
+        text, low, high = Sentence("Tokens that each head looks at"), 1.0, float(tokens)
+        label = Sentence("Tokens looked at, of {count}", count=tokens)
+    else:
+        text, low = Sentence("Entropy of each head’s attention, patches as queries"), 0.0
+        high = float(np.log(tokens))
+        label = Sentence("Entropy in nats; even attention has {most}", most=number(high))
+    values = np.exp(nats) if looked else nats
+    main = Matrix(values, Scale("viridis", low, high, label), Sentence("block"), Sentence("head"), text)
+    if not asked.detail:
+        return Plate(((main,),), width=NARROW)
+    block, cosine = max(settings["depth"], 1), settings["alike"] == "cosine"
+    alike = np.asarray(view.item(subject, settings["alike"], settings), float)
+    if cosine:
+        title = Sentence("Likeness of the heads of block {block}: cosine of their attention", block=block)
+        scale = Scale("viridis", 0.0, 1.0, Sentence("Cosine"))
+    else:
+        title = Sentence("Difference of the heads of block {block}: Jensen-Shannon divergence", block=block)
+        scale = Scale(
+            "magma", 0.0, float(np.log(2)), Sentence("Nats, at most {most}", most=number(np.log(2)))
+        )
+    return Plate(((main, Matrix(alike, scale, Sentence("head"), Sentence("head"), title)),), width=WIDE)
 
 
 def _limited(chart: Chart, limit: float) -> Chart:

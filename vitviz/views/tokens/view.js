@@ -5,6 +5,7 @@ import { button, div, el, stack } from '../../canvas/elements.js';
 import { headKey } from '../../canvas/lit.js';
 import { map } from '../../canvas/map.js';
 import { matrix } from '../../canvas/matrix.js';
+import { leftOut, nearestShown } from '../../canvas/missing.js';
 import { number } from '../../canvas/numbers.js';
 import { tell } from '../../canvas/outliers.js';
 import { pinMarks, togglePin } from '../../canvas/pins.js';
@@ -46,6 +47,8 @@ export default () => ({
   reset: (self) => {
     self.held = false;
     self.facing = null;
+    const cell = self.settings.token - skipOf(self); // one that was left out has no token
+    if (leftOut(self, cell)) self.settings.token = nearestShown(self, cell) + skipOf(self);
   },
 
   build(self) {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.views.base import PAPER, Item, View, Words
+from vitviz.views.base import PAPER, View, Words, as_json, drawn
 from vitviz.views.controls import Whole, Wholes
 from vitviz.views.sequence import placed
 from vitviz.views.shared import packed
@@ -34,27 +34,24 @@ class Tour(View):
         "The tour has no figure for print, because it is a walk of many steps; the figures that it passes are"
         " those of the other views."
     )
-    words = Words(
-        what=(
-            "Twelve steps lead from the photograph to the answer, along the paper’s figure 1 and its "
-            "four equations."
-        ),
-        how=(
-            "Every number is this picture’s own: pick a patch, take it along, and recompute a weight by hand."
-        ),
-        definition=(
-            "(1) $z_0 = [x_{class}; x_p^1 E; \\ldots; x_p^N E] + E_{pos}$ · (2) $z'_l ="
-            " \\mathrm{MSA}(\\mathrm{LN}(z_{l-1})) + z_{l-1}$ · (3) $z_l = \\mathrm{MLP}(\\mathrm{LN}(z'_l))"
-            " + z'_l$ · (4) $y = \\mathrm{LN}(z_L^0)$. The numbers come from the trace of the forward pass;"
-            " the weights shown beside them (E, the class token, the head) are the checkpoint's. The"
-            " experiments run the model again: on the picture with its patches in another order, and with a"
-            " table of zeros in the place of $E_{pos}$."
-        ),
-        source="Section 3.1, equations 1 to 4 and figure 1; appendix A for the attention",
-        caveat=(
-            "The tour follows one patch, one head and one class at a time. It shows how each number is made,"
-            " and not what the model has learned to use it for."
-        ),
+    words = Words.of(
+        r"""
+        Twelve steps lead from the photograph to the answer, along the paper’s figure 1 and its four
+        equations.
+
+        Every number is this picture’s own: pick a patch, take it along, and recompute a weight by hand.
+
+        (1) $z_0 = [x_{class}; x_p^1 E; \ldots; x_p^N E] + E_{pos}$ · (2) $z'_l =
+        \mathrm{MSA}(\mathrm{LN}(z_{l-1})) + z_{l-1}$ · (3) $z_l = \mathrm{MLP}(\mathrm{LN}(z'_l)) + z'_l$ ·
+        (4) $y = \mathrm{LN}(z_L^0)$. The numbers come from the trace of the forward pass; the weights shown
+        beside them (E, the class token, the head) are the checkpoint's. The experiments run the model again:
+        on the picture with its patches in another order, and with a table of zeros in the place of $E_{pos}$.
+
+        Section 3.1, equations 1 to 4 and figure 1; appendix A for the attention
+
+        The tour follows one patch, one head and one class at a time. It shows how each number is made, and
+        not what the model has learned to use it for.
+        """,
         cites=PAPER,
     )
     arrays = {
@@ -86,35 +83,16 @@ class Tour(View):
         Whole("seed", maximum=made.SEEDS),  # of an order of the patches; 0 before one was asked for
     )
     items = (
-        Item("embedded", "stage patch width", "E x_p, without and with E_pos", taken=False),
-        Item("front", "prefix width", "the tokens that stand before the patches", taken=False),
-        Item("filter", "entry", "a row of E, then its bias", depends=("number",), taken=False),
-        Item("keys", "token dim", "keys of a head", depends=("layer", "head"), taken=False),
-        Item(
-            "worked",
-            "byte",
-            "one row of attention, as JSON",
-            "uint8",
-            ("layer", "head", "token"),
-            taken=False,
-        ),
-        Item(
-            "heads",
-            "head token",
-            "attention of the token in every head",
-            depends=("layer", "token"),
-            taken=False,
-        ),
-        Item("answer", "byte", "from the last layer to the probabilities, as JSON", "uint8", taken=False),
-        Item("sum", "byte", "the largest shares, the rest and the logit, as JSON", "uint8", taken=False),
-        Item(
-            "without",
-            "byte",
-            "the answers without the head of the largest share, as JSON",
-            "uint8",
-            taken=False,
-        ),
-        Item("experiment", "byte", "answers to shuffled patches, as JSON", "uint8", ("seed",), taken=False),
+        drawn("embedded", "stage patch width", "E x_p, without and with E_pos"),
+        drawn("front", "prefix width", "the tokens that stand before the patches"),
+        drawn("filter", "entry", "a row of E, then its bias", "number"),
+        drawn("keys", "token dim", "keys of a head", "layer", "head"),
+        as_json("worked", "one row of attention", "layer", "head", "token"),
+        drawn("heads", "head token", "attention of the token in every head", "layer", "token"),
+        as_json("answer", "from the last layer to the probabilities"),
+        as_json("sum", "the largest shares, the rest and the logit"),
+        as_json("without", "the answers without the head of the largest share"),
+        as_json("experiment", "answers to shuffled patches", "seed"),
     )
 
     def summary(self, subject: Subject) -> dict[str, Any]:

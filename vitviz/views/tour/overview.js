@@ -3,6 +3,7 @@
 
 import { button, el, span } from '../../canvas/elements.js';
 import { open } from '../../canvas/memory.js';
+import { percent } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { cutApart } from './map.js';
 import { shapeOf } from './parts.js';
@@ -18,14 +19,9 @@ export function overviewOf(self, first) {
   const sizes = [];
   const part = (name, to, ...drawn) => {
     sizes.push(el('span', { class: 'vv-block-size' }));
-    return button(
-      '',
-      to,
-      { class: 'vv-over', title: t('See how it is made') },
-      el('span', { class: 'vv-over-drawn' }, ...drawn),
-      el('span', { class: 'vv-block-name', text: name }),
-      sizes.at(-1),
-    );
+    const about = { class: 'vv-over', title: t('See how it is made') };
+    const named = el('span', { class: 'vv-block-name', text: name });
+    return button('', to, about, el('span', { class: 'vv-over-drawn' }, ...drawn), named, sizes.at(-1));
   };
   const parts = [
     part(t('Picture'), first, whole),
@@ -64,25 +60,14 @@ export function overviewOf(self, first) {
     layers.replaceChildren(
       ...Array.from({ length: count }, (_, i) => el('i', { style: `--vv-at:${i / count}` })),
     );
-    answer.replaceChildren(
-      ...top.map(([name, share]) =>
-        el(
-          'span',
-          {},
-          span(name),
-          el(
-            'span',
-            { class: 'vv-answer-track' },
-            el('span', { class: 'vv-answer-bar', style: `width:${100 * share}%` }),
-          ),
-        ),
-      ),
-    );
+    const bar = (share) => el('span', { class: 'vv-answer-bar', style: `width:${100 * share}%` });
+    const line = (share) => el('span', { class: 'vv-answer-track' }, bar(share));
+    answer.replaceChildren(...top.map(([name, share]) => el('span', {}, span(name), line(share))));
     const texts = [
       `${cols * wide} × ${rows * tall}`,
       `${rows} × ${cols}`,
       t('{layers} × {heads} heads', { layers: count, heads }),
-      top.length ? `${(100 * top[0][1]).toFixed(1)} %` : t('No classifier'),
+      top.length ? percent(top[0][1]) : t('No classifier'),
     ];
     texts.forEach((text, i) => {
       sizes[i].textContent = text;

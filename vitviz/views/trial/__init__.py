@@ -14,7 +14,7 @@ from vitviz.analyses.protocol import DENSE, TITLES, UNTRIED
 from vitviz.errors import Unknown
 from vitviz.figures.chart import Chart
 from vitviz.record.sentence import Sentence
-from vitviz.views.base import File, Item, View, Words
+from vitviz.views.base import File, Item, View, Words, as_json
 from vitviz.views.controls import Choice, Text
 from vitviz.views.shared import likeliest, packed, target_of
 from vitviz.views.subject import Subject
@@ -40,43 +40,32 @@ class Trial(View):
     averages = True
     set_control = "patches_as"
     most_pictures = 300
-    words = Words(
-        what=(
-            "Every method draws another map of what mattered; here each is tried by taking its patches "
-            "away in order."
-        ),
-        how=(
-            "A map that knows loses the answer soon, best patches first, and late, best last: compare "
-            "it with chance."
-        ),
-        definition=(
-            "Patches are ranked by a map's values. With the share $p$ of them taken away, rounded to whole"
-            " patches, most relevant first, the"
-            " score is $s_{most}(p)$, and least relevant first $s_{least}(p)$; the area under each is the"
-            " trapezoid"
-            " over $p$ from 0 to 100 %, and the map's gap is the difference of the two areas. SaCo cuts the"
-            " order"
-            " into 10 groups with values $v_i$ and takes each away by itself, at a cost $d_i$:"
-            " $\\sum_{i<j} \\pm (v_i - v_j) / \\sum_{i<j} |v_i - v_j|$, with + where $d_i \\ge d_j$. Chance"
-            " is the"
-            " mean of ten random maps; in its band run 19 of 20 of them, and a map beats it whose gap is so"
-            " large that in one of 20 trials the best of as many random maps as methods would reach it"
-            " (Student's $t$, Šidák). Over a set of pictures: means with standard errors, one random map a"
-            " picture, beaten by the same measure; a method's rank is 1 and as many more as"
-            " lie ahead of it by over two standard errors of the difference, picture by picture."
-        ),
-        source=(
-            "Samek et al. 2017 and Petsiuk et al. 2018 (RISE); Chefer et al. 2021; SaCo: Wu et al. 2024"
-            " (arXiv"
-            " 2404.01415); tokens left out: Jain et al. 2022 (arXiv 2204.08945)"
-        ),
-        caveat=(
-            "One picture says little about another, and another way to take patches away is another"
-            " question. Where"
-            " the model gets its answer from several places at once, a right map can lose. That a map"
-            " predicts well"
-            " does not make it an account: that is what is left unexplained."
-        ),
+    words = Words.of(
+        r"""
+        Every method draws another map of what mattered; here each is tried by taking its patches away in
+        order.
+
+        A map that knows loses the answer soon, best patches first, and late, best last: compare it with
+        chance.
+
+        Patches are ranked by a map's values. With the share $p$ of them taken away, rounded to whole patches,
+        most relevant first, the score is $s_{most}(p)$, and least relevant first $s_{least}(p)$; the area
+        under each is the trapezoid over $p$ from 0 to 100 %, and the map's gap is the difference of the two
+        areas. SaCo cuts the order into 10 groups with values $v_i$ and takes each away by itself, at a cost
+        $d_i$: $\sum_{i<j} \pm (v_i - v_j) / \sum_{i<j} |v_i - v_j|$, with + where $d_i \ge d_j$. Chance is
+        the mean of ten random maps; in its band run 19 of 20 of them, and a map beats it whose gap is so
+        large that in one of 20 trials the best of as many random maps as methods would reach it (Student's
+        $t$, Šidák). Over a set of pictures: means with standard errors, one random map a picture, beaten by
+        the same measure; a method's rank is 1 and as many more as lie ahead of it by over two standard errors
+        of the difference, picture by picture.
+
+        Samek et al. 2017 and Petsiuk et al. 2018 (RISE); Chefer et al. 2021; SaCo: Wu et al. 2024 (arXiv
+        2404.01415); tokens left out: Jain et al. 2022 (arXiv 2204.08945)
+
+        One picture says little about another, and another way to take patches away is another question. Where
+        the model gets its answer from several places at once, a right map can lose. That a map predicts well
+        does not make it an account: that is what is left unexplained.
+        """
     )
     controls = (
         Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
@@ -108,15 +97,12 @@ class Trial(View):
         Text("method", fits=r"[a-z0-9_]{0,40}"),  # the one that is held, and the one that is asked about
     )  # fmt: skip
     items = (
-        Item("classes", "byte", "the likeliest classes, as JSON", "uint8", taken=False),
-        Item("tried", "byte", "one method's trial, as JSON", "uint8", (*_ASKED, "method"), taken=False),
-        Item("panels", "byte", "curves so far, as JSON", "uint8", (*_ASKED, "score", "method"), taken=False),
-        Item("verdict", "byte", "all methods' trial, as JSON", "uint8", (*_ASKED, "score"), taken=False),
-        Item("sensitivity", "byte", "maps of two classes, as JSON", "uint8", ("target",), taken=False),
-        Item(
-            "standing", "byte", "where methods stand over a set, as JSON", "uint8", ("patches_as", "score"),
-            taken=False,
-        ),
+        as_json("classes", "the likeliest classes"),
+        as_json("tried", "one method's trial", *_ASKED, "method"),
+        as_json("panels", "curves so far", *_ASKED, "score", "method"),
+        as_json("verdict", "all methods' trial", *_ASKED, "score"),
+        as_json("sensitivity", "maps of two classes", "target"),
+        as_json("standing", "where methods stand over a set", "patches_as", "score"),
     )  # fmt: skip
     arrays = {
         **dict.fromkeys(("rank", "most", "most_error", "least", "least_error"), "method score"),
@@ -127,6 +113,7 @@ class Trial(View):
     files = (File("trial.csv", "Table (CSV)", "text/csv"),)
 
     charted = ("patches_as", "score")
+    also = (_NO_HEAD, _EDITED, UNTRIED, *TITLES.values())
 
     def unsupported(self, subject: Subject) -> str | None:
         if subject.survey is not None:
@@ -224,6 +211,3 @@ class Trial(View):
         if subject.survey is not None:
             return made.written(over.rows(subject.survey, settings))
         return made.table(self.whole(subject, settings))
-
-    def texts(self) -> set[str]:
-        return super().texts() | {_NO_HEAD, _EDITED, UNTRIED, *TITLES.values()}

@@ -4,7 +4,7 @@
 import { chartBeside, stroked } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
 import { div, el, span, stack } from '../../canvas/elements.js';
-import { ofYours } from '../../canvas/names.js';
+import { ofASet } from '../../canvas/names.js';
 import { running } from '../../canvas/running.js';
 import { t } from '../../canvas/words.js';
 import { agreement } from './agreement.js';
@@ -139,7 +139,7 @@ const this_ = {
     const told = unpacked(self.data.standing);
     if (told.patches_as !== self.settings.patches_as) return self.set('patches_as', told.patches_as);
     ui.run = this_.fresh('');
-    ui.far.said.textContent = ofYours(told.pictures);
+    ui.far.said.textContent = ofASet(told.pictures);
     ui.far.said.hidden = false;
     ui.verdict.textContent = t(told.verdict);
     for (const part of Object.values(ui.parts)) part.node.hidden = true;

@@ -1,0 +1,126 @@
+"""The smallest part of a model that answers: edges kept by what flows along them, all others replaced.
+
+An edge goes from a writer (the embedding, the positions, a head, an MLP) into the values of a later head, or
+into what the classifier reads (the answer). Its share is all that flows along it, on to the answer directly
+and through later heads, with attention, norms and MLPs' results held:
+
+    g^l = sum_i c_i u + sum_(later heads) D W_V' / sigma,   D = A' g^l W_O,   share = <D W_V' / sigma, w>
+
+where w is what the writer wrote, less what stands in its place. Real passes then keep the n edges of largest
+|share|; every other writer's part is replaced, in that reader alone, by its mean over pictures or by zero.
+Faithfulness is how far the answer's margin over the next class has come, from nothing kept to all. Queries,
+keys and MLPs read what they read in that very pass: such a part says what must be moved between tokens and
+into the answer, not what must be computed. Yardstick: Vi-CD (arXiv 2604.14477), by learned masks.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vitviz.analyses.effects import Edge, edges_into
+from vitviz.analyses.ledger import Ledger
+from vitviz.analyses.target import score_of
+from vitviz.analyses.writers import Stream, Writer
+from vitviz.record.shown import Shown, frame_of
+
+KEPT = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0)  # shares of the edges that are tried
+
+
+@dataclass(frozen=True)
+class SmallestPart(Shown):
+    """How much of an answer is left with some of the edges; `edges` and `shares` with the largest first."""
+
+    edges: tuple[Edge, ...]
+    shares: Float[Tensor, " edge"]
+    counts: tuple[int, ...]  # of edges kept
+    margins: dict[str, Float[Tensor, "draw count"]]  # by order: "share", "random", "effect"; logits
+    parts_as: str
+    least: int | None  # so few by share, and the answer stands; None where it never does
+
+    def faithfulness(self, order: str = "share") -> Float[Tensor, "draw count"]:
+        """0 with no edge kept, 1 with all of them."""
+        none, whole = self.margins["share"][0, [0, -1]]
+        return (self.margins[order] - none) / (whole - none)
+
+    def frame(self):
+        """One row a count, order and draw, as a pandas DataFrame; VitvizError where pandas is not there."""
+        return frame_of(
+            {"kept": count, "order": order, "draw": draw, "margin": margin}
+            for order, margins in self.margins.items()
+            for draw, row in enumerate(margins.tolist())
+            for count, margin in zip(self.counts, row, strict=True)
+        )
+
+
+def every_edge(layers: int, heads: int, positions: bool) -> list[Edge]:
+    """All edges into values and into the answer."""
+    ends = [(layer, head, "value") for layer in range(layers) for head in range(heads)]
+    ends.append((layers, None, "answer"))
+    return [edge for layer, head, into in ends for edge in edges_into(layer, head, heads, into, positions)]
+
+
+def flows(
+    ledger: Ledger, stream: Stream, basis: Tensor
+) -> Iterator[tuple[int, Writer, Float[Tensor, " reader"]]]:
+    """What flows along every edge: the layer that reads, the writer, one number a reader (a layer's heads; of
+    the answer, as one layer more, a single one). `basis`: see `evidence.directions`. Source: see the module.
+    """
+    trace, heads = ledger.trace, ledger.trace.layers[0].heads
+    width = trace.tokens[0].shape[-1]
+    back = basis.new_zeros(len(trace.tokens[0]), width)
+    back[ledger.readout.pooling.readers] = trace.written.weights.to(basis) @ basis
+    readers = back[None]
+    for layer in range(len(trace.layers), -1, -1):
+        if layer < len(trace.layers):
+            attention, norm = trace.layers[layer], stream.readers[layer].norm
+            at = ledger.readout.layers[layer].back(back)[0]
+            for deviations in (stream.post, stream.inner):
+                at = at / deviations[layer][:, None] if deviations else at
+            at = at.unflatten(1, (heads, -1)).transpose(0, 1)
+            rows = [slice(row, row + 512) for row in range(0, len(back), 512)]
+            along = sum(attention.weights(one).mT @ at[:, one] for one in rows)
+            weight = stream.readers[layer].sides["value"].weight.to(basis).unflatten(0, (heads, -1))
+            readers = along @ (weight if norm is None else norm.back(weight))
+            readers = readers if norm is None else readers / norm.deviation(trace.tokens[layer])[:, None]
+            back = back + readers.sum(dim=0)
+        flat = readers.flatten(1)
+        for kind in ("embedding", "positions"):
+            wrote = getattr(stream, kind)
+            if wrote is not None:
+                yield layer, Writer(kind), flat @ wrote.flatten()
+        for earlier in range(layer):
+            held = [None if not one else one[earlier][None] for one in (stream.inner, stream.post)]
+            wrote = ledger.readout.layers[earlier].forth(stream.heads[earlier], *held)[:-1]
+            found = flat @ wrote.flatten(1).mT
+            yield from ((layer, Writer("head", earlier, n), one) for n, one in enumerate(found.unbind(dim=1)))
+            yield layer, Writer("mlp", earlier), flat @ stream.mlps[earlier].flatten()
+
+
+def shares_of(ledger: Ledger, stream: Stream, basis: Tensor, edges: Sequence[Edge]) -> Float[Tensor, " edge"]:
+    """What flows along each of these edges, in logits."""
+    found = {(layer, writer): some for layer, writer, some in flows(ledger, stream, basis)}
+    return torch.stack([found[one.layer, one.writer][one.head or 0] for one in edges]).double()
+
+
+def orders_of(edges: int, draws: int, seed: int) -> dict[str, list[list[int]]]:
+    """In which order edges are added, by name: by share, as they stand, and at random, so many times."""
+    made = torch.Generator().manual_seed(seed)
+    chance = [torch.randperm(edges, generator=made).tolist() for _ in range(draws)]
+    return {"share": [list(range(edges))], "random": chance}
+
+
+def kept_counts(edges: int) -> tuple[int, ...]:
+    """How many edges are kept in turn, from none to all."""
+    return tuple(round(share * edges) for share in KEPT)
+
+
+def margin_of(logits: Float[Tensor, "row class"], classes: Sequence[int]) -> Float[Tensor, " row"]:
+    """By how much a class's logit lies above every other's, or above that of a second class."""
+    if len(classes) == 2:
+        return score_of(logits, classes)
+    own = torch.zeros_like(logits, dtype=torch.bool)
+    own[:, classes[0]] = True
+    return logits[:, classes[0]] - logits.masked_fill(own, -torch.inf).amax(dim=1)

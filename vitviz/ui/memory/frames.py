@@ -1,0 +1,100 @@
+"""Frames of cameras: each stands until the next one does, and all that was made of it goes with it.
+
+A frame is in no other memory than this server's caches, under a key that nobody else has. Who closes the page
+without a word leaves one, which is forgotten when nobody has looked at it for a while.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from vitviz.ui.door import visitor
+
+if TYPE_CHECKING:
+    from vitviz.ui.memory.studio import Studio
+
+MOST = 4  # of one visitor: as many pages as look through a camera at once
+LASTS = 20.0  # seconds that a frame stands without a look
+
+
+class Frames:
+    """Which pictures are frames, whose they are, and when they were last looked at."""
+
+    def __init__(self, studio: Studio):
+        self._studio = studio
+        self._standing: dict[str, tuple[str, float]] = {}
+        self._lock = threading.Lock()
+
+    def stand(self, data: bytes) -> str:
+        """The name of a picture (the bytes of a file) that stands from now on."""
+        picture, whose = self._studio.pictures.stand(data), visitor.name()
+        with self._lock:
+            mine = [one for one, (owner, _) in self._standing.items() if owner == whose]
+            if not self._standing:
+                self._watch()
+            self._standing[picture] = whose, time.monotonic()
+        for one in mine[: 1 - MOST]:
+            self.forget(one)
+        return picture
+
+    def seen_as(self, key: str, picture: str) -> str:
+        """The key of a frame looked at as `key`'s picture is: by that checkpoint, and without the same."""
+        run = self._studio.runs.run(key)
+        return self._studio.runs.known(picture, run.checkpoint, run.size, without=run.without)
+
+    def picture(self, key: str) -> str | None:
+        """The frame that a key stands for, if it is one."""
+        run = self._studio.runs.peek(key)
+        return run.picture if run is not None and run.picture in self._standing else None
+
+    @contextmanager
+    def looked_at(self, key: str) -> Iterator[bool]:
+        """Around whatever is asked about a key: whether that is a frame's. It stays while it is looked at; of
+        one that has been forgotten meanwhile nothing is left behind.
+        """
+        picture = self.picture(key)
+        self._mark(picture, float("inf"))
+        try:
+            yield picture is not None
+        finally:
+            if picture is not None and not self._mark(picture, time.monotonic()):
+                self._forget(picture, {key})
+
+    def _mark(self, picture: str | None, at: float) -> bool:
+        with self._lock:
+            standing = self._standing.get(picture or "")
+            if standing:
+                self._standing[picture] = standing[0], at
+            return standing is not None
+
+    def forget(self, picture: str | None) -> None:
+        """Forgets a frame; any other picture stays."""
+        with self._lock:
+            known = self._standing.pop(picture or "", None)
+        if known:
+            self._forget(picture, set())
+
+    def _forget(self, picture: str, keys: set[str]) -> None:
+        self._studio.forget({picture} | keys | self._studio.runs.forget(picture))
+        self._studio.pictures.forget(picture)
+
+    def _watch(self) -> None:
+        timer = threading.Timer(LASTS / 2, self._sweep)
+        timer.daemon = True
+        timer.start()
+
+    def _sweep(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            old = [one for one, (_, seen) in self._standing.items() if now - seen > LASTS]
+            if len(old) < len(self._standing):
+                self._watch()
+        for one in old:
+            self.forget(one)
+
+
+__all__ = ["Frames"]

@@ -1,0 +1,148 @@
+// One set of pictures for all views that are averaged: given once, seen with what each picture is taken for,
+// and said in every view. Below the views; how far a survey is stands beside its button.
+
+import { el } from '../../canvas/elements.js';
+import { running } from '../../canvas/running.js';
+import { t } from '../../canvas/words.js';
+
+export default function part(element, props, watch, trigger) {
+  const root = element.querySelector('.vv-set');
+  const tabs = document.querySelector('#vitviz-tabs');
+  let on = ''; // the view that is surveyed
+  let asked = ''; // the set and checkpoint whose answers have been asked for
+  const ways = {}; // how a set is to be looked at, by view
+
+  const fold = el('button', { type: 'button', class: 'vv-set-fold', onclick: () => unfold(body.hidden) });
+  const choose = el('button', { type: 'button', class: 'vv-set-choose', onclick: () => input()?.click() });
+  const samples = el('button', { type: 'button', onclick: () => trigger('samples', {}) });
+  const way = el('span', { class: 'vv-set-way' });
+  const far = running(t('How far the set is'), () => toggle());
+  const single = el('button', {
+    type: 'button',
+    class: 'vv-set-single',
+    text: t('Back to one picture'),
+    onclick: () => trigger('single', { view: view() }),
+  });
+  const seen = el('ul', { class: 'vv-set-pictures', 'aria-label': t('A set of pictures') });
+  const rest = el('p', { class: 'vv-small' });
+  const told = el('p', { class: 'vv-small vv-set-told', role: 'status' });
+  const row = el('div', { class: 'vv-set-row' }, choose, samples, way, far.go, single, far.bar, far.said);
+  const body = el('div', { class: 'vv-set-body', hidden: true }, row, told, seen, rest);
+
+  const input = () =>
+    /** @type {HTMLInputElement | null} */ (document.querySelector('#vitviz-set-files input[type=file]'));
+  /** The view in front. */
+  const view = () =>
+    (tabs?.querySelector('[role=tab][aria-selected=true]')?.id ?? '').replace(/^vitviz-tab-|-button$/g, '');
+
+  function unfold(open) {
+    body.hidden = !open;
+    fold.setAttribute('aria-expanded', String(open));
+    if (open) ask();
+  }
+
+  function toggle() {
+    if (on) {
+      on = '';
+      trigger('stop', {});
+    } else {
+      on = view();
+      trigger('survey', { view: on, way: ways[on] ?? '' });
+    }
+    show();
+  }
+
+  /** Asks once what the pictures are taken for, when they are seen and nothing else is under way. */
+  function ask() {
+    const { set, answers = [], by } = props.value || {};
+    const question = `${set}/${by}`;
+    if (!set || on || body.hidden || asked === question || !answers.includes(null)) return;
+    asked = question;
+    trigger('answer', {});
+  }
+
+  /** A picture out of the strip of all, and what it is taken for. */
+  function picture(answer, i) {
+    const mark = el('span', { class: 'vv-set-picture' });
+    const url = `gradio_api/vitviz/${props.value.set}/picture/thumbnails`;
+    mark.style.background = `url("${new URL(url, document.baseURI)}") ${-56 * i}px 0`;
+    const [name, share] = answer ?? [];
+    const text = name ? `${name} ${(100 * share).toFixed(0)} %` : answer ? '–' : '…';
+    return el('li', {}, mark, el('span', { text }));
+  }
+
+  function choices(of) {
+    if (!of) return [];
+    const [label, options, usual] = of;
+    const name = view();
+    const made = el('select', { onchange: () => (ways[name] = made.value) });
+    made.append(...options.map(([value, text]) => el('option', { value, text: t(text) })));
+    made.value = ways[name] ?? usual;
+    return [el('label', {}, el('span', { text: t(label) }), made)];
+  }
+
+  function show() {
+    const { set, count, own, seen: most, answers = [], over = {}, done, told: said } = props.value || {};
+    const name = view();
+    root.dataset.set = set ?? ''; // for who comes back to this page
+    root.hidden = !(props.value?.ways && name in props.value.ways);
+    if (root.hidden) return;
+    const looked = over[name];
+    const of = count
+      ? own
+        ? t('{count} of yours', { count })
+        : t('the samples, in {count} parts', { count })
+      : t('none chosen yet');
+    const mean = looked
+      ? t('this figure is over {count} of them', { count: looked })
+      : t('this figure is of one picture');
+    fold.textContent = [t('A set of pictures'), of, count || looked ? mean : ''].filter(Boolean).join(' · ');
+    choose.textContent = count ? t('Other pictures …') : t('Choose pictures …');
+    samples.textContent = t('The samples');
+    samples.hidden = Boolean(count) && !own;
+    if (way.dataset.view !== name) way.replaceChildren(...choices(props.value.ways[name]));
+    way.dataset.view = name;
+    const [slug, now, all, kind] = done ?? [];
+    const values = { done: now, count: all };
+    const words = kind
+      ? t('{done} of {count} steps of the training', values)
+      : t('{done} of {count} pictures', values);
+    const mine = slug === on;
+    const title = document.querySelector(`#vitviz-tab-${on}-button`)?.textContent.trim();
+    const text = on ? `${title}: ${mine ? words : t('the first pictures are looked at …')}` : '';
+    far.show({ on, whole: false, share: on && mine ? now / all : 0, start: t('Average'), text });
+    far.go.disabled = !count && !on;
+    single.hidden = !looked;
+    told.textContent = said?.text ? t(said) : '';
+    told.hidden = !said?.text;
+    seen.replaceChildren(...answers.map(picture));
+    seen.hidden = !answers.length;
+    rest.textContent = count > most ? t('and {count} more', { count: count - most }) : '';
+    rest.hidden = !rest.textContent;
+    if (set) ask();
+  }
+
+  root.removeAttribute('role');
+  root.replaceChildren(fold, body);
+  unfold(false);
+  document.addEventListener('vitviz:answered', (/** @type {CustomEvent} */ { detail }) => {
+    if (detail === 'set.survey') on = '';
+    if (detail.startsWith('set.')) show();
+  });
+  document.addEventListener('change', (event) => {
+    if (event.target !== input()) return;
+    told.textContent = t('The pictures are on their way …');
+    told.hidden = false;
+  });
+  if (tabs)
+    new MutationObserver(show).observe(tabs, {
+      subtree: true,
+      attributes: true,
+      attributeFilter: ['aria-selected'],
+    });
+  watch('value', () => {
+    if (!props.value?.done) on = ''; // something else was chosen, which ends it
+    show();
+  });
+  show();
+}

@@ -1,0 +1,143 @@
+"""The largest paths into the answer as a graph: layers from the input to the answer across, heads, MLPs and
+what enters the first block one below the other. An edge is as wide as what the paths shown carry along it.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vitviz.figures.chart import BLUE, GREY, ORANGE, Chart, Series
+from vitviz.record.sentence import Sentence
+from vitviz.views.evidence import made
+from vitviz.views.printing import signed, writer_name
+from vitviz.views.shared import recorded
+from vitviz.views.subject import Subject
+
+MOST = 60  # paths that can be asked for
+THICK = (0.25, 1.9)  # mm, of the smallest and the largest edge
+ALONG = np.linspace(0.0, 1.0, 9)  # of an edge, where a pointer finds it
+BOUNDED = (
+    "{shown} of {total} flows along these {count} paths, {rest} along others. The search is bounded: {opened}"
+    " heads were followed back, and a large path through a small head may be missed. An MLP ends a path;"
+    " attention and norms held."
+)
+
+
+def found(subject: Subject, settings: Mapping[str, Any]):
+    """The largest paths, most first, as many as can be asked for."""
+    from vitviz.engine.asking import circuits
+
+    asked, relative = made.target(subject, settings), settings["relative"] == "yes"
+    recorded(subject)
+    return subject.once(
+        f"paths {asked} {relative}",
+        lambda: circuits.paths(subject.inspector, subject.trace, asked, MOST, relative=relative),
+    )
+
+
+def steps(path) -> list[tuple]:
+    """Whom a path passes, from its writer to the answer: kind, layer and head, from 1."""
+    writer = path.writer and tuple(
+        one if isinstance(one, str) else one + 1 for one in path.writer if one is not None
+    )
+    heads = [("head", layer + 1, head + 1) for layer, head in reversed(path.heads)]
+    return [*([writer] if writer else []), *heads, ("answer",)]
+
+
+def named(step: tuple) -> Sentence:
+    return Sentence("the answer") if step == ("answer",) else writer_name(*step)
+
+
+def arrays(subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """All numbers, as they are taken home."""
+    paths = found(subject, settings)
+    shown = paths.paths[: settings["paths"]]
+    shares = np.asarray([one.share for one in shown])
+    return {
+        "paths": np.asarray([" > ".join(".".join(map(str, step)) for step in steps(one)) for one in shown]),
+        "path_shares": shares,
+        "path_sums": np.asarray([paths.total, paths.total - shares.sum(), paths.opened]),
+    }
+
+
+def chart(view, subject: Subject, settings: Mapping[str, Any]) -> Chart:
+    """The graph of as many paths as are asked for."""
+    paths, about = found(subject, settings), subject.about
+    shown = paths.paths[: settings["paths"]]
+    edges, nodes, trails = defaultdict(float), defaultdict(float), {}
+    for path in shown:
+        passed = steps(path)
+        for one, two in zip(passed, passed[1:], strict=False):
+            edges[one, two] += path.share
+        for step in passed:
+            nodes[step] += path.share
+        for count, (layer, head) in enumerate(path.heads, 1):
+            trail = "-".join(f"{one + 1}.{two + 1}" for one, two in path.heads[:count])
+            trails.setdefault(("head", layer + 1, head + 1), trail)
+    rows = ["embedding", "positions", *range(1, about.heads + 1), "mlp", "bias"]
+
+    def place(step: tuple) -> tuple[float, float]:
+        kind, *numbers = step
+        if kind == "answer":
+            return about.layers + 1.0, -(len(rows) - 1) / 2
+        row = numbers[1] if kind == "head" else "bias" if kind == "constant" else kind
+        return float(numbers[0] if numbers else 0), -float(rows.index(row))
+
+    most = max(map(abs, edges.values()), default=0.0) or 1.0
+    series = [_edge(one, share / most, share, *map(place, one)) for one, share in edges.items()]
+    series = [one for _, one in sorted(series, key=lambda pair: pair[0])]  # the widest on top
+    for heads in (False, True):
+        some = [step for step in nodes if (step in trails) == heads]
+        x, y = np.asarray([place(step) for step in some], float).reshape(-1, 2).T
+        of = {"show": ["writers"] * len(some), "trail": [trails[step] for step in some]} if heads else {}
+        hint = Sentence("Click to see who wrote what it reads") if heads else ""
+        also = {"name": [named(step) for step in some], "hint": [hint] * len(some)}
+        told = (Sentence("{name}"), Sentence("{hint}"))
+        said = [signed(nodes[step]) for step in some]
+        series.append(Series(x, y, "", GREY, dots=True, of=of, said=said, told=told, also=also))
+    names = [
+        Sentence("patch"),
+        Sentence("place"),
+        *map(str, rows[2:-2]),
+        Sentence("MLPs"),
+        Sentence("biases"),
+    ]
+    sums = sum(one.share for one in shown)
+    return Chart(
+        Sentence("the input, layers, the answer"),
+        Sentence("head"),
+        (-0.4, about.layers + 1.4),
+        (0.6 - len(rows), 0.6),
+        Sentence("The {count} largest paths into the answer", count=len(shown)),
+        tuple(series),
+        ticks=tuple((float(one), str(one)) for one in range(1, about.layers + 1)),
+        rungs=tuple((-float(i), name) for i, name in enumerate(names)),
+        named=((ORANGE, Sentence("for")), (BLUE, Sentence("against"))),
+        aspect=0.78,
+        notes=(
+            Sentence(
+                BOUNDED, shown=signed(sums), total=signed(paths.total), count=len(shown),
+                rest=signed(paths.total - sums), opened=paths.opened,
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _edge(ends: tuple, size: float, share: float, begin, end) -> tuple[float, Series]:
+    """A bow from node to node, that passes above what lies between them."""
+    spare = 0.12 / (end[0] - begin[0])  # nodes stand free
+    at = spare + (1 - 2 * spare) * ALONG
+    x, y = (
+        one + (two - one) * way
+        for one, two, way in zip(begin, end, (at, at * at * (3 - 2 * at)), strict=True)
+    )
+    bow = min(0.8, 0.15 * (end[0] - begin[0] - 1))
+    names = {name: [named(one)] * len(at) for name, one in zip(("writer", "reader"), ends, strict=True)}
+    thick = THICK[0] + (THICK[1] - THICK[0]) * abs(size)
+    return abs(size), Series(
+        x, y + bow * 4 * at * (1 - at), "", ORANGE if share >= 0 else BLUE, line=True, thick=thick,
+        said=[signed(share)] * len(at), told=(Sentence("from {writer} to {reader}"),), also=names,
+        key=" > ".join(".".join(map(str, one)) for one in ends),
+    )  # fmt: skip
