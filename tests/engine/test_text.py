@@ -369,3 +369,16 @@ def test_the_documented_example_runs(tmp_path, monkeypatch):
     assert abs(account.gap) < 1e-3 and names["asked"].classes == classes
     assert {label for label, _ in names["earlier"].top(2)} == {"cat", "dog"}
     assert names["cosines"].abs().max() <= 1 and trace.classes == classes
+
+
+@pytest.mark.parametrize("kind", ["clip", "siglip"])
+def test_open_clips_files_alone_are_read_once_their_architecture_is_named(kind, tmp_path):
+    getattr(contrastive, kind)(tmp_path)
+    said = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(VitvizError, match="both towers as open_clip saves them.* Put a config.json"):
+        vitviz.load(tmp_path, device="cpu")
+    named = {name: said[name] for name in ("architecture", "num_classes", "model_args")}
+    (tmp_path / "config.json").write_text(json.dumps(named))
+    inspector = vitviz.load(tmp_path, device="cpu")
+    assert len(inspector.with_classes(vitviz.text(inspector, ["cat", "dog"])).trace(PICTURE).logits) == 2

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from vitviz.engine.checkpoint import Assumption, Checkpoint
 from vitviz.engine.finding.files import Files
-from vitviz.engine.reading import google
+from vitviz.engine.reading import contrastive, google
 from vitviz.engine.reading.given import Given
 from vitviz.engine.reading.mapping import NameMap, mapping_beside, mapping_file, written
 from vitviz.errors import CheckpointError
@@ -301,6 +301,12 @@ def _told(part: tuple[str, Shape]) -> str:
     return f"{name} ({', '.join(map(str, shape))})"
 
 
+BOTH = (
+    "{name} holds both towers as open_clip saves them, and nothing that says which of timm's architectures"
+    " the picture's is. Put a config.json beside them that does, such as"
+    ' {{"architecture": "vit_base_patch16_clip_224.laion2b", "num_classes": 512}}, with as many numbers as a'
+    " picture's embedding has (0 where no projection ends the tower, as in SigLIP)."
+)
 # timm's own name; `patch_embed`, `cls_token` and `pos_embed` are anybody's.
 _MARK = "blocks.0.attn.qkv.weight"
 
@@ -339,6 +345,8 @@ def in_timms_names(
         return mapping.translated(tensors, name), Own(mapping.given, (f"Its tensors are named by {path}.",))
     if files.config or checkpoint.architecture or google.is_google(tensors) or _MARK in tensors:
         return tensors, Own()
+    if contrastive.holds_both(tensors):
+        raise CheckpointError(BOTH.format(name=name))
     found = proposed(tensors)
     if found.complete:
         note = (

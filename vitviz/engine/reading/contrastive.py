@@ -27,6 +27,17 @@ def projecting(name: str) -> bool:
     )
 
 
+def holds_both(tensors: Iterable[str]) -> bool:
+    """Whether a file's tensors are both towers' by open_clip's names.
+
+    >>> holds_both(["visual.proj", "token_embedding.weight"]), holds_both(["visual.proj"])
+    (True, False)
+    """
+    names = set(tensors)
+    read = {"token_embedding.weight", "text.token_embedding.weight"} & names
+    return bool(read) and any(name.startswith("visual.") for name in names)
+
+
 def projects(weights: Path, tensors: Iterable[str], name: str, outputs: int, labels: bool) -> bool:
     """Whether so many outputs are a projection: told by the names of the file's tensors, by open_clip's
     config beside it, or by timm's record of its config's `name` and tag, unless classes are named.
