@@ -11,6 +11,7 @@ import { t } from '../../canvas/words.js';
 const WANTED = { width: { ideal: 640 }, height: { ideal: 480 }, facingMode: 'environment' };
 const PATIENCE = 15000; // ms that a still that was kept may take to become the photograph
 const PAUSE = 1000; // ms after which a server that refused a frame is asked again
+const STILL = 250; // ms after which a camera that brings no new frame is asked for the same
 const REFUSED = 5; // times one after the other
 const SMOOTHED = 0.8; // of the rate before, in the one that is told
 
@@ -104,7 +105,8 @@ export function camera() {
     video.requestVideoFrameCallback(came);
     mine.watch = setInterval(() => !mine.kept && stage()?.given().upload !== photo && stop(), 100);
     while (now === mine && !mine.kept) {
-      if (!fresh) await new Promise((resolve) => (waiting = resolve));
+      // a camera that stands still is looked at again
+      if (!fresh) await Promise.race([new Promise((resolve) => (waiting = resolve)), pause(STILL)]);
       fresh = false;
       const [at, url] = [performance.now(), shot(video, size)];
       const second = [...views].find((one) => one.given()?.second && one.root.isConnected)?.given().key;
