@@ -33,12 +33,12 @@ def explorer(inspector, trace):
 def test_it_holds_every_layer_and_every_token(explorer, trace):
     parts = held(explorer)["parts"]
     for layer in range(len(trace.layers)):
-        found = array(parts[f"cell/explorer/layer?layer={layer + 1}"])
+        found = array(parts[f"cell/explorer/layer?layer={layer + 1}&difference=off"])
         np.testing.assert_array_equal(found, trace.attention(layer).numpy().astype(np.float16))
     weights = trace.attention(4)[1, 7, 1:].numpy()  # layer 5, head 2, token 7
-    most = array(parts["cell/explorer/wallmax?token=7&direction=row"])[4, 1]
+    most = array(parts["cell/explorer/wallmax?token=7&direction=row&difference=off"])[4, 1]
     assert most == pytest.approx(weights.max(), rel=1e-6)
-    wall = array(parts["cell/explorer/wall?token=7&direction=row"])[4, 1]
+    wall = array(parts["cell/explorer/wall?token=7&direction=row&difference=off"])[4, 1]
     np.testing.assert_allclose(wall / 255, weights / weights.max(), atol=0.5 / 255 + 1e-6)
     assert explorer.fixed == ()
 
@@ -55,7 +55,8 @@ def test_rollout_is_held_for_the_settings_that_were_asked_for(inspector, trace, 
     parts = held(cell)["parts"]
     for fusion, discard in (("mean", 0), ("max", 0.9), ("min", 0.35)):
         expected = vitviz.rollout(trace, "auto", fusion, discard, 0.25, (1, 4)).numpy()
-        key = f"cell/rollout/map?query=auto&fusion={fusion}&discard={discard}&residual=0.25&layers=2-5"
+        asked = f"query=auto&fusion={fusion}&discard={discard}&residual=0.25&layers=2-5"
+        key = f"cell/rollout/map?{asked}&difference=off"
         np.testing.assert_array_equal(array(parts[key]), expected)
     assert cell.fixed == ("query", "residual", "layers")
     upload = parts["cell/picture/upload?"]
@@ -86,7 +87,7 @@ def test_evidence_holds_every_head_and_class_that_can_be_clicked(inspector, trac
     account = vitviz.evidence(inspector, trace, best)
     expected = account.sources[4, 1, trace.grid.prefix :].reshape(14, 14).numpy()
     for target in ("top", best):
-        key = f"cell/evidence/map?target={target}&relative=no&method=ledger&chosen=5.2&until=0"
+        key = f"cell/evidence/map?target={target}&relative=no&method=ledger&chosen=5.2&until=0&difference=off"
         np.testing.assert_allclose(array(parts[key]), expected, rtol=1e-6, atol=1e-9)
 
 
@@ -100,7 +101,9 @@ def test_a_setting_that_the_view_refuses_is_held_as_its_sentence(inspector, imag
 def test_of_a_survey_there_is_the_distance(inspector):
     survey = vitviz.survey([vitviz.sample_image("coffee")], inspector)
     parts = held(vitviz.show("distance", inspector, survey))["parts"]
-    chart = json.loads(base64.b64decode(parts["cell/distance/chart?form=depth&rows=plain"]["data"]))
+    chart = json.loads(
+        base64.b64decode(parts["cell/distance/chart?form=depth&rows=plain&difference=off"]["data"])
+    )
     expected = survey.mean("distance.distance").ravel()
     np.testing.assert_allclose(chart["series"][0]["y"], expected, rtol=1e-5)
     with pytest.raises(VitvizError, match="Rollout is of one picture, and no average over a survey's"):
