@@ -92,7 +92,7 @@ def test_the_chart_needs_no_other_file_and_has_the_numbers(studio, key):
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page), "the page asks for another file"
     (told,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
     told = json.loads(told)
-    part = told["parts"]["cell/distance/chart?form=sorted&rows=plain"]
+    part = told["parts"]["cell/distance/chart?form=sorted&rows=plain&difference=off"]
     assert (
         told["value"]["controls"][0]["default"] == "sorted" and told["value"]["checkpoint"] == "vitviz-tiny"
     )

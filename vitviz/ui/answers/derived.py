@@ -14,6 +14,7 @@ import gradio as gr
 from vitviz.ui.answers.plain import cells, plain
 from vitviz.ui.door.uploads import NotUploaded
 from vitviz.views import VIEWS, Choice, Control, Needs, Slider, View, Whole
+from vitviz.views.controls import DIFFERENCE
 from vitviz.views.sequence import sequential
 
 Picture = gr.FileData | str
@@ -28,7 +29,7 @@ def endpoint(view: View, subject_of: Callable, reading: Callable = contextlib.nu
     """The function behind a view's endpoint; what it reads waits for its turn in `reading(subject)`."""
     taken = [item for item in view.items if item.taken]
     asked = {name for item in taken for name in item.depends}
-    controls = [control for control in view.controls if control.name in asked]
+    controls = [one for one in view.controls if one.name in asked and one is not DIFFERENCE]
     tokens = {control.name for control in controls if isinstance(control, Whole) and control.tokens}
 
     def answer(*given, **named) -> dict:

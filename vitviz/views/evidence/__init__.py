@@ -134,7 +134,12 @@ class Evidence(View):
         Item("heads", "layer head", "each head's share, logits", depends=(*_ASKED, "patches")),
         Item("mlps", "layer", "each MLP's share, logits", depends=_ASKED),
         Item("biases", "layer", "each projection bias, logits", depends=_ASKED),
-        Item("lines", "line", "start, pooling, norm's bias, head's bias, logit, sum, norm", depends=_ASKED),
+        Item(
+            "lines",
+            "line",
+            "start, pooling, norm's bias, head's bias, logit, sum; norm, of a difference",
+            depends=_ASKED,
+        ),
         Item("sources", "group", "heads' shares from patches and from each prefix token", depends=_ASKED),
         drawn("forming", "depth class", "probability by depth, norm afresh"),
         drawn("share", "depth", "share of the target so far, logits", *_ASKED),
@@ -222,7 +227,7 @@ class Evidence(View):
         if name == "lines":
             pool = 0.0 if account.pool is None else account.pool.total
             lines = (account.start, pool, account.norm_bias, account.head_bias, account.logit, account.total)
-            return np.asarray((*lines, account.norm))
+            return np.asarray((*lines, account.norm) if settings["difference"] == "on" else lines)
         if name == "sources":
             by_token = account.sources.double().sum(dim=(0, 1))
             prefix = subject.grid.prefix  # a patch that was left out is none of the sum

@@ -36,7 +36,8 @@ def account(view, subject, settings) -> Chart:
     """A waterfall: the start, each layer's attention and MLP, what is left of the biases, and the logit."""
     heads = np.asarray(view.item(subject, "heads", {**settings, "patches": ()}), float).sum(axis=1)
     mlps, biases = (np.asarray(view.item(subject, name, settings), float) for name in ("mlps", "biases"))
-    start, pooling, norm, head, _, total, scaled = np.asarray(view.item(subject, "lines", settings), float)
+    lines = np.asarray(view.item(subject, "lines", settings), float)
+    (start, pooling, norm, head, _, total), scaled = lines[:6], lines[6:].sum()
     steps = [start, *np.stack([heads + biases, mlps], axis=1).ravel(), norm + head + pooling]
     constants = [Sentence("biases"), *([Sentence("norm")] if scaled else [])]
     steps += [scaled] if scaled else []

@@ -103,9 +103,8 @@ def _what(view, settings) -> str:
 
 def _notes(view, subject, settings) -> list[str]:
     """The balance, and its lines; of another method what it leaves unexplained."""
-    start, pooling, norm, head, logit, total, scaled = np.asarray(
-        view.item(subject, "lines", settings), float
-    )
+    lines = np.asarray(view.item(subject, "lines", settings), float)
+    (start, pooling, norm, head, logit, total), scaled = lines[:6], lines[6:].sum()
     if settings["method"] != "ledger":
         explained, rest = np.asarray(view.item(subject, "explained", settings), float)
         if np.isnan(explained):
