@@ -30,7 +30,7 @@ def asked(subject, name: str, **given: str) -> np.ndarray:
 
 @pytest.mark.parametrize("given", [{}, {"target": "7"}, {"target": "193-7"}, {"relative": "yes"}])
 def test_the_items_add_up_to_the_logit_that_was_asked_for(subject, given):
-    start, pooling, norm_bias, head_bias, logit, total, _ = asked(subject, "lines", **given)
+    start, pooling, norm_bias, head_bias, logit, total = asked(subject, "lines", **given)
     shares = [asked(subject, name, **given).sum(dtype=np.float64) for name in ("heads", "mlps", "biases")]
     assert start + pooling + norm_bias + head_bias + sum(shares) == pytest.approx(total, abs=1e-4)
     logits = subject.trace.logits.double()
@@ -69,7 +69,7 @@ def test_a_patch_that_was_left_out_is_none_of_any_sum(inspector):
     whole = asked(edited, "map").ravel()
     assert np.flatnonzero(np.isnan(whole)).tolist() == [3, 104]
     by_hand = sum(float(value) for patch, value in enumerate(whole) if patch not in (3, 104))
-    sources, (*_, logit, total, _) = asked(edited, "sources"), asked(edited, "lines")
+    sources, (*_, logit, total) = asked(edited, "sources"), asked(edited, "lines")
     assert sources[0] == pytest.approx(by_hand, abs=1e-4) and total == pytest.approx(logit, abs=1e-4)
     assert sources.sum() == pytest.approx(asked(edited, "heads").sum(), abs=1e-4)
     assert asked(edited, "heads", patches="3.105").sum() == pytest.approx(whole[105], abs=1e-5)
@@ -115,7 +115,7 @@ def test_a_head_that_was_taken_away_for_zero_has_no_share(inspector):
     trace = inspector.trace(vitviz.sample_image("coffee"), without=Without(heads=[(4, 1)], heads_as="zero"))
     edited = Subject(inspector, trace)
     assert asked(edited, "heads")[4, 1] == 0.0
-    *_, logit, total, _ = asked(edited, "lines")
+    *_, logit, total = asked(edited, "lines")
     assert total == pytest.approx(logit, abs=1e-4) and not torch.equal(
         trace.logits, inspector.trace(trace.view.picture).logits
     )
