@@ -94,7 +94,7 @@ class Explained:
         if inspector.dtype != "float32":
             raise VitvizError(Sentence(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
         self.inspector, self.target, self.patches_as, self._ledger = inspector, target, patches_as, ledger
-        self._once = once
+        self._once, self._made = once, {}
         if isinstance(image, Trace):
             self.trace = inspector.answered(image)
             preprocessing = inspector.preprocessing.with_size(image.view.picture.shape[:2])
@@ -117,19 +117,14 @@ class Explained:
     def ledger(self) -> Ledger:
         return self._ledger(self.inspector, self.trace)
 
-    def gradients(self) -> Gradients:
-        return self._own
+    def gradients(self, held: bool = False) -> Gradients:
+        if held not in self._made:
+            name = "held gradients" if held else "gradients"
+            self._made[held] = self._once(name, lambda: self._pass(held))
+        return self._made[held]
 
     def held(self) -> Gradients:
-        return self._frozen
-
-    @cached_property
-    def _own(self) -> Gradients:
-        return self._once("gradients", lambda: self._pass(held=False))
-
-    @cached_property
-    def _frozen(self) -> Gradients:
-        return self._once("held gradients", lambda: self._pass(held=True))
+        return self.gradients(held=True)
 
     def answers(self, kept: Tensor) -> Tensor:
         return self._removal.answers(kept)

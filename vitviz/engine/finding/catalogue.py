@@ -65,19 +65,12 @@ def find(
     if architecture:
         require_plain(architecture)
     local = list(in_folder(weights_folder(folder)))
-    found = (
-        named(name, local)
-        or (_elsewhere(name) if trusted and _is_path(name) else None)
-        or _registered(name, trusted)
-    )
-    if found is None and trusted:
-        found = _elsewhere(name)
+    found = named(name, local) or (_elsewhere(name) if trusted and _is_path(name) else None)
+    found = found or _registered(name, trusted) or (_elsewhere(name) if trusted else None)
     if found is None:
-        names = [checkpoint.name for checkpoint in local] + list(_on_hub_by_name()) + architectures()
-        close = get_close_matches(name, names, n=4, cutoff=0.5)
-        here = ", ".join(
-            [checkpoint.name for checkpoint in local] + ["timm's names such as vit_base_patch16_224"]
-        )
+        names = [checkpoint.name for checkpoint in local]
+        close = get_close_matches(name, [*names, *_on_hub_by_name(), *architectures()], n=4, cutoff=0.5)
+        here = ", ".join([*names, "timm's names such as vit_base_patch16_224"])
         instead = f"Close to it: {', '.join(close)}." if close else f"There are {here}."
         raise CheckpointError(f"There is no checkpoint {name!r}. {instead}")
     found = replace(found, architecture=architecture) if architecture else found
@@ -100,19 +93,12 @@ def _on_hub_by_name() -> dict[str, Checkpoint]:
 
 
 def _from_record(name: str, record: PretrainedCfg, counted: dict[str, int]) -> Checkpoint:
+    architecture = name.partition(".")[0]
+    note = " ".join(filter(None, (record.description, *(record.notes or ()))))
     return Checkpoint(
-        name=name,
-        architecture=name.partition(".")[0],
-        source="hub",
-        location=str(record.hf_hub_id),
-        input_size=tuple(record.input_size),
-        parameters=counted.get(name.partition(".")[0]),
-        trained_on=in_words(record.tag or ""),
-        licence=record.license or "",
-        paper=joined(record.paper_ids),
-        note=" ".join(filter(None, (record.description, *(record.notes or ())))),
-        on_disk=False,
-    )
+        name, architecture, "hub", str(record.hf_hub_id), tuple(record.input_size), counted.get(architecture),
+        in_words(record.tag or ""), record.license or "", joined(record.paper_ids), note, on_disk=False,
+    )  # fmt: skip
 
 
 def _registered(name: str, trusted: bool) -> Checkpoint | None:

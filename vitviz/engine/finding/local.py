@@ -19,34 +19,17 @@ from vitviz.errors import CheckpointError
 
 # Parts of a tag, longest first where one contains another.
 _DATA = {
-    "in1k": "ImageNet-1k",
-    "in12k": "ImageNet-12k",
-    "in21k": "ImageNet-21k",
-    "in22k": "ImageNet-22k",
-    "laion2b": "LAION-2B",
-    "laion400m": "LAION-400M",
-    "openai": "OpenAI's 400 M image-text pairs",
-    "webli": "WebLI",
-    "datacompxl": "DataComp-1B",
-    "dfn2b": "DFN-2B",
-    "dfndr2b": "DFNDR-2B",
-    "dfn5b": "DFN-5B",
-    "metaclip_400m": "MetaCLIP-400M",
-    "metaclip_2pt5b": "MetaCLIP-2.5B",
-    "metaclip2_worldwide": "MetaCLIP 2 worldwide",
-    "merged2b": "Merged-2B",
-    "m30m": "Merged-30M",
-    "m38m": "Merged-38M",
-    "lvd142m": "LVD-142M",
-    "lvd1689m": "LVD-1689M",
-    "sat493m": "SAT-493M",
-    "yfcc15m": "YFCC-15M",
-    "bamboo": "Bamboo",
-    "tiny_imagenet": "Tiny-ImageNet",
+    "in1k": "ImageNet-1k", "in12k": "ImageNet-12k", "in21k": "ImageNet-21k", "in22k": "ImageNet-22k",
+    "laion2b": "LAION-2B", "laion400m": "LAION-400M", "openai": "OpenAI's 400 M image-text pairs",
+    "webli": "WebLI", "datacompxl": "DataComp-1B",
+    "dfn2b": "DFN-2B", "dfndr2b": "DFNDR-2B", "dfn5b": "DFN-5B", "metaclip_400m": "MetaCLIP-400M",
+    "metaclip_2pt5b": "MetaCLIP-2.5B", "metaclip2_worldwide": "MetaCLIP 2 worldwide",
+    "merged2b": "Merged-2B", "m30m": "Merged-30M", "m38m": "Merged-38M",
+    "lvd142m": "LVD-142M", "lvd1689m": "LVD-1689M", "sat493m": "SAT-493M",
+    "yfcc15m": "YFCC-15M", "bamboo": "Bamboo", "tiny_imagenet": "Tiny-ImageNet",
     # Facebook's self-supervised checkpoints, whose tag is the method.
-    "dino": "ImageNet-1k, without labels (DINO)",
-    "mae": "ImageNet-1k, without labels (MAE)",
-}
+    "dino": "ImageNet-1k, without labels (DINO)", "mae": "ImageNet-1k, without labels (MAE)",
+}  # fmt: skip
 
 
 def in_words(tag: str) -> str:
@@ -55,11 +38,8 @@ def in_words(tag: str) -> str:
     >>> in_words("augreg_in21k_ft_in1k"), in_words("in22k_ft_in22k_in1k"), in_words("pt")
     ('ImageNet-21k, then ImageNet-1k', 'ImageNet-22k, then ImageNet-1k', '')
     """
-    found = {}
-    for name, words in _DATA.items():
-        match = re.search(rf"(?:^|_){name}(?=_|$)", tag or "")
-        if match:
-            found[words] = match.start()
+    places = ((re.search(rf"(?:^|_){name}(?=_|$)", tag or ""), words) for name, words in _DATA.items())
+    found = {words: match.start() for match, words in places if match}
     return ", then ".join(sorted(found, key=found.__getitem__))
 
 
@@ -152,9 +132,7 @@ def named(name: str, local: list[Checkpoint]) -> Checkpoint | None:
     by_name = {checkpoint.name: checkpoint for checkpoint in local}
     found = by_name.get(name) or (by_name.get(base) if step.isdecimal() and len(step) <= 12 else None)
     if found is None:  # a file without its ending, where that is not ambiguous
-        alike = [
-            checkpoint for checkpoint in local if any(checkpoint.name == name + suffix for suffix in SUFFIXES)
-        ]
+        alike = [by_name[name + suffix] for suffix in SUFFIXES if name + suffix in by_name]
         return alike[0] if len(alike) == 1 else None
     return snapshot(found, int(step)) if found.name != name else found
 

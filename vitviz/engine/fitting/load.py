@@ -161,11 +161,8 @@ _COUNTED = re.compile(r"(^|[._])(index|indices|ids|tracked|step|steps|epoch|mask
 
 def require_real(tensors: Mapping[str, Tensor], name: str) -> None:
     """CheckpointError for an integer, boolean or complex weight: copied, it would be cut off silently."""
-    wrong = [
-        key
-        for key, tensor in tensors.items()
-        if not (tensor.is_floating_point() or _COUNTED.search(key) and not tensor.is_complex())
-    ]
+    others = {key: tensor for key, tensor in tensors.items() if not tensor.is_floating_point()}
+    wrong = [key for key, tensor in others.items() if not _COUNTED.search(key) or tensor.is_complex()]
     if wrong:
         kind = str(tensors[wrong[0]].dtype).removeprefix("torch.")
         others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""

@@ -141,18 +141,18 @@ class Pass:
 
 
 class Seam(TorchFunctionMode):
-    """Hands every fused attention call of a pass to the pass, which makes it by its `attend`."""
+    """Hands fused attention calls of a pass, or `every` call, to the pass, which makes it by its `attend`."""
 
-    def __init__(self, owner: Any):
+    def __init__(self, owner: Any, every: bool = False):
         super().__init__()
-        self._owner = owner
+        self._owner, self._every = owner, every
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         # A pass that a user's hook makes in the middle of this one has a seam of its own, within which this
         # one stands.
-        if func is F.scaled_dot_product_attention and wiring.innermost() is self._owner:
-            return self._owner.attend(func, *args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
+        ours = self._every or func is F.scaled_dot_product_attention
+        made = self._owner.attend if ours and wiring.innermost() is self._owner else None
+        return made(func, *args, **(kwargs or {})) if made else func(*args, **(kwargs or {}))
 
 
 @contextmanager

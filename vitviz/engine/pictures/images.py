@@ -9,7 +9,7 @@ import io
 import os
 import re
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from PIL import ExifTags, Image
@@ -36,13 +36,6 @@ TURNS = {  # EXIF 2.32, tag 0x0112: what makes the picture upright
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-
-
-@runtime_checkable
-class Readable(Protocol):
-    """An open binary file, or what behaves like one."""
-
-    def read(self, size: int, /) -> bytes: ...
 
 
 def open_image(source: Any) -> Image.Image:
@@ -84,7 +77,7 @@ def _read(source: object) -> tuple[str, bytes]:
             data = _file_bytes(path, name)
         elif isinstance(source, (bytes, bytearray, memoryview)):
             data = bytes(source)
-        elif isinstance(source, Readable):
+        elif hasattr(source, "read"):  # an open binary file, or what behaves like one
             if isinstance(source, io.IOBase) and source.seekable():
                 source.seek(0)  # it may just have been written
             data = source.read(MAX_BYTES + 1)

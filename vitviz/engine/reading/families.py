@@ -48,11 +48,9 @@ _REASONS = {
 _DIFFERENTIAL = re.compile(r"vit_d(p?wee|little)_")
 # Transformers' own names for what is refused above, so that a folder of theirs gets the same answer.
 _TRANSFORMERS = {
-    "swin": "swin_transformer",
-    "swinv2": "swin_transformer_v2",
-    "sam": "vision_transformer_sam",
+    "swin": "swin_transformer", "swinv2": "swin_transformer_v2", "sam": "vision_transformer_sam",
     "pvt": "pvt_v2",
-}
+}  # fmt: skip
 
 
 def refusal(architecture: str) -> str | None:
@@ -81,8 +79,7 @@ def require_plain(architecture: str) -> None:
         close = get_close_matches(architecture, architectures(), n=3, cutoff=0.5)
         instead = f" Close to it: {', '.join(close)}." if close else ""
         raise CheckpointError(f"timm has no architecture {architecture!r}.{instead}")
-    reason = refusal(architecture)
-    if reason:
+    if reason := refusal(architecture):
         raise UnsupportedModel(
             f"{architecture} {reason}. Choose a plain Vision Transformer such as vit_base_patch16_224."
         )

@@ -18,11 +18,8 @@ INDICES = (".safetensors.index.json", ".bin.index.json")  # of weights in severa
 SUFFIXES = (".safetensors", ".pth", ".pth.tar", ".pt", ".bin", ".npz", *INDICES)
 # In the order in which timm and transformers prefer them.
 HUB_FILES = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
+    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
+)  # fmt: skip
 _PREFERRED = (*HUB_FILES, "pytorch_model.pth", "model.pth")
 
 
