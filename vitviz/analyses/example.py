@@ -17,14 +17,9 @@ GRID = Grid(1, 3, (4, 4), ("class",))
 
 
 def example_trace(
-    grid: Grid = GRID,
-    layers: int = 2,
-    heads: int = 2,
-    seed: int | None = None,
-    pool: str = "class",
-    width: int = 4,
-    kept: tuple[int, ...] | None = None,
-) -> Trace:
+    grid: Grid = GRID, layers: int = 2, heads: int = 2, seed: int | None = None, pool: str = "class",
+    width: int = 4, kept: tuple[int, ...] | None = None,
+) -> Trace:  # fmt: skip
     """A trace whose attention is uniform (1 / tokens everywhere), or, with a seed, the softmax of random
     scores; without a grid, of a class token and three patches side by side.
 

@@ -30,13 +30,9 @@ from vitviz.record.trace import Trace
 
 
 def token_similarity(
-    trace: Trace,
-    layer: int,
-    patch: int | tuple[int, int],
-    centred: bool = False,
-    norm: FinalNorm | None = None,
-    of: Trace | None = None,
-) -> Float[Tensor, "row col"]:
+    trace: Trace, layer: int, patch: int | tuple[int, int], centred: bool = False,
+    norm: FinalNorm | None = None, of: Trace | None = None,
+) -> Float[Tensor, "row col"]:  # fmt: skip
     """The cosine, from -1 to 1, of every patch with one: `patch` by its number from 0, or (row, col).
 
     `layer` 0 is what enters block 1, L the raw output of the last block; with `norm`, an inspector, through

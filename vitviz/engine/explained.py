@@ -82,15 +82,9 @@ class Explained:
     """
 
     def __init__(
-        self,
-        inspector: Inspector,
-        image,
-        target: Asked,
-        ledger: MakesLedger,
-        patches_as: str = "dropped",
-        size=None,
-        once: Once = lambda name, make: make(),
-    ):
+        self, inspector: Inspector, image, target: Asked, ledger: MakesLedger, patches_as: str = "dropped",
+        size=None, once: Once = lambda name, make: make(),
+    ):  # fmt: skip
         if inspector.dtype != "float32":
             raise VitvizError(Sentence(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
         self.inspector, self.target, self.patches_as, self._ledger = inspector, target, patches_as, ledger

@@ -168,13 +168,9 @@ class Forward:
                 self.deviation, placed.exact = precision.deviation(trace, exact, prepared.tensor[None]), None
 
     def run(
-        self,
-        model: nn.Module,
-        pixels: Tensor,
-        check: bool = False,
-        changes: Mapping | None = None,
+        self, model: nn.Module, pixels: Tensor, check: bool = False, changes: Mapping | None = None,
         edit: interventions.Edit | None = None,
-    ):
+    ):  # fmt: skip
         placed = self.placed
         with (
             torch.no_grad(),

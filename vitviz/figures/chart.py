@@ -119,16 +119,9 @@ def ramp(place: int, count: int) -> str:
 
 
 def by_layer(
-    values: np.ndarray,
-    up: str,
-    title: str = "",
-    *,
-    high: float | None = None,
-    first: int = 1,
-    error: np.ndarray | None = None,
-    levels: tuple[Level, ...] = (),
-    **more: Any,
-) -> Chart:
+    values: np.ndarray, up: str, title: str = "", *, high: float | None = None, first: int = 1,
+    error: np.ndarray | None = None, levels: tuple[Level, ...] = (), **more: Any,
+) -> Chart:  # fmt: skip
     """A dot for each head above its layer and the mean of the heads as a line, or one number a layer as a
     line.
 

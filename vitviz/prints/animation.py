@@ -196,18 +196,10 @@ class Animation:
 
 
 def animation(
-    view: str,
-    inspector: Inspector,
-    picture: Any = None,
-    *,
-    over: str = "training",
-    detail: bool = False,
-    dark: bool = False,
-    language: str = "en",
-    size: int | tuple[int, int] | None = None,
-    without: Any = None,
+    view: str, inspector: Inspector, picture: Any = None, *, over: str = "training", detail: bool = False,
+    dark: bool = False, language: str = "en", size: int | tuple[int, int] | None = None, without: Any = None,
     **settings: Any,
-) -> Animation:
+) -> Animation:  # fmt: skip
     """The film of one view: `over` the "training" of its checkpoint, or growing over its "layers".
 
     `view`, `settings`, `detail`, `dark` and `language` are those of `vitviz.figure`; `picture` is a path, PIL

@@ -66,18 +66,10 @@ class Cell(Shown):
 
 
 def show(
-    view: str,
-    inspector: Inspector,
-    of: Trace | Survey | None = None,
-    *,
-    image: Any = None,
-    live: Iterable[str] | None = None,
-    language: str = "en",
-    megabytes: float = 12,
-    seconds: float = 60,
-    before: Trace | None = None,
-    **settings: Any,
-) -> Cell:
+    view: str, inspector: Inspector, of: Trace | Survey | None = None, *, image: Any = None,
+    live: Iterable[str] | None = None, language: str = "en", megabytes: float = 12, seconds: float = 60,
+    before: Trace | None = None, **settings: Any,
+) -> Cell:  # fmt: skip
     """One of the page's views, to be moved about in a notebook's output cell without a server.
 
     `view`: its name in the page's links, such as "explorer"; `of`: a trace, or a survey where the view can be
@@ -102,15 +94,9 @@ def show(
 
 
 def cell_of(
-    shown: View,
-    subject: Subject,
-    given: Mapping[str, str],
-    image: Any = None,
-    live: Iterable[str] | None = None,
-    language: str = "en",
-    megabytes: float = 12,
-    seconds: float = 60,
-) -> Cell:
+    shown: View, subject: Subject, given: Mapping[str, str], image: Any = None,
+    live: Iterable[str] | None = None, language: str = "en", megabytes: float = 12, seconds: float = 60,
+) -> Cell:  # fmt: skip
     """The same of a view and a subject that are at hand; settings as their texts in an address."""
     if language not in NAMES:
         raise VitvizError(f"Given language={language!r}; expected one of {', '.join(NAMES)}.")

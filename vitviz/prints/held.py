@@ -35,14 +35,9 @@ class Held:
 
     @classmethod
     def of(
-        cls,
-        view: View,
-        subject: Subject,
-        asked: Texts,
-        live: Iterable[str] | None,
-        room: float,
+        cls, view: View, subject: Subject, asked: Texts, live: Iterable[str] | None, room: float,
         seconds: float,
-    ) -> Held:
+    ) -> Held:  # fmt: skip
         """As much as `room` (bytes) and `seconds` allow; VitvizError for a setting or value that is none."""
         about = subject.about
         view.settings(asked, about)
@@ -116,13 +111,9 @@ def _drawn(view: View, subject: Subject, given: Texts) -> list[Item]:
 
 
 def _fitting(
-    view: View,
-    subject: Subject,
-    given: Texts,
-    domains: dict[str, tuple[str, ...]],
-    room: float,
+    view: View, subject: Subject, given: Texts, domains: dict[str, tuple[str, ...]], room: float,
     seconds: float,
-) -> dict[str, tuple[str, ...]]:
+) -> dict[str, tuple[str, ...]]:  # fmt: skip
     """Without the settings of most values, until all that is live fits."""
     cost = {}
     for item in _drawn(view, subject, given):

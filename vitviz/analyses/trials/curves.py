@@ -191,17 +191,10 @@ def mean_of(several: Sequence[Curves]) -> Curves:
 
 
 def curves_of(
-    maps: Mapping[Hashable, Float[Tensor, "row col"]],
-    answers: Answers,
-    classes: tuple[int, ...],
-    answer: int,
-    shares: Sequence[float],
-    seed: int,
-    draws: int,
-    groups: int = GROUPS,
-    told: Callable[[int, int], None] | None = None,
-    likely: Likely | None = None,
-) -> tuple[dict[Hashable, Curves], int]:
+    maps: Mapping[Hashable, Float[Tensor, "row col"]], answers: Answers, classes: tuple[int, ...],
+    answer: int, shares: Sequence[float], seed: int, draws: int, groups: int = GROUPS,
+    told: Callable[[int, int], None] | None = None, likely: Likely | None = None,
+) -> tuple[dict[Hashable, Curves], int]:  # fmt: skip
     """Every map's curves, and how many sets of patches were asked about; without `groups` no SaCo."""
     asked, plans = Asked(), {}
     for name, values in maps.items():

@@ -106,17 +106,10 @@ class Trial(Tabled):
 
 
 def trial_of(
-    passes: Passes,
-    methods: Sequence[str] | None = None,
-    patches_as: str = "dropped",
-    seed: int = 0,
-    shares: Sequence[float] = SHARES,
-    draws: int = DRAWS,
-    progress: Progress | None = None,
-    made: Mapping[str, Relevance] = MappingProxyType({}),
-    chance: bool = True,
-    groups: int = GROUPS,
-) -> Trial:
+    passes: Passes, methods: Sequence[str] | None = None, patches_as: str = "dropped", seed: int = 0,
+    shares: Sequence[float] = SHARES, draws: int = DRAWS, progress: Progress | None = None,
+    made: Mapping[str, Relevance] = MappingProxyType({}), chance: bool = True, groups: int = GROUPS,
+) -> Trial:  # fmt: skip
     """Every method's map (all of them by default, chance always), its curves, areas and SaCo.
 
     `passes` removes as `patches_as` says; `made` are maps that are known already. Without `chance` it is a

@@ -39,14 +39,10 @@ _AGAIN = "Wait until it has been written, and choose it again."
 
 @in_float32()
 def load(
-    checkpoint: Checkpoint,
-    progress: Progress | None = None,
-    token: str | None = None,
-    folder: str | PathLike | None = None,
-    device: torch.device = _CPU,
-    dtype: torch.dtype = torch.float32,
+    checkpoint: Checkpoint, progress: Progress | None = None, token: str | None = None,
+    folder: str | PathLike | None = None, device: torch.device = _CPU, dtype: torch.dtype = torch.float32,
     labels: tuple[str, ...] | None = None,
-) -> Loaded:
+) -> Loaded:  # fmt: skip
     """A checkpoint's model with its trained weights (float32, evaluation mode, on the CPU, no gradients).
 
     A hub checkpoint is downloaded first; `progress(done, total)` is told its bytes, and a HubError names what

@@ -36,14 +36,9 @@ class Removal:
     """One picture; VitvizError for no such way to remove, UnsupportedModel where none can be dropped."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        pixels: Tensor,
-        grid: Grid,
-        pool: str,
-        patches_as: str,
+        self, model: nn.Module, pixels: Tensor, grid: Grid, pool: str, patches_as: str,
         preprocessing: Preprocessing,
-    ):
+    ):  # fmt: skip
         if patches_as not in PATCHES_AS:
             raise VitvizError(f"Given patches_as={patches_as!r}; expected one of {', '.join(PATCHES_AS)}.")
         self._model, self._pixels, self._grid, self._as = model, pixels, grid, patches_as

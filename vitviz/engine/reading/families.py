@@ -13,14 +13,10 @@ from vitviz.errors import CheckpointError, UnsupportedModel
 
 # timm's module -> the family's name on the page, in the order of the picker.
 FAMILIES = {
-    "vision_transformer": "Vision Transformer",
-    "deit": "DeiT",
-    "vision_transformer_hybrid": "ResNet hybrid",
-    "beit": "BEiT",
-    "eva": "EVA and DINOv3",
-    "vision_transformer_relpos": "Relative position",
+    "vision_transformer": "Vision Transformer", "deit": "DeiT", "vision_transformer_hybrid": "ResNet hybrid",
+    "beit": "BEiT", "eva": "EVA and DINOv3", "vision_transformer_relpos": "Relative position",
     "naflexvit": "NaFlexViT",
-}
+}  # fmt: skip
 
 _TOGETHER = {  # why several are not: timm's modules by the reason
     "attends within windows of the picture, not over all of it": (

@@ -99,14 +99,10 @@ _SQUASHED = {"crop_mode": "squash", "crop_pct": 1.0}
 _META = {**_IMAGENET, "interpolation": "bicubic", "crop_mode": "center", "crop_pct": 224 / 256}
 # What the authors' checkpoints of each type were trained with, where no preprocessor_config.json says it.
 _DEFAULTS = {
-    "vit": {**_HALF, **_SQUASHED, "interpolation": "bilinear"},
-    "deit": {**_META, "crop_mode": "squash"},
-    "vit_mae": _META,
-    "beit": {**_HALF, **_SQUASHED, "interpolation": "bicubic"},
-    "dinov2": _META,
-    "dinov2_with_registers": _META,
-    "dinov3_vit": {**_IMAGENET, **_SQUASHED, "interpolation": "bilinear"},
-}
+    "vit": {**_HALF, **_SQUASHED, "interpolation": "bilinear"}, "deit": {**_META, "crop_mode": "squash"},
+    "vit_mae": _META, "beit": {**_HALF, **_SQUASHED, "interpolation": "bicubic"}, "dinov2": _META,
+    "dinov2_with_registers": _META, "dinov3_vit": {**_IMAGENET, **_SQUASHED, "interpolation": "bilinear"},
+}  # fmt: skip
 _RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 
 

@@ -39,15 +39,9 @@ class Pen:
     """Draws on a figure of `width` x `height` mm; `say` translates; `dense` pixels a mm, 0 for vectors."""
 
     def __init__(
-        self,
-        figure: Figure,
-        width: float,
-        height: float,
-        letters: Letters,
-        ink: Ink,
-        say: Callable[[str], str],
-        dense: float,
-    ):
+        self, figure: Figure, width: float, height: float, letters: Letters, ink: Ink,
+        say: Callable[[str], str], dense: float,
+    ):  # fmt: skip
         self.letters, self.ink, self.say, self._dense = letters, ink, say, dense
         figure.set_facecolor(ink.paper)
         self._bounds = (width, height)
@@ -63,31 +57,16 @@ class Pen:
         self._axes.set_aspect("auto")
 
     def text(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        size: float | None = None,
-        align: str = "left",
-        quiet: bool = False,
-        colour: str = "",
-        upright: bool = False,
-        middle: bool = True,
-    ) -> None:
+        self, x: float, y: float, text: str, size: float | None = None, align: str = "left",
+        quiet: bool = False, colour: str = "", upright: bool = False, middle: bool = True,
+    ) -> None:  # fmt: skip
         """One line, at its middle height or hanging from y; `upright` reads upwards."""
         drawn = self._axes.text(
-            x,
-            y,
-            text,
-            fontproperties=self.letters.font(size),
-            ha=align,
+            x, y, text, fontproperties=self.letters.font(size), ha=align,
             va="center_baseline" if middle else "top",
-            color=colour or (self.ink.quiet if quiet else self.ink.ink),
-            rotation=90 if upright else 0,
-            rotation_mode="anchor" if upright else "default",
-            parse_math=False,
-            zorder=next(self._order),
-        )
+            color=colour or (self.ink.quiet if quiet else self.ink.ink), rotation=90 if upright else 0,
+            rotation_mode="anchor" if upright else "default", parse_math=False, zorder=next(self._order),
+        )  # fmt: skip
         drawn.set_clip_on(False)
 
     def line(
@@ -135,26 +114,16 @@ class Pen:
         self.box(x, y, width, height, edge=colour, line=0.45)
 
     def picture(
-        self,
-        pixels: UInt8[np.ndarray, "height width channel"],
-        x: float,
-        y: float,
-        width: float,
-        height: float,
-        photo: bool = False,
-        name: str = "",
-    ) -> None:
+        self, pixels: UInt8[np.ndarray, "height width channel"], x: float, y: float, width: float,
+        height: float, photo: bool = False, name: str = "",
+    ) -> None:  # fmt: skip
         """Pixels over a rectangle: as they are, or a photograph, resampled for the size that it gets."""
         if photo:
             pixels = photographed(pixels, width, self._dense or PHOTO)
         drawn = self._axes.imshow(
-            pixels,
-            extent=(x, x + width, y + height, y),
-            origin="upper",
-            aspect="auto",
-            interpolation="none",
+            pixels, extent=(x, x + width, y + height, y), origin="upper", aspect="auto", interpolation="none",
             zorder=next(self._order),
-        )
+        )  # fmt: skip
         drawn.set_clip_on(False)
         drawn.set_gid(name or None)
 

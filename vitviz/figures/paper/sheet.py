@@ -118,17 +118,10 @@ one_at_a_time = threading.Lock()  # matplotlib's settings belong to the whole pr
 
 
 def drawn(
-    plate: Plate,
-    form: str = "svg",
-    width: float | None = None,
-    dpi: int = 300,
-    dark: bool = False,
-    say: Callable[[str], str] = str,
-    language: str = "en",
-    title: str = "",
-    about: str = "",
+    plate: Plate, form: str = "svg", width: float | None = None, dpi: int = 300, dark: bool = False,
+    say: Callable[[str], str] = str, language: str = "en", title: str = "", about: str = "",
     check: Callable[[], None] = lambda: None,
-) -> bytes:
+) -> bytes:  # fmt: skip
     """The plate as a file of `form`, `width` mm wide; a PNG has round(width / 25.4 · dpi) pixels across.
 
     `say` gives a text in `language`; where no font for that is found, texts stay English. `title` and `about`
@@ -222,14 +215,9 @@ class Reel:
     """A frame for each plate, `across` pixels wide, drawn when it is asked for; `labels` stand above them."""
 
     def __init__(
-        self,
-        plates: Sequence[Plate],
-        labels: Sequence[str],
-        across: int,
-        dark: bool = False,
-        say: Callable[[str], str] = str,
-        language: str = "en",
-    ):
+        self, plates: Sequence[Plate], labels: Sequence[str], across: int, dark: bool = False,
+        say: Callable[[str], str] = str, language: str = "en",
+    ):  # fmt: skip
         self._plates, self._ink, self._width = plates, DARK if dark else LIGHT, plates[0].width
         self._letters, self._say = spoken(language, say)
         told = zip(plates, labels, strict=True)
