@@ -129,6 +129,10 @@ def _colours(frames: Frames) -> Image.Image:
 
 OVER = ("training", "layers")
 PIXELS = (320, 1920)  # across
+OF_A_FILM = (
+    "A film of {count} frames, from {first} to {last}; scales and axes are the same in all of them. What is"
+    " said above is of the last one."
+)
 NO_FILM = "{checkpoint} has no film of its training: no snapshots lie beside its weights."
 
 
@@ -282,13 +286,7 @@ def assembled(figures: Sequence[Figure], labels: Sequence[str], name: str) -> An
     stopping.check()
     plates = steady([figure.plate for figure in figures])
     frames = tuple(replace(figure, plate=plate) for figure, plate in zip(figures, plates, strict=True))
-    told = Sentence(
-        "A film of {count} frames, from {first} to {last}; scales and axes are the same in all of them. What"
-        " is said above is of the last one.",
-        count=len(frames),
-        first=labels[0],
-        last=labels[-1],
-    )
+    told = Sentence(OF_A_FILM, count=len(frames), first=labels[0], last=labels[-1])
     caption = f"{figures[-1].caption}{translated(told, figures[-1].language)}\n"
     return Animation(frames, tuple(labels), name, caption)
 

@@ -55,10 +55,8 @@ class Cell(Shown):
 
     def frame(self) -> str:
         """The document in a frame that becomes as high as it is."""
-        style = "width:100%;height:640px;border:0;border-radius:8px"
-        return (
-            f'<iframe title="vitviz: {self.view}" style="{style}" srcdoc="{html.escape(self.page)}"></iframe>'
-        )
+        told = f'title="vitviz: {self.view}" style="width:100%;height:640px;border:0;border-radius:8px"'
+        return f'<iframe {told} srcdoc="{html.escape(self.page)}"></iframe>'
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the document to a file, which any browser opens."""

@@ -45,17 +45,9 @@ def subject_over(
     def sampled(by: Inspector, which: str) -> Callable[[], Survey]:
         return lambda: once(f"sampled {which}", lambda: over_samples(by, size))
 
-    beside = None
-    if second is not None:
-        beside = Subject(second, sampled=sampled(second, "second"), grid=second.grid(size))
-    return Subject(
-        inspector,
-        of,
-        sampled=sampled(inspector, "first"),
-        beside=beside,
-        film=lambda: once("film", lambda: over_training(inspector, size)),
-        once=once,
-    )
+    beside = second and Subject(second, sampled=sampled(second, "second"), grid=second.grid(size))
+    more = {"film": lambda: once("film", lambda: over_training(inspector, size)), "once": once}
+    return Subject(inspector, of, sampled=sampled(inspector, "first"), beside=beside, **more)
 
 
 def fitting(inspector: Inspector, survey: Survey) -> Inspector:

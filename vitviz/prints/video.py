@@ -149,8 +149,7 @@ def _lighter(plate: Plate) -> Plate:
         small = Image.fromarray(panel.picture)
         small.thumbnail((SIDE, SIDE))
         share = small.width / panel.picture.shape[1]
-        return replace(
-            panel, picture=np.asarray(small), box=panel.box and tuple(share * one for one in panel.box)
-        )
+        box = panel.box and tuple(share * one for one in panel.box)
+        return replace(panel, picture=np.asarray(small), box=box)
 
     return replace(plate, rows=tuple(tuple(map(lighter, row)) for row in plate.rows))

@@ -95,13 +95,9 @@ def survey(
 
 
 def surveying(
-    images: Iterable,
-    inspector: Inspector,
-    measures: Iterable[str | Measure] = USUAL,
-    *,
-    batch: int = 8,
+    images: Iterable, inspector: Inspector, measures: Iterable[str | Measure] = USUAL, *, batch: int = 8,
     size: int | tuple[int, int] | None = None,
-) -> Iterator[Survey]:
+) -> Iterator[Survey]:  # fmt: skip
     """The running averages after each batch, of pictures handed over one after the other; nothing is written.
 
     Pictures are called by their places, from 1. Raises as `survey`.

@@ -94,19 +94,9 @@ class Pen:
         self, x: float, y: float, width: float, height: float, fill: str = "", edge: str = "", line=0.25
     ) -> None:
         """A rectangle, filled or as a frame of `line` mm."""
-        self._axes.add_patch(
-            Rectangle(
-                (x, y),
-                width,
-                height,
-                facecolor=fill or "none",
-                edgecolor=edge or "none",
-                linewidth=line / MM if edge else 0,
-                clip_on=False,
-                joinstyle="miter",
-                zorder=next(self._order),
-            )
-        )
+        look = {"facecolor": fill or "none", "edgecolor": edge or "none", "clip_on": False}
+        look |= {"linewidth": line / MM if edge else 0, "joinstyle": "miter", "zorder": next(self._order)}
+        self._axes.add_patch(Rectangle((x, y), width, height, **look))
 
     def frame(self, x: float, y: float, width: float, height: float, colour: str) -> None:
         """A frame that shows on any picture: a dark line below the coloured one."""

@@ -72,17 +72,11 @@ def alike(layouts: Sequence[Layout]) -> list[Layout]:
         for row in places
     ]
     lines = max(one.lines for one in layouts)
-    return [
-        replace(
-            one,
-            lines=lines,
-            rows=tuple(
-                tuple(replace(room, **margin) for room, margin in zip(*row, strict=True))
-                for row in zip(one.rows, margins, strict=True)
-            ),
-        )
-        for one in layouts
-    ]
+
+    def widened(row: Sequence[Room], by: Sequence[dict[str, float]]) -> tuple[Room, ...]:
+        return tuple(replace(room, **margin) for room, margin in zip(row, by, strict=True))
+
+    return [replace(one, lines=lines, rows=tuple(map(widened, one.rows, margins))) for one in layouts]
 
 
 def painted(pen: Pen, plate: Plate, layout: Layout) -> None:
@@ -247,12 +241,9 @@ class Reel:
 
 WIDE = 125.0  # mm of paper, so that letters are as large as those around them
 GONE = (
-    "<metadata>.*?</metadata>",
-    "<title/>",
-    r"(?<=<svg)[^>]*?(?= viewBox)",
-    ' xmlns="[^"]*"',
+    "<metadata>.*?</metadata>", "<title/>", r"(?<=<svg)[^>]*?(?= viewBox)", ' xmlns="[^"]*"',
     r"<style .*?</style>",
-)
+)  # fmt: skip
 INKS = {
     LIGHT.ink: "currentColor",
     LIGHT.faint: "rgb(128 128 128 / .35)",

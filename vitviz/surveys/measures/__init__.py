@@ -4,6 +4,7 @@ A new one: its class here, and in `KINDS`.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -212,10 +213,9 @@ class SkipWhereKnown(Skip):
     """The same; nothing for a model whose blocks are not understood."""
 
     def of(self, seen: Seen):
-        try:
+        with suppress(UnsupportedModel):
             return super().of(seen)
-        except UnsupportedModel:
-            return {}
+        return {}
 
 
 LAYERS: tuple[Measure, ...] = (
