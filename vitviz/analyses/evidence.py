@@ -308,9 +308,8 @@ def largest_gap(ledger: Ledger) -> tuple[float, float]:
     logits = ledger.trace.logits
     classes = {int(logits.argmax()), int(logits.argmin()), 0, len(logits) // 2}
     accounts = [account_of(ledger, one) for one in sorted(classes)]
-    within = max(
-        (one.heads.sum(dim=1) + one.projection_biases - one.attentions).abs().max().item() for one in accounts
-    )
+    left = (one.heads.sum(dim=1) + one.projection_biases - one.attentions for one in accounts)
+    within = max(one.abs().max().item() for one in left)
     return max((abs(one.gap) for one in accounts), key=lambda gap: (gap != gap, gap)), within
 
 

@@ -73,9 +73,7 @@ def example_account(
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=random, dtype=torch.float64)
 
-    calls = tuple(
-        replace(call, q=call.q.double(), k=call.k.double(), v=call.v.double()) for call in trace.layers
-    )
+    calls = tuple(replace(one, q=one.q.double(), k=one.k.double(), v=one.v.double()) for one in trace.layers)
     projections = tuple(Projection(normal(width, width), normal(width), scale=normal(width)) for _ in calls)
     tokens, attentions, mlps = [trace.tokens[0].double()], [], []
     for call, projection in zip(calls, projections, strict=True):

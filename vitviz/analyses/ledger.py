@@ -145,7 +145,5 @@ def _layer(trace: Trace, projection: Projection, layer: int, first: int) -> Laye
         gated = gated_rows(attention, at_heads, gates, first)
         for head in attention.replaced:
             gated[head] = 0
-            gated[head, :, first : first + len(at_heads)] = (
-                rearrange(at_heads, "reader slot -> slot reader 1") * gates[head]
-            )
+            gated[head, :, first : first + len(at_heads)] = at_heads.mT[..., None] * gates[head]
     return LayerAccount(carried, gated, added.sum(dim=0), projected.sum(dim=0))

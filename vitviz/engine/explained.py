@@ -22,8 +22,6 @@ from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import capture, experiments, gradients, last_block
 from vitviz.engine.passes.gradients import or_zero, product
 from vitviz.engine.passes.removal import Removal
-from vitviz.engine.pictures.images import open_image
-from vitviz.engine.pictures.preprocess import prepare
 from vitviz.engine.tails import PARALLEL, PRE_NORM
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.record.sentence import Sentence, not_applicable
@@ -92,14 +90,11 @@ class Explained:
         if isinstance(image, Trace):
             self.trace = inspector.answered(image)
             preprocessing = inspector.preprocessing.with_size(image.view.picture.shape[:2])
-            prepared = experiments.as_seen(image.view, preprocessing)
+            prepared, seen = experiments.as_seen(image.view, preprocessing), self.trace.grid.pixels
         else:
-            preprocessing = inspector.preprocessing.with_size(inspector.placed.size(size))
-            prepared = prepare(open_image(image), preprocessing)
-            (self.trace,) = inspector.traces([prepared], preprocessing.size)
-        self.model = inspector.placed.at(
-            self.trace.grid.pixels if isinstance(image, Trace) else preprocessing.size
-        )
+            prepared, seen = inspector.forward.seen(image, size)
+            (self.trace,) = inspector.traces([prepared], seen)
+        self.model = inspector.placed.at(seen)
         self.pixels = prepared.tensor[None].to(inspector.device, next(self.model.parameters()).dtype)
         self.blocks = capture.transformer_blocks(self.model)
         self._score = scored(self.model, self.trace, target)

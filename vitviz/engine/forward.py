@@ -136,9 +136,8 @@ class Forward:
 
     def _readout(self, model: nn.Module, kept: tuple[int, ...] | None = None) -> Readout:
         grid = record.grid_of(model)
-        return readouts.readout_of(
-            model, grid if kept is None else grid.sequence(len(kept)), self.placed.checkpoint.name
-        )
+        grid = grid if kept is None else grid.sequence(len(kept))
+        return readouts.readout_of(model, grid, self.placed.checkpoint.name)
 
     def pixels(self, prepared: list[Prepared]) -> Tensor:
         return torch.stack([one.tensor for one in prepared]).to(self.placed.device, DTYPES[self.placed.dtype])
@@ -162,9 +161,8 @@ class Forward:
             memory_guard(torch.device("cpu"), f"Comparing {placed.checkpoint.name} with itself in float32"),
         ):
             if placed.exact is not None:
-                exact = (
-                    placed.exact if size == placed.preprocessing.size else copies.sized(placed.exact, size)
-                )
+                own = size == placed.preprocessing.size
+                exact = placed.exact if own else copies.sized(placed.exact, size)
                 self.deviation, placed.exact = precision.deviation(trace, exact, prepared.tensor[None]), None
 
     def run(

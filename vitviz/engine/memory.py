@@ -105,10 +105,9 @@ def require_to_load(
 
 def is_shortage(error: BaseException) -> bool:
     """Whether an error tells that memory was refused; torch's for the machine's own is a RuntimeError."""
-    told = re.search(r"DefaultCPUAllocator|not enough memory|alloc_cpu", str(error))
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or bool(
-        told and isinstance(error, RuntimeError)
-    )
+    told = re.search(r"DefaultCPUAllocator|not enough memory|alloc_cpu", str(error)) is not None
+    kinds = (MemoryError, torch.OutOfMemoryError, *([RuntimeError] if told else []))
+    return isinstance(error, kinds)
 
 
 def _free_in_the_machine() -> int | None:

@@ -149,9 +149,8 @@ def by_layer(
         each = {"layer": np.repeat(depth, heads), "head": np.tile(np.arange(heads), len(depth)) + 1}
         more.setdefault("of", each)
         band = None if error is None else ((values - spread).ravel(), (values + spread).ravel())
-        dots = Series(
-            np.repeat(depth, heads), values.ravel(), Sentence("one head"), dots=True, band=band, **more
-        )
+        places = np.repeat(depth, heads), values.ravel()
+        dots = Series(*places, Sentence("one head"), dots=True, band=band, **more)
         mean = Series(depth, values.mean(axis=1), Sentence("mean of the heads"), GREY, line=True)
         series = (dots, mean)
     across = (first - 0.6, first + len(values) - 0.4)

@@ -252,9 +252,8 @@ def _edges(found: EdgeEffects) -> str:
         also = {"edge": [name for name, one in zip(names, known, strict=True) if one]}
         dots = Series(x, y, dots=True, told=("{edge}",), also=also)
         ends = (_roomy(min(0.0, one.min()), max(0.0, one.max())) for one in (x, y))
-        drawn = maps.inlined(
-            Chart("share (logits)", "effect (logits)", *ends, series=(dots,), whole=False, unit="logits")
-        )
+        sides = ("share (logits)", "effect (logits)")
+        drawn = maps.inlined(Chart(*sides, *ends, series=(dots,), whole=False, unit="logits"))
     order = np.argsort(-np.abs(np.nan_to_num(effects)))[:SHOWN].tolist()
     rows = [(names[n], effects[n], shares[n]) for n in order]
     caption = (
@@ -296,22 +295,19 @@ def _relevance(found: Relevance) -> str:
 
 @html.register
 def _components(found: Components) -> str:
-    drawn = [
-        maps.over(one, f"component {n}", diverging=True) for n, one in enumerate(maps.first(found.scores), 1)
-    ]
+    each = enumerate(maps.first(found.scores), 1)
+    drawn = [maps.over(one, f"component {n}", diverging=True) for n, one in each]
     shares = ", ".join(f"{share:.1%}" for share in found.shares.tolist())
     caption = f"Scores of the first picture's patches; shares of the whole variance: {shares}."
-    return card(
-        "Principal components of tokens", f'<div class="vitviz-row">{"".join(drawn)}</div>', caption=caption
-    )
+    body = f'<div class="vitviz-row">{"".join(drawn)}</div>'
+    return card("Principal components of tokens", body, caption=caption)
 
 
 @html.register
 def _distances(found: Distances) -> str:
     drawn = maps.by_layers(found.distance, "px")
-    return card(
-        "Attention distance", drawn, caption="Each head's, rows as they are, and the heads' mean as a line."
-    )
+    caption = "Each head's, rows as they are, and the heads' mean as a line."
+    return card("Attention distance", drawn, caption=caption)
 
 
 @html.register

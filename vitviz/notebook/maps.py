@@ -179,9 +179,8 @@ def _mosaic(values: np.ndarray, what: Name) -> str:
     """Each patch's own map, where the patch stands."""
     rows, cols = values.shape[:2]
     low, high = bounds(values)
-    tiles = np.stack(
-        [squares(one, low, high, "viridis") for one in values.reshape(rows * cols, *values.shape[2:])]
-    )
+    each = values.reshape(rows * cols, *values.shape[2:])
+    tiles = np.stack([squares(one, low, high, "viridis") for one in each])
     whole = image(_tiled(tiles, cols, gap=1), f"{rows} × {cols} maps", 480)
     return f"{whole}{scale(low, high, 'viridis', what.unit)}"
 

@@ -60,10 +60,9 @@ class Named(Shown, Tensor):
 
     def frame(self) -> Any:
         """A row a number, with its place on each axis (from 0), a DataFrame; VitvizError without pandas."""
-        axes = self.what.axes.split()
-        places = np.ndenumerate(self.plain().numpy())
+        axes, numbers = self.what.axes.split(), np.ndenumerate(self.plain().numpy())
         return frame_of(
-            {**dict(zip(axes, place, strict=True)), "value": float(value)} for place, value in places
+            {**dict(zip(axes, place, strict=True)), "value": float(one)} for place, one in numbers
         )
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:

@@ -105,9 +105,8 @@ def pictures(subject: Subject, image: Any) -> tuple[dict[str, dict[str, Any]], S
 
 def _drawn(view: View, subject: Subject, given: Texts) -> list[Item]:
     """What it is drawn from under the given settings."""
-    return [
-        one for one in view.drawn_from(subject) if all(given[name] == value for name, value in one.opened)
-    ]
+    every = view.drawn_from(subject)
+    return [one for one in every if all(given[name] == value for name, value in one.opened)]
 
 
 def _fitting(

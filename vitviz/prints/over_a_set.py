@@ -84,7 +84,5 @@ def over_training(inspector: Inspector, size: tuple[int, int] | None = None) -> 
 
     checkpoint = inspector.checkpoint
     like = {"device": str(inspector.device), "dtype": inspector.dtype, "folder": folder_of(checkpoint)}
-    steps = {frame.step: frame.name for frame in frames(checkpoint) if frame.step is not None}
-    return {
-        step: over_samples(engine.load(name, **like), size, ["similarity"]) for step, name in steps.items()
-    }
+    steps = [frame for frame in frames(checkpoint) if frame.step is not None]
+    return {one.step: over_samples(engine.load(one.name, **like), size, ["similarity"]) for one in steps}

@@ -50,10 +50,8 @@ def leave_one_out(passes: Passes) -> Relevance:
 
 def random(passes: Passes, seed: int = 0) -> Relevance:
     """Numbers from a seed. Whatever a test says of this map, it says of chance."""
-    grid = passes.trace.grid
-    numbers = torch.rand(
-        grid.rows, grid.cols, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    )
+    grid, drawn = passes.trace.grid, torch.Generator().manual_seed(seed)
+    numbers = torch.rand(grid.rows, grid.cols, generator=drawn, dtype=torch.float64)
     return Relevance("random", numbers, passes.answer, "nowhere", signed=False)
 
 

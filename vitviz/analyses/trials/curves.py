@@ -183,9 +183,8 @@ def mean_of(several: Sequence[Curves]) -> Curves:
     """The mean of curves, point by point."""
 
     def mean(side: str) -> dict[str, Tensor]:
-        return {
-            score: torch.stack([getattr(one, side)[score] for one in several]).mean(dim=0) for score in SCORES
-        }
+        each = {score: [getattr(one, side)[score] for one in several] for score in SCORES}
+        return {score: torch.stack(some).mean(dim=0) for score, some in each.items()}
 
     return Curves(mean("most"), mean("least"), sum(one.saco for one in several) / len(several))
 
@@ -224,7 +223,5 @@ def _groups(
 ) -> tuple[Float[Tensor, " group"], list[tuple[int, ...]]]:
     """Each group's value, the most relevant first, and what is left without it, last without none."""
     groups = torch.tensor_split(order, min(count, len(order)))
-    others = [
-        torch.cat([one for j, one in enumerate(groups) if j != i] or [order[:0]]) for i in range(len(groups))
-    ]
+    others = [torch.cat([order[:0], *groups[:i], *groups[i + 1 :]]) for i in range(len(groups))]
     return torch.stack([values[group].sum() for group in groups]), asked.add([*others, order])

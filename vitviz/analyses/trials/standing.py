@@ -1,6 +1,6 @@
 """Where methods stand after a trial over a set: an order only as far as differences are more than noise."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -106,9 +106,7 @@ def table(survey: Any, protocol: int = 0) -> list[tuple[str, ...]]:
 
 def in_all_scores(survey: Any, protocol: int = 0) -> list[dict[str, Any]]:
     """A row a method, best first by probability, with every score's numbers ("gap_logit"): for tables."""
-    by_score: dict[str, Sequence[dict[str, Any]]] = {
-        score: standing(survey, protocol, score) for score in ("probability", *SCORES)
-    }
+    by_score = {score: standing(survey, protocol, score) for score in ("probability", *SCORES)}
     found = []
     for first in by_score["probability"]:
         one: dict[str, Any] = {"method": first["method"]}

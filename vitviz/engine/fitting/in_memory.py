@@ -94,10 +94,8 @@ def _of_timm(model: nn.Module, given: Given) -> Taken:
             " normalised; expected mean=… and std=…, of values from 0 to 1."
         )
     architecture = str(record.get("architecture") or type(model).__name__)
-    family = next(
-        one.__module__.rpartition(".")[2] for one in type(model).__mro__ if one.__module__.startswith("timm.")
-    )
-    if family not in FAMILIES:
+    modules = (one.__module__ for one in type(model).__mro__)
+    if next(one for one in modules if one.startswith("timm.")).rpartition(".")[2] not in FAMILIES:
         require_plain(architecture)  # says why, where timm has it by this name
         raise UnsupportedModel(f"{architecture} is no plain Vision Transformer.")
     embedding = getattr(model, "patch_embed", None)
@@ -119,9 +117,8 @@ def _at_size(taken: Taken, size: tuple[int, int], kind: str) -> Taken:
         own = tuple(taken.data["input_size"][-2:])
         raise UnsupportedModel(f"{kind} has a fixed input of {own[0]} x {own[1]} pixels.")
     placed.require_size(size, grid_of(taken.model), taken.model, _CPU, kind)
-    return replace(
-        taken, model=copies.sized(taken.model, size), data={**taken.data, "input_size": (3, *size)}
-    )
+    data = {**taken.data, "input_size": (3, *size)}
+    return replace(taken, model=copies.sized(taken.model, size), data=data)
 
 
 def _of_transformers(model: nn.Module, kind: str) -> Taken:

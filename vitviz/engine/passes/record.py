@@ -69,15 +69,12 @@ def attention_of(
     if call.mask is not None and id(call.mask) not in biases:
         biases[id(call.mask)] = bias_of(call.mask.detach(), image, grid, device)
     q, k, v = kept(call.q), kept(call.k), kept(call.v)
-    if (
-        v.untyped_storage().nbytes() > v.nbytes
-        and v.untyped_storage().data_ptr() != q.untyped_storage().data_ptr()
-    ):
+    own, other = v.untyped_storage(), q.untyped_storage()
+    if own.nbytes() > v.nbytes and own.data_ptr() != other.data_ptr():
         v = v.clone()  # rotary models make q and k anew; a view of v would keep the buffer of all three
     bias = None if call.mask is None else biases[id(call.mask)]
-    return Attention(
-        q, k, v, call.scale, bias, call.replaced, None if call.given is None else kept(call.given)
-    )
+    given = None if call.given is None else kept(call.given)
+    return Attention(q, k, v, call.scale, bias, call.replaced, given)
 
 
 def covered(view: View, grid: Grid) -> View:
@@ -181,7 +178,6 @@ def position_kind(model: nn.Module) -> str:
         kinds.append("learned")
     if getattr(model, "rope", None) is not None:
         kinds.append("rotary")
-    relative = any(
-        "relative_position_bias_table" in name or "rel_pos" in name for name, _ in model.named_parameters()
-    )
+    names = (name for name, _ in model.named_parameters())
+    relative = any("relative_position_bias_table" in name or "rel_pos" in name for name in names)
     return " + ".join(kinds + ["relative"] * relative) or "none"

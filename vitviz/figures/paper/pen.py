@@ -78,9 +78,8 @@ class Pen:
 
     def area(self, x: list[float], low: list[float], high: list[float], colour: str) -> None:
         """What lies between two lines, so light that lines and other areas are seen through it."""
-        self._axes.fill_between(
-            x, low, high, color=colour, alpha=0.2, linewidth=0, clip_on=False, zorder=next(self._order)
-        )
+        look = {"color": colour, "alpha": 0.2, "linewidth": 0, "clip_on": False}
+        self._axes.fill_between(x, low, high, zorder=next(self._order), **look)
 
     def dots(self, x: list[float], y: list[float], colour: str, size: float = 1.2, name: str = "") -> None:
         """Round dots of `size` mm, with an edge of the paper's colour so that neighbours are told apart."""

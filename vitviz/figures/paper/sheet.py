@@ -215,9 +215,8 @@ class Reel:
         self._plates, self._ink, self._width = plates, DARK if dark else LIGHT, plates[0].width
         self._letters, self._say = spoken(language, say)
         told = zip(plates, labels, strict=True)
-        self._layouts = alike(
-            [laid_out(plate, self._width, self._letters, self._say, label) for plate, label in told]
-        )
+        asked = (self._width, self._letters, self._say)
+        self._layouts = alike([laid_out(plate, *asked, label) for plate, label in told])
         self._dpi = across / self._width * 25.4
         tall = self._layouts[0].height / 25.4 * self._dpi
         self.size = (across, 2 * int(np.ceil(tall / 2)))  # H.264 halves both sides for its colours

@@ -106,9 +106,8 @@ class Ledger:
             raise VitvizError(
                 f"{seen.trace.checkpoint} has no classifier, so there is no answer to account for."
             )
-        account = analyses.account_of(
-            models.balanced_ledger(seen.inspector, seen.trace), int(seen.trace.logits.argmax()), relative=True
-        )
+        ledger = models.balanced_ledger(seen.inspector, seen.trace)
+        account = analyses.account_of(ledger, int(seen.trace.logits.argmax()), relative=True)
         lines = {"heads": account.heads.cpu().numpy(), "mlps": account.mlps.cpu().numpy()}
         rest = account.total - lines["heads"].sum() - lines["mlps"].sum()
         return {**lines, "rest": np.asarray(rest), "answer": np.asarray(account.logit)}
