@@ -115,11 +115,9 @@ def handed_values(attention: Attention) -> Float[Tensor, "head key dim"]:
 
 
 def gated_rows(
-    attention: Attention,
-    weights: Float[Tensor, "reader slot"],
-    gates: Float[Tensor, "head reader dim"],
+    attention: Attention, weights: Float[Tensor, "reader slot"], gates: Float[Tensor, "head reader dim"],
     first: int,
-) -> Float[Tensor, "head slot token dim"]:
+) -> Float[Tensor, "head slot token dim"]:  # fmt: skip
     """sum_i c_is A_ij g_i: with what each source's values are multiplied before the projection."""
     found = []
     for rows in range(0, len(weights), 512):

@@ -87,12 +87,9 @@ def _directions_of(
 
 
 def token_cosines(
-    trace: Trace,
-    layer: int,
-    centred: bool = False,
-    norm: FinalNorm | None = None,
+    trace: Trace, layer: int, centred: bool = False, norm: FinalNorm | None = None,
     rows: Sequence[int] | None = None,
-) -> Float[Tensor, "row token"]:
+) -> Float[Tensor, "row token"]:  # fmt: skip
     """The cosine of tokens with each other, prefix first; `centred`: each without the mean patch.
 
     `rows`: only of these, by place among those there. Raises IndexError for a layer. Source: see the module.

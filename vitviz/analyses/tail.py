@@ -145,11 +145,10 @@ class Projection:
         return directions, added, projected
 
     def forth(
-        self,
-        handed: Float[Tensor, "*batch head token dim"],
+        self, handed: Float[Tensor, "*batch head token dim"],
         inner: Float[Tensor, "*batch 1 token"] | None = None,
         post: Float[Tensor, "*batch 1 token"] | None = None,
-    ) -> Float[Tensor, "*batch writer token width"]:
+    ) -> Float[Tensor, "*batch writer token width"]:  # fmt: skip
         """What each head writes where it is added, the bias last, by the norms' deviations as given."""
         weight, heads = self.weight.to(handed), handed.shape[-3]
         constant = 0 if self.bias is None else self.bias.to(handed)

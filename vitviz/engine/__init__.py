@@ -57,13 +57,9 @@ def load(
     checkpoint = find(asked, folder=folder, architecture=architecture, trusted=trusted)
     place = pick_device(device)
     loaded = load_weights(
-        checkpoint,
-        progress=progress,
-        folder=folder,
-        device=place,
-        dtype=pick_dtype(dtype, place),
+        checkpoint, progress=progress, folder=folder, device=place, dtype=pick_dtype(dtype, place),
         labels=None if labels is None else tuple(labels),
-    )
+    )  # fmt: skip
     if trusted and loaded.checkpoint.assumed:
         text = warning(loaded.checkpoint.name, loaded.checkpoint.assumed)
         warnings.warn(AssumedWarning(text), stacklevel=2)

@@ -158,9 +158,8 @@ def attention_pooling_of(model: nn.Module) -> AttentionPooling:
         value=held(pool.kv.weight[inner:]),
         value_bias=None if pool.kv.bias is None else held(pool.kv.bias[inner:]),
         projection=held(pool.proj.weight) if projected else None,
-        projection_bias=held(pool.proj.bias) if projected else None,
-        positions=held(pool.pos_embed),
-    )
+        projection_bias=held(pool.proj.bias) if projected else None, positions=held(pool.pos_embed),
+    )  # fmt: skip
 
 
 def read_now(model: nn.Module, tokens: Tensor) -> Tensor:

@@ -260,12 +260,9 @@ def over_training(checkpoint: str, moments: Sequence[Frame], figure_of: Callable
 
 
 def over_layers(
-    view: View,
-    subject: Subject,
-    settings: Mapping[str, Any],
-    detail: bool,
+    view: View, subject: Subject, settings: Mapping[str, Any], detail: bool,
     figure_of: Callable[[Mapping[str, Any]], Figure],
-) -> Animation:
+) -> Animation:  # fmt: skip
     """The film over the layers, `figure_of` the settings of each frame; VitvizError where nothing grows."""
     told = each_layers(view, subject, settings)
     figures = [figure_of(each) for _, each in told]

@@ -275,12 +275,9 @@ def view_called(slug: str) -> View:
 
 
 def looked_at(
-    view: str,
-    inspector: Inspector,
-    of: Trace | Survey | None,
-    second: Inspector | Survey | None = None,
+    view: str, inspector: Inspector, of: Trace | Survey | None, second: Inspector | Survey | None = None,
     before: Trace | None = None,
-) -> tuple[View, Subject]:
+) -> tuple[View, Subject]:  # fmt: skip
     """A view by its slug, and what it looks at; VitvizError for another, and where it needs more."""
     found = view_called(view)
     made: dict[str, Any] = {}

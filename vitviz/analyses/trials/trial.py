@@ -146,11 +146,9 @@ def together(parts: Sequence[Trial]) -> Trial:
 
 
 def maps_of(
-    passes: Passes,
-    names: Sequence[str],
-    made: Mapping[str, Relevance] = MappingProxyType({}),
+    passes: Passes, names: Sequence[str], made: Mapping[str, Relevance] = MappingProxyType({}),
     tell: Progress = lambda share, what: None,
-) -> tuple[dict[str, Relevance], dict[str, str]]:
+) -> tuple[dict[str, Relevance], dict[str, str]]:  # fmt: skip
     """The maps of some methods, and why the others do not apply; `made` are known, `tell` as in `trial_of`.
 
     Raises Stopped or TooMuch where nobody waits, or nobody may.

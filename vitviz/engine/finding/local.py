@@ -64,9 +64,10 @@ def in_folder(root: Path) -> Iterator[Checkpoint]:
     except OSError:
         return
     for entry in entries:
-        if entry.name.startswith(".") or not _is_text(entry.name):
+        if entry.name.startswith("."):
             continue
         try:
+            entry.name.encode()  # its bytes may be of no character at all, and could not be told
             file = entry if entry.name.endswith(SUFFIXES) and entry.is_file() else None
             weights = weights_file(entry) if entry.is_dir() else file
             if weights is None:
@@ -77,16 +78,8 @@ def in_folder(root: Path) -> Iterator[Checkpoint]:
                 shipped = entry.is_dir() and entry.name.startswith("vitviz-")
                 yield described(entry, weights, "shipped" if shipped else "local")
         # a folder of somebody else's, a link to itself: no reason to hide the others
-        except (OSError, RuntimeError):
+        except (OSError, RuntimeError, UnicodeEncodeError):
             continue
-
-
-def _is_text(name: str) -> bool:
-    """Whether a file's name can be told: its bytes may be of no character at all."""
-    try:
-        return bool(name.encode())
-    except UnicodeEncodeError:
-        return False
 
 
 def described(path: Path, weights: Path, source: Any) -> Checkpoint:
@@ -101,14 +94,12 @@ def described(path: Path, weights: Path, source: Any) -> Checkpoint:
         about = {"licence": nested.get("license"), "note": nested.get("description")}
         about |= config.get("vitviz") or {}
         return replace(
-            blank,
-            architecture=config.get("architecture"),
-            input_size=_input_size(config),
+            blank, architecture=config.get("architecture"), input_size=_input_size(config),
             trained_on=str(about.get("trained_on") or in_words(nested.get("tag") or "")),
             licence=str(about.get("licence") or about.get("license") or ""),
             paper=str(about.get("paper") or joined(nested.get("paper_ids"))),
             note=str(about.get("note") or ""),
-        )
+        )  # fmt: skip
     except CheckpointError as error:
         return replace(blank, note=str(error))
     except (TypeError, ValueError, AttributeError) as error:

@@ -101,16 +101,11 @@ def load(
     preprocessing = Preprocessing.from_config(found.data)  # refuses other channels than three
     model = found.model.eval().requires_grad_(False)
     known = replace(
-        checkpoint,
-        name=whole_name,
-        architecture=found.architecture,
-        input_size=(channels, height, width),
+        checkpoint, name=whole_name, architecture=found.architecture, input_size=(channels, height, width),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         note=" ".join(filter(None, (checkpoint.note, *notes, *own.notes, *found.notes))),
-        assumed=(*own.assumed, *found.assumed),
-        on_disk=True,
-        identity=identity,
-    )
+        assumed=(*own.assumed, *found.assumed), on_disk=True, identity=identity,
+    )  # fmt: skip
     classes = model.num_classes
     with understood(checkpoint.name):
         named = labels_of(files.config, classes, found.tag)

@@ -36,12 +36,9 @@ class Pass:
     """
 
     def __init__(
-        self,
-        layers: int,
-        check: bool,
-        changes: Mapping[tuple[str, int], Sequence[Change]],
+        self, layers: int, check: bool, changes: Mapping[tuple[str, int], Sequence[Change]],
         edit: Edit | None = None,
-    ):
+    ):  # fmt: skip
         self.recording = Recording(calls=[[] for _ in range(layers)], tokens=[], entered=[None] * layers)
         self._layer: int | None = None
         # Layer and tokens of a call whose output has entered no module yet.
@@ -164,12 +161,9 @@ def heard(model: nn.Module, blocks: list[nn.Module], listener: Any, check: bool 
 
 @contextmanager
 def recorded(
-    model: nn.Module,
-    *,
-    check: bool = False,
-    changes: Mapping[tuple[str, int], Sequence[Change]] | None = None,
-    edit: Edit | None = None,
-) -> Iterator[Recording]:
+    model: nn.Module, *, check: bool = False,
+    changes: Mapping[tuple[str, int], Sequence[Change]] | None = None, edit: Edit | None = None,
+) -> Iterator[Recording]:  # fmt: skip
     """Records a forward pass of this thread inside the `with`; leaves no hook and no mode, whatever happens.
 
     With `check`, also what entered the module after each attention call, for `check_truth`. Several threads

@@ -61,11 +61,9 @@ def reordered(
 
 @in_float32()
 def answers_in_order(
-    model: nn.Module,
-    pixels: Float[Tensor, "1 channel height width"],
-    grid: Grid,
+    model: nn.Module, pixels: Float[Tensor, "1 channel height width"], grid: Grid,
     orders: Int[Tensor, "draw patch"],
-) -> Float[Tensor, "draw class"]:
+) -> Float[Tensor, "draw class"]:  # fmt: skip
     """The logits of one picture with its patches in several orders, in float32.
 
     Raises Stopped where nobody waits.

@@ -51,9 +51,7 @@ def _twin(trace: Trace, exact: nn.Module, pixels: Tensor) -> Trace:
 def _gap(twin: Trace, exact: nn.Module) -> float | None:
     """How far the float32 model's account fails to add up, of its largest logit; None where it has none."""
     try:
-        return (
-            max(largest_gap(ledger_of(twin, tail_of(exact, twin.checkpoint))))
-            / twin.logits.abs().max().item()
-        )
+        gaps = largest_gap(ledger_of(twin, tail_of(exact, twin.checkpoint)))
+        return max(gaps) / twin.logits.abs().max().item()
     except UnsupportedModel:
         return None

@@ -67,11 +67,9 @@ def sampled_queries(tokens: int, layer: int) -> Int[Tensor, " query"]:
 
 
 def check_truth(
-    entered: Sequence[Entered | None],
-    layers: Sequence[Attention],
-    name: str,
+    entered: Sequence[Entered | None], layers: Sequence[Attention], name: str,
     tolerance: float = TOLERANCE[torch.float32],
-) -> None:
+) -> None:  # fmt: skip
     """UnsupportedModel, with the figure, where a layer's max|difference| / max|output| is too large."""
     for layer, (attention, given) in enumerate(zip(layers, entered, strict=True)):
         heads, tokens, dim = attention.heads, attention.q.shape[1], attention.v.shape[-1]

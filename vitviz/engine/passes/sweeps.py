@@ -105,10 +105,9 @@ class _Ready:
 
 @contextmanager
 def _passing(forward: Forward) -> Iterator[None]:
-    placed = forward.placed
-    name = f"Taking parts of {placed.checkpoint.name} away"
-    with torch.no_grad(), torch.autocast(placed.device.type, enabled=False), exactly(placed.device):
-        with memory_guard(placed.device, name):
+    device, name = forward.placed.device, f"Taking parts of {forward.placed.checkpoint.name} away"
+    with torch.no_grad(), torch.autocast(device.type, enabled=False), exactly(device):
+        with memory_guard(device, name):
             yield
 
 

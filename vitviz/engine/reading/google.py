@@ -19,12 +19,9 @@ _MLP = re.compile(r"MlpBlock_\d/Dense_(\d)/(kernel|bias)$")
 _STEM = re.compile(r"block(\d+)/unit(\d+)/(conv|gn)(\d|_proj)/(kernel|scale|bias)$")
 _KIND = {"kernel": "weight", "scale": "weight", "bias": "bias"}
 _TOP = {
-    "embedding": "patch_embed.proj",
-    "Transformer/encoder_norm": "norm",
-    "head": "head",
-    "conv_root": "patch_embed.backbone.stem.conv",
-    "gn_root": "patch_embed.backbone.stem.norm",
-}
+    "embedding": "patch_embed.proj", "Transformer/encoder_norm": "norm", "head": "head",
+    "conv_root": "patch_embed.backbone.stem.conv", "gn_root": "patch_embed.backbone.stem.norm",
+}  # fmt: skip
 
 
 def is_google(tensors: Mapping[str, Tensor]) -> bool:

@@ -179,11 +179,9 @@ def builder(
             f"{name} is of transformers' type {kind!r}; {', '.join(_BUILDERS)} are read. Convert it to timm's"
             " layout, or choose another."
         )
-    activation = str(config.get("hidden_act", "gelu"))
+    activation, known = str(config.get("hidden_act", "gelu")), ", ".join(_ACTIVATIONS)
     if activation not in _ACTIVATIONS:
-        raise CheckpointError(
-            f"{name} uses the activation {activation!r}; {', '.join(_ACTIVATIONS)} are read."
-        )
+        raise CheckpointError(f"{name} uses the activation {activation!r}; {known} are read.")
     hidden = tensors.get("blocks.0.mlp.fc1.weight")
     if hidden is None:
         raise CheckpointError(

@@ -23,6 +23,7 @@ each come in the order of the heads. What PyTorch leaves out where there is no b
 a linear map of flattened patches (`patch_order` says how) is timm's convolution: both are exact.
 """
 
+import itertools
 import json
 import re
 import sys
@@ -237,7 +238,7 @@ def parsed(text: str, name: str) -> NameMap:
     strange = [key for key, value in content.items() if not isinstance(value, _TABLES.get(key, ()))]
     texts = [
         *content.get("names", {}).values(), *content.get("transpose", ()), *content.get("leave_out", ()),
-        *(one for parts in content.get("stack", {}).values() for one in _list(parts)),
+        *itertools.chain(*(s if isinstance(s, list) else [0] for s in content.get("stack", {}).values())),
     ] if not strange else []  # fmt: skip
     strange += [key for key in content.get("model", {}) if key not in _MODEL] if not strange else []
     if strange or not all(isinstance(one, str) for one in texts):
@@ -256,11 +257,6 @@ def parsed(text: str, name: str) -> NameMap:
     # says what is wrong with [model] before any tensor is looked at
     mapping.given  # noqa: B018, looking is what raises
     return mapping
-
-
-def _list(parts: object) -> list:
-    """The names that a stack is made of; None among them for what is no list."""
-    return parts if isinstance(parts, list) else [None]
 
 
 def written(mapping: NameMap) -> str:
