@@ -84,7 +84,7 @@ class Attention:
 
 
 def on_cpu(recorded):
-    """A trace of a survey, or a part of one, which lies where its model is, as one that everybody is given."""
+    """A trace of a survey, or a part of one, which lies where its model is, as one that all are given."""
     if isinstance(recorded, Tensor):
         return recorded.cpu()
     if isinstance(recorded, tuple):
