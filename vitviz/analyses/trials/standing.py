@@ -48,15 +48,18 @@ def standing(survey: Any, protocol: int = 0, score: str = "probability") -> list
     for j, method in enumerate(measure.methods):
         if np.isnan(most.mean[protocol, j, k]):
             continue
-        row = {"method": method, "rank": 1 + int(_surely(ahead, protocol, slice(None), j, k).sum())}
         here, there = (protocol, j, k), (protocol, j, chance, k)
-        for name, one, at in (("most", most, here), ("least", least, here), ("ahead", ahead, there)):
-            row |= {name: float(one.mean[at]), f"{name}_error": float(one.error[at])}
-        row |= {"gap": float(least.mean[here] - most.mean[here])}
+        row = {"method": method, "rank": 1 + int(_surely(ahead, protocol, slice(None), j, k).sum())}
+        row |= _with_error("most", most, here) | _with_error("least", least, here)
+        row |= {"gap": float(least.mean[here] - most.mean[here])} | _with_error("ahead", ahead, there)
         row |= {"beats_chance": bool(_surely(ahead, protocol, j, chance, k, sure))}
         also = (name for name in ALSO if f"trial.{name}" in survey.sums)
         found.append(row | {name: float(survey.mean(f"trial.{name}")[j]) for name in also})
     return sorted(found, key=lambda row: -row["gap"])
+
+
+def _with_error(name: str, one: Any, at: tuple[int, ...]) -> dict[str, float]:
+    return {name: float(one.mean[at]), f"{name}_error": float(one.error[at])}
 
 
 def refused(survey: Any) -> dict[str, Any]:

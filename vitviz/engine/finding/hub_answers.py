@@ -34,7 +34,7 @@ def in_words(error: Exception, repo: str, filename: str) -> HubError:
         (errors.OfflineModeIsEnabled, f"{repo} is not on this machine, and {offline}."),
         (errors.GatedRepoError, f"{repo} is gated: accept its conditions at {page}, then {log_in}."),
         (errors.RevisionNotFoundError, f"{repo} does not have the revision that was asked for."),
-        (errors.RepositoryNotFoundError, f"The hub has no repository {repo}, {private}; {log_in}."),
+        (errors.RepositoryNotFoundError, f"The hub has no repository {repo}, {private} {log_in}."),
         (errors.HFValidationError, f"{repo!r} cannot be a repository's name; expected is organisation/name."),
         (errors.FileMetadataError, _no_hub()),
     ):
