@@ -107,12 +107,10 @@ class Evidence(Tabled):
         found = {name: _less(value, getattr(before, name), ratio) for name, value in lines.items()}
         constants = self.norm_bias + self.head_bias
         return Evidence(
-            **found,
-            logit=self.logit - before.logit,
-            norm_bias=self.norm_bias - before.norm_bias,
+            **found, logit=self.logit - before.logit, norm_bias=self.norm_bias - before.norm_bias,
             head_bias=self.head_bias - before.head_bias,
             norm=(1 - ratio) * (self.total - constants) + self.norm - before.norm,
-        )
+        )  # fmt: skip
 
     @property
     def total(self) -> float:
@@ -193,20 +191,13 @@ def account_of(ledger: Ledger, target: Asked, relative: bool = False) -> Evidenc
     starts[readers] = (trace.written.weights * (trace.tokens[began][readers] @ basis.mT)).sum(dim=-1)
     by_token = sources.sum(dim=(0, 1), dtype=torch.float64)
     return Evidence(
-        logit=asked.logit,
-        start=_dot(basis, ledger.carried.start).item(),
-        heads=sources.sum(dim=-1, dtype=torch.float64),
-        sources=trace.on_tokens(sources),
-        projection_biases=torch.stack([bias for _, bias in layers]),
-        mlps=_dot(basis, trace.written.mlps),
-        norm_bias=norm_bias,
-        head_bias=asked.bias,
-        patches=trace.on_grid(by_token),
-        starts=trace.on_tokens(starts),
-        attentions=_dot(basis, trace.written.attention),
-        pool=pool,
+        logit=asked.logit, start=_dot(basis, ledger.carried.start).item(),
+        heads=sources.sum(dim=-1, dtype=torch.float64), sources=trace.on_tokens(sources),
+        projection_biases=torch.stack([bias for _, bias in layers]), mlps=_dot(basis, trace.written.mlps),
+        norm_bias=norm_bias, head_bias=asked.bias, patches=trace.on_grid(by_token),
+        starts=trace.on_tokens(starts), attentions=_dot(basis, trace.written.attention), pool=pool,
         deviation=_deviation(ledger),
-    )
+    )  # fmt: skip
 
 
 def _deviation(ledger: Ledger) -> float | None:

@@ -199,15 +199,13 @@ class Explained:
         weighed = [Weighed(one.detach()[0].cpu(), or_zero(one, slope)[0].cpu()) for one, slope in each]
         patches = self.trace.grid.patches
         return Gradients(
-            answer=answer,
-            tokens=tokens.cpu(),
-            constants=constants,
+            answer=answer, tokens=tokens.cpu(), constants=constants,
             pixels=None if pixels is None else self._by_patch(product(pixels, pixel_slope)),
             attentions=tuple(weighed[: len(self.blocks)]),
             pooling=weighed[len(self.blocks)] if len(weighed) > len(self.blocks) else None,
             activations=None if activation is None else activation.detach()[0, -patches:].cpu(),
             slopes=None if activation is None else or_zero(activation, activation_slope)[0, -patches:].cpu(),
-        )
+        )  # fmt: skip
 
     def _activation(self, one: gradients.Opened) -> Tensor | None:
         try:

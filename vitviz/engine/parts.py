@@ -59,8 +59,7 @@ def parts_of(model: nn.Module) -> Parts:
     tabled = isinstance(positions, nn.Parameter) and positions.ndim == 3
     return Parts(
         embedding=None if flat is None else Linear.of(flat, model.patch_embed.proj.bias),
-        prefix=_prefix(model),
-        positions=record.copied(positions[0]) if tabled else None,
+        prefix=_prefix(model), positions=record.copied(positions[0]) if tabled else None,
         why_positions=experiments.why_not(model),
         mlp=getattr(getattr(getattr(block, "mlp", None), "fc2", None), "in_features", None),
         plain_blocks=type(block).__name__ in PRE_NORM,
@@ -68,7 +67,7 @@ def parts_of(model: nn.Module) -> Parts:
         classes=classes,
         classifier=Linear.of(head.weight, head.bias) if classes and isinstance(head, nn.Linear) else None,
         stem=getattr(model.patch_embed, "backbone", None) is not None,
-    )
+    )  # fmt: skip
 
 
 @in_float32()

@@ -295,7 +295,7 @@ def _relevance(found: Relevance) -> str:
 
 @html.register
 def _components(found: Components) -> str:
-    each = enumerate(maps.first(found.scores), 1)
+    each = enumerate(found.scores[0].unbind(dim=-1)[:3], 1)
     drawn = [maps.over(one, f"component {n}", diverging=True) for n, one in each]
     shares = ", ".join(f"{share:.1%}" for share in found.shares.tolist())
     caption = f"Scores of the first picture's patches; shares of the whole variance: {shares}."

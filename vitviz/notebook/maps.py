@@ -8,7 +8,7 @@ drawn in a colour of its own keeps 3 : 1 to white and to near-black. Texts that 
 
 import base64
 import html
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -145,11 +145,6 @@ def atlas(pictures: Float[np.ndarray, "count row col channel"]) -> str:
         shown = shown[..., :1].repeat(3, axis=-1)
     across = next((n for n in (7, 8, 6, 5) if len(shown) % n == 0), min(8, len(shown)))
     return image(_tiled(shown, across, gap=2), f"{len(shown)} filters", min(560, 60 * across))
-
-
-def first(scores: Any) -> Iterator[Any]:
-    """The first picture's scores, a component at a time, at most three."""
-    return (scores[0, ..., number] for number in range(min(3, scores.shape[-1])))
 
 
 def by_layers(values: Any, unit: str, first: int = 1, error: Any = None, up: str = "") -> str:

@@ -186,20 +186,14 @@ class Listed(Shown, list):
         return frame_of([vars(one) for one in self])
 
 
-@wraps(engine.checkpoints)
-def checkpoints(*arguments: Any, **more: Any) -> Listed:
-    return Listed(engine.checkpoints(*arguments, **more))
-
-
-@wraps(engine.film)
-def film(*arguments: Any, **more: Any) -> Listed:
-    return Listed(engine.film(*arguments, **more))
-
-
 class Picture(Shown, np.ndarray):
     """Pixels that show themselves."""
 
 
-@wraps(laid.overlay)
-def overlay(*arguments: Any, **more: Any) -> Picture:
-    return laid.overlay(*arguments, **more).view(Picture)
+def _shown(function: Callable, shown: Callable[[Any], Shown]) -> Callable:
+    """The function, its results as what shows itself."""
+    return wraps(function)(lambda *arguments, **more: shown(function(*arguments, **more)))
+
+
+checkpoints, film = _shown(engine.checkpoints, Listed), _shown(engine.film, Listed)
+overlay = _shown(laid.overlay, lambda pixels: pixels.view(Picture))

@@ -102,15 +102,11 @@ def cell_of(
     held = Held.of(shown, subject, dict(given), live, megabytes * 2**20, seconds)
     told = {**framed(subject, shown.slug), **declared(shown, subject.about), "key": "cell", "scene": "cell"}
     told |= {"controls": held.controls(told["controls"]), "files": [], "summary": shown.summary(subject)}
-    lead = [shown.words.what, shown.words.how, *_retouched(subject)]
+    strokes = subject.seen.retouched.text() if subject.seen else ""
+    lead = [shown.words.what, shown.words.how]
+    lead += [travelling(Sentence(RETOUCHED, what=strokes))] if strokes else []
     data = {"value": told, "lead": lead, "fixed": held.fixed, "parts": {**upload, **held.parts()}}
     return Cell(shown.slug, _page(shown.slug, data, language), held.fixed)
-
-
-def _retouched(subject: Subject) -> list[dict[str, Any]]:
-    """That its picture was, if so."""
-    strokes = subject.seen.retouched.text() if subject.seen else ""
-    return [travelling(Sentence(RETOUCHED, what=strokes))] if strokes else []
 
 
 def _page(slug: str, data: dict[str, Any], language: str) -> str:

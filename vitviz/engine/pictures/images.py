@@ -27,15 +27,9 @@ FORMATS = {name.upper(): name for name in ("JPEG", "PNG", "WebP", "GIF", "TIFF",
 READABLE = "JPEG, PNG, WebP, GIF, TIFF, BMP or AVIF"
 HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis")  # what iPhones write; Pillow cannot read it
 
-TURNS = {  # EXIF 2.32, tag 0x0112: what makes the picture upright
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+# EXIF 2.32, tag 0x0112: what makes the picture upright, from 2 on
+_UPRIGHT = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90"
+TURNS = {tag: Image.Transpose[name] for tag, name in enumerate(_UPRIGHT.split(), start=2)}
 
 
 def open_image(source: Any) -> Image.Image:
