@@ -113,11 +113,18 @@ class Evidence(Tabled):
         )  # fmt: skip
 
     @property
+    def constants(self) -> dict[str, float]:
+        """What no head hands on, by its name; the same for every patch."""
+        found = {"start": self.start, "MLPs": self.mlps.sum().item()}
+        found |= {"projections' biases": self.projection_biases.sum().item(), "norm bias": self.norm_bias}
+        found |= {"head bias": self.head_bias}
+        found |= {} if self.pool is None else {"attention pooling": self.pool.total}
+        return found | ({"norm": self.norm} if self.norm else {})
+
+    @property
     def total(self) -> float:
         """The sum of all lines."""
-        lines = self.heads.sum() + self.projection_biases.sum() + self.mlps.sum()
-        pool = 0.0 if self.pool is None else self.pool.total
-        return self.start + lines.item() + self.norm_bias + self.head_bias + pool + self.norm
+        return self.heads.sum().item() + sum(self.constants.values())
 
     @property
     def gap(self) -> float:

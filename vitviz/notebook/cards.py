@@ -143,19 +143,8 @@ def _filters(filters: Filters) -> str:
 
 @html.register
 def _evidence(account: Evidence) -> str:
-    lines = [
-        ("start", account.start),
-        ("heads", account.heads.sum().item()),
-        ("projection biases", account.projection_biases.sum().item()),
-        ("MLPs", account.mlps.sum().item()),
-        ("pooling", None if account.pool is None else account.pool.total),
-        ("norm's bias", account.norm_bias),
-        ("head's bias", account.head_bias),
-        ("norm", account.norm or None),  # of a difference
-        ("sum", account.total),
-        ("logit", account.logit),
-    ]
-    rows = [(name, value) for name, value in lines if value is not None]
+    rows = [("heads", account.heads.sum().item()), *account.constants.items()]
+    rows += [("sum", account.total), ("logit", account.logit)]
     heads = maps.by_layers(account.heads, "logits")
     patches = maps.over(account.patches, "logits, heads' shares by source patch", diverging=True)
     caption = (
