@@ -253,9 +253,8 @@ class OnHub:
 
         image = next((name for name, kind in rows.features.items() if isinstance(kind, Image)), None)
         if image is None:
-            raise VitvizError(
-                f"The data set {self.name} has no column of pictures; it has {', '.join(rows.features)}."
-            )
+            named = ", ".join(rows.features)
+            raise VitvizError(f"The data set {self.name} has no column of pictures; it has {named}.")
         classes = [name for name, kind in rows.features.items() if isinstance(kind, ClassLabel)]
         label = next((name for name in (*classes, "label") if name in rows.features), None)
         return rows.cast_column(image, Image(decode=False)), image, label

@@ -249,10 +249,8 @@ def _other(without: Without, other: Any) -> Any:
         return other
     if without.other in {one.name for one in samples()}:
         return sample_image(without.other)
-    named = f" for {without.other!r}" if without.other else ""
-    raise VitvizError(
-        f"Given no other picture{named}; hand it in as other=, or name one of vitviz's samples."
-    )
+    of = f" for {without.other!r}" if without.other else ""
+    raise VitvizError(f"Given no other picture{of}; hand it in as other=, or name one of vitviz's samples.")
 
 
 def _require_leaving(forward: Forward, prepared: Prepared, size: tuple[int, int]) -> None:

@@ -76,10 +76,8 @@ def understood(name: str) -> Iterator[None]:
     except VitvizError:
         raise
     except (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        what = f"{type(error).__name__}: {said(error)}"
-        raise CheckpointError(
-            f"{name}: its config.json cannot be understood ({what}). Correct it."
-        ) from error
+        why = f"{type(error).__name__}: {said(error)}"
+        raise CheckpointError(f"{name}: its config.json cannot be understood ({why}). Correct it.") from error
 
 
 @contextmanager

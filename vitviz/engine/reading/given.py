@@ -245,10 +245,8 @@ def _three(name: str, value: Any) -> tuple[float, float, float]:
     except (TypeError, ValueError):
         numbers = ()
     if len(numbers) != 3 or not all(map(math.isfinite, numbers)) or name == "std" and min(numbers) <= 0:
-        above = " above 0" if name == "std" else ""
-        raise VitvizError(
-            f"Given {name}={value!r}; expected one number{above} or three, of values from 0 to 1."
-        )
+        number = "number above 0" if name == "std" else "number"
+        raise VitvizError(f"Given {name}={value!r}; expected one {number} or three, of values from 0 to 1.")
     return numbers
 
 
