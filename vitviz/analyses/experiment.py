@@ -8,6 +8,7 @@ a seed of its own; the error is of the mean over draws, and says nothing of othe
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -56,18 +57,13 @@ class Experiment(Tabled):
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a way, step and draw, for tables and files."""
-        what = "dropped" if self.kind == "drop" else "pieces"
-        return [
-            {
-                "way": way,
-                what: count,
-                "draw": draw + 1,
-                **{score: getattr(self, score)[way][step, draw].item() for score in SCORES},
-            }
-            for way, found in self.probability.items()
-            for step, count in enumerate(self.steps)
-            for draw in range(found.shape[1])
-        ]
+        what, found = "dropped" if self.kind == "drop" else "pieces", []
+        for way, step in product(self.probability, range(len(self.steps))):
+            each = zip(*(getattr(self, score)[way][step].tolist() for score in SCORES), strict=True)
+            for draw, scores in enumerate(each, start=1):
+                told = dict(zip(SCORES, scores, strict=True))
+                found.append({"way": way, what: self.steps[step], "draw": draw, **told})
+        return found
 
 
 def experiment_of(

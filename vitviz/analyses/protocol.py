@@ -18,31 +18,16 @@ ONE_PATCH = "{checkpoint} sees a single patch, so there is nothing to drop or to
 
 
 UNTRIED = "This survey tried no maps; ask for the measure 'trial'."
-TITLES: Mapping[str, str] = MappingProxyType(
-    {
-        "ledger": "The account",
-        "frozen": "Frozen linear map",
-        "gradient_rollout": "Gradient rollout",
-        "chefer": "Chefer et al. 2021",
-        "grad_cam": "Grad-CAM",
-        "hires_cam": "HiResCAM",
-        "attention_gradient": "Attention × gradient",
-        "attention_grad_cam": "Attention Grad-CAM",
-        "input_gradient": "Input × gradient",
-        "integrated_gradients": "Integrated gradients",
-        "leave_one_out": "Leave one patch out",
-        "rollout": "Rollout",
-        "last_attention": "Last attention",
-        "own_patches": "Each patch alone",
-        "maskclip": "MaskCLIP",
-        "maskclip_kept": "MaskCLIP, its residual and MLP kept",
-        "sclip": "SCLIP",
-        "clearclip": "ClearCLIP",
-        "naclip": "NACLIP",
-        "random": "Random",
-        "centre": "Blob in the centre",
-    }
-)
+TITLES: Mapping[str, str] = MappingProxyType({
+    "ledger": "The account", "frozen": "Frozen linear map", "gradient_rollout": "Gradient rollout",
+    "chefer": "Chefer et al. 2021", "grad_cam": "Grad-CAM", "hires_cam": "HiResCAM",
+    "attention_gradient": "Attention × gradient", "attention_grad_cam": "Attention Grad-CAM",
+    "input_gradient": "Input × gradient", "integrated_gradients": "Integrated gradients",
+    "leave_one_out": "Leave one patch out", "rollout": "Rollout", "last_attention": "Last attention",
+    "own_patches": "Each patch alone", "maskclip": "MaskCLIP",
+    "maskclip_kept": "MaskCLIP, its residual and MLP kept", "sclip": "SCLIP", "clearclip": "ClearCLIP",
+    "naclip": "NACLIP", "random": "Random", "centre": "Blob in the centre",
+})  # fmt: skip
 # of each patch alone, made for sentences: in a trial where it is of given classes, or they are asked for
 DENSE = ("own_patches", "maskclip", "maskclip_kept", "sclip", "clearclip", "naclip")
 

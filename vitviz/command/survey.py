@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from vitviz.command.checkpoints import Checkpoint, Device, Weights
 from vitviz.errors import VitvizError
@@ -44,68 +45,53 @@ Measures:
 
 
 def survey(
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="Where the pictures are.", show_default=False)
-    ],
+    source: Annotated[str, Argument(metavar="SOURCE", help="Where the pictures are.")],
     out: Annotated[
-        Path,
-        typer.Option("--out", "-o", help="Folder for report, table and averages; a survey in it goes on."),
+        Path, Option("--out", "-o", help="Folder for report, table and averages; a survey in it goes on.")
     ],
     checkpoint: Checkpoint = "vitviz-tiny",
     measure: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--measure", "-m", help="May be repeated. Default: distance, prefix_mass.", show_default=False
-        ),
+        list[str] | None, Option("--measure", "-m", help="May be repeated. Default: distance, prefix_mass.")
     ] = None,
     limit: Annotated[
-        int | None,
-        typer.Option(help="Only so many pictures: the first, or with --seed drawn at random.", min=1),
+        int | None, Option(help="Only so many pictures: the first, or with --seed drawn at random.", min=1)
     ] = None,
     seed: Annotated[
-        int | None,
-        typer.Option(help="Draws the --limit pictures at random, the same ones for the same seed."),
+        int | None, Option(help="Draws the --limit pictures at random, the same ones for the same seed.")
     ] = None,
     classes: Annotated[
         Path | None,
-        typer.Option(
-            help="JSON: the source's class names in the checkpoint's order, or name: number or label."
-        ),
+        Option(help="JSON: the source's class names in the checkpoint's order, or name: number or label."),
     ] = None,
     boxes: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="For trial: where the objects are, as JSON {picture: [[left, top, right, bottom]]} or a"
             " folder of VOC's XML; adds pointing game and energy in the box."
         ),
     ] = None,
     method: Annotated[
-        list[str] | None,
-        typer.Option(help="For trial: a method of vitviz.METHODS; may be repeated.", show_default=False),
+        list[str] | None, Option(help="For trial: a method of vitviz.METHODS; may be repeated.")
     ] = None,
     patches_as: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="For trial: removed patches are dropped, mean, blur or black; may be repeated. Default:"
-            " dropped.",
-            show_default=False,
+            " dropped."
         ),
     ] = None,
     size: Annotated[
-        int | None,
-        typer.Option(
-            help="Side of the model's input in pixels. Default: as trained.", min=1, show_default=False
-        ),
+        int | None, Option(help="Side of the model's input in pixels. Default: as trained.", min=1)
     ] = None,
-    batch: Annotated[int, typer.Option(help="Pictures that go through the model at once.", min=1)] = 8,
+    batch: Annotated[int, Option(help="Pictures that go through the model at once.", min=1)] = 8,
     workers: Annotated[
-        int, typer.Option(help="Ray's actors that share the pictures; needs vitviz[cluster].", min=0)
+        int, Option(help="Ray's actors that share the pictures; needs vitviz[cluster].", min=0)
     ] = 0,
     device: Device = "auto",
-    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    dtype: Annotated[str, Option(help="float32 or bfloat16.")] = "float32",
     weights: Weights = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print averages and settings as JSON; progress goes to stderr.")
+        bool, Option("--json", help="Print averages and settings as JSON; progress goes to stderr.")
     ] = False,
 ) -> None:
     """Runs a survey to its end and says where its files are."""

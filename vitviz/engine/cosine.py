@@ -43,9 +43,7 @@ class CosineHead(nn.Module):
 def given(model: nn.Module, classes: Classes, name: str, tokens: int) -> None:
     """Puts classes in the place of a model's own head. VitvizError, with both figures, for another width."""
     if classes.model not in (None, name):
-        raise VitvizError(
-            f"Given classes of {classes.model} for {name}. Choose those that were made with it."
-        )
+        raise VitvizError(f"Given classes of {classes.model} for {name}. Choose those made with it.")
     if hasattr(model, "head_dist") or not hasattr(model, "head"):
         raise UnsupportedModel(TWICE.format(name=name))
     model.head = model.head.own if isinstance(model.head, CosineHead) else model.head

@@ -143,19 +143,8 @@ def _filters(filters: Filters) -> str:
 
 @html.register
 def _evidence(account: Evidence) -> str:
-    lines = [
-        ("start", account.start),
-        ("heads", account.heads.sum().item()),
-        ("projection biases", account.projection_biases.sum().item()),
-        ("MLPs", account.mlps.sum().item()),
-        ("pooling", None if account.pool is None else account.pool.total),
-        ("norm's bias", account.norm_bias),
-        ("head's bias", account.head_bias),
-        ("norm", account.norm or None),  # of a difference
-        ("sum", account.total),
-        ("logit", account.logit),
-    ]
-    rows = [(name, value) for name, value in lines if value is not None]
+    rows = [("heads", account.heads.sum().item()), *account.constants.items()]
+    rows += [("sum", account.total), ("logit", account.logit)]
     heads = maps.by_layers(account.heads, "logits")
     patches = maps.over(account.patches, "logits, heads' shares by source patch", diverging=True)
     caption = (
@@ -252,9 +241,8 @@ def _edges(found: EdgeEffects) -> str:
         also = {"edge": [name for name, one in zip(names, known, strict=True) if one]}
         dots = Series(x, y, dots=True, told=("{edge}",), also=also)
         ends = (_roomy(min(0.0, one.min()), max(0.0, one.max())) for one in (x, y))
-        drawn = maps.inlined(
-            Chart("share (logits)", "effect (logits)", *ends, series=(dots,), whole=False, unit="logits")
-        )
+        sides = ("share (logits)", "effect (logits)")
+        drawn = maps.inlined(Chart(*sides, *ends, series=(dots,), whole=False, unit="logits"))
     order = np.argsort(-np.abs(np.nan_to_num(effects)))[:SHOWN].tolist()
     rows = [(names[n], effects[n], shares[n]) for n in order]
     caption = (
@@ -296,22 +284,19 @@ def _relevance(found: Relevance) -> str:
 
 @html.register
 def _components(found: Components) -> str:
-    drawn = [
-        maps.over(one, f"component {n}", diverging=True) for n, one in enumerate(maps.first(found.scores), 1)
-    ]
+    each = enumerate(found.scores[0].unbind(dim=-1)[:3], 1)
+    drawn = [maps.over(one, f"component {n}", diverging=True) for n, one in each]
     shares = ", ".join(f"{share:.1%}" for share in found.shares.tolist())
     caption = f"Scores of the first picture's patches; shares of the whole variance: {shares}."
-    return card(
-        "Principal components of tokens", f'<div class="vitviz-row">{"".join(drawn)}</div>', caption=caption
-    )
+    body = f'<div class="vitviz-row">{"".join(drawn)}</div>'
+    return card("Principal components of tokens", body, caption=caption)
 
 
 @html.register
 def _distances(found: Distances) -> str:
     drawn = maps.by_layers(found.distance, "px")
-    return card(
-        "Attention distance", drawn, caption="Each head's, rows as they are, and the heads' mean as a line."
-    )
+    caption = "Each head's, rows as they are, and the heads' mean as a line."
+    return card("Attention distance", drawn, caption=caption)
 
 
 @html.register

@@ -59,22 +59,11 @@ class VideoFrame:
 
 
 def video(
-    source: str | os.PathLike,
-    inspector: Inspector,
-    view: str = "rollout",
-    *,
-    start: float = 0.0,
-    stop: float | None = None,
-    step: int = 1,
-    most_seconds: float = 60.0,
-    most_frames: int = 1_000,
-    detail: bool = False,
-    dark: bool = False,
-    language: str = "en",
-    size: int | tuple[int, int] | None = None,
-    without: Any = None,
-    **settings: Any,
-) -> Iterator[VideoFrame]:
+    source: str | os.PathLike, inspector: Inspector, view: str = "rollout", *, start: float = 0.0,
+    stop: float | None = None, step: int = 1, most_seconds: float = 60.0, most_frames: int = 1_000,
+    detail: bool = False, dark: bool = False, language: str = "en", size: int | tuple[int, int] | None = None,
+    without: Any = None, **settings: Any,
+) -> Iterator[VideoFrame]:  # fmt: skip
     """A view of every `step`-th frame of a video file from `start` to before `stop` (in seconds), one
     `VideoFrame` after the other: number, time, picture, trace, figure, map, answer, flicker.
 
@@ -160,8 +149,7 @@ def _lighter(plate: Plate) -> Plate:
         small = Image.fromarray(panel.picture)
         small.thumbnail((SIDE, SIDE))
         share = small.width / panel.picture.shape[1]
-        return replace(
-            panel, picture=np.asarray(small), box=panel.box and tuple(share * one for one in panel.box)
-        )
+        box = panel.box and tuple(share * one for one in panel.box)
+        return replace(panel, picture=np.asarray(small), box=box)
 
     return replace(plate, rows=tuple(tuple(map(lighter, row)) for row in plate.rows))

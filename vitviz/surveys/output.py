@@ -45,11 +45,9 @@ def averages(survey: Survey, quantiles: Mapping[str, np.ndarray]) -> bytes:
     arrays: dict[str, Any] = {"about": np.asarray(json.dumps(dict(survey.about))), "ranks": np.asarray(RANKS)}
     for name, sums in survey.sums.items():
         arrays |= {
-            f"{name}.mean": sums.mean,
-            f"{name}.standard_error": sums.error,
-            f"{name}.pictures": np.asarray(sums.count),
-            f"{name}.quantiles": quantiles[name],
-        }
+            f"{name}.mean": sums.mean, f"{name}.standard_error": sums.error,
+            f"{name}.pictures": np.asarray(sums.count), f"{name}.quantiles": quantiles[name],
+        }  # fmt: skip
     file = io.BytesIO()
     np.savez_compressed(file, **arrays)
     return file.getvalue()

@@ -90,26 +90,22 @@ class Parts:
 
     def numbers(self) -> list[int]:
         """The parts that are done."""
-        return sorted(
-            int(path.stem) for path in (self.folder / "parts").glob("*.npz") if path.stem.isdecimal()
-        )
+        names = (path.stem for path in (self.folder / "parts").glob("*.npz"))
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def write(self, number: int, part: Part) -> None:
         """All at once, or not at all. Values of a picture are kept as float32, sums as float64."""
-        facts = [{**vars(row), "values": None} for row in part.rows]
         about = {
-            "rows": facts,
+            "rows": [{**vars(row), "values": None} for row in part.rows],
             "skipped": [asdict(one) for one in part.skipped],
             "counts": {n: s.count for n, s in part.sums.items()},
         }
         arrays = {"about": np.frombuffer(json.dumps(about).encode(), np.uint8)}
         for name, sums in part.sums.items():
             arrays[f"mean {name}"], arrays[f"m2 {name}"] = sums.mean, sums.m2
-            having = np.array([name in row.values for row in part.rows])
-            arrays[f"having {name}"] = having
-            arrays[f"values {name}"] = np.stack(
-                [row.values[name] for row in part.rows if name in row.values]
-            ).astype(np.float32)
+            arrays[f"having {name}"] = np.array([name in row.values for row in part.rows])
+            values = np.stack([row.values[name] for row in part.rows if name in row.values])
+            arrays[f"values {name}"] = values.astype(np.float32)
         for place, one in enumerate(part.grams):
             arrays[f"pictures {place}"] = np.asarray(one.pictures)
             arrays |= {f"grams {place} {tokens}": gram.numpy() for tokens, gram in one.of.items()}
@@ -124,10 +120,8 @@ class Parts:
         try:
             with np.load(path, allow_pickle=False) as file:
                 about = json.loads(file["about"].tobytes())
-                sums = {
-                    n: Moments(count, file[f"mean {n}"], file[f"m2 {n}"])
-                    for n, count in about["counts"].items()
-                }
+                counts = about["counts"].items()
+                sums = {n: Moments(count, file[f"mean {n}"], file[f"m2 {n}"]) for n, count in counts}
                 values: list[dict[str, np.ndarray]] = [{} for _ in about["rows"]]
                 for name in sums:
                     places = np.flatnonzero(file[f"having {name}"])
@@ -164,24 +158,19 @@ def written(path: Path, data: bytes | Iterable[bytes]) -> None:
 def _grams(file: Mapping[str, np.ndarray]) -> Iterator[Grams]:
     for place in range(sum(name.startswith("pictures ") for name in file)):
         start = f"grams {place} "
-        found = {name.removeprefix(start): file[name] for name in file if name.startswith(start)}
-        yield Grams(
-            tuple(file[f"pictures {place}"].tolist()),
-            {tokens: torch.from_numpy(gram) for tokens, gram in found.items()},
-        )
+        names = [name for name in file if name.startswith(start)]
+        grams = {name.removeprefix(start): torch.from_numpy(file[name]) for name in names}
+        yield Grams(tuple(file[f"pictures {place}"].tolist()), grams)
 
 
 def _require_same(before: dict[str, Any], now: dict[str, Any]) -> None:
     """A survey goes on only as what it was begun as."""
     other = [name for name in now if before.get(name) != now[name]]
     if other:
-        told = "; ".join(
-            f"{name} was {str(before.get(name))[:80]!r} and is now {str(now[name])[:80]!r}" for name in other
-        )
-        raise VitvizError(
-            f"Another survey was begun in this folder: {told}. Choose another folder for --out, or ask as"
-            " before."
-        )
+        pairs = ((name, str(before.get(name))[:80], str(now[name])[:80]) for name in other)
+        told = "; ".join(f"{name} was {then!r} and is now {this!r}" for name, then, this in pairs)
+        advice = "Choose another folder for --out, or ask as before"
+        raise VitvizError(f"Another survey was begun in this folder: {told}. {advice}.")
 
 
 RANKS = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -99,17 +99,11 @@ class Survey(Tabled):
 
     @classmethod
     def begun(
-        cls,
-        inspector: Inspector,
-        measures: tuple[Measure, ...],
-        size: tuple[int, int],
-        about: Mapping[str, Any],
+        cls, by: Inspector, measures: tuple[Measure, ...], size: tuple[int, int], about: Mapping[str, Any]
     ) -> Survey:
         """Before the first picture."""
-        name = inspector.checkpoint.name
-        return cls(
-            name, inspector.grid(size), inspector.dtype, measures, labels=inspector.labels, about=about
-        )
+        name = by.checkpoint.name
+        return cls(name, by.grid(size), by.dtype, measures, labels=by.labels, about=about)
 
     def grown(self, more: Batch | Part) -> Survey:
         """With some pictures more."""
@@ -136,15 +130,8 @@ class Survey(Tabled):
         every = {f"{one.name}.{what.name}": what for one in self.measures for what in one.quantities}
         return {name: what for name, what in every.items() if name in self.sums}
 
-    @property
-    def layers(self) -> int:
-        """How many layers were measured."""
-        return self._by_head[0]
-
-    @property
-    def heads(self) -> int:
-        """How many heads each of them has."""
-        return self._by_head[1]
+    layers = property(lambda self: self._by_head[0], doc="How many layers were measured.")
+    heads = property(lambda self: self._by_head[1], doc="How many heads each of them has.")
 
     @property
     def _by_head(self) -> tuple[int, int]:
@@ -180,11 +167,8 @@ class Survey(Tabled):
         for name, what in self.quantities.items():
             sums, axes = self.sums[name], what.axes.split()
             for place, mean in np.ndenumerate(sums.mean):
-                at = dict(zip(axes, place, strict=True))
-                error = float(sums.error[place])
-                found.append(
-                    {"quantity": name, **at, "mean": float(mean), "error": error, "pictures": sums.count}
-                )
+                row = {"quantity": name, **dict(zip(axes, place, strict=True)), "mean": float(mean)}
+                found.append({**row, "error": float(sums.error[place]), "pictures": sums.count})
         return found
 
     @property

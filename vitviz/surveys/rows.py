@@ -157,9 +157,7 @@ class Measuring:
 
     def measured(self, decoded: Sequence[tuple[int, Item, Prepared | str]]) -> Batch:
         """One pass over those that could be read."""
-        skipped = [
-            Skipped(index, item.name, found) for index, item, found in decoded if isinstance(found, str)
-        ]
+        skipped = [Skipped(i, item.name, found) for i, item, found in decoded if isinstance(found, str)]
         sound = [(index, item, found) for index, item, found in decoded if not isinstance(found, str)]
         if not sound:
             return Batch([], skipped)

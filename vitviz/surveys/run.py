@@ -47,20 +47,11 @@ USUAL = ("distance", "prefix_mass")
 
 
 def survey(
-    source: Any,
-    inspector: Inspector,
-    measures: Iterable[str | Measure] = USUAL,
-    *,
-    out: str | os.PathLike | None = None,
-    size: int | tuple[int, int] | None = None,
-    batch: int = 8,
-    limit: int | None = None,
-    seed: int | None = None,
-    classes: Classes = None,
-    part: int = PART,
-    progress: Progress | bool | None = None,
-    workers: int = 0,
-) -> Survey:
+    source: Any, inspector: Inspector, measures: Iterable[str | Measure] = USUAL, *,
+    out: str | os.PathLike | None = None, size: int | tuple[int, int] | None = None, batch: int = 8,
+    limit: int | None = None, seed: int | None = None, classes: Classes = None, part: int = PART,
+    progress: Progress | bool | None = None, workers: int = 0,
+) -> Survey:  # fmt: skip
     """Averages over pictures: means and standard errors of what the `measures` say of each, in one pass.
 
     `source`: a folder, a folder of one folder a class, a list in .csv or .parquet, a .tar, hf:NAME, or
@@ -104,13 +95,9 @@ def survey(
 
 
 def surveying(
-    images: Iterable,
-    inspector: Inspector,
-    measures: Iterable[str | Measure] = USUAL,
-    *,
-    batch: int = 8,
+    images: Iterable, inspector: Inspector, measures: Iterable[str | Measure] = USUAL, *, batch: int = 8,
     size: int | tuple[int, int] | None = None,
-) -> Iterator[Survey]:
+) -> Iterator[Survey]:  # fmt: skip
     """The running averages after each batch, of pictures handed over one after the other; nothing is written.
 
     Pictures are called by their places, from 1. Raises as `survey`.

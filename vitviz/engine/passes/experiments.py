@@ -26,13 +26,13 @@ from vitviz.record import stopping
 from vitviz.record.grid import Grid
 from vitviz.record.trace import View
 
+CHANNELS_FIRST = "height width channel -> channel height width"
+
 
 @in_float32()
 def as_seen(view: View, preprocessing: Preprocessing) -> Prepared:
     """The model's input from a picture that was resized and cropped already: only normalised."""
-    pixels = rearrange(
-        torch.from_numpy(view.picture).float() / 255, "height width channel -> channel height width"
-    )
+    pixels = rearrange(torch.from_numpy(view.picture).float() / 255, CHANNELS_FIRST)
     mean, std = (torch.tensor(values)[:, None, None] for values in (preprocessing.mean, preprocessing.std))
     return Prepared((pixels - mean) / std, view)
 
@@ -40,9 +40,7 @@ def as_seen(view: View, preprocessing: Preprocessing) -> Prepared:
 def shuffled(prepared: Prepared, grid: Grid, seed: int) -> Prepared:
     """The picture with its patches in another order, as read and as shown; VitvizError for no seed."""
     order = torch.from_numpy(permutation(grid.patches, seed))
-    picture = rearrange(
-        torch.from_numpy(prepared.view.picture), "height width channel -> channel height width"
-    )
+    picture = rearrange(torch.from_numpy(prepared.view.picture), CHANNELS_FIRST)
     picture = rearrange(reordered(picture, grid, order), "channel height width -> height width channel")
     view = replace(prepared.view, picture=np.ascontiguousarray(picture.numpy()))
     return Prepared(reordered(prepared.tensor, grid, order), view)
@@ -52,29 +50,20 @@ def reordered(
     pixels: Shaped[Tensor, "*batch channel height width"], grid: Grid, order: Int[Tensor, " patch"]
 ) -> Shaped[Tensor, "*batch channel height width"]:
     """Pixels with the patch `order[i]` at place i; a rim that no patch is cut from stays as it is."""
-    height, width = grid.pixels
-    cut = {"row": grid.rows, "col": grid.cols}
-    patches = rearrange(
-        pixels[..., :height, :width],
-        "... channel (row height) (col width) -> ... (row col) channel height width",
-        **cut,
-    )
-    whole = pixels.clone()
-    whole[..., :height, :width] = rearrange(
-        patches[..., order.to(pixels.device), :, :, :],
-        "... (row col) channel height width -> ... channel (row height) (col width)",
-        **cut,
-    )
+    (height, width), whole = grid.pixels, pixels.clone()
+    cut, laid = "... (row col) channel height width", "... channel (row height) (col width)"
+    sides = {"row": grid.rows, "col": grid.cols}
+    patches = rearrange(pixels[..., :height, :width], f"{laid} -> {cut}", **sides)
+    moved = patches[..., order.to(pixels.device), :, :, :]
+    whole[..., :height, :width] = rearrange(moved, f"{cut} -> {laid}", **sides)
     return whole
 
 
 @in_float32()
 def answers_in_order(
-    model: nn.Module,
-    pixels: Float[Tensor, "1 channel height width"],
-    grid: Grid,
+    model: nn.Module, pixels: Float[Tensor, "1 channel height width"], grid: Grid,
     orders: Int[Tensor, "draw patch"],
-) -> Float[Tensor, "draw class"]:
+) -> Float[Tensor, "draw class"]:  # fmt: skip
     """The logits of one picture with its patches in several orders, in float32.
 
     Raises Stopped where nobody waits.
@@ -94,15 +83,10 @@ def why_not(model: nn.Module) -> str | None:
         return None
     if kind == "none":
         return "adds no position embedding, so there is nothing to set to zero"
-    kinds = (
-        kind.replace("learned", "a learned table")
-        .replace("rotary", "rotary embedding")
-        .replace("relative", "relative bias")
-        .replace(" + ", " and ")
-    )
-    return (
-        f"knows positions by {kinds}: not applicable, because they are not (only) a table that can be zeroed"
-    )
+    named = {"learned": "a learned table", "rotary": "rotary embedding", "relative": "relative bias"}
+    kinds = " and ".join(named[one] for one in kind.split(" + "))
+    reason = "they are not (only) a table that can be zeroed"
+    return f"knows positions by {kinds}: not applicable, because {reason}"
 
 
 def without_positions(model: nn.Module, name: str) -> nn.Module:

@@ -4,6 +4,7 @@ A new one: its class here, and in `KINDS`.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -105,9 +106,8 @@ class Ledger:
             raise VitvizError(
                 f"{seen.trace.checkpoint} has no classifier, so there is no answer to account for."
             )
-        account = analyses.account_of(
-            models.balanced_ledger(seen.inspector, seen.trace), int(seen.trace.logits.argmax()), relative=True
-        )
+        ledger = models.balanced_ledger(seen.inspector, seen.trace)
+        account = analyses.account_of(ledger, int(seen.trace.logits.argmax()), relative=True)
         lines = {"heads": account.heads.cpu().numpy(), "mlps": account.mlps.cpu().numpy()}
         rest = account.total - lines["heads"].sum() - lines["mlps"].sum()
         return {**lines, "rest": np.asarray(rest), "answer": np.asarray(account.logit)}
@@ -212,10 +212,9 @@ class SkipWhereKnown(Skip):
     """The same; nothing for a model whose blocks are not understood."""
 
     def of(self, seen: Seen):
-        try:
+        with suppress(UnsupportedModel):
             return super().of(seen)
-        except UnsupportedModel:
-            return {}
+        return {}
 
 
 LAYERS: tuple[Measure, ...] = (
