@@ -72,9 +72,7 @@ export function mounted(root, { figure, below, live }, view, trigger) {
       ),
     /** Opens another view with some of its settings. */
     open: (name, settings) => open(name, settings),
-    say: (text) => {
-      live.textContent = text;
-    },
+    say: (text) => (live.textContent = text),
     colour: (name) => getComputedStyle(root).getPropertyValue(name).trim(),
     again: false,
   };

@@ -129,10 +129,7 @@ export default function part(element, props, watch, trigger) {
     clearTimeout(hiding);
     [said.textContent, bubble.hidden, field.hidden, field.value] = [text, false, !link, link];
     if (link) field.select();
-    else
-      hiding = setTimeout(() => {
-        bubble.hidden = true;
-      }, 6000);
+    else hiding = setTimeout(() => (bubble.hidden = true), 6000);
   }
 
   async function copied() {
@@ -193,13 +190,7 @@ export default function part(element, props, watch, trigger) {
     if (!root.contains(event.target)) bubble.hidden = true;
   });
   for (const name of ['pointerdown', 'keydown', 'input', 'change', 'drop'])
-    document.addEventListener(
-      name,
-      () => {
-        touched = true;
-      },
-      { capture: true, passive: true },
-    );
+    document.addEventListener(name, () => (touched = true), { capture: true, passive: true });
   new MutationObserver(later).observe(document.body, {
     subtree: true,
     attributes: true,
@@ -213,8 +204,6 @@ export default function part(element, props, watch, trigger) {
   document.addEventListener('vitviz:checkpoint', (/** @type {CustomEvent} */ { detail }) => {
     told.go({ ...moment(), checkpoint: detail, settings: null });
   }); // as it was; the views keep their settings, as when one is picked
-  window.addEventListener('beforeunload', () => {
-    leaving = performance.now();
-  });
+  window.addEventListener('beforeunload', () => (leaving = performance.now()));
   watch('value', arrived);
 }

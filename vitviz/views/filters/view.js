@@ -19,9 +19,7 @@ const pictures = (self) => self.data.raw || self.data.components;
 export default () => ({
   title: 'Filters of the patch embedding',
   keeps: true,
-  reset: (self) => {
-    self.cur = 0;
-  },
+  reset: (self) => (self.cur = 0),
 
   build(self) {
     self.cur = 0;

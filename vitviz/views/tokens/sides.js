@@ -70,9 +70,7 @@ export function histogram(self) {
   });
   drawn.plot.addEventListener('pointermove', moved);
   for (const ends of ['pointerup', 'pointercancel'])
-    drawn.plot.addEventListener(ends, () => {
-      dragged = false;
-    });
+    drawn.plot.addEventListener(ends, () => (dragged = false));
 
   function draw({ median, mad, limit, facts, width, height }) {
     now = { median, mad };
