@@ -3,10 +3,7 @@
 import { el, origin } from './elements.js';
 import { t } from './words.js';
 
-/**
- * Arrow keys, Home and End go through the tabs, as the pattern of the WAI says; only the chosen one is a stop
- * of Tab.
- */
+/** Arrow keys, Home and End go through the tabs, as the WAI's pattern says; only the chosen one is a stop. */
 function tabs() {
   const list = () => document.querySelector('#vitviz-tabs [role=tablist]');
   /** @returns {HTMLElement[]} */

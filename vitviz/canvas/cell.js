@@ -1,5 +1,4 @@
-// A view in a page of its own, such as a notebook's output cell: all its numbers come with it, and none is
-// fetched.
+// A view in a page of its own, such as a notebook's output cell: all its numbers come with it.
 
 import { el } from './elements.js';
 import { mount } from './mount.js';

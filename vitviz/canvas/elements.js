@@ -1,9 +1,6 @@
 // Elements, and canvases sharp on any screen.
 
-/**
- * An element: `text` is its text, `on…` are listeners, anything else attributes; what is undefined, null or
- * false is left out.
- */
+/** An element: `text` is its text, `on…` are listeners, others attributes; what is nothing is left out. */
 export function el(tag, attributes, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {

@@ -1,5 +1,4 @@
-// What is on the screen as a PNG at twice its size: canvases, text, borders, with a title and the settings
-// below.
+// What is on the screen as a PNG at twice its size: canvases, text, borders, with title and settings.
 
 import { el, sheet } from './elements.js';
 
@@ -103,10 +102,7 @@ function lines(context, text, width) {
   return out;
 }
 
-/**
- * The figure of a view as a PNG blob, drawn anew at twice the screen's size; `said` are its settings, one a
- * line.
- */
+/** A view's figure as a PNG blob, drawn anew at twice the screen's size; `said`: its settings, one a line. */
 export async function portrait(self, title, said) {
   const parts = [self.figure.firstElementChild, self.below.firstElementChild].filter(
     (part) => part?.offsetWidth,

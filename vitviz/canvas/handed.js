@@ -1,5 +1,4 @@
-// Files that are handed to the page, dropped or pasted: pictures go to its picture input, a zip to that of
-// lessons.
+// Files handed to the page, dropped or pasted: pictures go to its picture input, a zip to that of lessons.
 
 import { slimmed } from './slimmed.js';
 

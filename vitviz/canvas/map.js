@@ -1,5 +1,4 @@
-// Numbers over the picture: the map that draws every view without a script of its own, and that others build
-// on.
+// Numbers over the picture: the map that draws every view without a script, and that others build on.
 
 import { chartBeside } from './chart.js';
 import { colourbar } from './colourbar.js';
@@ -16,10 +15,7 @@ import { still } from './still.js';
 import { tip } from './tip.js';
 import { t } from './words.js';
 
-/**
- * The first item that lies over the patches, and its leading axes, each of which a control of that name
- * chooses.
- */
+/** The first item over the patches, and its leading axes, each chosen by the control of its name. */
 function over(self) {
   const [name, axes] = Object.entries(self.value.axes).find(
     ([, axes]) => axes.slice(-2).join(' ') === 'row col',

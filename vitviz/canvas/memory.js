@@ -94,9 +94,7 @@ export function remembered(self) {
   );
 }
 
-/**
- * The settings that mean something else in another model: tokens as places, layers as shares of the depth.
- */
+/** The settings that mean something else in another model: tokens as places, layers as shares of all. */
 export function places(self) {
   const told = self.value.controls.map((c) => [
     c.name,

@@ -158,10 +158,7 @@ export function mount(element, props, watch, trigger, view) {
     refresh();
   }
 
-  /**
-   * Fetches what the settings ask for. One request at a time: a quick one may finish, so that dragging shows
-   * its steps.
-   */
+  /** Fetches what the settings ask for, one at a time; a quick one may finish, so that dragging shows. */
   async function refresh() {
     if (self.flight) {
       self.again = true;

@@ -1,5 +1,4 @@
-// What every function of a view is handed as `self`: its places on the page, its state, and what it may ask
-// for.
+// What every function of a view is handed as `self`: its places on the page, its state, what it may ask.
 
 import { array, picture } from './data.js';
 import { asText, open, views } from './memory.js';

@@ -1,5 +1,4 @@
-// What the settings of a view are worth on another picture, another grid or another model, and how they are
-// told.
+// What a view's settings are worth on another picture, grid or model, and how they are told.
 
 import { patchName, tokenName } from './names.js';
 import { number } from './numbers.js';

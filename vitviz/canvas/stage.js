@@ -1,5 +1,4 @@
-// The upload with the model's crop drawn on it; takes dropped files and hands them to the page's picture
-// input.
+// The upload with the model's crop drawn on it; hands dropped files to the page's picture input.
 
 import { drawCrop, rim } from './crop.js';
 import { button, div, el, stack } from './elements.js';

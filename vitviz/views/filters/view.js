@@ -1,5 +1,4 @@
-// Filters of the patch embedding: principal components as in the paper's figure 7, or every raw filter as a
-// wall.
+// Filters of the patch embedding: principal components as in figure 7, or every raw filter as a wall.
 
 import { chartBeside } from '../../canvas/chart.js';
 import { ramp } from '../../canvas/colours.js';

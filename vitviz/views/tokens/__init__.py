@@ -1,6 +1,4 @@
-"""What patches become: likeness, principal components and lengths of tokens at any depth, and what heads have
-in common.
-"""
+"""What patches become: likeness, components and lengths of tokens at any depth, and what heads share."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,5 +1,4 @@
-// A second photograph beside the first: which of its patches are like a patch of this one, and the other way
-// round.
+// A second photograph beside the first: which of its patches are like one of this, and the other way.
 
 import { painted, tinted } from '../../canvas/colours.js';
 import { div, el, fit, sheet } from '../../canvas/elements.js';

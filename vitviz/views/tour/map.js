@@ -51,10 +51,7 @@ function branch(plain, block) {
 
 const level = (kind, ...parts) => el('li', { class: `vv-level ${kind}` }, ...parts);
 
-/**
- * The map of a model: `node`, and `show(step)`, which lights a step's blocks. Its pictures are drawn from
- * self.data.input.
- */
+/** The map of a model: `node`, and `show(step)`, which lights a step's blocks and draws its pictures. */
 export function mapOf(self) {
   const { blocks, plain, norm } = self.summary.diagram;
   const made = blocks.map((block) => ({ block, node: blockOf(self, block) }));

@@ -1,6 +1,4 @@
-"""The words of the guided tour: twelve steps along figure 1 and equations 1 to 4 to a sum that can be done by
-hand, said of the model at hand.
-"""
+"""The words of the guided tour: twelve steps to a sum that can be done by hand, said of the model at hand."""
 
 from dataclasses import replace
 

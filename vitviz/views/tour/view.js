@@ -1,5 +1,4 @@
-// The guided tour: one step at a time, with what it says, its formula, its figure, its shapes, and one thing
-// to try.
+// The guided tour: one step at a time, with its words, formula, figure and shapes, and one thing to try.
 
 import { pixels } from '../../canvas/data.js';
 import { button, div, el } from '../../canvas/elements.js';

@@ -162,10 +162,7 @@ const this_ = {
     self.draw();
   },
 
-  /**
-   * Both panels side by side, or one above the other; what they share is named once, and the line that is
-   * held is thick.
-   */
+  /** Both panels, beside or above each other; what they share is named once, and the held line is thick. */
   curves(self) {
     const { drawn, curves, run } = self.ui;
     const room = self.room || Infinity;
