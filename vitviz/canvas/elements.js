@@ -56,6 +56,16 @@ export function svg(tag, attributes, text) {
  */
 export const origin = (event) => event.target;
 
+/** What a selector finds first, or all of that.
+ * @type {(selector: string) => any} */
+export const seek = (selector) => document.querySelector(selector);
+/** @type {(selector: string) => any[]} */
+export const seekAll = (selector) => [...document.querySelectorAll(selector)];
+
+/** Runs where attributes of these names change at a node, and below it unless told otherwise. */
+export const whenChanged = (node, attributeFilter, run, subtree = true) =>
+  new MutationObserver(run).observe(node, { subtree, attributes: true, attributeFilter });
+
 /** Whether something is typed there, so that keys and what is pasted are its own. */
 export const typing = (node) =>
   Boolean(node?.closest?.('input:not([type=range], [type=radio]), select, textarea, [contenteditable=true]'));

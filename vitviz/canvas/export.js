@@ -44,16 +44,14 @@ function paint(context, node, origin) {
   const y = box.top - origin.top;
   context.save();
   context.globalAlpha *= Number(style.opacity);
+  const radius = Math.min(parseFloat(style.borderTopLeftRadius) || 0, box.height / 2);
+  const rounded = (edge) => {
+    context.beginPath();
+    context.roundRect(x + edge / 2, y + edge / 2, box.width - edge, box.height - edge, radius);
+  };
   if (opaque(style.backgroundColor)) {
     context.fillStyle = style.backgroundColor;
-    context.beginPath();
-    context.roundRect(
-      x,
-      y,
-      box.width,
-      box.height,
-      Math.min(parseFloat(style.borderTopLeftRadius) || 0, box.height / 2),
-    );
+    rounded(0);
     context.fill();
   }
   const edge = parseFloat(style.borderTopWidth) || 0;
@@ -71,14 +69,7 @@ function paint(context, node, origin) {
     }
     context.strokeStyle = style.borderTopColor;
     context.lineWidth = edge;
-    context.beginPath();
-    context.roundRect(
-      x + edge / 2,
-      y + edge / 2,
-      box.width - edge,
-      box.height - edge,
-      parseFloat(style.borderTopLeftRadius) || 0,
-    );
+    rounded(edge);
     context.stroke();
   }
   if (node.tagName === 'CANVAS') {

@@ -1,6 +1,6 @@
 // The header's switch of languages: each one named in itself.
 
-import { el } from '../../canvas/elements.js';
+import { el, whenChanged } from '../../canvas/elements.js';
 
 const NAMES = { en: 'English', 'zh-CN': '中文', ko: '한국어' };
 
@@ -36,9 +36,10 @@ export default function part(element) {
   root.replaceChildren(
     el('nav', { 'aria-label': 'Language / 语言 / 언어' }, ...Object.entries(NAMES).map(link)),
   );
-  new MutationObserver(() => {
+  const follow = () => {
     // Gradio's own settings, in the footer, changed its language: ours follows
     const chosen = document.documentElement.lang;
     if (chosen !== now && Object.hasOwn(NAMES, chosen)) go(chosen);
-  }).observe(document.documentElement, { attributes: true, attributeFilter: ['lang'] });
+  };
+  whenChanged(document.documentElement, ['lang'], follow, false);
 }

@@ -1,6 +1,6 @@
 // The header's buttons: a link to what is seen, and everything as one zip. Keeps the page's address current.
 
-import { button, el } from '../../canvas/elements.js';
+import { button, el, seek, whenChanged } from '../../canvas/elements.js';
 import { save } from '../../canvas/export.js';
 import { memory, views } from '../../canvas/memory.js';
 import names from '../../canvas/views.js';
@@ -83,7 +83,7 @@ export default function part(element, props, watch, trigger) {
     return {
       ...{ checkpoint, second, size, without, strokes, tab: coming || tab(), sample: sample || '' },
       picture: sample ? '' : picture,
-      set: /** @type {HTMLElement} */ (document.querySelector('.vv-set'))?.dataset.set ?? '',
+      set: seek('.vv-set')?.dataset.set ?? '',
       averages: Object.fromEntries(averaged().map(({ name, key }) => [name, key])),
       settings: Object.fromEntries(all),
     };
@@ -191,11 +191,7 @@ export default function part(element, props, watch, trigger) {
   });
   for (const name of ['pointerdown', 'keydown', 'input', 'change', 'drop'])
     document.addEventListener(name, () => (touched = true), { capture: true, passive: true });
-  new MutationObserver(later).observe(document.body, {
-    subtree: true,
-    attributes: true,
-    attributeFilter: ['data-ready', 'aria-selected', 'data-set'],
-  });
+  whenChanged(document.body, ['data-ready', 'aria-selected', 'data-set'], later);
   document.addEventListener('vitviz:led', () => {
     way = moment();
     const from = document.querySelector('#vitviz-tabs [role=tab][aria-selected=true]');

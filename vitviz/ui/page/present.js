@@ -1,7 +1,7 @@
 // Lecture mode: one view on the whole screen, walked through by keys; and the sheet that names the keys.
 
 import { access } from '../../canvas/access.js';
-import { button, el, origin, typing } from '../../canvas/elements.js';
+import { button, el, origin, seek, seekAll, typing } from '../../canvas/elements.js';
 import { views } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 
@@ -51,9 +51,8 @@ export default function part(element) {
   function walk(step) {
     const tour = shown()?.root.querySelector(step > 0 ? '.vv-next' : '.vv-back');
     if (tour && !tour.disabled) return tour.click();
-    /** @type {NodeListOf<HTMLElement>} */
-    const all = document.querySelectorAll('#vitviz-tabs [role=tab]');
-    const at = [...all].findIndex((tab) => tab.getAttribute('aria-selected') === 'true');
+    const all = seekAll('#vitviz-tabs [role=tab]');
+    const at = all.findIndex((tab) => tab.getAttribute('aria-selected') === 'true');
     all[(at + step + all.length) % all.length]?.click();
   }
 
@@ -68,18 +67,13 @@ export default function part(element) {
   }
 
   function film(step) {
-    /** @type {HTMLInputElement | null} */
-    const slider = document.querySelector('#vitviz-film input[type=range]');
+    const slider = seek('#vitviz-film input[type=range]');
     if (!slider?.getClientRects().length) return;
     step > 0 ? slider.stepUp() : slider.stepDown();
     slider.dispatchEvent(new Event('input', { bubbles: true }));
   }
 
-  function play() {
-    /** @type {HTMLElement | null} */
-    const button = document.querySelector('#vitviz-film .vv-film-play');
-    button?.click();
-  }
+  const play = () => seek('#vitviz-film .vv-film-play')?.click();
 
   /** @type {[string, string, Record<string, () => void> | null][]} */
   const keys = [

@@ -1,7 +1,7 @@
 // One set of pictures for all views that are averaged: given once, seen with what each picture is taken for,
 // and said in every view. Below the views; how far a survey is stands beside its button.
 
-import { el } from '../../canvas/elements.js';
+import { el, seek, whenChanged } from '../../canvas/elements.js';
 import { running } from '../../canvas/running.js';
 import { t } from '../../canvas/words.js';
 
@@ -29,8 +29,7 @@ export default function part(element, props, watch, trigger) {
   const row = el('div', { class: 'vv-set-row' }, choose, samples, way, far.go, single, far.bar, far.said);
   const body = el('div', { class: 'vv-set-body', hidden: true }, row, told, seen, rest);
 
-  const input = () =>
-    /** @type {HTMLInputElement | null} */ (document.querySelector('#vitviz-set-files input[type=file]'));
+  const input = () => seek('#vitviz-set-files input[type=file]');
   /** The view in front. */
   const view = () =>
     (tabs?.querySelector('[role=tab][aria-selected=true]')?.id ?? '').replace(/^vitviz-tab-|-button$/g, '');
@@ -134,12 +133,7 @@ export default function part(element, props, watch, trigger) {
     told.textContent = t('The pictures are on their way …');
     told.hidden = false;
   });
-  if (tabs)
-    new MutationObserver(show).observe(tabs, {
-      subtree: true,
-      attributes: true,
-      attributeFilter: ['aria-selected'],
-    });
+  if (tabs) whenChanged(tabs, ['aria-selected'], show);
   watch('value', () => {
     if (!props.value?.done) on = ''; // something else was chosen, which ends it
     show();

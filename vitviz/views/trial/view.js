@@ -4,6 +4,7 @@
 import { chartBeside, stroked } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
 import { div, el, span, stack } from '../../canvas/elements.js';
+import { asText as query } from '../../canvas/memory.js';
 import { ofASet } from '../../canvas/names.js';
 import { running } from '../../canvas/running.js';
 import { t } from '../../canvas/words.js';
@@ -11,8 +12,6 @@ import { agreement } from './agreement.js';
 import { maps } from './maps.js';
 import { ranking } from './ranking.js';
 import { standing } from './standing.js';
-
-const query = (settings) => new URLSearchParams(settings).toString();
 
 /** What all numbers in view depend on: another goal is another trial. */
 const goalOf = ({ key, settings }) => `${key}/${settings.target}/${settings.patches_as}`;
