@@ -159,11 +159,8 @@ export default (slug) => ({
     const start = offset(self, item);
     const count = self.grid.rows * self.grid.cols;
     const values = self.data[item.name].values.subarray(start, start + count);
-    const asked = [
-      ...item.leading.map((axis) => self.settings[axis]),
-      self.settings.scale,
-      differs(self),
-    ].join('/');
+    const chosen = item.leading.map((axis) => self.settings[axis]);
+    const asked = [...chosen, self.settings.scale, differs(self)].join('/');
     const [low, high] = still(self, `${item.name}/${asked}`, ...ends(self, values));
     const colours = self.value.signed || differs(self) ? 'balance' : (self.settings.colormap ?? 'viridis');
     const [title, says] = [self.value.title, self.value.says[item.name]].map((text) => t(text));

@@ -22,15 +22,11 @@ export default function part(element) {
     event.preventDefault();
     go(tag);
   };
-  const link = ([tag, name]) =>
-    el('a', {
-      href: `?lang=${tag}`,
-      lang: tag,
-      hreflang: tag,
-      text: name,
-      'aria-current': tag === now ? 'true' : null,
-      onclick: turn(tag),
-    });
+  const link = ([tag, text]) => {
+    const current = tag === now ? 'true' : null;
+    const to = { href: `?lang=${tag}`, lang: tag, hreflang: tag, onclick: turn(tag) };
+    return el('a', { ...to, text, 'aria-current': current });
+  };
   root.hidden = false;
   root.removeAttribute('role');
   root.replaceChildren(

@@ -1,5 +1,6 @@
 // The header's buttons: a link to what is seen, and everything as one zip. Keeps the page's address current.
 
+import { file } from '../../canvas/data.js';
 import { button, el, seek, whenChanged } from '../../canvas/elements.js';
 import { save } from '../../canvas/export.js';
 import { memory, views } from '../../canvas/memory.js';
@@ -162,21 +163,15 @@ export default function part(element, props, watch, trigger) {
         ),
       );
     for (const view of averaged()) asked.push([`survey.${view.name}`, view.key]);
-    const address = new URL(
-      `gradio_api/vitviz/${props.value.key}/everything.zip?${new URLSearchParams(asked)}`,
-      document.baseURI,
-    );
     zip.disabled = true;
     tell(t('Putting everything together …'));
     clearTimeout(hiding);
     try {
-      const answer = await fetch(address);
-      if (!answer.ok) throw new Error(t(await answer.json()));
-      const name = /filename="([\w.-]+)"/.exec(answer.headers.get('Content-Disposition') || '');
-      save(await answer.blob(), name ? name[1] : 'vitviz.zip');
+      const { blob, name } = await file(`${props.value.key}/everything.zip?${new URLSearchParams(asked)}`);
+      save(blob, name || 'vitviz.zip');
       tell(t('Everything is in your downloads.'));
     } catch (problem) {
-      tell(problem instanceof TypeError ? t('The server cannot be reached.') : problem.message);
+      tell(t(problem.sentence ?? problem.message));
     }
     zip.disabled = false;
   }

@@ -31,11 +31,9 @@ function answerCard(title, picture) {
 function verdict(self, found) {
   const what = self.summary.classes ? t('logit') : t('number of y');
   const out = [];
-  const measured = (difference) => ({
-    what,
-    value: number(difference.largest, 2),
-    share: number(100 * difference.relative, 2),
-  });
+  const measured = ({ largest, relative }) => {
+    return { what, value: number(largest, 2), share: number(100 * relative, 2) };
+  };
   const same = (difference) => difference.relative < 1e-4;
   out.push(
     same(found.with)

@@ -106,11 +106,8 @@ export default () => ({
       ui.map = mapOf(self);
       const dot = (step, title) => {
         const kind = { class: 'vv-dot', 'aria-label': t('Step {step}: {title}', { step, title }), title };
-        return el(
-          'li',
-          {},
-          button('', () => self.set('step', step), kind),
-        );
+        const node = button('', () => self.set('step', step), kind);
+        return el('li', {}, node);
       };
       ui.dots.replaceChildren(...steps.map((one, i) => dot(i + 1, t(one.title))));
     }
