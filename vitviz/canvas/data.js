@@ -1,5 +1,4 @@
-// Arrays and pictures from the server: fetched once, kept within a byte budget, given up when nobody waits
-// any more.
+// Arrays and pictures from the server: fetched once, kept in a budget, given up when nobody waits any more.
 
 import { sheet } from './elements.js';
 import { t } from './words.js';
@@ -16,9 +15,7 @@ export class Refusal extends Error {
   }
 }
 
-export function address(path) {
-  return new URL(`gradio_api/vitviz/${path}`, document.baseURI).href;
-}
+export const address = (path) => new URL(`gradio_api/vitviz/${path}`, document.baseURI).href;
 
 async function answer(url, signal, question) {
   let response;

@@ -1,6 +1,6 @@
-// Files that are handed to the page, dropped or pasted: pictures go to its picture input, a zip to that of
-// lessons.
+// Files handed to the page, dropped or pasted: pictures go to its picture input, a zip to that of lessons.
 
+import { seek } from './elements.js';
 import { slimmed } from './slimmed.js';
 
 /** @param {File} [file] */
@@ -13,8 +13,7 @@ export const zipped = (file) => Boolean(file && (/\.zip$/i.test(file.name) || /z
 export async function hand(files) {
   const [given] = files;
   const first = zipped(given) ? await slimmed(given) : given;
-  /** @type {HTMLInputElement | null} */
-  const input = document.querySelector(`#vitviz-${zipped(first) ? 'lesson' : 'upload'} input[type=file]`);
+  const input = seek(`#vitviz-${zipped(first) ? 'lesson' : 'upload'} input[type=file]`);
   if (!input || !first) return;
   const transfer = new DataTransfer();
   transfer.items.add(first);

@@ -1,5 +1,6 @@
 // Which views are mounted, and the settings that they were left with.
 
+import { seek } from './elements.js';
 import { placesOf, sane, tokensAt } from './settings.js';
 import names from './views.js';
 
@@ -42,20 +43,14 @@ export async function settled(checkpoint) {
   while ([...views].some(waits));
 }
 
-export function asText(settings) {
-  return new URLSearchParams(
-    Object.entries(settings).map(([name, value]) => [name, String(value)]),
-  ).toString();
-}
+export const asText = (settings) => new URLSearchParams(settings).toString();
 
 /** Opens a view's tab, with some of its settings. */
 export function open(name, settings) {
   memory[name] = { ...memory[name], ...settings };
   for (const other of views)
     if (other.name === name && other.key && !other.value.message && other.root.isConnected) other.follow();
-  /** @type {HTMLElement | null} */
-  const tab = document.querySelector(`#vitviz-tabs button[role=tab][aria-controls*="${name}"]`);
-  tab?.click();
+  seek(`#vitviz-tabs button[role=tab][aria-controls*="${name}"]`)?.click();
 }
 
 /**
@@ -94,9 +89,7 @@ export function remembered(self) {
   );
 }
 
-/**
- * The settings that mean something else in another model: tokens as places, layers as shares of the depth.
- */
+/** The settings that mean something else in another model: tokens as places, layers as shares of all. */
 export function places(self) {
   const told = self.value.controls.map((c) => [
     c.name,

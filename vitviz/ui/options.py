@@ -1,6 +1,4 @@
-"""What the command line decides: where the page is served, what the studio is set to, what a visitor may ask
-for.
-"""
+"""What the command line decides: where the page is served, the studio's settings, a visitor's limits."""
 
 from __future__ import annotations
 

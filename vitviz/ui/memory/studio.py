@@ -216,9 +216,7 @@ class Studio:
         return self._once((key, view.slug, "summary"), made)
 
     def image(self, key: str, which: str) -> bytes:
-        """The upload as it is retouched or as it was (JPEG), or the model's input (PNG, lossless);
-        of a set its thumbnails (JPEG).
-        """
+        """The upload, retouched or as it was, or a set's thumbnails (JPEG); or the model's input (PNG)."""
         if which == "thumbnails":
             with self.work.drawing(0):
                 return self._drawn.get((key, which), lambda: self.sets.thumbnails(key))

@@ -107,9 +107,7 @@ def served(demo: gr.Blocks, **given) -> None:
 
 
 def theme() -> gr.themes.Base:
-    """A calm one with system fonts, as the page has to work without any network; all texts stand out from
-    what is behind them by 4.5 : 1 (WCAG AA).
-    """
+    """A calm one with system fonts, as there may be no network; all texts stand out by 4.5 : 1 (WCAG AA)."""
     base = gr.themes.Default(
         primary_hue="teal",
         neutral_hue="slate",

@@ -98,13 +98,9 @@ export default function part(element, props, watch, trigger) {
     const { heads = [], mlps = [], patches = [], patches_as } = event.detail;
     const join = (old, more) => [...new Set([...old, ...more])];
     const base = coming();
-    ask({
-      ...base,
-      patches_as: patches_as ?? base.patches_as,
-      heads: join(base.heads, heads),
-      mlps: join(base.mlps, mlps),
-      patches: join(base.patches, patches),
-    });
+    const all = { heads: join(base.heads, heads), mlps: join(base.mlps, mlps) };
+    all.patches = join(base.patches, patches);
+    ask({ ...base, ...all, patches_as: patches_as ?? base.patches_as });
   });
 
   /** All that was taken away, and what was painted. */

@@ -1,5 +1,4 @@
-// Where files reach the page: dropped or pasted anywhere on it, and a lesson's zip through the picture's own
-// button too.
+// Where files reach the page: dropped or pasted, and a lesson's zip through the picture's own button.
 
 import { origin, typing } from '../../canvas/elements.js';
 import { hand, zipped } from '../../canvas/handed.js';

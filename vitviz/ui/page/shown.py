@@ -152,11 +152,8 @@ class Shown:
         drawn = {**state, "key": state["whole"]} if soon else state
         keys = drawn["key"], state["second_key"]
         subjects = [(studio.before if soon else studio.subject)(key) if key else None for key in keys]
-        subject, film, inspector = (
-            subjects[0],
-            studio.checkpoints.film(checkpoint),
-            studio.checkpoints.inspector(checkpoint),
-        )
+        subject, film = subjects[0], studio.checkpoints.film(checkpoint)
+        inspector = studio.checkpoints.inspector(checkpoint)
         offered = sizes.choices(inspector, language_of(state), studio.settings.limits.tokens)
         sample = studio.pictures.sample_of(state["picture"])
         answer, beside = (facts.answer(subjects[i], keys[i], sample) if keys[i] else {} for i in (0, 1))
