@@ -67,7 +67,7 @@ export default function part(element, props, watch, trigger) {
     const url = `gradio_api/vitviz/${props.value.set}/picture/thumbnails`;
     mark.style.background = `url("${new URL(url, document.baseURI)}") ${-56 * i}px 0`;
     const [name, share] = answer ?? [];
-    const text = name ? `${name} ${(100 * share).toFixed(0)} %` : answer ? '–' : '…';
+    const text = name ? `${t(name)} ${(100 * share).toFixed(0)} %` : answer ? '–' : '…';
     return el('li', {}, mark, el('span', { text }));
   }
 
