@@ -2,7 +2,8 @@
 
 Every view in six windows and three states: fresh; after a click into its figure and a changed setting; after
 patches were taken away. One sheet a view, in OUT; beside them `found.txt`, with what a machine sees on each
-shot: words that are cut, words outside the window, and values that are no value.
+shot: words that are cut, words outside the window, values that are no value, on a phone a figure that begins
+low and a page of more than two screens, and in a lecture letters below 18 px.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 from playwright.sync_api import Error, sync_playwright
 
-from tests.e2e.conftest import FLAGS, Server, chromium, ready
+from tests.e2e.conftest import FLAGS, Server, chromium, open_tab, ready
 from vitviz.views import VIEWS
 
 WINDOWS = {  # name: width, height, dark, in a lecture
@@ -28,11 +29,25 @@ WINDOWS = {  # name: width, height, dark, in a lecture
 STATES = {"fresh": "", "changed": "", "taken": "&without=" + "patches%3D90.91.104.105"}
 TALL = 360  # px of a shot on its sheet
 
-FOUND = """() => {
+FOUND = """(slug) => {
   const found = [];
+  const shown = (css) => [...document.querySelectorAll(css)].filter((one) => one.getClientRects().length);
+  const [figure] = shown(`#vitviz-${slug} .vv-figure`), screens = document.body.scrollHeight / innerHeight;
+  if (innerWidth < 768) {
+    const { y = 0 } = figure?.getBoundingClientRect() || {};
+    if (y + scrollY > 220) found.push(`low: the figure begins at ${Math.round(y + scrollY)} px`);
+    if (screens > 2 && slug !== 'tour') found.push(`long: ${screens.toFixed(2)} screens`);
+  }
+  if (document.documentElement.classList.contains('vv-lecturing'))
+    for (const node of shown('#vitviz-page *, #vitviz-right *'))
+      if ([...node.childNodes].some((one) => one.nodeType === 3 && one.data.trim()) && node.clientWidth > 1
+        && parseFloat(getComputedStyle(node).fontSize) < 18 && !node.closest('sub, sup, .vv-live')
+        && node.checkVisibility({ opacityProperty: true, visibilityProperty: true }))
+        found.push(`small: ${getComputedStyle(node).fontSize} ${node.textContent.slice(0, 40)}`);
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let node = walk.nextNode(); node; node = walk.nextNode()) {
     const text = node.data.trim(), on = node.parentElement;
+    if (getComputedStyle(on).color === 'rgba(0, 0, 0, 0)') continue; // said to those who do not see
     if (!text || on.closest('script, style, noscript, .vv-sr') || !on.checkVisibility?.({
       opacityProperty: true, visibilityProperty: true })) continue;
     if (/\\bNaN\\b|\\bundefined\\b|\\[object|\\bnull\\b|^[a-z]+\\.[a-z_]+$/.test(text))
@@ -80,23 +95,26 @@ def change(page, slug: str) -> None:
     page.wait_for_timeout(600)
 
 
-def shot(context, url: str, slug: str, state: str, lecture: bool) -> tuple[Image.Image, list[str]]:
-    """One screenshot, and what was found on it."""
-    page = context.new_page()
-    try:
-        page.goto(f"{url}?tab={slug}{STATES[state]}{'&present=1' if lecture else ''}")
+def visit(page, slugs: list[str], url: str, state: str, more: str):
+    """A screenshot of each view in turn, with what was found on it: one page goes through them as a visitor
+    does, so that its start is waited for once.
+    """
+    page.goto(f"{url}?tab={slugs[0]}{STATES[state]}{more}")
+    for slug in slugs:
+        if slug != slugs[0]:
+            open_tab(page, page.locator(f"#vitviz-tab-{slug}-button").first.text_content())
         try:
             ready(page, slug, 20_000)
         except Error:
             pass  # a view that is not applicable is looked at, too
+        if slug == "trial" and page.locator("#vitviz-trial .vv-figure").first.is_visible():
+            page.locator("#vitviz-trial [data-tried*='/']").wait_for(state="attached", timeout=300_000)
         page.wait_for_timeout(700)
         if state == "changed":
             change(page, slug)
-        found = page.evaluate(FOUND)
+        found = page.evaluate(FOUND, slug)
         with Image.open(io.BytesIO(page.screenshot())) as image:
-            return image.convert("RGB"), found
-    finally:
-        page.close()
+            yield slug, image.convert("RGB"), found
 
 
 def sheet(shots: dict[tuple[str, str], Image.Image], windows: list[str]) -> Image.Image:
@@ -119,6 +137,7 @@ def main() -> None:
     asked.add_argument("views", nargs="*", default=[view.slug for view in VIEWS])
     asked.add_argument("--url", help="of an app that runs; else one is started")
     asked.add_argument("--windows", nargs="*", default=list(WINDOWS))
+    asked.add_argument("--lang", default="en")
     asked.add_argument("--whole", action="store_true", help="the shots themselves, beside the sheets")
     given = asked.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -127,21 +146,23 @@ def main() -> None:
     told = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
-        for slug in given.views:
-            shots = {}
-            for window in given.windows:
-                width, height, dark, lecture = WINDOWS[window]
-                context = browser.new_context(
+        shots = {slug: {} for slug in given.views}
+        for window in given.windows:
+            width, height, dark, lecture = WINDOWS[window]
+            more = f"&lang={given.lang}" + ("&present=1" if lecture else "")
+            for state in STATES:
+                page = browser.new_page(
                     viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
                 )
-                for state in STATES:
-                    shots[state, window], found = shot(context, url, slug, state, lecture)
+                for slug, image, found in visit(page, given.views, url, state, more):
+                    shots[slug][state, window] = image
                     told += [f"{slug} {window} {state}: {line}" for line in found]
                     if given.whole:
-                        shots[state, window].save(given.out / f"{slug}-{window}-{state}.png")
-                context.close()
-            sheet(shots, given.windows).save(given.out / f"{slug}.png")
+                        image.save(given.out / f"{slug}-{window}-{state}.png")
+                page.close()
         browser.close()
+    for slug, seen in shots.items():
+        sheet(seen, given.windows).save(given.out / f"{slug}.png")
     if server:
         server.stop()
     (given.out / "found.txt").write_text("\n".join(told) + "\n", encoding="utf-8")

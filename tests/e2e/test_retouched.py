@@ -216,6 +216,9 @@ def test_nothing_moves_when_the_board_opens_or_a_stroke_ends(open_page, width, h
     page.wait_for_timeout(500)
     assert page.evaluate(boxes) == around
     inside = page.evaluate(parts)
+    if width > 1000:
+        board, right = (page.locator(one).bounding_box() for one in (".vv-board", "#vitviz-right"))
+        assert board["x"] + board["width"] <= right["x"], "no figure is covered"
     for x, y, w, h in inside:
         assert 0 <= x and x + w <= width and 0 <= y and y + h <= height, "all of it is in view"
         assert width > 400 or (w >= 44 and h >= 44), "large enough for a finger"

@@ -24,9 +24,8 @@ from vitviz.views.tour.facts import Facts
 from vitviz.views.tour.steps import steps
 
 HOME = Path(vitviz.__file__).parent
-NOTE = json.loads((HOME.parent / "weights/vitviz-tiny/config.json").read_text(encoding="utf-8"))["vitviz"][
-    "note"
-]
+CONFIG = json.loads((HOME.parent / "weights/vitviz-tiny/config.json").read_text(encoding="utf-8"))
+NOTE = CONFIG["vitviz"]["note"]
 LANGUAGES = ["zh-CN", "ko"]
 PREFIXES = [(), ("class",), ("class", "distillation"), ("class", "register 1", "register 2")]
 POSITIONS = [
@@ -160,7 +159,15 @@ def said_in() -> dict[str, set[str]]:
 
 
 def kept(room: str, tag: str) -> dict[str, str]:
-    return json.loads((HOME / room / f"{tag}.json").read_text(encoding="utf-8"))
+    file = HOME / (f"{room}.{tag}.json" if room.endswith("classes") else f"{room}/{tag}.json")
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("tag", LANGUAGES)
+def test_each_class_of_the_shipped_checkpoint_has_a_name_of_its_own(tag):
+    names = kept("ui/words/classes", tag)
+    assert {*names, "espresso"} == set(CONFIG["label_descriptions"].values())  # one is said elsewhere, too
+    assert len({*names.values(), words.texts(tag)["espresso"]}) == len(names) + 1
 
 
 @pytest.mark.parametrize("tag", LANGUAGES)
@@ -193,7 +200,7 @@ def test_what_several_rooms_say_is_translated_once_and_nothing_is_left_over(tag)
 
 @pytest.mark.parametrize("tag", LANGUAGES)
 def test_no_text_is_translated_in_two_places(tag):
-    files = [set(kept(room, tag)) for room in said_in()]
+    files = [set(kept(room, tag)) for room in (*said_in(), "ui/words/classes")]
     assert sum(map(len, files)) == len(words.texts(tag))
 
 

@@ -28,6 +28,13 @@ export function selection(attributes, options, chosen = undefined) {
   return el('select', attributes, ...listed);
 }
 
+/** A button that on a phone unfolds what stands behind it, by the style of what follows. */
+export function fold(text) {
+  const turn = () => made.setAttribute('aria-expanded', String(made.getAttribute('aria-expanded') !== 'true'));
+  const made = button(text, turn, { class: 'vv-unfold', 'aria-expanded': 'false' });
+  return made;
+}
+
 export const span = (text) => el('span', { text });
 
 /** Parts one below the other. */

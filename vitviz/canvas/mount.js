@@ -4,7 +4,7 @@ import { load, wanted } from './asking.js';
 import { closing } from './closing.js';
 import { toolbar } from './controls.js';
 import { Refusal } from './data.js';
-import { button, div, el, whenChanged } from './elements.js';
+import { button, div, el, fold, whenChanged } from './elements.js';
 import { asText, memory, places, remember, remembered, views } from './memory.js';
 import { mounted } from './mounted.js';
 import { roomOf } from './room.js';
@@ -38,7 +38,7 @@ export function mount(element, props, watch, trigger, view) {
   const foot = div('vv-foot');
   const below = div('vv-below');
   const frame = el('div', { class: 'vv-frame', hidden: true }, figure, below);
-  const aside = el('div', { class: 'vv-aside', hidden: true }, controls, foot);
+  const aside = el('div', { class: 'vv-aside', hidden: true }, fold(t('Settings')), controls, foot);
   const live = el('p', { class: 'vv-live', 'aria-live': 'polite' });
   const self = Object.assign(mounted(root, { figure, below, live }, view, trigger), {
     set: (name, value) => changed(self.control(name), value),
@@ -216,6 +216,7 @@ export function mount(element, props, watch, trigger, view) {
   }
 
   function draw() {
+    if (!figure.clientWidth) self.width = 0; // out of sight there is no room: drawn when it comes into view
     // never one picture's numbers under another
     if (!self.data || !self.width || self.value.message || !self.loaded.startsWith(`${self.key}/`)) return;
     if (self.loaded !== wanted(self)) return; // nor numbers under settings that they are not of

@@ -37,6 +37,10 @@ export function mounted(root, { figure, below, live }, view, trigger) {
     get grid() {
       return self.value.grid;
     },
+    /** How high it is beside the figure; 0 where the page is as long as what stands on it. */
+    get deep() {
+      return self.room && below.clientHeight;
+    },
     get summary() {
       return self.value.summary || {};
     },

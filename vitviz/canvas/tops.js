@@ -2,6 +2,7 @@
 
 import { div, el, span } from './elements.js';
 import { percent } from './numbers.js';
+import { t } from './words.js';
 
 /** A share as a bar. */
 export const track = (share) =>
@@ -9,5 +10,5 @@ export const track = (share) =>
 
 /** A line for each [name, share]. */
 export function tops(likeliest) {
-  return likeliest.map(([name, share]) => div('vv-top', span(name), span(percent(share)), track(share)));
+  return likeliest.map(([name, share]) => div('vv-top', span(t(name)), span(percent(share)), track(share)));
 }

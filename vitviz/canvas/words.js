@@ -20,7 +20,8 @@ export function t(text, values) {
     : found;
 }
 
+/** A value of a sentence: itself one, or a word that is known, such as a class of the shipped checkpoint. */
 const word = (value) =>
-  value !== null && typeof value === 'object' ? t(value.text, value.values) : String(value);
+  value !== null && typeof value === 'object' ? t(value.text, value.values) : t(String(value));
 
 /** @typedef {{text: string, values?: Record<string, any>}} Sentence */

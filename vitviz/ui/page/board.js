@@ -245,7 +245,7 @@ export function board(props, trigger) {
     const was = (label) => before?.find(([name]) => name === label)?.[1];
     const line = ([label, share]) => {
       const told = was(label) === undefined ? '' : `${percent(was(label))} → `;
-      return el('li', {}, span(label), span(told + percent(share)));
+      return el('li', {}, span(t(label)), span(told + percent(share)));
     };
     answers.replaceChildren(...(top || []).map(line));
   }

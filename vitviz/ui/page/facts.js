@@ -1,6 +1,6 @@
 // The answer of the model, and what it took to compute it.
 
-import { button, el } from '../../canvas/elements.js';
+import { button, el, fold } from '../../canvas/elements.js';
 import { open as openView } from '../../canvas/memory.js';
 import { fixed, percent } from '../../canvas/numbers.js';
 import { awaiting } from '../../canvas/waiting.js';
@@ -29,7 +29,7 @@ export default function part(element, props, watch, trigger) {
     return el(
       'li',
       {},
-      el('span', { class: 'vv-answer-label', text: label, title: label }),
+      el('span', { class: 'vv-answer-label', text: t(label), title: label }),
       el('span', { class: 'vv-answer-number' }, earlier, percent(share)),
       el('span', { class: 'vv-answer-track' }, ghost, part('vv-answer-bar', share)),
     );
@@ -87,7 +87,8 @@ export default function part(element, props, watch, trigger) {
     return el('p', { class: 'vv-small vv-truth' }, t(said), ' ', wrong ? why : null);
   }
 
-  const details = el('details'); // it stays as somebody left it
+  const details = el('details'); // both stay as somebody left them
+  const other = main ? [fold(t('Change'))] : []; // the photograph, the checkpoint
   let wait = null;
   let pause = PAUSE;
 
@@ -104,7 +105,7 @@ export default function part(element, props, watch, trigger) {
       ? t('{milliseconds} ms on {device}, the first pass', took)
       : t('{milliseconds} ms on {device}', took);
     const title = main ? t('Prediction') : `${t('Prediction')} · ${value.checkpoint}`;
-    if (wait) return root.replaceChildren(el('h2', { text: title }), wait.node);
+    if (wait) return root.replaceChildren(el('h2', { text: title }), wait.node, ...other);
     const none = t('This checkpoint has no classifier, so there is no prediction.');
     const answer = value.top.length ? told(value) : [el('p', { text: none })];
     const notes = value.notes.map((note) => el('p', { class: 'vv-small', text: t(note) }));
@@ -112,7 +113,7 @@ export default function part(element, props, watch, trigger) {
     const shapes = el('dl', {}, ...value.shapes.flatMap(shape));
     details.replaceChildren(el('summary', { text: cost }), ...notes, shapes);
     const why = value.truth ? [truth(value.truth)] : [];
-    root.replaceChildren(el('h2', { text: title }), ...answer, ...why, details);
+    root.replaceChildren(el('h2', { text: title }), ...answer, ...other, ...why, details);
     root.dataset.checkpoint = value.checkpoint;
   }
 

@@ -29,7 +29,7 @@ export function drawChart(self, made, tall, said, at = null) {
 
 /** The account as a waterfall, and the wall, which alone is of chosen patches: nothing moves. */
 export function drawAccount(self, made) {
-  const room = self.below.clientHeight || 520;
+  const room = self.deep || 520;
   const tall = Math.max(140 * self.zoom, Math.min(260 * self.zoom, room * 0.32));
   const direct = differs(self)
     ? t(
@@ -45,7 +45,7 @@ export function drawAccount(self, made) {
 
 /** The largest paths: the graph has the room of the wall too. */
 export function drawGraph(self, made) {
-  const room = self.below.clientHeight || 560;
+  const room = self.deep || 560;
   made.shares.node.hidden = true;
   drawChart(self, made, Math.max(220 * self.zoom, Math.min(560 * self.zoom, room - 200 * self.zoom)), '');
 }

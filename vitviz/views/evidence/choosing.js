@@ -33,15 +33,15 @@ export function showPickers(self, of, rather) {
   const names = [...ui.classes.map((one) => one.name), ...ui.labels];
   if (ui.listed !== names.join()) {
     ui.listed = names.join();
-    ui.list.replaceChildren(...[...new Set(names)].map((name) => el('option', { value: name })));
+    ui.list.replaceChildren(...[...new Set(names)].map((name) => el('option', { value: t(name), label: name })));
   }
   const chosen = [className(self, of), rather === null ? '' : className(self, rather)];
   ui.rather.placeholder = t('– (all others)');
   ui.unknown.hidden = true;
   for (const [i, field] of [ui.of, ui.rather].entries()) {
     if (field.classList.contains('vv-typing')) continue; // an answer may come in the middle of a word
-    field.value = chosen[i];
-    field.title = field.value;
+    field.value = chosen[i] && t(chosen[i]);
+    field.title = chosen[i];
     const { fontWeight, fontSize, fontFamily } = getComputedStyle(field);
     pen.font = `${fontWeight} ${fontSize} ${fontFamily}`;
     field.style.width = `${Math.ceil(pen.measureText(field.value || field.placeholder).width) + 24}px`;
@@ -113,7 +113,7 @@ export function takeAway(self) {
 /** The class that a text names, by its number or by a name of it, large or small; -1 for none. */
 export function classOf(text, classes, labels) {
   const asked = text.trim().toLowerCase();
-  const names = (label) => [label, ...label.split(',')].some((one) => one.trim().toLowerCase() === asked);
+  const names = (label) => [label, t(label), ...label.split(',')].some((one) => one.trim().toLowerCase() === asked);
   const found = classes.find(({ name }) => names(name))?.class ?? labels.findIndex(names);
   const number = /^\d+$/.test(asked) ? Number(asked) : -1;
   return found < 0 && number < (labels.length || Infinity) ? number : found;
@@ -144,7 +144,7 @@ export function chooseClasses(self, field) {
   unknown.hidden = index !== -1;
   if (index === -1) {
     const names = classes.map(({ name }) => name);
-    const near = nearest(text, [...new Set([...labels, ...names])]);
+    const near = nearest(text, [...new Set([...labels, ...names].flatMap((name) => [name, t(name)]))]);
     const offered = near.length ? near : names.slice(0, 3);
     const take = (name) => {
       field.value = name;
@@ -155,7 +155,7 @@ export function chooseClasses(self, field) {
       near.length
         ? t('No {name} among {count} classes. Nearest:', told)
         : t('No {name} among {count} classes. Likeliest here:', told),
-      ...offered.map((name) => button(name, () => take(name))),
+      ...offered.map((name) => button(t(name), () => take(name))),
     );
     unknown.style.left = `${field.offsetLeft}px`;
     return;

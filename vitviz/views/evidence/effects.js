@@ -60,7 +60,7 @@ function draw(self, made) {
   if (settings.show !== 'effects' || made.goal !== `${self.key}/${asked(self)}`) return;
   const { zoom } = self;
   const width = Math.max(260, self.below.clientWidth);
-  const room = self.below.clientHeight || 560;
+  const room = self.deep || 560;
   const some = settings.part === 'heads';
   const walls = some ? Math.min(300, 44 + 60 * value.heads) * zoom : 0;
   made.parts.forEach((one) => one.setAttribute('aria-pressed', String(one.dataset.part === settings.part)));

@@ -9,7 +9,7 @@ import { asked, className, shown, signed } from './lines.js';
 /** What the classifier would say if the model ended at a depth. */
 export function drawForming(self, made) {
   const size = self.zoom;
-  const tall = Math.max(160 * size, Math.min(380 * size, (self.below.clientHeight || 420) - 210 * size));
+  const tall = Math.max(160 * size, Math.min(380 * size, (self.deep || 420) - 210 * size));
   const afresh = t(
     'The final norm is applied afresh at every depth; early layers were never trained to be read so.',
   );
@@ -57,7 +57,7 @@ export function bestOf(self, cell) {
   return Array.from({ length: ranks }, (_, rank) => {
     const start = 2 * (cell * ranks + rank);
     const [index, share] = self.data.best.values.subarray(start, start + 2);
-    return share < 0 ? '' : `${className(self, index)} ${percent(share)}`;
+    return share < 0 ? '' : `${t(className(self, index))} ${percent(share)}`;
   }).filter(Boolean);
 }
 

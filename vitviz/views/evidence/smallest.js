@@ -44,7 +44,7 @@ export function drawSmallest(self, made) {
 
 function draw(self, made) {
   if (self.settings.show !== 'smallest') return;
-  const tall = Math.max(170, Math.min(420, (self.below.clientHeight || 620) / self.zoom - 330)) * self.zoom;
+  const tall = Math.max(170, Math.min(420, (self.deep || 620) / self.zoom - 330)) * self.zoom;
   made.drawn.node.hidden = !made.figure;
   if (made.figure) made.drawn.draw(made.figure, Math.max(260, self.below.clientWidth), tall);
   const [done, count] = [made.done, most(self)];

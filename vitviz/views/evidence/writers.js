@@ -86,7 +86,7 @@ export function writtenMap(self) {
 export function drawWriters(self, made) {
   made.steps = unpacked(self.data.trail);
   const last = made.steps.at(-1);
-  const [size, room] = [self.zoom, self.below.clientHeight || 520];
+  const [size, room] = [self.zoom, self.deep || 520];
   const [width, tall] = [
     Math.max(280, self.below.clientWidth),
     Math.max(140 * size, Math.min(250 * size, room * 0.36)),

@@ -71,7 +71,7 @@ export function drawScore(self, made) {
     rows: rows.length,
     cols: cols.length,
     width,
-    height: Math.max(150 * self.zoom, self.room ? self.below.clientHeight - used : width),
+    height: Math.max(150 * self.zoom, self.deep ? self.deep - used : width),
     ends: [-most || -1, most || 1],
     colours: 'balance',
     names: { rows: rows.map((one) => t(one)), cols: cols.map((one) => t(one)) },

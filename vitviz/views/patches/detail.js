@@ -45,7 +45,7 @@ export function inspect(self) {
   ui.where.textContent = rest.join(' ');
   ui.chosen.put(...ui.layout.at(patch));
   const widest = self.wide
-    ? Math.min((self.detail - 12) / 2, Math.max(56, (self.tall - 270 * self.zoom) / 2))
+    ? Math.min((self.detail - 12) / 2, Math.max(56, (self.tall - 345 * self.zoom) / 2))
     : (Math.min(self.width, 480) - 36) / 4;
   const side = Math.floor(widest);
   const height = (side * ph) / pw;

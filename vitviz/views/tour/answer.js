@@ -52,7 +52,7 @@ export const readoutStep = {
     if (!top) return;
     if (!explained)
       return made.logits.replaceChildren(
-        sheetOf([t('Class'), t('Logit')], plain(top.map((row) => [row.name, digits(row.logit)]))),
+        sheetOf([t('Class'), t('Logit')], plain(top.map((row) => [t(row.name), digits(row.logit)]))),
       );
     const row = top[made.shown];
     const products = y.map((value, i) => value * row.weights[i]);
@@ -62,7 +62,7 @@ export const readoutStep = {
       made.buttons.children[i].focus();
     };
     const pressed = (i) => ({ 'aria-pressed': String(i === made.shown) });
-    made.buttons.replaceChildren(...top.map(({ name }, i) => button(name, () => choose(i), pressed(i))));
+    made.buttons.replaceChildren(...top.map(({ name }, i) => button(t(name), () => choose(i), pressed(i))));
     made.title.textContent = t('One logit as a sum');
     const count = y.length;
     const text = t('The row of the head that belongs to it: {count} numbers', { count });
@@ -98,7 +98,7 @@ export const probabilitiesStep = {
     const gap = shift ? ['', ''] : [''];
     const rows = top.map((row) => ({
       cells: [
-        row.name,
+        t(row.name),
         digits(row.logit),
         ...(shift ? [digits(row.logit - shift)] : []),
         digits(row.power),
@@ -124,7 +124,7 @@ export const probabilitiesStep = {
     const [best] = top;
     const score = best.logit - shift;
     const power = digits(best.power);
-    const said = [`${best.name}:  exp(${digits(each ? -score : score)}) = ${power}`];
+    const said = [`${t(best.name)}:  exp(${digits(each ? -score : score)}) = ${power}`];
     said.push(`${each ? `1 / (1 + ${power})` : `${power} / ${digits(total)}`} = ${digits(best.probability)}`);
     made.line.textContent = said.join(',  ');
   },

@@ -62,7 +62,7 @@ export function overviewOf(self, first) {
     );
     const bar = (share) => el('span', { class: 'vv-answer-bar', style: `width:${100 * share}%` });
     const line = (share) => el('span', { class: 'vv-answer-track' }, bar(share));
-    answer.replaceChildren(...top.map(([name, share]) => el('span', {}, span(name), line(share))));
+    answer.replaceChildren(...top.map(([name, share]) => el('span', {}, span(t(name)), line(share))));
     const texts = [
       `${cols * wide} × ${rows * tall}`,
       `${rows} × ${cols}`,

@@ -186,7 +186,7 @@ const this_ = {
     const values = [...new Set([...named.keys(), now])];
     const label = (value) => {
       const [of, rather] = value.split('-');
-      return rather ? `${name(of)} − ${name(rather)}` : name(of);
+      return rather ? `${t(name(of))} − ${t(name(rather))}` : t(name(of));
     };
     if (asked.dataset.of !== values.join()) {
       asked.dataset.of = values.join();
