@@ -33,7 +33,7 @@ def opened(open_page, path, tab="Experiment", **options):
 
 
 def kind(page, value):
-    page.locator(f"#vitviz-experiment [data-name=kind] input[value={value}]").check(force=True)
+    page.locator("#vitviz-experiment [data-name=kind] select").select_option(value)
 
 
 def drawn(page, dots: int):
