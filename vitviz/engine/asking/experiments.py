@@ -3,7 +3,7 @@
 What is asked, and made of answers, is in `vitviz.analyses.experiment`; here the engine makes the passes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,7 @@ def experiment(
     draws: int = DRAWS,
     size=None,
     progress: Progress = lambda share, way: None,
-    others: Iterable[Any] | None = None,
+    others: Sequence[Any] | None = None,
 ) -> Experiment:
     """How sure a model stays of a picture whose patches go or move at random, or that changes step by step.
 
@@ -98,6 +98,8 @@ def experiment(
     if whole_number(draws, least=1) is None:
         raise VitvizError(f"Given draws={draws!r}; expected a whole number from 1.")
     trace = inspector.answered(image) if isinstance(image, Trace) else inspector.trace(image, size)
+    if not isinstance(others, list | tuple | None):
+        raise VitvizError(f"Given others of {type(others).__name__}; expected a list of pictures.")
     images = None if others is None else dict(enumerate(others))
     seconds = [*others_of(inspector, trace, images).values()] if kind in ("ground", "texture") else []
 

@@ -34,6 +34,7 @@ DRAWN = {
     "shift": ("to the right", "to the left", "down", "up"),
     "turn": ("against the clock", "with the clock"),
 }
+PATCHES = ("drop", "shuffle")
 TOLD = 3  # likeliest classes of a draw
 MOST = 16  # the last step of the longest: eighths of two patches
 
@@ -120,6 +121,9 @@ class Experiment(View):
         kind = settings["kind"]
         steps = range(1, len(steps_of(subject.grid, kind)))
         return all(subject.made(_name(way, step)) for way in WAYS[kind] for step in steps)
+
+    def likely(self, subject: Subject, name: str) -> tuple[str, ...]:
+        return PATCHES if name == "kind" else ()  # whose pictures a cell's script draws by itself
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         return {"answer": likeliest(subject.trace, 1)[0]}
@@ -230,7 +234,7 @@ def draw_names(subject: Subject, kind: str) -> tuple[str, ...]:
     """What the draws of a kind are called: numbers, directions, or the titles of other pictures."""
     if others := _others(subject, kind):
         return tuple(others)
-    if kind in ("drop", "shuffle"):
+    if kind in PATCHES:
         return tuple(map(str, range(1, DRAWS + 1)))
     tall, wide = subject.grid.patch
     return DRAWN.get(kind, ("1",))[: None if tall == wide else 2]

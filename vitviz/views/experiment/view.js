@@ -108,7 +108,8 @@ function card(self) {
       fit(canvas, width, tall, self.density).drawImage(whole, 0, 0, width, tall);
     } else if (dropped)
       pieces(self, canvas, { picture: input, width, gone: order.subarray(0, done.values.count ?? 0), black });
-    else pieces(self, canvas, { picture: input, width, order });
+    else if (order) pieces(self, canvas, { picture: input, width, order });
+    canvas.parentElement.hidden = !shown && !order;
     head.textContent = name;
     canvas.setAttribute('aria-label', `${t('What the model was shown')}: ${t(done)}`);
     list.replaceChildren(...tops(answer?.tops?.[draw - 1] ?? []));
@@ -132,7 +133,11 @@ export default () => ({
   title: 'Experiment',
   walled: true,
   pictures: () => ['input'],
-  items: ({ settings }) => [PATCHES.includes(settings.kind) ? 'orders' : 'shown', 'plan', 'chart'],
+  items: ({ settings, key }) => [
+    ...(PATCHES.includes(settings.kind) ? ['orders'] : key === 'cell' ? [] : ['shown']), // too many to hold
+    'plan',
+    'chart',
+  ],
   caption: (self) =>
     [...self.below.querySelectorAll('.vv-h, .vv-text')].map((one) => one.textContent).join(' · '),
   reset: (self) => this_.end(self),
