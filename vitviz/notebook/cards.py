@@ -14,6 +14,7 @@ from vitviz.analyses.effects import EdgeEffects, Effects
 from vitviz.analyses.evidence import Evidence
 from vitviz.analyses.experiment import Experiment
 from vitviz.analyses.filters import Filters
+from vitviz.analyses.protocol import KINDS
 from vitviz.analyses.relevance.passes import Relevance
 from vitviz.analyses.smallest import SmallestPart
 from vitviz.analyses.trials.trial import Trial
@@ -335,7 +336,8 @@ def _trial(trial: Trial) -> str:
 
 @html.register
 def _experiment(found: Experiment) -> str:
-    what, other = ("patches dropped", "") if found.kind == "drop" else ("pieces", ", shuffled")
+    kind = KINDS[found.kind]
+    what, other = (kind.along, "") if found.kind == "drop" else (kind.counts, f", {kind.name}")
     curves = [found.curve(way) for way in found.probability]
     kept = [found.curve(way, "kept") for way in found.probability]
     rows = [

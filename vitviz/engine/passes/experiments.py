@@ -7,6 +7,7 @@ nor the model that is given is changed: the first is copied, the second lends it
 table of zeros. Not shown: what a model trained without positions would answer.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -33,8 +34,16 @@ CHANNELS_FIRST = "height width channel -> channel height width"
 def as_seen(view: View, preprocessing: Preprocessing) -> Prepared:
     """The model's input from a picture that was resized and cropped already: only normalised."""
     pixels = rearrange(torch.from_numpy(view.picture).float() / 255, CHANNELS_FIRST)
+    return Prepared(normalised(pixels, preprocessing), view)
+
+
+@in_float32()
+def normalised(
+    pixels: Float[Tensor, "*draw 3 height width"], preprocessing: Preprocessing
+) -> Float[Tensor, "*draw 3 height width"]:
+    """Pixels from 0 to 1, as the model expects them."""
     mean, std = (torch.tensor(values)[:, None, None] for values in (preprocessing.mean, preprocessing.std))
-    return Prepared((pixels - mean) / std, view)
+    return (pixels - mean) / std
 
 
 def shuffled(prepared: Prepared, grid: Grid, seed: int) -> Prepared:
@@ -59,7 +68,6 @@ def reordered(
     return whole
 
 
-@in_float32()
 def answers_in_order(
     model: nn.Module, pixels: Float[Tensor, "1 channel height width"], grid: Grid,
     orders: Int[Tensor, "draw patch"],
@@ -68,11 +76,20 @@ def answers_in_order(
 
     Raises Stopped where nobody waits.
     """
+    some = orders.split(max(1, AT_ONCE // grid.tokens))
+    return answers_to(model, (torch.cat([reordered(pixels, grid, one) for one in each]) for each in some))
+
+
+@in_float32()
+def answers_to(
+    model: nn.Module, batches: Iterable[Float[Tensor, "_ channel height width"]]
+) -> Float[Tensor, "draw class"]:
+    """The logits of several pictures, in float32; Stopped where nobody waits."""
     found = []
-    with torch.no_grad(), torch.autocast(pixels.device.type, enabled=False), exactly(pixels.device):
-        for some in orders.split(max(1, AT_ONCE // grid.tokens)):
-            stopping.check()
-            found.append(model(torch.cat([reordered(pixels, grid, order) for order in some])))
+    for pixels in batches:
+        stopping.check()
+        with torch.no_grad(), torch.autocast(pixels.device.type, enabled=False), exactly(pixels.device):
+            found.append(model(pixels))
     return torch.cat(found).cpu()
 
 
