@@ -34,7 +34,7 @@ def test_everything_moves_and_the_mean_colour_comes_in():
 
 
 def test_a_turn_is_scipys_and_a_quarter_is_no_more_than_other_places():
-    for found, quarters in zip(made("turn", 90, SQUARE), (1, 3), strict=True):
+    for found, quarters in zip(made("turn", 90, SQUARE, ()), (1, 3), strict=True):
         np.testing.assert_allclose(found, np.rot90(SQUARE, quarters) / 255, atol=1e-12)
     mean = X.reshape(-1, 3).mean(0) / 255
     for found, degrees in zip(made("turn", 30), (30, -30), strict=True):

@@ -106,7 +106,7 @@ function card(self) {
       whole.getContext('2d').putImageData(image, 0, 0);
       const tall = (input.height * width) / input.width;
       fit(canvas, width, tall, self.density).drawImage(whole, 0, 0, width, tall);
-    } else if (dropped)
+    } else if (dropped && order)
       pieces(self, canvas, { picture: input, width, gone: order.subarray(0, done.values.count ?? 0), black });
     else if (order) pieces(self, canvas, { picture: input, width, order });
     canvas.parentElement.hidden = !shown && !order;
