@@ -39,6 +39,11 @@ def on_device(inspector):
     return inspector.traces([prepared], inspector.preprocessing.size, keep_on_device=True)[0]
 
 
+def in_words(inspector):
+    vectors = torch.randn(9, len(inspector.labels), generator=torch.Generator().manual_seed(0))
+    return inspector.with_classes(vitviz.Classes([f"word {number}" for number in range(9)], vectors))
+
+
 ASKED = {
     "trace": lambda i: i.trace(PICTURE),
     "another size": lambda i: i.trace(PICTURE, size=96),
@@ -70,7 +75,8 @@ ASKED = {
     **{f"map: {name}": lambda i, name=name: vitviz.relevance(i, PICTURE, 0, method=name).map
        for name in vitviz.METHODS},
     **{f"measure: {name}": lambda i, name=name: vitviz.survey(BOTH[: DEAR.get(name)], i, [name]).sums
-       for name in MEASURES if name != "accuracy"},
+       for name in MEASURES if name not in ("accuracy", "words")},
+    "words": lambda i: vitviz.survey(BOTH, in_words(i), ["words"]).words,
 }  # fmt: skip
 
 

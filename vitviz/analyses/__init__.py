@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from vitviz.analyses.similarity import patch_cosines, position_similarity, token_cosines, token_similarity
     from vitviz.analyses.sweep import Sweep, sweep
     from vitviz.analyses.tail import Tail
+    from vitviz.analyses.words import HeadsInWords, Spread, heads_in_words, written
 
 
 class _Package(ModuleType):

@@ -13,7 +13,9 @@ from vitviz.command.checkpoints import Checkpoint, Device, Weights
 from vitviz.errors import VitvizError
 
 # written out: help loads no torch; a test compares
-NAMES = tuple("distance prefix_mass entropy skip similarity ledger lens accuracy trial smallest_part".split())
+NAMES = tuple(
+    "distance prefix_mass entropy skip similarity ledger lens accuracy trial smallest_part words".split()
+)
 
 HELP = """Averages over pictures, with standard errors, a row a picture and a report.
 
@@ -41,6 +43,7 @@ Measures:
   accuracy     how often the answer is right; needs labels
   trial        how well maps of relevance predict what the model loses, beside chance
   smallest_part  how few edges the answer needs, by share and at random
+  words        what each head writes, in words; for CLIP, SigLIP and their kin
 """
 
 
@@ -80,6 +83,10 @@ def survey(
             " dropped."
         ),
     ] = None,
+    words: Annotated[
+        Path | None,
+        typer.Option(help="For words: sentences to choose from, one a line. Default: 200 plain words."),
+    ] = None,
     size: Annotated[
         int | None, Option(help="Side of the model's input in pixels. Default: as trained.", min=1)
     ] = None,
@@ -107,6 +114,7 @@ def survey(
     try:
         inspector = vitviz.load(checkpoint, device=device, dtype=dtype, folder=weights)
         measures = _measures(measure or USUAL, boxes, method, patches_as)
+        inspector = _worded(inspector, measures, words)
         asked = {"size": size, "batch": batch, "limit": limit, "seed": seed, "workers": workers}
         found = vitviz.survey(source, inspector, measures, out=out, classes=meant, progress=progress, **asked)
     except KeyboardInterrupt:
@@ -136,6 +144,23 @@ def _measures(names, boxes: Path | None, methods: list[str] | None, protocols: l
     settings |= {"methods": tuple(methods)} if methods else {}
     settings |= {"protocols": tuple(protocols)} if protocols else {}
     return [TrialMeasure(**settings) if name == "trial" else name for name in names]
+
+
+def _worded(inspector, measures: list, words: Path | None):
+    """The inspector with the words of a file, or the plain ones where it has none and they are asked for."""
+    if "words" not in measures:
+        if words:
+            raise VitvizError("--words belongs to the measure words; ask for it with --measure words.")
+        return inspector
+    if words is None and inspector.classes is not None:
+        return inspector
+    import vitviz
+
+    try:
+        lines = words and [one for one in words.read_text(encoding="utf-8").splitlines() if one.strip()]
+    except (OSError, ValueError) as error:
+        raise VitvizError(f"--words {words.name} cannot be read ({type(error).__name__}).") from None
+    return inspector.with_classes(vitviz.text(inspector, lines))
 
 
 def _classes(path: Path | None):

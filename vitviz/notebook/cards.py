@@ -18,6 +18,7 @@ from vitviz.analyses.protocol import KINDS
 from vitviz.analyses.relevance.passes import Relevance
 from vitviz.analyses.smallest import SmallestPart
 from vitviz.analyses.trials.trial import Trial
+from vitviz.analyses.words import HeadsInWords
 from vitviz.analyses.writers import Paths, Score, Writer, Writers
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.inspector import Inspector
@@ -313,7 +314,19 @@ def _survey(survey: Survey) -> str:
     left_out = f", {survey.left_out} could not be read" if survey.left_out else ""
     caption = f"{survey.checkpoint}: means over {survey.images} pictures{left_out}, ± their standard errors."
     body = "".join(drawn) + (table(("", "mean", "unit"), rows) if rows else "")
+    body += html(survey.words) if survey.words else ""
     return card("Survey", body, caption=caption)
+
+
+@html.register
+def _words(found: HeadsInWords) -> str:
+    rows = found.said()[: 3 * SHOWN]
+    caption = (
+        f"Over {found.pictures} pictures: at most {found.shares.shape[-1]} words a head, with their shares of"
+        " the variance of what it writes into the embedding; deviation is in cosines, the largest first. A"
+        " word is told only where it holds more than random vectors do."
+    )
+    return card("Heads in words", table(("head", "deviation", "words"), rows), caption=caption)
 
 
 @html.register

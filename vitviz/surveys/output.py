@@ -72,6 +72,7 @@ def summary_of(survey: Survey) -> dict[str, Any]:
             }
             for name, sums in survey.sums.items()
         },
+        **({"words": survey.words.rows()} if survey.words else {}),
         "skipped": [vars(one) for one in survey.skipped],
         "refused": {part: vars(one) for part, one in survey.refused.items()},
         "about": dict(survey.about),

@@ -24,9 +24,9 @@ from zipfile import BadZipFile
 import numpy as np
 import torch
 
-from vitviz.analyses import Grams
+from vitviz.analyses import Grams, Spread
 from vitviz.errors import VitvizError, said
-from vitviz.surveys.moments import Moments
+from vitviz.surveys.moments import Moments, added
 from vitviz.surveys.rows import Batch, Row, Skipped, moments_of
 
 MANIFEST = "survey.json"
@@ -40,14 +40,16 @@ class Part:
     skipped: list[Skipped]
     sums: dict[str, Moments]
     grams: list[Grams]
+    spreads: Mapping[str, Spread]
 
     @classmethod
     def of(cls, batches: Iterable[Batch]) -> Part:
         """What was measured batch by batch."""
-        rows, skipped, grams = [], [], []
+        rows, skipped, grams, spreads = [], [], [], {}
         for one in batches:
             rows, skipped, grams = rows + one.rows, skipped + one.skipped, [*grams, *one.grams]
-        return cls(rows, skipped, moments_of(rows), grams)
+            spreads = added(spreads, one.spreads)
+        return cls(rows, skipped, moments_of(rows), grams, spreads)
 
     def __len__(self) -> int:
         """How many pictures, the unreadable counted."""
@@ -99,6 +101,7 @@ class Parts:
             "rows": [{**vars(row), "values": None} for row in part.rows],
             "skipped": [asdict(one) for one in part.skipped],
             "counts": {n: s.count for n, s in part.sums.items()},
+            "spreads": {n: s.count for n, s in part.spreads.items()},
         }
         arrays = {"about": np.frombuffer(json.dumps(about).encode(), np.uint8)}
         for name, sums in part.sums.items():
@@ -106,6 +109,8 @@ class Parts:
             arrays[f"having {name}"] = np.array([name in row.values for row in part.rows])
             values = np.stack([row.values[name] for row in part.rows if name in row.values])
             arrays[f"values {name}"] = values.astype(np.float32)
+        for name, spread in part.spreads.items():
+            arrays[f"spread {name}"], arrays[f"spread rows {name}"] = spread.mean, spread.rows
         for place, one in enumerate(part.grams):
             arrays[f"pictures {place}"] = np.asarray(one.pictures)
             arrays |= {f"grams {place} {tokens}": gram.numpy() for tokens, gram in one.of.items()}
@@ -122,6 +127,8 @@ class Parts:
                 about = json.loads(file["about"].tobytes())
                 counts = about["counts"].items()
                 sums = {n: Moments(count, file[f"mean {n}"], file[f"m2 {n}"]) for n, count in counts}
+                spread = about.get("spreads", {}).items()
+                spreads = {n: Spread(many, file[f"spread {n}"], file[f"spread rows {n}"]) for n, many in spread}
                 values: list[dict[str, np.ndarray]] = [{} for _ in about["rows"]]
                 for name in sums:
                     places = np.flatnonzero(file[f"having {name}"])
@@ -134,7 +141,7 @@ class Parts:
                 " makes it again."
             ) from None
         rows = [Row(**{**facts, "values": own}) for facts, own in zip(about["rows"], values, strict=True)]
-        return Part(rows, [Skipped(**one) for one in about["skipped"]], sums, grams)
+        return Part(rows, [Skipped(**one) for one in about["skipped"]], sums, grams, spreads)
 
     def all(self) -> Iterator[Part]:
         """The parts in order, one in memory at a time."""

@@ -49,6 +49,7 @@ def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray], table: str) -> 
         *(_figure(name, *one, quantiles[name]) for name, *one in _measured(survey)),
         _numbers(survey),
         _trial(survey),
+        _words(survey),
         _mistakes(survey),
         _skipped(survey),
         "<h2>How it was made</h2>",
@@ -108,6 +109,17 @@ def _trial(survey: Survey) -> str:
         + _table(HEAD, table(survey, place))
         for place, protocol in enumerate(protocols)
     )
+
+
+def _words(survey: Survey) -> str:
+    if survey.words is None:
+        return ""
+    said = (
+        "<p>The words whose directions hold most of the variance of what a head writes into the embedding,"
+        " with their shares of it; heads that vary most first, by their standard deviation in cosines.</p>"
+    )
+    rows = survey.words.said()
+    return f"<h2>Heads in words</h2>{said}{_table(('head', 'deviation', 'words'), rows)}"
 
 
 def _mistakes(survey: Survey) -> str:

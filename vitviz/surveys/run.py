@@ -18,7 +18,7 @@ from vitviz.surveys.measure import Measure
 from vitviz.surveys.measures import chosen
 from vitviz.surveys.parts import Part, Parts
 from vitviz.surveys.plan import PART, Plan, surroundings
-from vitviz.surveys.result import Survey
+from vitviz.surveys.result import WRITTEN, Survey, heads_in_words
 from vitviz.surveys.rows import Measuring, Progress
 from vitviz.surveys.sources import Listed, source_of
 
@@ -86,12 +86,14 @@ def survey(
         raise VitvizError("A survey needs at least one picture; none was given.")
     if not result.images:
         raise ImageError("None of the pictures could be read. " + str(result.skipped[0]))
+    if WRITTEN in result.spreads and result.images > 1:
+        result = replace(result, words=heads_in_words(inspector, result))
     about = {**about, "ended": _now(), "finished": finished, **surroundings(str(inspector.device))}
     if parts is None or not finished:
         return replace(result, about=about)
     from vitviz.surveys.output import finish
 
-    return finish(replace(begun, about=about, folder=parts.folder), parts)
+    return finish(replace(begun, about=about, folder=parts.folder, words=result.words), parts)
 
 
 def surveying(

@@ -152,6 +152,21 @@ class Accuracy:
         return {name: np.asarray(value) for name, value in found.items()}
 
 
+class Words:
+    name = "words"
+    says = "what each head writes, for vitviz.heads_in_words; needs sentences as classes"
+    quantities = (Quantity("written", "layer head feature", "What each head writes", "cosine", across=True),)
+
+    def of(self, seen: Seen):
+        if seen.inspector.classes is None:
+            raise VitvizError(
+                f"{seen.trace.checkpoint} has no words to compare with; survey it with"
+                " inspector.with_classes(vitviz.text(inspector))."
+            )
+        ledger = models.balanced_ledger(seen.inspector, seen.trace)
+        return {"written": analyses.written(ledger).cpu().numpy()}
+
+
 _ORDERS = (("share", "by the largest share"), ("random", "at random"))
 
 
@@ -177,7 +192,9 @@ class Smallest:
         return {**margins, **stands, "least": np.asarray(least)}
 
 
-KINDS = (Distance, PrefixMass, Entropy, Skip, Similarity, Ledger, Lens, Accuracy, TrialMeasure, Smallest)
+KINDS = (
+    Distance, PrefixMass, Entropy, Skip, Similarity, Ledger, Lens, Accuracy, TrialMeasure, Smallest, Words
+)  # fmt: skip
 MEASURES: dict[str, Measure] = {kind.name: kind() for kind in KINDS}
 
 
