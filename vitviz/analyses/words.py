@@ -125,7 +125,7 @@ def written(ledger: Ledger) -> Float[Tensor, "layer head feature"]:
             handed = account.carried @ attention.v
         else:
             handed = torch.einsum("hsjd,hjd->hsd", account.gated, attention.v)
-        found.append((handed / scale).flatten(1))
+        found.append((handed).flatten(1))
     return torch.stack(found)
 
 
