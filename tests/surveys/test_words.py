@@ -12,7 +12,7 @@ import vitviz
 from tests.engine import test_text
 from tests.engine.looking import inspect, noise
 from vitviz import analyses
-from vitviz.analyses.words import LISTS, Spread, explained
+from vitviz.analyses.words import LISTS, Spread, explained, random_squares
 from vitviz.errors import VitvizError
 from vitviz.surveys import surveying
 
@@ -27,7 +27,7 @@ def by_definition(c, vectors, drawn, most):
     for step in range(min(most, len(span))):
         left = c.var(axis=0).sum()
         scores = [(c @ row).var() if np.linalg.norm(row) > 1e-7 else 0.0 for row in r]
-        best = scores.index(max(scores))
+        best = next(i for i, score in enumerate(scores) if score >= max(scores) * (1 - 1e-9))
         after = c - np.outer(c @ r[best], r[best]) / (r[best] @ r[best])
         best_of_lists = []
         _, _, axes = np.linalg.svd(c - c.mean(axis=0))  # any axes of the span are as good for random vectors
@@ -50,9 +50,8 @@ def written_by_hooks(model, inspector, width):
     """C of every head, (layer, head, picture, embedding): the shares of each axis of the embedding."""
     traces, axes = [inspector.trace(picture) for picture in PICTURES], torch.eye(width).double()
     pixels = [test_text.pixels_of(inspector, trace) for trace in traces]
-    return (
-        torch.stack([test_text.lines_by_hooks(model, one, axes)[0] for one in pixels], dim=2).double().numpy()
-    )
+    found = [test_text.lines_by_hooks(model, one, axes)[0] for one in pixels]
+    return torch.stack(found, dim=2).detach().double().numpy()
 
 
 @pytest.mark.parametrize("name", test_text.MODELS)
@@ -71,9 +70,7 @@ def test_words_and_shares_are_by_definition(name):
     asked = inspector.with_classes(classes)
     survey = vitviz.survey(PICTURES, asked, ["words"], batch=4)
     found = survey.words
-    squares = np.random.default_rng(0).standard_normal(
-        (LISTS, len(vectors), survey.spreads["words.written"].mean.shape[-1]), dtype=np.float32
-    ) ** 2  # fmt: skip
+    squares = random_squares(len(vectors), survey.spreads["words.written"].mean.shape[-1], width)
     heads = [(layer, head) for layer in (1, 2) for head in range(3)]
     unit, several = classes.vectors.double().numpy(), 0
     for layer, head in heads:
@@ -96,7 +93,8 @@ def test_words_and_shares_are_by_definition(name):
 
 
 def drawn(count, width, lists=LISTS):
-    return np.random.default_rng(1).standard_normal((lists, count, width)) ** 2
+    found = np.random.default_rng(1).standard_normal((lists, count, width)) ** 2
+    return found / found.sum(axis=-1, keepdims=True)
 
 
 def test_planted_words_are_found_in_their_order_and_then_it_stops():
@@ -107,16 +105,28 @@ def test_planted_words_are_found_in_their_order_and_then_it_stops():
     c = 5 * rng.standard_normal((200, 1)) * vectors[7] + 3 * rng.standard_normal((200, 1)) * vectors[3]
     c += 0.05 * rng.standard_normal((200, 12)) + 4 * vectors[1]  # and what is the same for every picture
     mean, rows = c.mean(axis=0), c - c.mean(axis=0)
-    chosen, shares, chance = explained(mean * 200**0.5, rows, vectors, drawn(30, 12), 6)
+    chosen, shares, _ = explained(mean * 200**0.5, rows, vectors, drawn(30, 12), 6)
     assert chosen[:2] == [7, 3] and 20 not in chosen and 1 not in chosen
     assert sum(shares[:2]) > 0.99 and (len(shares) > len(chosen) or len(shares) == 6)
-    alone = 0.05 * rng.standard_normal((200, 12))
+    alone = 0.05 * np.random.default_rng(2).standard_normal((200, 12))
     chosen, shares, chance = explained(
         alone.mean(0) * 200**0.5, alone - alone.mean(0), vectors, drawn(30, 12), 6
     )
     assert chosen == [] and len(shares) == 1 and shares[0] <= chance[0]
     assert explained(np.ones(12), np.zeros((3, 12)), vectors, drawn(30, 12), 6) == ([], [], [])
     assert explained(np.zeros(12), np.zeros((3, 12)), vectors, drawn(30, 12), 6) == ([], [], [])
+
+
+def test_random_vectors_are_unit_in_the_embedding():
+    """As many numbers of each as a head has dimensions, against vectors drawn whole."""
+    whole = np.random.default_rng(5).standard_normal((20_000, 40))
+    whole = (whole / np.linalg.norm(whole, axis=1, keepdims=True)) ** 2
+    found = random_squares(1000, 6, 40)
+    assert found.shape == (LISTS, 1000, 6) and random_squares(5, 50, 40).shape == (LISTS, 5, 40)
+    for one, other in ((found[..., 0], whole[:, 0]), (found.sum(axis=-1), whole[:, :6].sum(axis=1))):
+        ranks = np.linspace(0.02, 0.98, 25)
+        np.testing.assert_allclose(np.quantile(one, ranks), np.quantile(other, ranks), rtol=0.15, atol=2e-4)
+    np.testing.assert_allclose(random_squares(5, 50, 40).sum(axis=-1), 1, rtol=1e-6)
 
 
 def test_chance_is_passed_by_chance_once_in_twentyone_lists():

@@ -12,7 +12,7 @@ r is not made unit again, or what rounding leaves of a near-duplicate would win.
 1e-6 is left is said already. Of equal ones the first of the list wins. The share of a sentence is how much of
 the variance of C, the mean over pictures taken out, its step removes; shares add up to at most 1.
 
-It stops where a share is no larger than the best of as many random vectors as there are sentences would
+It stops where a share is no larger than the best of as many random unit vectors as there are sentences would
 remove there, in all of 20 such lists: a head that nothing explains has no words. Of few pictures C has few
 dimensions, in which anything explains much, and this says so. It does not show that a head looks for what a
 word means: only the words that were given can be found, and what a head writes to other heads is not in it.
@@ -125,7 +125,7 @@ def written(ledger: Ledger) -> Float[Tensor, "layer head feature"]:
             handed = account.carried @ attention.v
         else:
             handed = torch.einsum("hsjd,hjd->hsd", account.gated, attention.v)
-        found.append((handed / scale).flatten(1))
+        found.append((handed).flatten(1))
     return torch.stack(found)
 
 
@@ -163,7 +163,7 @@ def heads_in_words(spread: Spread, readout: Tail, classes: Classes, most: int = 
         )
     layers, heads, feature = spread.mean.shape
     vectors = classes.vectors.double().numpy()
-    drawn = np.random.default_rng(0).standard_normal((LISTS, len(vectors), feature), dtype=np.float32) ** 2
+    drawn = random_squares(len(vectors), feature, vectors.shape[1])
     shares, noise = np.full((2, layers, heads, most), np.nan)
     words, variance = [[()] * heads for _ in range(layers)], np.zeros((layers, heads))
     for layer, by_head in enumerate(maps(readout, heads, feature).numpy()):
@@ -179,12 +179,20 @@ def heads_in_words(spread: Spread, readout: Tail, classes: Classes, most: int = 
     return HeadsInWords(tuple(range(first, first + layers)), tuple(map(tuple, words)), *told, spread.count)
 
 
+def random_squares(words: int, feature: int, width: int) -> Float[np.ndarray, "list word axis"]:
+    """Of as many random unit vectors of an embedding in each list, along as many axes as a head can have."""
+    rng, axes = np.random.default_rng(0), min(feature, width)
+    squares = rng.standard_normal((LISTS, words, axes), dtype=np.float32) ** 2
+    rest = rng.chisquare(width - axes, (LISTS, words, 1)) if width > axes else 0.0  # along all others
+    return squares / (squares.sum(axis=-1, keepdims=True) + rest)
+
+
 def explained(
     mean: Float[np.ndarray, " embedding"], rows: Float[np.ndarray, "row embedding"],
-    vectors: Float[np.ndarray, "word embedding"], drawn: Float[np.ndarray, "list word feature"], most: int,
+    vectors: Float[np.ndarray, "word embedding"], drawn: Float[np.ndarray, "list word axis"], most: int,
 ) -> tuple[list[int], list[float], list[float]]:  # fmt: skip
     """One head's words by number; the shares, and what random vectors remove, also where it stops. `mean` is
-    sqrt(pictures) times that of C, `rows` are as of `Spread`, `drawn` squares of normal numbers.
+    sqrt(pictures) times that of C, `rows` are as of `Spread`, `drawn` of `random_squares`.
     """
     _, sizes, span = np.linalg.svd(np.vstack([rows, mean]), full_matrices=False)
     span = span[sizes > _ROUNDING * sizes[0]].T

@@ -17,6 +17,7 @@ from torch import Tensor
 from vitviz import analyses
 from vitviz.analyses import Distances, Grams, HeadsInWords, Spread
 from vitviz.errors import VitvizError
+from vitviz.record.asked import plain
 from vitviz.record.classes import Classes
 from vitviz.record.grid import Grid
 from vitviz.record.shown import Tabled
@@ -235,7 +236,8 @@ def heads_in_words(
     torch.Size([8, 3, 5])
     """
     classes = inspector.classes if classes is None else classes
-    if classes is None or WRITTEN not in survey.spreads or survey.checkpoint != inspector.checkpoint.name:
+    others = plain(survey.checkpoint) != plain(inspector.checkpoint.name)
+    if classes is None or WRITTEN not in survey.spreads or others:
         raise VitvizError(
             f"Given a survey of {survey.checkpoint} for {inspector.checkpoint.name}; expected classes, and a"
             ' survey that measured "words" by the same checkpoint, such as vitviz.survey(pictures, inspector,'

@@ -168,10 +168,10 @@ class Measuring:
         marks = [hashlib.sha256(item.mark).hexdigest()[:16] for _, item, _ in sound]
         asked = [one for one in self.measures if isinstance(one, Together) and len(traces) >= LEAST]
         grams = tuple(one.together(traces, marks) for one in asked)
-        across = [
-            f"{one.name}.{what.name}" for one in self.measures for what in one.quantities if what.across
-        ]
-        spreads = {name: Spread.of(np.stack([row.values.pop(name) for row in rows])) for name in across}
+        spreads = {}
+        for name in (f"{m.name}.{what.name}" for m in self.measures for what in m.quantities if what.across):
+            if found := [row.values.pop(name) for row in rows if name in row.values]:
+                spreads[name] = Spread.of(np.stack(found))
         return Batch(rows, skipped, grams, spreads)
 
     def _row(self, index: int, item: Item, trace: Trace) -> Row:
