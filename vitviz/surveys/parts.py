@@ -127,8 +127,10 @@ class Parts:
                 about = json.loads(file["about"].tobytes())
                 counts = about["counts"].items()
                 sums = {n: Moments(count, file[f"mean {n}"], file[f"m2 {n}"]) for n, count in counts}
-                spread = about.get("spreads", {}).items()
-                spreads = {n: Spread(many, file[f"spread {n}"], file[f"spread rows {n}"]) for n, many in spread}
+                spreads = {
+                    name: Spread(count, file[f"spread {name}"], file[f"spread rows {name}"])
+                    for name, count in about.get("spreads", {}).items()
+                }
                 values: list[dict[str, np.ndarray]] = [{} for _ in about["rows"]]
                 for name in sums:
                     places = np.flatnonzero(file[f"having {name}"])
