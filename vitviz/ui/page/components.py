@@ -10,7 +10,6 @@ from copy import copy
 import gradio as gr
 
 from vitviz.ui.answers import modules
-from vitviz.views.scripts import script_of
 
 
 class Page(gr.Blocks):
@@ -58,7 +57,7 @@ class Canvas(_Static):
     """
 
     def __init__(self, view: str, beside: bool = False, **options):
-        path = "canvas/stage.js" if view == "stage" else script_of(view)
+        path = "canvas/stage.js" if view == "stage" else modules.script_of(view)
         mount = "mountBeside" if beside else "mount"
         mounted = f"([m, {{ default: spec }}]) => m.{mount}(element, props, watch, trigger, spec('{view}'))"
         script = modules.loading("canvas/mount.js", path, then=mounted)
