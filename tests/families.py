@@ -167,7 +167,7 @@ def worded(inspector: Inspector, trace: vitviz.Trace) -> str:
     """'drawn' where sentences can be its classes and the account of one rather than another adds up."""
     name = inspector.checkpoint.name
     if not any(reads_text(one) for one in vitviz.checkpoints() if one.architecture == name):
-        return f"no text tower of {name} is known"
+        return f"{name} has no text tower that is known"
     width = inspector.model.num_classes or inspector.tail(trace.grid.pixels).features
     vectors = torch.randn(2, width, generator=torch.Generator().manual_seed(0))
     try:

@@ -115,6 +115,14 @@ def written(ledger: Ledger) -> Float[Tensor, "layer head feature"]:
     """What each head of one picture hands on, its features by slot of the readout, norms and |z| divided out.
 
     Of a model that pools by attention the last layers alone. `maps` takes features into the embedding.
+    Raises nothing of its own: a ledger was seen to add up.
+
+    >>> import vitviz
+    >>> from vitviz.engine.asking.models import balanced_ledger
+    >>> inspector = vitviz.load("vitviz-tiny")
+    >>> asked = inspector.with_classes(vitviz.Classes(inspector.labels, torch.eye(200)))
+    >>> written(balanced_ledger(asked, asked.trace(vitviz.sample_image("coffee")))).shape
+    torch.Size([8, 3, 64])
     """
     trace, readout, found = ledger.trace, ledger.readout, []
     scale = readout.head.length(features(trace, readout))
@@ -125,7 +133,7 @@ def written(ledger: Ledger) -> Float[Tensor, "layer head feature"]:
             handed = account.carried @ attention.v
         else:
             handed = torch.einsum("hsjd,hjd->hsd", account.gated, attention.v)
-        found.append((handed).flatten(1))
+        found.append((handed / scale).flatten(1))
     return torch.stack(found)
 
 
@@ -155,6 +163,13 @@ def heads_in_words(spread: Spread, readout: Tail, classes: Classes, most: int = 
     """At most so many of the classes' labels for each head, by what it wrote over some pictures.
 
     Raises VitvizError for fewer than two pictures, or for `most` that is no number from 1 on. See the module.
+
+    >>> import vitviz
+    >>> inspector = vitviz.load("vitviz-tiny")
+    >>> asked = inspector.with_classes(vitviz.Classes(inspector.labels, torch.eye(200)))  # its own, unit
+    >>> survey = vitviz.survey([vitviz.sample_image(one) for one in ("chelsea", "coffee")], asked, ["words"])
+    >>> survey.words.shares.shape  # (layer, head, word); of few pictures little is beyond chance
+    torch.Size([8, 3, 5])
     """
     if spread.count < 2 or whole_number(most, least=1) is None:
         raise VitvizError(

@@ -30,7 +30,8 @@ export function selection(attributes, options, chosen = undefined) {
 
 /** A button that on a phone unfolds what stands behind it, by the style of what follows. */
 export function fold(text) {
-  const turn = () => made.setAttribute('aria-expanded', String(made.getAttribute('aria-expanded') !== 'true'));
+  const turn = () =>
+    made.setAttribute('aria-expanded', String(made.getAttribute('aria-expanded') !== 'true'));
   const made = button(text, turn, { class: 'vv-unfold', 'aria-expanded': 'false' });
   return made;
 }

@@ -57,7 +57,8 @@ def given(model: nn.Module, classes: Classes, name: str, tokens: int) -> None:
             f"Given vectors of {classes.vectors.shape[1]} numbers; {name} embeds a picture in"
             f" {embedding.shape[1]}. Choose vectors from the text tower that it was trained with."
         )
-    model.head, model.num_classes = CosineHead(model.head, classes).to(weights), len(classes.labels)
+    model.head = CosineHead(model.head, classes).to(weights.device, weights.dtype)
+    model.num_classes = len(classes.labels)
 
 
 def _read(weight: Tensor | None) -> Tensor | None:

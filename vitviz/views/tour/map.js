@@ -36,7 +36,9 @@ function sequence(self) {
   });
   const before = front.reduce((sum, [, count]) => sum + count, 0);
   const patches =
-    tokens - before > 3 ? [1, 2, '…', tokens - before] : [...Array(tokens - before).keys()].map((i) => i + 1);
+    tokens - before > 3
+      ? [1, 2, '…', tokens - before]
+      : Array.from({ length: tokens - before }, (_, i) => i + 1);
   return [...chips, ...patches.map((number) => el('span', { class: 'vv-token', text: String(number) }))];
 }
 
