@@ -10,7 +10,7 @@ where w is what the writer wrote, less what stands in its place. Real passes the
 |share|; every other writer's part is replaced, in that reader alone, by its mean over pictures or by zero.
 Faithfulness is how far the answer's margin over the next class has come, from nothing kept to all. Queries,
 keys and MLPs read what they read in that very pass: such a part says what must be moved between tokens and
-into the answer, not what must be computed. Yardstick: Vi-CD (arXiv 2604.14477), by learned masks.
+into the answer, and nothing about what must be computed. Yardstick: Vi-CD (2604.14477), by learned masks.
 """
 
 from collections.abc import Iterator, Sequence

@@ -6,7 +6,7 @@ makes other tools run out of memory. It holds no model, so it can be cached, pic
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -81,6 +81,17 @@ class Attention:
         if self.replaced:
             handed[list(self.replaced)] = self.given
         return handed
+
+
+def on_cpu(recorded):
+    """A trace of a survey, or a part of one, which lies where its model is, as one that everybody is given."""
+    if isinstance(recorded, Tensor):
+        return recorded.cpu()
+    if isinstance(recorded, tuple):
+        return tuple(map(on_cpu, recorded))
+    if isinstance(recorded, Trace | Attention | Bias | Written):
+        return replace(recorded, **{name: on_cpu(value) for name, value in vars(recorded).items()})
+    return recorded
 
 
 def owned(tensor: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from vitviz.analyses.cka import LEAST
 from vitviz.engine.asking import circuits, models
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.record.samples import sample_image, samples
-from vitviz.record.trace import Trace
+from vitviz.record.trace import Trace, on_cpu
 from vitviz.surveys.measure import Measure, Quantity, Seen
 from vitviz.surveys.measures.trial import TrialMeasure
 
@@ -169,7 +169,7 @@ class Smallest:
     )  # fmt: skip
 
     def of(self, seen: Seen):
-        found = circuits.smallest_part(seen.inspector, seen.trace, draws=1)
+        found = circuits.smallest_part(seen.inspector, on_cpu(seen.trace), draws=1)
         rows = {name: rows[0].double().cpu().numpy() for name, rows in found.margins.items()}
         margins = {f"margin_by_{name}": row for name, row in rows.items()}
         stands = {f"stands_by_{name}": (row > 0).astype(np.float64) for name, row in rows.items()}
