@@ -9,7 +9,8 @@ export const zipped = (file) => Boolean(file && (/\.zip$/i.test(file.name) || /z
 /** What may be a video: of GIFs `moves` tells. @param {File} [file] */
 export const filmed = (file) =>
   Boolean(
-    file && (/^video\/|^image\/gif$/.test(file.type) || /\.(mp4|m4v|mov|webm|mkv|avi|m3u8?)$/i.test(file.name)),
+    file &&
+      (/^video\/|^image\/gif$/.test(file.type) || /\.(mp4|m4v|mov|webm|mkv|avi|m3u8?)$/i.test(file.name)),
   );
 
 /** Whether it has more than one frame; of a GIF each begins with when it is shown. */

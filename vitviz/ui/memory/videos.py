@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from PIL import Image
@@ -20,6 +20,7 @@ from vitviz.ui.memory.work import Work
 
 SIDE = 640  # pixels of a frame, at most: more than nearly all models are shown
 ROOM = 4_000_000  # pixels that decoding takes room for
+MAPS = 64  # of the frames seen last, for how much they change
 LONGEST = 16  # times as many frames as are kept may be decoded
 PUT_AWAY = "The server has put this video away to make room for others. Drop it in once more."
 
@@ -31,6 +32,8 @@ class Video:
     whose: str
     frames: list[tuple[int, float, bytes]]
     step: int  # every so many frames of the file
+    maps: Cache[Any] = field(default_factory=lambda: Cache(MAPS, lambda one: 1))  # by question and frame
+    asked: dict[str, int | None] = field(default_factory=dict)  # what a run takes the first frame for
 
     @property
     def nbytes(self) -> int:

@@ -168,6 +168,10 @@ export default function part(element, props, watch, trigger) {
     [frames, wanted, root.hidden] = [to.frames, 0, false];
     slider.max = frames.length - 1;
     to.again = () => sent === null && go(wanted);
+    to.retell = () => {
+      told(Number(slider.value));
+      draw(Number(slider.value));
+    };
     to.again();
   }
 

@@ -8,19 +8,30 @@ nothing of it, and so neither do links, lessons and zips.
 
 import base64
 import binascii
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import Body, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
-from vitviz.errors import ImageError
+from vitviz.errors import ImageError, VitvizError
+from vitviz.prints.video import flicker, map_of
+from vitviz.ui.answers import prints
+from vitviz.ui.answers.plain import told_of
 from vitviz.ui.answers.routes import PASSING, answered
 from vitviz.ui.memory.studio import Studio
 from vitviz.ui.page import facts
 from vitviz.ui.page.figures import figures_of, framed
 from vitviz.ui.words import told
+from vitviz.views import VIEWS, Needs
 
+HEADS = {  # what a strip shows of each head: the view, its item, and the settings that it takes
+    "distance": ("distance", "distance", ()),
+    "entropy": ("tokens", "entropy", ()),
+    "share": ("evidence", "heads", ("target",)),
+}
 LARGEST = 2048  # pixels of a side that a frame is asked for
 NO_FRAME = told("This is no frame of a camera: expected a JPEG or PNG file.")
 
@@ -62,8 +73,67 @@ def shown(studio: Studio, key: str, asked: Any) -> dict[str, Any]:
         data = _bytes(frame)
         studio.videos.forget(asked.get("video"))
     answer = _looked_at(studio, data, [key, second], views) if data else {}
+    if "at" in asked:
+        with _standing(studio, answer["key"]):
+            answer["row"], first = _row(studio, key, answer["key"], asked), _asked(studio, key, asked)
+            for slug, figures in answer["figures"].items():
+                still = {**studio.view(slug).still, **({} if first is None else {"target": str(first)})}
+                answer["figures"][slug] = [one and {**one, "still": still} for one in figures]
     studio.frames.forget(studio.frames.picture(str(last)))
     return answer
+
+
+@contextmanager
+def _standing(studio: Studio, key: str) -> Iterator[None]:
+    """A frame, forgotten where something fails."""
+    try:
+        yield
+    except BaseException:
+        studio.frames.forget(studio.frames.picture(key))
+        raise
+
+
+def _asked(studio: Studio, key: str, asked: dict) -> int | None:
+    """The class that all frames of a video are asked for: the first one's answer, where there is one."""
+    video = studio.videos.of(asked["video"])
+    if key not in video.asked:
+        first = studio.frames.stand(video.frames[0][2])
+        try:
+            trace = studio.subject(studio.frames.seen_as(key, first)).trace
+            video.asked[key] = int(trace.logits.argmax()) if trace.top(1) else None
+        finally:
+            studio.frames.forget(first)
+    return video.asked[key]
+
+
+def _row(studio: Studio, photo: str, key: str, asked: dict) -> dict[str, Any]:
+    """A frame's numbers: answer, probability, one for each head, and how much the map of the view that
+    `flickers` has changed since the frame before, if that has been asked about lately.
+    """
+    answer, probability = (studio.subject(key).trace.top(1) or [(None, None)])[0]
+    found = {"answer": answer, "probability": probability and float(probability), "flicker": None}
+    if asked.get("heads") in HEADS:
+        slug, name, given = HEADS[asked["heads"]]
+        target = {"target": str(_asked(studio, photo, asked))} if "target" in given else {}
+        try:
+            found["heads"] = studio.item(key, slug, name, target).astype(float).ravel().tolist()
+        except VitvizError as error:  # what a model has not
+            found["refused"] = told_of(error)
+    slug, given = asked.get("flickers") or ("", {})
+    view = next((one for one in VIEWS if one.slug == slug), None)
+    if view and view.needs is Needs.RUN and view.printable and not view.on_request:
+        given = {str(name): str(value) for name, value in dict(given).items()}
+        question, at = repr((photo, slug, sorted(given.items()))), asked["at"]
+        try:
+            _, values = map_of(prints.figure(studio, key, slug, given))
+        except VitvizError:  # which the view says itself
+            values = None
+        maps = studio.videos.of(asked["video"]).maps
+        before = maps.peek((question, at - 1))
+        if values is not None:
+            maps.get((question, at), lambda: values)
+            found["flicker"] = None if before is None else flicker(before, values)
+    return found
 
 
 def _looked_at(studio: Studio, data: bytes, keys: list[str], views: Any) -> dict[str, Any]:
