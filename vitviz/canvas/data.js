@@ -28,6 +28,7 @@ async function answer(url, signal, question) {
   if (response.ok) return response;
   const body = await response.json().catch(() => null);
   if (body && typeof body.text === 'string') throw new Refusal(body);
+  if (body && typeof body.detail === 'string') throw new Refusal(body.detail);
   throw new Refusal(t('The server answered with status {status}.', { status: response.status }));
 }
 
@@ -140,10 +141,18 @@ export async function answers(path, signal) {
 }
 
 /** The same to a question in JSON; one that is `last` is sent though the page is closed. */
-export async function asked(path, question, last = false) {
+export async function asked(path, question, last = false, signal = undefined) {
   const headers = { 'Content-Type': 'application/json' };
-  const sent = { method: 'POST', headers, body: JSON.stringify(question), keepalive: last };
-  return (await answer(address(path), undefined, sent)).json();
+  const how = { method: 'POST', headers, body: JSON.stringify(question), keepalive: last };
+  return (await answer(address(path), signal, how)).json();
+}
+
+/** Sends a file, and gives where the server has it. */
+export async function sent(file, signal) {
+  const body = new FormData();
+  body.append('files', file);
+  const url = new URL('gradio_api/upload', document.baseURI).href;
+  return (await (await answer(url, signal, { method: 'POST', body })).json())[0];
 }
 
 /** Keeps a picture that is here already, as if it had been fetched. */

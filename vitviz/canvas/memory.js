@@ -70,9 +70,15 @@ export function put(settings, { scene, checkpoint }) {
   }
 }
 
-/** What a view was left with, as it is allowed and meant in the model that it shows now. */
+/**
+ * What a view was left with, as it is allowed and meant in the model that it shows now; over a video's frames
+ * what is `still` takes the place of what would be another thing in each.
+ */
 export function remembered(self) {
-  const last = memory[self.name] || {};
+  const still = self.value.still ?? {};
+  const last = { ...memory[self.name] };
+  for (const [name, value] of Object.entries(still))
+    if ((last[name] ?? self.control(name)?.default) === self.control(name)?.default) last[name] = value;
   return Object.fromEntries(
     self.value.controls.map((c) => [
       c.name,
@@ -100,7 +106,8 @@ export function places(self) {
 
 /** Keeps the settings of a view, for itself and for the same view of another checkpoint beside it. */
 export function remember(self) {
-  memory[self.name] = { ...memory[self.name], ...self.settings, places: places(self) };
+  const own = Object.entries(self.settings).filter(([name, value]) => self.value.still?.[name] !== value);
+  memory[self.name] = { ...memory[self.name], ...Object.fromEntries(own), places: places(self) };
   for (const other of views)
     if (other !== self && other.name === self.name && other.key && other.root.isConnected) other.follow();
 }

@@ -112,14 +112,24 @@ def video(
             figure = printed(found, subject, read(found, subject, settings), wanted)
             if before is not None:  # which has the widest scale of all before it
                 figure = replace(figure, plate=steady([before.figure.plate, figure.plate])[-1])
-            panels = (panel for row in figure.plate.rows for panel in row)
-            over = next((one for one in panels if isinstance(one, Map) and one.values is not None), None)
-            values = over and np.asarray(over.values, float)
-            changed = before and over and float(np.nanmean(np.abs(values - before.map)))
+            over, values = map_of(figure)
+            changed = before and over and flicker(before.map, values)
             scale = over and over.scale and (over.scale.low, over.scale.high)
             answer = best[0] if best else (None, None)
             before = VideoFrame(number, seconds, picture, trace, figure, values, scale, *answer, changed)
             yield before
+
+
+def map_of(figure: Figure) -> tuple[Map, Float[np.ndarray, "row col"]] | tuple[None, None]:
+    """The first map of a figure, and the numbers that it lays over the picture; None twice without one."""
+    panels = (panel for row in figure.plate.rows for panel in row)
+    over = next((one for one in panels if isinstance(one, Map) and one.values is not None), None)
+    return (over, np.asarray(over.values, float)) if over else (None, None)
+
+
+def flicker(before: Float[np.ndarray, "row col"], after: Float[np.ndarray, "row col"]) -> float:
+    """How much a map changes from one frame to the next, in its own unit. Source: see the module."""
+    return float(np.nanmean(np.abs(after - before)))
 
 
 def film_of(frames: Iterable[VideoFrame]) -> Animation:

@@ -5,6 +5,7 @@ import { t } from '../../canvas/words.js';
 import { board } from './board.js';
 import { camera } from './camera.js';
 import { questions } from './questions.js';
+import { video } from './video.js';
 
 const NOTHING = { heads: [], mlps: [], patches: [] };
 const headsBy = () => [
@@ -30,6 +31,7 @@ export default function part(element, props, watch, trigger) {
   const question = questions(trigger, 'without');
   const over = board(props, trigger);
   camera();
+  video();
   let wanted = { ...NOTHING, heads_as: 'mean', patches_as: 'dropped' };
 
   /** What is taken away as soon as all that was asked for has been answered. */
