@@ -363,6 +363,9 @@ def test_the_documented_example_runs(tmp_path, monkeypatch):
     text = (Path(__file__).parents[2] / "docs" / "text.md").read_text(encoding="utf-8")
     (tmp_path / "my-clip").mkdir()
     contrastive.clip(tmp_path / "my-clip")
+    (tmp_path / "photos").mkdir()
+    for name in ("chelsea", "coffee"):
+        vitviz.sample_image(name).save(tmp_path / "photos" / f"{name}.png")
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     for block in re.findall(r"```python\n(.*?)```", text, re.S):

@@ -50,7 +50,7 @@ class Left:
         self.edits = Part("edits", ("without", "retouch"), elem_id="vitviz-edits")
         limits = studio.settings.limits
         most = say(
-            "A picture, or a video of at most {seconds} s: drop it here or click",
+            "Picture, or video ≤ {seconds} s",
             seconds=f"{limits.video_seconds:g}",
         )
         name = {"label": say("Your photograph"), "elem_id": "vitviz-upload"}
