@@ -23,6 +23,7 @@ import timm
 import torch
 
 import vitviz
+from vitviz.engine.asking.text import reads_text
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.pictures.preprocess import Preprocessing
@@ -57,6 +58,7 @@ FAMILIES = [  # the first pattern that fits names the family
     ("ViT", r""),
 ]
 EVIDENCE = "Evidence"  # drawn only where the account of a direction balances too
+TEXT = "With text"  # the account of a sentence's cosine
 # how architectures say that they do not take an option, each in its own way
 REFUSALS = (TypeError, ValueError, RuntimeError, AssertionError, NotImplementedError)
 LARGEST = 4e9  # bytes of weights
@@ -65,7 +67,9 @@ HEAD = """# Families and views
 Made by `python -m tests.families` from a real run of every architecture with perturbed random weights, cut to
 two blocks where that can be set. Evidence is there where an account was made and adds up; it, Experiment and
 Trial need a classifier, which {headless} of these have not. Their account is one of directions in what they
-hand on (in Python), and was seen to add up too.
+hand on (in Python), and was seen to add up too. With text: a text tower is known to one of its checkpoints,
+and with sentences as classes ([text.md](text.md)) an account was made and adds up; Experiment, Evidence and
+Trial are there then.
 """
 
 
@@ -133,7 +137,7 @@ def looked_into(architecture: str, smaller: tuple[int, int] | None = None) -> di
                 if array.dtype.kind == "f" and not name.startswith("norm_after"):
                     assert np.isfinite(array).all(), f"{view.slug}: {name} is not finite"
         found[view.title] = reason or "drawn"
-    found[EVIDENCE] = accounted(inspector, trace)
+    found[EVIDENCE], found[TEXT] = accounted(inspector, trace), worded(inspector, trace)
     return found
 
 
@@ -159,9 +163,25 @@ def accounted(inspector: Inspector, trace: vitviz.Trace) -> str:
     return "drawn"
 
 
+def worded(inspector: Inspector, trace: vitviz.Trace) -> str:
+    """'drawn' where sentences can be its classes and the account of one rather than another adds up."""
+    name = inspector.checkpoint.name
+    if not any(reads_text(one) for one in vitviz.checkpoints() if one.architecture == name):
+        return f"{name} has no text tower that is known"
+    width = inspector.model.num_classes or inspector.tail(trace.grid.pixels).features
+    vectors = torch.randn(2, width, generator=torch.Generator().manual_seed(0))
+    try:
+        asked = inspector.with_classes(vitviz.Classes(["one", "another"], vectors))
+        account = vitviz.evidence(asked, trace, ("one", "another"))
+    except UnsupportedModel as reason:
+        return str(reason)
+    assert abs(account.gap) <= 1e-4 * asked.answered(trace).logits.abs().max().item(), (name, account.gap)
+    return "drawn"
+
+
 def table(results: dict[str, dict[str, str] | str]) -> str:
     """Markdown: a line a family; the cells say in how many of its architectures a view is drawn."""
-    titles = list(dict.fromkeys([*(view.title for view in OF_ONE), EVIDENCE]))
+    titles = list(dict.fromkeys([*(view.title for view in OF_ONE), EVIDENCE, TEXT]))
     lines = [f"| Family | Architectures | {' | '.join(titles)} |", "|---|---|" + "---|" * len(titles)]
     for name, _ in FAMILIES:
         members = [seen for one, seen in results.items() if family(one) == name]

@@ -34,4 +34,4 @@ if TYPE_CHECKING:  # isort: off
     from vitviz.record.runs import Without
     from vitviz.record.samples import sample_image
     from vitviz.record.trace import Trace
-    from vitviz.surveys import survey
+    from vitviz.surveys import heads_in_words, survey

@@ -33,7 +33,7 @@ def opened(open_page, path, tab="Experiment", **options):
 
 
 def kind(page, value):
-    page.locator(f"#vitviz-experiment [data-name=kind] input[value={value}]").check(force=True)
+    page.locator("#vitviz-experiment [data-name=kind] select").select_option(value)
 
 
 def drawn(page, dots: int):
@@ -76,6 +76,13 @@ def test_one_button_says_how_far_it_is_stops_goes_on_and_keeps_what_it_found(ope
     page.locator(WHOLE).wait_for(state="attached", timeout=30_000)
     drawn(page, 22)
     assert len(asked) == 7, "what was found is still there, and nothing is asked anew"
+    kind(page, "shift")  # another question to guess first; what the model will be shown stands there already
+    expect(page.locator("#vitviz-experiment .vv-guess")).to_contain_text("by less than a patch?")
+    below = page.locator("#vitviz-experiment .vv-below")
+    expect(below).to_contain_text("everything moved by 5 pixels")
+    expect(below).to_contain_text("to the right")
+    first, *others = np.array(below.locator("canvas").first.evaluate(CENTRES)).reshape(14, 14, 4)[:, 0]
+    assert all((one == first).all() for one in others), "the mean colour has come in from the left"
 
 
 def test_the_pictures_are_what_the_model_got_at_the_point(open_page):

@@ -17,6 +17,7 @@ import torch
 import vitviz
 from tests.engine.pretend import OnDevice, copies, pretended
 from vitviz import Without, analyses
+from vitviz.analyses import smallest
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
 from vitviz.surveys.measures import MEASURES
@@ -28,6 +29,7 @@ from vitviz.views.trial import made
 
 REAL = torch.cuda.is_available()
 PICTURE, OTHER = vitviz.sample_image("chelsea"), vitviz.sample_image("coffee")
+BOTH, DEAR = [PICTURE, OTHER], {"smallest_part": 1}  # a picture of it costs as much as twenty of the others
 TAKEN = Without(heads=[(1, 1)], mlps=[2], patches=[0, 5])
 
 
@@ -35,6 +37,11 @@ def on_device(inspector):
     """A trace that stays where the model is, as a survey's do."""
     prepared = prepare(open_image(PICTURE), inspector.preprocessing)
     return inspector.traces([prepared], inspector.preprocessing.size, keep_on_device=True)[0]
+
+
+def in_words(inspector):
+    vectors = torch.randn(9, len(inspector.labels), generator=torch.Generator().manual_seed(0))
+    return inspector.with_classes(vitviz.Classes([f"word {number}" for number in range(9)], vectors))
 
 
 ASKED = {
@@ -67,8 +74,9 @@ ASKED = {
     "trial": lambda i: vitviz.trial(i, PICTURE, 0, ["ledger", "frozen"], draws=2).curves,
     **{f"map: {name}": lambda i, name=name: vitviz.relevance(i, PICTURE, 0, method=name).map
        for name in vitviz.METHODS},
-    **{f"measure: {name}": lambda i, name=name: vitviz.survey([PICTURE, OTHER], i, [name]).sums
-       for name in MEASURES if name != "accuracy"},
+    **{f"measure: {name}": lambda i, name=name: vitviz.survey(BOTH[: DEAR.get(name)], i, [name]).sums
+       for name in MEASURES if name not in ("accuracy", "words")},
+    "words": lambda i: vitviz.survey(BOTH, in_words(i), ["words"]).words,
 }  # fmt: skip
 
 
@@ -116,7 +124,8 @@ def same(found, wanted, at="", near=1e-3):
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_all_that_is_public_equals_the_cpu(name, cpu, gpu):
+def test_all_that_is_public_equals_the_cpu(name, cpu, gpu, monkeypatch):
+    monkeypatch.setattr(smallest, "KEPT", (0.0, 0.5, 1.0))  # a pass more says nothing about places
     with there():
         found = ASKED[name](gpu)
     same(found, ASKED[name](cpu), name)

@@ -143,7 +143,8 @@ def some_classes(model, **changes):
 
 def lines_by_hooks(model, pixels, row):
     """In float64: what each head, projection bias and MLP wrote, through norm, pooling, projection with the
-    norm's deviation and |z| as they were. The logit without the score's bias, too.
+    norm's deviation and |z| as they were. The logit without the score's bias, too. `row`: one, or several
+    side by side, (width, row), the last axis then.
     """
     model, seen = copy.deepcopy(model).double(), {}
     handles = []
@@ -185,18 +186,19 @@ def lines_by_hooks(model, pixels, row):
         return y @ model.head.weight.T + constant * model.head.bias if model.num_classes else y
 
     def share(x):
-        return (held(x, 0)[0] @ row / z.norm()).item()
+        return held(x, 0)[0] @ row / z.norm()
 
     heads, biases, mlps = [], [], []
     for layer, block in enumerate(model.blocks):
         projection = block.attn.proj
         by_head = seen["z", layer].unflatten(-1, (3, -1))
         weights = projection.weight.unflatten(1, (3, -1))
-        heads.append([share(by_head[:, :, h] @ weights[:, h].T) for h in range(3)])
+        heads.append(torch.stack([share(by_head[:, :, h] @ weights[:, h].T) for h in range(3)]))
         biases.append(share(projection.bias.expand_as(last)))
         mlps.append(share(seen["mlp", layer]))
     torch.testing.assert_close(held(last, 1), z)  # the oracle itself
-    return torch.tensor(heads), torch.tensor(biases), torch.tensor(mlps), (z[0] @ row / z.norm()).item()
+    lines = (torch.stack(one).float() for one in (heads, biases, mlps))
+    return *lines, z[0] @ row / z.norm()
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -210,7 +212,7 @@ def test_shares_add_up_to_scale_times_cosine_and_are_those_of_hooks(name):
     heads, biases, mlps, cosine = lines_by_hooks(model, pixels_of(inspector, trace), row)
     found = vitviz.evidence(asked, trace, 1)
     largest = max(part.abs().max().item() for part in (found.heads, found.mlps, found.projection_biases))
-    assert found.logit == pytest.approx(cosine - 2.5, abs=1e-5 * largest)
+    assert found.logit == pytest.approx(cosine.item() - 2.5, abs=1e-5 * largest)
     assert abs(found.gap) <= 1e-5 * largest
     near = {"atol": 1e-5 * largest, "rtol": 1e-4, "check_dtype": False}
     torch.testing.assert_close(found.heads, heads, **near)

@@ -1,6 +1,7 @@
 """One picture looked into, and every result that the public names give of it."""
 
 import pytest
+import torch
 
 import vitviz
 from vitviz.record.samples import samples
@@ -25,6 +26,9 @@ def trace(inspector, image):
 def results(inspector, image, trace):
     """Public name -> what it gives."""
     pictures = [vitviz.sample_image(one.name) for one in samples()]
+    width = len(inspector.labels)
+    vectors = torch.randn(3, width, generator=torch.Generator().manual_seed(0))
+    asked = inspector.with_classes(vitviz.Classes(["red", "round", "fur"], vectors))
     rollout = vitviz.rollout(trace, fusion="max", discard=0.9)
     return {
         "checkpoints": vitviz.checkpoints(),
@@ -51,6 +55,7 @@ def results(inspector, image, trace):
         "experiment": vitviz.experiment(inspector, trace, draws=2),
         "survey": vitviz.survey([image, vitviz.sample_image("coffee")], inspector, ["distance", "lens"]),
         "cka": vitviz.cka(vitviz.survey(pictures, inspector, ["similarity"], batch=4)),
+        "heads_in_words": vitviz.survey(pictures, asked, ["words"]).words,
         "writers": vitviz.writers(inspector, trace, 0, 7, 1),
         "score_account": vitviz.score_account(inspector, trace, 2, 0, 0, 100),
         "paths": vitviz.paths(inspector, trace, 0, count=5, opened=4),

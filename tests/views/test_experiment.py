@@ -10,12 +10,14 @@ from PIL import Image
 import vitviz
 from vitviz.analyses import patches_kept, shuffled_pieces
 from vitviz.analyses.protocol import DRAWS, SHARES, WAYS
+from vitviz.engine.asking import experiments
 from vitviz.engine.asking.experiments import Draws
 from vitviz.engine.passes.experiments import as_seen
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import prepare
 from vitviz.errors import Stopped, UnsupportedModel, WrongSetting
 from vitviz.record.runs import Without
+from vitviz.record.samples import samples
 from vitviz.record.sentence import Sentence
 from vitviz.ui.memory.cache import Cache
 from vitviz.views import Subject
@@ -142,10 +144,11 @@ def test_pieces_shuffled_are_a_picture_put_together_anew(subject):
 
 def test_numbers_and_points_are_the_scores_of_these_answers(subject):
     answer = int(subject.trace.logits.argmax())
-    for kind, ways in WAYS.items():
+    for kind in ("drop", "shuffle", "ground"):
+        ways, draws = WAYS[kind], len(made.draw_names(subject, kind))
         numbers = VIEW.numbers(subject, VIEW.settings({"kind": kind}, subject.about))
         steps = len(numbers["steps"])
-        assert numbers["probability"].shape == numbers["kept"].shape == (len(ways), steps, DRAWS)
+        assert numbers["probability"].shape == numbers["kept"].shape == (len(ways), steps, draws)
         for i, way in enumerate(ways):
             for step in (0, 2, steps - 1):
                 logits = made._answers(subject, way, step).double().numpy()
@@ -156,11 +159,11 @@ def test_numbers_and_points_are_the_scores_of_these_answers(subject):
                 told = point(subject, kind, step)[i]
                 mean, error = told["means"]["probability"]
                 assert mean == pytest.approx(shares[:, answer].mean())
-                assert error == pytest.approx(shares[:, answer].std(ddof=1) / 10**0.5, abs=1e-12)
-                best = logits[3].argsort()[::-1][:3]
+                assert error == pytest.approx(shares[:, answer].std(ddof=1) / draws**0.5, abs=1e-12)
+                best = logits[-1].argsort()[::-1][:3]
                 labels = [subject.trace.labels[one] for one in best]
-                assert [name for name, _ in told["tops"][3]] == labels
-                assert [share for _, share in told["tops"][3]] == pytest.approx(shares[3][best])
+                assert [name for name, _ in told["tops"][-1]] == labels
+                assert [share for _, share in told["tops"][-1]] == pytest.approx(shares[-1][best])
     dropped = [0, 19, 39, 58, 78, 98, 117, 137, 156, 176, 196]
     assert asked(subject, "steps", kind="drop").tolist() == dropped
     assert asked(subject, "steps", kind="shuffle").tolist() == [1, 4, 49, 196]
@@ -212,3 +215,34 @@ def test_where_there_is_no_answer_it_says_so(subject):
     assert "whole model" in VIEW.refused(Subject(subject.inspector, trace))
     left_out = subject.inspector.trace(vitviz.sample_image("coffee"), without=Without(patches=[3]))
     assert "left out of the sequence" in VIEW.refused(Subject(subject.inspector, left_out))
+
+
+def test_a_picture_moved_is_what_the_model_says_to_it_and_a_whole_patch_moves_its_rows(subject):
+    """By hand: by a patch, the embeddings before positions are the same ones a column further on."""
+    inspector, picture, (_, wide) = subject.inspector, subject.trace.view.picture / 255, subject.grid.patch
+    steps = asked(subject, "steps", kind="shift").tolist()
+    assert steps[0] == 0 and wide in steps and steps[-1] == 2 * wide
+    moved = np.broadcast_to(picture.mean((0, 1)), picture.shape).copy()
+    moved[:, wide:] = picture[:, :-wide]
+    preprocessing = inspector.preprocessing
+    pixels = [(one - np.array(preprocessing.mean)) / preprocessing.std for one in (picture, moved)]
+    pixels = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2).float()
+    with torch.no_grad():
+        plain, after = inspector.model.patch_embed(pixels).view(2, 14, 14, -1)
+        close(made._answers(subject, "shift", steps.index(wide))[0], inspector.model(pixels)[1])
+    torch.testing.assert_close(after[:, 1:], plain[:, :-1], atol=1e-5, rtol=0)
+    (shown,) = asked(subject, "shown", kind="shift", step=steps.index(wide), draw=1)
+    assert np.array_equal(shown[:, wide:, :3], subject.trace.view.picture[:, :-wide])
+    assert [one.value for one in VIEW.chart(subject, VIEW.settings({"kind": "shift"})).levels] == [
+        wide,
+        2 * wide,
+    ]
+
+
+def test_other_pictures_are_all_but_its_own_and_end_in_what_is_said_to_them(subject):
+    names = made.draw_names(subject, "ground")
+    assert names == tuple(one.title for one in samples() if one.name != "coffee")
+    close(made._answers(subject, "ground", 10)[-1], looked(sample="rocket").trace.logits)
+    alone = experiments.others_of(subject.inspector, subject.trace, {0: vitviz.sample_image("coffee")})
+    with pytest.raises(UnsupportedModel, match="no second picture"):
+        experiments.answers(subject.inspector, subject.trace, "texture", 3, others=[*alone.values()])

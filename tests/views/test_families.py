@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.families import FAMILIES, family, looked_into
+from tests.families import FAMILIES, TEXT, family, looked_into
 
 POSITIONS_DRAWN = {
     "vit_tiny_patch16_224": True,
@@ -35,6 +35,7 @@ NO_CLASSIFIER = {
     "vit_base_patch16_sapiens2",
     "vit_small_patch16_lingbot", "vit_intern300m_patch14_448",
 }  # fmt: skip
+WITH_TEXT = {"vit_base_patch16_siglip_224", "vit_xsmall_patch16_clip_224"}
 SMALLER = {"vit_base_patch16_sapiens2": (256, 192)}  # its own, 1024 x 768, takes a minute
 
 
@@ -48,6 +49,7 @@ def test_every_view_is_drawn_or_says_why_not(architecture):
     found = looked_into(architecture, SMALLER.get(architecture))
     reasons = {view: reason for view, reason in found.items() if reason != "drawn"}
     expected = {"Positions": "no learned table"} if not POSITIONS_DRAWN[architecture] else {}
+    expected |= {} if architecture in WITH_TEXT else {TEXT: "no text tower"}
     if architecture in NO_CLASSIFIER:
         expected |= dict.fromkeys(("Evidence", "Trial", "Experiment"), "has no classifier")
     assert set(reasons) == set(expected)

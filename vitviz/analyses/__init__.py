@@ -1,4 +1,4 @@
-# ruff: noqa: F401 (names for editors; __all__ is computed)
+# ruff: noqa: F401, I001 (names for editors; __all__ is computed)
 """What can be said about a Vision Transformer: pure functions of tensors, a Grid or a Trace, one idea a file.
 
 The names below are found when they are first used, so that importing this package loads neither torch nor
@@ -21,63 +21,27 @@ __getattr__, __dir__, __all__ = lazily(__name__, __file__)
 if TYPE_CHECKING:
     from vitviz.analyses.branches import SkipRatios, skip_ratios
     from vitviz.analyses.cka import Grams, cka, cka_error, grams_of, hsic
-    from vitviz.analyses.components import (
-        Basis,
-        Components,
-        Scatter,
-        aligned,
-        basis_of,
-        colours_of,
-        own_colours,
-        steady,
-        token_components,
-        whitened,
-    )
-    from vitviz.analyses.depth import (
-        Largest,
-        Usual,
-        largest_activations,
-        over_grid,
-        over_sequence,
-        patches_at,
-        place,
-        present,
-        token_norms,
-        tokens_at,
-        usual_norms,
-    )
-    from vitviz.analyses.distance import (
-        Distances,
-        attention_distance,
-        distances,
-        pixel_distances,
-        prefix_mass,
-        uniform_distance,
-    )
+    from vitviz.analyses.components import Basis, Components, Scatter, aligned, basis_of, colours_of
+    from vitviz.analyses.components import own_colours, steady, token_components, whitened
+    from vitviz.analyses.depth import Largest, Usual, largest_activations, over_grid, over_sequence
+    from vitviz.analyses.depth import patches_at, place, present, token_norms, tokens_at, usual_norms
+    from vitviz.analyses.distance import Distances, attention_distance, distances
+    from vitviz.analyses.distance import pixel_distances, prefix_mass, uniform_distance
     from vitviz.analyses.effects import Effects, agreement
     from vitviz.analyses.evidence import Evidence, account_of, evidence
     from vitviz.analyses.filters import Filters, display_scaled, principal_filters, raw_filters
     from vitviz.analyses.ledger import Ledger, ledger_of
     from vitviz.analyses.lens import lens_kind, lens_patches, lens_probabilities, lens_shares
-    from vitviz.analyses.occlusion import (
-        mean_and_error,
-        patches_kept,
-        permutation,
-        piece_sides,
-        shuffled_pieces,
-    )
+    from vitviz.analyses.occlusion import mean_and_error, patches_kept, permutation
+    from vitviz.analyses.occlusion import piece_sides, shuffled_pieces
     from vitviz.analyses.one_token import WorkedRow, attended_by, attends_to, attention_received, worked_row
-    from vitviz.analyses.redundancy import (
-        HeadEntropy,
-        Redundancy,
-        attention_entropy,
-        head_entropy,
-        head_redundancy,
-    )
+    from vitviz.analyses.redundancy import HeadEntropy, Redundancy
+    from vitviz.analyses.redundancy import attention_entropy, head_entropy, head_redundancy
     from vitviz.analyses.rollout import mean_attention, rollout, rollout_row
     from vitviz.analyses.similarity import patch_cosines, position_similarity, token_cosines, token_similarity
     from vitviz.analyses.sweep import Sweep, sweep
     from vitviz.analyses.tail import Tail
+    from vitviz.analyses.words import HeadsInWords, Spread, heads_in_words, written
 
 
 class _Package(ModuleType):

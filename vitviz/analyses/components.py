@@ -77,18 +77,15 @@ def token_components(
     traces = [traces] if isinstance(traces, Trace) else list(traces)
     shapes = {(trace.grid.rows, trace.grid.cols, trace.tokens[0].shape[1]) for trace in traces}
     if len(shapes) != 1:
-        given = ", ".join(
-            f"{rows} x {cols} patches {width} numbers wide" for rows, cols, width in sorted(shapes)
-        )
+        told = "{} x {} patches {} numbers wide"
+        given = ", ".join(told.format(*one) for one in sorted(shapes))
         raise VitvizError(
             f"Given traces of {given or 'no picture'}; expected one or more traces with the same grid and"
             " width."
         )
     patches = [patches_at(trace, layer, norm) for trace in traces]
     basis, like = basis_of(torch.cat(patches), count), traces[0].tokens[0]
-    scores = torch.stack(
-        [over_grid(trace, basis.scores(own)) for trace, own in zip(traces, patches, strict=True)]
-    )
+    scores = torch.stack([over_grid(*one) for one in zip(traces, map(basis.scores, patches), strict=True)])
     return Components(scores.to(like), basis.shares.to(like), basis.directions.to(like), basis.mean.to(like))
 
 
@@ -198,11 +195,9 @@ def own_colours(trace: Trace) -> Float[Tensor, "patch 3"]:
     >>> own_colours(example_trace(Grid(1, 2, (4, 4)))).tolist()
     [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    grid = trace.grid
-    pixels = torch.from_numpy(trace.view.picture).double() / 255
-    means = reduce(
-        pixels, "(row height) (col width) rgb -> (row col) rgb", "mean", row=grid.rows, col=grid.cols
-    )[present(trace)]
+    grid, pixels = trace.grid, torch.from_numpy(trace.view.picture).double() / 255
+    cut = "(row height) (col width) rgb -> (row col) rgb"
+    means = reduce(pixels, cut, "mean", row=grid.rows, col=grid.cols)[present(trace)]
     return means - means.mean(dim=0)
 
 

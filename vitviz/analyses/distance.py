@@ -78,9 +78,8 @@ def distances(trace: Trace) -> Distances:
     [115.901, 116.492]
     """
     lengths = token_distances(trace)
-    return gathered(
-        [read_layer(attention, trace.grid.prefix, lengths) for attention in trace.layers], lengths
-    )
+    read = [read_layer(attention, trace.grid.prefix, lengths) for attention in trace.layers]
+    return gathered(read, lengths)
 
 
 def attention_distance(trace: Trace, renormalise: bool = False) -> Float[Tensor, "layer head"]:

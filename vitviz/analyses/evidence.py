@@ -107,19 +107,24 @@ class Evidence(Tabled):
         found = {name: _less(value, getattr(before, name), ratio) for name, value in lines.items()}
         constants = self.norm_bias + self.head_bias
         return Evidence(
-            **found,
-            logit=self.logit - before.logit,
-            norm_bias=self.norm_bias - before.norm_bias,
+            **found, logit=self.logit - before.logit, norm_bias=self.norm_bias - before.norm_bias,
             head_bias=self.head_bias - before.head_bias,
             norm=(1 - ratio) * (self.total - constants) + self.norm - before.norm,
-        )
+        )  # fmt: skip
+
+    @property
+    def constants(self) -> dict[str, float]:
+        """What no head hands on, by its name; the same for every patch."""
+        found = {"start": self.start, "MLPs": self.mlps.sum().item()}
+        found |= {"projections' biases": self.projection_biases.sum().item(), "norm bias": self.norm_bias}
+        found |= {"head bias": self.head_bias}
+        found |= {} if self.pool is None else {"attention pooling": self.pool.total}
+        return found | ({"norm": self.norm} if self.norm else {})
 
     @property
     def total(self) -> float:
         """The sum of all lines."""
-        lines = self.heads.sum() + self.projection_biases.sum() + self.mlps.sum()
-        pool = 0.0 if self.pool is None else self.pool.total
-        return self.start + lines.item() + self.norm_bias + self.head_bias + pool + self.norm
+        return self.heads.sum().item() + sum(self.constants.values())
 
     @property
     def gap(self) -> float:
@@ -193,20 +198,13 @@ def account_of(ledger: Ledger, target: Asked, relative: bool = False) -> Evidenc
     starts[readers] = (trace.written.weights * (trace.tokens[began][readers] @ basis.mT)).sum(dim=-1)
     by_token = sources.sum(dim=(0, 1), dtype=torch.float64)
     return Evidence(
-        logit=asked.logit,
-        start=_dot(basis, ledger.carried.start).item(),
-        heads=sources.sum(dim=-1, dtype=torch.float64),
-        sources=trace.on_tokens(sources),
-        projection_biases=torch.stack([bias for _, bias in layers]),
-        mlps=_dot(basis, trace.written.mlps),
-        norm_bias=norm_bias,
-        head_bias=asked.bias,
-        patches=trace.on_grid(by_token),
-        starts=trace.on_tokens(starts),
-        attentions=_dot(basis, trace.written.attention),
-        pool=pool,
+        logit=asked.logit, start=_dot(basis, ledger.carried.start).item(),
+        heads=sources.sum(dim=-1, dtype=torch.float64), sources=trace.on_tokens(sources),
+        projection_biases=torch.stack([bias for _, bias in layers]), mlps=_dot(basis, trace.written.mlps),
+        norm_bias=norm_bias, head_bias=asked.bias, patches=trace.on_grid(by_token),
+        starts=trace.on_tokens(starts), attentions=_dot(basis, trace.written.attention), pool=pool,
         deviation=_deviation(ledger),
-    )
+    )  # fmt: skip
 
 
 def _deviation(ledger: Ledger) -> float | None:
@@ -308,9 +306,8 @@ def largest_gap(ledger: Ledger) -> tuple[float, float]:
     logits = ledger.trace.logits
     classes = {int(logits.argmax()), int(logits.argmin()), 0, len(logits) // 2}
     accounts = [account_of(ledger, one) for one in sorted(classes)]
-    within = max(
-        (one.heads.sum(dim=1) + one.projection_biases - one.attentions).abs().max().item() for one in accounts
-    )
+    left = (one.heads.sum(dim=1) + one.projection_biases - one.attentions for one in accounts)
+    within = max(one.abs().max().item() for one in left)
     return max((abs(one.gap) for one in accounts), key=lambda gap: (gap != gap, gap)), within
 
 

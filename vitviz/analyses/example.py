@@ -17,14 +17,9 @@ GRID = Grid(1, 3, (4, 4), ("class",))
 
 
 def example_trace(
-    grid: Grid = GRID,
-    layers: int = 2,
-    heads: int = 2,
-    seed: int | None = None,
-    pool: str = "class",
-    width: int = 4,
-    kept: tuple[int, ...] | None = None,
-) -> Trace:
+    grid: Grid = GRID, layers: int = 2, heads: int = 2, seed: int | None = None, pool: str = "class",
+    width: int = 4, kept: tuple[int, ...] | None = None,
+) -> Trace:  # fmt: skip
     """A trace whose attention is uniform (1 / tokens everywhere), or, with a seed, the softmax of random
     scores; without a grid, of a class token and three patches side by side.
 
@@ -78,9 +73,7 @@ def example_account(
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=random, dtype=torch.float64)
 
-    calls = tuple(
-        replace(call, q=call.q.double(), k=call.k.double(), v=call.v.double()) for call in trace.layers
-    )
+    calls = tuple(replace(one, q=one.q.double(), k=one.k.double(), v=one.v.double()) for one in trace.layers)
     projections = tuple(Projection(normal(width, width), normal(width), scale=normal(width)) for _ in calls)
     tokens, attentions, mlps = [trace.tokens[0].double()], [], []
     for call, projection in zip(calls, projections, strict=True):

@@ -1,13 +1,15 @@
-"""The classroom experiment on one picture: what is answered when patches are dropped or shuffled at random.
+"""The classroom experiment on one picture: what is answered when patches go or move, or all of it changes.
 
-Which patches are taken away or moved is in `vitviz.analyses.occlusion`, with the source; here it is gone
-through step by step, and the answers become curves. Watched is the class that the whole picture is most
-likely to show: its probability, and whether it stays the likeliest. Every step has the same draws, each with
-a seed of its own; the error is of the mean over draws, and says nothing of other pictures.
+Which patches are taken away or moved is in `vitviz.analyses.occlusion`, other changes in its `altered`, with
+the sources; here they are gone through step by step, and the answers become curves. Watched is the class that
+the whole picture is most likely to show: its probability, and whether it stays the likeliest. Every step has
+the same draws, each with a seed, direction or second picture of its own; the error is of the mean over draws,
+and says nothing of other pictures.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vitviz.analyses.occlusion import mean_and_error, permutation, piece_sides, shuffled_pieces
-from vitviz.analyses.protocol import DRAWS, EDITED, NO_HEAD, ONE_PATCH, SCORES, SHARES, WAYS
+from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, SHARES, WAYS
 from vitviz.analyses.trials.curves import scored
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.record.grid import Grid
@@ -33,11 +35,11 @@ class Experiment(Tabled):
     """What was found on one picture. A way that the model does not have is in `refused`, with the reason."""
 
     checkpoint: str
-    kind: str  # "drop" or "shuffle"
+    kind: str  # one of KINDS
     answer: int  # the class that is watched
     label: str
     patches: int  # of the whole picture
-    steps: tuple[int, ...]  # how many patches are dropped; shuffled, in how many pieces
+    steps: tuple[int, ...]  # how many patches, pieces, pixels, degrees or per cent
     probability: Mapping[str, Float[Tensor, "step draw"]]  # of the answer, by way
     kept: Mapping[str, Float[Tensor, "step draw"]]  # 1 where the answer stays the likeliest, else 0
     refused: Mapping[str, str]
@@ -56,18 +58,13 @@ class Experiment(Tabled):
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a way, step and draw, for tables and files."""
-        what = "dropped" if self.kind == "drop" else "pieces"
-        return [
-            {
-                "way": way,
-                what: count,
-                "draw": draw + 1,
-                **{score: getattr(self, score)[way][step, draw].item() for score in SCORES},
-            }
-            for way, found in self.probability.items()
-            for step, count in enumerate(self.steps)
-            for draw in range(found.shape[1])
-        ]
+        what, found = KINDS[self.kind].counts, []
+        for way, step in product(self.probability, range(len(self.steps))):
+            each = zip(*(getattr(self, score)[way][step].tolist() for score in SCORES), strict=True)
+            for draw, scores in enumerate(each, start=1):
+                told = dict(zip(SCORES, scores, strict=True))
+                found.append({"way": way, what: self.steps[step], "draw": draw, **told})
+        return found
 
 
 def experiment_of(
@@ -124,17 +121,33 @@ def why_not(trace: Trace) -> Sentence | None:
     return Sentence(EDITED) if trace.without else None
 
 
+def places_of(grid: Grid, kind: str) -> tuple[int, ...]:
+    """Where each step stands on the axis: per cent, pixels (0 to two patches, in eighths of one), degrees, or
+    its number.
+
+    >>> places_of(Grid(2, 2, (4, 4), ()), "shift"), places_of(Grid(2, 2, (4, 4), ()), "shuffle")
+    ((0, 1, 2, 3, 4, 5, 6, 7, 8), (1, 2))
+    """
+    if kind == "shuffle":
+        return tuple(range(1, len(piece_sides(grid)) + 2))
+    if kind == "shift":
+        return tuple(sorted({(2 * eighth * grid.patch[1] + 8) // 16 for eighth in range(17)}))
+    return tuple(range(0, 181, 15)) if kind == "turn" else SHARES
+
+
 def steps_of(grid: Grid, kind: str) -> Int[np.ndarray, " step"]:
-    """How many patches are dropped at each step; shuffled, in how many pieces."""
-    if kind == "drop":
-        return np.array([share * grid.patches // 100 for share in SHARES])
-    return np.array([1, *(grid.patches // side**2 for side in piece_sides(grid))])
+    """How many patches are dropped or another's by step; how many pieces are shuffled; else its place."""
+    if kind == "shuffle":
+        return np.array([1, *(grid.patches // side**2 for side in piece_sides(grid))])
+    places = np.array(places_of(grid, kind))
+    return places * grid.patches // 100 if kind in ("drop", "ground") else places
 
 
 def orders_of(grid: Grid, kind: str, draws: int = DRAWS) -> Int[np.ndarray, "order draw patch"]:
-    """In which order patches are dropped; shuffled, which patch stands at each place, by step."""
+    """In which order patches are dropped; shuffled, which patch stands at each place, by step; else none."""
     seeds = range(1, draws + 1)
     if kind == "drop":
         return np.stack([[permutation(grid.patches, seed) for seed in seeds]])
     plain = [np.arange(grid.patches)] * draws
-    return np.stack([plain, *([shuffled_pieces(grid, side, d) for d in seeds] for side in piece_sides(grid))])
+    sides = piece_sides(grid) if kind == "shuffle" else ()
+    return np.stack([plain, *([shuffled_pieces(grid, side, d) for d in seeds] for side in sides)])

@@ -115,11 +115,9 @@ def handed_values(attention: Attention) -> Float[Tensor, "head key dim"]:
 
 
 def gated_rows(
-    attention: Attention,
-    weights: Float[Tensor, "reader slot"],
-    gates: Float[Tensor, "head reader dim"],
+    attention: Attention, weights: Float[Tensor, "reader slot"], gates: Float[Tensor, "head reader dim"],
     first: int,
-) -> Float[Tensor, "head slot token dim"]:
+) -> Float[Tensor, "head slot token dim"]:  # fmt: skip
     """sum_i c_is A_ij g_i: with what each source's values are multiplied before the projection."""
     found = []
     for rows in range(0, len(weights), 512):
@@ -145,7 +143,5 @@ def _layer(trace: Trace, projection: Projection, layer: int, first: int) -> Laye
         gated = gated_rows(attention, at_heads, gates, first)
         for head in attention.replaced:
             gated[head] = 0
-            gated[head, :, first : first + len(at_heads)] = (
-                rearrange(at_heads, "reader slot -> slot reader 1") * gates[head]
-            )
+            gated[head, :, first : first + len(at_heads)] = at_heads.mT[..., None] * gates[head]
     return LayerAccount(carried, gated, added.sum(dim=0), projected.sum(dim=0))

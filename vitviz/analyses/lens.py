@@ -42,10 +42,8 @@ def lens_shares(ledger: Ledger) -> Float[Tensor, "layer class"]:
     """
     trace, readout = ledger.trace, ledger.readout
     head = _head_of(trace, readout).held(features(trace, readout))
-    held = torch.stack(
-        [_held(ledger, trace.written.weights.mT @ tokens[readout.pooling.readers]) for tokens in trace.tokens]
-    )
-    return head(held)
+    read = (trace.written.weights.mT @ tokens[readout.pooling.readers] for tokens in trace.tokens)
+    return head(torch.stack([_held(ledger, one) for one in read]))
 
 
 def _held(ledger: Ledger, read: Float[Tensor, "slot width"]) -> Float[Tensor, "slot2 width2"]:

@@ -4,45 +4,92 @@ Without torch, for a page being built. Names do not show anything yet, and say n
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from vitviz.record.sentence import Sentence
 
 DRAWS = 10  # seeds 1 to 10: `inspector.experiment(image, shuffle=3)` is the third draw of single patches
-SHARES = tuple(range(0, 101, 10))  # per cent of the patches that are dropped
-WAYS = {"drop": ("dropped", "black"), "shuffle": ("shuffled",)}
+SHARES = tuple(range(0, 101, 10))  # per cent, of the patches that are dropped or of another change
 SCORES = ("probability", "kept")
 NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be watched."
 EDITED = "The experiment is on the whole model. Put back what was taken away."
 ONE_PATCH = "{checkpoint} sees a single patch, so there is nothing to drop or to shuffle."
 
 
-UNTRIED = "This survey tried no maps; ask for the measure 'trial'."
-TITLES: Mapping[str, str] = MappingProxyType(
+@dataclass(frozen=True)
+class Kind:
+    """One of the experiments: what is done to the picture, its name, and how its steps and draws are told."""
+
+    name: str
+    counts: str  # what a step is called in a table
+    along: str  # and on the axis
+    unit: str  # behind its number
+    done: str  # of {count}, or of {share} per cent; of {patches}, in squares of {side} a side
+    guess: str  # the question before anything is known
+    over: str = "Bands: twice the standard error over {count} draws."
+    ways: tuple[str, ...] = ()  # none: it is one, of the kind's own name
+
+    def texts(self) -> set[str]:
+        """What is to be translated."""
+        return {self.name, self.along, self.done, self.guess, self.over} - {""}
+
+
+_SIDES = "Bands: twice the standard error over {count} directions."
+_OTHERS = "Bands: twice the standard error over {count} other pictures."
+KINDS: Mapping[str, Kind] = MappingProxyType(
     {
-        "ledger": "The account",
-        "frozen": "Frozen linear map",
-        "gradient_rollout": "Gradient rollout",
-        "chefer": "Chefer et al. 2021",
-        "grad_cam": "Grad-CAM",
-        "hires_cam": "HiResCAM",
-        "attention_gradient": "Attention × gradient",
-        "attention_grad_cam": "Attention Grad-CAM",
-        "input_gradient": "Input × gradient",
-        "integrated_gradients": "Integrated gradients",
-        "leave_one_out": "Leave one patch out",
-        "rollout": "Rollout",
-        "last_attention": "Last attention",
-        "own_patches": "Each patch alone",
-        "maskclip": "MaskCLIP",
-        "maskclip_kept": "MaskCLIP, its residual and MLP kept",
-        "sclip": "SCLIP",
-        "clearclip": "ClearCLIP",
-        "naclip": "NACLIP",
-        "random": "Random",
-        "centre": "Blob in the centre",
+        "drop": Kind(
+            "patches dropped", "dropped", "patches dropped", " %",
+            "{share} % of the patches dropped: {count} of {patches}",
+            "How many patches can go before the answer does?", ways=("dropped", "black"),
+        ),
+        "shuffle": Kind(
+            "patches shuffled", "pieces", "pieces that change places", "",
+            "{count} pieces of {side} × {side} patches shuffled",
+            "Does the answer need the patches in their places?", ways=("shuffled",),
+        ),
+        "shift": Kind(
+            "moved", "pixels", "pixels that everything moves", " px", "everything moved by {count} pixels",
+            "Does it matter if everything moves by less than a patch? And by a whole one?", _SIDES,
+        ),
+        "turn": Kind(
+            "turned", "degrees", "degrees that everything turns", "°", "everything turned by {count}°",
+            "How far can the picture be turned before the answer changes?", _SIDES,
+        ),
+        "grey": Kind(
+            "less colour", "percent", "colour taken away", " %", "{count} % of the colour taken away",
+            "Does the answer need colour?", "",
+        ),
+        "edges": Kind(
+            "only edges", "percent", "edges in place of the picture", " %",
+            "{count} % edges, the rest the picture", "Are edges enough?", "",
+        ),
+        "ground": Kind(
+            "another ground", "patches", "patches of another picture, from the rim inwards", " %",
+            "{share} % of the patches are another picture's: {count} of {patches}",
+            "What decides: what is in the middle, or what is around it?", _OTHERS,
+        ),
+        "texture": Kind(
+            "another texture", "percent", "texture of another picture", " %",
+            "{count} % of the texture is another picture's", "What decides: texture or shape?", _OTHERS,
+        ),
     }
-)
+)  # fmt: skip
+WAYS = {name: kind.ways or (name,) for name, kind in KINDS.items()}
+
+
+UNTRIED = "This survey tried no maps; ask for the measure 'trial'."
+TITLES: Mapping[str, str] = MappingProxyType({
+    "ledger": "The account", "frozen": "Frozen linear map", "gradient_rollout": "Gradient rollout",
+    "chefer": "Chefer et al. 2021", "grad_cam": "Grad-CAM", "hires_cam": "HiResCAM",
+    "attention_gradient": "Attention × gradient", "attention_grad_cam": "Attention Grad-CAM",
+    "input_gradient": "Input × gradient", "integrated_gradients": "Integrated gradients",
+    "leave_one_out": "Leave one patch out", "rollout": "Rollout", "last_attention": "Last attention",
+    "own_patches": "Each patch alone", "maskclip": "MaskCLIP",
+    "maskclip_kept": "MaskCLIP, its residual and MLP kept", "sclip": "SCLIP", "clearclip": "ClearCLIP",
+    "naclip": "NACLIP", "random": "Random", "centre": "Blob in the centre",
+})  # fmt: skip
 # of each patch alone, made for sentences: in a trial where it is of given classes, or they are asked for
 DENSE = ("own_patches", "maskclip", "maskclip_kept", "sclip", "clearclip", "naclip")
 

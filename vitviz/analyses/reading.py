@@ -80,11 +80,9 @@ class Reading:
 
 
 def read_layer(
-    attention: Attention,
-    prefix: int,
-    distances: Float[Tensor, "query key"] | None = None,
+    attention: Attention, prefix: int, distances: Float[Tensor, "query key"] | None = None,
     vector: Float[Tensor, " query"] | None = None,
-) -> Reading:
+) -> Reading:  # fmt: skip
     """One pass over a layer for the distances (zero at prefix tokens), the carried row vector, or both."""
     stopping.check()
     heads, queries, _ = attention.q.shape

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 
 import torch
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from vitviz.analyses.streaming import blocks
 from vitviz.errors import VitvizError
-from vitviz.record.trace import Trace
+from vitviz.record.trace import Attention, Trace
 
 
 def attention_entropy(trace: Trace, layer: int) -> Float[Tensor, " head"]:
@@ -39,10 +39,19 @@ def attention_entropy(trace: Trace, layer: int) -> Float[Tensor, " head"]:
     [4.0, 4.0]
     """
     attention = trace.layer(layer)
-    total = torch.zeros(attention.heads, dtype=torch.float64, device=attention.q.device)
+    return _entropies(attention).mean(dim=1).to(attention.q)
+
+
+def _entropies(attention: Attention, first: int = 0) -> Float64[Tensor, "head query"]:
+    """Of each row; over the keys from `first` on, divided by what is left of it."""
+    heads, queries, _ = attention.q.shape
+    rows = torch.zeros(heads, queries, dtype=torch.float64, device=attention.q.device)
     for block in blocks(attention):
-        total[block.heads] += torch.special.entr(block.weights()).sum(dim=(1, 2), dtype=torch.float64)
-    return (total / attention.q.shape[1]).to(attention.q)
+        weights = block.weights()[..., first:]
+        if first:
+            weights = weights / weights.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
+        rows[block.heads, block.rows] = torch.special.entr(weights).sum(dim=-1, dtype=torch.float64)
+    return rows
 
 
 KEYS = ("all", "patches")
@@ -68,13 +77,7 @@ def head_entropy(trace: Trace, layer: int, keys: str = "all") -> HeadEntropy:
     if keys not in KEYS:
         raise VitvizError(f"Given keys={keys!r}; expected 'all' tokens or 'patches'.")
     attention, prefix = trace.layer(layer), trace.grid.prefix
-    rows = torch.zeros(attention.heads, attention.q.shape[1], dtype=torch.float64, device=attention.q.device)
-    for block in blocks(attention):
-        weights = block.weights()
-        if keys == "patches":
-            weights = weights[..., prefix:]
-            weights = weights / weights.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
-        rows[block.heads, block.rows] = torch.special.entr(weights).sum(dim=-1, dtype=torch.float64)
+    rows = _entropies(attention, prefix if keys == "patches" else 0)
     return HeadEntropy(rows[:, prefix:].mean(dim=1).to(attention.q), rows[:, :prefix].to(attention.q))
 
 

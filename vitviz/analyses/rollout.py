@@ -31,13 +31,9 @@ Layers = tuple[int, int] | None
 
 
 def rollout(
-    trace: Trace,
-    query: Query = "auto",
-    fusion: str = "mean",
-    discard: float = 0.0,
-    residual: float = 0.5,
+    trace: Trace, query: Query = "auto", fusion: str = "mean", discard: float = 0.0, residual: float = 0.5,
     layers: Layers = None,
-) -> Float[Tensor, "row col"]:
+) -> Float[Tensor, "row col"]:  # fmt: skip
     """The rollout of one query over the patches, without a unit; with the prefix tokens' share it sums to 1.
 
     `query`: see `query_weights`. `discard`: share of the patch columns' entries, the smallest, set to 0.
@@ -53,13 +49,9 @@ def rollout(
 
 
 def rollout_row(
-    trace: Trace,
-    query: Query = "auto",
-    fusion: str = "mean",
-    discard: float = 0.0,
-    residual: float = 0.5,
+    trace: Trace, query: Query = "auto", fusion: str = "mean", discard: float = 0.0, residual: float = 0.5,
     layers: Layers = None,
-) -> Float[Tensor, " token"]:
+) -> Float[Tensor, " token"]:  # fmt: skip
     """The same for every token, prefix tokens first; sums to 1. NaN for a patch that was left out.
 
     Raises VitvizError as `rollout` does. Source: see the module.

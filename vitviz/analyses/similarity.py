@@ -30,13 +30,9 @@ from vitviz.record.trace import Trace
 
 
 def token_similarity(
-    trace: Trace,
-    layer: int,
-    patch: int | tuple[int, int],
-    centred: bool = False,
-    norm: FinalNorm | None = None,
-    of: Trace | None = None,
-) -> Float[Tensor, "row col"]:
+    trace: Trace, layer: int, patch: int | tuple[int, int], centred: bool = False,
+    norm: FinalNorm | None = None, of: Trace | None = None,
+) -> Float[Tensor, "row col"]:  # fmt: skip
     """The cosine, from -1 to 1, of every patch with one: `patch` by its number from 0, or (row, col).
 
     `layer` 0 is what enters block 1, L the raw output of the last block; with `norm`, an inspector, through
@@ -91,12 +87,9 @@ def _directions_of(
 
 
 def token_cosines(
-    trace: Trace,
-    layer: int,
-    centred: bool = False,
-    norm: FinalNorm | None = None,
+    trace: Trace, layer: int, centred: bool = False, norm: FinalNorm | None = None,
     rows: Sequence[int] | None = None,
-) -> Float[Tensor, "row token"]:
+) -> Float[Tensor, "row token"]:  # fmt: skip
     """The cosine of tokens with each other, prefix first; `centred`: each without the mean patch.
 
     `rows`: only of these, by place among those there. Raises IndexError for a layer. Source: see the module.

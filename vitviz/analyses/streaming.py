@@ -78,13 +78,9 @@ def block_shape(heads: int, rows: int, keys: int) -> tuple[int, int]:
 
 
 def write_powers(
-    powers: Float[Tensor, "head row key"],
-    q: Float[Tensor, "head row dim"],
-    k: Float[Tensor, "head dim key"],
-    scale: float,
-    bias: Tensor | None,
-    shift: bool,
-) -> None:
+    powers: Float[Tensor, "head row key"], q: Float[Tensor, "head row dim"], k: Float[Tensor, "head dim key"],
+    scale: float, bias: Tensor | None, shift: bool,
+) -> None:  # fmt: skip
     """exp(q k^T scale + bias), with `shift` each row divided by its largest."""
     torch.baddbmm(powers, q, k, beta=0, alpha=scale * LOG2_E, out=powers)
     if bias is not None:

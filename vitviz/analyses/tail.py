@@ -104,18 +104,16 @@ class Pooling:
     ) -> Float[Tensor, "reader slot"]:
         """p_is / deviation_i: the same with the norm of every token held."""
         shares = self.shares(len(tokens), pooling).to(tokens)
-        return (
-            shares if self.norm is None else shares / self.norm.deviation(tokens[self.readers]).unsqueeze(-1)
-        )
+        if self.norm is None:
+            return shares
+        return shares / self.norm.deviation(tokens[self.readers]).unsqueeze(-1)
 
     def read(
         self, tokens: Float[Tensor, "token width"], pooling: Attention | None = None
     ) -> Float[Tensor, "slot width"]:
         """y before its norm: what each slot reads; of attention pooling normed tokens by heads' weights."""
-        read = tokens[self.readers]
-        return self.shares(len(tokens), pooling).to(tokens).mT @ (
-            read if self.norm is None else self.norm(read)
-        )
+        read = tokens[self.readers] if self.norm is None else self.norm(tokens[self.readers])
+        return self.shares(len(tokens), pooling).to(tokens).mT @ read
 
 
 @dataclass(frozen=True)
@@ -147,11 +145,10 @@ class Projection:
         return directions, added, projected
 
     def forth(
-        self,
-        handed: Float[Tensor, "*batch head token dim"],
+        self, handed: Float[Tensor, "*batch head token dim"],
         inner: Float[Tensor, "*batch 1 token"] | None = None,
         post: Float[Tensor, "*batch 1 token"] | None = None,
-    ) -> Float[Tensor, "*batch writer token width"]:
+    ) -> Float[Tensor, "*batch writer token width"]:  # fmt: skip
         """What each head writes where it is added, the bias last, by the norms' deviations as given."""
         weight, heads = self.weight.to(handed), handed.shape[-3]
         constant = 0 if self.bias is None else self.bias.to(handed)
@@ -252,8 +249,8 @@ class Tail:
                 return part.to(device)
             if isinstance(part, tuple):
                 return tuple(map(moved, part))
-            return (
-                replace(part, **{n: moved(v) for n, v in vars(part).items()}) if is_dataclass(part) else part
-            )
+            if is_dataclass(part):
+                return replace(part, **{name: moved(value) for name, value in vars(part).items()})
+            return part
 
         return moved(self)

@@ -1,16 +1,11 @@
 // What Gradio's own components lack for the keyboard and for who listens to the page.
 
-import { el, origin } from './elements.js';
+import { el, origin, seek, seekAll } from './elements.js';
 import { t } from './words.js';
 
-/**
- * Arrow keys, Home and End go through the tabs, as the pattern of the WAI says; only the chosen one is a stop
- * of Tab.
- */
+/** Arrow keys, Home and End go through the tabs, as the WAI's pattern says; only the chosen one is a stop. */
 function tabs() {
-  const list = () => document.querySelector('#vitviz-tabs [role=tablist]');
-  /** @returns {HTMLElement[]} */
-  const all = () => Array.from(list().querySelectorAll('[role=tab]'));
+  const all = () => seekAll('#vitviz-tabs [role=tablist] [role=tab]');
   document.addEventListener('keydown', (event) => {
     const tab = origin(event);
     if (!tab.matches?.('#vitviz-tabs [role=tab]')) return;
@@ -25,18 +20,17 @@ function tabs() {
     found[next].click();
     requestAnimationFrame(() => (all()[next] || found[next]).focus());
   });
-  const rove = () =>
-    list() &&
-    all().forEach((tab) => {
+  return () => {
+    for (const tab of all()) {
       const stop = tab.getAttribute('aria-selected') === 'true' ? 0 : -1;
       if (tab.tabIndex !== stop) tab.tabIndex = stop;
-    });
-  return rove;
+    }
+  };
 }
 
 /** A photograph's button says what is on it; Gradio's says "Thumbnail 1 of 4". */
 function samples() {
-  for (const button of document.querySelectorAll('#vitviz-samples .thumbnail-item')) {
+  for (const button of seekAll('#vitviz-samples .thumbnail-item')) {
     const name = button.querySelector('.caption-label')?.textContent.trim();
     if (name && button.getAttribute('aria-label') !== name) button.setAttribute('aria-label', name);
   }
@@ -44,8 +38,7 @@ function samples() {
 
 /** A drawer can be scrolled from the keyboard, and is closed by Escape and by a click beside it. */
 function folds() {
-  const opened = () =>
-    /** @type {HTMLElement[]} */ ([...document.querySelectorAll('.vitviz-fold > button.open')]);
+  const opened = () => seekAll('.vitviz-fold > button.open');
   const shut = (event) =>
     opened().forEach((button) => button.parentElement.contains(origin(event)) || button.click());
   document.addEventListener('pointerdown', shut);
@@ -54,9 +47,7 @@ function folds() {
   });
   document.addEventListener('click', (event) => {
     if (!origin(event).closest?.('.vitviz-fold')) return;
-    /** @type {NodeListOf<HTMLElement>} */
-    const contents = document.querySelectorAll('[data-testid=accordion-content]');
-    for (const node of contents) node.tabIndex = 0;
+    for (const node of seekAll('[data-testid=accordion-content]')) node.tabIndex = 0;
   });
 }
 
@@ -68,12 +59,10 @@ export function access() {
     text: t('Skip to the views'),
     onclick: (event) => {
       event.preventDefault();
-      /** @type {HTMLElement | null} */
-      const tab = document.querySelector('#vitviz-tabs [role=tab][aria-selected=true]');
-      tab?.focus();
+      seek('#vitviz-tabs [role=tab][aria-selected=true]')?.focus();
     },
   });
-  document.querySelector('.gradio-container')?.prepend(skip);
+  seek('.gradio-container')?.prepend(skip);
   document.addEventListener('focusin', (event) => {
     // what is typed replaces the name that stands there
     const field = origin(event);
@@ -82,8 +71,7 @@ export function access() {
   document.addEventListener('keydown', (event) => {
     // Gradio lets go of a field whose value was taken; the next control is taken instead of none
     if (event.key !== 'Enter' || !origin(event).matches?.('#vitviz-left [role=combobox]')) return;
-    /** @type {HTMLElement | null} */
-    const next = document.querySelector('.vv-compare > button');
+    const next = seek('.vv-compare > button');
     setTimeout(() => document.activeElement === document.body && next?.focus(), 100);
   });
   const rove = tabs();

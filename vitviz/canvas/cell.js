@@ -1,5 +1,4 @@
-// A view in a page of its own, such as a notebook's output cell: all its numbers come with it, and none is
-// fetched.
+// A view in a page of its own, such as a notebook's output cell: all its numbers come with it.
 
 import { el } from './elements.js';
 import { mount } from './mount.js';
@@ -70,20 +69,13 @@ export default function cell({ value, lead, fixed, parts }, spec) {
   const root = el('div', { class: 'vv', 'data-view': value.view });
   const drawn = el('div', {}, root);
   document.body.append(
-    ...[
-      el('h1', { text: `${t(value.title)} · ${value.checkpoint}` }),
-      el('p', { text: lead.map((one) => t(one)).join(' ') }),
-      settings && el('p', { text: t('Fixed in this cell: {settings}.', { settings }) }),
-      drawn,
-    ].filter(Boolean),
+    el('h1', { text: `${t(value.title)} · ${value.checkpoint}` }),
+    el('p', { text: lead.map((one) => t(one)).join(' ') }),
+    ...(settings ? [el('p', { text: t('Fixed in this cell: {settings}.', { settings }) })] : []),
+    drawn,
   );
   // without a label there is no field
   const shown = value.controls.map((one) => (fixed.includes(one.name) ? { ...one, label: '' } : one));
-  mount(
-    drawn,
-    { value: { ...value, controls: shown } },
-    () => {},
-    () => {},
-    spec,
-  );
+  const quiet = () => {};
+  mount(drawn, { value: { ...value, controls: shown } }, quiet, quiet, spec);
 }

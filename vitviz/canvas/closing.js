@@ -21,9 +21,8 @@ async function shoot(self) {
 /** Buttons and links; `reset` is what the first of them does. */
 export function closing(self, reset) {
   const settable = self.value.controls.length > 0 && !self.value.second;
-  const taken = (name) => (event) => {
-    event.currentTarget.href = address(self.path(name, asText(self.settings)));
-  };
+  const taken = (name) => (event) =>
+    (event.currentTarget.href = address(self.path(name, asText(self.settings))));
   const file = (text, name, kind) =>
     el('a', { text, download: true, href: '#', onclick: taken(name), ...kind });
   return [

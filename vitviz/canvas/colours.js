@@ -16,9 +16,7 @@ for (const [name, text] of Object.entries(encoded)) {
 }
 tables.grey = Uint32Array.from({ length: 256 }, (_, i) => (0xff000000 | (i * 0x010101)) >>> 0);
 
-export function table(name) {
-  return tables[name] || tables.viridis;
-}
+export const table = (name) => tables[name] || tables.viridis;
 
 /** Draws `rows` x `cols` numbers, one pixel each, into a small canvas (a new one, or the one given). */
 export function tinted(values, rows, cols, map, low, high, start = 0, canvas = null) {
@@ -45,9 +43,7 @@ export function ramp(map, kind, canvas = sheet(256, 1)) {
   return canvas;
 }
 
-/**
- * Draws `rows` x `cols` colours, three bytes each, one pixel each; nothing where a patch's number is not one.
- */
+/** Draws `rows` x `cols` colours of three bytes, one pixel each; nothing where a patch has no number. */
 export function painted(bytes, values, rows, cols, canvas, start = 0) {
   if (canvas.width !== cols) canvas.width = cols;
   if (canvas.height !== rows) canvas.height = rows;

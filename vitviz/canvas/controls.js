@@ -30,9 +30,7 @@ function dropdown(control, _self, change) {
   const told = { 'aria-label': t(control.label), onchange: () => change(node.value) };
   const options = control.options.map(([value, text]) => [value, t(text)]);
   const node = selection(told, options);
-  const show = (value) => {
-    node.value = value;
-  };
+  const show = (value) => (node.value = value);
   return { node, show };
 }
 

@@ -7,11 +7,8 @@ import { fit } from './elements.js';
  * context, and the crop's [x, y, width, height] in it; null where the model sees all of the picture.
  */
 export function drawCrop(self, canvas, width, height) {
-  const {
-    upload: [w],
-    box,
-  } = self.photo;
-  const [left, top, right, bottom] = box.map((edge) => (edge * width) / w);
+  const { upload, box } = self.photo;
+  const [left, top, right, bottom] = box.map((edge) => (edge * width) / upload[0]);
   const [x, y] = [Math.max(0, left), Math.max(0, top)];
   const crop = [x, y, Math.min(width, right) - x, Math.min(height, bottom) - y];
   const context = fit(canvas, width, height, self.density);

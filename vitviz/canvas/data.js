@@ -1,5 +1,4 @@
-// Arrays and pictures from the server: fetched once, kept within a byte budget, given up when nobody waits
-// any more.
+// Arrays and pictures from the server: fetched once, kept in a budget, given up when nobody waits any more.
 
 import { sheet } from './elements.js';
 import { t } from './words.js';
@@ -16,9 +15,7 @@ export class Refusal extends Error {
   }
 }
 
-export function address(path) {
-  return new URL(`gradio_api/vitviz/${path}`, document.baseURI).href;
-}
+export const address = (path) => new URL(`gradio_api/vitviz/${path}`, document.baseURI).href;
 
 async function answer(url, signal, question) {
   let response;
@@ -31,6 +28,7 @@ async function answer(url, signal, question) {
   if (response.ok) return response;
   const body = await response.json().catch(() => null);
   if (body && typeof body.text === 'string') throw new Refusal(body);
+  if (body && typeof body.detail === 'string') throw new Refusal(body.detail);
   throw new Refusal(t('The server answered with status {status}.', { status: response.status }));
 }
 
@@ -143,10 +141,18 @@ export async function answers(path, signal) {
 }
 
 /** The same to a question in JSON; one that is `last` is sent though the page is closed. */
-export async function asked(path, question, last = false) {
+export async function asked(path, question, last = false, signal = undefined) {
   const headers = { 'Content-Type': 'application/json' };
-  const sent = { method: 'POST', headers, body: JSON.stringify(question), keepalive: last };
-  return (await answer(address(path), undefined, sent)).json();
+  const how = { method: 'POST', headers, body: JSON.stringify(question), keepalive: last };
+  return (await answer(address(path), signal, how)).json();
+}
+
+/** Sends a file, and gives where the server has it. */
+export async function sent(file, signal) {
+  const body = new FormData();
+  body.append('files', file);
+  const url = new URL('gradio_api/upload', document.baseURI).href;
+  return (await (await answer(url, signal, { method: 'POST', body })).json())[0];
 }
 
 /** Keeps a picture that is here already, as if it had been fetched. */

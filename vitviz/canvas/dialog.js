@@ -9,9 +9,7 @@ export const field = (label, input) => el('label', { class: 'vv-print-field' }, 
 /** Keeps in `chosen` under a name what is put into a field; `property` is where the field has it. */
 export function keeping(node, chosen, name, property = 'value') {
   node[property] = chosen[name];
-  node.addEventListener('input', () => {
-    chosen[name] = node[property];
-  });
+  node.addEventListener('input', () => (chosen[name] = node[property]));
   return node;
 }
 
@@ -39,9 +37,7 @@ export function dialog(self, title, fields, take) {
     div('vv-buttons', go, close),
   );
   const life = new AbortController();
-  const say = (text) => {
-    said.textContent = text;
-  };
+  const say = (text) => (said.textContent = text);
   go.addEventListener('click', async () => {
     go.disabled = true;
     say(t('Drawing …'));

@@ -1,9 +1,6 @@
 // Elements, and canvases sharp on any screen.
 
-/**
- * An element: `text` is its text, `on…` are listeners, anything else attributes; what is undefined, null or
- * false is left out.
- */
+/** An element: `text` is its text, `on…` are listeners, others attributes; what is nothing is left out. */
 export function el(tag, attributes, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
@@ -33,7 +30,8 @@ export function selection(attributes, options, chosen = undefined) {
 
 /** A button that on a phone unfolds what stands behind it, by the style of what follows. */
 export function fold(text) {
-  const turn = () => made.setAttribute('aria-expanded', String(made.getAttribute('aria-expanded') !== 'true'));
+  const turn = () =>
+    made.setAttribute('aria-expanded', String(made.getAttribute('aria-expanded') !== 'true'));
   const made = button(text, turn, { class: 'vv-unfold', 'aria-expanded': 'false' });
   return made;
 }
@@ -65,6 +63,16 @@ export function svg(tag, attributes, text) {
  * @returns {any}
  */
 export const origin = (event) => event.target;
+
+/** What a selector finds first, or all of that.
+ * @type {(selector: string) => any} */
+export const seek = (selector) => document.querySelector(selector);
+/** @type {(selector: string) => any[]} */
+export const seekAll = (selector) => [...document.querySelectorAll(selector)];
+
+/** Runs where attributes of these names change at a node, and below it unless told otherwise. */
+export const whenChanged = (node, attributeFilter, run, subtree = true) =>
+  new MutationObserver(run).observe(node, { subtree, attributes: true, attributeFilter });
 
 /** Whether something is typed there, so that keys and what is pasted are its own. */
 export const typing = (node) =>

@@ -1,5 +1,4 @@
-// What is on the screen as a PNG at twice its size: canvases, text, borders, with a title and the settings
-// below.
+// What is on the screen as a PNG at twice its size: canvases, text, borders, with title and settings.
 
 import { el, sheet } from './elements.js';
 
@@ -45,16 +44,14 @@ function paint(context, node, origin) {
   const y = box.top - origin.top;
   context.save();
   context.globalAlpha *= Number(style.opacity);
+  const radius = Math.min(parseFloat(style.borderTopLeftRadius) || 0, box.height / 2);
+  const rounded = (edge) => {
+    context.beginPath();
+    context.roundRect(x + edge / 2, y + edge / 2, box.width - edge, box.height - edge, radius);
+  };
   if (opaque(style.backgroundColor)) {
     context.fillStyle = style.backgroundColor;
-    context.beginPath();
-    context.roundRect(
-      x,
-      y,
-      box.width,
-      box.height,
-      Math.min(parseFloat(style.borderTopLeftRadius) || 0, box.height / 2),
-    );
+    rounded(0);
     context.fill();
   }
   const edge = parseFloat(style.borderTopWidth) || 0;
@@ -72,14 +69,7 @@ function paint(context, node, origin) {
     }
     context.strokeStyle = style.borderTopColor;
     context.lineWidth = edge;
-    context.beginPath();
-    context.roundRect(
-      x + edge / 2,
-      y + edge / 2,
-      box.width - edge,
-      box.height - edge,
-      parseFloat(style.borderTopLeftRadius) || 0,
-    );
+    rounded(edge);
     context.stroke();
   }
   if (node.tagName === 'CANVAS') {
@@ -103,10 +93,7 @@ function lines(context, text, width) {
   return out;
 }
 
-/**
- * The figure of a view as a PNG blob, drawn anew at twice the screen's size; `said` are its settings, one a
- * line.
- */
+/** A view's figure as a PNG blob, drawn anew at twice the screen's size; `said`: its settings, one a line. */
 export async function portrait(self, title, said) {
   const parts = [self.figure.firstElementChild, self.below.firstElementChild].filter(
     (part) => part?.offsetWidth,

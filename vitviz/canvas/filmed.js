@@ -12,20 +12,19 @@ const LOOKS = 500; // ms between two looks at how far it is
 const chosen = { form: 'mp4', over: 'training', width: '960', seconds: '0.8', detail: false };
 
 /** The button that opens the dialog; null for a view without a figure for print. */
-export function filmButton(self) {
-  if (!self.value.printable) return null;
-  return button(t('Film …'), () => open(self), { class: 'vv-filmed' });
-}
+export const filmButton = (self) =>
+  self.value.printable ? button(t('Film …'), () => open(self), { class: 'vv-filmed' }) : null;
 
 async function open(self) {
   const over = choice(chosen, 'over', [
     ['training', t('its training')],
     ['layers', t('its layers')],
   ]);
-  const form = choice(chosen, 'form', [
-    ['mp4', 'MP4'],
-    ['gif', 'GIF'],
-  ]);
+  const form = choice(
+    chosen,
+    'form',
+    ['mp4', 'gif'].map((one) => [one, one.toUpperCase()]),
+  );
   const fields = [
     field(t('Format'), form),
     field(t('The film goes over'), over),

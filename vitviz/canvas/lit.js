@@ -22,6 +22,13 @@ export function light(key = '') {
   document.dispatchEvent(new CustomEvent('vitviz:lit', { detail: key }));
 }
 
+/** What an element has that lights a key under the pointer, and is lit with it. */
+export const lighting = (key) => ({
+  'data-lit': key,
+  onpointerenter: () => light(key),
+  onpointerleave: () => light(''),
+});
+
 /** Tells `run` of a view what is lit. */
 export const whenLit = (self, run) =>
   document.addEventListener('vitviz:lit', (/** @type {any} */ { detail }) => run(detail), {

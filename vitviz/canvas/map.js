@@ -1,5 +1,4 @@
-// Numbers over the picture: the map that draws every view without a script of its own, and that others build
-// on.
+// Numbers over the picture: the map that draws every view without a script, and that others build on.
 
 import { chartBeside } from './chart.js';
 import { colourbar } from './colourbar.js';
@@ -16,10 +15,7 @@ import { still } from './still.js';
 import { tip } from './tip.js';
 import { t } from './words.js';
 
-/**
- * The first item that lies over the patches, and its leading axes, each of which a control of that name
- * chooses.
- */
+/** The first item over the patches, and its leading axes, each chosen by the control of its name. */
 function over(self) {
   const [name, axes] = Object.entries(self.value.axes).find(
     ([, axes]) => axes.slice(-2).join(' ') === 'row col',
@@ -163,11 +159,8 @@ export default (slug) => ({
     const start = offset(self, item);
     const count = self.grid.rows * self.grid.cols;
     const values = self.data[item.name].values.subarray(start, start + count);
-    const asked = [
-      ...item.leading.map((axis) => self.settings[axis]),
-      self.settings.scale,
-      differs(self),
-    ].join('/');
+    const chosen = item.leading.map((axis) => self.settings[axis]);
+    const asked = [...chosen, self.settings.scale, differs(self)].join('/');
     const [low, high] = still(self, `${item.name}/${asked}`, ...ends(self, values));
     const colours = self.value.signed || differs(self) ? 'balance' : (self.settings.colormap ?? 'viridis');
     const [title, says] = [self.value.title, self.value.says[item.name]].map((text) => t(text));

@@ -1,5 +1,6 @@
 // Which views are mounted, and the settings that they were left with.
 
+import { seek } from './elements.js';
 import { placesOf, sane, tokensAt } from './settings.js';
 import names from './views.js';
 
@@ -42,20 +43,14 @@ export async function settled(checkpoint) {
   while ([...views].some(waits));
 }
 
-export function asText(settings) {
-  return new URLSearchParams(
-    Object.entries(settings).map(([name, value]) => [name, String(value)]),
-  ).toString();
-}
+export const asText = (settings) => new URLSearchParams(settings).toString();
 
 /** Opens a view's tab, with some of its settings. */
 export function open(name, settings) {
   memory[name] = { ...memory[name], ...settings };
   for (const other of views)
     if (other.name === name && other.key && !other.value.message && other.root.isConnected) other.follow();
-  /** @type {HTMLElement | null} */
-  const tab = document.querySelector(`#vitviz-tabs button[role=tab][aria-controls*="${name}"]`);
-  tab?.click();
+  seek(`#vitviz-tabs button[role=tab][aria-controls*="${name}"]`)?.click();
 }
 
 /**
@@ -75,9 +70,15 @@ export function put(settings, { scene, checkpoint }) {
   }
 }
 
-/** What a view was left with, as it is allowed and meant in the model that it shows now. */
+/**
+ * What a view was left with, as it is allowed and meant in the model that it shows now; over a video's frames
+ * what is `still` takes the place of what would be another thing in each.
+ */
 export function remembered(self) {
-  const last = memory[self.name] || {};
+  const still = self.value.still ?? {};
+  const last = { ...memory[self.name] };
+  for (const [name, value] of Object.entries(still))
+    if ((last[name] ?? self.control(name)?.default) === self.control(name)?.default) last[name] = value;
   return Object.fromEntries(
     self.value.controls.map((c) => [
       c.name,
@@ -94,9 +95,7 @@ export function remembered(self) {
   );
 }
 
-/**
- * The settings that mean something else in another model: tokens as places, layers as shares of the depth.
- */
+/** The settings that mean something else in another model: tokens as places, layers as shares of all. */
 export function places(self) {
   const told = self.value.controls.map((c) => [
     c.name,
@@ -107,7 +106,8 @@ export function places(self) {
 
 /** Keeps the settings of a view, for itself and for the same view of another checkpoint beside it. */
 export function remember(self) {
-  memory[self.name] = { ...memory[self.name], ...self.settings, places: places(self) };
+  const own = Object.entries(self.settings).filter(([name, value]) => self.value.still?.[name] !== value);
+  memory[self.name] = { ...memory[self.name], ...Object.fromEntries(own), places: places(self) };
   for (const other of views)
     if (other !== self && other.name === self.name && other.key && other.root.isConnected) other.follow();
 }

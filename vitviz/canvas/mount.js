@@ -4,7 +4,7 @@ import { load, wanted } from './asking.js';
 import { closing } from './closing.js';
 import { toolbar } from './controls.js';
 import { Refusal } from './data.js';
-import { button, div, el, fold } from './elements.js';
+import { button, div, el, fold, whenChanged } from './elements.js';
 import { asText, memory, places, remember, remembered, views } from './memory.js';
 import { mounted } from './mounted.js';
 import { roomOf } from './room.js';
@@ -158,10 +158,7 @@ export function mount(element, props, watch, trigger, view) {
     refresh();
   }
 
-  /**
-   * Fetches what the settings ask for. One request at a time: a quick one may finish, so that dragging shows
-   * its steps.
-   */
+  /** Fetches what the settings ask for, one at a time; a quick one may finish, so that dragging shows. */
   async function refresh() {
     if (self.flight) {
       self.again = true;
@@ -250,12 +247,8 @@ export function mountBeside(element, props, watch, trigger, view) {
 }
 
 const repaint = () => views.forEach((self) => self.root.isConnected && self.draw());
-new MutationObserver(repaint).observe(document.documentElement, {
-  attributes: true,
-  attributeFilter: ['class'],
-});
-const started = () =>
-  new MutationObserver(repaint).observe(document.body, { attributes: true, attributeFilter: ['class'] });
+whenChanged(document.documentElement, ['class'], repaint, false);
+const started = () => whenChanged(document.body, ['class'], repaint, false);
 if (document.body) started();
 else document.addEventListener('DOMContentLoaded', started);
 

@@ -1,5 +1,4 @@
-// What every function of a view is handed as `self`: its places on the page, its state, and what it may ask
-// for.
+// What every function of a view is handed as `self`: its places on the page, its state, what it may ask.
 
 import { array, picture } from './data.js';
 import { asText, open, views } from './memory.js';
@@ -76,9 +75,7 @@ export function mounted(root, { figure, below, live }, view, trigger) {
       ),
     /** Opens another view with some of its settings. */
     open: (name, settings) => open(name, settings),
-    say: (text) => {
-      live.textContent = text;
-    },
+    say: (text) => (live.textContent = text),
     colour: (name) => getComputedStyle(root).getPropertyValue(name).trim(),
     again: false,
   };

@@ -2,9 +2,7 @@
 
 import { t } from './words.js';
 
-export function patchName(patch) {
-  return t('Patch {number}', { number: patch + 1 });
-}
+export const patchName = (patch) => t('Patch {number}', { number: patch + 1 });
 
 /** A prefix token as a student reads it. */
 export function tokenName(name) {

@@ -73,9 +73,7 @@ export function cells(self, canvas, { place, hover, leave, pick, hold, name, lab
     if (!event?.linked) tip.hide();
     leave?.();
   };
-  const stale = () => {
-    box = null;
-  };
+  const stale = () => (box = null);
   window.addEventListener('scroll', stale, { passive: true, capture: true, signal: self.life.signal });
   canvas.addEventListener('pointerenter', stale);
   canvas.addEventListener('pointerdown', (event) => {
@@ -137,9 +135,7 @@ export function outline(parent, kind = '', colour = '') {
     if (style !== last) node.style.cssText = last = style;
     if (node.hidden) node.hidden = false;
   };
-  const hide = () => {
-    node.hidden = true;
-  };
+  const hide = () => (node.hidden = true);
   /** Lays it over a cell of a field, and takes it away where there is none. */
   const over = (place, cell) => (cell >= 0 ? put(...rowByRow(place, place)(cell)) : hide());
   return { node, put, hide, over };

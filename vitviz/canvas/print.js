@@ -11,18 +11,12 @@ const PIXELS = 20; // millions, as Limits has them in Python; a test compares
 const chosen = { form: 'svg', width: '', dpi: '300', detail: false }; // for every view, while the page lives
 
 /** The button that opens the dialog; null for a view without a figure for print. */
-export function printButton(self) {
-  if (!self.value.printable) return null;
-  return button(t('For print …'), () => open(self), { class: 'vv-print' });
-}
+export const printButton = (self) =>
+  self.value.printable ? button(t('For print …'), () => open(self), { class: 'vv-print' }) : null;
 
 function open(self) {
-  const form = choice(chosen, 'form', [
-    ['svg', 'SVG'],
-    ['pdf', 'PDF'],
-    ['png', 'PNG'],
-    ['txt', t('Caption (text)')],
-  ]);
+  const vectors = ['svg', 'pdf', 'png'].map((one) => [one, one.toUpperCase()]);
+  const form = choice(chosen, 'form', [...vectors, ['txt', t('Caption (text)')]]);
   const dpi = field(t('Dots per inch'), choice(chosen, 'dpi', ['150', '300', '600']));
   const size = { type: 'number', min: 40, max: 400, step: 1, placeholder: t('as it needs') };
   const width = keeping(el('input', size), chosen, 'width');

@@ -4,10 +4,7 @@ const KEPT = 60; // px that may stay empty until a figure is drawn larger again
 
 /** Of a mounted view: `measured` takes the room anew, `fitting` draws the figure as large as that allows. */
 export function roomOf(self, view, { root, figure, below }) {
-  /**
-   * Takes the room there is for the figure; whether it has changed. In a shell of the window's height it is
-   * bounded below.
-   */
+  /** Takes the room for the figure, bounded below in a shell of the window's height; whether it changed. */
   function measured() {
     const width = figure.clientWidth;
     const shell = getComputedStyle(figure).getPropertyValue('--vv-shell').trim() === '1';
@@ -35,9 +32,7 @@ export function roomOf(self, view, { root, figure, below }) {
     return (figure.firstElementChild?.getBoundingClientRect().height || 0) - spare;
   }
 
-  /**
-   * Draws as tall as the room allows: what a view puts around its drawing is known only once it stands there.
-   */
+  /** Draws as tall as there is room: what a view puts around its drawing is known only once it stands. */
   function fitting() {
     if (!self.room || view.scrolls) {
       const page = Math.min(window.innerHeight * 0.66, 1.1 * self.width); // of one that is scrolled

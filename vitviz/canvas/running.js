@@ -1,5 +1,4 @@
-// What takes a while and is asked for step by step: a button that starts it, stops it and goes on, and how
-// far it is.
+// What is asked for step by step: a button that starts it, stops it and goes on, and how far it is.
 
 import { el } from './elements.js';
 import { t } from './words.js';

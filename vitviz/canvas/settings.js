@@ -1,5 +1,4 @@
-// What the settings of a view are worth on another picture, another grid or another model, and how they are
-// told.
+// What a view's settings are worth on another picture, grid or model, and how they are told.
 
 import { patchName, tokenName } from './names.js';
 import { number } from './numbers.js';
@@ -50,45 +49,32 @@ export function tokensAt(control, places, grid, { layers }) {
 
 /** A setting that fits this picture and this model, or the default. */
 export function sane(control, value, about) {
+  const { kind, minimum, maximum } = control;
   if (value === undefined || value === null) return control.default;
-  if (control.kind === 'choice')
-    return control.options.some(([name]) => name === value) ? value : control.default;
-  if (control.kind === 'slider') {
-    const number = Number(value);
+  const [text, number] = [String(value), Number(value)];
+  const within = number >= minimum && number <= maximum;
+  if (kind === 'slider') {
     const whole = !Number.isInteger(control.step) || Number.isInteger(number);
-    const fits = whole && number >= control.minimum && number <= control.maximum;
-    if (Number.isNaN(number) || (typeof value === 'string' && !(fits && /^-?\d/.test(value))))
-      return control.default; // a text is out of an address
+    const fits = typeof value !== 'string' || (whole && within && /^-?\d/.test(value));
+    if (Number.isNaN(number) || !fits) return control.default; // a text is out of an address
     // a number is another model's, which had more of them
-    return Math.min(control.maximum, Math.max(control.minimum, number));
+    return Math.min(maximum, Math.max(minimum, number));
   }
-  if (control.kind === 'layers') {
-    const [first, last] = String(value).split('-').map(Number);
-    return first >= 1 && last >= first && last <= about.layers && !(first === 1 && last === about.layers)
-      ? String(value)
-      : '';
+  if (kind === 'whole') return Number.isInteger(number) && within ? number : control.default;
+  if (kind === 'layers') {
+    const [first, last] = text.split('-').map(Number);
+    const all = first === 1 && last === about.layers;
+    return first >= 1 && last >= first && last <= about.layers && !all ? text : '';
   }
-  if (control.kind === 'query') {
-    if (/^\d+$/.test(value))
-      return Number(value) < about.grid.rows * about.grid.cols ? String(value) : control.default;
-    return ['auto', 'mean', ...about.grid.prefix].includes(value) ? value : control.default;
-  }
-  if (control.kind === 'whole') {
-    const number = Number(value);
-    return Number.isInteger(number) && number >= control.minimum && number <= control.maximum
-      ? number
-      : control.default;
-  }
-  if (control.kind === 'wholes') {
-    const text = String(value);
-    const fits = (one) => /^\d+$/.test(one) && Number(one) <= control.maximum;
-    return text === '' || (text.split('.').length <= control.most && text.split('.').every(fits))
-      ? text
-      : control.default;
-  }
-  if (control.kind === 'text')
-    return new RegExp(`^(?:${control.fits})$`).test(String(value)) ? String(value) : control.default;
-  return control.default;
+  const { rows, cols, prefix } = about.grid;
+  const token = (one) => /^\d+$/.test(one) && Number(one) <= maximum;
+  const fits = {
+    choice: () => control.options.some(([name]) => name === value),
+    query: () => (/^\d+$/.test(value) ? number < rows * cols : ['auto', 'mean', ...prefix].includes(value)),
+    wholes: () => !text || (text.split('.').length <= control.most && text.split('.').every(token)),
+    text: () => new RegExp(`^(?:${control.fits})$`).test(text),
+  }[kind];
+  return fits?.() ? text : control.default;
 }
 
 /** What a setting says in a caption. */

@@ -1,5 +1,4 @@
-// The upload with the model's crop drawn on it; takes dropped files and hands them to the page's picture
-// input.
+// The upload with the model's crop drawn on it; hands dropped files to the page's picture input.
 
 import { drawCrop, rim } from './crop.js';
 import { button, div, el, stack } from './elements.js';
@@ -15,14 +14,9 @@ export default () => ({
     const caption = el('p', { class: 'vv-text' });
     const hint = el('div', { class: 'vv-drop', 'data-export': 'no', text: t('Drop the picture here') });
     const plot = div('vv-plot vv-stage', canvas, hint);
-    const tool = (text, name, asked) => {
-      const node = button(
-        text,
-        () => node.dispatchEvent(new CustomEvent(`vitviz:${asked}`, { bubbles: true })),
-        { class: name },
-      );
-      return node;
-    };
+    const ask = (asked) => (event) =>
+      event.currentTarget.dispatchEvent(new CustomEvent(`vitviz:${asked}`, { bubbles: true }));
+    const tool = (text, name, asked) => button(text, ask(asked), { class: name });
     const edit = tool(t('Edit the picture'), 'vv-edit-picture', 'board');
     const tools = div('vv-tools', edit, tool(t('Camera'), 'vv-camera', 'camera'));
     self.figure.append(stack(plot, caption, tools));
@@ -57,22 +51,15 @@ export default () => ({
   pictures: () => ['upload'],
 
   draw(self) {
-    const {
-      upload: [w, h],
-      box,
-      input,
-    } = self.photo;
+    const { upload, box, input } = self.photo;
+    const [w, h] = upload;
     const most = window.innerWidth < 768 ? 92 : 160; // on a phone a thumbnail
     const { told } = self.value;
     // a frame of a camera is as tall as the photograph, so that nothing moves
     const tall = (told && self.ui.height) || Math.min(self.tall, most);
     const width = Math.min(self.width, (w / h) * tall);
-    const { context, crop } = drawCrop(
-      self.ui.before ? { ...self, data: { upload: self.ui.before } } : self,
-      self.ui.canvas,
-      width,
-      Math.max(8, (width * h) / w),
-    );
+    const shown = self.ui.before ? { ...self, data: { upload: self.ui.before } } : self;
+    const { context, crop } = drawCrop(shown, self.ui.canvas, width, Math.max(8, (width * h) / w));
     if (!told) self.ui.height = (width * h) / w;
     self.ui.caption.style.minHeight = told ? self.ui.caption.style.minHeight : '';
     if (crop) {
@@ -84,10 +71,7 @@ export default () => ({
     const [across, down] = [box[2] - box[0], box[3] - box[1]];
     const cut = size(across, Math.abs(across - down) < 1 ? across : down); // a square, but for its rounding
     const caption = crop
-      ? t('{upload} px, crop {crop} → {input} for the model', {
-          ...sizes,
-          crop: cut,
-        })
+      ? t('{upload} px, crop {crop} → {input} for the model', { ...sizes, crop: cut })
       : t('{upload} px, all of it → {input} for the model', sizes);
     self.ui.caption.textContent = told || caption;
     if (!told) self.ui.caption.style.minHeight = `${self.ui.caption.offsetHeight}px`;

@@ -1,5 +1,4 @@
-// Scales that stand still: over the frames of a film, and for two checkpoints side by side, a scale only
-// widens.
+// Scales that stand still: over a film's frames, and for two checkpoints side by side, they only widen.
 
 const kept = new Map();
 const seen = new Map();

@@ -1,5 +1,4 @@
-// The page's language: an English text is the key of its translation, in the module of the language that was
-// chosen.
+// The page's language: an English text is the key of its translation, in the chosen language's module.
 
 /** The chosen language as the server knows it; language.first.js put it there. */
 export const spokenTag = () => (['zh-CN', 'ko'].includes(navigator.language) ? navigator.language : 'en');

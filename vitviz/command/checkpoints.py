@@ -4,23 +4,23 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 # options that other subcommands have, too
 Checkpoint = Annotated[
-    str, typer.Option("--checkpoint", "-c", help="Name, folder or file; see `vitviz checkpoints`.")
+    str, Option("--checkpoint", "-c", help="Name, folder or file; see `vitviz checkpoints`.")
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
-Weights = Annotated[Path | None, typer.Option(help="Folder of your own checkpoints.", show_default=False)]
+Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:N or mps.")]
+Weights = Annotated[Path | None, Option(help="Folder of your own checkpoints.")]
 
 
 def checkpoints(
-    search: Annotated[str, typer.Argument(help="Only names that hold this.")] = "",
+    search: Annotated[str, Argument(help="Only names that hold this.")] = "",
     here: Annotated[
-        bool, typer.Option("--here", help="Only those on this machine, which need no network.")
+        bool, Option("--here", help="Only those on this machine, which need no network.")
     ] = False,
     weights: Weights = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print a list of objects.")] = False,
 ) -> None:
     """Lists the checkpoints: shipped, your own, and timm's on the hub.
 

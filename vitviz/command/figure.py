@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from vitviz.command.checkpoints import Checkpoint, Device, Weights
 from vitviz.errors import VitvizError
@@ -25,38 +25,26 @@ Without -o the file lies in this folder, named by view, checkpoint and settings.
 """
 
 Given = Annotated[
-    list[str] | None,
-    typer.Option("--set", "-s", help="A setting, such as fusion=max; may be repeated.", show_default=False),
+    list[str] | None, Option("--set", "-s", help="A setting, such as fusion=max; may be repeated.")
 ]
 
 
 def figure(
-    view: Annotated[str, typer.Argument(metavar="VIEW", help="Which view.", show_default=False)],
-    picture: Annotated[
-        str, typer.Argument(metavar="[PICTURE]", help="A file, or a sample's name.", show_default=False)
-    ] = "",
+    view: Annotated[str, Argument(metavar="VIEW", help="Which view.")],
+    picture: Annotated[str, Argument(metavar="[PICTURE]", help="A file, or a sample's name.")] = "",
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="A .svg, .pdf or .png; the caption goes beside it.", show_default=False
-        ),
+        Path | None, Option("--out", "-o", help="A .svg, .pdf or .png; the caption goes beside it.")
     ] = None,
     checkpoint: Checkpoint = "vitviz-tiny",
     given: Given = None,
-    width: Annotated[
-        float | None, typer.Option(help="Width in mm, 40 to 400. Default: what it needs.", show_default=False)
-    ] = None,
-    dpi: Annotated[int, typer.Option(help="Of a PNG: 150, 300 or 600.")] = 300,
-    detail: Annotated[bool, typer.Option("--detail", help="With what stands beside the figure.")] = False,
-    dark: Annotated[bool, typer.Option("--dark", help="Light on dark instead of dark on white.")] = False,
-    language: Annotated[str, typer.Option(help="en, zh-CN or ko.")] = "en",
-    size: Annotated[
-        int | None, typer.Option(help="Side of the model's input in pixels.", min=1, show_default=False)
-    ] = None,
-    without: Annotated[
-        str, typer.Option(help='What is taken away, such as "heads=8.2 patches=0.17".', show_default=False)
-    ] = "",
-    second: Annotated[str, typer.Option(help="Of compared: the checkpoint beside it, by its name.")] = "",
+    width: Annotated[float | None, Option(help="Width in mm, 40 to 400. Default: what it needs.")] = None,
+    dpi: Annotated[int, Option(help="Of a PNG: 150, 300 or 600.")] = 300,
+    detail: Annotated[bool, Option("--detail", help="With what stands beside the figure.")] = False,
+    dark: Annotated[bool, Option("--dark", help="Light on dark instead of dark on white.")] = False,
+    language: Annotated[str, Option(help="en, zh-CN or ko.")] = "en",
+    size: Annotated[int | None, Option(help="Side of the model's input in pixels.", min=1)] = None,
+    without: Annotated[str, Option(help='What is taken away, such as "heads=8.2 patches=0.17".')] = "",
+    second: Annotated[str, Option(help="Of compared: the checkpoint beside it, by its name.")] = "",
     device: Device = "auto",
     weights: Weights = None,
 ) -> None:

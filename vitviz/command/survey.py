@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from vitviz.command.checkpoints import Checkpoint, Device, Weights
 from vitviz.errors import VitvizError
 
 # written out: help loads no torch; a test compares
-NAMES = tuple("distance prefix_mass entropy skip similarity ledger lens accuracy trial smallest_part".split())
+NAMES = tuple(
+    "distance prefix_mass entropy skip similarity ledger lens accuracy trial smallest_part words".split()
+)
 
 HELP = """Averages over pictures, with standard errors, a row a picture and a report.
 
@@ -40,72 +43,62 @@ Measures:
   accuracy     how often the answer is right; needs labels
   trial        how well maps of relevance predict what the model loses, beside chance
   smallest_part  how few edges the answer needs, by share and at random
+  words        what each head writes, in words; for CLIP, SigLIP and their kin
 """
 
 
 def survey(
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="Where the pictures are.", show_default=False)
-    ],
+    source: Annotated[str, Argument(metavar="SOURCE", help="Where the pictures are.")],
     out: Annotated[
-        Path,
-        typer.Option("--out", "-o", help="Folder for report, table and averages; a survey in it goes on."),
+        Path, Option("--out", "-o", help="Folder for report, table and averages; a survey in it goes on.")
     ],
     checkpoint: Checkpoint = "vitviz-tiny",
     measure: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--measure", "-m", help="May be repeated. Default: distance, prefix_mass.", show_default=False
-        ),
+        list[str] | None, Option("--measure", "-m", help="May be repeated. Default: distance, prefix_mass.")
     ] = None,
     limit: Annotated[
-        int | None,
-        typer.Option(help="Only so many pictures: the first, or with --seed drawn at random.", min=1),
+        int | None, Option(help="Only so many pictures: the first, or with --seed drawn at random.", min=1)
     ] = None,
     seed: Annotated[
-        int | None,
-        typer.Option(help="Draws the --limit pictures at random, the same ones for the same seed."),
+        int | None, Option(help="Draws the --limit pictures at random, the same ones for the same seed.")
     ] = None,
     classes: Annotated[
         Path | None,
-        typer.Option(
-            help="JSON: the source's class names in the checkpoint's order, or name: number or label."
-        ),
+        Option(help="JSON: the source's class names in the checkpoint's order, or name: number or label."),
     ] = None,
     boxes: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="For trial: where the objects are, as JSON {picture: [[left, top, right, bottom]]} or a"
             " folder of VOC's XML; adds pointing game and energy in the box."
         ),
     ] = None,
     method: Annotated[
-        list[str] | None,
-        typer.Option(help="For trial: a method of vitviz.METHODS; may be repeated.", show_default=False),
+        list[str] | None, Option(help="For trial: a method of vitviz.METHODS; may be repeated.")
     ] = None,
     patches_as: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="For trial: removed patches are dropped, mean, blur or black; may be repeated. Default:"
-            " dropped.",
-            show_default=False,
+            " dropped."
         ),
+    ] = None,
+    words: Annotated[
+        Path | None,
+        typer.Option(help="For words: sentences to choose from, one a line. Default: 200 plain words."),
     ] = None,
     size: Annotated[
-        int | None,
-        typer.Option(
-            help="Side of the model's input in pixels. Default: as trained.", min=1, show_default=False
-        ),
+        int | None, Option(help="Side of the model's input in pixels. Default: as trained.", min=1)
     ] = None,
-    batch: Annotated[int, typer.Option(help="Pictures that go through the model at once.", min=1)] = 8,
+    batch: Annotated[int, Option(help="Pictures that go through the model at once.", min=1)] = 8,
     workers: Annotated[
-        int, typer.Option(help="Ray's actors that share the pictures; needs vitviz[cluster].", min=0)
+        int, Option(help="Ray's actors that share the pictures; needs vitviz[cluster].", min=0)
     ] = 0,
     device: Device = "auto",
-    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    dtype: Annotated[str, Option(help="float32 or bfloat16.")] = "float32",
     weights: Weights = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print averages and settings as JSON; progress goes to stderr.")
+        bool, Option("--json", help="Print averages and settings as JSON; progress goes to stderr.")
     ] = False,
 ) -> None:
     """Runs a survey to its end and says where its files are."""
@@ -121,6 +114,7 @@ def survey(
     try:
         inspector = vitviz.load(checkpoint, device=device, dtype=dtype, folder=weights)
         measures = _measures(measure or USUAL, boxes, method, patches_as)
+        inspector = _worded(inspector, measures, words)
         asked = {"size": size, "batch": batch, "limit": limit, "seed": seed, "workers": workers}
         found = vitviz.survey(source, inspector, measures, out=out, classes=meant, progress=progress, **asked)
     except KeyboardInterrupt:
@@ -150,6 +144,23 @@ def _measures(names, boxes: Path | None, methods: list[str] | None, protocols: l
     settings |= {"methods": tuple(methods)} if methods else {}
     settings |= {"protocols": tuple(protocols)} if protocols else {}
     return [TrialMeasure(**settings) if name == "trial" else name for name in names]
+
+
+def _worded(inspector, measures: list, words: Path | None):
+    """The inspector with the words of a file, or the plain ones where it has none and they are asked for."""
+    if "words" not in measures:
+        if words:
+            raise VitvizError("--words belongs to the measure words; ask for it with --measure words.")
+        return inspector
+    if words is None and inspector.classes is not None:
+        return inspector
+    import vitviz
+
+    try:
+        lines = words and [one for one in words.read_text(encoding="utf-8").splitlines() if one.strip()]
+    except (OSError, ValueError) as error:
+        raise VitvizError(f"--words {words.name} cannot be read ({type(error).__name__}).") from None
+    return inspector.with_classes(vitviz.text(inspector, lines))
 
 
 def _classes(path: Path | None):

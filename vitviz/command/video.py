@@ -4,7 +4,7 @@ import csv
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from vitviz.command.checkpoints import Checkpoint, Device, Weights
 from vitviz.command.figure import Given, setting_of
@@ -24,17 +24,17 @@ Examples:
 
 
 def video(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="The video.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", "-o", help="A .mp4, .gif or .csv.", show_default=False)],
-    view: Annotated[str, typer.Option(help="Which view, by its name in the page's links.")] = "rollout",
+    source: Annotated[Path, Argument(metavar="SOURCE", help="The video.")],
+    out: Annotated[Path, Option("--out", "-o", help="A .mp4, .gif or .csv.")],
+    view: Annotated[str, Option(help="Which view, by its name in the page's links.")] = "rollout",
     checkpoint: Checkpoint = "vitviz-tiny",
     given: Given = None,
-    start: Annotated[float, typer.Option(help="The second to begin at.")] = 0.0,
-    stop: Annotated[float | None, typer.Option(help="The second to stop before.", show_default=False)] = None,
-    step: Annotated[int, typer.Option(help="Every so many frames.")] = 1,
-    most_seconds: Annotated[float, typer.Option(help="The longest that is taken on.")] = 60.0,
-    most_frames: Annotated[int, typer.Option(help="The most frames that are taken on.")] = 1_000,
-    width: Annotated[int, typer.Option(help="Of a film, 320 to 1920 pixels.")] = 960,
+    start: Annotated[float, Option(help="The second to begin at.")] = 0.0,
+    stop: Annotated[float | None, Option(help="The second to stop before.")] = None,
+    step: Annotated[int, Option(help="Every so many frames.")] = 1,
+    most_seconds: Annotated[float, Option(help="The longest that is taken on.")] = 60.0,
+    most_frames: Annotated[int, Option(help="The most frames that are taken on.")] = 1_000,
+    width: Annotated[int, Option(help="Of a film, 320 to 1920 pixels.")] = 960,
     device: Device = "auto",
     weights: Weights = None,
 ) -> None:

@@ -21,27 +21,14 @@ __all__ = ["Checkpoint", "Frame", "Inspector", "checkpoints", "film", "find", "l
 
 
 def load(
-    name: str | PathLike,
-    architecture: str | None = None,
-    device: str = "auto",
-    *,
-    dtype: str = "float32",
-    folder: str | PathLike | None = None,
-    trusted: bool = True,
-    progress: Callable[[int, int], None] | None = None,
-    heads: int | None = None,
-    mean: float | Sequence[float] | None = None,
-    std: float | Sequence[float] | None = None,
-    crop_pct: float | None = None,
-    crop_mode: str | None = None,
-    interpolation: str | None = None,
-    activation: str | None = None,
-    epsilon: float | None = None,
-    pool: str | None = None,
-    block: str | None = None,
-    weights: str | None = None,
-    labels: Sequence[str] | None = None,
-) -> Inspector:
+    name: str | PathLike, architecture: str | None = None, device: str = "auto", *, dtype: str = "float32",
+    folder: str | PathLike | None = None, trusted: bool = True,
+    progress: Callable[[int, int], None] | None = None, heads: int | None = None,
+    mean: float | Sequence[float] | None = None, std: float | Sequence[float] | None = None,
+    crop_pct: float | None = None, crop_mode: str | None = None, interpolation: str | None = None,
+    activation: str | None = None, epsilon: float | None = None, pool: str | None = None,
+    block: str | None = None, weights: str | None = None, labels: Sequence[str] | None = None,
+) -> Inspector:  # fmt: skip
     """Loads a checkpoint and puts it on a device, ready to be looked into.
 
     `name` is one of `checkpoints()`, a timm name with or without its tag, a hub id, a folder in timm's
@@ -70,13 +57,9 @@ def load(
     checkpoint = find(asked, folder=folder, architecture=architecture, trusted=trusted)
     place = pick_device(device)
     loaded = load_weights(
-        checkpoint,
-        progress=progress,
-        folder=folder,
-        device=place,
-        dtype=pick_dtype(dtype, place),
+        checkpoint, progress=progress, folder=folder, device=place, dtype=pick_dtype(dtype, place),
         labels=None if labels is None else tuple(labels),
-    )
+    )  # fmt: skip
     if trusted and loaded.checkpoint.assumed:
         text = warning(loaded.checkpoint.name, loaded.checkpoint.assumed)
         warnings.warn(AssumedWarning(text), stacklevel=2)

@@ -43,9 +43,7 @@ class CosineHead(nn.Module):
 def given(model: nn.Module, classes: Classes, name: str, tokens: int) -> None:
     """Puts classes in the place of a model's own head. VitvizError, with both figures, for another width."""
     if classes.model not in (None, name):
-        raise VitvizError(
-            f"Given classes of {classes.model} for {name}. Choose those that were made with it."
-        )
+        raise VitvizError(f"Given classes of {classes.model} for {name}. Choose those made with it.")
     if hasattr(model, "head_dist") or not hasattr(model, "head"):
         raise UnsupportedModel(TWICE.format(name=name))
     model.head = model.head.own if isinstance(model.head, CosineHead) else model.head
@@ -59,7 +57,8 @@ def given(model: nn.Module, classes: Classes, name: str, tokens: int) -> None:
             f"Given vectors of {classes.vectors.shape[1]} numbers; {name} embeds a picture in"
             f" {embedding.shape[1]}. Choose vectors from the text tower that it was trained with."
         )
-    model.head, model.num_classes = CosineHead(model.head, classes).to(weights), len(classes.labels)
+    model.head = CosineHead(model.head, classes).to(weights.device, weights.dtype)
+    model.num_classes = len(classes.labels)
 
 
 def _read(weight: Tensor | None) -> Tensor | None:

@@ -42,9 +42,8 @@ def pick_dtype(wish: str, device: torch.device) -> torch.dtype:
     if wish not in DTYPES:
         raise VitvizError(f"There is no precision {wish!r} here; expected {' or '.join(DTYPES)}.")
     try:
-        torch.ones(2, 2, device=device, dtype=DTYPES[wish]).mm(
-            torch.ones(2, 2, device=device, dtype=DTYPES[wish])
-        )
+        ones = torch.ones(2, 2, device=device, dtype=DTYPES[wish])
+        ones.mm(ones)
     except (RuntimeError, TypeError) as error:
         raise VitvizError(f"{name_of(device)} does not compute in {wish}. Use --dtype float32.") from error
     return DTYPES[wish]

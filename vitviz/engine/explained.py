@@ -22,8 +22,6 @@ from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import capture, experiments, gradients, last_block
 from vitviz.engine.passes.gradients import or_zero, product
 from vitviz.engine.passes.removal import Removal
-from vitviz.engine.pictures.images import open_image
-from vitviz.engine.pictures.preprocess import prepare
 from vitviz.engine.tails import PARALLEL, PRE_NORM
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.record.sentence import Sentence, not_applicable
@@ -82,30 +80,21 @@ class Explained:
     """
 
     def __init__(
-        self,
-        inspector: Inspector,
-        image,
-        target: Asked,
-        ledger: MakesLedger,
-        patches_as: str = "dropped",
-        size=None,
-        once: Once = lambda name, make: make(),
-    ):
+        self, inspector: Inspector, image, target: Asked, ledger: MakesLedger, patches_as: str = "dropped",
+        size=None, once: Once = lambda name, make: make(),
+    ):  # fmt: skip
         if inspector.dtype != "float32":
             raise VitvizError(Sentence(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
         self.inspector, self.target, self.patches_as, self._ledger = inspector, target, patches_as, ledger
-        self._once = once
+        self._once, self._made = once, {}
         if isinstance(image, Trace):
             self.trace = inspector.answered(image)
             preprocessing = inspector.preprocessing.with_size(image.view.picture.shape[:2])
-            prepared = experiments.as_seen(image.view, preprocessing)
+            prepared, seen = experiments.as_seen(image.view, preprocessing), self.trace.grid.pixels
         else:
-            preprocessing = inspector.preprocessing.with_size(inspector.placed.size(size))
-            prepared = prepare(open_image(image), preprocessing)
-            (self.trace,) = inspector.traces([prepared], preprocessing.size)
-        self.model = inspector.placed.at(
-            self.trace.grid.pixels if isinstance(image, Trace) else preprocessing.size
-        )
+            prepared, seen = inspector.forward.seen(image, size)
+            (self.trace,) = inspector.traces([prepared], seen)
+        self.model = inspector.placed.at(seen)
         self.pixels = prepared.tensor[None].to(inspector.device, next(self.model.parameters()).dtype)
         self.blocks = capture.transformer_blocks(self.model)
         self._score = scored(self.model, self.trace, target)
@@ -117,19 +106,14 @@ class Explained:
     def ledger(self) -> Ledger:
         return self._ledger(self.inspector, self.trace)
 
-    def gradients(self) -> Gradients:
-        return self._own
+    def gradients(self, held: bool = False) -> Gradients:
+        if held not in self._made:
+            name = "held gradients" if held else "gradients"
+            self._made[held] = self._once(name, lambda: self._pass(held))
+        return self._made[held]
 
     def held(self) -> Gradients:
-        return self._frozen
-
-    @cached_property
-    def _own(self) -> Gradients:
-        return self._once("gradients", lambda: self._pass(held=False))
-
-    @cached_property
-    def _frozen(self) -> Gradients:
-        return self._once("held gradients", lambda: self._pass(held=True))
+        return self.gradients(held=True)
 
     def answers(self, kept: Tensor) -> Tensor:
         return self._removal.answers(kept)
@@ -215,15 +199,13 @@ class Explained:
         weighed = [Weighed(one.detach()[0].cpu(), or_zero(one, slope)[0].cpu()) for one, slope in each]
         patches = self.trace.grid.patches
         return Gradients(
-            answer=answer,
-            tokens=tokens.cpu(),
-            constants=constants,
+            answer=answer, tokens=tokens.cpu(), constants=constants,
             pixels=None if pixels is None else self._by_patch(product(pixels, pixel_slope)),
             attentions=tuple(weighed[: len(self.blocks)]),
             pooling=weighed[len(self.blocks)] if len(weighed) > len(self.blocks) else None,
             activations=None if activation is None else activation.detach()[0, -patches:].cpu(),
             slopes=None if activation is None else or_zero(activation, activation_slope)[0, -patches:].cpu(),
-        )
+        )  # fmt: skip
 
     def _activation(self, one: gradients.Opened) -> Tensor | None:
         try:

@@ -28,7 +28,6 @@ from vitviz.engine.placed import Placed
 from vitviz.errors import VitvizError
 from vitviz.record.classes import Classes
 from vitviz.record.readout import Readout
-from vitviz.record.runs import Without
 from vitviz.record.trace import Attention, Deviation, Trace, View
 
 Change = Callable[[nn.Module], nn.Module]
@@ -114,15 +113,17 @@ class Forward:
             readout = self._readout(model, kept)
             read = readouts.read(model, readout, recording.tokens[-1])
         place = placed.device if keep_on_device else torch.device("cpu")
-        frame = record.Frame(
-            placed.checkpoint.name, record.grid_of(model), readout, read, readouts.queries_read(model),
-            placed.classes is not None or record.classifies(model, placed.checkpoint),
-            placed.labels, milliseconds, name_of(placed.device), placed.dtype, first, kept,
-            Without() if edit is None else edit.without, placed.classes,
-        )  # fmt: skip
+        shared = {
+            "checkpoint": placed.checkpoint.name, "grid": record.grid_of(model), "readout": readout,
+            "labels": placed.labels, "milliseconds": milliseconds, "device": name_of(placed.device),
+            "dtype": placed.dtype, "first_pass": first, "kept": kept, "classes": placed.classes,
+            **({} if edit is None else {"without": edit.without}),
+        }  # fmt: skip
+        if placed.classes is None and not record.classifies(model, placed.checkpoint):
+            logits = None
+        queries, views = readouts.queries_read(model), enumerate(one.view for one in prepared)
         traces = [
-            record.trace_of(recording, logits, frame, prepared[i].view, i, place)
-            for i in range(len(prepared))
+            record.trace_of(recording, logits, shared, view, i, place, read, queries) for i, view in views
         ]
         if checking:
             self._require_truth(recording, traces[0].layers, size)
@@ -135,9 +136,8 @@ class Forward:
 
     def _readout(self, model: nn.Module, kept: tuple[int, ...] | None = None) -> Readout:
         grid = record.grid_of(model)
-        return readouts.readout_of(
-            model, grid if kept is None else grid.sequence(len(kept)), self.placed.checkpoint.name
-        )
+        grid = grid if kept is None else grid.sequence(len(kept))
+        return readouts.readout_of(model, grid, self.placed.checkpoint.name)
 
     def pixels(self, prepared: list[Prepared]) -> Tensor:
         return torch.stack([one.tensor for one in prepared]).to(self.placed.device, DTYPES[self.placed.dtype])
@@ -161,19 +161,14 @@ class Forward:
             memory_guard(torch.device("cpu"), f"Comparing {placed.checkpoint.name} with itself in float32"),
         ):
             if placed.exact is not None:
-                exact = (
-                    placed.exact if size == placed.preprocessing.size else copies.sized(placed.exact, size)
-                )
+                own = size == placed.preprocessing.size
+                exact = placed.exact if own else copies.sized(placed.exact, size)
                 self.deviation, placed.exact = precision.deviation(trace, exact, prepared.tensor[None]), None
 
     def run(
-        self,
-        model: nn.Module,
-        pixels: Tensor,
-        check: bool = False,
-        changes: Mapping | None = None,
+        self, model: nn.Module, pixels: Tensor, check: bool = False, changes: Mapping | None = None,
         edit: interventions.Edit | None = None,
-    ):
+    ):  # fmt: skip
         placed = self.placed
         with (
             torch.no_grad(),

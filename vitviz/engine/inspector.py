@@ -18,7 +18,7 @@ from vitviz.analyses.target import Asked
 from vitviz.engine import parts, tails
 from vitviz.engine.checkpoint import Loaded
 from vitviz.engine.finding import film
-from vitviz.engine.fitting.in_memory import Pictured, loaded_of
+from vitviz.engine.fitting.in_memory import loaded_of
 from vitviz.engine.forward import Forward
 from vitviz.engine.passes import experiments, interventions, record, sweeps
 from vitviz.engine.passes.hooks import Hook
@@ -78,9 +78,9 @@ class Inspector(Shown):
         4
         """
         given = Given(heads, mean, std, crop_pct, crop_mode, interpolation, labels=labels)
-        pictured = Pictured(given, None if size is None else asked_size(size, (0, 0)))
+        size = None if size is None else asked_size(size, (0, 0))
         names = None if mapping is None else mapping_at(mapping)
-        return cls(loaded_of(model, pictured, name, names), device, dtype)
+        return cls(loaded_of(model, given, size, name, names), device, dtype)
 
     def __repr__(self) -> str:
         return f"Inspector({self.checkpoint.name!r}, device={str(self.device)!r}, dtype={self.dtype!r})"
@@ -189,7 +189,7 @@ class Inspector(Shown):
 
     def effects(
         self, image, target: Asked, heads_as: str = "mean", size: int | tuple[int, int] | None = None, *,
-        mlps: bool = True, other=None, batch: int = 16,
+        mlps: bool = True, other=None, batch: int = sweeps.BATCH,
         progress: Callable[[int, int], bool | None] | None = None,
     ) -> Effects:  # fmt: skip
         """What a target's logit loses when each head, and each layer's MLP, is taken away: with - without it.
@@ -202,8 +202,7 @@ class Inspector(Shown):
         >>> inspector.effects(image, target=3).heads  # (layer, head), in logits  # doctest: +SKIP
         """
         prepared, seen = self.forward.seen(image, size)
-        asked = sweeps.Asking(target, heads_as, mlps, other, batch, progress)
-        return sweeps.swept(self.forward, prepared, seen, asked)
+        return sweeps.swept(self.forward, prepared, seen, target, heads_as, mlps, other, batch, progress)
 
     def layer_effects(
         self, image, layer: int, heads_as: str = "mean", size: int | tuple[int, int] | None = None
@@ -217,19 +216,14 @@ class Inspector(Shown):
         >>> inspector.layer_effects(image, 7)[:, 3]  # on the logit of class 3  # doctest: +SKIP
         """
         prepared, seen = self.forward.seen(image, size)
-        return sweeps.of_layer(self.forward, prepared, seen, layer, sweeps.Asking(heads_as=heads_as))
+        return sweeps.of_layer(self.forward, prepared, seen, layer, heads_as)
 
     def reference(self, size: int | tuple[int, int] | None = None) -> Reference:
         """The means that take the place of heads and MLPs, and (`.sentence`) of which pictures they are."""
         return self.forward.reference(self.placed.size(size))
 
     def experiment(
-        self,
-        image,
-        size: int | tuple[int, int] | None = None,
-        *,
-        shuffle: int | None = None,
-        positions: bool = True,
+        self, image, size: int | tuple[int, int] | None = None, *, shuffle: int | None = None, positions=True
     ) -> Trace:
         """The trace of a picture with its patches shuffled (by a seed), or without position embeddings.
 
@@ -241,9 +235,8 @@ class Inspector(Shown):
         prepared, seen = self.forward.seen(image, size)
         if shuffle is not None:
             prepared = experiments.shuffled(prepared, self.grid(seen), shuffle)
-        change = (
-            None if positions else lambda model: experiments.without_positions(model, self.checkpoint.name)
-        )
+        name = self.checkpoint.name
+        change = None if positions else lambda model: experiments.without_positions(model, name)
         return self.forward.traces([prepared], seen, change=change)[0]
 
     def hook(self, point: str, fn: Hook) -> AbstractContextManager[None]:

@@ -10,16 +10,15 @@ from vitviz.errors import OutOfMemory
 
 _CPU = torch.device("cpu")
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
+SMALLER = "Choose a smaller checkpoint or a smaller size."
 
 
 def free_bytes(device: torch.device) -> int | None:
     """What the device (of a CPU: the machine, or container) can still give; None where that is not known."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    known = [
-        free for free in (_free_in_the_machine(), free_in_the_container(_CONTROL_GROUPS)) if free is not None
-    ]
-    return min(known, default=None)
+    known = _free_in_the_machine(), free_in_the_container(_CONTROL_GROUPS)
+    return min((free for free in known if free is not None), default=None)
 
 
 def free_in_the_container(root: Path) -> int | None:
@@ -28,19 +27,14 @@ def free_in_the_container(root: Path) -> int | None:
     A Space is a container of 16 GB on a machine of many more, and what the machine has free is then of no
     use. Pages of files read lately count as used there, but are dropped as soon as the room is needed.
     """
-    for limit, used, detail, dropped in (
-        # control groups of the second version, and of the first
-        ("memory.max", "memory.current", "memory.stat", "inactive_file"),
-        (
-            "memory/memory.limit_in_bytes",
-            "memory/memory.usage_in_bytes",
-            "memory/memory.stat",
-            "total_inactive_file",
-        ),
+    for group, limit, used, dropped in (  # control groups of the second version, and of the first
+        (root, "max", "current", "inactive_file"),
+        (root / "memory", "limit_in_bytes", "usage_in_bytes", "total_inactive_file"),
     ):
         try:
-            most, taken = int((root / limit).read_text()), int((root / used).read_text())
-            pages = re.search(rf"^{dropped} (\d+)$", (root / detail).read_text(), re.MULTILINE)
+            most, taken, stat = ((group / f"memory.{one}").read_text() for one in (limit, used, "stat"))
+            most, taken = int(most), int(taken)
+            pages = re.search(rf"^{dropped} (\d+)$", stat, re.MULTILINE)
         except (OSError, ValueError):  # not there, or "max"
             continue
         return max(0, most - taken + (int(pages[1]) if pages else 0))
@@ -81,12 +75,7 @@ def bytes_to_load(parameters: int) -> int:
     return 2 * 4 * parameters
 
 
-def require(
-    needed: int,
-    device: torch.device,
-    what: str,
-    advice: str = "Choose a smaller checkpoint or a smaller size.",
-) -> None:
+def require(needed: int, device: torch.device, what: str, advice: str = SMALLER) -> None:
     """Raises OutOfMemory, with both figures, where something needs more than four fifths of what is free."""
     free = free_bytes(device)
     if free is not None and needed > 0.8 * free:
@@ -116,12 +105,9 @@ def require_to_load(
 
 def is_shortage(error: BaseException) -> bool:
     """Whether an error tells that memory was refused; torch's for the machine's own is a RuntimeError."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return (
-        isinstance(error, RuntimeError)
-        and re.search(r"DefaultCPUAllocator|not enough memory|alloc_cpu", str(error)) is not None
-    )
+    told = re.search(r"DefaultCPUAllocator|not enough memory|alloc_cpu", str(error)) is not None
+    kinds = (MemoryError, torch.OutOfMemoryError, *([RuntimeError] if told else []))
+    return isinstance(error, kinds)
 
 
 def _free_in_the_machine() -> int | None:

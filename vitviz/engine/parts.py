@@ -15,10 +15,9 @@ from torch import Tensor, nn
 
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.passes import experiments, record
+from vitviz.engine.tails import PRE_NORM, scale_of
 from vitviz.errors import UnsupportedModel
 from vitviz.record.trace import Trace
-
-_SCALES = ("ls1", "gamma_1")  # how timm's families call LayerScale
 
 
 @dataclass(frozen=True)
@@ -56,27 +55,19 @@ def parts_of(model: nn.Module) -> Parts:
     filters = record.patch_filters(model)
     flat = None if filters is None else rearrange(filters, "width channel row col -> width (row col channel)")
     head, classes = getattr(model, "head", None), int(getattr(model, "num_classes", 0) or 0)
-    positions = getattr(model, "pos_embed", None)
+    positions, block = getattr(model, "pos_embed", None), model.blocks[0]
+    tabled = isinstance(positions, nn.Parameter) and positions.ndim == 3
     return Parts(
         embedding=None if flat is None else Linear.of(flat, model.patch_embed.proj.bias),
-        prefix=_prefix(model),
-        positions=(
-            record.copied(positions[0])
-            if isinstance(positions, nn.Parameter) and positions.ndim == 3
-            else None
-        ),
+        prefix=_prefix(model), positions=record.copied(positions[0]) if tabled else None,
         why_positions=experiments.why_not(model),
-        mlp=getattr(getattr(getattr(model.blocks[0], "mlp", None), "fc2", None), "in_features", None),
-        plain_blocks=type(model.blocks[0]).__name__ in ("Block", "EvaBlock", "RelPosBlock"),
-        layer_scale=any(
-            getattr(model.blocks[0], name, None) is not None
-            and not isinstance(getattr(model.blocks[0], name), nn.Identity)
-            for name in _SCALES
-        ),
+        mlp=getattr(getattr(getattr(block, "mlp", None), "fc2", None), "in_features", None),
+        plain_blocks=type(block).__name__ in PRE_NORM,
+        layer_scale=scale_of(getattr(block, "ls1", getattr(block, "gamma_1", None))) is not None,
         classes=classes,
         classifier=Linear.of(head.weight, head.bias) if classes and isinstance(head, nn.Linear) else None,
         stem=getattr(model.patch_embed, "backbone", None) is not None,
-    )
+    )  # fmt: skip
 
 
 @in_float32()

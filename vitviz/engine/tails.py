@@ -37,14 +37,10 @@ def tail_of(model: nn.Module, name: str, device: torch.device = CPU) -> Tail:
     if model not in _known or _known[model][0] != weights:
         try:
             pooling, width = pooling_of(model), int(getattr(model, "embed_dim", None) or model.num_features)
-            found = Tail(
-                checkpoint=name,
-                pooling=pooling,
-                layers=tuple(projection_of(block) for block in model.blocks),
-                head=head_of(model, pooling),
-                attention_pooling=attention_pooling_of(model) if pooling.kind == "attention" else None,
-                features=(2 if pooling.kind == "class and average" else 1) * width,
-            )
+            layers, attends = tuple(map(projection_of, model.blocks)), pooling.kind == "attention"
+            pool = attention_pooling_of(model) if attends else None
+            features = (2 if pooling.kind == "class and average" else 1) * width
+            found = Tail(name, pooling, layers, head_of(model, pooling), pool, features)
         except _NotUnderstood as reason:
             raise UnsupportedModel(not_applicable(name, said(reason))) from None
         _known[model] = weights, {CPU: found}
@@ -158,9 +154,8 @@ def attention_pooling_of(model: nn.Module) -> AttentionPooling:
         value=held(pool.kv.weight[inner:]),
         value_bias=None if pool.kv.bias is None else held(pool.kv.bias[inner:]),
         projection=held(pool.proj.weight) if projected else None,
-        projection_bias=held(pool.proj.bias) if projected else None,
-        positions=held(pool.pos_embed),
-    )
+        projection_bias=held(pool.proj.bias) if projected else None, positions=held(pool.pos_embed),
+    )  # fmt: skip
 
 
 def read_now(model: nn.Module, tokens: Tensor) -> Tensor:

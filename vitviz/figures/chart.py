@@ -119,16 +119,9 @@ def ramp(place: int, count: int) -> str:
 
 
 def by_layer(
-    values: np.ndarray,
-    up: str,
-    title: str = "",
-    *,
-    high: float | None = None,
-    first: int = 1,
-    error: np.ndarray | None = None,
-    levels: tuple[Level, ...] = (),
-    **more: Any,
-) -> Chart:
+    values: np.ndarray, up: str, title: str = "", *, high: float | None = None, first: int = 1,
+    error: np.ndarray | None = None, levels: tuple[Level, ...] = (), **more: Any,
+) -> Chart:  # fmt: skip
     """A dot for each head above its layer and the mean of the heads as a line, or one number a layer as a
     line.
 
@@ -156,9 +149,8 @@ def by_layer(
         each = {"layer": np.repeat(depth, heads), "head": np.tile(np.arange(heads), len(depth)) + 1}
         more.setdefault("of", each)
         band = None if error is None else ((values - spread).ravel(), (values + spread).ravel())
-        dots = Series(
-            np.repeat(depth, heads), values.ravel(), Sentence("one head"), dots=True, band=band, **more
-        )
+        places = np.repeat(depth, heads), values.ravel()
+        dots = Series(*places, Sentence("one head"), dots=True, band=band, **more)
         mean = Series(depth, values.mean(axis=1), Sentence("mean of the heads"), GREY, line=True)
         series = (dots, mean)
     across = (first - 0.6, first + len(values) - 0.4)

@@ -6,16 +6,12 @@ import cv2
 import numpy as np
 from jaxtyping import Float, UInt8
 
-_CODES = {
-    "viridis": cv2.COLORMAP_VIRIDIS,
-    "magma": cv2.COLORMAP_MAGMA,
-    "inferno": cv2.COLORMAP_INFERNO,
-    "cividis": cv2.COLORMAP_CIVIDIS,
-}
+_OPENCVS = ("viridis", "magma", "inferno", "cividis")
 
 
-def _table(code: int) -> UInt8[np.ndarray, "256 3"]:
+def _table(name: str) -> UInt8[np.ndarray, "256 3"]:
     levels = np.arange(256, dtype=np.uint8)[:, None]
+    code = getattr(cv2, f"COLORMAP_{name.upper()}")
     return np.ascontiguousarray(cv2.applyColorMap(levels, code)[:, 0, ::-1])
 
 
@@ -25,32 +21,25 @@ def _balance() -> UInt8[np.ndarray, "256 3"]:
     (Ottosson 2020).
     """
     share = np.abs(np.linspace(-1, 1, 256))[:, None]
-    light, blue, orange = (
-        np.array(lab) for lab in ((0.955, 0.0, 0.0), (0.46, -0.035, -0.145), (0.46, 0.105, 0.09))
-    )
+    light, blue, orange = np.array([[0.955, 0.0, 0.0], [0.46, -0.035, -0.145], [0.46, 0.105, 0.09]])
     lab = light + share * (np.where(np.arange(256)[:, None] < 128, blue, orange) - light)
-    roots = lab @ np.array(
-        [
-            [1, 1, 1],
-            [0.3963377774, -0.1055613458, -0.0894841775],
-            [0.2158037573, -0.0638541728, -1.2914855480],
-        ]
-    )
-    mixed = np.array(
-        [
-            [4.0767416621, -1.2684380046, -0.0041960863],
-            [-3.3077115913, 2.6097574011, -0.7034186147],
-            [0.2309699292, -0.3413193965, 1.7076147010],
-        ]
-    )
+    roots = lab @ np.array([
+        [1, 1, 1],
+        [0.3963377774, -0.1055613458, -0.0894841775],
+        [0.2158037573, -0.0638541728, -1.2914855480],
+    ])  # fmt: skip
+    mixed = np.array([
+        [4.0767416621, -1.2684380046, -0.0041960863],
+        [-3.3077115913, 2.6097574011, -0.7034186147],
+        [0.2309699292, -0.3413193965, 1.7076147010],
+    ])  # fmt: skip
     linear = np.clip(roots**3 @ mixed, 0, 1)
-    return np.rint(
-        255 * np.where(linear > 0.0031308, 1.055 * linear ** (1 / 2.4) - 0.055, 12.92 * linear)
-    ).astype(np.uint8)
+    curved = np.where(linear > 0.0031308, 1.055 * linear ** (1 / 2.4) - 0.055, 12.92 * linear)
+    return np.rint(255 * curved).astype(np.uint8)
 
 
 DIVERGING = ("balance",)
-TABLES: dict[str, UInt8[np.ndarray, "256 3"]] = {name: _table(code) for name, code in _CODES.items()}
+TABLES: dict[str, UInt8[np.ndarray, "256 3"]] = {name: _table(name) for name in _OPENCVS}
 TABLES["balance"] = _balance()
 
 
@@ -65,10 +54,7 @@ def coloured(
     if name not in TABLES:
         raise ValueError(f"There is no colour map {name!r}; there are {', '.join(TABLES)}.")
     span = high - low
-    levels = (
-        np.clip((np.asarray(values, dtype=np.float64) - low) / span, 0.0, 1.0)
-        if span > 0
-        else np.zeros(np.shape(values))
-    )
+    values = np.asarray(values, dtype=np.float64)
+    levels = np.clip((values - low) / span, 0.0, 1.0) if span > 0 else np.zeros(values.shape)
     # what has no number is hidden by whoever draws it
     return TABLES[name][np.rint(np.nan_to_num(levels) * 255).astype(np.uint8)]

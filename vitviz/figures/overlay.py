@@ -19,16 +19,10 @@ _FADED = {"heat": 0.62, "paper": 0.85}
 
 
 def overlay(
-    picture: UInt8[np.ndarray, "height width 3"] | Image.Image,
-    map: ArrayLike,
-    box: tuple[float, float, float, float] | None = None,
-    form: str = "heat",
-    opacity: float = 0.6,
-    colours: str = "viridis",
-    smooth: bool = True,
-    low: float = 0.0,
-    high: float | None = None,
-) -> UInt8[np.ndarray, "height width 3"]:
+    picture: UInt8[np.ndarray, "height width 3"] | Image.Image, map: ArrayLike,
+    box: tuple[float, float, float, float] | None = None, form: str = "heat", opacity: float = 0.6,
+    colours: str = "viridis", smooth: bool = True, low: float = 0.0, high: float | None = None,
+) -> UInt8[np.ndarray, "height width 3"]:  # fmt: skip
     """The picture with the map (row x col) over `box` (left, top, right, bottom in pixels; the whole picture
     where None).
 

@@ -14,9 +14,11 @@ from vitviz.analyses.effects import EdgeEffects, Effects
 from vitviz.analyses.evidence import Evidence
 from vitviz.analyses.experiment import Experiment
 from vitviz.analyses.filters import Filters
+from vitviz.analyses.protocol import KINDS
 from vitviz.analyses.relevance.passes import Relevance
 from vitviz.analyses.smallest import SmallestPart
 from vitviz.analyses.trials.trial import Trial
+from vitviz.analyses.words import HeadsInWords
 from vitviz.analyses.writers import Paths, Score, Writer, Writers
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.inspector import Inspector
@@ -143,19 +145,8 @@ def _filters(filters: Filters) -> str:
 
 @html.register
 def _evidence(account: Evidence) -> str:
-    lines = [
-        ("start", account.start),
-        ("heads", account.heads.sum().item()),
-        ("projection biases", account.projection_biases.sum().item()),
-        ("MLPs", account.mlps.sum().item()),
-        ("pooling", None if account.pool is None else account.pool.total),
-        ("norm's bias", account.norm_bias),
-        ("head's bias", account.head_bias),
-        ("norm", account.norm or None),  # of a difference
-        ("sum", account.total),
-        ("logit", account.logit),
-    ]
-    rows = [(name, value) for name, value in lines if value is not None]
+    rows = [("heads", account.heads.sum().item()), *account.constants.items()]
+    rows += [("sum", account.total), ("logit", account.logit)]
     heads = maps.by_layers(account.heads, "logits")
     patches = maps.over(account.patches, "logits, heads' shares by source patch", diverging=True)
     caption = (
@@ -252,9 +243,8 @@ def _edges(found: EdgeEffects) -> str:
         also = {"edge": [name for name, one in zip(names, known, strict=True) if one]}
         dots = Series(x, y, dots=True, told=("{edge}",), also=also)
         ends = (_roomy(min(0.0, one.min()), max(0.0, one.max())) for one in (x, y))
-        drawn = maps.inlined(
-            Chart("share (logits)", "effect (logits)", *ends, series=(dots,), whole=False, unit="logits")
-        )
+        sides = ("share (logits)", "effect (logits)")
+        drawn = maps.inlined(Chart(*sides, *ends, series=(dots,), whole=False, unit="logits"))
     order = np.argsort(-np.abs(np.nan_to_num(effects)))[:SHOWN].tolist()
     rows = [(names[n], effects[n], shares[n]) for n in order]
     caption = (
@@ -296,22 +286,19 @@ def _relevance(found: Relevance) -> str:
 
 @html.register
 def _components(found: Components) -> str:
-    drawn = [
-        maps.over(one, f"component {n}", diverging=True) for n, one in enumerate(maps.first(found.scores), 1)
-    ]
+    each = enumerate(found.scores[0].unbind(dim=-1)[:3], 1)
+    drawn = [maps.over(one, f"component {n}", diverging=True) for n, one in each]
     shares = ", ".join(f"{share:.1%}" for share in found.shares.tolist())
     caption = f"Scores of the first picture's patches; shares of the whole variance: {shares}."
-    return card(
-        "Principal components of tokens", f'<div class="vitviz-row">{"".join(drawn)}</div>', caption=caption
-    )
+    body = f'<div class="vitviz-row">{"".join(drawn)}</div>'
+    return card("Principal components of tokens", body, caption=caption)
 
 
 @html.register
 def _distances(found: Distances) -> str:
     drawn = maps.by_layers(found.distance, "px")
-    return card(
-        "Attention distance", drawn, caption="Each head's, rows as they are, and the heads' mean as a line."
-    )
+    caption = "Each head's, rows as they are, and the heads' mean as a line."
+    return card("Attention distance", drawn, caption=caption)
 
 
 @html.register
@@ -327,7 +314,19 @@ def _survey(survey: Survey) -> str:
     left_out = f", {survey.left_out} could not be read" if survey.left_out else ""
     caption = f"{survey.checkpoint}: means over {survey.images} pictures{left_out}, ± their standard errors."
     body = "".join(drawn) + (table(("", "mean", "unit"), rows) if rows else "")
+    body += html(survey.words) if survey.words else ""
     return card("Survey", body, caption=caption)
+
+
+@html.register
+def _words(found: HeadsInWords) -> str:
+    rows = found.said()[: 3 * SHOWN]
+    caption = (
+        f"Over {found.pictures} pictures: at most {found.shares.shape[-1]} words a head, with their shares of"
+        " the variance of what it writes into the embedding; deviation is in cosines, the largest first. A"
+        " word is told only where it holds more than random vectors do."
+    )
+    return card("Heads in words", table(("head", "deviation", "words"), rows), caption=caption)
 
 
 @html.register
@@ -350,7 +349,8 @@ def _trial(trial: Trial) -> str:
 
 @html.register
 def _experiment(found: Experiment) -> str:
-    what, other = ("patches dropped", "") if found.kind == "drop" else ("pieces", ", shuffled")
+    kind = KINDS[found.kind]
+    what, other = (kind.along, "") if found.kind == "drop" else (kind.counts, f", {kind.name}")
     curves = [found.curve(way) for way in found.probability]
     kept = [found.curve(way, "kept") for way in found.probability]
     rows = [

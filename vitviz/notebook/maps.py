@@ -8,7 +8,7 @@ drawn in a colour of its own keeps 3 : 1 to white and to near-black. Texts that 
 
 import base64
 import html
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -147,11 +147,6 @@ def atlas(pictures: Float[np.ndarray, "count row col channel"]) -> str:
     return image(_tiled(shown, across, gap=2), f"{len(shown)} filters", min(560, 60 * across))
 
 
-def first(scores: Any) -> Iterator[Any]:
-    """The first picture's scores, a component at a time, at most three."""
-    return (scores[0, ..., number] for number in range(min(3, scores.shape[-1])))
-
-
 def by_layers(values: Any, unit: str, first: int = 1, error: Any = None, up: str = "") -> str:
     """Dots of heads by layer, or a line of one number a layer, as paper draws them."""
     return inlined(by_layer(np.asarray(values), up or unit, first=first, error=error, unit=unit))
@@ -179,9 +174,8 @@ def _mosaic(values: np.ndarray, what: Name) -> str:
     """Each patch's own map, where the patch stands."""
     rows, cols = values.shape[:2]
     low, high = bounds(values)
-    tiles = np.stack(
-        [squares(one, low, high, "viridis") for one in values.reshape(rows * cols, *values.shape[2:])]
-    )
+    each = values.reshape(rows * cols, *values.shape[2:])
+    tiles = np.stack([squares(one, low, high, "viridis") for one in each])
     whole = image(_tiled(tiles, cols, gap=1), f"{rows} × {cols} maps", 480)
     return f"{whole}{scale(low, high, 'viridis', what.unit)}"
 

@@ -60,10 +60,9 @@ class Named(Shown, Tensor):
 
     def frame(self) -> Any:
         """A row a number, with its place on each axis (from 0), a DataFrame; VitvizError without pandas."""
-        axes = self.what.axes.split()
-        places = np.ndenumerate(self.plain().numpy())
+        axes, numbers = self.what.axes.split(), np.ndenumerate(self.plain().numpy())
         return frame_of(
-            {**dict(zip(axes, place, strict=True)), "value": float(value)} for place, value in places
+            {**dict(zip(axes, place, strict=True)), "value": float(one)} for place, one in numbers
         )
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
@@ -187,20 +186,14 @@ class Listed(Shown, list):
         return frame_of([vars(one) for one in self])
 
 
-@wraps(engine.checkpoints)
-def checkpoints(*arguments: Any, **more: Any) -> Listed:
-    return Listed(engine.checkpoints(*arguments, **more))
-
-
-@wraps(engine.film)
-def film(*arguments: Any, **more: Any) -> Listed:
-    return Listed(engine.film(*arguments, **more))
-
-
 class Picture(Shown, np.ndarray):
     """Pixels that show themselves."""
 
 
-@wraps(laid.overlay)
-def overlay(*arguments: Any, **more: Any) -> Picture:
-    return laid.overlay(*arguments, **more).view(Picture)
+def _shown(function: Callable, shown: Callable[[Any], Shown]) -> Callable:
+    """The function, its results as what shows itself."""
+    return wraps(function)(lambda *arguments, **more: shown(function(*arguments, **more)))
+
+
+checkpoints, film = _shown(engine.checkpoints, Listed), _shown(engine.film, Listed)
+overlay = _shown(laid.overlay, lambda pixels: pixels.view(Picture))

@@ -129,6 +129,10 @@ def _colours(frames: Frames) -> Image.Image:
 
 OVER = ("training", "layers")
 PIXELS = (320, 1920)  # across
+OF_A_FILM = (
+    "A film of {count} frames, from {first} to {last}; scales and axes are the same in all of them. What is"
+    " said above is of the last one."
+)
 NO_FILM = "{checkpoint} has no film of its training: no snapshots lie beside its weights."
 
 
@@ -196,18 +200,10 @@ class Animation:
 
 
 def animation(
-    view: str,
-    inspector: Inspector,
-    picture: Any = None,
-    *,
-    over: str = "training",
-    detail: bool = False,
-    dark: bool = False,
-    language: str = "en",
-    size: int | tuple[int, int] | None = None,
-    without: Any = None,
+    view: str, inspector: Inspector, picture: Any = None, *, over: str = "training", detail: bool = False,
+    dark: bool = False, language: str = "en", size: int | tuple[int, int] | None = None, without: Any = None,
     **settings: Any,
-) -> Animation:
+) -> Animation:  # fmt: skip
     """The film of one view: `over` the "training" of its checkpoint, or growing over its "layers".
 
     `view`, `settings`, `detail`, `dark` and `language` are those of `vitviz.figure`; `picture` is a path, PIL
@@ -264,12 +260,9 @@ def over_training(checkpoint: str, moments: Sequence[Frame], figure_of: Callable
 
 
 def over_layers(
-    view: View,
-    subject: Subject,
-    settings: Mapping[str, Any],
-    detail: bool,
+    view: View, subject: Subject, settings: Mapping[str, Any], detail: bool,
     figure_of: Callable[[Mapping[str, Any]], Figure],
-) -> Animation:
+) -> Animation:  # fmt: skip
     """The film over the layers, `figure_of` the settings of each frame; VitvizError where nothing grows."""
     told = each_layers(view, subject, settings)
     figures = [figure_of(each) for _, each in told]
@@ -290,13 +283,7 @@ def assembled(figures: Sequence[Figure], labels: Sequence[str], name: str) -> An
     stopping.check()
     plates = steady([figure.plate for figure in figures])
     frames = tuple(replace(figure, plate=plate) for figure, plate in zip(figures, plates, strict=True))
-    told = Sentence(
-        "A film of {count} frames, from {first} to {last}; scales and axes are the same in all of them. What"
-        " is said above is of the last one.",
-        count=len(frames),
-        first=labels[0],
-        last=labels[-1],
-    )
+    told = Sentence(OF_A_FILM, count=len(frames), first=labels[0], last=labels[-1])
     caption = f"{figures[-1].caption}{translated(told, figures[-1].language)}\n"
     return Animation(frames, tuple(labels), name, caption)
 

@@ -55,10 +55,8 @@ class Cell(Shown):
 
     def frame(self) -> str:
         """The document in a frame that becomes as high as it is."""
-        style = "width:100%;height:640px;border:0;border-radius:8px"
-        return (
-            f'<iframe title="vitviz: {self.view}" style="{style}" srcdoc="{html.escape(self.page)}"></iframe>'
-        )
+        told = f'title="vitviz: {self.view}" style="width:100%;height:640px;border:0;border-radius:8px"'
+        return f'<iframe {told} srcdoc="{html.escape(self.page)}"></iframe>'
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the document to a file, which any browser opens."""
@@ -66,18 +64,10 @@ class Cell(Shown):
 
 
 def show(
-    view: str,
-    inspector: Inspector,
-    of: Trace | Survey | None = None,
-    *,
-    image: Any = None,
-    live: Iterable[str] | None = None,
-    language: str = "en",
-    megabytes: float = 12,
-    seconds: float = 60,
-    before: Trace | None = None,
-    **settings: Any,
-) -> Cell:
+    view: str, inspector: Inspector, of: Trace | Survey | None = None, *, image: Any = None,
+    live: Iterable[str] | None = None, language: str = "en", megabytes: float = 12, seconds: float = 60,
+    before: Trace | None = None, **settings: Any,
+) -> Cell:  # fmt: skip
     """One of the page's views, to be moved about in a notebook's output cell without a server.
 
     `view`: its name in the page's links, such as "explorer"; `of`: a trace, or a survey where the view can be
@@ -102,15 +92,9 @@ def show(
 
 
 def cell_of(
-    shown: View,
-    subject: Subject,
-    given: Mapping[str, str],
-    image: Any = None,
-    live: Iterable[str] | None = None,
-    language: str = "en",
-    megabytes: float = 12,
-    seconds: float = 60,
-) -> Cell:
+    shown: View, subject: Subject, given: Mapping[str, str], image: Any = None,
+    live: Iterable[str] | None = None, language: str = "en", megabytes: float = 12, seconds: float = 60,
+) -> Cell:  # fmt: skip
     """The same of a view and a subject that are at hand; settings as their texts in an address."""
     if language not in NAMES:
         raise VitvizError(f"Given language={language!r}; expected one of {', '.join(NAMES)}.")
@@ -118,15 +102,11 @@ def cell_of(
     held = Held.of(shown, subject, dict(given), live, megabytes * 2**20, seconds)
     told = {**framed(subject, shown.slug), **declared(shown, subject.about), "key": "cell", "scene": "cell"}
     told |= {"controls": held.controls(told["controls"]), "files": [], "summary": shown.summary(subject)}
-    lead = [shown.words.what, shown.words.how, *_retouched(subject)]
+    strokes = subject.seen.retouched.text() if subject.seen else ""
+    lead = [shown.words.what, shown.words.how]
+    lead += [travelling(Sentence(RETOUCHED, what=strokes))] if strokes else []
     data = {"value": told, "lead": lead, "fixed": held.fixed, "parts": {**upload, **held.parts()}}
     return Cell(shown.slug, _page(shown.slug, data, language), held.fixed)
-
-
-def _retouched(subject: Subject) -> list[dict[str, Any]]:
-    """That its picture was, if so."""
-    strokes = subject.seen.retouched.text() if subject.seen else ""
-    return [travelling(Sentence(RETOUCHED, what=strokes))] if strokes else []
 
 
 def _page(slug: str, data: dict[str, Any], language: str) -> str:

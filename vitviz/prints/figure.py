@@ -38,14 +38,9 @@ LONGEST = 140  # characters of a file's name
 
 
 def caption_of(
-    view: View,
-    subject: Subject,
-    settings: Mapping[str, Any],
-    second: Subject | None = None,
-    language: str = "en",
-    picture: str = "",
-    shown: Sequence[str] = (),
-) -> str:
+    view: View, subject: Subject, settings: Mapping[str, Any], second: Subject | None = None,
+    language: str = "en", picture: str = "", shown: Sequence[str] = (),
+) -> str:  # fmt: skip
     """What is shown, of which `picture`: panels, settings, definition (LaTeX), limits, source, citation."""
 
     def say(text):
@@ -113,13 +108,9 @@ def _dtype(view: View, subject: Subject) -> str:
 
 
 def name_of(
-    view: View,
-    subject: Subject,
-    settings: Mapping[str, Any],
-    detail: bool,
-    second: Subject | None = None,
+    view: View, subject: Subject, settings: Mapping[str, Any], detail: bool, second: Subject | None = None,
     picture: str = "",
-) -> str:
+) -> str:  # fmt: skip
     """View, picture, checkpoint, shown `second`, and what is not as by default; safe on every disk."""
     filed = view.filed(settings, subject.grid)
     changed = [
@@ -240,18 +231,10 @@ class Figure:
 
 
 def figure(
-    view: str,
-    inspector: Inspector,
-    trace: Trace | Survey | None = None,
-    *,
-    detail: bool = False,
-    dark: bool = False,
-    language: str = "en",
-    picture: Any = None,
-    second: Inspector | Survey | None = None,
-    before: Trace | None = None,
-    **settings: Any,
-) -> Figure:
+    view: str, inspector: Inspector, trace: Trace | Survey | None = None, *, detail: bool = False,
+    dark: bool = False, language: str = "en", picture: Any = None, second: Inspector | Survey | None = None,
+    before: Trace | None = None, **settings: Any,
+) -> Figure:  # fmt: skip
     """The figure of one view for print.
 
     `view` is its name in the page's links, such as "explorer"; filters and positions need no trace.
@@ -292,12 +275,9 @@ def view_called(slug: str) -> View:
 
 
 def looked_at(
-    view: str,
-    inspector: Inspector,
-    of: Trace | Survey | None,
-    second: Inspector | Survey | None = None,
+    view: str, inspector: Inspector, of: Trace | Survey | None, second: Inspector | Survey | None = None,
     before: Trace | None = None,
-) -> tuple[View, Subject]:
+) -> tuple[View, Subject]:  # fmt: skip
     """A view by its slug, and what it looks at; VitvizError for another, and where it needs more."""
     found = view_called(view)
     made: dict[str, Any] = {}

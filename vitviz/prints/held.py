@@ -35,14 +35,9 @@ class Held:
 
     @classmethod
     def of(
-        cls,
-        view: View,
-        subject: Subject,
-        asked: Texts,
-        live: Iterable[str] | None,
-        room: float,
+        cls, view: View, subject: Subject, asked: Texts, live: Iterable[str] | None, room: float,
         seconds: float,
-    ) -> Held:
+    ) -> Held:  # fmt: skip
         """As much as `room` (bytes) and `seconds` allow; VitvizError for a setting or value that is none."""
         about = subject.about
         view.settings(asked, about)
@@ -110,19 +105,14 @@ def pictures(subject: Subject, image: Any) -> tuple[dict[str, dict[str, Any]], S
 
 def _drawn(view: View, subject: Subject, given: Texts) -> list[Item]:
     """What it is drawn from under the given settings."""
-    return [
-        one for one in view.drawn_from(subject) if all(given[name] == value for name, value in one.opened)
-    ]
+    every = view.drawn_from(subject)
+    return [one for one in every if all(given[name] == value for name, value in one.opened)]
 
 
 def _fitting(
-    view: View,
-    subject: Subject,
-    given: Texts,
-    domains: dict[str, tuple[str, ...]],
-    room: float,
+    view: View, subject: Subject, given: Texts, domains: dict[str, tuple[str, ...]], room: float,
     seconds: float,
-) -> dict[str, tuple[str, ...]]:
+) -> dict[str, tuple[str, ...]]:  # fmt: skip
     """Without the settings of most values, until all that is live fits."""
     cost = {}
     for item in _drawn(view, subject, given):

@@ -45,17 +45,9 @@ def subject_over(
     def sampled(by: Inspector, which: str) -> Callable[[], Survey]:
         return lambda: once(f"sampled {which}", lambda: over_samples(by, size))
 
-    beside = None
-    if second is not None:
-        beside = Subject(second, sampled=sampled(second, "second"), grid=second.grid(size))
-    return Subject(
-        inspector,
-        of,
-        sampled=sampled(inspector, "first"),
-        beside=beside,
-        film=lambda: once("film", lambda: over_training(inspector, size)),
-        once=once,
-    )
+    beside = second and Subject(second, sampled=sampled(second, "second"), grid=second.grid(size))
+    more = {"film": lambda: once("film", lambda: over_training(inspector, size)), "once": once}
+    return Subject(inspector, of, sampled=sampled(inspector, "first"), beside=beside, **more)
 
 
 def fitting(inspector: Inspector, survey: Survey) -> Inspector:
@@ -92,7 +84,5 @@ def over_training(inspector: Inspector, size: tuple[int, int] | None = None) -> 
 
     checkpoint = inspector.checkpoint
     like = {"device": str(inspector.device), "dtype": inspector.dtype, "folder": folder_of(checkpoint)}
-    steps = {frame.step: frame.name for frame in frames(checkpoint) if frame.step is not None}
-    return {
-        step: over_samples(engine.load(name, **like), size, ["similarity"]) for step, name in steps.items()
-    }
+    steps = [frame for frame in frames(checkpoint) if frame.step is not None]
+    return {one.step: over_samples(engine.load(one.name, **like), size, ["similarity"]) for one in steps}

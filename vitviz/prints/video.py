@@ -59,22 +59,11 @@ class VideoFrame:
 
 
 def video(
-    source: str | os.PathLike,
-    inspector: Inspector,
-    view: str = "rollout",
-    *,
-    start: float = 0.0,
-    stop: float | None = None,
-    step: int = 1,
-    most_seconds: float = 60.0,
-    most_frames: int = 1_000,
-    detail: bool = False,
-    dark: bool = False,
-    language: str = "en",
-    size: int | tuple[int, int] | None = None,
-    without: Any = None,
-    **settings: Any,
-) -> Iterator[VideoFrame]:
+    source: str | os.PathLike, inspector: Inspector, view: str = "rollout", *, start: float = 0.0,
+    stop: float | None = None, step: int = 1, most_seconds: float = 60.0, most_frames: int = 1_000,
+    detail: bool = False, dark: bool = False, language: str = "en", size: int | tuple[int, int] | None = None,
+    without: Any = None, **settings: Any,
+) -> Iterator[VideoFrame]:  # fmt: skip
     """A view of every `step`-th frame of a video file from `start` to before `stop` (in seconds), one
     `VideoFrame` after the other: number, time, picture, trace, figure, map, answer, flicker.
 
@@ -123,14 +112,24 @@ def video(
             figure = printed(found, subject, read(found, subject, settings), wanted)
             if before is not None:  # which has the widest scale of all before it
                 figure = replace(figure, plate=steady([before.figure.plate, figure.plate])[-1])
-            panels = (panel for row in figure.plate.rows for panel in row)
-            over = next((one for one in panels if isinstance(one, Map) and one.values is not None), None)
-            values = over and np.asarray(over.values, float)
-            changed = before and over and float(np.nanmean(np.abs(values - before.map)))
+            over, values = map_of(figure)
+            changed = before and over and flicker(before.map, values)
             scale = over and over.scale and (over.scale.low, over.scale.high)
             answer = best[0] if best else (None, None)
             before = VideoFrame(number, seconds, picture, trace, figure, values, scale, *answer, changed)
             yield before
+
+
+def map_of(figure: Figure) -> tuple[Map, Float[np.ndarray, "row col"]] | tuple[None, None]:
+    """The first map of a figure, and the numbers that it lays over the picture; None twice without one."""
+    panels = (panel for row in figure.plate.rows for panel in row)
+    over = next((one for one in panels if isinstance(one, Map) and one.values is not None), None)
+    return (over, np.asarray(over.values, float)) if over else (None, None)
+
+
+def flicker(before: Float[np.ndarray, "row col"], after: Float[np.ndarray, "row col"]) -> float:
+    """How much a map changes from one frame to the next, in its own unit. Source: see the module."""
+    return float(np.nanmean(np.abs(after - before)))
 
 
 def film_of(frames: Iterable[VideoFrame]) -> Animation:
@@ -160,8 +159,7 @@ def _lighter(plate: Plate) -> Plate:
         small = Image.fromarray(panel.picture)
         small.thumbnail((SIDE, SIDE))
         share = small.width / panel.picture.shape[1]
-        return replace(
-            panel, picture=np.asarray(small), box=panel.box and tuple(share * one for one in panel.box)
-        )
+        box = panel.box and tuple(share * one for one in panel.box)
+        return replace(panel, picture=np.asarray(small), box=box)
 
     return replace(plate, rows=tuple(tuple(map(lighter, row)) for row in plate.rows))

@@ -108,15 +108,10 @@ class Readout:
         token = Summary("mean", 0, 1)
         joined = {"class and average": "side by side", "class and distillation": "heads"}.get(name, "sum")
         summaries = {
-            "class": (token,),
-            "average": (mean,),
-            "max": (largest,),
-            "average and max": (mean, largest),
-            "class and average": (token, mean),
-            "class and distillation": (token, Summary("mean", 1, 2)),
-            "attention": (Summary("attention", first, grid.tokens),),
-            "none": (),
-        }[name.removesuffix(" of all")]
+            "class": (token,), "average": (mean,), "max": (largest,), "average and max": (mean, largest),
+            "class and average": (token, mean), "class and distillation": (token, Summary("mean", 1, 2)),
+            "attention": (Summary("attention", first, grid.tokens),), "none": (),
+        }[name.removesuffix(" of all")]  # fmt: skip
         even = tuple(Summary(one.how, one.start, one.stop, 1 / len(summaries)) for one in summaries)
         return cls(name, even, joined, norm)
 

@@ -49,10 +49,8 @@ class Without(Shown):
         put(self, "mlps", _sorted("mlps", self.mlps, lambda layer: _whole("mlps", layer)))
         put(self, "patches", _sorted("patches", self.patches, lambda patch: _whole("patches", patch)))
         for name, known in (("heads_as", HEADS_AS), ("patches_as", PATCHES_AS)):
-            if getattr(self, name) not in known:
-                raise VitvizError(
-                    f"Given {name}={getattr(self, name)!r}; expected one of {', '.join(known)}."
-                )
+            if (given := getattr(self, name)) not in known:
+                raise VitvizError(f"Given {name}={given!r}; expected one of {', '.join(known)}.")
         if self.at is not None:
             put(self, "at", _whole("at", self.at))
         replaced = self.heads_as == "other" and (self.heads or self.mlps)
@@ -81,9 +79,8 @@ class Without(Shown):
             "patches": ".".join(map(str, self.patches)),
             "heads_as": self.heads_as if (self.heads or self.mlps) and self.heads_as != "mean" else "",
             "patches_as": self.patches_as if self.patches and self.patches_as != "dropped" else "",
-            "at": "" if self.at is None else str(self.at + 1),
-            "other": self.other or "",
-        }
+            "at": "" if self.at is None else str(self.at + 1), "other": self.other or "",
+        }  # fmt: skip
         return " ".join(f"{name}={value}" for name, value in parts.items() if value)
 
     @classmethod

@@ -7,6 +7,7 @@ makes other tools run out of memory. It holds no model, so it can be cached, pic
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,8 +63,7 @@ class Attention:
 
     def __getstate__(self) -> dict:
         """Tensors in storage of their own, for pickling."""
-        given = None if self.given is None else owned(self.given)
-        return {**vars(self), **{name: owned(getattr(self, name)) for name in "qkv"}, "given": given}
+        return {name: owned(value) for name, value in vars(self).items()}
 
     def weights(
         self, rows: slice | Tensor = slice(None), heads: slice = slice(None)
@@ -84,7 +84,7 @@ class Attention:
 
 
 def on_cpu(recorded):
-    """A trace of a survey, or a part of one, which lies where its model is, as one that everybody is given."""
+    """A trace of a survey, or a part of one, which lies where its model is, as one that all are given."""
     if isinstance(recorded, Tensor):
         return recorded.cpu()
     if isinstance(recorded, tuple):
@@ -94,9 +94,10 @@ def on_cpu(recorded):
     return recorded
 
 
-def owned(tensor: Tensor) -> Tensor:
-    """The same in a storage of its own: a view would be pickled with all of what it is a view of."""
-    return tensor.clone() if tensor.untyped_storage().nbytes() > tensor.nbytes else tensor
+def owned(value: Any) -> Any:
+    """A tensor in a storage of its own: a view would be pickled with all of what it is a view of."""
+    view = isinstance(value, Tensor) and value.untyped_storage().nbytes() > value.nbytes
+    return value.clone() if view else value
 
 
 @dataclass(frozen=True)
@@ -141,9 +142,7 @@ class Written:
     pool_mlp: Float[Tensor, " width2"] | None = None  # attention pooling's own MLP
 
     def __getstate__(self) -> dict:
-        return {
-            name: owned(value) if isinstance(value, Tensor) else value for name, value in vars(self).items()
-        }
+        return {name: owned(value) for name, value in vars(self).items()}
 
 
 @dataclass(frozen=True, eq=False)  # a trace is itself: comparing tensors field by field has no single answer
@@ -277,7 +276,5 @@ class Trace(Shown):
 
     def __getstate__(self) -> dict:
         """As for `Attention`: traces of one batch are views of what all of them share."""
-        state = {
-            name: owned(value) if isinstance(value, Tensor) else value for name, value in vars(self).items()
-        }
-        return {**state, "tokens": tuple(owned(tokens) for tokens in self.tokens)}
+        state = {name: owned(value) for name, value in vars(self).items()}
+        return {**state, "tokens": tuple(map(owned, self.tokens))}

@@ -15,5 +15,5 @@ if TYPE_CHECKING:
     from vitviz.surveys.measure import Measure, Quantity, Seen
     from vitviz.surveys.measures import LAYERS, MEASURES, in_batches, parts_of_samples
     from vitviz.surveys.moments import Moments
-    from vitviz.surveys.result import Survey, cka
+    from vitviz.surveys.result import Survey, cka, heads_in_words
     from vitviz.surveys.run import survey, surveying

@@ -77,12 +77,9 @@ def measured(plan: Plan, measuring: Measuring, done: set[int], workers: int) -> 
             yield row["number"], Part.of(measuring.batches(pickle.loads(row["items"])))
         return
     shared = [ray.put(pickle.dumps(measuring))]
+    pool = ray.data.ActorPoolStrategy(min_size=1, max_size=places)
     parts = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
-        Worker,
-        batch_size=1,
-        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=places),
-        fn_constructor_args=(shared,),
-        **{f"num_{kind.lower()}s": 1},
+        Worker, batch_size=1, compute=pool, fn_constructor_args=(shared,), **{f"num_{kind.lower()}s": 1}
     )
     for row in parts.iter_rows():
         found = pickle.loads(row["found"])

@@ -21,6 +21,7 @@ class Quantity:
     axes: str  # such as "layer head"; "" for one number
     title: str  # for people, such as "Attention distance"
     unit: str = ""
+    across: bool = False  # kept as `analyses.Spread`, how its numbers vary together, and not by picture
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,15 @@ which loses nothing to cancellation where the spread is small. Any order gives t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from vitviz.errors import VitvizError
+
+T = TypeVar("T")  # Moments, or `analyses.Spread`
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,6 @@ class Moments:
         return np.sqrt(self.variance / self.count)
 
 
-def added(sums: dict[str, Moments], more: dict[str, Moments]) -> dict[str, Moments]:
+def added(sums: Mapping[str, T], more: Mapping[str, T]) -> dict[str, T]:
     """Both, quantity by quantity; a quantity that only one of them has stays as it is."""
     return {**sums, **{name: sums[name] + one if name in sums else one for name, one in more.items()}}

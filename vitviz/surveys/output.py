@@ -45,11 +45,9 @@ def averages(survey: Survey, quantiles: Mapping[str, np.ndarray]) -> bytes:
     arrays: dict[str, Any] = {"about": np.asarray(json.dumps(dict(survey.about))), "ranks": np.asarray(RANKS)}
     for name, sums in survey.sums.items():
         arrays |= {
-            f"{name}.mean": sums.mean,
-            f"{name}.standard_error": sums.error,
-            f"{name}.pictures": np.asarray(sums.count),
-            f"{name}.quantiles": quantiles[name],
-        }
+            f"{name}.mean": sums.mean, f"{name}.standard_error": sums.error,
+            f"{name}.pictures": np.asarray(sums.count), f"{name}.quantiles": quantiles[name],
+        }  # fmt: skip
     file = io.BytesIO()
     np.savez_compressed(file, **arrays)
     return file.getvalue()
@@ -74,6 +72,7 @@ def summary_of(survey: Survey) -> dict[str, Any]:
             }
             for name, sums in survey.sums.items()
         },
+        **({"words": survey.words.rows()} if survey.words else {}),
         "skipped": [vars(one) for one in survey.skipped],
         "refused": {part: vars(one) for part, one in survey.refused.items()},
         "about": dict(survey.about),

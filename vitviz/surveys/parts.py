@@ -24,9 +24,9 @@ from zipfile import BadZipFile
 import numpy as np
 import torch
 
-from vitviz.analyses import Grams
+from vitviz.analyses import Grams, Spread
 from vitviz.errors import VitvizError, said
-from vitviz.surveys.moments import Moments
+from vitviz.surveys.moments import Moments, added
 from vitviz.surveys.rows import Batch, Row, Skipped, moments_of
 
 MANIFEST = "survey.json"
@@ -40,14 +40,16 @@ class Part:
     skipped: list[Skipped]
     sums: dict[str, Moments]
     grams: list[Grams]
+    spreads: Mapping[str, Spread]
 
     @classmethod
     def of(cls, batches: Iterable[Batch]) -> Part:
         """What was measured batch by batch."""
-        rows, skipped, grams = [], [], []
+        rows, skipped, grams, spreads = [], [], [], {}
         for one in batches:
             rows, skipped, grams = rows + one.rows, skipped + one.skipped, [*grams, *one.grams]
-        return cls(rows, skipped, moments_of(rows), grams)
+            spreads = added(spreads, one.spreads)
+        return cls(rows, skipped, moments_of(rows), grams, spreads)
 
     def __len__(self) -> int:
         """How many pictures, the unreadable counted."""
@@ -90,26 +92,25 @@ class Parts:
 
     def numbers(self) -> list[int]:
         """The parts that are done."""
-        return sorted(
-            int(path.stem) for path in (self.folder / "parts").glob("*.npz") if path.stem.isdecimal()
-        )
+        names = (path.stem for path in (self.folder / "parts").glob("*.npz"))
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def write(self, number: int, part: Part) -> None:
         """All at once, or not at all. Values of a picture are kept as float32, sums as float64."""
-        facts = [{**vars(row), "values": None} for row in part.rows]
         about = {
-            "rows": facts,
+            "rows": [{**vars(row), "values": None} for row in part.rows],
             "skipped": [asdict(one) for one in part.skipped],
             "counts": {n: s.count for n, s in part.sums.items()},
+            "spreads": {n: s.count for n, s in part.spreads.items()},
         }
         arrays = {"about": np.frombuffer(json.dumps(about).encode(), np.uint8)}
         for name, sums in part.sums.items():
             arrays[f"mean {name}"], arrays[f"m2 {name}"] = sums.mean, sums.m2
-            having = np.array([name in row.values for row in part.rows])
-            arrays[f"having {name}"] = having
-            arrays[f"values {name}"] = np.stack(
-                [row.values[name] for row in part.rows if name in row.values]
-            ).astype(np.float32)
+            arrays[f"having {name}"] = np.array([name in row.values for row in part.rows])
+            values = np.stack([row.values[name] for row in part.rows if name in row.values])
+            arrays[f"values {name}"] = values.astype(np.float32)
+        for name, spread in part.spreads.items():
+            arrays[f"spread {name}"], arrays[f"spread rows {name}"] = spread.mean, spread.rows
         for place, one in enumerate(part.grams):
             arrays[f"pictures {place}"] = np.asarray(one.pictures)
             arrays |= {f"grams {place} {tokens}": gram.numpy() for tokens, gram in one.of.items()}
@@ -124,9 +125,11 @@ class Parts:
         try:
             with np.load(path, allow_pickle=False) as file:
                 about = json.loads(file["about"].tobytes())
-                sums = {
-                    n: Moments(count, file[f"mean {n}"], file[f"m2 {n}"])
-                    for n, count in about["counts"].items()
+                counts = about["counts"].items()
+                sums = {n: Moments(count, file[f"mean {n}"], file[f"m2 {n}"]) for n, count in counts}
+                spreads = {
+                    name: Spread(count, file[f"spread {name}"], file[f"spread rows {name}"])
+                    for name, count in about.get("spreads", {}).items()
                 }
                 values: list[dict[str, np.ndarray]] = [{} for _ in about["rows"]]
                 for name in sums:
@@ -140,7 +143,7 @@ class Parts:
                 " makes it again."
             ) from None
         rows = [Row(**{**facts, "values": own}) for facts, own in zip(about["rows"], values, strict=True)]
-        return Part(rows, [Skipped(**one) for one in about["skipped"]], sums, grams)
+        return Part(rows, [Skipped(**one) for one in about["skipped"]], sums, grams, spreads)
 
     def all(self) -> Iterator[Part]:
         """The parts in order, one in memory at a time."""
@@ -164,24 +167,19 @@ def written(path: Path, data: bytes | Iterable[bytes]) -> None:
 def _grams(file: Mapping[str, np.ndarray]) -> Iterator[Grams]:
     for place in range(sum(name.startswith("pictures ") for name in file)):
         start = f"grams {place} "
-        found = {name.removeprefix(start): file[name] for name in file if name.startswith(start)}
-        yield Grams(
-            tuple(file[f"pictures {place}"].tolist()),
-            {tokens: torch.from_numpy(gram) for tokens, gram in found.items()},
-        )
+        names = [name for name in file if name.startswith(start)]
+        grams = {name.removeprefix(start): torch.from_numpy(file[name]) for name in names}
+        yield Grams(tuple(file[f"pictures {place}"].tolist()), grams)
 
 
 def _require_same(before: dict[str, Any], now: dict[str, Any]) -> None:
     """A survey goes on only as what it was begun as."""
     other = [name for name in now if before.get(name) != now[name]]
     if other:
-        told = "; ".join(
-            f"{name} was {str(before.get(name))[:80]!r} and is now {str(now[name])[:80]!r}" for name in other
-        )
-        raise VitvizError(
-            f"Another survey was begun in this folder: {told}. Choose another folder for --out, or ask as"
-            " before."
-        )
+        pairs = ((name, str(before.get(name))[:80], str(now[name])[:80]) for name in other)
+        told = "; ".join(f"{name} was {then!r} and is now {this!r}" for name, then, this in pairs)
+        advice = "Choose another folder for --out, or ask as before"
+        raise VitvizError(f"Another survey was begun in this folder: {told}. {advice}.")
 
 
 RANKS = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -63,22 +63,16 @@ class Plan:
         meant = dict(classes) if hasattr(classes, "items") else None if classes is None else list(classes)
         told = json.dumps(meant, sort_keys=True).encode()
         return {
-            "checkpoint": inspector.checkpoint.name,
-            "checkpoint_sha256": identity.digest if identity else "",
+            "checkpoint": inspector.checkpoint.name, "checkpoint_sha256": identity.digest if identity else "",
             **({"given_classes_sha256": inspector.classes.digest} if inspector.classes else {}),
-            "input_size": list(measuring.size),
-            "dtype": inspector.dtype,
+            "input_size": list(measuring.size), "dtype": inspector.dtype,
             "measures": [getattr(one, "settings", one.name) for one in measuring.measures],
-            "source": self.source.kind,
-            "source_sha256": self.described.digest,
-            "pictures_listed": self.described.count,
-            "limit": self.limit,
-            "seed": self.seed,
+            "source": self.source.kind, "source_sha256": self.described.digest,
+            "pictures_listed": self.described.count, "limit": self.limit, "seed": self.seed,
             "classes_sha256": hashlib.sha256(told).hexdigest() if meant else "",
-            "batch": measuring.batch,
-            "part": self.part,
+            "batch": measuring.batch, "part": self.part,
             "vitviz": vitviz.__version__,  # also of a clone that is not installed
-        }
+        }  # fmt: skip
 
 
 def version_of(package: str) -> str:
@@ -92,9 +86,5 @@ def version_of(package: str) -> str:
 def surroundings(device: str) -> dict[str, str]:
     """Versions and machine, for the report; a survey may go on in others."""
     packages = {name: version_of(name) for name in ("torch", "timm", "numpy", "pillow")}
-    return {
-        "python": sys.version.split()[0],
-        **packages,
-        "system": f"{platform.system()} {platform.machine()}",
-        "device": device,
-    }
+    here = {"system": f"{platform.system()} {platform.machine()}", "device": device}
+    return {"python": sys.version.split()[0], **packages, **here}

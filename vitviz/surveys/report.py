@@ -18,6 +18,10 @@ from vitviz.surveys.rows import Row
 
 SHOWN = 100  # skipped pictures that are listed; skipped.csv has all
 CONFUSIONS = 20
+HEAD = (
+    """<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="default-src 'none';"""
+    """ style-src 'unsafe-inline'"><meta name="viewport" content="width=device-width, initial-scale=1">"""
+)
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --line: #d8dde4; --paper: #fff }
@@ -38,40 +42,27 @@ def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray], table: str) -> 
     one = "one picture" if survey.images == 1 else f"{survey.images} pictures"
     title = f"vitviz survey: {survey.checkpoint}, {one}"
     left_out = f"; {survey.left_out} could not be read and were left out" if survey.left_out else ""
-    files = (
-        f"A row a picture is in {table}, the averages are in averages.npz, what was left out is in"
-        " skipped.csv."
-    )
     body = [
-        (
-            f"<h1>{_text(title)}</h1><p>Means over {one}{left_out}, ± their standard errors. {files} "
-            "Layers and heads count from 1 here, from 0 in the files.</p>"
-        ),
-        *(
-            _figure(name, what, survey.sums[name], quantiles[name])
-            for name, what in survey.quantities.items()
-        ),
+        f"<h1>{_text(title)}</h1><p>Means over {one}{left_out}, ± their standard errors. A row a picture is"
+        f" in {table}, the averages are in averages.npz, what was left out is in skipped.csv. Layers and"
+        " heads count from 1 here, from 0 in the files.</p>",
+        *(_figure(name, *one, quantiles[name]) for name, *one in _measured(survey)),
         _numbers(survey),
         _trial(survey),
+        _words(survey),
         _mistakes(survey),
         _skipped(survey),
         "<h2>How it was made</h2>",
         _table(("", ""), [(name, _said(value)) for name, value in survey.about.items()]),
-        (
-            "<p><small>source_sha256 is of names, labels and sizes in the source's order, not of the pixels; "
-            "checkpoint_sha256 is of the weights and their configuration.</small></p>"
-        ),
+        "<p><small>source_sha256 is of names, labels and sizes in the source's order, not of the pixels;"
+        " checkpoint_sha256 is of the weights and their configuration.</small></p>",
     ]
-    csp = "default-src 'none'; style-src 'unsafe-inline'"
-    head = (
-        '<meta charset="utf-8"><meta http-equiv="Content-Security-Policy"'
-        f' content="{csp}"><title>{_text(title)}</title>'
-    )
-    view = '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    return (
-        "<!doctype html><html"
-        f' lang="en"><head>{head}{view}<style>{STYLE}</style></head><body>{"".join(body)}</body></html>\n'
-    )
+    head = f"{HEAD}<title>{_text(title)}</title><style>{STYLE}</style>"
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(body)}</body></html>\n'
+
+
+def _measured(survey: Survey) -> Iterable[tuple[str, Quantity, Moments]]:
+    return ((name, what, survey.sums[name]) for name, what in survey.quantities.items())
 
 
 def _figure(name: str, what: Quantity, sums: Moments, quantiles: np.ndarray) -> str:
@@ -93,11 +84,10 @@ def _figure(name: str, what: Quantity, sums: Moments, quantiles: np.ndarray) -> 
 
 
 def _numbers(survey: Survey) -> str:
-    single = [(what, survey.sums[name]) for name, what in survey.quantities.items() if not what.axes]
     rows = [
         (what.title, f"{float(sums.mean):.5g} ± {float(sums.error):.2g}", what.unit, sums.count)
-        for what, sums in single
-    ]
+        for _, what, sums in _measured(survey) if not what.axes
+    ]  # fmt: skip
     return _table(("", "mean", "unit", "pictures"), rows) if rows else ""
 
 
@@ -121,33 +111,37 @@ def _trial(survey: Survey) -> str:
     )
 
 
+def _words(survey: Survey) -> str:
+    if survey.words is None:
+        return ""
+    said = (
+        "<p>The words whose directions hold most of the variance of what a head writes into the embedding,"
+        " with their shares of it; heads that vary most first, by their standard deviation in cosines.</p>"
+    )
+    rows = survey.words.said()
+    return f"<h2>Heads in words</h2>{said}{_table(('head', 'deviation', 'words'), rows)}"
+
+
 def _mistakes(survey: Survey) -> str:
     found = survey.mistakes
     if found is None or not found.labelled:
         return ""
 
     name = survey.named
-    common = [
-        (name(true), name(answer), count)
-        for (true, answer), count in found.confusions.most_common(CONFUSIONS)
-    ]
+    common = [(*map(name, pair), count) for pair, count in found.confusions.most_common(CONFUSIONS)]
     columns = ("picture", "true class", "answer", "probability", "of the true class")
 
-    def list_of(rows: list[Row]) -> str:
-        return _table(
-            columns,
-            [
-                (r.name, name(r.label), name(r.answer), f"{r.probability:.1%}", f"{r.of_label:.1%}")
-                for r in rows
-            ],
-        )
+    def told(row: Row) -> tuple[str, ...]:
+        return row.name, name(row.label), name(row.answer), f"{row.probability:.1%}", f"{row.of_label:.1%}"
 
-    return (
+    said = (
         f"<h2>Mistakes</h2><p>{found.right} of {found.labelled} labelled pictures are answered rightly.</p>"
-        + ("<h3>Confusions</h3>" + _table(("true class", "answer", "pictures"), common) if common else "")
-        + ("<h3>Surest errors</h3>" + list_of(found.surest) if common else "")
-        + ("<h3>Nearest misses</h3>" + list_of(found.nearest) if common else "")
     )
+    if not common:
+        return said
+    said += "<h3>Confusions</h3>" + _table(("true class", "answer", "pictures"), common)
+    said += "<h3>Surest errors</h3>" + _table(columns, map(told, found.surest))
+    return said + "<h3>Nearest misses</h3>" + _table(columns, map(told, found.nearest))
 
 
 def _skipped(survey: Survey) -> str:
@@ -159,12 +153,9 @@ def _skipped(survey: Survey) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    top = "<tr>" + "".join(f"<th>{_text(cell)}</th>" for cell in head) + "</tr>" if any(head) else ""
-    return (
-        f"<table>{top}"
-        + "".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-        + "</table>"
-    )
+    kinds = [("th", head)] * any(head) + [("td", row) for row in rows]
+    lines = ("".join(f"<{kind}>{_text(cell)}</{kind}>" for cell in row) for kind, row in kinds)
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def _said(value: Any) -> str:

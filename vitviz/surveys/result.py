@@ -15,8 +15,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitviz import analyses
-from vitviz.analyses import Distances, Grams
+from vitviz.analyses import Distances, Grams, HeadsInWords, Spread
 from vitviz.errors import VitvizError
+from vitviz.record.asked import plain
+from vitviz.record.classes import Classes
 from vitviz.record.grid import Grid
 from vitviz.record.shown import Tabled
 from vitviz.surveys.measure import Measure, Quantity
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from vitviz.surveys.parts import Part
 
 
+WRITTEN = "words.written"
 KEPT = 24  # of the surest errors, and of the nearest misses
 
 
@@ -96,20 +99,16 @@ class Survey(Tabled):
     folder: Path | None = None  # where the files lie
     # a minibatch each, where similarity was asked for
     grams: tuple[Grams, ...] = field(default=(), repr=False)
+    spreads: Mapping[str, Spread] = field(default_factory=dict, repr=False)
+    words: HeadsInWords | None = field(default=None, repr=False)  # of the inspector's own classes
 
     @classmethod
     def begun(
-        cls,
-        inspector: Inspector,
-        measures: tuple[Measure, ...],
-        size: tuple[int, int],
-        about: Mapping[str, Any],
+        cls, by: Inspector, measures: tuple[Measure, ...], size: tuple[int, int], about: Mapping[str, Any]
     ) -> Survey:
         """Before the first picture."""
-        name = inspector.checkpoint.name
-        return cls(
-            name, inspector.grid(size), inspector.dtype, measures, labels=inspector.labels, about=about
-        )
+        name = by.checkpoint.name
+        return cls(name, by.grid(size), by.dtype, measures, labels=by.labels, about=about)
 
     def grown(self, more: Batch | Part) -> Survey:
         """With some pictures more."""
@@ -120,6 +119,7 @@ class Survey(Tabled):
             sums=added(dict(self.sums), more.sums),
             skipped=(*self.skipped, *more.skipped)[:LISTED], left_out=self.left_out + len(more.skipped),
             grams=(*self.grams, *more.grams), refused=refused_in(more.rows, self.refused),
+            spreads=added(self.spreads, more.spreads),
         )  # fmt: skip
 
     def over(self, parts: Iterable[Part]) -> Survey:
@@ -136,15 +136,8 @@ class Survey(Tabled):
         every = {f"{one.name}.{what.name}": what for one in self.measures for what in one.quantities}
         return {name: what for name, what in every.items() if name in self.sums}
 
-    @property
-    def layers(self) -> int:
-        """How many layers were measured."""
-        return self._by_head[0]
-
-    @property
-    def heads(self) -> int:
-        """How many heads each of them has."""
-        return self._by_head[1]
+    layers = property(lambda self: self._by_head[0], doc="How many layers were measured.")
+    heads = property(lambda self: self._by_head[1], doc="How many heads each of them has.")
 
     @property
     def _by_head(self) -> tuple[int, int]:
@@ -180,11 +173,8 @@ class Survey(Tabled):
         for name, what in self.quantities.items():
             sums, axes = self.sums[name], what.axes.split()
             for place, mean in np.ndenumerate(sums.mean):
-                at = dict(zip(axes, place, strict=True))
-                error = float(sums.error[place])
-                found.append(
-                    {"quantity": name, **at, "mean": float(mean), "error": error, "pictures": sums.count}
-                )
+                row = {"quantity": name, **dict(zip(axes, place, strict=True)), "mean": float(mean)}
+                found.append({**row, "error": float(sums.error[place]), "pictures": sums.count})
         return found
 
     @property
@@ -225,3 +215,33 @@ def cka(
                 " or more."
             )
     return analyses.cka(survey_a.grams, survey_b.grams, tokens)
+
+
+def heads_in_words(
+    inspector: Inspector, survey: Survey, classes: Classes | None = None, most: int = 5
+) -> HeadsInWords:
+    """What each head writes into the embedding, in words: at most `most` a head, with shares of its variance.
+
+    `survey` measured "words" by this inspector, of whatever classes; `classes` are those to choose from, as
+    `vitviz.text` makes them, by default the inspector's own. A head that none of them explains better than
+    random vectors do has no words. Raises VitvizError for a survey of another checkpoint, that did not
+    measure it, or of fewer than two pictures. Source: `vitviz.analyses.words`.
+
+    >>> import vitviz
+    >>> inspector = vitviz.load("vitviz-tiny")
+    >>> width = len(inspector.labels)  # what its last layer gives
+    >>> asked = inspector.with_classes(vitviz.Classes(["one", "another"], [[1.0] * width, range(width)]))
+    >>> pictures = [vitviz.sample_image(name) for name in ("chelsea", "coffee", "rocket")]
+    >>> heads_in_words(asked, vitviz.survey(pictures, asked, ["words"])).shares.shape  # layer, head, step
+    torch.Size([8, 3, 5])
+    """
+    classes = inspector.classes if classes is None else classes
+    others = plain(survey.checkpoint) != plain(inspector.checkpoint.name)
+    if classes is None or WRITTEN not in survey.spreads or others:
+        raise VitvizError(
+            f"Given a survey of {survey.checkpoint} for {inspector.checkpoint.name}; expected classes, and a"
+            ' survey that measured "words" by the same checkpoint, such as vitviz.survey(pictures, inspector,'
+            ' ["words"]) of inspector.with_classes(vitviz.text(inspector)).'
+        )
+    readout = inspector.with_classes(classes).tail(survey.grid.pixels)
+    return analyses.heads_in_words(survey.spreads[WRITTEN], readout, classes, most)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from vitviz.analyses import Grams
+from vitviz.analyses import Grams, Spread
 from vitviz.analyses.cka import LEAST
 from vitviz.engine import Inspector
 from vitviz.engine.pictures.images import open_image
@@ -103,6 +103,7 @@ class Batch:
     rows: list[Row]
     skipped: list[Skipped]
     grams: tuple[Grams, ...] = ()  # of the pictures together, where that was asked for and they are enough
+    spreads: Mapping[str, Spread] = field(default_factory=dict)  # of quantities that are `across`
 
     @property
     def sums(self) -> dict[str, Moments]:
@@ -157,9 +158,7 @@ class Measuring:
 
     def measured(self, decoded: Sequence[tuple[int, Item, Prepared | str]]) -> Batch:
         """One pass over those that could be read."""
-        skipped = [
-            Skipped(index, item.name, found) for index, item, found in decoded if isinstance(found, str)
-        ]
+        skipped = [Skipped(i, item.name, found) for i, item, found in decoded if isinstance(found, str)]
         sound = [(index, item, found) for index, item, found in decoded if not isinstance(found, str)]
         if not sound:
             return Batch([], skipped)
@@ -168,7 +167,12 @@ class Measuring:
         rows = [self._row(index, item, trace) for (index, item, _), trace in zip(sound, traces, strict=True)]
         marks = [hashlib.sha256(item.mark).hexdigest()[:16] for _, item, _ in sound]
         asked = [one for one in self.measures if isinstance(one, Together) and len(traces) >= LEAST]
-        return Batch(rows, skipped, tuple(one.together(traces, marks) for one in asked))
+        grams = tuple(one.together(traces, marks) for one in asked)
+        spreads = {}
+        for name in (f"{m.name}.{what.name}" for m in self.measures for what in m.quantities if what.across):
+            if found := [row.values.pop(name) for row in rows if name in row.values]:
+                spreads[name] = Spread.of(np.stack(found))
+        return Batch(rows, skipped, grams, spreads)
 
     def _row(self, index: int, item: Item, trace: Trace) -> Row:
         label = self.labels.number(item.label, item.name)

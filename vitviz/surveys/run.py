@@ -18,7 +18,7 @@ from vitviz.surveys.measure import Measure
 from vitviz.surveys.measures import chosen
 from vitviz.surveys.parts import Part, Parts
 from vitviz.surveys.plan import PART, Plan, surroundings
-from vitviz.surveys.result import Survey
+from vitviz.surveys.result import WRITTEN, Survey, heads_in_words
 from vitviz.surveys.rows import Measuring, Progress
 from vitviz.surveys.sources import Listed, source_of
 
@@ -47,20 +47,11 @@ USUAL = ("distance", "prefix_mass")
 
 
 def survey(
-    source: Any,
-    inspector: Inspector,
-    measures: Iterable[str | Measure] = USUAL,
-    *,
-    out: str | os.PathLike | None = None,
-    size: int | tuple[int, int] | None = None,
-    batch: int = 8,
-    limit: int | None = None,
-    seed: int | None = None,
-    classes: Classes = None,
-    part: int = PART,
-    progress: Progress | bool | None = None,
-    workers: int = 0,
-) -> Survey:
+    source: Any, inspector: Inspector, measures: Iterable[str | Measure] = USUAL, *,
+    out: str | os.PathLike | None = None, size: int | tuple[int, int] | None = None, batch: int = 8,
+    limit: int | None = None, seed: int | None = None, classes: Classes = None, part: int = PART,
+    progress: Progress | bool | None = None, workers: int = 0,
+) -> Survey:  # fmt: skip
     """Averages over pictures: means and standard errors of what the `measures` say of each, in one pass.
 
     `source`: a folder, a folder of one folder a class, a list in .csv or .parquet, a .tar, hf:NAME, or
@@ -95,22 +86,20 @@ def survey(
         raise VitvizError("A survey needs at least one picture; none was given.")
     if not result.images:
         raise ImageError("None of the pictures could be read. " + str(result.skipped[0]))
+    if WRITTEN in result.spreads and result.images > 1:
+        result = replace(result, words=heads_in_words(inspector, result))
     about = {**about, "ended": _now(), "finished": finished, **surroundings(str(inspector.device))}
     if parts is None or not finished:
         return replace(result, about=about)
     from vitviz.surveys.output import finish
 
-    return finish(replace(begun, about=about, folder=parts.folder), parts)
+    return finish(replace(begun, about=about, folder=parts.folder, words=result.words), parts)
 
 
 def surveying(
-    images: Iterable,
-    inspector: Inspector,
-    measures: Iterable[str | Measure] = USUAL,
-    *,
-    batch: int = 8,
+    images: Iterable, inspector: Inspector, measures: Iterable[str | Measure] = USUAL, *, batch: int = 8,
     size: int | tuple[int, int] | None = None,
-) -> Iterator[Survey]:
+) -> Iterator[Survey]:  # fmt: skip
     """The running averages after each batch, of pictures handed over one after the other; nothing is written.
 
     Pictures are called by their places, from 1. Raises as `survey`.

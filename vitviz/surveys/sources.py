@@ -76,23 +76,19 @@ class Folder:
 
     def __iter__(self) -> Iterator[Item]:
         for name in _walk(self.where, ""):
-            yield Item(
-                name, os.path.join(self.where, *name.split("/")), name.split("/")[0] if self.classes else None
-            )
+            parts = name.split("/")
+            yield Item(name, os.path.join(self.where, *parts), parts[0] if self.classes else None)
 
 
 def _walk(root: str, below: str) -> Iterator[str]:
     """Names relative to the root, with slashes on every system: a folder's files first, then its folders'."""
     with os.scandir(os.path.join(root, below)) as entries:
-        found = sorted(
-            (entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries if entry.name[0] != "."
-        )
-    for name, is_folder in found:
-        if not is_folder and name.lower().endswith(SUFFIXES):
-            yield below + name
-    for name, is_folder in found:
+        found = sorted((one.is_dir(follow_symlinks=False), one.name) for one in entries if one.name[0] != ".")
+    for is_folder, name in found:
         if is_folder:
             yield from _walk(root, f"{below}{name}/")
+        elif name.lower().endswith(SUFFIXES):
+            yield below + name
 
 
 PATHS = ("path", "image", "file", "file_name", "filename", "picture")
@@ -111,8 +107,7 @@ class Table:
 
     def __iter__(self) -> Iterator[Item]:
         rows = _of_parquet if self.kind == "list in Parquet" else _of_csv
-        for number, row in enumerate(rows(self.where), start=1):
-            path, label = row
+        for number, (path, label) in enumerate(rows(self.where), start=1):
             if not path:
                 raise VitvizError(
                     f"Line {number} of {Path(self.where).name} names no picture; expected a path in each."
@@ -210,11 +205,11 @@ def _samples(path: str) -> Iterator[_Sample]:
 def _take(sample: _Sample, name: str, ending: str, place: Slice) -> None:
     if ending.endswith(SUFFIXES):
         sample.pictures.append((name, place))
-    elif (
-        ending in (".cls", ".txt") and place.length <= LARGEST and (ending == ".cls" or sample.label is None)
-    ):
+    elif place.length > LARGEST or (ending != ".cls" and sample.label is not None):
+        return
+    elif ending in (".cls", ".txt"):
         sample.label = place.read().decode("utf-8", "replace").strip() or None
-    elif ending == ".json" and place.length <= LARGEST and sample.label is None:
+    elif ending == ".json":
         try:
             told = json.loads(place.read())
         except ValueError:
@@ -258,9 +253,8 @@ class OnHub:
 
         image = next((name for name, kind in rows.features.items() if isinstance(kind, Image)), None)
         if image is None:
-            raise VitvizError(
-                f"The data set {self.name} has no column of pictures; it has {', '.join(rows.features)}."
-            )
+            named = ", ".join(rows.features)
+            raise VitvizError(f"The data set {self.name} has no column of pictures; it has {named}.")
         classes = [name for name, kind in rows.features.items() if isinstance(kind, ClassLabel)]
         label = next((name for name in (*classes, "label") if name in rows.features), None)
         return rows.cast_column(image, Image(decode=False)), image, label

@@ -93,14 +93,11 @@ class Rows(_Table):
     def _table(self, rows: Sequence[Row]):
         columns = [list(column) for column in zip(*map(self._facts, rows), strict=True)]
         for name, shape in self._shapes.items():
-            values = [row.values.get(name) for row in rows]
-            columns.append(
-                [value if value is None else value.ravel() if shape else float(value) for value in values]
-            )
+            values = (row.values.get(name) for row in rows)
+            columns.append([one if one is None else one.ravel() if shape else float(one) for one in values])
         schema = self._writer.schema
-        arrays = [
-            self._arrow.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)
-        ]
+        typed = zip(columns, schema, strict=True)
+        arrays = [self._arrow.array(column, type=field.type) for column, field in typed]
         return self._arrow.Table.from_arrays(arrays, schema=schema)
 
 

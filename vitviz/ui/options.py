@@ -1,6 +1,4 @@
-"""What the command line decides: where the page is served, what the studio is set to, what a visitor may ask
-for.
-"""
+"""What the command line decides: where the page is served, the studio's settings, a visitor's limits."""
 
 from __future__ import annotations
 
@@ -37,6 +35,8 @@ class Limits:
     passes: int = 2  # cheap ones at once; a dear one computes beside them
     pixels: int = 20_000_000  # of a figure for print
     memory: int = 1_200 * 10**6  # bytes that all who compute at once may take, by estimate
+    video_seconds: float = 60  # of a video; one that goes on is refused
+    video_frames: int = 1_000  # kept of it; of one that has more every so many
 
     def require(self, inspector: Inspector, size: tuple[int, int] | None) -> None:
         """TooMuch, with the largest that would do, for an input of more tokens than this server computes."""
@@ -142,8 +142,11 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
     settings = Settings(
         found.checkpoint, found.weights, found.device, found.model_cache, found.trace_cache,
         found.picture_cache, _names(given("VITVIZ_CHECKPOINTS", "")), found.dtype,
-        Limits(found.max_tokens, found.max_seconds, found.max_passes), _own(found),
-        folder_of_lessons(found.lessons),
+        Limits(
+            found.max_tokens, found.max_seconds, found.max_passes,
+            video_seconds=found.max_video_seconds, video_frames=found.max_video_frames,
+        ),
+        _own(found), folder_of_lessons(found.lessons),
     )  # fmt: skip
     hosts = _names(",".join(found.allowed_host or [given("VITVIZ_ALLOWED_HOSTS", "")]))
     return Options(found.host, found.port, found.share, settings, hosts, found.upload_quota)
@@ -167,8 +170,10 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         ("tokens", 2_500 if space else usual.tokens, whole, tokens),
         ("seconds", 60 if space else usual.seconds, time, seconds),
         ("passes", 8 if zerogpu.here() else usual.passes, whole, passes),
+        ("video-seconds", usual.video_seconds, time, f"seconds of a video ({usual.video_seconds})"),
+        ("video-frames", usual.video_frames, whole, f"frames kept of a video ({usual.video_frames})"),
     ):
-        variable = f"VITVIZ_MAX_{option.upper()}"
+        variable = f"VITVIZ_MAX_{option.upper().replace('-', '_')}"
         default, told = os.environ.get(variable) or str(default), f"most {said}; or {variable}"
         parser.add_argument(f"--max-{option}", type=kind, default=default, metavar="N", help=told)
 

@@ -71,8 +71,16 @@ class Words:
     @classmethod
     def of(cls, text: str, cites: str = "") -> Words:
         """Those of a text of five paragraphs, `what` to `caveat`."""
-        parts = (re.sub(r"\s*\n\s*", " ", part.strip()) for part in text.split("\n\n"))
-        return cls(*parts, cites)
+        return cls(*paragraphs(text), cites)
+
+
+def paragraphs(text: str) -> tuple[str, ...]:
+    """Those of a text in lines, which an empty one parts.
+
+    >>> paragraphs("One, and\\n    more of it.\\n\\n    Two.")
+    ('One, and more of it.', 'Two.')
+    """
+    return tuple(re.sub(r"\s*\n\s*", " ", part.strip()) for part in text.split("\n\n"))
 
 
 def before(subject: Subject) -> Subject:

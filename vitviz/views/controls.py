@@ -255,18 +255,3 @@ def parsed(
         name: control.parse(given.get(name, str(control.start(about))), about)
         for name, control in names.items()
     }
-
-
-__all__ = [
-    "About",
-    "Choice",
-    "Control",
-    "DIFFERENCE",
-    "LayerRange",
-    "Query",
-    "Slider",
-    "Text",
-    "Whole",
-    "Wholes",
-    "parsed",
-]

@@ -46,6 +46,3 @@ def declared(view: View, about: About) -> dict[str, Any]:
         "title": view.title,
         "signed": bool(view.map and view.map.signed),
     }
-
-
-__all__ = ["declared", "framed"]

@@ -65,6 +65,3 @@ class File:
     name: str
     label: str
     kind: str = "application/octet-stream"
-
-
-__all__ = ["File", "Item", "as_json", "drawn"]

@@ -218,10 +218,3 @@ def shared(view: View, subject: Subject, settings: Mapping[str, Any], asked: Ask
         low = min(0.0, low)
     scale = scaled(settings, values, Scale(colours, low, high, item.says))
     return over(subject, asked, values, scale, view.title, opacity=settings.get("opacity", 0.72))
-
-
-__all__ = [
-    "Asked", "NARROW", "NOTHING_GROWS", "NO_PRINT", "PINS", "WIDE", "balanced", "derived", "each_depth",
-    "each_layer", "ends", "fixed", "joined", "layers_to", "over", "over_which", "patch_name", "place_name",
-    "prefix_name", "scaled", "seen", "shape_of", "signed", "token_name", "writer_name",
-]  # fmt: skip

@@ -39,6 +39,3 @@ def _colours() -> dict[str, str]:
     from vitviz.figures.colormaps import TABLES
 
     return {name: base64.b64encode(table.tobytes()).decode() for name, table in TABLES.items()}
-
-
-__all__ = ["files", "made", "script_of"]

@@ -1,6 +1,4 @@
-"""What a view looks at: a checkpoint and, unless only its weights matter, one picture's trace, or a survey of
-many.
-"""
+"""What a view looks at: a checkpoint and, unless weights alone matter, a picture's trace or a survey."""
 
 from __future__ import annotations
 

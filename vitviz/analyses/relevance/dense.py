@@ -64,13 +64,9 @@ def naclip(passes: Passes) -> Relevance:
 
 
 SETTINGS = {  # what the heads hand on, and whether the attention branch stands alone
-    "own_patches": (None, False),
-    "maskclip": ("values", True),
-    "maskclip_kept": ("values", False),
-    "sclip": ("both", False),
-    "clearclip": ("queries", True),
-    "naclip": ("near", True),
-}
+    "own_patches": (None, False), "maskclip": ("values", True), "maskclip_kept": ("values", False),
+    "sclip": ("both", False), "clearclip": ("queries", True), "naclip": ("near", True),
+}  # fmt: skip
 
 
 def patch_scores(passes: Passes, method: str) -> Float[Tensor, "class row col"]:

@@ -16,17 +16,9 @@ def ledger(passes: Passes) -> Relevance:
     """
     account, grid = account_of(passes.ledger(), passes.target), passes.trace.grid
     by_token = account.sources.sum(dim=(0, 1), dtype=torch.float64)
-    constants = {
-        "start": account.start,
-        "MLPs": account.mlps.sum().item(),
-        "projections' biases": account.projection_biases.sum().item(),
-        "norm bias": account.norm_bias,
-        "head bias": account.head_bias,
-    }
-    if account.pool is not None:
-        constants["attention pooling"] = account.pool.total
     prefix = by_token[: grid.prefix].sum().item()
-    return Relevance("ledger", account.patches, account.logit, "all layers", prefix, constants, adds_up=True)
+    told = (account.logit, "all layers", prefix, account.constants)
+    return Relevance("ledger", account.patches, *told, adds_up=True)
 
 
 def leave_one_out(passes: Passes) -> Relevance:
@@ -50,10 +42,8 @@ def leave_one_out(passes: Passes) -> Relevance:
 
 def random(passes: Passes, seed: int = 0) -> Relevance:
     """Numbers from a seed. Whatever a test says of this map, it says of chance."""
-    grid = passes.trace.grid
-    numbers = torch.rand(
-        grid.rows, grid.cols, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    )
+    grid, drawn = passes.trace.grid, torch.Generator().manual_seed(seed)
+    numbers = torch.rand(grid.rows, grid.cols, generator=drawn, dtype=torch.float64)
     return Relevance("random", numbers, passes.answer, "nowhere", signed=False)
 
 

@@ -183,25 +183,17 @@ def mean_of(several: Sequence[Curves]) -> Curves:
     """The mean of curves, point by point."""
 
     def mean(side: str) -> dict[str, Tensor]:
-        return {
-            score: torch.stack([getattr(one, side)[score] for one in several]).mean(dim=0) for score in SCORES
-        }
+        each = {score: [getattr(one, side)[score] for one in several] for score in SCORES}
+        return {score: torch.stack(some).mean(dim=0) for score, some in each.items()}
 
     return Curves(mean("most"), mean("least"), sum(one.saco for one in several) / len(several))
 
 
 def curves_of(
-    maps: Mapping[Hashable, Float[Tensor, "row col"]],
-    answers: Answers,
-    classes: tuple[int, ...],
-    answer: int,
-    shares: Sequence[float],
-    seed: int,
-    draws: int,
-    groups: int = GROUPS,
-    told: Callable[[int, int], None] | None = None,
-    likely: Likely | None = None,
-) -> tuple[dict[Hashable, Curves], int]:
+    maps: Mapping[Hashable, Float[Tensor, "row col"]], answers: Answers, classes: tuple[int, ...],
+    answer: int, shares: Sequence[float], seed: int, draws: int, groups: int = GROUPS,
+    told: Callable[[int, int], None] | None = None, likely: Likely | None = None,
+) -> tuple[dict[Hashable, Curves], int]:  # fmt: skip
     """Every map's curves, and how many sets of patches were asked about; without `groups` no SaCo."""
     asked, plans = Asked(), {}
     for name, values in maps.items():
@@ -231,7 +223,5 @@ def _groups(
 ) -> tuple[Float[Tensor, " group"], list[tuple[int, ...]]]:
     """Each group's value, the most relevant first, and what is left without it, last without none."""
     groups = torch.tensor_split(order, min(count, len(order)))
-    others = [
-        torch.cat([one for j, one in enumerate(groups) if j != i] or [order[:0]]) for i in range(len(groups))
-    ]
+    others = [torch.cat([order[:0], *groups[:i], *groups[i + 1 :]]) for i in range(len(groups))]
     return torch.stack([values[group].sum() for group in groups]), asked.add([*others, order])

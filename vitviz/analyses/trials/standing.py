@@ -1,6 +1,6 @@
 """Where methods stand after a trial over a set: an order only as far as differences are more than noise."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -48,27 +48,18 @@ def standing(survey: Any, protocol: int = 0, score: str = "probability") -> list
     for j, method in enumerate(measure.methods):
         if np.isnan(most.mean[protocol, j, k]):
             continue
-        beaten = _surely(ahead, protocol, slice(None), j, k)
-        found.append(
-            {
-                "method": method,
-                "rank": 1 + int(beaten.sum()),
-                "most": float(most.mean[protocol, j, k]),
-                "most_error": float(most.error[protocol, j, k]),
-                "least": float(least.mean[protocol, j, k]),
-                "least_error": float(least.error[protocol, j, k]),
-                "gap": float(least.mean[protocol, j, k] - most.mean[protocol, j, k]),
-                "ahead": float(ahead.mean[protocol, j, chance, k]),
-                "ahead_error": float(ahead.error[protocol, j, chance, k]),
-                "beats_chance": bool(_surely(ahead, protocol, j, chance, k, sure)),
-                **{
-                    name: float(survey.mean(f"trial.{name}")[j])
-                    for name in ALSO
-                    if f"trial.{name}" in survey.sums
-                },
-            }
-        )
+        here, there = (protocol, j, k), (protocol, j, chance, k)
+        row = {"method": method, "rank": 1 + int(_surely(ahead, protocol, slice(None), j, k).sum())}
+        row |= _with_error("most", most, here) | _with_error("least", least, here)
+        row |= {"gap": float(least.mean[here] - most.mean[here])} | _with_error("ahead", ahead, there)
+        row |= {"beats_chance": bool(_surely(ahead, protocol, j, chance, k, sure))}
+        also = (name for name in ALSO if f"trial.{name}" in survey.sums)
+        found.append(row | {name: float(survey.mean(f"trial.{name}")[j]) for name in also})
     return sorted(found, key=lambda row: -row["gap"])
+
+
+def _with_error(name: str, one: Any, at: tuple[int, ...]) -> dict[str, float]:
+    return {name: float(one.mean[at]), f"{name}_error": float(one.error[at])}
 
 
 def refused(survey: Any) -> dict[str, Any]:
@@ -107,26 +98,18 @@ def table(survey: Any, protocol: int = 0) -> list[tuple[str, ...]]:
     def share(row: Mapping[str, Any], name: str) -> str:
         return f"{100 * row[name]:.1f}" if name in row and row[name] == row[name] else "–"
 
-    return [
-        (
-            str(row["rank"]),
-            TITLES[row["method"]],
-            f"{share(row, 'most')} ± {share(row, 'most_error')}",
-            f"{share(row, 'least')} ± {share(row, 'least_error')}",
-            share(row, "gap"),
-            f"{row['alike']:.2f}" if row["alike"] == row["alike"] else "–",
-            share(row, "hit"),
-            share(row, "energy"),
-        )
-        for row in standing(survey, protocol)
-    ]
+    def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+        areas = (f"{share(row, side)} ± {share(row, f'{side}_error')}" for side in ("most", "least"))
+        alike = f"{row['alike']:.2f}" if row["alike"] == row["alike"] else "–"
+        rest = share(row, "gap"), alike, share(row, "hit"), share(row, "energy")
+        return (str(row["rank"]), TITLES[row["method"]], *areas, *rest)
+
+    return [cells(row) for row in standing(survey, protocol)]
 
 
 def in_all_scores(survey: Any, protocol: int = 0) -> list[dict[str, Any]]:
     """A row a method, best first by probability, with every score's numbers ("gap_logit"): for tables."""
-    by_score: dict[str, Sequence[dict[str, Any]]] = {
-        score: standing(survey, protocol, score) for score in ("probability", *SCORES)
-    }
+    by_score = {score: standing(survey, protocol, score) for score in ("probability", *SCORES)}
     found = []
     for first in by_score["probability"]:
         one: dict[str, Any] = {"method": first["method"]}

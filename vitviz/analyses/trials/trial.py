@@ -106,17 +106,10 @@ class Trial(Tabled):
 
 
 def trial_of(
-    passes: Passes,
-    methods: Sequence[str] | None = None,
-    patches_as: str = "dropped",
-    seed: int = 0,
-    shares: Sequence[float] = SHARES,
-    draws: int = DRAWS,
-    progress: Progress | None = None,
-    made: Mapping[str, Relevance] = MappingProxyType({}),
-    chance: bool = True,
-    groups: int = GROUPS,
-) -> Trial:
+    passes: Passes, methods: Sequence[str] | None = None, patches_as: str = "dropped", seed: int = 0,
+    shares: Sequence[float] = SHARES, draws: int = DRAWS, progress: Progress | None = None,
+    made: Mapping[str, Relevance] = MappingProxyType({}), chance: bool = True, groups: int = GROUPS,
+) -> Trial:  # fmt: skip
     """Every method's map (all of them by default, chance always), its curves, areas and SaCo.
 
     `passes` removes as `patches_as` says; `made` are maps that are known already. Without `chance` it is a
@@ -153,11 +146,9 @@ def together(parts: Sequence[Trial]) -> Trial:
 
 
 def maps_of(
-    passes: Passes,
-    names: Sequence[str],
-    made: Mapping[str, Relevance] = MappingProxyType({}),
+    passes: Passes, names: Sequence[str], made: Mapping[str, Relevance] = MappingProxyType({}),
     tell: Progress = lambda share, what: None,
-) -> tuple[dict[str, Relevance], dict[str, str]]:
+) -> tuple[dict[str, Relevance], dict[str, str]]:  # fmt: skip
     """The maps of some methods, and why the others do not apply; `made` are known, `tell` as in `trial_of`.
 
     Raises Stopped or TooMuch where nobody waits, or nobody may.

@@ -3,18 +3,28 @@
 What is asked, and made of answers, is in `vitviz.analyses.experiment`; here the engine makes the passes.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from vitviz.analyses.experiment import Experiment, Progress, experiment_of, orders_of
+from vitviz.analyses.altered import CHANGES, altered
+from vitviz.analyses.experiment import Experiment, Progress, experiment_of, orders_of, places_of
 from vitviz.analyses.occlusion import patches_kept
 from vitviz.analyses.protocol import DRAWS, SHARES
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import experiments
-from vitviz.engine.passes.removal import Removal
+from vitviz.engine.passes.removal import AT_ONCE, Removal
+from vitviz.engine.pictures.images import open_image
+from vitviz.engine.pictures.preprocess import Prepared, prepare
 from vitviz.errors import VitvizError, whole_number
+from vitviz.record.samples import sample_image, samples
 from vitviz.record.trace import Trace
+
+Others = Mapping[Any, UInt8[np.ndarray, "height width 3"]]  # by name
 
 
 class Draws:
@@ -23,6 +33,7 @@ class Draws:
     def __init__(self, inspector: Inspector, trace: Trace):
         self._preprocessing = inspector.preprocessing.with_size(trace.view.picture.shape[:2])
         self._model, self._trace = inspector.placed.at(trace.grid.pixels), trace
+        self._inspector = inspector
         self._pixels = inspector.forward.pixels([experiments.as_seen(trace.view, self._preprocessing)])
 
     def kept(self, kept: Int[Tensor, "draw kept"], patches_as: str) -> Float[Tensor, "draw class"]:
@@ -36,6 +47,22 @@ class Draws:
         grid = self._trace.grid
         return experiments.answers_in_order(self._model, self._pixels, grid, orders).float()
 
+    def to(self, pictures: Float[Tensor, "draw 3 height width"]) -> Float[Tensor, "draw class"]:
+        """The logits of others of its size, from 0 to 1; Stopped where nobody waits."""
+        view, seen = self._trace.view, experiments.normalised(pictures.float(), self._preprocessing)
+        pixels = self._inspector.forward.pixels([Prepared(one, view) for one in seen])
+        some = pixels.split(max(1, AT_ONCE // self._trace.grid.tokens))
+        return experiments.answers_to(self._model, some).float()
+
+
+def others_of(inspector: Inspector, trace: Trace, images: Mapping[Any, Any] | None = None) -> Others:
+    """Pictures as the model would get them beside a trace's own; by default those that come with vitviz."""
+    seen = trace.view.picture
+    preprocessing = inspector.preprocessing.with_size(seen.shape[:2])
+    images = {one.title: sample_image(one.name) for one in samples()} if images is None else images
+    found = {name: prepare(open_image(one), preprocessing).view.picture for name, one in images.items()}
+    return {name: one for name, one in found.items() if not np.array_equal(one, seen)}
+
 
 def experiment(
     inspector: Inspector,
@@ -44,18 +71,23 @@ def experiment(
     draws: int = DRAWS,
     size=None,
     progress: Progress = lambda share, way: None,
+    others: Sequence[Any] | None = None,
 ) -> Experiment:
-    """How sure a model stays of a picture whose patches are dropped or shuffled at random.
+    """How sure a model stays of a picture whose patches go or move at random, or that changes step by step.
 
     `image` as for `Inspector.trace`, or a trace of it. `kind`: "drop" takes 0, 10, … 100 % of the patches
     away, left out of the sequence ("dropped") and painted "black"; "shuffle" lets square pieces of them
-    change places, ever smaller ones ("shuffled"). `draws`: how many at each step, by the seeds 1, 2, …;
-    `progress(share, way)` is told how far it is. `.probability[way]` of the whole picture's answer and
-    `.kept[way]` (1 where it stays the likeliest) are (step, draw), `.steps` how many patches are dropped, or
-    pieces; `.curve(way)` has means with standard errors, `.frame()` all draws. A way that does not exist
-    stands in `.refused` with the reason. Computed in the model's own precision: `.deviation` says how far
-    that is from float32. Raises VitvizError for another kind, no draws, a model without a classifier, and a
-    trace with something taken away; else Stopped. Source: Naseer et al. 2021 (arXiv 2105.10497).
+    change places, ever smaller ones ("shuffled"); "shift" moves everything by 0 to two patches' pixels,
+    "turn" turns it, "grey", "edges", "ground" and "texture" mix it with its luma, its edges or `others`
+    (pictures; by default those that come with vitviz): `vitviz.analyses.altered` defines them. `draws`:
+    how many at each step, by the seeds 1, 2, …; at most the four sides, two senses or all others, and one
+    of grey and edges. `progress(share, way)` is told how far it is. `.probability[way]` of the whole
+    picture's answer and `.kept[way]` (1 where it stays the likeliest) are (step, draw), `.steps` how many
+    patches, pieces, pixels, degrees or per cent; `.curve(way)` has means with standard errors, `.frame()`
+    all draws. A way that does not exist stands in `.refused` with the reason. Computed in the model's own
+    precision: `.deviation` says how far that is from float32. Raises VitvizError for another kind, no
+    draws, a model without a classifier, and a trace with something taken away; else Stopped. Source:
+    Naseer et al. 2021 (arXiv 2105.10497).
 
     >>> import vitviz
     >>> inspector = vitviz.load("vitviz-tiny")
@@ -66,23 +98,39 @@ def experiment(
     if whole_number(draws, least=1) is None:
         raise VitvizError(f"Given draws={draws!r}; expected a whole number from 1.")
     trace = inspector.answered(image) if isinstance(image, Trace) else inspector.trace(image, size)
+    if not isinstance(others, list | tuple | None):
+        raise VitvizError(f"Given others of {type(others).__name__}; expected a list of pictures.")
+    images = None if others is None else dict(enumerate(others))
+    seconds = [*others_of(inspector, trace, images).values()] if kind in ("ground", "texture") else []
 
     def asked(way: str, step: int) -> Tensor:
-        return answers(inspector, trace, way, step, draws)
+        return answers(inspector, trace, way, step, draws, seconds)
 
     return experiment_of(trace, kind, asked, progress)
 
 
 def answers(
-    inspector: Inspector, trace: Trace, way: str, step: int, draws: int = DRAWS
+    inspector: Inspector,
+    trace: Trace,
+    way: str,
+    step: int,
+    draws: int = DRAWS,
+    others: Sequence[UInt8[np.ndarray, "height width 3"]] = (),
 ) -> Float[Tensor, "draw class"]:
-    """The logits of every draw at one step of a way: "dropped", "black" or "shuffled".
+    """The logits of every draw at one step of a way: "dropped", "black", "shuffled", or one of CHANGES.
 
-    Raises UnsupportedModel where patches cannot be left out, Stopped where nobody waits.
+    Raises UnsupportedModel where patches cannot be left out or `others` are missing, Stopped where nobody
+    waits.
     """
+    if way in CHANGES:
+        place = places_of(trace.grid, way)[step]
+        pictures = altered(trace.view.picture, way, place, trace.grid, others)[:draws]
+        draws = len(pictures)
     if step == 0:
         return trace.logits.expand(draws, -1)  # nothing was done: no pass, and the plain answer to the bit
     asked = Draws(inspector, trace)
+    if way in CHANGES:
+        return asked.to(pictures)
     if way == "shuffled":
         return asked.in_order(torch.from_numpy(orders_of(trace.grid, "shuffle", draws)[step]))
     seeds = range(1, draws + 1) if SHARES[step] < 100 else (1,)  # of an empty picture there is one

@@ -64,17 +64,10 @@ def patch_scores(
 
 
 def trial(
-    inspector: Inspector,
-    image,
-    target: Asked,
-    methods: Sequence[str] | None = None,
-    patches_as: str = "dropped",
-    seed: int = 0,
-    size=None,
-    shares: Sequence[float] = SHARES,
-    draws: int = DRAWS,
-    progress: Progress | None = None,
-) -> Trial:
+    inspector: Inspector, image, target: Asked, methods: Sequence[str] | None = None,
+    patches_as: str = "dropped", seed: int = 0, size=None, shares: Sequence[float] = SHARES,
+    draws: int = DRAWS, progress: Progress | None = None,
+) -> Trial:  # fmt: skip
     """Maps on trial on one picture: patches removed, most and least relevant first, beside random maps.
 
     `methods`: some of `vitviz.METHODS`, None for all (of a model's own classes without those that read each
@@ -113,14 +106,9 @@ def class_sensitivity(
 
 
 def parameter_randomisation(
-    inspector: Inspector,
-    image,
-    target: Asked,
-    methods: Iterable[str] = ("frozen",),
-    blocks: Sequence[int] = (0, 1, 2),
-    seeds: Sequence[int] = (0, 1, 2),
-    size=None,
-) -> dict[str, list[list[float | None]]]:
+    inspector: Inspector, image, target: Asked, methods: Iterable[str] = ("frozen",),
+    blocks: Sequence[int] = (0, 1, 2), seeds: Sequence[int] = (0, 1, 2), size=None,
+) -> dict[str, list[list[float | None]]]:  # fmt: skip
     """Spearman's correlation of signed maps with those of the model with its last parts drawn at random.
 
     By method, a row for each of `blocks` (how many last blocks are drawn together with the head; 0: the head

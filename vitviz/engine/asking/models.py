@@ -104,9 +104,7 @@ def lens(
     check_form(form)
     if patches:
         if target is None:
-            raise VitvizError(
-                "The lens on patches asks about one target; hand in target=, a class or (a, b)."
-            )
+            raise VitvizError("The lens on patches has one target; hand in target=, a class or (a, b).")
         return analyses.lens_patches(balanced_ledger(inspector, trace), target, form)
     if target is not None:
         raise VitvizError(

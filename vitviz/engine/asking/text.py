@@ -7,6 +7,7 @@ English as a rule, because the pictures' captions were.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -48,11 +49,11 @@ _lock = threading.Lock()
 
 
 def text(
-    inspector: Inspector, sentences: Sequence[str], templates: Sequence[str] | None = None,
+    inspector: Inspector, sentences: Sequence[str] | None = None, templates: Sequence[str] | None = None,
     progress: Callable[[int, int], Any] | None = None,
 ) -> Classes:  # fmt: skip
     """Sentences as classes, for `inspector.with_classes`: a unit vector each, with the scale, the bias and
-    the kind of score that the towers were trained with.
+    the kind of score that the towers were trained with. Without any, the 200 plain words of words.json.
 
     `templates`, each with {} where a sentence goes ("a photo of a {}."): a class is then the mean of their
     unit vectors, made unit again. `progress(done, total)` is told the bytes of a download. Raises VitvizError
@@ -65,6 +66,8 @@ def text(
     >>> asked = inspector.with_classes(classes)  # doctest: +SKIP
     >>> asked.trace("cat.jpg").top(2)  # doctest: +SKIP
     """
+    if sentences is None:
+        sentences = json.loads(Path(__file__).with_name("words.json").read_text(encoding="utf-8"))
     labels = [sentences] if isinstance(sentences, str) else list(sentences)
     templates = [templates] if isinstance(templates, str) else list(templates or ["{}"])
     if not labels or not all(isinstance(one, str) and one.strip() for one in labels):

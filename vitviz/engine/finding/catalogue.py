@@ -36,7 +36,7 @@ def checkpoints(folder: str | PathLike | None = None) -> list[Checkpoint]:
     cached = hub.cached_repositories()
     return [
         *in_folder(weights_folder(folder)),
-        *(replace(c, on_disk=c.location in cached and hub.is_cached(c)) for c in _on_hub()),
+        *(replace(c, on_disk=c.location in cached and hub.is_cached(c)) for c in _on_hub().values()),
     ]
 
 
@@ -65,19 +65,12 @@ def find(
     if architecture:
         require_plain(architecture)
     local = list(in_folder(weights_folder(folder)))
-    found = (
-        named(name, local)
-        or (_elsewhere(name) if trusted and _is_path(name) else None)
-        or _registered(name, trusted)
-    )
-    if found is None and trusted:
-        found = _elsewhere(name)
+    found = named(name, local) or (_elsewhere(name) if trusted and _is_path(name) else None)
+    found = found or _registered(name, trusted) or (_elsewhere(name) if trusted else None)
     if found is None:
-        names = [checkpoint.name for checkpoint in local] + list(_on_hub_by_name()) + architectures()
-        close = get_close_matches(name, names, n=4, cutoff=0.5)
-        here = ", ".join(
-            [checkpoint.name for checkpoint in local] + ["timm's names such as vit_base_patch16_224"]
-        )
+        names = [checkpoint.name for checkpoint in local]
+        close = get_close_matches(name, [*names, *_on_hub(), *architectures()], n=4, cutoff=0.5)
+        here = ", ".join([*names, "timm's names such as vit_base_patch16_224"])
         instead = f"Close to it: {', '.join(close)}." if close else f"There are {here}."
         raise CheckpointError(f"There is no checkpoint {name!r}. {instead}")
     found = replace(found, architecture=architecture) if architecture else found
@@ -85,34 +78,22 @@ def find(
 
 
 @lru_cache(maxsize=1)
-def _on_hub() -> tuple[Checkpoint, ...]:
-    """timm's pretrained plain ViTs, family by family, but for a few whose weights are not on the hub."""
+def _on_hub() -> dict[str, Checkpoint]:
+    """timm's pretrained plain ViTs by name and family, but for a few whose weights are not on the hub."""
     names = [name for one in architectures() for name in timm.list_models(one, pretrained=True)]
     records = ((name, get_pretrained_cfg(name)) for name in names)
     # how many parameters each architecture has, counted beforehand: that means building it
     counted = json.loads(Path(__file__).with_name("parameters.json").read_text(encoding="utf-8"))
-    return tuple(_from_record(*one, counted) for one in records if one[1] and one[1].hf_hub_id)
-
-
-@lru_cache(maxsize=1)
-def _on_hub_by_name() -> dict[str, Checkpoint]:
-    return {checkpoint.name: checkpoint for checkpoint in _on_hub()}
+    return {one[0]: _from_record(*one, counted) for one in records if one[1] and one[1].hf_hub_id}
 
 
 def _from_record(name: str, record: PretrainedCfg, counted: dict[str, int]) -> Checkpoint:
+    architecture = name.partition(".")[0]
+    note = " ".join(filter(None, (record.description, *(record.notes or ()))))
     return Checkpoint(
-        name=name,
-        architecture=name.partition(".")[0],
-        source="hub",
-        location=str(record.hf_hub_id),
-        input_size=tuple(record.input_size),
-        parameters=counted.get(name.partition(".")[0]),
-        trained_on=in_words(record.tag or ""),
-        licence=record.license or "",
-        paper=joined(record.paper_ids),
-        note=" ".join(filter(None, (record.description, *(record.notes or ())))),
-        on_disk=False,
-    )
+        name, architecture, "hub", str(record.hf_hub_id), tuple(record.input_size), counted.get(architecture),
+        in_words(record.tag or ""), record.license or "", joined(record.paper_ids), note, on_disk=False,
+    )  # fmt: skip
 
 
 def _registered(name: str, trusted: bool) -> Checkpoint | None:
@@ -123,7 +104,7 @@ def _registered(name: str, trusted: bool) -> Checkpoint | None:
     if "/" in plain or not timm.is_model(architecture):
         return None
     require_plain(architecture)
-    known = _on_hub_by_name()
+    known = _on_hub()
     record = get_pretrained_cfg(architecture)
     if not tag and record is not None:
         plain = f"{architecture}.{record.tag}" if record.tag else architecture

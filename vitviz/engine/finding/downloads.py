@@ -73,9 +73,8 @@ def download(
         job = _jobs.get(wanted)
         if job is None:
             job = _jobs[wanted] = _Job(total, etag)
-            threading.Thread(
-                target=_run, args=(wanted, job, token), daemon=True, name=f"download {repo}"
-            ).start()
+            name, told = f"download {repo}", (wanted, job, token)
+            threading.Thread(target=_run, args=told, daemon=True, name=name).start()
         job.waiting += 1
         job.moved = time.monotonic()
     try:
@@ -101,11 +100,10 @@ def download(
 
 def _run(wanted: Wanted, job: _Job, token: str | None) -> None:
     repo, revision, filename = wanted
+    counter = _counter(job)
     try:
         with checked_answers():
-            job.path = hf_hub_download(
-                repo, filename, revision=revision, token=token, tqdm_class=_counter(job)
-            )
+            job.path = hf_hub_download(repo, filename, revision=revision, token=token, tqdm_class=counter)
         _verify(Path(job.path), job, f"{filename} of {repo}")
     except Exception as error:  # noqa: BLE001 - handed over to whoever waits
         job.error = error

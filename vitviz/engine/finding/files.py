@@ -14,17 +14,8 @@ from timm.models import PretrainedCfg, get_pretrained_cfg
 from vitviz.engine.checkpoint import Checkpoint, Identity
 from vitviz.engine.finding import hub
 from vitviz.engine.finding.local import BESIDE
-from vitviz.engine.reading.folder import (
-    HUB_FILES,
-    SUFFIXES,
-    config_beside,
-    config_file,
-    is_index,
-    permitted,
-    read_json,
-    shards,
-    weights_file,
-)
+from vitviz.engine.reading import folder
+from vitviz.engine.reading.folder import HUB_FILES, SUFFIXES, permitted, weights_file
 from vitviz.engine.reading.mapping import mapping_file
 from vitviz.errors import CheckpointError
 
@@ -53,7 +44,8 @@ def files_of(checkpoint: Checkpoint, progress: hub.Progress | None = None, token
         )
     beside = weights.parent / "preprocessor_config.json"
     with permitted(checkpoint.name):
-        return Files(weights, config_beside(weights), read_json(beside) if beside.is_file() else None)
+        told = folder.read_json(beside) if beside.is_file() else None
+        return Files(weights, folder.config_beside(weights), told)
 
 
 def registered(checkpoint: Checkpoint) -> PretrainedCfg | None:
@@ -61,12 +53,8 @@ def registered(checkpoint: Checkpoint) -> PretrainedCfg | None:
 
     Its repository's config.json is then not needed.
     """
-    architecture = checkpoint.name.partition(".")[0]
-    if (
-        checkpoint.source != "hub"
-        or checkpoint.architecture != architecture
-        or not timm.is_model(architecture)
-    ):
+    architecture, of_hub = checkpoint.name.partition(".")[0], checkpoint.source == "hub"
+    if not of_hub or checkpoint.architecture != architecture or not timm.is_model(architecture):
         return None
     config = get_pretrained_cfg(checkpoint.name)
     return config if config and config.hf_hub_id == checkpoint.location else None
@@ -98,7 +86,7 @@ def _small(fetch: Callable[[str], Path], name: str, needed: bool) -> dict[str, A
         if needed:
             raise
         return None
-    return read_json(path) if path else None
+    return folder.read_json(path) if path else None
 
 
 def if_there(fetch: Callable[[], Path]) -> Path | None:
@@ -138,11 +126,8 @@ def unchanged(checkpoint: Checkpoint) -> bool:
 
 
 def _stamps(checkpoint: Checkpoint) -> tuple[_Stamp, ...]:
-    found = []
-    for path in _files(checkpoint):
-        status = os.stat(path)
-        found.append(_Stamp(str(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
-    return tuple(found)
+    found = [(str(path), os.stat(path)) for path in _files(checkpoint)]
+    return tuple(_Stamp(path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for path, s in found)
 
 
 def _files(checkpoint: Checkpoint) -> list[Path]:
@@ -155,11 +140,11 @@ def _files(checkpoint: Checkpoint) -> list[Path]:
         weights = weights_file(place) if place.is_dir() else place
         beside = []
         if weights is not None:
-            read = (config_file(weights), *map(weights.with_name, BESIDE[1:]), mapping_file(weights))
+            read = (folder.config_file(weights), *map(weights.with_name, BESIDE[1:]), mapping_file(weights))
             beside = [path for path in read if path.is_file()]
     if weights is None:
         raise FileNotFoundError(checkpoint.name)
-    return [weights, *(shards(weights) if is_index(weights) else ()), *beside]
+    return [weights, *(folder.shards(weights) if folder.is_index(weights) else ()), *beside]
 
 
 @lru_cache(maxsize=256)

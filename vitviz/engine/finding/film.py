@@ -41,18 +41,14 @@ def frames(checkpoint: Checkpoint) -> list[Frame]:
 
     `checkpoint` may be one of its snapshots as well.
     """
-    root, name = _root(checkpoint), checkpoint.name.partition("@")[0]
-    kept = snapshots(checkpoint)
+    kept, name = snapshots(checkpoint), checkpoint.name.partition("@")[0]
     if not kept:
         return []
-    rows = _rows(root / "film.csv")
+    rows = _rows(_root(checkpoint) / "film.csv")
     last = rows.get("model.safetensors", {})
     step_of = _number(last.get("step"))
-    finished = _frame(name, None if step_of is None else int(step_of), last)
-    return [
-        *(_frame(f"{name}@{step}", step, rows.get(f"snapshots/{path.name}", {})) for step, path in kept),
-        finished,
-    ]
+    found = [_frame(f"{name}@{step}", step, rows.get(f"snapshots/{path.name}", {})) for step, path in kept]
+    return [*found, _frame(name, None if step_of is None else int(step_of), last)]
 
 
 def snapshots(checkpoint: Checkpoint) -> list[tuple[int, Path]]:

@@ -30,11 +30,7 @@ STALL_SECONDS = 20.0  # no byte for so long: given up
 
 
 def fetch(
-    location: str,
-    filename: str,
-    progress: Progress | None = None,
-    token: str | None = None,
-    stall: float = STALL_SECONDS,
+    location: str, filename: str, progress: Progress | None = None, token: str | None = None, *, stall=None
 ) -> Path:
     """One file of a repository ("organisation/name" or "organisation/name@revision"), from cache or hub.
 
@@ -45,14 +41,11 @@ def fetch(
     >>> fetch("timm/vit_tiny_patch16_224.augreg_in21k", "model.safetensors")  # doctest: +SKIP
     PosixPath('…/model.safetensors')
     """
-    found = cached(location, filename)
-    if found:
+    if found := cached(location, filename):
         return found
-    repo, revision = _split(location)
-    metadata = _answer(repo, revision, filename, token)
-    return download(
-        (repo, revision, filename), metadata.size or 0, require_hash(metadata.etag), progress, token, stall
-    )
+    wanted = (*_split(location), filename)
+    told = _answer(*wanted, token)
+    return download(wanted, told.size or 0, require_hash(told.etag), progress, token, stall or STALL_SECONDS)
 
 
 def fetch_weights(
@@ -93,9 +86,8 @@ def cached(location: str, filename: str) -> Path | None:
 
 def cached_weights(location: str) -> Path | None:
     """The same for whichever weights file of a repository lies in the cache; an index with all its shards."""
-    return next(
-        (found for name in HUB_FILES if (found := cached(location, name)) and _whole(location, found)), None
-    )
+    there = (cached(location, name) for name in HUB_FILES)
+    return next((found for found in there if found and _whole(location, found)), None)
 
 
 def is_cached(checkpoint: Checkpoint) -> bool:
@@ -108,12 +100,10 @@ def is_cached(checkpoint: Checkpoint) -> bool:
 def cached_repositories() -> set[str]:
     """The ids of all repositories of which anything lies in the cache, read from one folder."""
     try:
-        folders = [entry.name for entry in Path(constants.HF_HUB_CACHE).iterdir()]
+        folders = [entry.name.partition("models--") for entry in Path(constants.HF_HUB_CACHE).iterdir()]
     except OSError:
         return set()
-    return {
-        name.removeprefix("models--").replace("--", "/") for name in folders if name.startswith("models--")
-    }
+    return {name.replace("--", "/") for before, mark, name in folders if mark and not before}
 
 
 def _answer(repo: str, revision: str | None, filename: str, token: str | None) -> Any:

@@ -12,18 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from huggingface_hub import constants, get_session
-from huggingface_hub.errors import (
-    FileMetadataError,
-    GatedRepoError,
-    HfHubHTTPError,
-    HFValidationError,
-    LocalEntryNotFoundError,
-    OfflineModeIsEnabled,
-    RemoteEntryNotFoundError,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
+from huggingface_hub import constants, errors, get_session
 
 from vitviz.errors import HubError, said
 
@@ -36,26 +25,24 @@ def in_words(error: Exception, repo: str, filename: str) -> HubError:
     """The HubError that says what went wrong with a file of a repository, and what to do."""
     if isinstance(error, HubError):
         return error
-    if isinstance(error, RemoteEntryNotFoundError):
+    if isinstance(error, errors.RemoteEntryNotFoundError):
         return NoSuchFile(f"{repo} has no file {filename} on the hub.")
     page, log_in = f"{constants.ENDPOINT}/{repo}", "log in with `hf auth login` or set HF_TOKEN"
-    offline, private = "HF_HUB_OFFLINE forbids to ask the hub for it", "or it is private. Check its name"
+    offline = "HF_HUB_OFFLINE forbids to ask the hub for it"
+    private = "or it is private. Check its name; for a private one"
     for kind, sentence in (  # what is more special first
-        (OfflineModeIsEnabled, f"{repo} is not on this machine, and {offline}."),
-        (GatedRepoError, f"{repo} is gated: accept its conditions on its page at {page}, then {log_in}."),
-        (RevisionNotFoundError, f"{repo} does not have the revision that was asked for."),
-        (
-            RepositoryNotFoundError,
-            f"The hub has no repository {repo}, {private}; for a private one {log_in}.",
-        ),
-        (HFValidationError, f"{repo!r} cannot be a repository's name; expected is organisation/name."),
-        (FileMetadataError, _no_hub()),
+        (errors.OfflineModeIsEnabled, f"{repo} is not on this machine, and {offline}."),
+        (errors.GatedRepoError, f"{repo} is gated: accept its conditions at {page}, then {log_in}."),
+        (errors.RevisionNotFoundError, f"{repo} does not have the revision that was asked for."),
+        (errors.RepositoryNotFoundError, f"The hub has no repository {repo}, {private} {log_in}."),
+        (errors.HFValidationError, f"{repo!r} cannot be a repository's name; expected is organisation/name."),
+        (errors.FileMetadataError, _no_hub()),
     ):
         if isinstance(error, kind):
             return HubError(sentence)
-    if isinstance(error, HfHubHTTPError):
+    if isinstance(error, errors.HfHubHTTPError):
         return HubError(_status(error.response.status_code, repo))
-    if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
+    if isinstance(error, errors.LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
         return in_words(error.__cause__, repo, filename)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return HubError(
@@ -79,10 +66,8 @@ def _status(status: int, repo: str) -> str:
     if status == 404:
         return f"The hub has no repository {repo}. Check its name."
     if status == 429:
-        return (
-            f"The hub has had too many requests from here (429). Wait a few minutes before asking for {repo}"
-            " again."
-        )
+        many = "The hub has had too many requests from here (429)"
+        return f"{many}. Wait a few minutes before asking for {repo} again."
     return f"The hub answered {status} when asked for {repo}. Try again later."
 
 

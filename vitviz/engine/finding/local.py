@@ -19,34 +19,17 @@ from vitviz.errors import CheckpointError
 
 # Parts of a tag, longest first where one contains another.
 _DATA = {
-    "in1k": "ImageNet-1k",
-    "in12k": "ImageNet-12k",
-    "in21k": "ImageNet-21k",
-    "in22k": "ImageNet-22k",
-    "laion2b": "LAION-2B",
-    "laion400m": "LAION-400M",
-    "openai": "OpenAI's 400 M image-text pairs",
-    "webli": "WebLI",
-    "datacompxl": "DataComp-1B",
-    "dfn2b": "DFN-2B",
-    "dfndr2b": "DFNDR-2B",
-    "dfn5b": "DFN-5B",
-    "metaclip_400m": "MetaCLIP-400M",
-    "metaclip_2pt5b": "MetaCLIP-2.5B",
-    "metaclip2_worldwide": "MetaCLIP 2 worldwide",
-    "merged2b": "Merged-2B",
-    "m30m": "Merged-30M",
-    "m38m": "Merged-38M",
-    "lvd142m": "LVD-142M",
-    "lvd1689m": "LVD-1689M",
-    "sat493m": "SAT-493M",
-    "yfcc15m": "YFCC-15M",
-    "bamboo": "Bamboo",
-    "tiny_imagenet": "Tiny-ImageNet",
+    "in1k": "ImageNet-1k", "in12k": "ImageNet-12k", "in21k": "ImageNet-21k", "in22k": "ImageNet-22k",
+    "laion2b": "LAION-2B", "laion400m": "LAION-400M", "openai": "OpenAI's 400 M image-text pairs",
+    "webli": "WebLI", "datacompxl": "DataComp-1B",
+    "dfn2b": "DFN-2B", "dfndr2b": "DFNDR-2B", "dfn5b": "DFN-5B", "metaclip_400m": "MetaCLIP-400M",
+    "metaclip_2pt5b": "MetaCLIP-2.5B", "metaclip2_worldwide": "MetaCLIP 2 worldwide",
+    "merged2b": "Merged-2B", "m30m": "Merged-30M", "m38m": "Merged-38M",
+    "lvd142m": "LVD-142M", "lvd1689m": "LVD-1689M", "sat493m": "SAT-493M",
+    "yfcc15m": "YFCC-15M", "bamboo": "Bamboo", "tiny_imagenet": "Tiny-ImageNet",
     # Facebook's self-supervised checkpoints, whose tag is the method.
-    "dino": "ImageNet-1k, without labels (DINO)",
-    "mae": "ImageNet-1k, without labels (MAE)",
-}
+    "dino": "ImageNet-1k, without labels (DINO)", "mae": "ImageNet-1k, without labels (MAE)",
+}  # fmt: skip
 
 
 def in_words(tag: str) -> str:
@@ -55,11 +38,8 @@ def in_words(tag: str) -> str:
     >>> in_words("augreg_in21k_ft_in1k"), in_words("in22k_ft_in22k_in1k"), in_words("pt")
     ('ImageNet-21k, then ImageNet-1k', 'ImageNet-22k, then ImageNet-1k', '')
     """
-    found = {}
-    for name, words in _DATA.items():
-        match = re.search(rf"(?:^|_){name}(?=_|$)", tag or "")
-        if match:
-            found[words] = match.start()
+    places = ((re.search(rf"(?:^|_){name}(?=_|$)", tag or ""), words) for name, words in _DATA.items())
+    found = {words: match.start() for match, words in places if match}
     return ", then ".join(sorted(found, key=found.__getitem__))
 
 
@@ -84,9 +64,10 @@ def in_folder(root: Path) -> Iterator[Checkpoint]:
     except OSError:
         return
     for entry in entries:
-        if entry.name.startswith(".") or not _is_text(entry.name):
+        if entry.name.startswith("."):
             continue
         try:
+            entry.name.encode()  # its bytes may be of no character at all, and could not be told
             file = entry if entry.name.endswith(SUFFIXES) and entry.is_file() else None
             weights = weights_file(entry) if entry.is_dir() else file
             if weights is None:
@@ -97,16 +78,8 @@ def in_folder(root: Path) -> Iterator[Checkpoint]:
                 shipped = entry.is_dir() and entry.name.startswith("vitviz-")
                 yield described(entry, weights, "shipped" if shipped else "local")
         # a folder of somebody else's, a link to itself: no reason to hide the others
-        except (OSError, RuntimeError):
+        except (OSError, RuntimeError, UnicodeEncodeError):
             continue
-
-
-def _is_text(name: str) -> bool:
-    """Whether a file's name can be told: its bytes may be of no character at all."""
-    try:
-        return bool(name.encode())
-    except UnicodeEncodeError:
-        return False
 
 
 def described(path: Path, weights: Path, source: Any) -> Checkpoint:
@@ -121,14 +94,12 @@ def described(path: Path, weights: Path, source: Any) -> Checkpoint:
         about = {"licence": nested.get("license"), "note": nested.get("description")}
         about |= config.get("vitviz") or {}
         return replace(
-            blank,
-            architecture=config.get("architecture"),
-            input_size=_input_size(config),
+            blank, architecture=config.get("architecture"), input_size=_input_size(config),
             trained_on=str(about.get("trained_on") or in_words(nested.get("tag") or "")),
             licence=str(about.get("licence") or about.get("license") or ""),
             paper=str(about.get("paper") or joined(nested.get("paper_ids"))),
             note=str(about.get("note") or ""),
-        )
+        )  # fmt: skip
     except CheckpointError as error:
         return replace(blank, note=str(error))
     except (TypeError, ValueError, AttributeError) as error:
@@ -152,9 +123,7 @@ def named(name: str, local: list[Checkpoint]) -> Checkpoint | None:
     by_name = {checkpoint.name: checkpoint for checkpoint in local}
     found = by_name.get(name) or (by_name.get(base) if step.isdecimal() and len(step) <= 12 else None)
     if found is None:  # a file without its ending, where that is not ambiguous
-        alike = [
-            checkpoint for checkpoint in local if any(checkpoint.name == name + suffix for suffix in SUFFIXES)
-        ]
+        alike = [by_name[name + suffix] for suffix in SUFFIXES if name + suffix in by_name]
         return alike[0] if len(alike) == 1 else None
     return snapshot(found, int(step)) if found.name != name else found
 

@@ -80,18 +80,15 @@ def of_pictures(data: Mapping[str, Any]) -> tuple[Assumption, ...]:
 
 def left(assumed: Iterable[Assumption], given: Given) -> tuple[Assumption, ...]:
     """What is still assumed once something has been said."""
-    said = given.said()
-    return tuple(
-        one for one in assumed if not Given.parse(one.taken).said().keys() <= said.keys() or not one.taken
-    )
+    said = given.said().keys()
+    return tuple(one for one in assumed if not one.taken or Given.parse(one.taken).said().keys() - said)
 
 
 def warning(name: str, assumed: Iterable[Assumption]) -> str:
     """What was assumed, as a sentence for whoever loads in Python."""
     parts = [f"{_SAID_IN_WORDS[one.name]} ({one.taken.replace('&', ', ')})" for one in assumed if one.taken]
-    parts += (
-        ["what its tensors are (told from names and shapes)"] if any(not one.taken for one in assumed) else []
-    )
+    if any(not one.taken for one in assumed):
+        parts.append("what its tensors are (told from names and shapes)")
     return (
         f"{name} does not say {', '.join(parts)}; what stands in brackets was assumed. Pictures of it rest"
         " on that: say it as arguments of vitviz.load, or in a config.json beside the file."

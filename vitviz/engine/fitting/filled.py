@@ -3,6 +3,7 @@
 That is the user, timm's registry, a config, the file's name, or the shapes of its tensors, in this order.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -102,10 +103,9 @@ def _by_name(
     size = tuple(changes.get("img_size", record["input_size"][-2:]))
     model = naflex.at_one_size(model, size, name)
     data = {**record, "input_size": (record["input_size"][0], *size)}
-    left_open = []
-    if own and changes.get("num_classes"):  # tuned by somebody, who may normalise otherwise
-        left_open += assumed.of_pictures(data)
-    if own and "global_pool" in changes:
+    # tuned by somebody, who may normalise otherwise
+    left_open = [*assumed.of_pictures(data)] if changes.get("num_classes") else []
+    if "global_pool" in changes:
         left_open += assumed.question("pool", pools_of(model))
     return Filled(model, architecture, data, str(record.get("tag") or ""), tuple(notes), tuple(left_open))
 
@@ -145,9 +145,7 @@ def _by_file_name(weights: Path, tensors: Mapping[str, Tensor], name: str, told:
     agree. Only a name of timm's own, whole, tells all; what follows it in another's is anybody's.
     """
     stem = next(weights.name.removesuffix(suffix) for suffix in SUFFIXES if weights.name.endswith(suffix))
-    parts = [
-        one for one in architectures() if stem == one or stem.startswith(one) and not stem[len(one)].isalnum()
-    ]
+    parts = [one for one in architectures() if re.match(rf"{re.escape(one)}(?![^\W_])", stem)]
     if not parts:
         return None
     architecture = stem if timm.models.is_model_pretrained(stem) else max(parts, key=len)
@@ -181,11 +179,8 @@ def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, tol
         notes.append("The file does not tell its normalisation; ImageNet's mean and deviation were assumed.")
     elif not heads:
         notes.append(f"Its normalisation (mean and deviation) is that of its family: {usual}.")
-    data = {
-        **assumed.NORMALISATIONS[usual or "ImageNet"].said(),
-        "input_size": (args["in_chans"], *args["img_size"]),
-        "interpolation": "bicubic",
-        "crop_pct": 0.9 if args["img_size"][0] >= 128 else 1.0,
-    }
+    data = {**assumed.NORMALISATIONS[usual or "ImageNet"].said(), "interpolation": "bicubic"}
+    data |= {"input_size": (args["in_chans"], *args["img_size"])}
+    data |= {"crop_pct": 0.9 if args["img_size"][0] >= 128 else 1.0}
     left_open = () if heads else assumed.of_model(model, tensors, data, told.heads is not None)
     return Filled(model, architecture, data, "in21k" if heads else "", tuple(notes), left_open)

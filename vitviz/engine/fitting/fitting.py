@@ -73,9 +73,7 @@ def empty(
             f"{name} describes a model that cannot be built: {said(error)}. Check its config.json or"
             " architecture."
         ) from error
-    wanted, given = (
-        sum(tensor.numel() for tensor in those.values()) for those in (model.state_dict(), tensors)
-    )
+    wanted, given = (sum(one.numel() for one in those.values()) for those in (model.state_dict(), tensors))
     if wanted > 2 * given + _RESAMPLED_BY_TIMM:
         raise CheckpointError(
             f"{name} does not fit its config.json or architecture:"
@@ -103,12 +101,8 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) 
             " or leave it out so that it is read from the tensors."
         )
     tables = sum(buffer.numel() * buffer.element_size() for buffer in model.buffers())
-    memory.require(
-        tables,
-        torch.device("cpu"),
-        f"What {name} looks up about its positions",
-        "Choose a smaller input in its config.json.",
-    )
+    what, advice = f"What {name} looks up about its positions", "Choose a smaller input in its config.json."
+    memory.require(tables, torch.device("cpu"), what, advice)
     model.to_empty(device="cpu")
     for module in model.modules():
         # timm's name for it: tables that are computed, not trained
@@ -119,11 +113,8 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) 
 
 def _asked(changes: Mapping[str, Any]) -> str:
     """The numbers among a model's arguments, in brackets."""
-    given = [
-        f"{key} {value}"
-        for key, value in changes.items()
-        if isinstance(value, int | float | list | tuple) and key != "pretrained_cfg"
-    ]
+    numbers = int | float | list | tuple
+    given = [f"{key} {value}" for key, value in changes.items() if isinstance(value, numbers)]
     return f" ({', '.join(given)[:200]})" if given else ""
 
 
@@ -132,9 +123,8 @@ def converted(
 ) -> tuple[dict[str, Tensor], list[str]]:
     """The tensors after timm's renaming for a family (CLIP's, DINOv2's, EVA's, …), and what it resampled."""
     module = sys.modules[timm.models.model_entrypoint(architecture.partition(".")[0]).__module__]
-    options = (
-        {"adapt_layer_scale": True} if timm_module(architecture) in ("vision_transformer", "deit") else {}
-    )
+    adapts = timm_module(architecture) in ("vision_transformer", "deit")
+    options = {"adapt_layer_scale": True} if adapts else {}
     before = {tensor.untyped_storage().data_ptr() for tensor in tensors.values()}
     try:
         after = module.checkpoint_filter_fn(dict(tensors), model, **options)
@@ -142,12 +132,8 @@ def converted(
         return dict(tensors), []  # a file of another family; the strict check will name its keys
     # A tensor that was only renamed or transposed still lies in the memory of the file's; a resampled one
     # does not.
-    resampled = [
-        key
-        for key, tensor in after.items()
-        if key.endswith(_RESIZED) and tensor.untyped_storage().data_ptr() not in before
-    ]
-    return after, resampled
+    resized = {key: tensor.untyped_storage() for key, tensor in after.items() if key.endswith(_RESIZED)}
+    return after, [key for key, storage in resized.items() if storage.data_ptr() not in before]
 
 
 def own_size(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -179,11 +165,8 @@ def _misfits(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> lis
             found.append(f"{name} {_shape(tensor)} is missing from the file")
         elif given[name].shape != tensor.shape:
             found.append(f"{name} is {_shape(given[name])} in the file and {_shape(tensor)} in the model")
-    return found + [
-        f"{name} {_shape(tensor)} of the file is not part of the model"
-        for name, tensor in given.items()
-        if name not in expected
-    ]
+    left = [f"{name} {_shape(tensor)}" for name, tensor in given.items() if name not in expected]
+    return found + [f"{one} of the file is not part of the model" for one in left]
 
 
 def _first(misfits: list[str]) -> str:

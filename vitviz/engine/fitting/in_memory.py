@@ -7,7 +7,7 @@ all that is possible, what answers alike is taken, and where two do, it is asked
 """
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import timm
 import torch
@@ -16,16 +16,8 @@ from torch import nn
 from vitviz.engine import placed
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.fitting import fitting
-from vitviz.engine.fitting.own_module import (
-    Taken,
-    answers_of,
-    distance,
-    of_module,
-    own_answers,
-    state_of,
-    tolerance,
-)
+from vitviz.engine.fitting import fitting, own_module
+from vitviz.engine.fitting.own_module import Taken
 from vitviz.engine.passes import copies
 from vitviz.engine.passes.record import grid_of
 from vitviz.engine.pictures.preprocess import Preprocessing
@@ -39,20 +31,14 @@ _numbers = itertools.count(1)
 _CPU = torch.device("cpu")
 
 
-@dataclass(frozen=True)
-class Pictured:
-    """How pictures reach a model in memory, as its owner says; None is what nothing is said about."""
-
-    given: Given
-    size: tuple[int, int] | None = None
-
-
 @in_float32()
 def loaded_of(
-    model: nn.Module, pictured: Pictured, name: str | None = None, mapping: NameMap | None = None
-) -> Loaded:
+    model: nn.Module, given: Given, size: tuple[int, int] | None = None, name: str | None = None,
+    mapping: NameMap | None = None,
+) -> Loaded:  # fmt: skip
     """A copy of a model in memory, ready for an inspector.
 
+    `given` and `size`: how pictures reach it, as its owner says; None is what nothing is said about.
     UnsupportedModel for what is no plain ViT or answers otherwise than its copy, VitvizError where
     something has to be said: mean and deviation, heads, or a mapping of the tensors' names.
     """
@@ -64,21 +50,21 @@ def loaded_of(
     inner = _unwrapped(model)
     kind = type(inner).__name__
     if _is_of("timm.models.", inner):
-        taken = _of_timm(inner, pictured)
+        taken = _of_timm(inner, given)
     elif _is_of("transformers.models.", inner):
         taken = _of_transformers(inner, kind)
     else:
-        taken = of_module(inner, kind, pictured.given, mapping)
-    pictured.given.applied(taken.model, kind)
+        taken = own_module.of_module(inner, kind, given, mapping)
+    given.applied(taken.model, kind)
     _prove(inner, taken, kind)
-    if pictured.size is not None and pictured.size != tuple(taken.data["input_size"][-2:]):
-        taken = _at_size(taken, pictured.size, kind)
-    data = pictured.given.data(taken.data)
+    if size is not None and size != tuple(taken.data["input_size"][-2:]):
+        taken = _at_size(taken, size, kind)
+    data = given.data(taken.data)
     known = Checkpoint(
         name or f"{kind} in memory {next(_numbers)}", taken.architecture, "memory", "",
         tuple(data["input_size"]), sum(one.numel() for one in taken.model.parameters()), note=taken.note,
     )  # fmt: skip
-    names = pictured.given.labels or taken.labels
+    names = given.labels or taken.labels
     if names and len(names) != taken.model.num_classes:
         raise VitvizError(f"Given {len(names)} labels; {kind} has {taken.model.num_classes} classes.")
     ready = taken.model.eval().requires_grad_(False)
@@ -100,18 +86,16 @@ def _is_of(library: str, model: nn.Module) -> bool:
     return any(one.__module__.startswith(library) for one in type(model).__mro__)
 
 
-def _of_timm(model: nn.Module, pictured: Pictured) -> Taken:
+def _of_timm(model: nn.Module, given: Given) -> Taken:
     record = dict(getattr(model, "pretrained_cfg", None) or {})
-    if not record and pictured.given.mean is None:
+    if not record and given.mean is None:
         raise VitvizError(
             f"{type(model).__name__} has no configuration of timm's that would tell how pictures are"
             " normalised; expected mean=… and std=…, of values from 0 to 1."
         )
     architecture = str(record.get("architecture") or type(model).__name__)
-    family = next(
-        one.__module__.rpartition(".")[2] for one in type(model).__mro__ if one.__module__.startswith("timm.")
-    )
-    if family not in FAMILIES:
+    modules = (one.__module__ for one in type(model).__mro__)
+    if next(one for one in modules if one.startswith("timm.")).rpartition(".")[2] not in FAMILIES:
         require_plain(architecture)  # says why, where timm has it by this name
         raise UnsupportedModel(f"{architecture} is no plain Vision Transformer.")
     embedding = getattr(model, "patch_embed", None)
@@ -123,7 +107,7 @@ def _of_timm(model: nn.Module, pictured: Pictured) -> Taken:
     data["input_size"] = (3, *size)
     tag = str(data.get("tag") or "")
     labels = timm_config.labels_of(record, model.num_classes, tag)
-    note = "" if pictured.given.mean else "Its mean and deviation are those of its timm configuration."
+    note = "" if given.mean else "Its mean and deviation are those of its timm configuration."
     return Taken(copied, architecture, data, labels, note)
 
 
@@ -133,9 +117,8 @@ def _at_size(taken: Taken, size: tuple[int, int], kind: str) -> Taken:
         own = tuple(taken.data["input_size"][-2:])
         raise UnsupportedModel(f"{kind} has a fixed input of {own[0]} x {own[1]} pixels.")
     placed.require_size(size, grid_of(taken.model), taken.model, _CPU, kind)
-    return replace(
-        taken, model=copies.sized(taken.model, size), data={**taken.data, "input_size": (3, *size)}
-    )
+    data = {**taken.data, "input_size": (3, *size)}
+    return replace(taken, model=copies.sized(taken.model, size), data=data)
 
 
 def _of_transformers(model: nn.Module, kind: str) -> Taken:
@@ -146,7 +129,7 @@ def _of_transformers(model: nn.Module, kind: str) -> Taken:
             " that it gives no answer to a whole picture with which a copy's could be compared. Save it by"
             " save_pretrained, and load that folder by vitviz.load: its encoder is shown."
         )
-    tensors = huggingface.to_timm(state_of(model), str(config["model_type"]))
+    tensors = huggingface.to_timm(own_module.state_of(model), str(config["model_type"]))
     build, entry = huggingface.builder(config, tensors, kind)
     ours = fitting.empty(build, kind, tensors)
     fitting.fill(ours, tensors, kind, f"its configuration ({config['model_type']})")
@@ -166,9 +149,9 @@ def _forget_training(model: nn.Module) -> None:
 def _prove(model: nn.Module, taken: Taken, kind: str) -> None:
     """UnsupportedModel where the copy answers otherwise than the model."""
     size = tuple(taken.data["input_size"][-2:])
-    theirs = answers_of(model, size, kind)
-    error = distance(own_answers(taken.model, size, theirs), theirs)
-    if not error <= tolerance(model):
+    theirs = own_module.answers_of(model, size, kind)
+    error = own_module.distance(own_module.own_answers(taken.model, size, theirs), theirs)
+    if not error <= own_module.tolerance(model):
         raise UnsupportedModel(
             f"{kind} answers otherwise than its copy, by {error:.2g} of the largest answer: hooks, adapters"
             " or code of its own change what it computes. Nothing is shown of it."

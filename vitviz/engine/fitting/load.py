@@ -39,14 +39,10 @@ _AGAIN = "Wait until it has been written, and choose it again."
 
 @in_float32()
 def load(
-    checkpoint: Checkpoint,
-    progress: Progress | None = None,
-    token: str | None = None,
-    folder: str | PathLike | None = None,
-    device: torch.device = _CPU,
-    dtype: torch.dtype = torch.float32,
+    checkpoint: Checkpoint, progress: Progress | None = None, token: str | None = None,
+    folder: str | PathLike | None = None, device: torch.device = _CPU, dtype: torch.dtype = torch.float32,
     labels: tuple[str, ...] | None = None,
-) -> Loaded:
+) -> Loaded:  # fmt: skip
     """A checkpoint's model with its trained weights (float32, evaluation mode, on the CPU, no gradients).
 
     A hub checkpoint is downloaded first; `progress(done, total)` is told its bytes, and a HubError names what
@@ -105,16 +101,11 @@ def load(
     preprocessing = Preprocessing.from_config(found.data)  # refuses other channels than three
     model = found.model.eval().requires_grad_(False)
     known = replace(
-        checkpoint,
-        name=whole_name,
-        architecture=found.architecture,
-        input_size=(channels, height, width),
+        checkpoint, name=whole_name, architecture=found.architecture, input_size=(channels, height, width),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         note=" ".join(filter(None, (checkpoint.note, *notes, *own.notes, *found.notes))),
-        assumed=(*own.assumed, *found.assumed),
-        on_disk=True,
-        identity=identity,
-    )
+        assumed=(*own.assumed, *found.assumed), on_disk=True, identity=identity,
+    )  # fmt: skip
     classes = model.num_classes
     with understood(checkpoint.name):
         named = labels_of(files.config, classes, found.tag)
@@ -161,11 +152,8 @@ _COUNTED = re.compile(r"(^|[._])(index|indices|ids|tracked|step|steps|epoch|mask
 
 def require_real(tensors: Mapping[str, Tensor], name: str) -> None:
     """CheckpointError for an integer, boolean or complex weight: copied, it would be cut off silently."""
-    wrong = [
-        key
-        for key, tensor in tensors.items()
-        if not (tensor.is_floating_point() or _COUNTED.search(key) and not tensor.is_complex())
-    ]
+    others = {key: tensor for key, tensor in tensors.items() if not tensor.is_floating_point()}
+    wrong = [key for key, tensor in others.items() if not _COUNTED.search(key) or tensor.is_complex()]
     if wrong:
         kind = str(tensors[wrong[0]].dtype).removeprefix("torch.")
         others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""

@@ -113,9 +113,8 @@ def of_module(model: nn.Module, kind: str, given: Given, mapping: NameMap | None
     best = _nearest_first(tensors, mapping, told, wanted)
     if best and best[0][0] > wanted.tolerance:  # not of the usual form
         usual = best[0][1].model
-        for block, pool in itertools.product(
-            [told.block] if told.block else blocks_of(usual), [told.pool] if told.pool else pools_of(usual)
-        ):
+        blocks = [told.block] if told.block else blocks_of(usual)
+        for block, pool in itertools.product(blocks, [told.pool] if told.pool else pools_of(usual)):
             found = _nearest_first(tensors, mapping, replace(told, block=block, pool=pool), wanted)
             best = found if found[0][0] < best[0][0] else best
             if best[0][0] <= wanted.tolerance:
@@ -173,7 +172,10 @@ def _candidates(
     for order in _orders(tensors, mapping):
         named = replace(mapping, model={**mapping.model, "patch_order": order}) if order else mapping
         translated = named.translated(tensors, wanted.kind) if named else dict(tensors)
-        entry, args = _architecture(translated, wanted.kind, told)
+        try:
+            entry, args, _ = inferred.architecture_of(translated, wanted.kind, told.heads or 1)
+        except CheckpointError as error:
+            raise UnsupportedModel(f"{error} {_NAME_IT}") from error
         build = partial(timm.create_model, entry, pretrained=False)
         ours = fitting.empty(build, wanted.kind, translated, **args)
         fitting.fill(ours, translated, wanted.kind, f"what its tensors tell ({entry})")
@@ -185,14 +187,6 @@ def _candidates(
             model = copies.lending(ours)
             said.applied(model, wanted.kind)
             yield error, Taken(model, entry, data, (), note), heads
-
-
-def _architecture(tensors: Mapping[str, Tensor], kind: str, told: Given) -> tuple[str, dict[str, Any]]:
-    try:
-        entry, args, _ = inferred.architecture_of(tensors, kind, told.heads or 1)
-    except CheckpointError as error:
-        raise UnsupportedModel(f"{error} {_NAME_IT}") from error
-    return entry, args
 
 
 def _nearest(ours: nn.Module, theirs: Tensor, told: Given, wanted: _Wanted) -> tuple[float, Given]:
@@ -239,9 +233,7 @@ def _heads(model: nn.Module, width: int) -> list[int]:
         if isinstance(value := getattr(part, called, None), int) and not isinstance(value, bool)
         and 0 < value <= width and width % value == 0
     }  # fmt: skip
-    return sorted(told) or [
-        heads for heads in range(1, width + 1) if width % heads == 0 and width // heads >= 4
-    ]
+    return sorted(told) or [heads for heads in range(1, width // 4 + 1) if width % heads == 0]
 
 
 def state_of(model: nn.Module) -> dict[str, Tensor]:

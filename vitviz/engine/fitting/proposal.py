@@ -38,10 +38,9 @@ _WORDS = {
         r"wo|o|w_o|o_?proj|out|to_out|out_?proj|proj|projection|out_?lin(ear)?|output|output_?projection"
         r"|fc_?out|dense"
     ),
-    "norm1": (
-        r"(layer_?)?(norm|ln)_?(1|a|attn|attention|before)|(self_?)?(attn|attention|pre)_?(layer_?)?(norm|ln)"
-    ),
-    "norm2": (r"(layer_?)?(norm|ln)_?(2|b|mlp|ffn?|after|final)|(mlp|ffn?|post|final)_?(layer_?)?(norm|ln)"),
+    "norm1": r"(layer_?)?(norm|ln)_?(1|a|attn|attention|before)"
+    r"|(self_?)?(attn|attention|pre)_?(layer_?)?(norm|ln)",
+    "norm2": r"(layer_?)?(norm|ln)_?(2|b|mlp|ffn?|after|final)|(mlp|ffn?|post|final)_?(layer_?)?(norm|ln)",
     "patch_embed.proj": r".*(patch|embed|conv|stem).*|input_?(layer|proj)",
     "head": r".*(head|classif|logits).*|fc|out|output",
     "cls_token": r".*(cls|class).*",
@@ -97,10 +96,7 @@ def matched(fits: Mapping[str, set[str]]) -> dict[str, str]:
         only = {stem: next(iter(places)) for stem, places in open_.items() if len(places) == 1}
         sure = _apart(only)
         if not sure:
-            named = {
-                stem: [place for place in places if place in _WORDS and _named(stem, place)]
-                for stem, places in open_.items()
-            }  # fmt: skip
+            named = {stem: [one for one in places if _named(stem, one)] for stem, places in open_.items()}
             sure = _apart({stem: places[0] for stem, places in named.items() if len(places) == 1})
         if not sure:
             return chosen
@@ -118,7 +114,7 @@ def _apart(places: Mapping[str, str]) -> dict[str, str]:
 def _named(stem: str, place: str) -> bool:
     """Whether the last telling part of a name is one of the words of a place."""
     parts = [part for part in re.split(r"[./]", stem) if not re.fullmatch(r"\d+|\{head\}|\{layer\}", part)]
-    return any(re.fullmatch(_WORDS[place], part, re.I) for part in parts[-1:])
+    return place in _WORDS and any(re.fullmatch(_WORDS[place], part, re.I) for part in parts[-1:])
 
 
 def near(stem: str, placed: list[str], others: list[str]) -> bool:
@@ -168,23 +164,18 @@ def proposed(tensors: Mapping[str, Tensor]) -> Proposal:
     width = counts.most_common(1)[0][0]
     before, depth, after = layers
     inside = {f"{before}{{layer}}{rest}": shape for rest, shape in after.items()}
-    lying = {
-        name: shape for name, shape in shapes.items() if not re.match(rf"{re.escape(before)}\d+[._]", name)
-    }
+    numbered = re.compile(rf"{re.escape(before)}\d+[._]")
+    lying = {name: shape for name, shape in shapes.items() if not numbered.match(name)}
     found = _Found()
     inside, heads = _with_heads(inside, width)
     left = _place_layer(_stems(inside), width, found, heads)
     left += _place_rest(_stems(lying), width, found)
     embedding = next((name for name, ours in found.names.items() if ours.startswith("patch_embed.proj")), "")
-    flat = any(
-        len(shape) == 2
-        for name, shape in lying.items()
-        if name.startswith(embedding.rstrip("*")) and embedding
-    )
+    embeds = [shape for name, shape in lying.items() if embedding and name.startswith(embedding.rstrip("*"))]
+    flat = any(len(shape) == 2 for shape in embeds)
     missing = [f"blocks.{{layer}}.{role}" for role in _NEEDED if role not in found.roles]
-    missing += (
-        [] if {"attn.qkv"} <= found.roles or set(ATTENTION) <= found.roles else ["blocks.{layer}.attn.qkv"]
-    )
+    joined = "attn.qkv" in found.roles or set(ATTENTION) <= found.roles
+    missing += [] if joined else ["blocks.{layer}.attn.qkv"]
     missing += [role for role in ("patch_embed.proj", "pos_embed") if role not in found.roles]
     missing += ["patch_order under [model], the order in which a patch is flattened"] if flat else []
     told = {"heads": heads} if heads else {}
@@ -242,12 +233,14 @@ def _stems(shapes: Mapping[str, Shape]) -> dict[str, dict[str, tuple[str, Shape]
     return dict(found)
 
 
+def _shapes(parts: dict) -> list[Shape]:
+    """Of weight and bias; () for none."""
+    return [parts.get(kind, ("", ()))[1] for kind in ("weight", "bias")]
+
+
 def _place_layer(stems: dict, width: int, found: _Found, heads: int | None) -> list[str]:
     """Gives a layer's modules their places; what is left is returned."""
-    fits: dict[str, set[str]] = {}
-    for stem, parts in stems.items():
-        shape, bias = parts.get("weight", ("", ()))[1], parts.get("bias", ("", ()))[1]
-        fits[stem] = in_layer(shape, bias, width, heads)
+    fits = {stem: in_layer(*_shapes(parts), width, heads) for stem, parts in stems.items()}
     chosen = matched(fits)
     # the norm that lies beside attention, or beside the MLP
     for side, role in (("attn", "norm1"), ("mlp", "norm2")):
@@ -271,11 +264,7 @@ def _place_layer(stems: dict, width: int, found: _Found, heads: int | None) -> l
 
 def _place_rest(stems: dict, width: int, found: _Found) -> list[str]:
     """The same outside of the layers."""
-    fits = {
-        stem: around_layers(*(parts.get(kind, ("", ()))[1] for kind in ("weight", "bias")), width)
-        for stem, parts in stems.items()
-    }
-    chosen = matched(fits)
+    chosen = matched({stem: around_layers(*_shapes(parts), width) for stem, parts in stems.items()})
     for stem, place in chosen.items():
         _take(stems[stem], place, width, found, place)
     return [_told(part) for stem, parts in stems.items() if stem not in chosen for part in parts.values()]
@@ -291,7 +280,7 @@ def _take(parts: dict, ours: str, width: int, found: _Found, role: str) -> None:
         found.names[stems.pop() + "*"] = f"{ours}.*"
     else:
         found.names |= {name: f"{ours}.{kind}" for kind, name in names.items()}
-    weight, bias = (parts.get(kind, ("", ()))[1] for kind in ("weight", "bias"))
+    weight, bias = _shapes(parts)
     if len(weight) == 2 and bias and bias[0] != weight[0] and bias[0] == weight[1]:
         found.transpose.append(parts["weight"][0])
 
@@ -349,10 +338,8 @@ def in_timms_names(
         raise CheckpointError(BOTH.format(name=name))
     found = proposed(tensors)
     if found.complete:
-        note = (
-            f"Its tensors are named in their own way; a mapping was proposed. Save it as {path} to keep it."
-        )
-        own = Own(found.mapping.given, (note,), (Assumption("mapping"),))
+        told = "Its tensors are named in their own way; a mapping was proposed."
+        own = Own(found.mapping.given, (f"{told} Save it as {path} to keep it.",), (Assumption("mapping"),))
         return found.mapping.translated(tensors, name), own
     if not any(".attn." in ours for ours in (*found.mapping.names.values(), *found.mapping.stack)):
         return tensors, Own()  # nothing like a ViT; whoever reads it next says so

@@ -110,13 +110,8 @@ def written(branches: Branches | None, image: int, last: Tensor, pooling: Attent
     weights = branches.pooling.weights(last, pooling)
 
     def summed(layers: list[Tensor]) -> Tensor:
-        sums = [weights.mT @ layer[image].to(last) for layer in layers]
-        return torch.stack(
-            [
-                one if scale is None else one * scale.to(last)
-                for one, scale in zip(sums, branches.scales, strict=True)
-            ]
-        )
+        sums = zip((weights.mT @ layer[image].to(last) for layer in layers), branches.scales, strict=True)
+        return torch.stack([one if scale is None else one * scale.to(last) for one, scale in sums])
 
     def stacked(layers: list[Tensor]) -> Tensor | None:
         return torch.stack([layer[image].to(last) for layer in layers]) if layers else None

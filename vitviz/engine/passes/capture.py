@@ -36,12 +36,9 @@ class Pass:
     """
 
     def __init__(
-        self,
-        layers: int,
-        check: bool,
-        changes: Mapping[tuple[str, int], Sequence[Change]],
+        self, layers: int, check: bool, changes: Mapping[tuple[str, int], Sequence[Change]],
         edit: Edit | None = None,
-    ):
+    ):  # fmt: skip
         self.recording = Recording(calls=[[] for _ in range(layers)], tokens=[], entered=[None] * layers)
         self._layer: int | None = None
         # Layer and tokens of a call whose output has entered no module yet.
@@ -141,18 +138,18 @@ class Pass:
 
 
 class Seam(TorchFunctionMode):
-    """Hands every fused attention call of a pass to the pass, which makes it by its `attend`."""
+    """Hands fused attention calls of a pass, or `every` call, to the pass, which makes it by its `attend`."""
 
-    def __init__(self, owner: Any):
+    def __init__(self, owner: Any, every: bool = False):
         super().__init__()
-        self._owner = owner
+        self._owner, self._every = owner, every
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         # A pass that a user's hook makes in the middle of this one has a seam of its own, within which this
         # one stands.
-        if func is F.scaled_dot_product_attention and wiring.innermost() is self._owner:
-            return self._owner.attend(func, *args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
+        ours = self._every or func is F.scaled_dot_product_attention
+        made = self._owner.attend if ours and wiring.innermost() is self._owner else None
+        return made(func, *args, **(kwargs or {})) if made else func(*args, **(kwargs or {}))
 
 
 @contextmanager
@@ -164,12 +161,9 @@ def heard(model: nn.Module, blocks: list[nn.Module], listener: Any, check: bool 
 
 @contextmanager
 def recorded(
-    model: nn.Module,
-    *,
-    check: bool = False,
-    changes: Mapping[tuple[str, int], Sequence[Change]] | None = None,
-    edit: Edit | None = None,
-) -> Iterator[Recording]:
+    model: nn.Module, *, check: bool = False,
+    changes: Mapping[tuple[str, int], Sequence[Change]] | None = None, edit: Edit | None = None,
+) -> Iterator[Recording]:  # fmt: skip
     """Records a forward pass of this thread inside the `with`; leaves no hook and no mode, whatever happens.
 
     With `check`, also what entered the module after each attention call, for `check_truth`. Several threads

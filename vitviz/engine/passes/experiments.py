@@ -7,6 +7,7 @@ nor the model that is given is changed: the first is copied, the second lends it
 table of zeros. Not shown: what a model trained without positions would answer.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -26,23 +27,29 @@ from vitviz.record import stopping
 from vitviz.record.grid import Grid
 from vitviz.record.trace import View
 
+CHANNELS_FIRST = "height width channel -> channel height width"
+
 
 @in_float32()
 def as_seen(view: View, preprocessing: Preprocessing) -> Prepared:
     """The model's input from a picture that was resized and cropped already: only normalised."""
-    pixels = rearrange(
-        torch.from_numpy(view.picture).float() / 255, "height width channel -> channel height width"
-    )
+    pixels = rearrange(torch.from_numpy(view.picture).float() / 255, CHANNELS_FIRST)
+    return Prepared(normalised(pixels, preprocessing), view)
+
+
+@in_float32()
+def normalised(
+    pixels: Float[Tensor, "*draw 3 height width"], preprocessing: Preprocessing
+) -> Float[Tensor, "*draw 3 height width"]:
+    """Pixels from 0 to 1, as the model expects them."""
     mean, std = (torch.tensor(values)[:, None, None] for values in (preprocessing.mean, preprocessing.std))
-    return Prepared((pixels - mean) / std, view)
+    return (pixels - mean) / std
 
 
 def shuffled(prepared: Prepared, grid: Grid, seed: int) -> Prepared:
     """The picture with its patches in another order, as read and as shown; VitvizError for no seed."""
     order = torch.from_numpy(permutation(grid.patches, seed))
-    picture = rearrange(
-        torch.from_numpy(prepared.view.picture), "height width channel -> channel height width"
-    )
+    picture = rearrange(torch.from_numpy(prepared.view.picture), CHANNELS_FIRST)
     picture = rearrange(reordered(picture, grid, order), "channel height width -> height width channel")
     view = replace(prepared.view, picture=np.ascontiguousarray(picture.numpy()))
     return Prepared(reordered(prepared.tensor, grid, order), view)
@@ -52,38 +59,37 @@ def reordered(
     pixels: Shaped[Tensor, "*batch channel height width"], grid: Grid, order: Int[Tensor, " patch"]
 ) -> Shaped[Tensor, "*batch channel height width"]:
     """Pixels with the patch `order[i]` at place i; a rim that no patch is cut from stays as it is."""
-    height, width = grid.pixels
-    cut = {"row": grid.rows, "col": grid.cols}
-    patches = rearrange(
-        pixels[..., :height, :width],
-        "... channel (row height) (col width) -> ... (row col) channel height width",
-        **cut,
-    )
-    whole = pixels.clone()
-    whole[..., :height, :width] = rearrange(
-        patches[..., order.to(pixels.device), :, :, :],
-        "... (row col) channel height width -> ... channel (row height) (col width)",
-        **cut,
-    )
+    (height, width), whole = grid.pixels, pixels.clone()
+    cut, laid = "... (row col) channel height width", "... channel (row height) (col width)"
+    sides = {"row": grid.rows, "col": grid.cols}
+    patches = rearrange(pixels[..., :height, :width], f"{laid} -> {cut}", **sides)
+    moved = patches[..., order.to(pixels.device), :, :, :]
+    whole[..., :height, :width] = rearrange(moved, f"{cut} -> {laid}", **sides)
     return whole
 
 
-@in_float32()
 def answers_in_order(
-    model: nn.Module,
-    pixels: Float[Tensor, "1 channel height width"],
-    grid: Grid,
+    model: nn.Module, pixels: Float[Tensor, "1 channel height width"], grid: Grid,
     orders: Int[Tensor, "draw patch"],
-) -> Float[Tensor, "draw class"]:
+) -> Float[Tensor, "draw class"]:  # fmt: skip
     """The logits of one picture with its patches in several orders, in float32.
 
     Raises Stopped where nobody waits.
     """
+    some = orders.split(max(1, AT_ONCE // grid.tokens))
+    return answers_to(model, (torch.cat([reordered(pixels, grid, one) for one in each]) for each in some))
+
+
+@in_float32()
+def answers_to(
+    model: nn.Module, batches: Iterable[Float[Tensor, "_ channel height width"]]
+) -> Float[Tensor, "draw class"]:
+    """The logits of several pictures, in float32; Stopped where nobody waits."""
     found = []
-    with torch.no_grad(), torch.autocast(pixels.device.type, enabled=False), exactly(pixels.device):
-        for some in orders.split(max(1, AT_ONCE // grid.tokens)):
-            stopping.check()
-            found.append(model(torch.cat([reordered(pixels, grid, order) for order in some])))
+    for pixels in batches:
+        stopping.check()
+        with torch.no_grad(), torch.autocast(pixels.device.type, enabled=False), exactly(pixels.device):
+            found.append(model(pixels))
     return torch.cat(found).cpu()
 
 
@@ -94,15 +100,10 @@ def why_not(model: nn.Module) -> str | None:
         return None
     if kind == "none":
         return "adds no position embedding, so there is nothing to set to zero"
-    kinds = (
-        kind.replace("learned", "a learned table")
-        .replace("rotary", "rotary embedding")
-        .replace("relative", "relative bias")
-        .replace(" + ", " and ")
-    )
-    return (
-        f"knows positions by {kinds}: not applicable, because they are not (only) a table that can be zeroed"
-    )
+    named = {"learned": "a learned table", "rotary": "rotary embedding", "relative": "relative bias"}
+    kinds = " and ".join(named[one] for one in kind.split(" + "))
+    reason = "they are not (only) a table that can be zeroed"
+    return f"knows positions by {kinds}: not applicable, because {reason}"
 
 
 def without_positions(model: nn.Module, name: str) -> nn.Module:

@@ -31,10 +31,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from vitviz.engine import memory
 from vitviz.engine.passes import wiring
+from vitviz.engine.passes.capture import Seam
 from vitviz.errors import UnsupportedModel
 from vitviz.record import stopping
 
@@ -159,8 +159,8 @@ class Opened:
 
     # ----- calls
 
-    def call(self, func: Callable, args: tuple, kwargs: dict) -> Any:
-        """One call of torch's in the pass."""
+    def attend(self, func: Callable, *args, **kwargs) -> Any:
+        """One call of torch's in the pass, whichever."""
         if func in _BIASED:
             args, kwargs = self._with_leaf(func, args, kwargs)
         args = tuple(self._constant(one) for one in args)
@@ -222,19 +222,6 @@ class Opened:
         return attention @ value
 
 
-class _Seam(TorchFunctionMode):
-    """Hands every call of a pass to its owner."""
-
-    def __init__(self, owner: Opened):
-        super().__init__()
-        self._owner = owner
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        if wiring.innermost() is not self._owner:
-            return func(*args, **(kwargs or {}))
-        return self._owner.call(func, args, kwargs or {})
-
-
 @contextmanager
 def opened(
     model: nn.Module, blocks: list[nn.Module], *, held: bool, lines: bool = True, weigh: bool = True
@@ -252,7 +239,7 @@ def opened(
         torch.enable_grad(),
         torch.autocast(weights.device.type, enabled=False),
         wiring.wired(model, blocks, one, check=False),
-        _Seam(one),
+        Seam(one, every=True),
     ):
         yield one
 

@@ -80,9 +80,8 @@ def _checked(point: str, fn: Hook) -> Change:
     def change(tensor: Tensor) -> Tensor | None:
         given = fn(tensor)
         if given is not None and not (isinstance(given, Tensor) and given.shape == tensor.shape):
-            what = (
-                f"a tensor of shape {tuple(given.shape)}" if isinstance(given, Tensor) else repr(given)[:80]
-            )
+            shape = tuple(given.shape) if isinstance(given, Tensor) else None
+            what = f"a tensor of shape {shape}" if shape is not None else repr(given)[:80]
             raise VitvizError(
                 f"The hook at {point} returned {what}; expected a tensor of shape {tuple(tensor.shape)}, "
                 "or None to leave it as it is."

@@ -60,9 +60,8 @@ class Edit:
     def mask(self, mask: Tensor | None, query: Tensor) -> Tensor | None:
         """An attention call's mask, for the tokens that are there."""
         if self.hidden is not None:
-            unseen = query.new_zeros(self.grid.tokens).index_fill(
-                0, self.hidden.to(query.device), float("-inf")
-            )
+            hidden = self.hidden.to(query.device)
+            unseen = query.new_zeros(self.grid.tokens).index_fill(0, hidden, float("-inf"))
             bias = unseen if mask is None else additive(mask, query.dtype) + unseen
             if bias.ndim == 1:
                 return bias.expand(query.shape[-2], -1)
@@ -232,9 +231,8 @@ def put_instead(
     grid, entered = forward.placed.grid(size), {}
     replaced, instead = without.heads or without.mlps, Parts()
     if replaced and without.heads_as == "mean":
-        instead = forward.reference(size).parts(
-            grid.prefix + (grid.patches if kept is None else len(kept)), dropped=kept is not None
-        )
+        tokens = grid.tokens if kept is None else grid.prefix + len(kept)
+        instead = forward.reference(size).parts(tokens, dropped=kept is not None)
     if without.at is not None or (replaced and without.heads_as == "other"):
         preprocessing = forward.placed.preprocessing.with_size(size)
         seen = forward.watched(prepare(open_image(_other(without, other)), preprocessing), size, kept)
@@ -251,10 +249,8 @@ def _other(without: Without, other: Any) -> Any:
         return other
     if without.other in {one.name for one in samples()}:
         return sample_image(without.other)
-    named = f" for {without.other!r}" if without.other else ""
-    raise VitvizError(
-        f"Given no other picture{named}; hand it in as other=, or name one of vitviz's samples."
-    )
+    of = f" for {without.other!r}" if without.other else ""
+    raise VitvizError(f"Given no other picture{of}; hand it in as other=, or name one of vitviz's samples.")
 
 
 def _require_leaving(forward: Forward, prepared: Prepared, size: tuple[int, int]) -> None:

@@ -27,11 +27,9 @@ class _Given:
 
 
 def given(
-    model: nn.Module,
-    tokens: Float[Tensor, "token width"],
-    handed: Float[Tensor, "head token dim"],
+    model: nn.Module, tokens: Float[Tensor, "token width"], handed: Float[Tensor, "head token dim"],
     alone: bool,
-) -> Float[Tensor, "token width"]:
+) -> Float[Tensor, "token width"]:  # fmt: skip
     """What the last block makes of the tokens that enter it; `alone`: what its attention adds, and no more.
 
     Neither a table of positions nor a mask is handed to it, which only the scores would need.

@@ -43,17 +43,15 @@ def _twin(trace: Trace, exact: nn.Module, pixels: Tensor) -> Trace:
     with torch.no_grad(), capture.recorded(exact) as recording:
         logits = exact(pixels)
     read, queries = readouts.read(exact, trace.readout, recording.tokens[-1]), readouts.queries_read(exact)
-    known = (trace.checkpoint, trace.grid, trace.readout, read, queries, trace.logits is not None)
-    frame = record.Frame(*known, trace.labels, 0.0, "cpu", "float32")
-    return record.trace_of(recording, logits, frame, trace.view, 0, torch.device("cpu"))
+    logits = None if trace.logits is None else logits
+    shared = {name: getattr(trace, name) for name in ("checkpoint", "grid", "readout", "labels")}
+    return record.trace_of(recording, logits, shared, trace.view, 0, torch.device("cpu"), read, queries)
 
 
 def _gap(twin: Trace, exact: nn.Module) -> float | None:
     """How far the float32 model's account fails to add up, of its largest logit; None where it has none."""
     try:
-        return (
-            max(largest_gap(ledger_of(twin, tail_of(exact, twin.checkpoint))))
-            / twin.logits.abs().max().item()
-        )
+        gaps = largest_gap(ledger_of(twin, tail_of(exact, twin.checkpoint)))
+        return max(gaps) / twin.logits.abs().max().item()
     except UnsupportedModel:
         return None

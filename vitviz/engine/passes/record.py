@@ -1,7 +1,8 @@
 """From a recorded forward pass and a model's own parts to the immutable record of one picture."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -14,73 +15,46 @@ from vitviz.engine.passes.biases import bias_of
 from vitviz.engine.passes.capture import Call, Recording
 from vitviz.engine.reading.contrastive import projecting
 from vitviz.errors import UnsupportedModel
-from vitviz.record.classes import Classes
 from vitviz.record.grid import Grid
-from vitviz.record.readout import Readout
-from vitviz.record.runs import Without
 from vitviz.record.trace import Attention, Bias, Trace, View
 
 
-@dataclass(frozen=True)
-class Frame:
-    """What all traces of one forward pass share."""
-
-    checkpoint: str
-    grid: Grid
-    readout: Readout
-    read: Tensor | None  # how much of y each token is, by picture, where that depends on it
-    queries: int | None  # of attention pooling's queries, how many are read; None for all
-    classifies: bool
-    labels: tuple[str, ...]
-    milliseconds: float
-    device: str
-    dtype: str
-    first_pass: bool = False
-    kept: tuple[int, ...] | None = None  # the patches that stayed; None for all
-    without: Without = Without()
-    classes: Classes | None = None
-
-
 def trace_of(
-    recording: Recording, logits: Tensor, frame: Frame, view: View, image: int, device: torch.device
-) -> Trace:
-    """The trace of one picture of the batch."""
+    recording: Recording, logits: Tensor, shared: Mapping[str, Any], view: View, image: int,
+    device: torch.device, read: Tensor | None = None, queries: int | None = None,
+) -> Trace:  # fmt: skip
+    """The trace of one picture of the batch; `shared` are fields of it that all of the pass have.
+
+    `read`: how much of y each token is, by picture, where that depends on it; `queries`: of attention
+    pooling's, how many are read, None for all. Logits are None of what is no classifier.
+    """
+    readout, grid = shared["readout"], shared["grid"]
 
     def kept(tensor: Tensor) -> Tensor:
         return tensor[image].detach().to(device=device, dtype=torch.float32)
 
     patches, positions = recording.patch_embedding, recording.position_embedded
-    pooling = recording.outside[-1] if frame.readout.name == "attention" and recording.outside else None
-    pooling = None if pooling is None else attention_of(pooling, image, frame.grid, device)
+    pooling = recording.outside[-1] if readout.name == "attention" and recording.outside else None
+    pooling = None if pooling is None else attention_of(pooling, image, grid, device)
     tokens = tuple(kept(tokens) for tokens in recording.tokens)
     biases: dict[int, Bias | None] = {}  # a bias shared by all layers is kept once
-    asked = None if pooling is None else replace(pooling, q=pooling.q[:, : frame.queries])  # those read
-    written, began = branches.written(recording.branches, image, tokens[-1], pooling), frame.without.at or 0
-    if written is not None:  # what layers added whose tokens were thrown away is nothing
-        written.attention[:began], written.mlps[:began] = 0, 0
-    return Trace(
-        checkpoint=frame.checkpoint,
-        grid=frame.grid,
-        view=covered(view, frame.grid),
-        layers=tuple(attention_of(call, image, frame.grid, device, biases) for (call,) in recording.calls),
+    found = Trace(
+        view=covered(view, grid),
+        layers=tuple(attention_of(call, image, grid, device, biases) for (call,) in recording.calls),
         tokens=tokens,
-        patch_embedding=kept(patches)[-frame.grid.patches :],
-        position_embedded=None if positions is None else kept(positions)[-frame.grid.patches :],
-        logits=kept(logits) if frame.classifies and logits.ndim == 2 else None,
-        pool=frame.readout.name,
-        readout=frame.readout,
-        read=None if frame.read is None else frame.read[image].to(device),
-        pooling=asked,
-        labels=frame.labels,
-        milliseconds=frame.milliseconds,
-        first_pass=frame.first_pass,
-        device=frame.device,
-        dtype=frame.dtype,
-        written=written,
-        kept=frame.kept,
-        without=frame.without,
-        classes=frame.classes,
+        patch_embedding=kept(patches)[-grid.patches :],
+        position_embedded=None if positions is None else kept(positions)[-grid.patches :],
+        logits=None if logits is None or logits.ndim != 2 else kept(logits),
+        pool=readout.name,
+        read=None if read is None else read[image].to(device),
+        pooling=None if pooling is None else replace(pooling, q=pooling.q[:, :queries]),  # those read
+        written=branches.written(recording.branches, image, tokens[-1], pooling),
+        **shared,
     )
+    if found.written is not None:  # what layers added whose tokens were thrown away is nothing
+        began = found.without.at or 0
+        found.written.attention[:began], found.written.mlps[:began] = 0, 0
+    return found
 
 
 def attention_of(
@@ -95,15 +69,12 @@ def attention_of(
     if call.mask is not None and id(call.mask) not in biases:
         biases[id(call.mask)] = bias_of(call.mask.detach(), image, grid, device)
     q, k, v = kept(call.q), kept(call.k), kept(call.v)
-    if (
-        v.untyped_storage().nbytes() > v.nbytes
-        and v.untyped_storage().data_ptr() != q.untyped_storage().data_ptr()
-    ):
+    own, other = v.untyped_storage(), q.untyped_storage()
+    if own.nbytes() > v.nbytes and own.data_ptr() != other.data_ptr():
         v = v.clone()  # rotary models make q and k anew; a view of v would keep the buffer of all three
     bias = None if call.mask is None else biases[id(call.mask)]
-    return Attention(
-        q, k, v, call.scale, bias, call.replaced, None if call.given is None else kept(call.given)
-    )
+    given = None if call.given is None else kept(call.given)
+    return Attention(q, k, v, call.scale, bias, call.replaced, given)
 
 
 def covered(view: View, grid: Grid) -> View:
@@ -207,7 +178,6 @@ def position_kind(model: nn.Module) -> str:
         kinds.append("learned")
     if getattr(model, "rope", None) is not None:
         kinds.append("rotary")
-    relative = any(
-        "relative_position_bias_table" in name or "rel_pos" in name for name, _ in model.named_parameters()
-    )
+    names = (name for name, _ in model.named_parameters())
+    relative = any("relative_position_bias_table" in name or "rel_pos" in name for name in names)
     return " + ".join(kinds + ["relative"] * relative) or "none"

@@ -67,11 +67,9 @@ def sampled_queries(tokens: int, layer: int) -> Int[Tensor, " query"]:
 
 
 def check_truth(
-    entered: Sequence[Entered | None],
-    layers: Sequence[Attention],
-    name: str,
+    entered: Sequence[Entered | None], layers: Sequence[Attention], name: str,
     tolerance: float = TOLERANCE[torch.float32],
-) -> None:
+) -> None:  # fmt: skip
     """UnsupportedModel, with the figure, where a layer's max|difference| / max|output| is too large."""
     for layer, (attention, given) in enumerate(zip(layers, entered, strict=True)):
         heads, tokens, dim = attention.heads, attention.q.shape[1], attention.v.shape[-1]
@@ -82,9 +80,8 @@ def check_truth(
                 f" {layer + 1} the model goes on with {found} where {(tokens, heads * dim)} is expected."
             )
         queries = given.queries.to(attention.q.device)
-        expected = rearrange(
-            attention.weights(queries) @ attention.v, "head query dim -> query (head dim)"
-        ).cpu()
+        handed = attention.weights(queries) @ attention.v
+        expected = rearrange(handed, "head query dim -> query (head dim)").cpu()
         values = given.values.float().cpu()
         error = ((values - expected).abs().max() / values.abs().max().clamp_min(1e-30)).item()
         if not error <= tolerance:

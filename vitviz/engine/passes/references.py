@@ -63,9 +63,8 @@ class Reference:
             patches = tensor[..., self.prefix :, :].mean(dim=-2, keepdim=True)
             return torch.cat([tensor[..., : self.prefix, :], patches], dim=-2)
 
-        return replace(
-            self, heads=tuple(map(rows, self.heads)), mlps=tuple(map(rows, self.mlps)), by_place=False
-        )
+        heads, mlps = (tuple(map(rows, some)) for some in (self.heads, self.mlps))
+        return replace(self, heads=heads, mlps=mlps, by_place=False)
 
     def parts(self, tokens: int, dropped: bool = False) -> Parts:
         """For a sequence of so many tokens: by place where it is the same, else one row for all patches."""
@@ -118,12 +117,9 @@ class References:
 
 
 def measured(
-    forward: Forward,
-    pictures: Iterable,
-    size: tuple[int, int],
-    source: str,
+    forward: Forward, pictures: Iterable, size: tuple[int, int], source: str,
     progress: Callable[[int], object] | None = None,
-) -> Reference:
+) -> Reference:  # fmt: skip
     """The means over RGB pictures at an input size, one pass each, without any hooks of the user."""
     placed, totals, count = forward.placed, None, 0
     preprocessing = placed.preprocessing.with_size(size)

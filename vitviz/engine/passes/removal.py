@@ -36,14 +36,9 @@ class Removal:
     """One picture; VitvizError for no such way to remove, UnsupportedModel where none can be dropped."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        pixels: Tensor,
-        grid: Grid,
-        pool: str,
-        patches_as: str,
+        self, model: nn.Module, pixels: Tensor, grid: Grid, pool: str, patches_as: str,
         preprocessing: Preprocessing,
-    ):
+    ):  # fmt: skip
         if patches_as not in PATCHES_AS:
             raise VitvizError(f"Given patches_as={patches_as!r}; expected one of {', '.join(PATCHES_AS)}.")
         self._model, self._pixels, self._grid, self._as = model, pixels, grid, patches_as
@@ -58,16 +53,11 @@ class Removal:
     @in_float32()
     def answers(self, kept: Tensor) -> Tensor:
         """Logits (batch, class) of the picture with the patches `kept` (batch, k) alone, by number from 0."""
-        tokens = self._grid.prefix + (
-            kept.shape[1] if self._painted is None and not self._masked else self._grid.patches
-        )
-        found = []
-        with (
-            torch.no_grad(),
-            torch.autocast(self._pixels.device.type, enabled=False),
-            exactly(self._pixels.device),
-        ):
-            for some in kept.to(self._pixels.device).split(max(1, AT_ONCE // max(1, tokens))):
+        dropped = self._painted is None and not self._masked
+        tokens = self._grid.prefix + (kept.shape[1] if dropped else self._grid.patches)
+        found, device = [], self._pixels.device
+        with torch.no_grad(), torch.autocast(device.type, enabled=False), exactly(device):
+            for some in kept.to(device).split(max(1, AT_ONCE // max(1, tokens))):
                 stopping.check()
                 found.append(self._batch(some))
         return torch.cat(found).cpu()
@@ -90,16 +80,19 @@ class Removal:
 
     def _paint(self, kept: Tensor) -> Tensor:
         grid, (height, width) = self._grid, self._grid.patch
-        stays = torch.zeros(len(kept), grid.patches, dtype=torch.bool, device=kept.device).scatter_(
-            1, kept, True
-        )
-        cells = rearrange(stays, "batch (row col) -> batch row col", row=grid.rows)
+        cells = rearrange(_among(grid.patches, kept), "batch (row col) -> batch row col", row=grid.rows)
         seen = cells.repeat_interleave(height, dim=1).repeat_interleave(width, dim=2)[:, None]
         rows, cols = grid.pixels
         painted = self._painted.expand(len(kept), -1, -1, -1).clone()
         whole = self._pixels[..., :rows, :cols]
         painted[..., :rows, :cols] = torch.where(seen, whole, painted[..., :rows, :cols])
         return painted
+
+
+def _among(count: int, kept: Tensor) -> Tensor:
+    """Of so many, which are kept: (batch, count)."""
+    none = torch.zeros(len(kept), count, dtype=torch.bool, device=kept.device)
+    return none.scatter_(1, kept, True)
 
 
 # ----- dropped
@@ -135,10 +128,7 @@ class _Removing:
     def mask(self, mask: Tensor | None, queries: Tensor) -> Tensor | None:
         """What a call's mask becomes: rows and columns of those that stay, or the keys of the others shut."""
         if self.masked:
-            seen = torch.zeros(
-                len(self.kept), self.grid.tokens, dtype=torch.bool, device=queries.device
-            ).scatter_(1, self.kept, True)
-            closed = additive(seen, queries.dtype)[:, None, None]
+            closed = additive(_among(self.grid.tokens, self.kept), queries.dtype)[:, None, None]
             return closed if mask is None else additive(mask, queries.dtype) + closed
         if mask is None or mask.shape[-1] != self.grid.tokens:
             return mask

@@ -32,16 +32,7 @@ if TYPE_CHECKING:
     from vitviz.engine.forward import Forward
 
 
-@dataclass(frozen=True)
-class Asking:
-    """What a sweep is asked."""
-
-    target: Any = None
-    heads_as: str = "mean"
-    mlps: bool = True
-    other: Any = None
-    batch: int = 16
-    progress: Callable[[int, int], bool | None] | None = None
+BATCH = 16  # parts that are taken away at once
 
 
 class _Quiet:
@@ -114,63 +105,65 @@ class _Ready:
 
 @contextmanager
 def _passing(forward: Forward) -> Iterator[None]:
-    placed = forward.placed
-    name = f"Taking parts of {placed.checkpoint.name} away"
-    with torch.no_grad(), torch.autocast(placed.device.type, enabled=False), exactly(placed.device):
-        with memory_guard(placed.device, name):
+    device, name = forward.placed.device, f"Taking parts of {forward.placed.checkpoint.name} away"
+    with torch.no_grad(), torch.autocast(device.type, enabled=False), exactly(device):
+        with memory_guard(device, name):
             yield
 
 
-def _ready(forward: Forward, prepared: Prepared, size: tuple[int, int], asked: Asking) -> _Ready:
+def _ready(
+    forward: Forward, prepared: Prepared, size: tuple[int, int], heads_as: str, mlps: bool = True, other=None
+) -> _Ready:
     model = forward.placed.at(size)
     blocks = capture.transformer_blocks(model)
-    mlps = asked.mlps and isinstance(wiring.mlp_of(blocks[0]), nn.Module)
+    mlps = mlps and isinstance(wiring.mlp_of(blocks[0]), nn.Module)
     heads = range(heads_of(blocks[0]))
     everything = Without(
         heads=[(layer, head) for layer in range(len(blocks)) for head in heads],
         mlps=range(len(blocks)) if mlps else (),
-        heads_as=asked.heads_as,
-        other=("" if asked.heads_as == "other" else None),
+        heads_as=heads_as,
+        other=("" if heads_as == "other" else None),
     )
-    instead = put_instead(forward, size, everything, asked.other, None)
+    instead = put_instead(forward, size, everything, other, None)
     given = _Given()
     with capture.heard(model, blocks, given):
         whole = model(forward.pixels([prepared]))
-    return _Ready(model, blocks, [*heads, *([None] if mlps else [])], given, whole, asked.heads_as, instead)
+    return _Ready(model, blocks, [*heads, *([None] if mlps else [])], given, whole, heads_as, instead)
 
 
 @in_float32()
-def swept(forward: Forward, prepared: Prepared, size: tuple[int, int], asked: Asking) -> Effects:
+def swept(
+    forward: Forward, prepared: Prepared, size: tuple[int, int], target: Any, heads_as: str, mlps: bool,
+    other: Any, batch: int, progress: Callable[[int, int], bool | None] | None,
+) -> Effects:  # fmt: skip
     """All heads' and MLPs' effects on a target; VitvizError for what cannot be asked, Stopped as always."""
-    if whole_number(asked.batch, least=1) is None:
-        raise VitvizError(
-            f"Given batch={asked.batch!r}; expected how many parts are taken away at once, from 1."
-        )
-    stands = forward.reference(size).sentence if asked.heads_as == "mean" else ""
-    score = _score(forward.traces([prepared], size)[0], asked.target)
+    if whole_number(batch, least=1) is None:
+        raise VitvizError(f"Given batch={batch!r}; expected how many parts are taken away at once, from 1.")
+    stands = forward.reference(size).sentence if heads_as == "mean" else ""
+    score = _score(forward.traces([prepared], size)[0], target)
     with _passing(forward):
-        ready = _ready(forward, prepared, size, asked)
+        ready = _ready(forward, prepared, size, heads_as, mlps, other)
         whole, layers, parts = score(ready.whole)[0], len(ready.blocks), ready.parts
         found = torch.full((layers, heads_of(ready.blocks[0]) + 1), float("nan"), dtype=torch.float64)
-        done, of, firsts = 0, layers * len(parts), range(0, len(parts), asked.batch)
+        done, of, firsts = 0, layers * len(parts), range(0, len(parts), batch)
         # the cheapest layer first: progress begins at its worst
         for layer, first in itertools.product(reversed(range(layers)), firsts):
-            some = parts[first : first + asked.batch]
+            some = parts[first : first + batch]
             without = score(ready.without(layer, some))
             found[layer, [-1 if part is None else part for part in some]] = whole - without
             done += len(some)
-            if asked.progress is not None and asked.progress(done, of) is False:
+            if progress is not None and progress(done, of) is False:
                 break
-    return Effects(whole.item(), found[:, :-1].float(), found[:, -1].float(), asked.heads_as, stands)
+    return Effects(whole.item(), found[:, :-1].float(), found[:, -1].float(), heads_as, stands)
 
 
 @in_float32()
 def of_layer(
-    forward: Forward, prepared: Prepared, size: tuple[int, int], layer: int, asked: Asking
+    forward: Forward, prepared: Prepared, size: tuple[int, int], layer: int, heads_as: str
 ) -> Tensor:
     """One layer's effects, part x class: heads, then the MLP (NaN for none); IndexError for no such layer."""
     with _passing(forward):
-        ready = _ready(forward, prepared, size, asked)
+        ready = _ready(forward, prepared, size, heads_as)
         if not 0 <= layer < len(ready.blocks):
             raise IndexError(
                 f"Layer {layer} does not exist: {forward.placed.checkpoint.name} has layers 0 to"
@@ -178,8 +171,8 @@ def of_layer(
             )
         heads = heads_of(ready.blocks[0])
         found = ready.whole.new_full((heads + 1, ready.whole.shape[-1]), float("nan"))
-        for first in range(0, len(ready.parts), asked.batch):
-            some = ready.parts[first : first + asked.batch]
+        for first in range(0, len(ready.parts), BATCH):
+            some = ready.parts[first : first + BATCH]
             found[[-1 if part is None else part for part in some]] = ready.whole - ready.without(layer, some)
     return found.float().cpu()
 

@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from torch import nn
@@ -24,10 +24,8 @@ from vitviz.engine.passes.branches import points
 MOMENTS = ("input", "attn", "mlp", "output")  # of a block, in the order of the paper's equations 2 and 3
 
 
-class Listener(Protocol):
-    """A pass: called at each moment with the layer and the hook's tensor; what it returns takes its place."""
-
-    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> Any: ...
+# A pass: its `heard(moment, layer, args, output)` is called at each; what it returns replaces the tensor.
+Listener = Any
 
 
 class _Running(threading.local):

@@ -9,7 +9,7 @@ import io
 import os
 import re
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from PIL import ExifTags, Image
@@ -27,22 +27,9 @@ FORMATS = {name.upper(): name for name in ("JPEG", "PNG", "WebP", "GIF", "TIFF",
 READABLE = "JPEG, PNG, WebP, GIF, TIFF, BMP or AVIF"
 HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis")  # what iPhones write; Pillow cannot read it
 
-TURNS = {  # EXIF 2.32, tag 0x0112: what makes the picture upright
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-
-
-@runtime_checkable
-class Readable(Protocol):
-    """An open binary file, or what behaves like one."""
-
-    def read(self, size: int, /) -> bytes: ...
+# EXIF 2.32, tag 0x0112: what makes the picture upright, from 2 on
+_UPRIGHT = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90"
+TURNS = {tag: Image.Transpose[name] for tag, name in enumerate(_UPRIGHT.split(), start=2)}
 
 
 def open_image(source: Any) -> Image.Image:
@@ -84,7 +71,7 @@ def _read(source: object) -> tuple[str, bytes]:
             data = _file_bytes(path, name)
         elif isinstance(source, (bytes, bytearray, memoryview)):
             data = bytes(source)
-        elif isinstance(source, Readable):
+        elif hasattr(source, "read"):  # an open binary file, or what behaves like one
             if isinstance(source, io.IOBase) and source.seekable():
                 source.seek(0)  # it may just have been written
             data = source.read(MAX_BYTES + 1)

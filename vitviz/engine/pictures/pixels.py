@@ -120,9 +120,8 @@ def _grey_values(image: Image.Image) -> Num[np.ndarray, "height width"]:
             " with 8 or 16 bits."
         )
     transparent = image.info.get("transparency")
-    return (values if transparent is None else np.where(values == transparent, 65535, values)).astype(
-        np.uint16
-    )
+    values = values if transparent is None else np.where(values == transparent, 65535, values)
+    return values.astype(np.uint16)
 
 
 def _signed(image: Image.Image) -> bool:

@@ -112,14 +112,9 @@ def prepare(image: Image.Image, preprocessing: Preprocessing) -> Prepared:
         raise ImageError(
             f"Expected an RGB picture, but was given one in mode {image.mode}; open it with open_image."
         )
-    steps = create_transform(
-        input_size=(3, *preprocessing.size),
-        mean=preprocessing.mean,
-        std=preprocessing.std,
-        interpolation=preprocessing.interpolation,
-        crop_pct=preprocessing.crop_pct,
-        crop_mode=preprocessing.crop_mode,
-    )
+    names = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
+    told = {name: getattr(preprocessing, name) for name in names}
+    steps = create_transform(input_size=(3, *preprocessing.size), **told)
     resize, crop, to_tensor, normalise = steps.transforms
     resized = resize(image)
     picture = crop(resized)

@@ -80,8 +80,8 @@ def frames_of(
             given += (number - first) % step == 0
             if seconds >= start + most_seconds or given > most_frames:
                 raise TooMuch(
-                    f"{name} goes on beyond {most_seconds:g} s or {most_frames:,} frames: hand in where to"
-                    " stop, a larger step (every so many frames), or larger limits."
+                    f"{name} goes on beyond {most_seconds:g} s or {most_frames:,} frames: expected a shorter"
+                    " video, a stop before that, a larger step (every so many frames), or larger limits."
                 )
             if (number - first) % step == 0:
                 check_size(name, picture.shape[1::-1])

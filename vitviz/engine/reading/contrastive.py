@@ -22,9 +22,7 @@ def projecting(name: str) -> bool:
     >>> projecting("vit_base_patch32_clip_224.openai"), projecting("vit_base_patch32_clip_224.openai_ft_in1k")
     (True, False)
     """
-    return bool(
-        re.search(r"_clip_|_pe_core_|_mci_", name) and not re.search(r"_in1k|_in12k|_in21k|_in22k", name)
-    )
+    return bool(re.search(r"_clip_|_pe_core_|_mci_", name)) and not re.search(r"_in(1|12|21|22)k", name)
 
 
 def holds_both(tensors: Iterable[str]) -> bool:

@@ -13,14 +13,10 @@ from vitviz.errors import CheckpointError, UnsupportedModel
 
 # timm's module -> the family's name on the page, in the order of the picker.
 FAMILIES = {
-    "vision_transformer": "Vision Transformer",
-    "deit": "DeiT",
-    "vision_transformer_hybrid": "ResNet hybrid",
-    "beit": "BEiT",
-    "eva": "EVA and DINOv3",
-    "vision_transformer_relpos": "Relative position",
+    "vision_transformer": "Vision Transformer", "deit": "DeiT", "vision_transformer_hybrid": "ResNet hybrid",
+    "beit": "BEiT", "eva": "EVA and DINOv3", "vision_transformer_relpos": "Relative position",
     "naflexvit": "NaFlexViT",
-}
+}  # fmt: skip
 
 _TOGETHER = {  # why several are not: timm's modules by the reason
     "attends within windows of the picture, not over all of it": (
@@ -48,11 +44,9 @@ _REASONS = {
 _DIFFERENTIAL = re.compile(r"vit_d(p?wee|little)_")
 # Transformers' own names for what is refused above, so that a folder of theirs gets the same answer.
 _TRANSFORMERS = {
-    "swin": "swin_transformer",
-    "swinv2": "swin_transformer_v2",
-    "sam": "vision_transformer_sam",
+    "swin": "swin_transformer", "swinv2": "swin_transformer_v2", "sam": "vision_transformer_sam",
     "pvt": "pvt_v2",
-}
+}  # fmt: skip
 
 
 def refusal(architecture: str) -> str | None:
@@ -81,8 +75,7 @@ def require_plain(architecture: str) -> None:
         close = get_close_matches(architecture, architectures(), n=3, cutoff=0.5)
         instead = f" Close to it: {', '.join(close)}." if close else ""
         raise CheckpointError(f"timm has no architecture {architecture!r}.{instead}")
-    reason = refusal(architecture)
-    if reason:
+    if reason := refusal(architecture):
         raise UnsupportedModel(
             f"{architecture} {reason}. Choose a plain Vision Transformer such as vit_base_patch16_224."
         )

@@ -18,11 +18,8 @@ INDICES = (".safetensors.index.json", ".bin.index.json")  # of weights in severa
 SUFFIXES = (".safetensors", ".pth", ".pth.tar", ".pt", ".bin", ".npz", *INDICES)
 # In the order in which timm and transformers prefer them.
 HUB_FILES = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
+    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
+)  # fmt: skip
 _PREFERRED = (*HUB_FILES, "pytorch_model.pth", "model.pth")
 
 
@@ -79,10 +76,8 @@ def understood(name: str) -> Iterator[None]:
     except VitvizError:
         raise
     except (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        what = f"{type(error).__name__}: {said(error)}"
-        raise CheckpointError(
-            f"{name}: its config.json cannot be understood ({what}). Correct it."
-        ) from error
+        why = f"{type(error).__name__}: {said(error)}"
+        raise CheckpointError(f"{name}: its config.json cannot be understood ({why}). Correct it.") from error
 
 
 @contextmanager

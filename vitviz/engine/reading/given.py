@@ -80,13 +80,9 @@ class Given:
             object.__setattr__(self, "labels", tuple(map(str, self.labels)))
         if self.heads is not None and whole_number(self.heads, least=1) is None:
             raise VitvizError(f"Given heads={self.heads!r}; expected a whole number from 1.")
-        for name, known in (
-            ("crop_mode", CROP_MODES),
-            ("interpolation", INTERPOLATIONS),
-            ("activation", ACTIVATIONS),
-            ("pool", POOLS),
-            ("block", BLOCKS),
-        ):
+        named = {"activation": ACTIVATIONS, "pool": POOLS, "block": BLOCKS}
+        named |= {"crop_mode": CROP_MODES, "interpolation": INTERPOLATIONS}
+        for name, known in named.items():
             value = getattr(self, name)
             if value is not None and value not in known:
                 raise VitvizError(f"Given {name}={value!r}; expected one of {', '.join(known)}.")
@@ -145,10 +141,9 @@ class Given:
         CheckpointError for heads that do not divide the width, and for what the model fixes otherwise.
         """
         if self.heads is not None:
-            attending = [block.attn for block in model.blocks]
-            pool = getattr(model, "attn_pool", None)
-            for attention in [*attending, *([pool] if pool is not None else [])]:
-                _with_heads(attention, self.heads, name)
+            for attention in [*(block.attn for block in model.blocks), getattr(model, "attn_pool", None)]:
+                if attention is not None:
+                    _with_heads(attention, self.heads, name)
         if self.activation is not None:
             for block in model.blocks:
                 if not isinstance(getattr(getattr(block, "mlp", None), "act", None), nn.Module):
@@ -250,10 +245,8 @@ def _three(name: str, value: Any) -> tuple[float, float, float]:
     except (TypeError, ValueError):
         numbers = ()
     if len(numbers) != 3 or not all(map(math.isfinite, numbers)) or name == "std" and min(numbers) <= 0:
-        above = " above 0" if name == "std" else ""
-        raise VitvizError(
-            f"Given {name}={value!r}; expected one number{above} or three, of values from 0 to 1."
-        )
+        number = "number above 0" if name == "std" else "number"
+        raise VitvizError(f"Given {name}={value!r}; expected one {number} or three, of values from 0 to 1.")
     return numbers
 
 

@@ -19,12 +19,9 @@ _MLP = re.compile(r"MlpBlock_\d/Dense_(\d)/(kernel|bias)$")
 _STEM = re.compile(r"block(\d+)/unit(\d+)/(conv|gn)(\d|_proj)/(kernel|scale|bias)$")
 _KIND = {"kernel": "weight", "scale": "weight", "bias": "bias"}
 _TOP = {
-    "embedding": "patch_embed.proj",
-    "Transformer/encoder_norm": "norm",
-    "head": "head",
-    "conv_root": "patch_embed.backbone.stem.conv",
-    "gn_root": "patch_embed.backbone.stem.norm",
-}
+    "embedding": "patch_embed.proj", "Transformer/encoder_norm": "norm", "head": "head",
+    "conv_root": "patch_embed.backbone.stem.conv", "gn_root": "patch_embed.backbone.stem.norm",
+}  # fmt: skip
 
 
 def is_google(tensors: Mapping[str, Tensor]) -> bool:
@@ -76,9 +73,8 @@ def _converted(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tenso
                 blocks.setdefault(str(layer), {})[block[2]] = one
     for layer, parts in blocks.items():
         tensors |= {f"blocks.{layer}.{part}": value for part, value in _block(parts).items()}
-        heads = next(
-            (value.shape[1] for part, value in parts.items() if part.endswith("/query/kernel")), heads
-        )
+        queries = (value.shape[1] for part, value in parts.items() if part.endswith("/query/kernel"))
+        heads = next(queries, heads)
     return tensors, heads, notes
 
 
@@ -120,19 +116,16 @@ def _block(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for part, value in parts.items():
         if found := _ATTENTION.match(part):
             role, kind = found[1], _KIND[found[2]]
-            if role == "out":
-                block[f"attn.proj.{kind}"] = (
-                    rearrange(value, "head dim width -> width (head dim)") if kind == "weight" else value
-                )
+            if role != "out":
+                flat = "width head dim -> (head dim) width" if kind == "weight" else "head dim -> (head dim)"
+                joined[kind][role] = rearrange(value, flat)
+            elif kind == "weight":
+                block["attn.proj.weight"] = rearrange(value, "head dim width -> width (head dim)")
             else:
-                joined[kind][role] = rearrange(
-                    value,
-                    "width head dim -> (head dim) width" if kind == "weight" else "head dim -> (head dim)",
-                )
+                block["attn.proj.bias"] = value
         elif found := _MLP.match(part):
-            block[f"mlp.fc{int(found[1]) + 1}.{_KIND[found[2]]}"] = (
-                value.mT if found[2] == "kernel" else value
-            )
+            turned = value.mT if found[2] == "kernel" else value
+            block[f"mlp.fc{int(found[1]) + 1}.{_KIND[found[2]]}"] = turned
         elif part.startswith("LayerNorm_"):
             module, kind = part.split("/")
             block[f"norm{norms.index(module) + 1}.{_KIND[kind]}"] = value

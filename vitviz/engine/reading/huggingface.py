@@ -75,14 +75,11 @@ def to_timm(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
         for name in [name for name in renamed if f".{parts[0]}." in name]:
             names = [name.replace(f".{parts[0]}.", f".{part}.") for part in parts]
             if all(part in renamed for part in names):
-                renamed[name.replace(f".{parts[0]}.", f".{joined}.")] = torch.cat(
-                    [renamed.pop(part) for part in names]
-                )
-    renamed = {_renamed(name, _ALONE): value for name, value in renamed.items()}
-    if kind == "dinov3_vit":  # timm builds it from EVA, where LayerScale has BEiT's name
-        renamed = {
-            re.sub(r"\.ls([12])\.gamma$", r".gamma_\1", name): value for name, value in renamed.items()
-        }
+                whole = torch.cat([renamed.pop(part) for part in names])
+                renamed[name.replace(f".{parts[0]}.", f".{joined}.")] = whole
+    # timm builds DINOv3 from EVA, where LayerScale has BEiT's name
+    rules = [*_ALONE, (r"\.ls([12])\.gamma$", r".gamma_\1")] if kind == "dinov3_vit" else _ALONE
+    renamed = {_renamed(name, rules): value for name, value in renamed.items()}
     if "reg_token" in renamed and "cls_token" in renamed and "pos_embed" in renamed:
         # Registers have no position; timm keeps the class token's position inside of the token itself.
         renamed["cls_token"] = renamed["cls_token"] + renamed["pos_embed"][:, :1]
@@ -102,14 +99,10 @@ _SQUASHED = {"crop_mode": "squash", "crop_pct": 1.0}
 _META = {**_IMAGENET, "interpolation": "bicubic", "crop_mode": "center", "crop_pct": 224 / 256}
 # What the authors' checkpoints of each type were trained with, where no preprocessor_config.json says it.
 _DEFAULTS = {
-    "vit": {**_HALF, **_SQUASHED, "interpolation": "bilinear"},
-    "deit": {**_META, "crop_mode": "squash"},
-    "vit_mae": _META,
-    "beit": {**_HALF, **_SQUASHED, "interpolation": "bicubic"},
-    "dinov2": _META,
-    "dinov2_with_registers": _META,
-    "dinov3_vit": {**_IMAGENET, **_SQUASHED, "interpolation": "bilinear"},
-}
+    "vit": {**_HALF, **_SQUASHED, "interpolation": "bilinear"}, "deit": {**_META, "crop_mode": "squash"},
+    "vit_mae": _META, "beit": {**_HALF, **_SQUASHED, "interpolation": "bicubic"}, "dinov2": _META,
+    "dinov2_with_registers": _META, "dinov3_vit": {**_IMAGENET, **_SQUASHED, "interpolation": "bilinear"},
+}  # fmt: skip
 _RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 
 
@@ -125,11 +118,8 @@ def data_config(
             "There is no preprocessor_config.json; the normalisation that is usual for this type was assumed."
         ]
     if preprocessor.get("do_normalize", True):
-        data |= {
-            ours: tuple(preprocessor[theirs])
-            for ours, theirs in (("mean", "image_mean"), ("std", "image_std"))
-            if preprocessor.get(theirs)
-        }
+        told = {name: preprocessor.get(f"image_{name}") for name in ("mean", "std")}
+        data |= {name: tuple(value) for name, value in told.items() if value}
     else:
         data |= {"mean": (0.0,) * 3, "std": (1.0,) * 3}
     data["interpolation"] = _RESAMPLING.get(preprocessor.get("resample"), data["interpolation"])
@@ -156,25 +146,15 @@ def pair(size: Any) -> tuple[int, int]:
     return int(height), int(width)
 
 
+# of MAE the encoder, which then sees all patches: masking is for training
 _BUILDERS = {
-    "vit": kin.vit,
-    "deit": kin.deit,
-    "vit_mae": kin.vit,  # its encoder, which then sees all patches: masking is for training
-    "beit": kin.beit,
-    "dinov2": kin.dinov2,
-    "dinov2_with_registers": kin.dinov2,
-    "dinov3_vit": kin.dinov3,
-}
+    "vit": kin.vit, "deit": kin.deit, "vit_mae": kin.vit, "beit": kin.beit, "dinov2": kin.dinov2,
+    "dinov2_with_registers": kin.dinov2, "dinov3_vit": kin.dinov3,
+}  # fmt: skip
 _ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_python": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "quick_gelu": "quick_gelu",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
+    "gelu": "gelu", "gelu_python": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh",
+    "quick_gelu": "quick_gelu", "relu": "relu", "silu": "silu", "swish": "silu",
+}  # fmt: skip
 
 
 def is_transformers(config: Mapping[str, Any]) -> bool:
@@ -199,11 +179,9 @@ def builder(
             f"{name} is of transformers' type {kind!r}; {', '.join(_BUILDERS)} are read. Convert it to timm's"
             " layout, or choose another."
         )
-    activation = str(config.get("hidden_act", "gelu"))
+    activation, known = str(config.get("hidden_act", "gelu")), ", ".join(_ACTIVATIONS)
     if activation not in _ACTIVATIONS:
-        raise CheckpointError(
-            f"{name} uses the activation {activation!r}; {', '.join(_ACTIVATIONS)} are read."
-        )
+        raise CheckpointError(f"{name} uses the activation {activation!r}; {known} are read.")
     hidden = tensors.get("blocks.0.mlp.fc1.weight")
     if hidden is None:
         raise CheckpointError(
@@ -214,18 +192,14 @@ def builder(
     width = config["hidden_size"]
     patch = pair(config.get("patch_size", 16))
     args: dict[str, Any] = {
-        "img_size": pair(config.get("image_size", 224)),
-        "patch_size": patch[0] if patch[0] == patch[1] else patch,
-        "in_chans": config.get("num_channels", 3),
-        "embed_dim": width,
-        "depth": config["num_hidden_layers"],
-        "num_heads": config["num_attention_heads"],
+        "img_size": pair(config.get("image_size", 224)), "in_chans": config.get("num_channels", 3),
+        "patch_size": patch[0] if patch[0] == patch[1] else patch, "embed_dim": width,
+        "depth": config["num_hidden_layers"], "num_heads": config["num_attention_heads"],
         "mlp_ratio": (len(hidden) + 0.5) / width,  # timm takes the floor of ratio * width
-        "qkv_bias": bool(config.get("qkv_bias", True)),
+        "qkv_bias": bool(config.get("qkv_bias", True)), "act_layer": _ACTIVATIONS[activation],
         "norm_layer": partial(LayerNorm, eps=config.get("layer_norm_eps", 1e-12)),
-        "act_layer": _ACTIVATIONS[activation],
         "num_classes": len(tensors["head.weight"]) if "head.weight" in tensors else 0,
-    }
+    }  # fmt: skip
     return _BUILDERS[kind](args, config, tensors, name)
 
 

@@ -28,12 +28,8 @@ Tensors = Mapping[str, Tensor]
 
 # Width and depth of DINOv3's published models (its table 2) -> their names in timm.
 _DINOV3 = {
-    (384, 12): "small",
-    (768, 12): "base",
-    (1024, 24): "large",
-    (1280, 32): "huge_plus",
-    (4096, 40): "7b",
-}
+    (384, 12): "small", (768, 12): "base", (1024, 24): "large", (1280, 32): "huge_plus", (4096, 40): "7b",
+}  # fmt: skip
 
 
 class ClassAndMeanReadout(VisionTransformer):
@@ -105,9 +101,8 @@ def beit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
         "use_rel_pos_bias": bool(config.get("use_relative_position_bias")),
         "use_shared_rel_pos_bias": bool(config.get("use_shared_relative_position_bias")),
     }
-    entry = (
-        f"beit_{'large' if args['depth'] >= 24 else 'base'}_patch{args['patch_size']}_{args['img_size'][0]}"
-    )
+    size = "large" if args["depth"] >= 24 else "base"
+    entry = f"beit_{size}_patch{args['patch_size']}_{args['img_size'][0]}"
     return partial(Beit, **args), entry if timm.is_model(entry) else "beit_base_patch16_224"
 
 
@@ -127,29 +122,20 @@ def dinov3(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
             f"{name} uses the activation {config['hidden_act']!r}; timm's DINOv3 has {needed} in {which} MLP."
         )
     args |= {
-        "qkv_bias": biased,
+        "qkv_bias": biased, "swiglu_mlp": gated, "global_pool": "token", "use_fc_norm": False,
         # gate and value lie in one matrix
-        "mlp_ratio": (args["mlp_ratio"] / 2 if gated else args["mlp_ratio"]),
-        "swiglu_mlp": gated,
-        "global_pool": "token",
-        "use_fc_norm": False,
-        "init_values": 1e-5,
+        "mlp_ratio": (args["mlp_ratio"] / 2 if gated else args["mlp_ratio"]), "init_values": 1e-5,
         "num_reg_tokens": tensors["reg_token"].shape[1] if "reg_token" in tensors else 0,
-        "use_abs_pos_emb": False,
-        "use_rot_pos_emb": True,
-        "rope_type": "dinov3",
-        "rope_temperature": config["rope_theta"],
-        "rope_rotate_half": True,
+        "use_abs_pos_emb": False, "use_rot_pos_emb": True, "rope_type": "dinov3",
+        "rope_temperature": config["rope_theta"], "rope_rotate_half": True,
         "num_classes": 0,  # transformers has no classifier for it whose read-out could be known
-    }
+    }  # fmt: skip
     size = _DINOV3.get((args["embed_dim"], args["depth"]), "small")
-    entry = (
-        f"vit_{size}{'_plus' if gated and size == 'small' else ''}_patch16_dinov3{'_qkvb' if biased else ''}"
-    )
+    size += "_plus" if gated and size == "small" else ""
+    entry = f"vit_{size}_patch16_dinov3{'_qkvb' if biased else ''}"
     return partial(Eva, **args), entry if timm.is_model(entry) else "vit_small_patch16_dinov3"
 
 
 def _plain_entry(args: Args) -> str:
-    return entry_name(
-        args["embed_dim"], args["depth"], args["num_heads"], args["patch_size"], args["img_size"][0]
-    )
+    numbers = (args[name] for name in ("embed_dim", "depth", "num_heads", "patch_size"))
+    return entry_name(*numbers, args["img_size"][0])

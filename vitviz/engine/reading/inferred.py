@@ -22,12 +22,9 @@ from vitviz.errors import CheckpointError
 # 1), g and G (Zhai et al. 2021, table 2).
 _HEADS = {1152: 16, 1280: 16, 1408: 16, 1664: 16}
 _SIZES = {
-    (192, 12, 3): "tiny",
-    (384, 12, 6): "small",
-    (768, 12, 12): "base",
-    (1024, 24, 16): "large",
+    (192, 12, 3): "tiny", (384, 12, 6): "small", (768, 12, 12): "base", (1024, 24, 16): "large",
     (1280, 32, 16): "huge",
-}
+}  # fmt: skip
 _HOW_TO_TELL = (
     "Name the architecture (architecture='vit_…'), put the file into a folder with timm's config.json, or lay"
     " a mapping of its tensors' names (.toml, see docs/own-models.md) beside it."
@@ -41,22 +38,16 @@ def architecture_of(
 
     `heads` where the format tells them. CheckpointError for tensors of no plain ViT, or that tell too little.
     """
-    patch_embedding = tensors.get("patch_embed.proj.weight")
-    depth = 1 + max(
-        (int(found[1]) for key in tensors if (found := re.match(r"blocks\.(\d+)\.", key))), default=-1
-    )
-    if (
-        patch_embedding is None
-        or patch_embedding.ndim != 4
-        or not depth
-        or "blocks.0.attn.qkv.weight" not in tensors
-    ):
+    patches = tensors.get("patch_embed.proj.weight")
+    numbers = (found[1] for key in tensors if (found := re.match(r"blocks\.(\d+)\.", key)))
+    depth = 1 + max(map(int, numbers), default=-1)
+    if patches is None or patches.ndim != 4 or not depth or "blocks.0.attn.qkv.weight" not in tensors:
         first = ", ".join(list(tensors)[:3])
         raise CheckpointError(
             f"{name} does not tell which architecture it belongs to: it is not a plain ViT in timm's layout "
             f"(it begins with {first}). {_HOW_TO_TELL}"
         )
-    width, channels, *patch = patch_embedding.shape
+    width, channels, *patch = patches.shape
     heads, notes = _heads(tensors, width, name) if heads is None else (heads, [])
     if width % heads:
         raise CheckpointError(
@@ -64,26 +55,15 @@ def architecture_of(
         )
     rows, no_embed_class = _grid(tensors, name)
     args: dict[str, Any] = {
-        "embed_dim": width,
-        "depth": depth,
-        "num_heads": heads,
-        "in_chans": channels,
+        "embed_dim": width, "depth": depth, "num_heads": heads, "in_chans": channels,
         "patch_size": patch[0] if patch[0] == patch[1] else tuple(patch),
         "img_size": (rows * patch[0], rows * patch[1]),
         "num_classes": len(tensors["head.weight"]) if "head.weight" in tensors else 0,
-        "no_embed_class": no_embed_class,
-        **_parts(tensors, width),
-        **_pooling(tensors),
-    }
-    entry = entry_name(width, depth, heads, patch[0], rows * patch[0])
+        "no_embed_class": no_embed_class, **_parts(tensors, width),
+    }  # fmt: skip
     if "dist_token" in tensors:
-        entry = "deit_tiny_distilled_patch16_224"
-        args = {
-            key: value
-            for key, value in args.items()
-            if key not in ("class_token", "global_pool", "fc_norm", "final_norm")
-        }
-    return entry, args, notes
+        return "deit_tiny_distilled_patch16_224", args, notes
+    return entry_name(width, depth, heads, patch[0], rows * patch[0]), args | _pooling(tensors), notes
 
 
 def entry_name(width: int, depth: int, heads: int, patch: int, size: int) -> str:

@@ -23,11 +23,13 @@ each come in the order of the heads. What PyTorch leaves out where there is no b
 a linear map of flattened patches (`patch_order` says how) is timm's convolution: both are exact.
 """
 
+import itertools
+import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import isqrt
 from os import PathLike
 from pathlib import Path
@@ -236,7 +238,7 @@ def parsed(text: str, name: str) -> NameMap:
     strange = [key for key, value in content.items() if not isinstance(value, _TABLES.get(key, ()))]
     texts = [
         *content.get("names", {}).values(), *content.get("transpose", ()), *content.get("leave_out", ()),
-        *(one for parts in content.get("stack", {}).values() for one in _list(parts)),
+        *itertools.chain(*(s if isinstance(s, list) else [0] for s in content.get("stack", {}).values())),
     ] if not strange else []  # fmt: skip
     strange += [key for key in content.get("model", {}) if key not in _MODEL] if not strange else []
     if strange or not all(isinstance(one, str) for one in texts):
@@ -257,11 +259,6 @@ def parsed(text: str, name: str) -> NameMap:
     return mapping
 
 
-def _list(parts: object) -> list:
-    """The names that a stack is made of; None among them for what is no list."""
-    return parts if isinstance(parts, list) else [None]
-
-
 def written(mapping: NameMap) -> str:
     """A mapping as the text of its file.
 
@@ -272,25 +269,11 @@ def written(mapping: NameMap) -> str:
     [model]
     heads = 3
     """
-    lists = [
-        f"{key} = [{', '.join(map(_quoted, values))}]"
-        for key, values in (("leave_out", mapping.leave_out), ("transpose", mapping.transpose))
-        if values
-    ]
-    blocks = ["\n".join(lists)] if lists else []
-    blocks.append("\n".join(["[names]", *(f"{_quoted(a)} = {_quoted(b)}" for a, b in mapping.names.items())]))
-    if mapping.stack:
-        stacked = (f"{_quoted(a)} = [{', '.join(map(_quoted, b))}]" for a, b in mapping.stack.items())
-        blocks.append("\n".join(["[stack]", *stacked]))
-    if mapping.model:
-        told = (
-            f"{key} = {_quoted(value) if isinstance(value, str) else value}"
-            for key, value in mapping.model.items()
-        )
-        blocks.append("\n".join(["[model]", *told]))
-    return "\n\n".join(blocks) + "\n"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    told = partial(json.dumps, ensure_ascii=False)  # texts, numbers and lists are written alike in TOML
+    lists = {"leave_out": mapping.leave_out, "transpose": mapping.transpose}
+    blocks = [[f"{key} = {told(list(values))}" for key, values in lists.items() if values]]
+    for title, table in (("names", mapping.names), ("stack", mapping.stack), ("model", mapping.model)):
+        if table or title == "names":
+            keys = str if title == "model" else told
+            blocks.append([f"[{title}]", *(f"{keys(key)} = {told(one)}" for key, one in table.items())])
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"

@@ -25,20 +25,13 @@ class NaFlexAtOneSize(VisionTransformer):
 
     def __init__(self, model: NaFlexVit, size: tuple[int, int]):
         embeds = model.embeds
+        # depth, heads, classes and pooling are placeholders: the model's own parts are put in below
         super().__init__(
-            img_size=size,
-            patch_size=embeds.patch_size,
-            in_chans=embeds.in_chans,
-            embed_dim=embeds.embed_dim,
-            depth=1,  # like heads, classes and pooling a placeholder: the model's own parts are put in below
-            num_heads=1,
-            num_classes=0,
-            global_pool="",
-            class_token=embeds.cls_token is not None,
-            reg_tokens=embeds.num_reg_tokens,
-            no_embed_class=True,
+            img_size=size, patch_size=embeds.patch_size, in_chans=embeds.in_chans, embed_dim=embeds.embed_dim,
+            depth=1, num_heads=1, num_classes=0, global_pool="", class_token=embeds.cls_token is not None,
+            reg_tokens=embeds.num_reg_tokens, no_embed_class=True,
             pos_embed="none" if embeds.pos_embed_type == "none" else "learn",
-        )
+        )  # fmt: skip
         for name in _SAME:
             setattr(self, name, getattr(model, name))
         self.cls_token, self.reg_token = embeds.cls_token, embeds.reg_token
@@ -89,11 +82,7 @@ def _convolution(embeds: NaFlexEmbeds) -> nn.Conv2d:
     rows, cols = embeds.patch_size
     flat = "out (row col channel)" if embeds.channels_last else "out (channel row col)"
     weight: Tensor = rearrange(embeds.proj.weight, f"{flat} -> out channel row col", row=rows, col=cols)
-    bias = embeds.proj.bias
-    convolution = nn.Conv2d(
-        embeds.in_chans, embeds.embed_dim, (rows, cols), (rows, cols), bias=bias is not None
-    )
+    convolution = nn.Conv2d(embeds.in_chans, embeds.embed_dim, (rows, cols), (rows, cols), bias=False)
     convolution.weight = nn.Parameter(weight.detach().contiguous(), requires_grad=False)
-    if bias is not None:
-        convolution.bias = bias
+    convolution.bias = embeds.proj.bias
     return convolution

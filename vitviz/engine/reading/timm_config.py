@@ -24,11 +24,9 @@ def described(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], dic
     Raises CheckpointError for arguments that would make timm do more than build a model.
     """
     args, given = dict(config.get("model_args") or {}), config.get("pretrained_cfg")
-    if args.keys() & _NOT_MODEL_ARGS:
-        not_allowed = ", ".join(sorted(args.keys() & _NOT_MODEL_ARGS))
-        raise CheckpointError(
-            f"{name}: model_args in config.json may only describe the model. Remove {not_allowed}."
-        )
+    if wrong := sorted(args.keys() & _NOT_MODEL_ARGS):
+        only = "model_args in config.json may only describe the model"
+        raise CheckpointError(f"{name}: {only}. Remove {', '.join(wrong)}.")
     known = {item.name for item in fields(PretrainedCfg)}
     told = {key: value for key, value in {**config, **(given or {})}.items() if key in known}
     notes = []
@@ -38,11 +36,7 @@ def described(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], dic
         )
     base = default(str(config["architecture"]))
     if given is not None:  # as timm does; but whether and how the size is fixed belongs to the architecture
-        base = {
-            **asdict(PretrainedCfg()),
-            "input_size": base["input_size"],
-            "fixed_input_size": base["fixed_input_size"],
-        }
+        base = asdict(PretrainedCfg()) | {name: base[name] for name in ("input_size", "fixed_input_size")}
     record = {**base, **told}
     channels, height, width = record["input_size"]
     size = args.get("img_size", (height, width))

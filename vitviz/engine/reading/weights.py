@@ -184,13 +184,15 @@ def _sets(
             f"{path.name} wraps its weights more than {_NESTED} times, or holds itself. Save"
             " model.state_dict(), best as .safetensors."
         )
-    inner = {
-        key: value for key, value in found.items() if isinstance(key, str) and isinstance(value, Mapping)
-    }
-    for key in sorted(inner, key=lambda key: _WRAPPERS.index(key) if key in _WRAPPERS else len(_WRAPPERS)):
+    inner = {key: one for key, one in found.items() if isinstance(key, str) and isinstance(one, Mapping)}
+    for key in sorted(inner, key=_rank):
         if id(inner[key]) not in seen or key in _WRAPPERS:
             seen.add(id(inner[key]))
             yield from _sets(inner[key], path, f"{at}{key}.", seen)
+
+
+def _rank(wrapper: str) -> int:
+    return _WRAPPERS.index(wrapper) if wrapper in _WRAPPERS else len(_WRAPPERS)
 
 
 def _side_by_side(found: Mapping, at: str) -> Iterator[tuple[str, Mapping]]:
@@ -207,7 +209,7 @@ def _side_by_side(found: Mapping, at: str) -> Iterator[tuple[str, Mapping]]:
     if len(whole) < 2 or not all(_alike(groups[whole[0]], groups[other]) for other in whole[1:]):
         yield at.removesuffix("."), found
         return
-    for first in sorted(whole, key=lambda one: _WRAPPERS.index(one) if one in _WRAPPERS else len(_WRAPPERS)):
+    for first in sorted(whole, key=_rank):
         yield f"{at}{first}", groups[first]
 
 

@@ -8,23 +8,10 @@ from jaxtyping import UInt8
 
 from vitviz.figures.chart import Chart, number, ticks
 from vitviz.figures.overlay import enlarged, overlay
+from vitviz.figures.paper import rooms
 from vitviz.figures.paper.pen import DASHES, Pen
 from vitviz.figures.paper.plates import Legend, Map, Matrix, Panel, Scale, Table, Tiles, tinted
-from vitviz.figures.paper.rooms import (
-    BAR,
-    GAP,
-    RULE,
-    STRIP,
-    TITLE,
-    Room,
-    barred,
-    captioned,
-    entries,
-    heights,
-    names,
-    tile,
-    within,
-)
+from vitviz.figures.paper.rooms import BAR, GAP, RULE, STRIP, TITLE, Room, barred, captioned
 
 APART = 4.5  # mm between columns
 SAMPLE, BEHIND = 4.6, 1.4  # mm of a line before a name, and from there to the name
@@ -73,7 +60,7 @@ def draw_chart(pen: Pen, panel: Chart, room: Room, x: float, y: float) -> None:
             upper, lower = sorted((float(up(bottom)), float(up(top))))
             pen.box(float(left), upper, float(right - left), max(0.15, lower - upper), fill=colour)
     for level in panel.levels:
-        if not within(panel, level):  # as its name says
+        if not rooms.within(panel, level):  # as its name says
             continue
         ends = [x, x + room.width], [float(up(level.value))] * 2
         if level.upright:
@@ -99,7 +86,7 @@ def draw_chart(pen: Pen, panel: Chart, room: Room, x: float, y: float) -> None:
 
 def _axes(pen: Pen, panel: Chart, room: Room, x: float, y: float, across, up) -> None:
     letters, line, below = pen.letters, pen.letters.line(), y + room.height
-    for value, said in heights(panel, pen.say).items():
+    for value, said in rooms.heights(panel, pen.say).items():
         at = float(up(value))
         pen.line([x, x + room.width], [at, at], pen.ink.faint, 0.12)
         pen.text(x - GAP, at, said, align="right")
@@ -128,7 +115,7 @@ def _places(pen: Pen, panel: Chart, room: Room) -> list[tuple[float, str]]:
 
 def draw_legend(pen: Pen, panel: Chart | Legend, room: Room, x: float, top: float) -> None:
     """What lines, dots and colours mean, as far as the room has lines for it."""
-    letters, found = pen.letters, entries(panel, pen.say)
+    letters, found = pen.letters, rooms.entries(panel, pen.say)
     line = letters.line()
     for row, members in enumerate(room.legend):
         left, at = x, top + (row + 0.5) * line
@@ -210,7 +197,7 @@ def squares(pixels: np.ndarray) -> np.ndarray:
 
 
 def _tiles(pen: Pen, panel: Tiles, room: Room, x: float, y: float, name: str) -> None:
-    pitch, side, down = tile(panel, room.width, pen.letters)
+    pitch, side, down = rooms.tile(panel, room.width, pen.letters)
     count, tall = len(panel.pictures), side * panel.aspect
     for row in range(-(-count // panel.across)):
         part = np.asarray(panel.pictures[row * panel.across : (row + 1) * panel.across])
@@ -282,7 +269,7 @@ def _matrix(pen: Pen, panel: Matrix, room: Room, x: float, y: float, name: str) 
     colours = tinted(np.where(known, values, panel.scale.low), panel.scale)
     pixels = squares(np.dstack([colours, np.where(known, 255, 0).astype(np.uint8)]))
     pen.picture(pixels, x, y, room.width, room.height, name=f"{name}-values")
-    down, along = (names(panel, axis) for axis in (0, 1))
+    down, along = (rooms.names(panel, axis) for axis in (0, 1))
     for col in _told(along, max(map(letters.width, along)) + 1.2, w, panel.step):
         pen.text(x + (col + 0.5) * w, y + room.height + GAP / 2 + line / 2, along[col], align="center")
     for row in _told(down, line * 0.95, h, panel.step):

@@ -39,15 +39,9 @@ class Pen:
     """Draws on a figure of `width` x `height` mm; `say` translates; `dense` pixels a mm, 0 for vectors."""
 
     def __init__(
-        self,
-        figure: Figure,
-        width: float,
-        height: float,
-        letters: Letters,
-        ink: Ink,
-        say: Callable[[str], str],
-        dense: float,
-    ):
+        self, figure: Figure, width: float, height: float, letters: Letters, ink: Ink,
+        say: Callable[[str], str], dense: float,
+    ):  # fmt: skip
         self.letters, self.ink, self.say, self._dense = letters, ink, say, dense
         figure.set_facecolor(ink.paper)
         self._bounds = (width, height)
@@ -63,31 +57,16 @@ class Pen:
         self._axes.set_aspect("auto")
 
     def text(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        size: float | None = None,
-        align: str = "left",
-        quiet: bool = False,
-        colour: str = "",
-        upright: bool = False,
-        middle: bool = True,
-    ) -> None:
+        self, x: float, y: float, text: str, size: float | None = None, align: str = "left",
+        quiet: bool = False, colour: str = "", upright: bool = False, middle: bool = True,
+    ) -> None:  # fmt: skip
         """One line, at its middle height or hanging from y; `upright` reads upwards."""
         drawn = self._axes.text(
-            x,
-            y,
-            text,
-            fontproperties=self.letters.font(size),
-            ha=align,
+            x, y, text, fontproperties=self.letters.font(size), ha=align,
             va="center_baseline" if middle else "top",
-            color=colour or (self.ink.quiet if quiet else self.ink.ink),
-            rotation=90 if upright else 0,
-            rotation_mode="anchor" if upright else "default",
-            parse_math=False,
-            zorder=next(self._order),
-        )
+            color=colour or (self.ink.quiet if quiet else self.ink.ink), rotation=90 if upright else 0,
+            rotation_mode="anchor" if upright else "default", parse_math=False, zorder=next(self._order),
+        )  # fmt: skip
         drawn.set_clip_on(False)
 
     def line(
@@ -99,9 +78,8 @@ class Pen:
 
     def area(self, x: list[float], low: list[float], high: list[float], colour: str) -> None:
         """What lies between two lines, so light that lines and other areas are seen through it."""
-        self._axes.fill_between(
-            x, low, high, color=colour, alpha=0.2, linewidth=0, clip_on=False, zorder=next(self._order)
-        )
+        look = {"color": colour, "alpha": 0.2, "linewidth": 0, "clip_on": False}
+        self._axes.fill_between(x, low, high, zorder=next(self._order), **look)
 
     def dots(self, x: list[float], y: list[float], colour: str, size: float = 1.2, name: str = "") -> None:
         """Round dots of `size` mm, with an edge of the paper's colour so that neighbours are told apart."""
@@ -115,19 +93,9 @@ class Pen:
         self, x: float, y: float, width: float, height: float, fill: str = "", edge: str = "", line=0.25
     ) -> None:
         """A rectangle, filled or as a frame of `line` mm."""
-        self._axes.add_patch(
-            Rectangle(
-                (x, y),
-                width,
-                height,
-                facecolor=fill or "none",
-                edgecolor=edge or "none",
-                linewidth=line / MM if edge else 0,
-                clip_on=False,
-                joinstyle="miter",
-                zorder=next(self._order),
-            )
-        )
+        look = {"facecolor": fill or "none", "edgecolor": edge or "none", "clip_on": False}
+        look |= {"linewidth": line / MM if edge else 0, "joinstyle": "miter", "zorder": next(self._order)}
+        self._axes.add_patch(Rectangle((x, y), width, height, **look))
 
     def frame(self, x: float, y: float, width: float, height: float, colour: str) -> None:
         """A frame that shows on any picture: a dark line below the coloured one."""
@@ -135,26 +103,16 @@ class Pen:
         self.box(x, y, width, height, edge=colour, line=0.45)
 
     def picture(
-        self,
-        pixels: UInt8[np.ndarray, "height width channel"],
-        x: float,
-        y: float,
-        width: float,
-        height: float,
-        photo: bool = False,
-        name: str = "",
-    ) -> None:
+        self, pixels: UInt8[np.ndarray, "height width channel"], x: float, y: float, width: float,
+        height: float, photo: bool = False, name: str = "",
+    ) -> None:  # fmt: skip
         """Pixels over a rectangle: as they are, or a photograph, resampled for the size that it gets."""
         if photo:
             pixels = photographed(pixels, width, self._dense or PHOTO)
         drawn = self._axes.imshow(
-            pixels,
-            extent=(x, x + width, y + height, y),
-            origin="upper",
-            aspect="auto",
-            interpolation="none",
+            pixels, extent=(x, x + width, y + height, y), origin="upper", aspect="auto", interpolation="none",
             zorder=next(self._order),
-        )
+        )  # fmt: skip
         drawn.set_clip_on(False)
         drawn.set_gid(name or None)
 

@@ -72,17 +72,11 @@ def alike(layouts: Sequence[Layout]) -> list[Layout]:
         for row in places
     ]
     lines = max(one.lines for one in layouts)
-    return [
-        replace(
-            one,
-            lines=lines,
-            rows=tuple(
-                tuple(replace(room, **margin) for room, margin in zip(*row, strict=True))
-                for row in zip(one.rows, margins, strict=True)
-            ),
-        )
-        for one in layouts
-    ]
+
+    def widened(row: Sequence[Room], by: Sequence[dict[str, float]]) -> tuple[Room, ...]:
+        return tuple(replace(room, **margin) for room, margin in zip(row, by, strict=True))
+
+    return [replace(one, lines=lines, rows=tuple(map(widened, one.rows, margins))) for one in layouts]
 
 
 def painted(pen: Pen, plate: Plate, layout: Layout) -> None:
@@ -118,17 +112,10 @@ one_at_a_time = threading.Lock()  # matplotlib's settings belong to the whole pr
 
 
 def drawn(
-    plate: Plate,
-    form: str = "svg",
-    width: float | None = None,
-    dpi: int = 300,
-    dark: bool = False,
-    say: Callable[[str], str] = str,
-    language: str = "en",
-    title: str = "",
-    about: str = "",
+    plate: Plate, form: str = "svg", width: float | None = None, dpi: int = 300, dark: bool = False,
+    say: Callable[[str], str] = str, language: str = "en", title: str = "", about: str = "",
     check: Callable[[], None] = lambda: None,
-) -> bytes:
+) -> bytes:  # fmt: skip
     """The plate as a file of `form`, `width` mm wide; a PNG has round(width / 25.4 · dpi) pixels across.
 
     `say` gives a text in `language`; where no font for that is found, texts stay English. `title` and `about`
@@ -222,20 +209,14 @@ class Reel:
     """A frame for each plate, `across` pixels wide, drawn when it is asked for; `labels` stand above them."""
 
     def __init__(
-        self,
-        plates: Sequence[Plate],
-        labels: Sequence[str],
-        across: int,
-        dark: bool = False,
-        say: Callable[[str], str] = str,
-        language: str = "en",
-    ):
+        self, plates: Sequence[Plate], labels: Sequence[str], across: int, dark: bool = False,
+        say: Callable[[str], str] = str, language: str = "en",
+    ):  # fmt: skip
         self._plates, self._ink, self._width = plates, DARK if dark else LIGHT, plates[0].width
         self._letters, self._say = spoken(language, say)
         told = zip(plates, labels, strict=True)
-        self._layouts = alike(
-            [laid_out(plate, self._width, self._letters, self._say, label) for plate, label in told]
-        )
+        asked = (self._width, self._letters, self._say)
+        self._layouts = alike([laid_out(plate, *asked, label) for plate, label in told])
         self._dpi = across / self._width * 25.4
         tall = self._layouts[0].height / 25.4 * self._dpi
         self.size = (across, 2 * int(np.ceil(tall / 2)))  # H.264 halves both sides for its colours
@@ -259,12 +240,9 @@ class Reel:
 
 WIDE = 125.0  # mm of paper, so that letters are as large as those around them
 GONE = (
-    "<metadata>.*?</metadata>",
-    "<title/>",
-    r"(?<=<svg)[^>]*?(?= viewBox)",
-    ' xmlns="[^"]*"',
+    "<metadata>.*?</metadata>", "<title/>", r"(?<=<svg)[^>]*?(?= viewBox)", ' xmlns="[^"]*"',
     r"<style .*?</style>",
-)
+)  # fmt: skip
 INKS = {
     LIGHT.ink: "currentColor",
     LIGHT.faint: "rgb(128 128 128 / .35)",

@@ -4,6 +4,7 @@ A new one: its class here, and in `KINDS`.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -105,9 +106,8 @@ class Ledger:
             raise VitvizError(
                 f"{seen.trace.checkpoint} has no classifier, so there is no answer to account for."
             )
-        account = analyses.account_of(
-            models.balanced_ledger(seen.inspector, seen.trace), int(seen.trace.logits.argmax()), relative=True
-        )
+        ledger = models.balanced_ledger(seen.inspector, seen.trace)
+        account = analyses.account_of(ledger, int(seen.trace.logits.argmax()), relative=True)
         lines = {"heads": account.heads.cpu().numpy(), "mlps": account.mlps.cpu().numpy()}
         rest = account.total - lines["heads"].sum() - lines["mlps"].sum()
         return {**lines, "rest": np.asarray(rest), "answer": np.asarray(account.logit)}
@@ -152,6 +152,21 @@ class Accuracy:
         return {name: np.asarray(value) for name, value in found.items()}
 
 
+class Words:
+    name = "words"
+    says = "what each head writes, for vitviz.heads_in_words; needs sentences as classes"
+    quantities = (Quantity("written", "layer head feature", "What each head writes", "cosine", across=True),)
+
+    def of(self, seen: Seen):
+        if seen.inspector.classes is None:
+            raise VitvizError(
+                f"{seen.trace.checkpoint} has no words to compare with; survey it with"
+                " inspector.with_classes(vitviz.text(inspector))."
+            )
+        ledger = models.balanced_ledger(seen.inspector, seen.trace)
+        return {"written": analyses.written(ledger).cpu().numpy()}
+
+
 _ORDERS = (("share", "by the largest share"), ("random", "at random"))
 
 
@@ -177,7 +192,9 @@ class Smallest:
         return {**margins, **stands, "least": np.asarray(least)}
 
 
-KINDS = (Distance, PrefixMass, Entropy, Skip, Similarity, Ledger, Lens, Accuracy, TrialMeasure, Smallest)
+KINDS = (
+    Distance, PrefixMass, Entropy, Skip, Similarity, Ledger, Lens, Accuracy, TrialMeasure, Smallest, Words
+)  # fmt: skip
 MEASURES: dict[str, Measure] = {kind.name: kind() for kind in KINDS}
 
 
@@ -212,10 +229,9 @@ class SkipWhereKnown(Skip):
     """The same; nothing for a model whose blocks are not understood."""
 
     def of(self, seen: Seen):
-        try:
+        with suppress(UnsupportedModel):
             return super().of(seen)
-        except UnsupportedModel:
-            return {}
+        return {}
 
 
 LAYERS: tuple[Measure, ...] = (

@@ -80,15 +80,10 @@ class Endpoints:
         return {**_of(trace), "top": top, "input": list(trace.grid.pixels), "grid": cells(trace.grid)}
 
     def rollout(
-        self,
-        image: Picture,
-        checkpoint: str = "",
-        query: str = "auto",
-        fusion: Literal["mean", "max", "min"] = "mean",
-        discard: float = 0.0,
-        residual: float = 0.5,
+        self, image: Picture, checkpoint: str = "", query: str = "auto",
+        fusion: Literal["mean", "max", "min"] = "mean", discard: float = 0.0, residual: float = 0.5,
         layers: str = "",
-    ) -> dict:
+    ) -> dict:  # fmt: skip
         """Attention rollout: how much of each patch has reached the query through all layers.
 
         Args:
@@ -133,14 +128,9 @@ class Endpoints:
         }
 
     def patch_attention(
-        self,
-        image: Picture,
-        checkpoint: str = "",
-        layer: int = 1,
-        head: int = 1,
-        query: str = "0",
+        self, image: Picture, checkpoint: str = "", layer: int = 1, head: int = 1, query: str = "0",
         direction: Literal["attends to", "attended by"] = "attends to",
-    ) -> dict:
+    ) -> dict:  # fmt: skip
         """The attention of one token in one head: what it attends to, or who attends to it.
 
         Args:
@@ -253,14 +243,10 @@ class Endpoints:
         return {**_of(subject.trace), **told, "content_position": None if four is None else plain(four)}
 
     def trial(
-        self,
-        image: Picture,
-        checkpoint: str = "",
-        target: str = "top",
+        self, image: Picture, checkpoint: str = "", target: str = "top",
         patches_as: Literal["dropped", "mean", "blur", "black"] = "dropped",
-        score: Literal["probability", "logit", "kept"] = "probability",
-        method: METHOD = "",
-    ) -> dict:
+        score: Literal["probability", "logit", "kept"] = "probability", method: METHOD = "",
+    ) -> dict:  # fmt: skip
         """Maps on trial: patches are taken away in each map's order, and the model is asked again.
 
         Args:
@@ -312,11 +298,8 @@ class Endpoints:
         """
         inspector = self._inspector(checkpoint)
         found = models.embedding_filters(inspector, whole(count, "count", 1, 100_000))
-        return {
-            "checkpoint": inspector.checkpoint.name,
-            "pictures": plain(found.pictures),
-            "variance": plain(found.variance),
-        }
+        told = {"pictures": plain(found.pictures), "variance": plain(found.variance)}
+        return {"checkpoint": inspector.checkpoint.name, **told}
 
     def position_similarity(self, checkpoint: str = "", patch: int | None = None) -> dict:
         """The cosine of the position embeddings of the patches, at the checkpoint's own input size.
@@ -353,19 +336,11 @@ class Endpoints:
         ]
 
     def figure(
-        self,
-        image: Picture,
-        view: str = "rollout",
-        checkpoint: str = "",
-        settings: str = "",
-        format: Literal["svg", "pdf", "png"] = "svg",
-        width: int | None = None,
-        dpi: Literal[150, 300, 600] = 300,
-        detail: bool = False,
-        language: Literal["en", "zh-CN", "ko"] = "en",
-        without: str = "",
-        second: str = "",
-    ) -> dict:
+        self, image: Picture, view: str = "rollout", checkpoint: str = "", settings: str = "",
+        format: Literal["svg", "pdf", "png"] = "svg", width: int | None = None,
+        dpi: Literal[150, 300, 600] = 300, detail: bool = False,
+        language: Literal["en", "zh-CN", "ko"] = "en", without: str = "", second: str = "",
+    ) -> dict:  # fmt: skip
         """A view's figure for print: vector, or pixels at a width, the same from any window.
 
         Args:
@@ -389,19 +364,11 @@ class Endpoints:
         return self._told(key, view, f"{made.name}.{format}", made.caption, data)
 
     def film(
-        self,
-        image: Picture,
-        view: str = "rollout",
-        checkpoint: str = "",
-        settings: str = "",
-        over: Literal["training", "layers"] = "training",
-        format: Literal["mp4", "gif"] = "mp4",
-        width: int = 960,
-        seconds: float = 0.8,
-        detail: bool = False,
-        language: Literal["en", "zh-CN", "ko"] = "en",
-        without: str = "",
-    ) -> dict:
+        self, image: Picture, view: str = "rollout", checkpoint: str = "", settings: str = "",
+        over: Literal["training", "layers"] = "training", format: Literal["mp4", "gif"] = "mp4",
+        width: int = 960, seconds: float = 0.8, detail: bool = False,
+        language: Literal["en", "zh-CN", "ko"] = "en", without: str = "",
+    ) -> dict:  # fmt: skip
         """A view's figure as a film: over a training, or growing over the layers, under one scale.
 
         Args:
@@ -479,10 +446,8 @@ def _look(detail: Any, language: Any) -> Asked:
 def _writer(writer: Any) -> dict[str, Any]:
     """Who wrote, layer and head from 1."""
     kind, *place = writer
-    return {
-        "kind": kind,
-        **dict(zip(("layer", "head"), (None if one is None else one + 1 for one in place), strict=True)),
-    }
+    layer, head = (None if one is None else one + 1 for one in place)
+    return {"kind": kind, "layer": layer, "head": head}
 
 
 def _of(trace: Any) -> dict[str, str]:

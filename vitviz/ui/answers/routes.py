@@ -28,75 +28,66 @@ PASSING = {"Cache-Control": "no-store"}  # of a camera's frame
 def routes(studio: Studio) -> list[APIRoute]:
     """The routes to hand to Gradio's `launch(app_kwargs={"routes": ...})`."""
 
-    def picture(key: str, which: str, request: Request) -> Response:
+    def picture(given: dict, key: str, which: str) -> Response:
+        with studio.frames.looked_at(key) as passing:
+            data = studio.image(key, which)
         kind = "image/png" if which == "input" else "image/jpeg"
+        return Response(data, media_type=kind, headers=PASSING if passing else KEPT)
 
-        def answer() -> Response:
-            with studio.frames.looked_at(key) as passing:
-                data = studio.image(key, which)
-            return Response(data, media_type=kind, headers=PASSING if passing else KEPT)
+    def far(given: dict, key: str) -> Response:
+        done, of = studio.far(key)
+        return JSONResponse({"done": done, "of": of})
 
-        return answered(answer, request)
+    def everything(given: dict, key: str) -> Response:
+        data = export.everything(studio, key, given)
+        return download(data, export.file_name(studio.subject(key).checkpoint, ".zip"))
 
-    def far(key: str, request: Request) -> Response:
-        def answer() -> Response:
-            done, of = studio.far(key)
-            return JSONResponse({"done": done, "of": of})
+    def item(given: dict, key: str, view: str, name: str) -> Response:
+        with studio.frames.looked_at(key) as passing:
+            return found(given, key, view, name, PASSING if passing else KEPT)
 
-        return answered(answer, request)
+    def found(given: dict, key: str, view: str, name: str, headers: dict) -> Response:
+        shown = studio.view(view)
+        if name == "numbers.npz":
+            return download(studio.numbers(key, view, given), f"vitviz-{view}.npz")
+        if name == "film.json":
+            return JSONResponse(films.offered(studio, key, view, given))
+        if name == "film.progress":
+            return JSONResponse(films.progress(studio, key, given))
+        if name.startswith("film."):
+            return download(*films.asked_for(studio, key, view, name.removeprefix("film."), given))
+        if name.startswith("print."):
+            return download(*prints.asked_for(studio, key, view, name.removeprefix("print."), given))
+        if name in [file.name for file in shown.files]:
+            return download(studio.file(key, view, name, given), f"vitviz-{view}-{name}")
+        array = studio.item(key, view, name, given)
+        described = {"X-Shape": ",".join(map(str, array.shape)), "X-Dtype": str(array.dtype), **headers}
+        return Response(array.tobytes(), media_type="application/octet-stream", headers=described)
 
-    def everything(key: str, request: Request) -> Response:
-        def answer() -> Response:
-            data = export.everything(studio, key, dict(request.query_params))
-            return download(data, export.file_name(studio.subject(key).checkpoint, ".zip"))
+    def module(given: dict, version: str, path: str) -> Response:
+        return Response(modules.source(path), media_type="text/javascript", headers=KEPT)
 
-        return answered(answer, request)
-
-    def item(key: str, view: str, name: str, request: Request) -> Response:
-        def answer() -> Response:
-            with studio.frames.looked_at(key) as passing:
-                return found(PASSING if passing else KEPT)
-
-        def found(headers: dict) -> Response:
-            given, shown = dict(request.query_params), studio.view(view)
-            if name == "numbers.npz":
-                return download(studio.numbers(key, view, given), f"vitviz-{view}.npz")
-            if name == "film.json":
-                return JSONResponse(films.offered(studio, key, view, given))
-            if name == "film.progress":
-                return JSONResponse(films.progress(studio, key, given))
-            if name.startswith("film."):
-                return download(*films.asked_for(studio, key, view, name.removeprefix("film."), given))
-            if name.startswith("print."):
-                return download(*prints.asked_for(studio, key, view, name.removeprefix("print."), given))
-            if name in [file.name for file in shown.files]:
-                return download(studio.file(key, view, name, given), f"vitviz-{view}-{name}")
-            array = studio.item(key, view, name, given)
-            described = {"X-Shape": ",".join(map(str, array.shape)), "X-Dtype": str(array.dtype)}
-            return Response(
-                array.tobytes(), media_type="application/octet-stream", headers={**headers, **described}
-            )
-
-        return answered(answer, request)
-
-    def module(version: str, path: str, request: Request) -> Response:
-        return answered(
-            lambda: Response(modules.source(path), media_type="text/javascript", headers=KEPT), request
-        )
-
-    def card(request: Request) -> Response:
+    def card(given: dict) -> Response:
         return Response(CARD.read_bytes(), media_type="image/jpeg", headers=KEPT)
 
-    base = "/gradio_api/vitviz"
     made = {
-        base + "/card.jpg": card,
-        base + "/modules/{version}/{path:path}": module,
-        base + "/{key}/picture/{which}": picture,
-        base + "/{key}/everything.zip": everything,
-        base + "/{key}/progress": far,
-        base + "/{key}/{view}/{name}": item,
+        "card.jpg": card,
+        "modules/{version}/{path:path}": module,
+        "{key}/picture/{which}": picture,
+        "{key}/everything.zip": everything,
+        "{key}/progress": far,
+        "{key}/{view}/{name}": item,
     }
-    return [APIRoute(path, answer, methods=["GET"], include_in_schema=False) for path, answer in made.items()]
+    return [_route(f"/gradio_api/vitviz/{path}", answer) for path, answer in made.items()]
+
+
+def _route(path: str, answer: Callable[..., Response]) -> APIRoute:
+    """One that answers out of its address: what is given as its query, then the parts of its path."""
+
+    def asked(request: Request) -> Response:
+        return answered(lambda: answer(dict(request.query_params), **request.path_params), request)
+
+    return APIRoute(path, asked, methods=["GET"], include_in_schema=False)
 
 
 def download(data: bytes, name: str) -> Response:

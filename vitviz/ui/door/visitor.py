@@ -1,6 +1,4 @@
-"""Whether anybody still waits for an answer: a page may be closed in the middle of a long download or forward
-pass.
-"""
+"""Whether anybody still waits for an answer: a page may be closed in the middle of a pass."""
 
 import time
 from collections import Counter

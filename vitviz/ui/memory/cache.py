@@ -1,6 +1,4 @@
-"""A cache bounded in bytes whose entries are made once, however many ask for them at the same time; and keys
-that nobody guesses.
-"""
+"""A cache bounded in bytes whose entries are made once, however many ask; keys that nobody guesses."""
 
 import hashlib
 import secrets

@@ -171,9 +171,7 @@ class Sets:
             return self._surveys.get(key, lambda: self._of_samples(run, asked))
 
     def film_of(self, run: Run) -> Mapping[int, Any]:
-        """The similarity at every step of the checkpoint's training, first step first, each surveyed once it
-        is asked for; empty without a film.
-        """
+        """The similarity at every step of the training, surveyed once it is asked for; empty without one."""
         return Film(self.steps_of(run), lambda name: self.sampled(self._at(run, name), "similarity"))
 
     def steps_of(self, run: Run) -> dict[int, str]:

@@ -27,6 +27,7 @@ from vitviz.ui.memory.pictures import Pictures
 from vitviz.ui.memory.runs import GONE, Runs
 from vitviz.ui.memory.sessions import Sessions
 from vitviz.ui.memory.sets import Sets
+from vitviz.ui.memory.videos import Videos
 from vitviz.ui.memory.work import BATCH, Work
 from vitviz.ui.options import Settings
 from vitviz.views import About, Needs, Subject, View
@@ -47,6 +48,7 @@ class Studio:
         self.sets = Sets(self._keys, self.runs, self.checkpoints, self.work)
         self.sessions = Sessions()
         self.frames = Frames(self)
+        self.videos = Videos(self._keys, self.work, settings.picture_cache)
         self._traces: Cache[Any] = Cache(settings.trace_cache, lambda trace: trace.nbytes)
         self._drawn: Cache[Any] = Cache(settings.picture_cache, bytes_of)
         self._abouts: Cache[About] = Cache(20_000, lambda about: 1)  # outlive what they are about
@@ -216,9 +218,7 @@ class Studio:
         return self._once((key, view.slug, "summary"), made)
 
     def image(self, key: str, which: str) -> bytes:
-        """The upload as it is retouched or as it was (JPEG), or the model's input (PNG, lossless);
-        of a set its thumbnails (JPEG).
-        """
+        """The upload, retouched or as it was, or a set's thumbnails (JPEG); or the model's input (PNG)."""
         if which == "thumbnails":
             with self.work.drawing(0):
                 return self._drawn.get((key, which), lambda: self.sets.thumbnails(key))

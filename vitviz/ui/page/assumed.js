@@ -56,13 +56,8 @@ export default function part(element, props, watch, trigger) {
       return el('fieldset', {}, legend, el('p', { class: 'vv-small', text }));
     }
     const rows = item.choices.map((choice) => {
-      const chosen = choice.text === item.taken;
-      const input = el('input', {
-        type: 'radio',
-        name: `vv-${item.name}`,
-        checked: chosen,
-        onchange: () => say([choice.text]),
-      });
+      const told = { name: `vv-${item.name}`, checked: choice.text === item.taken };
+      const input = el('input', { type: 'radio', ...told, onchange: () => say([choice.text]) });
       const answer = choice.answer ? `${choice.answer[0]} ${percent(choice.answer[1])}` : '';
       return el('label', {}, input, span(named(choice)), el('span', { class: 'vv-small', text: answer }));
     });

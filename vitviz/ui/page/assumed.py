@@ -1,6 +1,4 @@
-"""What a checkpoint's file does not say, for the page's form: questions, choices, and what each would
-answer.
-"""
+"""What a checkpoint's file does not say, for the page's form: questions, choices, what each would answer."""
 
 from __future__ import annotations
 

@@ -16,10 +16,9 @@ from vitviz.ui.door import door
 from vitviz.ui.door.uploads import Quota
 from vitviz.ui.memory.studio import Studio
 from vitviz.ui.options import Options
-from vitviz.ui.page import tabs
+from vitviz.ui.page import live, tabs
 from vitviz.ui.page.components import Page, Part
 from vitviz.ui.page.handlers import FIRST_SAMPLE, Handlers
-from vitviz.ui.page.live import route
 from vitviz.ui.page.over_a_set import OverASet
 from vitviz.ui.page.shown import Left, Shown
 from vitviz.ui.words import say, translated
@@ -92,7 +91,7 @@ def launch(demo: gr.Blocks, studio: Studio, options: Options) -> None:
         run_history=False,
         enable_monitoring=False,
         state_session_capacity=PAGES,
-        app_kwargs={"routes": [*routes(studio), route(studio)], "lifespan": opened},
+        app_kwargs={"routes": [*routes(studio), *live.routes(studio)], "lifespan": opened},
     )
 
 
@@ -107,9 +106,7 @@ def served(demo: gr.Blocks, **given) -> None:
 
 
 def theme() -> gr.themes.Base:
-    """A calm one with system fonts, as the page has to work without any network; all texts stand out from
-    what is behind them by 4.5 : 1 (WCAG AA).
-    """
+    """A calm one with system fonts, as there may be no network; all texts stand out by 4.5 : 1 (WCAG AA)."""
     base = gr.themes.Default(
         primary_hue="teal",
         neutral_hue="slate",

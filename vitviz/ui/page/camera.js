@@ -1,29 +1,16 @@
-// The camera: one frame at a time goes to the server, the newest when the last has been drawn, and every view
-// in view shows it in place of the photograph, until it is stopped. No frame outlasts the next, unless it is
-// kept: then it becomes the photograph.
+// The camera: one frame at a time goes to the server, the newest when the last has been drawn, until it is
+// stopped.
 
-import { asked, forget, put, Refusal } from '../../canvas/data.js';
-import { button, el, sheet } from '../../canvas/elements.js';
-import { hand } from '../../canvas/handed.js';
-import { views } from '../../canvas/memory.js';
+import { put, Refusal } from '../../canvas/data.js';
+import { el, sheet } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
+import { begin, pause, stage } from './live.js';
 
 const WANTED = { width: { ideal: 640 }, height: { ideal: 480 }, facingMode: 'environment' };
-const PATIENCE = 15000; // ms that a still that was kept may take to become the photograph
 const PAUSE = 1000; // ms after which a server that refused a frame is asked again
 const STILL = 250; // ms after which a camera that brings no new frame is asked for the same
 const REFUSED = 5; // times one after the other
 const SMOOTHED = 0.8; // of the rate before, in the one that is told
-
-const stage = () => [...views].find((one) => one.name === 'stage' && one.root.isConnected);
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-
-/** The views that are seen, but for averages over a set of pictures. */
-const seen = () =>
-  [...views].filter((one) => {
-    const { key, scene } = one.given() || {};
-    return one.root.closest('.tabitem')?.checkVisibility() && key && key !== scene;
-  });
 
 /** Why there is no camera, in a sentence. */
 function why({ name, message }) {
@@ -52,145 +39,77 @@ const fileOf = async (url) => (await fetch(url)).blob();
 /** Listens as long as the page is open. */
 export function camera() {
   /** @type {any} */
-  let now = null; // what is under way: its stream and video, and the frame that is shown
-  /** Shows an answer to a frame in all that is seen, or null for the photograph again. */
-  async function show(told, status) {
-    document.dispatchEvent(new CustomEvent('vitviz:live', { detail: told }));
-    const drawn = told ? seen() : [...views];
-    const each = drawn.map((one) => {
-      const value = told?.figures[one.name]?.[one.given().second ? 1 : 0];
-      return told && !value?.key ? null : one.pass(told && { ...value, scene: now.scene });
-    });
-    if (told) each.push(stage().pass({ ...told.picture, scene: now.scene, told: status }));
-    await Promise.all(each);
-  }
+  let mine = null; // what is under way: its stream and video, and the frame that is shown
 
-  async function start(row) {
-    if (now) return;
-    const mine = { row, before: [...row.children], scene: `camera ${performance.now()}`, last: '' };
-    now = mine;
+  async function start() {
+    if (mine?.on()) return;
+    const off = () => {
+      for (const track of own.stream?.getTracks() || []) track.stop();
+      if (own.video) own.video.srcObject = null;
+      delete document.documentElement.dataset.camera;
+    };
+    const own = begin(() => fileOf(own.url), off);
+    mine = own;
     document.documentElement.dataset.camera = '';
-    row.replaceChildren(
-      button(t('Keep'), keep, { class: 'vv-keep' }),
-      button(t('Stop'), stop, { class: 'vv-stop' }),
-    );
-    row.firstChild.focus();
     try {
-      mine.stream = await navigator.mediaDevices.getUserMedia({ video: WANTED });
-      if (now !== mine) return off(mine);
-      for (const track of mine.stream.getTracks()) track.addEventListener('ended', () => stop());
-      mine.video = Object.assign(el('video', { muted: true, playsinline: true }), { muted: true });
-      mine.video.srcObject = mine.stream;
-      await mine.video.play();
-      await run(mine);
+      own.stream = await navigator.mediaDevices.getUserMedia({ video: WANTED });
+      if (!own.on()) return off();
+      for (const track of own.stream.getTracks()) track.addEventListener('ended', own.stop);
+      own.video = Object.assign(el('video', { muted: true, playsinline: true }), { muted: true });
+      own.video.srcObject = own.stream;
+      await own.video.play();
+      await run(own);
     } catch (problem) {
-      if (now !== mine) return;
-      stop();
+      if (!own.on()) return;
+      own.stop();
       stage()?.fail(problem instanceof Refusal ? problem : new Refusal(why(problem)));
     }
   }
 
   /** One frame after the other: the next, the newest there is, is taken when the last is drawn. */
-  async function run(mine) {
-    const { video } = mine;
-    const photo = stage().given().upload;
-    let [fresh, rate, refused, drawn] = [true, 0, 0, 0];
+  async function run(own) {
+    const { video } = own;
+    let [fresh, rate, refused, drawn, frames, age] = [true, 0, 0, 0, 0, 0];
     /** @type {any} */
     let [size, waiting] = [[224, 224], null];
     const came = () => {
       fresh = true;
       waiting?.();
-      if (now === mine) video.requestVideoFrameCallback(came);
+      if (own.on()) video.requestVideoFrameCallback(came);
     };
     video.requestVideoFrameCallback(came);
-    mine.watch = setInterval(() => !mine.kept && stage()?.given().upload !== photo && stop(), 100);
-    while (now === mine && !mine.kept) {
+    while (own.on() && !own.kept) {
       // a camera that stands still is looked at again
       if (!fresh) await Promise.race([new Promise((resolve) => (waiting = resolve)), pause(STILL)]);
       fresh = false;
       const [at, url] = [performance.now(), shot(video, size)];
-      const second = [...views].find((one) => one.given()?.second && one.root.isConnected)?.given().key;
-      const names = [...new Set(seen().map((one) => one.name))];
-      const question = { frame: url.split(',')[1], views: names, second, last: mine.last };
       const [told, bitmap] = await Promise.all([
-        asked(`${stage().given().key}/live`, question).catch((problem) => ({ problem })),
+        own.ask({ frame: url.split(',')[1] }).catch((problem) => ({ problem })),
         fileOf(url).then((blob) => createImageBitmap(blob)),
       ]);
+      if (!told) return;
       if (told.problem) {
         if (++refused > REFUSED) throw told.problem;
-        if (now === mine) stage().fail(told.problem);
+        if (own.on()) stage().fail(told.problem);
         await pause(PAUSE);
         continue;
       }
-      const before = mine.last;
-      [refused, mine.last, size] = [0, told.key, told.size];
-      if (now !== mine) return leave(mine);
-      forget(before);
+      [refused, size] = [0, told.size];
       put(`${told.key}/picture/upload`, bitmap);
-      const age = t('{rate} frames a second, {age} ms old', {
+      const status = t('{rate} frames a second, {age} ms old', {
         rate: rate.toFixed(1),
-        age: Math.round(mine.age),
+        age: Math.round(age),
       });
-      await show(told, rate ? age : t('The camera is on'));
-      if (now !== mine) return;
+      await own.show(told, rate ? status : t('The camera is on'));
+      if (!own.on()) return;
       const end = performance.now();
       const rated = drawn && 1000 / (end - drawn);
       rate = rate ? SMOOTHED * rate + (1 - SMOOTHED) * rated : rated;
-      Object.assign(mine, { url, age: end - at, frames: (mine.frames || 0) + 1 });
-      drawn = end;
-      document.documentElement.dataset.camera = `${mine.frames} ${Math.round(mine.age)}`;
+      [own.url, age, drawn] = [url, end - at, end];
+      if (!own.kept) document.documentElement.dataset.camera = `${++frames} ${Math.round(age)}`;
     }
   }
 
-  function off(mine) {
-    for (const track of mine.stream?.getTracks() || []) track.stop();
-    if (mine.video) mine.video.srcObject = null;
-  }
-
-  /** The last frame is forgotten everywhere. */
-  function leave(mine) {
-    if (!mine.last) return;
-    forget(mine.last);
-    asked(`${mine.last}/live`, { last: mine.last }, true).catch(() => {}); // the server forgets it by itself
-  }
-
-  function stop() {
-    if (!now) return;
-    const mine = now;
-    now = null;
-    clearInterval(mine.watch);
-    off(mine);
-    delete document.documentElement.dataset.camera;
-    const focused = mine.row.contains(document.activeElement);
-    mine.row.replaceChildren(...mine.before);
-    if (focused) mine.before.at(-1).focus();
-    show(null);
-    leave(mine);
-  }
-
-  /** The frame in view becomes the photograph, as an upload would. */
-  async function keep() {
-    const mine = now;
-    if (!mine?.url || mine.kept) return;
-    mine.kept = true;
-    off(mine);
-    const photo = stage().given().upload;
-    await hand([new File([await fileOf(mine.url)], 'camera.jpg', { type: 'image/jpeg' })]);
-    const end = performance.now() + PATIENCE;
-    while (now === mine && stage().given().upload === photo && performance.now() < end) await pause(50);
-    if (now === mine) stop();
-  }
-
-  document.addEventListener('vitviz:camera', ({ target }) =>
-    start(/** @type {any} */ (target).parentElement),
-  );
-  document.addEventListener('visibilitychange', () => document.hidden && stop());
-  window.addEventListener('pagehide', () => stop());
-  // another photograph, though it be the same once more
-  document.addEventListener('click', ({ target }) => {
-    if (/** @type {any} */ (target).closest?.('#vitviz-samples button')) stop();
-  });
-  document.addEventListener('change', ({ target }) => {
-    if (!now?.kept && /** @type {any} */ (target).closest?.('#vitviz-upload')) stop();
-  });
+  document.addEventListener('vitviz:camera', start);
+  document.addEventListener('visibilitychange', () => document.hidden && mine?.stop());
 }

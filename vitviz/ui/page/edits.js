@@ -5,6 +5,7 @@ import { t } from '../../canvas/words.js';
 import { board } from './board.js';
 import { camera } from './camera.js';
 import { questions } from './questions.js';
+import { video } from './video.js';
 
 const NOTHING = { heads: [], mlps: [], patches: [] };
 const headsBy = () => [
@@ -30,6 +31,7 @@ export default function part(element, props, watch, trigger) {
   const question = questions(trigger, 'without');
   const over = board(props, trigger);
   camera();
+  video();
   let wanted = { ...NOTHING, heads_as: 'mean', patches_as: 'dropped' };
 
   /** What is taken away as soon as all that was asked for has been answered. */
@@ -98,13 +100,9 @@ export default function part(element, props, watch, trigger) {
     const { heads = [], mlps = [], patches = [], patches_as } = event.detail;
     const join = (old, more) => [...new Set([...old, ...more])];
     const base = coming();
-    ask({
-      ...base,
-      patches_as: patches_as ?? base.patches_as,
-      heads: join(base.heads, heads),
-      mlps: join(base.mlps, mlps),
-      patches: join(base.patches, patches),
-    });
+    const all = { heads: join(base.heads, heads), mlps: join(base.mlps, mlps) };
+    all.patches = join(base.patches, patches);
+    ask({ ...base, ...all, patches_as: patches_as ?? base.patches_as });
   });
 
   /** All that was taken away, and what was painted. */

@@ -87,11 +87,8 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
     """What a reader of the prediction has to know, as sentences with the values to be filled in."""
     notes = [travelling(checkpoint.note)] if checkpoint.note else []
     if checkpoint.replaced:
-        notes.append(
-            travelling(
-                told("Its files were replaced while this site was running: these are the new weights.")
-            )
-        )
+        text = told("Its files were replaced while this site was running: these are the new weights.")
+        notes.append(travelling(text))
     if trace.classes is not None:
         text = _EACH if trace.classes.score == "sigmoid" else _AMONG
         notes.append({"text": text, "values": {"count": len(trace.labels)}})

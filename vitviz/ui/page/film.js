@@ -1,14 +1,15 @@
-// The film of a training: a slider over its snapshots, aligned with what the model could do at each. Every
-// view follows.
+// The timeline: a slider over the snapshots of a training, aligned with what the model could do at each, or
+// over the frames of a video. Every view follows.
 
 import { button, div, el, svg } from '../../canvas/elements.js';
 import { settled } from '../../canvas/memory.js';
-import { percent } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
-import { align, drawCurve, parted } from './film_curve.js';
+import { align } from './film_curve.js';
+import { training } from './training.js';
 
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-film');
+  let over = training; // what the timeline is of
   let frames = [];
   let wanted = -1;
   let sent = null;
@@ -24,27 +25,20 @@ export default function part(element, props, watch, trigger) {
     type: 'range',
     min: 0,
     step: 1,
-    'aria-label': t('Training step'),
     oninput: () => {
       stop();
       go(Number(slider.value));
     },
   });
   const play = button('', () => (playing ? stop() : start()), { class: 'vv-film-play' });
-  const title = el('h2', { text: t('Training step') });
+  const title = el('h2');
   const step = el('strong', { class: 'vv-film-step' });
-  const facts = el('dl', {
-    class: 'vv-film-facts',
-    title: t(
-      'Loss in nats and share named rightly, on the validation pictures. ' +
-        'The finished model is an average of the weights on the way.',
-    ),
-  });
+  const facts = el('dl', { class: 'vv-film-facts' });
   const plot = svg('svg', { class: 'vv-film-plot', role: 'img' });
   const why = el('p', { class: 'vv-small vv-film-why' });
   const stage = div('vv-film-stage', slider);
   const curve = el('div', { class: 'vv-film-curve', hidden: true });
-  const more = button(t('Curve'), () => unfold(curve.hidden), {
+  const more = button('', () => unfold(curve.hidden), {
     class: 'vv-film-more',
     'aria-expanded': 'false',
   });
@@ -87,41 +81,24 @@ export default function part(element, props, watch, trigger) {
     if (event.key === 'Escape') unfold(false);
   });
 
-  const named = (frame) => (frame.step === null ? t('finished') : frame.step.toLocaleString('en'));
-
-  function told(index) {
-    const frame = frames[index];
-    step.textContent = named(frame);
-    title.textContent =
-      t('Training step') + (frame === frames.at(-1) && frame.step !== null ? ` · ${t('finished')}` : '');
-    const rows = [
-      [t('Epoch'), frame.epoch === null ? null : frame.epoch.toFixed(frame.epoch < 10 ? 2 : 1), ''],
-      [t('Accuracy'), frame.top1 === null ? null : percent(frame.top1), 'vv-film-top1'],
-      [t('Loss'), frame.val_loss === null ? null : frame.val_loss.toFixed(2), 'vv-film-loss'],
-    ].filter(([, value]) => value !== null);
+  function told(at) {
+    const said = over.told(frames, at);
+    step.textContent = said.step;
+    title.textContent = said.title;
     facts.replaceChildren(
-      ...rows.flatMap(([name, value, line]) => [
+      ...said.rows.flatMap(([name, value, line]) => [
         el('dt', { text: name, class: line }),
         el('dd', { text: value }),
       ]),
     );
-    why.textContent = parted(frames, frame)
-      ? t(
-          'A part of the training ended here, with the average of its weights. ' +
-            'The next part began from it with large steps, so that the accuracy falls at first.',
-        )
-      : t(
-          'A ViT starts without any notion of which patches are neighbours. ' +
-            'Every view shows the model as it was at this step.',
-        );
-    slider.setAttribute(
-      'aria-valuetext',
-      [named(frame), ...rows.slice(1).map(([name, value]) => `${name} ${value}`)].join(', '),
-    );
+    why.textContent = said.why;
+    const rows = said.rows.slice(-2).map(([name, value]) => `${name} ${value}`);
+    slider.setAttribute('aria-valuetext', [said.step, ...rows].join(', '));
   }
 
   /** Asks for a frame; the views follow when the server has looked at the picture with it. */
   function go(index) {
+    clearTimeout(timer);
     wanted = index;
     step.classList.add('vv-waiting'); // label and knob change with the figures, when the answer is there
     if (sent === null) ask();
@@ -130,18 +107,33 @@ export default function part(element, props, watch, trigger) {
   /** One question at a time: of many moves of the slider only the last one that waits is asked for. */
   function ask() {
     sent = wanted;
+    const mine = ++ticket;
+    if (over.show) return over.show(sent).then((shown) => shown && answered(mine), stop);
     clearTimeout(patience);
     patience = setTimeout(() => {
       sent = null;
     }, 15000); // an answer that never comes does not hold the slider for ever
-    trigger('frame', { name: frames[wanted].name, ticket: ++ticket });
+    trigger('frame', { name: frames[wanted].name, ticket });
+  }
+
+  /** A video's frame is in view. */
+  function answered(mine) {
+    if (mine !== ticket) return;
+    const at = sent;
+    sent = null;
+    tell(at);
+    if (wanted !== at) ask();
   }
 
   function start() {
     playing = true;
     face();
-    go(Number(slider.value) === frames.length - 1 ? 0 : Number(slider.value) + 1);
+    const at = Number(slider.value);
+    go(at >= last() || at < first() ? first() : at + 1);
   }
+
+  const first = () => over.first ?? 0;
+  const last = () => over.last ?? frames.length - 1;
 
   function stop() {
     playing = false;
@@ -151,17 +143,40 @@ export default function part(element, props, watch, trigger) {
 
   function face() {
     play.textContent = playing ? '❚❚' : '▶';
-    play.setAttribute('aria-label', playing ? t('Stop') : t('Play the training'));
+    play.setAttribute('aria-label', playing ? t('Stop') : over.plays());
     play.title = play.getAttribute('aria-label');
   }
 
   function draw(at) {
     if (curve.hidden) return;
     align(curve, root, slider);
-    drawCurve(plot, frames, at);
+    over.draw(plot, frames, at);
+  }
+
+  /** Goes over a video from now on, or over the training again. */
+  function turn(to) {
+    stop();
+    [over, sent, ticket] = [to, null, ticket + 1];
+    delete root.dataset.at;
+    curve.replaceChildren(plot, why, ...(over.tools || []));
+    slider.setAttribute('aria-label', over.title());
+    facts.title = over.says();
+    more.textContent = over.curve();
+    face();
+    telling += 1;
+    if (to === training) return show();
+    [frames, wanted, root.hidden] = [to.frames, 0, false];
+    slider.max = frames.length - 1;
+    to.again = () => sent === null && go(wanted);
+    to.retell = () => {
+      told(Number(slider.value));
+      draw(Number(slider.value));
+    };
+    to.again();
   }
 
   function show() {
+    if (over !== training) return over.again();
     const value = props.value || {};
     const answered = sent !== null && value.ticket === ticket;
     frames = value.frames || [];
@@ -188,29 +203,36 @@ export default function part(element, props, watch, trigger) {
   /** The label and the curve change with the figures and not before them; then the film may go on. */
   async function tell(at) {
     const mine = ++telling;
-    if (root.dataset.at) await settled(frames[at].name);
+    if (root.dataset.at && over === training) await settled(frames[at].name);
     if (mine !== telling || !frames[at]) return; // of an earlier answer
     told(at);
     draw(at);
-    root.dataset.at = frames[at].name;
+    root.dataset.at = frames[at].name ?? at;
     if (sent !== null) return; // another frame is on its way
     slider.value = at;
     step.classList.remove('vv-waiting');
-    if (playing && at === frames.length - 1 && !loop) stop();
-    else if (playing) timer = setTimeout(() => go((at + 1) % frames.length), 900 / speed);
+    const ended = at >= last();
+    if (playing && ended && !loop) stop();
+    else if (playing) {
+      const rest = over.pause(at) / speed - (over.took || 0);
+      timer = setTimeout(() => go(ended ? first() : at + 1), rest);
+    }
   }
 
   document.addEventListener('vitviz:step', (/** @type {CustomEvent} */ event) => {
     const at = frames.findIndex((frame) => frame.name === event.detail);
-    if (at < 0 || !root.isConnected) return;
+    if (at < 0 || over !== training || !root.isConnected) return;
     event.preventDefault();
     stop();
     go(at);
   });
-  face();
+  // a video's timeline, or null at its end
+  document.addEventListener('vitviz:timeline', (/** @type {CustomEvent} */ { detail }) => {
+    if (root.isConnected) turn(detail || training);
+  });
   new ResizeObserver(() => {
     if (frames.length) draw(Number(slider.value));
   }).observe(root);
   watch('value', show);
-  show();
+  turn(training);
 }

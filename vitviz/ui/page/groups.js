@@ -1,7 +1,7 @@
 // The questions, in a row before the tabs: each opens the first of the views that answer it. Which tabs stand
 // there then is the style's business (tabs.py).
 
-import { button, el } from '../../canvas/elements.js';
+import { button, el, whenChanged } from '../../canvas/elements.js';
 import { open } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 import { welcome } from './welcome.js';
@@ -25,11 +25,7 @@ export default function part(element, props) {
   root.hidden = false;
   root.removeAttribute('role');
   root.replaceChildren(el('nav', { 'aria-label': t('Questions') }, ...groups.map(({ node }) => node)));
-  new MutationObserver(light).observe(document.body, {
-    subtree: true,
-    attributes: true,
-    attributeFilter: ['aria-selected', 'data-ready'],
-  });
+  whenChanged(document.body, ['aria-selected', 'data-ready'], light);
   light();
   welcome();
 }

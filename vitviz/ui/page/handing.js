@@ -1,15 +1,16 @@
-// Where files reach the page: dropped or pasted anywhere on it, and a lesson's zip through the picture's own
-// button too.
+// Where files reach the page: dropped or pasted anywhere on it, and a lesson's zip or a video through the
+// picture's own button too.
 
 import { origin, typing } from '../../canvas/elements.js';
-import { hand, zipped } from '../../canvas/handed.js';
+import { filmed, hand, zipped } from '../../canvas/handed.js';
 
 const PICTURE = '#vitviz-upload';
 const holds = (event) => [...(event.dataTransfer?.types || [])].includes('Files');
 
-/** A zip where a picture was expected, which Gradio would refuse. */
+/** A zip or a video where a picture was expected, which Gradio would refuse. */
 function rerouted(event, files) {
-  if (!origin(event).closest?.(PICTURE) || !zipped(files?.[0])) return;
+  const ours = zipped(files?.[0]) || filmed(files?.[0]);
+  if (event.handed || !origin(event).closest?.(PICTURE) || !ours) return;
   event.preventDefault();
   event.stopImmediatePropagation();
   hand(files);
@@ -25,7 +26,7 @@ export function listen() {
     'click',
     (event) => {
       const input = origin(event).closest?.(PICTURE)?.querySelector('input[type=file]');
-      if (input) input.accept = 'image/*,.zip'; // what the file dialogue offers
+      if (input) input.accept = 'image/*,video/*,.zip'; // what the file dialogue offers
     },
     before,
   );

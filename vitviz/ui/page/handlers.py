@@ -1,6 +1,4 @@
-"""What happens when something is done on the page: every answer is a list of values for `outputs`, in their
-order.
-"""
+"""What happens when something is done on the page: answers are lists of values for `outputs`, in order."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,6 +1,6 @@
 // The header's switch of languages: each one named in itself.
 
-import { el } from '../../canvas/elements.js';
+import { el, whenChanged } from '../../canvas/elements.js';
 
 const NAMES = { en: 'English', 'zh-CN': '中文', ko: '한국어' };
 
@@ -22,23 +22,20 @@ export default function part(element) {
     event.preventDefault();
     go(tag);
   };
-  const link = ([tag, name]) =>
-    el('a', {
-      href: `?lang=${tag}`,
-      lang: tag,
-      hreflang: tag,
-      text: name,
-      'aria-current': tag === now ? 'true' : null,
-      onclick: turn(tag),
-    });
+  const link = ([tag, text]) => {
+    const current = tag === now ? 'true' : null;
+    const to = { href: `?lang=${tag}`, lang: tag, hreflang: tag, onclick: turn(tag) };
+    return el('a', { ...to, text, 'aria-current': current });
+  };
   root.hidden = false;
   root.removeAttribute('role');
   root.replaceChildren(
     el('nav', { 'aria-label': 'Language / 语言 / 언어' }, ...Object.entries(NAMES).map(link)),
   );
-  new MutationObserver(() => {
+  const follow = () => {
     // Gradio's own settings, in the footer, changed its language: ours follows
     const chosen = document.documentElement.lang;
     if (chosen !== now && Object.hasOwn(NAMES, chosen)) go(chosen);
-  }).observe(document.documentElement, { attributes: true, attributeFilter: ['lang'] });
+  };
+  whenChanged(document.documentElement, ['lang'], follow, false);
 }

@@ -1,6 +1,7 @@
 // The header's buttons: a link to what is seen, and everything as one zip. Keeps the page's address current.
 
-import { button, el } from '../../canvas/elements.js';
+import { file } from '../../canvas/data.js';
+import { button, el, seek, whenChanged } from '../../canvas/elements.js';
 import { save } from '../../canvas/export.js';
 import { memory, views } from '../../canvas/memory.js';
 import names from '../../canvas/views.js';
@@ -83,7 +84,7 @@ export default function part(element, props, watch, trigger) {
     return {
       ...{ checkpoint, second, size, without, strokes, tab: coming || tab(), sample: sample || '' },
       picture: sample ? '' : picture,
-      set: /** @type {HTMLElement} */ (document.querySelector('.vv-set'))?.dataset.set ?? '',
+      set: seek('.vv-set')?.dataset.set ?? '',
       averages: Object.fromEntries(averaged().map(({ name, key }) => [name, key])),
       settings: Object.fromEntries(all),
     };
@@ -129,10 +130,7 @@ export default function part(element, props, watch, trigger) {
     clearTimeout(hiding);
     [said.textContent, bubble.hidden, field.hidden, field.value] = [text, false, !link, link];
     if (link) field.select();
-    else
-      hiding = setTimeout(() => {
-        bubble.hidden = true;
-      }, 6000);
+    else hiding = setTimeout(() => (bubble.hidden = true), 6000);
   }
 
   async function copied() {
@@ -165,21 +163,15 @@ export default function part(element, props, watch, trigger) {
         ),
       );
     for (const view of averaged()) asked.push([`survey.${view.name}`, view.key]);
-    const address = new URL(
-      `gradio_api/vitviz/${props.value.key}/everything.zip?${new URLSearchParams(asked)}`,
-      document.baseURI,
-    );
     zip.disabled = true;
     tell(t('Putting everything together …'));
     clearTimeout(hiding);
     try {
-      const answer = await fetch(address);
-      if (!answer.ok) throw new Error(t(await answer.json()));
-      const name = /filename="([\w.-]+)"/.exec(answer.headers.get('Content-Disposition') || '');
-      save(await answer.blob(), name ? name[1] : 'vitviz.zip');
+      const { blob, name } = await file(`${props.value.key}/everything.zip?${new URLSearchParams(asked)}`);
+      save(blob, name || 'vitviz.zip');
       tell(t('Everything is in your downloads.'));
     } catch (problem) {
-      tell(problem instanceof TypeError ? t('The server cannot be reached.') : problem.message);
+      tell(t(problem.sentence ?? problem.message));
     }
     zip.disabled = false;
   }
@@ -193,18 +185,8 @@ export default function part(element, props, watch, trigger) {
     if (!root.contains(event.target)) bubble.hidden = true;
   });
   for (const name of ['pointerdown', 'keydown', 'input', 'change', 'drop'])
-    document.addEventListener(
-      name,
-      () => {
-        touched = true;
-      },
-      { capture: true, passive: true },
-    );
-  new MutationObserver(later).observe(document.body, {
-    subtree: true,
-    attributes: true,
-    attributeFilter: ['data-ready', 'aria-selected', 'data-set'],
-  });
+    document.addEventListener(name, () => (touched = true), { capture: true, passive: true });
+  whenChanged(document.body, ['data-ready', 'aria-selected', 'data-set'], later);
   document.addEventListener('vitviz:led', () => {
     way = moment();
     const from = document.querySelector('#vitviz-tabs [role=tab][aria-selected=true]');
@@ -213,8 +195,6 @@ export default function part(element, props, watch, trigger) {
   document.addEventListener('vitviz:checkpoint', (/** @type {CustomEvent} */ { detail }) => {
     told.go({ ...moment(), checkpoint: detail, settings: null });
   }); // as it was; the views keep their settings, as when one is picked
-  window.addEventListener('beforeunload', () => {
-    leaving = performance.now();
-  });
+  window.addEventListener('beforeunload', () => (leaving = performance.now()));
   watch('value', arrived);
 }

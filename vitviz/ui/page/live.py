@@ -1,4 +1,5 @@
-"""A camera's route: a frame comes, and what the page shows of it goes back, for the views that are in view.
+"""The routes of what passes: a camera's frame comes, or one of a video that was dropped in is asked for, and
+what the page shows of it goes back, for the views that are in view.
 
 The frame is looked at as the photograph on the page is, by the same checkpoints, at the same size, without
 the same heads and patches; only strokes stay behind, which are painted over a photograph. The session knows
@@ -7,43 +8,132 @@ nothing of it, and so neither do links, lessons and zips.
 
 import base64
 import binascii
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import Body, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
-from vitviz.errors import ImageError
+from vitviz.errors import ImageError, VitvizError
+from vitviz.prints.video import flicker, map_of
+from vitviz.ui.answers import prints
+from vitviz.ui.answers.plain import told_of
 from vitviz.ui.answers.routes import PASSING, answered
 from vitviz.ui.memory.studio import Studio
 from vitviz.ui.page import facts
 from vitviz.ui.page.figures import figures_of, framed
 from vitviz.ui.words import told
+from vitviz.views import VIEWS, Needs
 
+HEADS = {  # what a strip shows of each head: the view, its item, and the settings that it takes
+    "distance": ("distance", "distance", ()),
+    "entropy": ("tokens", "entropy", ()),
+    "share": ("evidence", "heads", ("target",)),
+}
 LARGEST = 2048  # pixels of a side that a frame is asked for
 NO_FRAME = told("This is no frame of a camera: expected a JPEG or PNG file.")
 
 
-def route(studio: Studio) -> APIRoute:
-    """The route to hand to Gradio's `launch`."""
+def routes(studio: Studio) -> list[APIRoute]:
+    """The routes to hand to Gradio's `launch`."""
 
     def live(key: str, request: Request, asked: Annotated[Any, Body()] = None) -> Response:
         return answered(lambda: JSONResponse(shown(studio, key, asked), headers=PASSING), request)
 
-    return APIRoute("/gradio_api/vitviz/{key}/live", live, methods=["POST"], include_in_schema=False)
+    def video(key: str, request: Request, asked: Annotated[Any, Body()] = None) -> Response:
+        return answered(lambda: JSONResponse(decoded(studio, asked), headers=PASSING), request)
+
+    base, how = "/gradio_api/vitviz/{key}", {"methods": ["POST"], "include_in_schema": False}
+    return [APIRoute(f"{base}/live", live, **how), APIRoute(f"{base}/video", video, **how)]
+
+
+def decoded(studio: Studio, asked: Any) -> dict[str, Any]:
+    """A video's key and its frames' numbers in the file and seconds, from the `path` of an upload."""
+    key = studio.videos.keep(asked.get("path") if isinstance(asked, dict) else None)
+    found = studio.videos.of(key)
+    frames = [{"number": number, "seconds": seconds} for number, seconds, _ in found.frames]
+    return {"video": key, "frames": frames, "step": found.step}
 
 
 def shown(studio: Studio, key: str, asked: Any) -> dict[str, Any]:
-    """What the page shows of a `frame` in place of the photograph that `key` (and `second`) stand for: key,
-    answers, picture, the figures of `views`; and the size (height, width) that frames should have.
+    """What the page shows of a `frame`, or the one `at` a place in a `video`, instead of the photograph that
+    `key` (and `second`) stand for: key, answers, picture, the figures of `views`; and the size (height,
+    width) that frames should have.
 
-    The frame before it, `last`, is forgotten once this one stands, or if there is none.
+    The frame before it, `last`, is forgotten once this one stands, or if there is none; a video whose key is
+    asked for no frame too.
     """
     asked = asked if isinstance(asked, dict) else {}
     frame, second, last, views = (asked.get(name) or "" for name in ("frame", "second", "last", "views"))
-    answer = _looked_at(studio, _bytes(frame), [key, second], views) if frame else {}
+    if "at" in asked:
+        data = studio.videos.frame(asked.get("video"), asked["at"])
+    else:
+        data = _bytes(frame)
+        studio.videos.forget(asked.get("video"))
+    answer = _looked_at(studio, data, [key, second], views) if data else {}
+    if "at" in asked:
+        with _standing(studio, answer["key"]):
+            answer["row"], first = _row(studio, key, answer["key"], asked), _asked(studio, key, asked)
+            for slug, figures in answer["figures"].items():
+                still = {**studio.view(slug).still, **({} if first is None else {"target": str(first)})}
+                answer["figures"][slug] = [one and {**one, "still": still} for one in figures]
     studio.frames.forget(studio.frames.picture(str(last)))
     return answer
+
+
+@contextmanager
+def _standing(studio: Studio, key: str) -> Iterator[None]:
+    """A frame, forgotten where something fails."""
+    try:
+        yield
+    except BaseException:
+        studio.frames.forget(studio.frames.picture(key))
+        raise
+
+
+def _asked(studio: Studio, key: str, asked: dict) -> int | None:
+    """The class that all frames of a video are asked for: the first one's answer, where there is one."""
+    video = studio.videos.of(asked["video"])
+    if key not in video.asked:
+        first = studio.frames.stand(video.frames[0][2])
+        try:
+            trace = studio.subject(studio.frames.seen_as(key, first)).trace
+            video.asked[key] = int(trace.logits.argmax()) if trace.top(1) else None
+        finally:
+            studio.frames.forget(first)
+    return video.asked[key]
+
+
+def _row(studio: Studio, photo: str, key: str, asked: dict) -> dict[str, Any]:
+    """A frame's numbers: answer, probability, one for each head, and how much the map of the view that
+    `flickers` has changed since the frame before, if that has been asked about lately.
+    """
+    answer, probability = (studio.subject(key).trace.top(1) or [(None, None)])[0]
+    found = {"answer": answer, "probability": probability and float(probability), "flicker": None}
+    if asked.get("heads") in HEADS:
+        slug, name, given = HEADS[asked["heads"]]
+        target = {"target": str(_asked(studio, photo, asked))} if "target" in given else {}
+        try:
+            found["heads"] = studio.item(key, slug, name, target).astype(float).ravel().tolist()
+        except VitvizError as error:  # what a model has not
+            found["refused"] = told_of(error)
+    slug, given = asked.get("flickers") or ("", {})
+    view = next((one for one in VIEWS if one.slug == slug), None)
+    if view and view.needs is Needs.RUN and view.printable and not view.on_request:
+        given = {str(name): str(value) for name, value in dict(given).items()}
+        question, at = repr((photo, slug, sorted(given.items()))), asked["at"]
+        try:
+            _, values = map_of(prints.figure(studio, key, slug, given))
+        except VitvizError:  # which the view says itself
+            values = None
+        maps = studio.videos.of(asked["video"]).maps
+        before = maps.peek((question, at - 1))
+        if values is not None:
+            maps.get((question, at), lambda: values)
+            found["flicker"] = None if before is None else flicker(before, values)
+    return found
 
 
 def _looked_at(studio: Studio, data: bytes, keys: list[str], views: Any) -> dict[str, Any]:

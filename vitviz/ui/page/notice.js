@@ -11,13 +11,7 @@ export default function part(element, props, watch) {
     root.hidden = !text;
     root.replaceChildren(
       el('span', { class: 'vv-notice-text', text }),
-      button(
-        '×',
-        () => {
-          root.hidden = true;
-        },
-        { 'aria-label': t('Dismiss') },
-      ),
+      button('×', () => (root.hidden = true), { 'aria-label': t('Dismiss') }),
     );
   }
 

@@ -1,6 +1,4 @@
-"""The panel below the views that are averaged: one set of pictures for all of them, a start, a stop, the way
-back to one picture.
-"""
+"""The panel of views that are averaged: one set of pictures for all, a start, a stop, the way back to one."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

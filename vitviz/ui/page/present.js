@@ -1,7 +1,7 @@
 // Lecture mode: one view on the whole screen, walked through by keys; and the sheet that names the keys.
 
 import { access } from '../../canvas/access.js';
-import { button, el, origin, typing } from '../../canvas/elements.js';
+import { button, el, origin, seek, seekAll, typing } from '../../canvas/elements.js';
 import { views } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 
@@ -51,9 +51,8 @@ export default function part(element) {
   function walk(step) {
     const tour = shown()?.root.querySelector(step > 0 ? '.vv-next' : '.vv-back');
     if (tour && !tour.disabled) return tour.click();
-    /** @type {NodeListOf<HTMLElement>} */
-    const all = document.querySelectorAll('#vitviz-tabs [role=tab]');
-    const at = [...all].findIndex((tab) => tab.getAttribute('aria-selected') === 'true');
+    const all = seekAll('#vitviz-tabs [role=tab]');
+    const at = all.findIndex((tab) => tab.getAttribute('aria-selected') === 'true');
     all[(at + step + all.length) % all.length]?.click();
   }
 
@@ -68,51 +67,30 @@ export default function part(element) {
   }
 
   function film(step) {
-    /** @type {HTMLInputElement | null} */
-    const slider = document.querySelector('#vitviz-film input[type=range]');
+    const slider = seek('#vitviz-film input[type=range]');
     if (!slider?.getClientRects().length) return;
     step > 0 ? slider.stepUp() : slider.stepDown();
     slider.dispatchEvent(new Event('input', { bubbles: true }));
   }
 
-  function play() {
-    /** @type {HTMLElement | null} */
-    const button = document.querySelector('#vitviz-film .vv-film-play');
-    button?.click();
-  }
+  const play = () => seek('#vitviz-film .vv-film-play')?.click();
 
+  const across = (go) => ({ ArrowLeft: () => go(-1), ArrowRight: () => go(1) });
+  const upright = (names) => ({ ArrowUp: () => count(names, 1), ArrowDown: () => count(names, -1) });
   /** @type {[string, string, Record<string, () => void> | null][]} */
   const keys = [
     ['F', t('Lecture mode on and off'), null],
-    [
-      '← →',
-      t('View before and after; in the tour its steps'),
-      { ArrowLeft: () => walk(-1), ArrowRight: () => walk(1) },
-    ],
-    [
-      'Shift ← →',
-      t('Film: training step before and after'),
-      { ArrowLeft: () => film(-1), ArrowRight: () => film(1) },
-    ],
-    [
-      '↑ ↓',
-      t('Layer'),
-      { ArrowUp: () => count(['layer', 'alone'], 1), ArrowDown: () => count(['layer', 'alone'], -1) },
-    ],
-    ['Shift ↑ ↓', t('Head'), { ArrowUp: () => count(['head'], 1), ArrowDown: () => count(['head'], -1) }],
+    ['← →', t('View before and after; in the tour its steps'), across(walk)],
+    ['Shift ← →', t('Film: training step before and after'), across(film)],
+    ['↑ ↓', t('Layer'), upright(['layer', 'alone'])],
+    ['Shift ↑ ↓', t('Head'), upright(['head'])],
     [t('Space'), t('Play and stop the film'), { ' ': play }],
     ['Esc', t('Leave the lecture mode'), { Escape: () => turn(false) }],
     ['?', t('This list'), null],
   ];
-  sheet.append(
-    el('h2', { text: t('Keys') }),
-    el(
-      'dl',
-      {},
-      ...keys.flatMap(([key, text]) => [el('dt', {}, el('kbd', { text: key })), el('dd', { text })]),
-    ),
-    el('form', { method: 'dialog' }, el('button', { text: t('Close') })),
-  );
+  const listed = keys.flatMap(([key, text]) => [el('dt', {}, el('kbd', { text: key })), el('dd', { text })]);
+  const close = el('form', { method: 'dialog' }, el('button', { text: t('Close') }));
+  sheet.append(el('h2', { text: t('Keys') }), el('dl', {}, ...listed), close);
 
   window.addEventListener('keydown', (event) => {
     if (event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey || typing(origin(event)))

@@ -1,7 +1,8 @@
 // One set of pictures for all views that are averaged: given once, seen with what each picture is taken for,
 // and said in every view. Below the views; how far a survey is stands beside its button.
 
-import { el } from '../../canvas/elements.js';
+import { address } from '../../canvas/data.js';
+import { button, el, seek, selection, whenChanged } from '../../canvas/elements.js';
 import { running } from '../../canvas/running.js';
 import { t } from '../../canvas/words.js';
 
@@ -12,25 +13,20 @@ export default function part(element, props, watch, trigger) {
   let asked = ''; // the set and checkpoint whose answers have been asked for
   const ways = {}; // how a set is to be looked at, by view
 
-  const fold = el('button', { type: 'button', class: 'vv-set-fold', onclick: () => unfold(body.hidden) });
-  const choose = el('button', { type: 'button', class: 'vv-set-choose', onclick: () => input()?.click() });
-  const samples = el('button', { type: 'button', onclick: () => trigger('samples', {}) });
+  const fold = button('', () => unfold(body.hidden), { class: 'vv-set-fold' });
+  const choose = button('', () => input()?.click(), { class: 'vv-set-choose' });
+  const samples = button('', () => trigger('samples', {}));
   const way = el('span', { class: 'vv-set-way' });
   const far = running(t('How far the set is'), () => toggle());
-  const single = el('button', {
-    type: 'button',
-    class: 'vv-set-single',
-    text: t('Back to one picture'),
-    onclick: () => trigger('single', { view: view() }),
-  });
+  const alone = () => trigger('single', { view: view() });
+  const single = button(t('Back to one picture'), alone, { class: 'vv-set-single' });
   const seen = el('ul', { class: 'vv-set-pictures', 'aria-label': t('A set of pictures') });
   const rest = el('p', { class: 'vv-small' });
   const told = el('p', { class: 'vv-small vv-set-told', role: 'status' });
   const row = el('div', { class: 'vv-set-row' }, choose, samples, way, far.go, single, far.bar, far.said);
   const body = el('div', { class: 'vv-set-body', hidden: true }, row, told, seen, rest);
 
-  const input = () =>
-    /** @type {HTMLInputElement | null} */ (document.querySelector('#vitviz-set-files input[type=file]'));
+  const input = () => seek('#vitviz-set-files input[type=file]');
   /** The view in front. */
   const view = () =>
     (tabs?.querySelector('[role=tab][aria-selected=true]')?.id ?? '').replace(/^vitviz-tab-|-button$/g, '');
@@ -64,8 +60,7 @@ export default function part(element, props, watch, trigger) {
   /** A picture out of the strip of all, and what it is taken for. */
   function picture(answer, i) {
     const mark = el('span', { class: 'vv-set-picture' });
-    const url = `gradio_api/vitviz/${props.value.set}/picture/thumbnails`;
-    mark.style.background = `url("${new URL(url, document.baseURI)}") ${-56 * i}px 0`;
+    mark.style.background = `url("${address(`${props.value.set}/picture/thumbnails`)}") ${-56 * i}px 0`;
     const [name, share] = answer ?? [];
     const text = name ? `${t(name)} ${(100 * share).toFixed(0)} %` : answer ? '–' : '…';
     return el('li', {}, mark, el('span', { text }));
@@ -75,9 +70,8 @@ export default function part(element, props, watch, trigger) {
     if (!of) return [];
     const [label, options, usual] = of;
     const name = view();
-    const made = el('select', { onchange: () => (ways[name] = made.value) });
-    made.append(...options.map(([value, text]) => el('option', { value, text: t(text) })));
-    made.value = ways[name] ?? usual;
+    const texts = options.map(([value, text]) => [value, t(text)]);
+    const made = selection({ onchange: () => (ways[name] = made.value) }, texts, ways[name] ?? usual);
     return [el('label', {}, el('span', { text: t(label) }), made)];
   }
 
@@ -134,12 +128,7 @@ export default function part(element, props, watch, trigger) {
     told.textContent = t('The pictures are on their way …');
     told.hidden = false;
   });
-  if (tabs)
-    new MutationObserver(show).observe(tabs, {
-      subtree: true,
-      attributes: true,
-      attributeFilter: ['aria-selected'],
-    });
+  if (tabs) whenChanged(tabs, ['aria-selected'], show);
   watch('value', () => {
     if (!props.value?.done) on = ''; // something else was chosen, which ends it
     show();

@@ -48,7 +48,13 @@ class Left:
         self.facts = Part("facts", ("computed",), elem_id="vitviz-facts")
         self.second_facts = Part("facts", elem_id="vitviz-second-facts")
         self.edits = Part("edits", ("without", "retouch"), elem_id="vitviz-edits")
-        self.upload = Upload(label=say("Your photograph"), elem_id="vitviz-upload", height=150)
+        limits = studio.settings.limits
+        most = say(
+            "A picture, or a video of at most {seconds} s: drop it here or click",
+            seconds=f"{limits.video_seconds:g}",
+        )
+        name = {"label": say("Your photograph"), "elem_id": "vitviz-upload"}
+        self.upload = Upload(placeholder=most, height=150, **name)
         self.gallery = gr.Gallery(
             [(sample_image(sample.name), sample.shows) for sample in samples()],
             label=say("Samples"),
@@ -152,11 +158,8 @@ class Shown:
         drawn = {**state, "key": state["whole"]} if soon else state
         keys = drawn["key"], state["second_key"]
         subjects = [(studio.before if soon else studio.subject)(key) if key else None for key in keys]
-        subject, film, inspector = (
-            subjects[0],
-            studio.checkpoints.film(checkpoint),
-            studio.checkpoints.inspector(checkpoint),
-        )
+        subject, film = subjects[0], studio.checkpoints.film(checkpoint)
+        inspector = studio.checkpoints.inspector(checkpoint)
         offered = sizes.choices(inspector, language_of(state), studio.settings.limits.tokens)
         sample = studio.pictures.sample_of(state["picture"])
         answer, beside = (facts.answer(subjects[i], keys[i], sample) if keys[i] else {} for i in (0, 1))

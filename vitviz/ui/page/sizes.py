@@ -1,6 +1,4 @@
-"""The size of the model's input, as the page asks for it: as trained, in the picture's own shape, or in
-pixels.
-"""
+"""The size of the model's input, as the page asks for it: as trained, in the picture's shape, in pixels."""
 
 from __future__ import annotations
 

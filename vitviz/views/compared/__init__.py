@@ -53,8 +53,7 @@ class Compared(View):
     averages = True
     paired = True
     every_patch = True
-    words = Words.of(
-        r"""
+    words = Words.of(r"""
         Layers of two models may tell pictures apart in the same way: a square is bright where two depths do.
 
         Choose a second checkpoint, look for blocks of depths that do the same, or follow the training.
@@ -74,57 +73,45 @@ class Compared(View):
         CKA does not say what two depths have in common, nor that the model uses it, and a few directions of
         much variance can decide it alone. The pictures that come with vitviz are 20 parts of four
         photographs: enough for a first look, too few for a statement about a model.
-        """
-    )
+    """)
     controls = (
         Choice(
-            "tokens",
-            "Tokens",
-            "What stands for a picture",
+            "tokens", "Tokens", "What stands for a picture",
             options=(
-                ("patches", "Mean of the patches"),
-                ("class", "Only the class token"),
-                ("all", "All of them"),
+                ("patches", "Mean of the patches"), ("class", "Only the class token"), ("all", "All of them"),
             ),
         ),
         Choice(
-            "against",
-            "Compared with",
+            "against", "Compared with",
             options=(("own", "The same"), ("beside", "The second checkpoint"), ("film", "Its training")),
         ),
         Choice(
-            "curve",
-            "Curve",
+            "curve", "Curve",
             options=(
-                ("distance", "How far heads look"),
-                ("entropy", "How widely heads spread"),
-                ("attention", "Skip over attention"),
-                ("mlp", "Skip over MLP"),
+                ("distance", "How far heads look"), ("entropy", "How widely heads spread"),
+                ("attention", "Skip over attention"), ("mlp", "Skip over MLP"),
             ),
         ),
         Whole("frame", passing=True),  # a step of the training, from 0, that is asked to look at the pictures
-    )
+    )  # fmt: skip
     arrays = {
         "pictures": "",
         **{before + name: axis for name in CURVES for before, axis in (("", "layer"), ("second_", "other"))},
     }
     items = (
         Item(
-            "cka",
-            "depth other",
+            "cka", "depth other",
             "CKA of each depth with the other's; of its training, each depth with itself at every step kept",
             depends=("tokens", "against"),
         ),
         Item(
-            "error",
-            "depth other",
-            "its standard error, NaN for fewer than four minibatches",
+            "error", "depth other", "its standard error, NaN for fewer than four minibatches",
             depends=("tokens", "against"),
         ),
         drawn("steps", "other", "steps of the training", dtype="int32"),
         drawn("looked", "one", "pictures that a step has looked at", "frame", dtype="int32"),
         Item("curves", "curve layer", "by layer: " + ", ".join(CURVES)),
-    )
+    )  # fmt: skip
 
     charted = ("tokens", "curve")
     also = (NO_SET, TAKEN_AWAY, NO_SECOND, NO_FILM, NO_CLASS, TOO_FEW)

@@ -33,7 +33,9 @@ export function showPickers(self, of, rather) {
   const names = [...ui.classes.map((one) => one.name), ...ui.labels];
   if (ui.listed !== names.join()) {
     ui.listed = names.join();
-    ui.list.replaceChildren(...[...new Set(names)].map((name) => el('option', { value: t(name), label: name })));
+    ui.list.replaceChildren(
+      ...[...new Set(names)].map((name) => el('option', { value: t(name), label: name })),
+    );
   }
   const chosen = [className(self, of), rather === null ? '' : className(self, rather)];
   ui.rather.placeholder = t('– (all others)');
@@ -113,7 +115,8 @@ export function takeAway(self) {
 /** The class that a text names, by its number or by a name of it, large or small; -1 for none. */
 export function classOf(text, classes, labels) {
   const asked = text.trim().toLowerCase();
-  const names = (label) => [label, t(label), ...label.split(',')].some((one) => one.trim().toLowerCase() === asked);
+  const names = (label) =>
+    [label, t(label), ...label.split(',')].some((one) => one.trim().toLowerCase() === asked);
   const found = classes.find(({ name }) => names(name))?.class ?? labels.findIndex(names);
   const number = /^\d+$/.test(asked) ? Number(asked) : -1;
   return found < 0 && number < (labels.length || Infinity) ? number : found;

@@ -1,4 +1,4 @@
-"""Drop patches or shuffle them, and watch the answer: an experiment for a classroom, on one's own picture.
+"""Change one's own picture step by step, and watch the answer: experiments for a classroom.
 
 A view of its own rather than a fold of Positions, which is of the weights alone and is there for no picture.
 The page asks for one point of the curves after the other: they grow as they are found, the bar says how far
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vitviz.analyses.protocol import DRAWS, EDITED, NO_HEAD, ONE_PATCH, SCORES, SHARES, WAYS
+from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, WAYS
 from vitviz.errors import UnsupportedModel, WrongSetting
-from vitviz.figures.chart import SEVERAL, Chart, Series, spoken
+from vitviz.figures.chart import GREY, SEVERAL, Chart, Level, Series, spoken
 from vitviz.record.sentence import Sentence, said, travelling
-from vitviz.views.base import Item, View, Words, as_json
+from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import Choice, Whole
 from vitviz.views.printing import joined
 from vitviz.views.shared import likeliest, packed
@@ -30,7 +30,13 @@ if TYPE_CHECKING:
     from vitviz.record.grid import Grid
 
 NAMES = {"dropped": "left out of the sequence", "black": "painted black", "shuffled": "shuffled"}
+DRAWN = {
+    "shift": ("to the right", "to the left", "down", "up"),
+    "turn": ("against the clock", "with the clock"),
+}
+PATCHES = ("drop", "shuffle")
 TOLD = 3  # likeliest classes of a draw
+MOST = 16  # the last step of the longest: eighths of two patches
 
 
 class Experiment(View):
@@ -40,9 +46,9 @@ class Experiment(View):
     every_patch = True
     words = Words.of(
         r"""
-        How much of a picture does the model need, and does the order matter? Patches go or move at random.
+        What does the answer hang on? Patches go or move at random, or the picture is changed step by step.
 
-        Guess how many patches can go before the answer does, press the button, then move along the curve.
+        Choose what is done, draw your guess, press the button, then move along the curve.
 
         Draw $d$ of 10 has a random order of the $N$ patches. With the share $p$ dropped, its first $\lfloor p
         N \rfloor$ are taken away: left out, so that the model computes on the other tokens alone, or painted
@@ -51,34 +57,40 @@ class Experiment(View):
         share of draws in which it stays the likeliest. The band is $\bar x \pm 2 s / \sqrt{10}$ with $s$ the
         standard deviation over draws. Nothing dropped is the plain answer; everything dropped is what the
         model says to an empty picture: one without patches, of the mean colour where the answer is read from
-        patches, or a black one.
+        patches, or a black one. The other experiments change the picture as the model gets it: moved by up to
+        two patches to each side, or turned both ways, with its mean colour where nothing is; by the share $a$
+        mixed with its luma $0.299 R + 0.587 G + 0.114 B$, or with the edges of that (Sobel); the $\lfloor a N
+        \rfloor$ patches farthest from the middle from another picture; or in every patch the share $a$ of
+        what differs from its mean colour exchanged for another picture's. There the mean and the error are
+        over the directions, or over the other pictures that come with vitviz.
 
         Naseer et al. 2021 (arXiv 2105.10497): random PatchDrop, and shuffled patches; not in the paper
 
         It is one picture, and another will differ. Random holes are no objects in front of others, and a
         probability can stay high for a wrong answer. That an answer survives the shuffle does not say that
-        the model ignores places: only that it did not need them here.
+        the model ignores places: only that it did not need them here. What is in the middle need not be the
+        object, an edge of a patch is an edge too, and photographs in training were seldom grey or turned.
         """
     )
     controls = (
         Choice(
-            "kind", "Patches are",
-            options=(("drop", "dropped"), ("shuffle", "shuffled")),
+            "kind", "What is done",
+            options=tuple((name, kind.name) for name, kind in KINDS.items()),
         ),
         Choice("score", "Watched", options=(("probability", "Probability"), ("kept", "Answer kept"))),
-        Whole("step", maximum=len(SHARES) - 1, default=5),  # the point of the curves that is looked at
+        Whole("step", maximum=MOST, default=5),  # the point of the curves that is looked at
         Whole("draw", minimum=1, maximum=DRAWS, default=1),
-        Whole("known", maximum=len(SHARES), passing=True),  # up to which point the chart goes
+        Whole("known", maximum=MOST + 1, passing=True),  # up to which point the chart goes
     )  # fmt: skip
     items = (
         Item(
             "probability", "way step draw",
-            "of the whole picture's answer: patches left out and painted black, or shuffled; NaN where that"
-            " does not exist",
+            "of the whole picture's answer: patches left out and painted black, or the one way that there is;"
+            " NaN where that does not exist",
             depends=("kind",),
         ),
         Item("kept", "way step draw", "1 where the answer stays the likeliest, else 0", depends=("kind",)),
-        Item("steps", "step", "how many patches are dropped; shuffled, in how many pieces",
+        Item("steps", "step", "how many patches, pieces, pixels, degrees or per cent",
              "int32", depends=("kind",)),
         Item(
             "orders", "order draw patch",
@@ -86,10 +98,14 @@ class Experiment(View):
             "int32", depends=("kind",),
         ),
         as_json("point", "one step's answers", "kind", "step"),
+        as_json("plan", "what is done at each step, and by which draws", "kind"),
+        drawn("shown", "way height width channel", "what the model was shown, in RGBA",
+              "kind", "step", "draw", dtype="uint8"),
     )  # fmt: skip
 
     charted = ("kind", "score", "known")
-    also = (NO_HEAD, EDITED, ONE_PATCH)
+    also = (NO_HEAD, EDITED, ONE_PATCH, *{text for kind in KINDS.values() for text in kind.texts()},
+            *(name for names in DRAWN.values() for name in names))  # fmt: skip
 
     def unsupported(self, subject: Subject) -> str | None:
         from vitviz.analyses.experiment import why_not
@@ -97,7 +113,7 @@ class Experiment(View):
         return why_not(subject.trace)
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
-        return tuple(self.declared(name) for name in ("orders", "steps", "point", "chart"))
+        return tuple(self.declared(name) for name in ("orders", "plan", "point", "chart"))
 
     def at_hand(self, subject: Subject, settings: Mapping[str, Any]) -> bool:
         from vitviz.analyses.experiment import steps_of
@@ -106,8 +122,11 @@ class Experiment(View):
         steps = range(1, len(steps_of(subject.grid, kind)))
         return all(subject.made(_name(way, step)) for way in WAYS[kind] for step in steps)
 
+    def likely(self, subject: Subject, name: str) -> tuple[str, ...]:
+        return PATCHES if name == "kind" else ()  # whose pictures a cell's script draws by itself
+
     def summary(self, subject: Subject) -> dict[str, Any]:
-        return {"answer": likeliest(subject.trace, 1)[0], "draws": DRAWS, "shares": list(SHARES)}
+        return {"answer": likeliest(subject.trace, 1)[0]}
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         from vitviz.analyses.experiment import orders_of, steps_of
@@ -118,6 +137,11 @@ class Experiment(View):
         steps = steps_of(grid, kind)
         if name == "steps":
             return steps
+        if name == "plan":
+            return packed(_plan(subject, kind))
+        if name == "shown":
+            step = min(settings["step"], len(steps) - 1)
+            return np.stack([_shown(subject, way, step, settings["draw"] - 1) for way in WAYS[kind]])
         if name in SCORES:
             return _numbers(self.whole(subject, kind), name)
         if settings["step"] >= len(steps):
@@ -137,18 +161,19 @@ class Experiment(View):
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
         """Mean and band of every way, at as many points as are known."""
         from vitviz.analyses import mean_and_error
-        from vitviz.analyses.experiment import scores_of, steps_of
+        from vitviz.analyses.experiment import places_of, scores_of
 
-        kind, score, drop = settings["kind"], settings["score"], settings["kind"] == "drop"
-        steps = steps_of(subject.grid, kind)
-        x, known = np.asarray(SHARES if drop else range(1, len(steps) + 1), float), settings["known"]
+        kind, score, known = settings["kind"], settings["score"], settings["known"]
+        told, names, x = KINDS[kind], step_names(subject.grid, kind), places_of(subject.grid, kind)
         answer, label = int(subject.trace.logits.argmax()), likeliest(subject.trace, 1)[0]["name"]
         of = Sentence("probability of {class}", **{"class": label})
         of = Sentence("draws that keep the answer") if score == "kept" else of
-        done = [done_at(subject.grid, kind, step) for step in range(len(steps))]
-        series, notes = [], [Sentence("Bands: twice the standard error over {count} draws.", count=DRAWS)]
+        done = [done_at(subject.grid, kind, step) for step in range(len(x))]
+        series, notes = [], []
+        if told.over:
+            notes.append(Sentence(told.over, count=len(draw_names(subject, kind))))
         for way, colour in zip(WAYS[kind], SEVERAL, strict=False):
-            found = [_answers(subject, way, step) for step in range(min(known, len(steps)))]
+            found = [_answers(subject, way, step) for step in range(min(known, len(x)))]
             refused = next((one for one in found if isinstance(one, str)), None)
             if refused is not None:
                 notes.append(Sentence("{name}: {value}", name=way_name(way), value=refused))
@@ -162,38 +187,107 @@ class Experiment(View):
                 "told": (joined(of, way_name(way), by=", "), "{done}"),
                 "also": {"done": done[: len(found)]},
             }
-            series.append(Series(x[: len(found)], mean, way_name(way), colour, True, True, **more))
-        ticks = [(at, f"{at:.0f} %") for at in x[::2]] if drop else zip(x, map(str, steps), strict=True)
+            places = np.asarray(x[: len(found)], float)
+            series.append(Series(places, mean, way_name(way), colour, True, True, **more))
+        wide = subject.grid.patch[1]
+        marks = [(wide, Sentence("a patch")), (2 * wide, Sentence("two patches"))] if kind == "shift" else ()
+        shuffle = kind == "shuffle"
         return Chart(
-            Sentence("patches dropped" if drop else "pieces that change places"),
+            Sentence(told.along),
             of,
-            (-2.0, 106.0) if drop else (0.7, len(x) + 0.3),
+            (0.7, len(x) + 0.3) if shuffle else (-0.02 * x[-1], 1.06 * x[-1]),
             (0.0, 1.0),
             Sentence("{name}: {value}", name=Sentence("The answer to the whole picture"), value=label),
             tuple(series),
+            levels=tuple(Level(float(at), name, upright=True, colour=GREY) for at, name in marks),
             percent=True,
-            ticks=tuple(ticks),
+            ticks=tuple(zip(x, names, strict=True))[:: 1 if shuffle else max(1, len(x) // 4)],
             notes=tuple(notes),
         )
 
 
 def way_name(way: str) -> Sentence:
-    """How patches are taken away, or moved."""
-    return Sentence(NAMES[way])
+    """How patches are taken away, or moved, or what else is done."""
+    return Sentence(NAMES[way] if way in NAMES else KINDS[way].name)
 
 
 def done_at(grid: Grid, kind: str, step: int) -> Sentence:
     """What was done at a point of the curves."""
-    from vitviz.analyses.experiment import steps_of
+    from vitviz.analyses.experiment import places_of, steps_of
 
     if step == 0:
         return Sentence("the whole picture")
     count, patches = int(steps_of(grid, kind)[step]), grid.patches
-    if kind == "drop":
-        told = {"share": SHARES[step], "count": count, "patches": patches}
-        return Sentence("{share} % of the patches dropped: {count} of {patches}", **told)
-    side = round((patches / count) ** 0.5)
-    return Sentence("{count} pieces of {side} × {side} patches shuffled", count=count, side=side)
+    told = {"share": places_of(grid, kind)[step], "count": count, "patches": patches}
+    return Sentence(KINDS[kind].done, side=round((patches / count) ** 0.5), **told)
+
+
+def step_names(grid: Grid, kind: str) -> list[str]:
+    """The points by name: a share, a number of pieces, pixels or degrees."""
+    from vitviz.analyses.experiment import places_of, steps_of
+
+    found = steps_of(grid, kind) if kind == "shuffle" else places_of(grid, kind)
+    return [f"{one}{KINDS[kind].unit}" for one in found]
+
+
+def draw_names(subject: Subject, kind: str) -> tuple[str, ...]:
+    """What the draws of a kind are called: numbers, directions, or the titles of other pictures."""
+    if others := _others(subject, kind):
+        return tuple(others)
+    if kind in PATCHES:
+        return tuple(map(str, range(1, DRAWS + 1)))
+    tall, wide = subject.grid.patch
+    return DRAWN.get(kind, ("1",))[: None if tall == wide else 2]
+
+
+def _plan(subject: Subject, kind: str) -> dict[str, Any]:
+    """What the page needs to know of a kind before anything is asked."""
+    from vitviz.analyses.experiment import places_of
+
+    names = step_names(subject.grid, kind)
+    return {
+        "places": places_of(subject.grid, kind),
+        "names": names,
+        "done": [travelling(done_at(subject.grid, kind, step)) for step in range(len(names))],
+        "draws": draw_names(subject, kind),
+        "ways": [way_name(way) for way in WAYS[kind]],
+        "guess": KINDS[kind].guess,
+    }
+
+
+def _others(subject: Subject, kind: str) -> dict[str, np.ndarray]:
+    """The other pictures by title, where a kind has a use for them."""
+    if kind not in ("ground", "texture"):
+        return {}
+    from vitviz.engine.asking import experiments
+
+    return subject.once("others", lambda: experiments.others_of(subject.inspector, subject.trace))
+
+
+def _shown(subject: Subject, way: str, step: int, draw: int) -> np.ndarray:
+    """The picture as the model got it, height width channel: what was left out is see-through."""
+    from vitviz.analyses.altered import CHANGES, altered
+    from vitviz.analyses.experiment import orders_of, places_of, steps_of
+
+    grid, picture = subject.grid, subject.trace.view.picture
+    whole = np.dstack([picture, np.full(picture.shape[:2], 255, np.uint8)])
+    if way in CHANGES:
+        found = altered(picture, way, places_of(grid, way)[step], grid, [*_others(subject, way).values()])
+        seen = (255 * found[min(draw, len(found) - 1)]).round().permute(1, 2, 0)
+        whole[..., :3] = seen.numpy()
+        return whole
+    (tall, wide), kind = grid.patch, "shuffle" if way == "shuffled" else "drop"
+    orders = orders_of(grid, kind)
+    inside = whole[: grid.pixels[0], : grid.pixels[1]]
+    cut = inside.reshape(grid.rows, tall, grid.cols, wide, 4).swapaxes(1, 2).reshape(-1, tall, wide, 4).copy()
+    if way == "shuffled":
+        cut = cut[orders[step, draw]]
+    else:
+        gone = orders[0, draw, : steps_of(grid, kind)[step]]
+        cut[gone] = 0 if way == "dropped" else (0, 0, 0, 255)
+    laid = cut.reshape(grid.rows, grid.cols, tall, wide, 4).swapaxes(1, 2)
+    whole[: grid.pixels[0], : grid.pixels[1]] = laid.reshape(inside.shape)
+    return whole
 
 
 def _answers(subject: Subject, way: str, step: int) -> Tensor | str:
@@ -202,7 +296,8 @@ def _answers(subject: Subject, way: str, step: int) -> Tensor | str:
 
     def asked() -> Tensor | str:
         try:
-            return experiments.answers(subject.inspector, subject.trace, way, step)
+            others = [*_others(subject, way).values()]
+            return experiments.answers(subject.inspector, subject.trace, way, step, others=others)
         except UnsupportedModel as reason:
             return said(reason)
 

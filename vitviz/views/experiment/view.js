@@ -1,8 +1,8 @@
-// Patches dropped or shuffled at random: curves that grow point by point, and what the model was shown.
+// A picture changed step by step: curves that grow point by point, and what the model was shown.
 
 import { chart } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { div, el, stack } from '../../canvas/elements.js';
+import { div, el, fit, sheet, stack } from '../../canvas/elements.js';
 import { asText } from '../../canvas/memory.js';
 import { number } from '../../canvas/numbers.js';
 import { pieces } from '../../canvas/pieces.js';
@@ -11,8 +11,7 @@ import { slider } from '../../canvas/slider.js';
 import { tops } from '../../canvas/tops.js';
 import { t } from '../../canvas/words.js';
 
-const waysOf = (kind) =>
-  kind === 'drop' ? [t('left out of the sequence'), t('painted black')] : [t('shuffled')];
+const PATCHES = ['drop', 'shuffle']; // whose pictures are drawn here, of whole patches
 const KEPT = 40; // experiments whose points are remembered, the oldest forgotten
 const runs = new Map(); // by picture, model and kind: they outlive a look at another picture or view
 
@@ -25,29 +24,12 @@ function runOf(self) {
   return runs.get(goal);
 }
 
-/** The point that is looked at: another kind of experiment may have fewer. */
-const stepOf = (self) => Math.min(self.settings.step, self.data.steps.values.length - 1);
+/** What is done: each point's place, name and words, and the names of draws and ways. */
+const planOf = (self) => unpacked(self.data.plan);
 
-/** The points by name: the share that is dropped, or the number of pieces. */
-const namesOf = ({ settings, summary, data }) =>
-  settings.kind === 'drop'
-    ? summary.shares.map((share) => `${share} %`)
-    : Array.from(data.steps.values, String);
-
-/** What was done at a point of the curves. */
-function doneAt(self, step) {
-  const count = self.data.steps.values[step];
-  const patches = self.grid.rows * self.grid.cols;
-  if (step === 0) return t('the whole picture');
-  if (self.settings.kind === 'drop')
-    return t('{share} % of the patches dropped: {count} of {patches}', {
-      share: self.summary.shares[step],
-      count,
-      patches,
-    });
-  const side = Math.round(Math.sqrt(patches / count));
-  return t('{count} pieces of {side} × {side} patches shuffled', { count, side });
-}
+/** The point and the draw that are looked at: another kind of experiment may have fewer. */
+const stepOf = ({ settings }, { names }) => Math.min(settings.step, names.length - 1);
+const drawOf = ({ settings }, { draws }) => Math.min(settings.draw, draws.length);
 
 /** A visitor's guess, drawn over the axes before anything is known: a share at each point of the curve. */
 function sketching(self, { plot, at, up }) {
@@ -74,20 +56,20 @@ function sketching(self, { plot, at, up }) {
 }
 
 /** How far the guess lies from what came out, in words; before that how one guesses. */
-function guessed(self, run) {
+function guessed(self, run, { guess, names }) {
   const known = run.points.filter(Boolean).length;
-  if (!known)
-    return run.life ? '' : t('First draw your guess over the axes; the curve then appears beside it.');
+  const first = t('First draw your guess over the axes; the curve then appears beside it.');
+  if (!known) return run.life ? t(guess) : `${t(guess)} ${first}`;
   const apart = run.points
     .map((point, step) => ({
       step,
       by: 100 * (run.guess[step] - point?.[0]?.means?.[self.settings.score][0]),
     }))
     .filter(({ by }) => Number.isFinite(by));
-  if (!apart.length || known < self.data.steps.values.length) return '';
+  if (!apart.length || known < names.length) return '';
   const mean = apart.reduce((sum, { by }) => sum + Math.abs(by), 0) / apart.length;
   const most = apart.reduce((one, other) => (Math.abs(other.by) > Math.abs(one.by) ? other : one));
-  const told = { mean: number(mean, 2), most: number(Math.abs(most.by), 2), place: namesOf(self)[most.step] };
+  const told = { mean: number(mean, 2), most: number(Math.abs(most.by), 2), place: names[most.step] };
   return most.by > 0
     ? t('Your guess is off by {mean} percentage points on average; most at {place}, {most} too high.', told)
     : t('Your guess is off by {mean} percentage points on average; most at {place}, {most} too low.', told);
@@ -112,16 +94,24 @@ function card(self) {
   const list = div('vv-tops');
   const over = el('p', { class: 'vv-text' });
   const node = div('vv-card', div('vv-plot', canvas), div('vv-stack vv-tight', head, list, over));
-  const draw = ({ name, black, width, step, draw, answer }) => {
-    const { input, orders, steps } = self.data;
-    const [, draws, patches] = orders.shape;
+  const draw = ({ name, done, black, width, step, draw, answer }) => {
+    const { input, shown, orders } = self.data;
+    const [, draws, patches] = orders?.shape ?? [];
     const dropped = self.settings.kind === 'drop';
     const at = ((dropped ? 0 : step) * draws + draw - 1) * patches;
-    const order = orders.values.subarray(at, at + patches);
-    const what = dropped ? { gone: order.subarray(0, steps.values[step]), black } : { order };
-    pieces(self, canvas, { picture: input, width, ...what });
+    const order = orders?.values.subarray(at, at + patches);
+    if (shown) {
+      const whole = sheet(input.width, input.height);
+      const image = new ImageData(new Uint8ClampedArray(shown.values), input.width, input.height);
+      whole.getContext('2d').putImageData(image, 0, 0);
+      const tall = (input.height * width) / input.width;
+      fit(canvas, width, tall, self.density).drawImage(whole, 0, 0, width, tall);
+    } else if (dropped && order)
+      pieces(self, canvas, { picture: input, width, gone: order.subarray(0, done.values.count ?? 0), black });
+    else if (order) pieces(self, canvas, { picture: input, width, order });
+    canvas.parentElement.hidden = !shown && !order;
     head.textContent = name;
-    canvas.setAttribute('aria-label', `${t('What the model was shown')}: ${doneAt(self, step)}`);
+    canvas.setAttribute('aria-label', `${t('What the model was shown')}: ${t(done)}`);
     list.replaceChildren(...tops(answer?.tops?.[draw - 1] ?? []));
     over.textContent = answer?.refused ? t(answer.refused) : answer ? overDraws(self, answer) : '';
   };
@@ -143,7 +133,11 @@ export default () => ({
   title: 'Experiment',
   walled: true,
   pictures: () => ['input'],
-  items: () => ['orders', 'steps', 'chart'],
+  items: ({ settings, key }) => [
+    ...(PATCHES.includes(settings.kind) ? ['orders'] : key === 'cell' ? [] : ['shown']), // too many to hold
+    'plan',
+    'chart',
+  ],
   caption: (self) =>
     [...self.below.querySelectorAll('.vv-h, .vv-text')].map((one) => one.textContent).join(' · '),
   reset: (self) => this_.end(self),
@@ -187,7 +181,7 @@ const this_ = {
     const life = new AbortController();
     [run.life, run.problem] = [life, ''];
     try {
-      for (let step = 0; step < self.data.steps.values.length; step++) {
+      for (let step = 0; step < planOf(self).names.length; step++) {
         if (run.points[step]) continue;
         const found = await self.array('point', `kind=${run.kind}&step=${step}`, life.signal);
         run.points[step] = unpacked(found);
@@ -204,7 +198,8 @@ const this_ = {
     const { ui, data } = self;
     const { run } = ui;
     if (!data || !self.width || !run?.goal.startsWith(`${self.key}/`)) return;
-    const count = data.steps.values.length;
+    const plan = planOf(self);
+    const count = plan.names.length;
     const done = run.points.filter(Boolean).length;
     const whole = done === count;
     const text = run.problem
@@ -215,20 +210,19 @@ const this_ = {
           ? t('Stopped; what is known stays.')
           : '';
     ui.far.show({ on: run.life, whole, share: done / count, start: t('Start the experiment'), text });
-    this_.curves(self, run);
-    this_.pictures(self, run);
+    this_.curves(self, run, plan);
+    this_.pictures(self, run, plan);
     self.root.dataset.experiment = whole ? run.goal : '';
   },
 
   /** The chart up to what is known, with a line where the pictures are of. */
-  curves(self, run) {
+  curves(self, run, plan) {
     const { score } = self.settings;
     if (run.points.length && `${score}/${run.points.length}` !== run.drawn) return this_.ask(self, run);
     const figure = unpacked(run.points.length ? run.chart : self.data.chart);
-    const at = figure.series[0]?.x[stepOf(self)];
-    if (at !== undefined) figure.levels = [{ value: at, upright: true, name: '', colour: '#7d838e' }];
-    run.places =
-      run.kind === 'drop' ? self.summary.shares : Array.from(self.data.steps.values, (_, i) => i + 1);
+    const at = figure.series[0]?.x[stepOf(self, plan)];
+    if (at !== undefined) figure.levels.push({ value: at, upright: true, name: '', colour: '#7d838e' });
+    run.places = plan.places;
     const steps = run.places.map((_, step) => step).filter((step) => run.guess[step] !== undefined);
     // before anything is known its name has its room: what is drawn on must not move
     if (steps.length || !run.points.length)
@@ -241,7 +235,7 @@ const this_ = {
         dash: 'dashed',
         thick: 0.5,
       });
-    self.ui.guess.textContent = guessed(self, run);
+    self.ui.guess.textContent = guessed(self, run, plan);
     self.ui.drawn.draw(figure);
   },
 
@@ -253,21 +247,21 @@ const this_ = {
     if (self.ui.run === run && score === self.settings.score) self.draw(); // as tall as there is room
   },
 
-  pictures(self, run) {
-    const { ui, summary } = self;
-    const { kind, draw } = self.settings;
-    const step = stepOf(self);
-    const point = run.points[step];
-    const names = namesOf(self);
+  pictures(self, run, plan) {
+    const { names, draws, ways } = plan;
+    const { ui } = self;
+    const [step, draw] = [stepOf(self, plan), drawOf(self, plan)];
+    const [point, done] = [run.points[step], plan.done[step]];
     ui.step.show(step, names.length - 1, names[step]);
-    ui.draw.show(draw, summary.draws, String(draw));
-    ui.shown.textContent = doneAt(self, step);
-    const ways = waysOf(kind);
+    ui.draw.show(draw, draws.length, t(draws[draw - 1]));
+    ui.draw.node.hidden = draws.length < 2;
+    ui.shown.textContent = t(done);
     const share = parseFloat(getComputedStyle(self.below).getPropertyValue('--vv-card')) || 0.5;
     const width = Math.max(110, Math.min(260 * self.zoom, share * self.below.clientWidth));
     ui.cards.forEach((one, i) => {
       one.node.hidden = i >= ways.length;
-      if (i < ways.length) one.draw({ name: ways[i], black: i === 1, width, step, draw, answer: point?.[i] });
+      const told = { done, black: i === 1, width, step, draw, answer: point?.[i] };
+      if (i < ways.length) one.draw({ name: t(ways[i]), ...told });
     });
   },
 };

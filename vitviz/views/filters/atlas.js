@@ -2,10 +2,7 @@
 
 import { sheet } from '../../canvas/elements.js';
 
-/**
- * Every filter, scaled alone to [0, 1], side by side in one picture of `across` filters a row; with its
- * bounds.
- */
+/** Filters, each scaled alone to [0, 1], in one picture of `across` a row; with the bounds of each. */
 export function atlas(values, count, height, width, across, order) {
   const canvas = sheet(across * width, Math.ceil(count / across) * height);
   const context = canvas.getContext('2d');

@@ -1,5 +1,4 @@
-// Filters of the patch embedding: principal components as in the paper's figure 7, or every raw filter as a
-// wall.
+// Filters of the patch embedding: principal components as in figure 7, or every raw filter as a wall.
 
 import { chartBeside } from '../../canvas/chart.js';
 import { ramp } from '../../canvas/colours.js';
@@ -19,9 +18,7 @@ const pictures = (self) => self.data.raw || self.data.components;
 export default () => ({
   title: 'Filters of the patch embedding',
   keeps: true,
-  reset: (self) => {
-    self.cur = 0;
-  },
+  reset: (self) => (self.cur = 0),
 
   build(self) {
     self.cur = 0;

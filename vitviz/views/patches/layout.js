@@ -2,9 +2,7 @@
 
 const inputSize = ({ grid }) => [grid.cols * grid.patch[1], grid.rows * grid.patch[0]];
 
-/**
- * Where patch i lies, in CSS pixels: in the picture, spread apart, or as a row of tokens wrapped like text.
- */
+/** Where patch i lies, CSS px: in the picture, spread apart, or as a row of tokens wrapped like text. */
 export function layout(self) {
   const { grid, settings } = self;
   const [w, h] = inputSize(self);

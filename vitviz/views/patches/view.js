@@ -15,9 +15,7 @@ import { drawChip, drawFrame, layout } from './layout.js';
 export default () => ({
   title: 'The picture as a sequence of patches',
   keeps: true,
-  reset: (self) => {
-    self.picked = null;
-  },
+  reset: (self) => (self.picked = null),
 
   build(self) {
     self.picked = null;

@@ -57,10 +57,7 @@ class Positions(View):
         Choice("form", "Show", options=(("tiles", "Tiles"), ("matrix", "Matrix"))),
         Choice("scale", "Scale", options=(("data", "From lowest to highest"), ("full", "From -1 to 1"))),
     )
-    arrays = {
-        "similarity": "row col row col",
-        "position_embeddings": "patch width",
-    }
+    arrays = {"similarity": "row col row col", "position_embeddings": "patch width"}
     items = (drawn("similarity", "patch patch", "cosine of two position embeddings", dtype="float16"),)
     also = (_NONE, _OTHER, *_INSTEAD.values())
 

@@ -17,9 +17,7 @@ export function tilesOf(values, { rows, cols }) {
   return tiles;
 }
 
-/**
- * The numbers as one picture of a pixel each: row patch, column patch; or patch by patch a tile of the grid.
- */
+/** The numbers as a picture of a pixel each: row patch, column patch; or a tile of the grid a patch. */
 export function picture(self, form, low, high) {
   const { values } = self.data.similarity;
   const { rows, cols } = self.grid;

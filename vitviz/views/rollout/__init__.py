@@ -52,29 +52,19 @@ class Rollout(View):
         """,
         cites=PAPER,
     )
-    arrays = {
-        "rollout": "row col",
-        "mean_attention_by_layer": "layer row col",
-        "crop_box": "edge",
-    }
+    arrays = {"rollout": "row col", "mean_attention_by_layer": "layer row col", "crop_box": "edge"}
     controls = (
         Query("query", "Query"),
         Choice(
             "fusion", "Heads fused by", options=(("mean", "Mean"), ("max", "Maximum"), ("min", "Minimum"))
         ),
         Slider(
-            "discard",
-            "Discard",
-            "share of the smallest attention that is set to zero",
-            maximum=0.99,
-            step=0.01,
+            "discard", "Discard", "share of the smallest attention that is set to zero",
+            maximum=0.99, step=0.01,
         ),
         Slider(
-            "residual",
-            "Residual weight",
-            "how much of each layer is its skip connection",
-            step=0.05,
-            default=0.5,
+            "residual", "Residual weight", "how much of each layer is its skip connection",
+            step=0.05, default=0.5,
         ),
         LayerRange("layers", "Layers"),
         Choice("overlay", "Overlay", options=(("heat", "Heat map"), ("paper", "As in the paper"))),
@@ -83,7 +73,7 @@ class Rollout(View):
         Choice("scale", "Scale", options=(("data", "From lowest to highest"), ("zero", "From zero"))),
         Choice("smooth", "Edges", options=(("on", "Smooth"), ("off", "Patches"))),
         Whole("alone", maximum="layers"),  # the one layer in view instead of the rollout, from 1; 0 for none
-    )
+    )  # fmt: skip
     items = (
         drawn("map", "row col", "share of attention over all layers", *_ASKED),
         drawn("layers", "layer row col", "mean attention of the query, by layer", "query"),

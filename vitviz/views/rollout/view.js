@@ -70,15 +70,8 @@ export default () => ({
     const framed = framing(self, plot);
     hover.node.dataset.export = 'no';
     self.figure.append(div('vv-stack vv-centred', title, plot, div('vv-row', bar.node, said), framed.node));
-    self.below.append(
-      stack(
-        el('p', {
-          class: 'vv-text',
-          text: t('Each layer alone: mean over its heads, every map scaled by itself'),
-        }),
-        strip,
-      ),
-    );
+    const text = t('Each layer alone: mean over its heads, every map scaled by itself');
+    self.below.append(stack(el('p', { class: 'vv-text', text }), strip));
     const name = (cell) => `${patchName(cell)}, ${placeName(self.grid, cell)}`;
     const middle = () => Math.floor(self.grid.rows / 2) * self.grid.cols + Math.floor(self.grid.cols / 2);
     cells(self, canvas, {

@@ -1,6 +1,4 @@
-"""What patches become: likeness, principal components and lengths of tokens at any depth, and what heads have
-in common.
-"""
+"""What patches become: likeness, components and lengths of tokens at any depth, and what heads share."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -28,8 +26,7 @@ class Tokens(View):
     slug = "tokens"
     title = "Tokens"
     sided = True
-    words = Words.of(
-        r"""
+    words = Words.of(r"""
         Every layer rewrites each patch’s vector: those that mean the same come close, and a few grow far
         longer.
 
@@ -51,56 +48,38 @@ class Tokens(View):
         Likeness of vectors does not say that the model uses it, and no colour means foreground. Clean maps of
         models with registers need not reflect how well local information is integrated, and heads that attend
         alike may still do different things with what they read.
-        """
-    )
-    arrays = {
-        "basis": "component width",
-        "mean": "width",
-        "grid": "side",
-    }
+    """)
+    arrays = {"basis": "component width", "mean": "width", "grid": "side"}
     controls = (
         Choice(
-            "show",
-            "Show",
+            "show", "Show",
             options=(
-                ("similarity", "Similarity"),
-                ("components", "Principal components"),
-                ("norms", "Norms"),
+                ("similarity", "Similarity"), ("components", "Principal components"), ("norms", "Norms"),
                 ("heads", "Heads"),
             ),
         ),
         Slider(
-            "depth",
-            "Depth",
-            "0 is what enters block 1, 1 the output of block 1",
-            maximum="layers",
-            default="layers",
+            "depth", "Depth", "0 is what enters block 1, 1 the output of block 1",
+            maximum="layers", default="layers",
         ),
         Choice("norm", "Tokens", options=(("raw", "Raw"), ("final", "Through the final norm"))),
         Choice("mean", "Mean patch", options=(("out", "Taken out"), ("in", "Left in"))),
         Choice(
-            "basis",
-            "Basis",
+            "basis", "Basis",
             options=(
-                ("own", "Of this depth"),
-                ("all", "Of all depths"),
-                ("photo", "Of both photographs"),
-                ("beside", "Of both checkpoints"),
-                ("film", "Of all training steps"),
+                ("own", "Of this depth"), ("all", "Of all depths"), ("photo", "Of both photographs"),
+                ("beside", "Of both checkpoints"), ("film", "Of all training steps"),
             ),
         ),
         Choice(
-            "tint",
-            "Colours",
+            "tint", "Colours",
             options=(
-                ("steady", "Steady from depth to depth"),
-                ("plain", "Components 1, 2, 3 as red, green, blue"),
+                ("steady", "Steady from depth to depth"), ("plain", "Components 1, 2, 3 as red, green, blue"),
             ),
         ),
         Slider("k", "Limit: median + k · MAD", maximum=30, step=0.5, default=5),
         Choice(
-            "mark",
-            "Patches above the limit",
+            "mark", "Patches above the limit",
             options=(("off", "Not marked"), ("on", "Marked"), ("all", "Marked in every view")),
         ),
         Choice("measure", "Heads by", options=(("looked", "Tokens looked at"), ("nats", "Entropy in nats"))),
@@ -112,7 +91,7 @@ class Tokens(View):
         Wholes("pins", maximum="tokens", tokens=True),
         Text("other", fits=r"[a-z]{0,20}|[0-9a-f]{40}"),  # the second photograph: a sample, a picture's key
         Whole("partner", maximum="patches"),  # the patch of it that is held
-    )
+    )  # fmt: skip
     items = (
         drawn("cosines", "query key", "cosine of every two tokens", *_TOKENS, dtype="float16"),
         drawn("line", "token", "cosine of each token with the chosen one", *_TOKENS, "token"),
@@ -124,16 +103,11 @@ class Tokens(View):
             "similarity", "row col", "cosine of each patch with the chosen token", depends=(*_TOKENS, "token")
         ),
         drawn(
-            "across",
-            "patch other",
-            "cosine of each patch with each of the second photograph's",
-            *_TOKENS,
-            "other",
-            dtype="float16",
+            "across", "patch other", "cosine of each patch with each of the second photograph's",
+            *_TOKENS, "other", dtype="float16",
         ),
         Item(
-            "facing",
-            "row col",
+            "facing", "row col",
             "cosine of each patch with the chosen one of the second photograph, if there is",
             depends=(*_TOKENS, "other", "partner"),
         ),
@@ -152,7 +126,7 @@ class Tokens(View):
         Item("prefix_entropy", "layer head prefix", "entropy of each prefix token's attention, nats"),
         Item("cosine", "head head", "cosine of two heads' attention in the block", depends=("depth",)),
         Item("divergence", "head head", "Jensen-Shannon divergence, nats", depends=("depth",)),
-    )
+    )  # fmt: skip
 
     charted = ("show", "depth")
     differs = ("cosines", "line", "pinned", "by_depth", "similarity")
@@ -160,10 +134,8 @@ class Tokens(View):
     also = (LONG, *together.TEXTS)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
-        return {
-            "whole": subject.grid.tokens <= WHOLE,
-            "samples": [[one.name, one.title] for one in samples()],
-        }
+        told = [[one.name, one.title] for one in samples()]
+        return {"whole": subject.grid.tokens <= WHOLE, "samples": told}
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
         other = ("line", "pinned") if subject.grid.tokens <= WHOLE else ("cosines",)

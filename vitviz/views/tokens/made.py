@@ -1,6 +1,4 @@
-"""The numbers of the view: analyses of a trace as arrays over the whole grid, not-a-number where a patch was
-withheld.
-"""
+"""The numbers of the view as arrays over the whole grid, not-a-number where a patch was withheld."""
 
 from __future__ import annotations
 

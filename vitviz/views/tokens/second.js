@@ -1,5 +1,4 @@
-// A second photograph beside the first: which of its patches are like a patch of this one, and the other way
-// round.
+// A second photograph beside the first: which of its patches are like one of this, and the other way.
 
 import { painted, tinted } from '../../canvas/colours.js';
 import { div, el, fit, sheet } from '../../canvas/elements.js';
@@ -36,12 +35,8 @@ export function second(self, paint) {
   const held = outline(plot, 'vv-pinned');
   spot.node.dataset.export = 'no';
   const said = el('p', { class: 'vv-text' });
-  const label = el(
-    'label',
-    { class: 'vv-row' },
-    el('span', { class: 'vv-label', text: t('Second photograph') }),
-    choice,
-  );
+  const named = el('span', { class: 'vv-label', text: t('Second photograph') });
+  const label = el('label', { class: 'vv-row' }, named, choice);
   const node = div('vv-stack vv-tight vv-away', label, plot, said);
   let size = { width: 1, height: 1 };
   let drawn = '';

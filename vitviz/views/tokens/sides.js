@@ -8,10 +8,7 @@ import { t } from '../../canvas/words.js';
 /** How a depth is called: 0 enters block 1, every other is a block's output. */
 const depthName = (depth) => (depth ? t('after block {block}', { block: depth }) : t('entering block 1'));
 
-/**
- * How many of `count` small maps of an aspect stand in a row, so that all find room and none is wider than
- * `most`.
- */
+/** How many of `count` small maps stand in a row, so that all find room and none is wider than `most`. */
 function across(count, width, height, aspect, most) {
   let n = Math.max(1, Math.ceil(width / most));
   while (n < count && Math.ceil(count / n) * ((width / n) * aspect + 22) > height) n += 1;
@@ -70,9 +67,7 @@ export function histogram(self) {
   });
   drawn.plot.addEventListener('pointermove', moved);
   for (const ends of ['pointerup', 'pointercancel'])
-    drawn.plot.addEventListener(ends, () => {
-      dragged = false;
-    });
+    drawn.plot.addEventListener(ends, () => (dragged = false));
 
   function draw({ median, mad, limit, facts, width, height }) {
     now = { median, mad };

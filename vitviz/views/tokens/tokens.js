@@ -82,10 +82,7 @@ export function where(self) {
     : t('depth {depth}, raw', { depth });
 }
 
-/**
- * The room of what explains the figure: beside it as high as it, under two figures a third of the window,
- * else free.
- */
+/** The room of what explains the figure: as high as it beside it, a third of the window below, or free. */
 export function roomOf(self) {
   const [above, own] = [self.figure, self.below].map((node) => node.getBoundingClientRect().top);
   const beside = Math.abs(above - own) < 8;

@@ -1,5 +1,4 @@
-// What patches become: which are alike, how they differ, how long they are, at any depth; and what heads have
-// in common.
+// What patches become: which are alike, how they differ, how long they are; what heads have in common.
 
 import { button, div, el, stack } from '../../canvas/elements.js';
 import { headKey } from '../../canvas/lit.js';

@@ -1,6 +1,4 @@
-"""A guided walk from the picture to the answer, along figure 1 and equations 1 to 4, in the numbers of this
-picture.
-"""
+"""A guided walk from the picture to the answer, along figure 1 and equations 1 to 4, in its own numbers."""
 
 from __future__ import annotations
 

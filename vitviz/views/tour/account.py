@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vitviz.errors import VitvizError
+from vitviz.views.base import paragraphs
 from vitviz.views.shared import ledger_of, taken_away
 from vitviz.views.subject import Subject
 from vitviz.views.tour.facts import Facts, Step
@@ -72,61 +73,51 @@ def _answers(subject: Subject, logits: Tensor) -> list[tuple[str, float]]:
     return replace(subject.trace, logits=logits).top(ANSWERS)
 
 
-_NO_CLASSIFIER = (
-    "Not applicable to this model, because this checkpoint has no classifier and so no logit to account for."
-)
-_NO_ACCOUNT = (
-    "Not applicable to this model, because there is no account of its answers that adds up; Evidence says"
-    " why."
-)
-_ANOTHER = "Pick a checkpoint with a classifier, and come back to this step."
-_ELSEWHERE = "Pick another checkpoint, and come back to this step."
-
-
 def sum_by_hand(f: Facts) -> Step:
     """The words of the sum."""
-    step = Step(
-        "sum",
-        "The logit as a sum of what was written",
-        (
-            (
-                "The stream is only ever added to, so with the deviation of the last norm held the logit is a"
-                " sum too: every head, every MLP and every bias has its own share of it, for or against."
-            ),
-            "Here are the three heads that gave most, everything else together, and the logit they make.",
-        ),
-        "Add the three shares and the rest with a pocket calculator: they make the model’s own logit.",
-        ("logit_{c} = start + Σ_{l,h} share_{l,h} + Σ_{l} MLP_{l} + biases",),
-        ("{layers} layers × {heads} heads: {together} shares",),
-    )
-    return _where_accounted(step, f)
+    *said, attempt = paragraphs("""
+        The stream is only ever added to, so with the deviation of the last norm held the logit is a sum too:
+        every head, every MLP and every bias has its own share of it, for or against.
+
+        Here are the three heads that gave most, everything else together, and the logit they make.
+
+        Add the three shares and the rest with a pocket calculator: they make the model’s own logit.
+    """)
+    formulas = ("logit_{c} = start + Σ_{l,h} share_{l,h} + Σ_{l} MLP_{l} + biases",)
+    shapes = ("{layers} layers × {heads} heads: {together} shares",)
+    title = "The logit as a sum of what was written"
+    return _where_accounted(Step("sum", title, tuple(said), attempt, formulas, shapes), f)
 
 
 def one_taken_out(f: Facts) -> Step:
     """The words of what happens without the largest share."""
-    step = Step(
-        "without",
-        "One head taken out",
-        (
-            (
-                "A share is what a head wrote itself. Here the head with the largest share is taken out: its"
-                " mean over other pictures stands in its place, and the model goes on from there."
-            ),
-            (
-                "Later layers read what it wrote. Without it they write other things too, so the logit loses"
-                " more than the share, or less."
-            ),
-        ),
-        "Take it out in every view, and look at Evidence: which shares are others now?",
-        (),
-        ("1 of {together} heads replaced",),
-    )
-    return _where_accounted(step, f)
+    *said, attempt = paragraphs("""
+        A share is what a head wrote itself. Here the head with the largest share is taken out: its mean over
+        other pictures stands in its place, and the model goes on from there.
+
+        Later layers read what it wrote. Without it they write other things too, so the logit loses more than
+        the share, or less.
+
+        Take it out in every view, and look at Evidence: which shares are others now?
+    """)
+    shapes = ("1 of {together} heads replaced",)
+    return _where_accounted(Step("without", "One head taken out", tuple(said), attempt, shapes=shapes), f)
 
 
 def _where_accounted(step: Step, f: Facts) -> Step:
     """The step, or why a model without an account of its answers has no such numbers."""
     if f.classes and f.accounted:
         return step
-    said, attempt = (_NO_ACCOUNT, _ELSEWHERE) if f.classes else (_NO_CLASSIFIER, _ANOTHER)
+    no_classifier, another, no_account, elsewhere = paragraphs("""
+        Not applicable to this model, because this checkpoint has no classifier and so no logit to account
+        for.
+
+        Pick a checkpoint with a classifier, and come back to this step.
+
+        Not applicable to this model, because there is no account of its answers that adds up; Evidence says
+        why.
+
+        Pick another checkpoint, and come back to this step.
+    """)
+    said, attempt = (no_account, elsewhere) if f.classes else (no_classifier, another)
     return Step(step.name, step.title, (said,), attempt)

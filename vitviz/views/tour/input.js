@@ -52,13 +52,10 @@ export const flattenStep = {
     const spot = outline(plot);
     const start = el('p', { class: 'vv-numbers' });
     const colour = (i) => {
-      const pixel = Math.floor(i / 3);
-      const wide = self.grid.patch[1];
-      return t('{colour} of the pixel in row {row}, column {col}', {
-        colour: colourNames()[i % 3],
-        row: Math.floor(pixel / wide) + 1,
-        col: (pixel % wide) + 1,
-      });
+      const [pixel, wide] = [Math.floor(i / 3), self.grid.patch[1]];
+      const at = { row: Math.floor(pixel / wide) + 1, col: (pixel % wide) + 1 };
+      const told = { ...at, colour: colourNames()[i % 3] };
+      return t('{colour} of the pixel in row {row}, column {col}', told);
     };
     const touched = (i) => {
       const [rows, cols] = self.grid.patch;

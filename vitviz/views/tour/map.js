@@ -29,16 +29,16 @@ function blockOf(self, block) {
 function sequence(self) {
   const { front, tokens } = self.summary.diagram;
   const kinds = { class: 'cls', distillation: 'dist', register: 'reg' };
-  const chips = front.map(([kind, count]) =>
-    el('span', {
-      class: 'vv-token vv-learned',
-      title: kind === 'register' ? t('registers') : tokenName(kind),
-      text: count > 1 ? `${count} ${kinds[kind]}` : kinds[kind],
-    }),
-  );
+  const chips = front.map(([kind, count]) => {
+    const title = kind === 'register' ? t('registers') : tokenName(kind);
+    const text = count > 1 ? `${count} ${kinds[kind]}` : kinds[kind];
+    return el('span', { class: 'vv-token vv-learned', title, text });
+  });
   const before = front.reduce((sum, [, count]) => sum + count, 0);
   const patches =
-    tokens - before > 3 ? [1, 2, '…', tokens - before] : [...Array(tokens - before).keys()].map((i) => i + 1);
+    tokens - before > 3
+      ? [1, 2, '…', tokens - before]
+      : Array.from({ length: tokens - before }, (_, i) => i + 1);
   return [...chips, ...patches.map((number) => el('span', { class: 'vv-token', text: String(number) }))];
 }
 
@@ -51,10 +51,7 @@ function branch(plain, block) {
 
 const level = (kind, ...parts) => el('li', { class: `vv-level ${kind}` }, ...parts);
 
-/**
- * The map of a model: `node`, and `show(step)`, which lights a step's blocks. Its pictures are drawn from
- * self.data.input.
- */
+/** The map of a model: `node`, and `show(step)`, which lights a step's blocks and draws its pictures. */
 export function mapOf(self) {
   const { blocks, plain, norm } = self.summary.diagram;
   const made = blocks.map((block) => ({ block, node: blockOf(self, block) }));

@@ -69,9 +69,7 @@ export function overviewOf(self, first) {
       t('{layers} × {heads} heads', { layers: count, heads }),
       top.length ? percent(top[0][1]) : t('No classifier'),
     ];
-    texts.forEach((text, i) => {
-      sizes[i].textContent = text;
-    });
+    texts.forEach((text, i) => (sizes[i].textContent = text));
   }
 
   return { node, show, play: () => node.classList.add('vv-plays') };

@@ -19,14 +19,10 @@ export const pictureStep = {
     const plot = div('vv-plot', input);
     const spot = outline(plot);
     const table = el('div');
-    const size = () => ({
-      rows: self.grid.rows * self.grid.patch[0],
-      cols: self.grid.cols * self.grid.patch[1],
-      x: 0,
-      y: 0,
-      width: ui.width,
-      height: ui.height,
-    });
+    const size = () => {
+      const { rows, cols, tall, wide } = shapeOf(self);
+      return { rows: rows * tall, cols: cols * wide, x: 0, y: 0, width: ui.width, height: ui.height };
+    };
     const ui = { width: 0, height: 0, pixel: null };
     const show = (pixel) => {
       const { rows, cols } = size();

@@ -1,5 +1,4 @@
-// Step 6: positions, and the live experiments: the patches in another order, the position embedding set to
-// zero.
+// Step 6: positions, and live experiments: patches in another order, the position embedding at zero.
 
 import { unpacked } from '../../canvas/data.js';
 import { button, div, el, stack } from '../../canvas/elements.js';
@@ -10,9 +9,7 @@ import { t } from '../../canvas/words.js';
 import { board, strip } from './board.js';
 import { beside, captioned, largest, pair, patchOf, prose, take } from './parts.js';
 
-/**
- * One answer of the experiment: its picture and the three likeliest classes, or how alike the description is.
- */
+/** One answer of the experiment: its picture and the three likeliest classes, or how alike its y is. */
 function answerCard(title, picture) {
   const list = div('vv-tops');
   const head = el('p', { class: 'vv-h' }, ...prose(title));
@@ -34,11 +31,9 @@ function answerCard(title, picture) {
 function verdict(self, found) {
   const what = self.summary.classes ? t('logit') : t('number of y');
   const out = [];
-  const measured = (difference) => ({
-    what,
-    value: number(difference.largest, 2),
-    share: number(100 * difference.relative, 2),
-  });
+  const measured = ({ largest, relative }) => {
+    return { what, value: number(largest, 2), share: number(100 * relative, 2) };
+  };
   const same = (difference) => difference.relative < 1e-4;
   out.push(
     same(found.with)

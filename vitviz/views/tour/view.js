@@ -1,5 +1,4 @@
-// The guided tour: one step at a time, with what it says, its formula, its figure, its shapes, and one thing
-// to try.
+// The guided tour: one step at a time, with its words, formula, figure and shapes, and one thing to try.
 
 import { pixels } from '../../canvas/data.js';
 import { button, div, el } from '../../canvas/elements.js';
@@ -107,11 +106,8 @@ export default () => ({
       ui.map = mapOf(self);
       const dot = (step, title) => {
         const kind = { class: 'vv-dot', 'aria-label': t('Step {step}: {title}', { step, title }), title };
-        return el(
-          'li',
-          {},
-          button('', () => self.set('step', step), kind),
-        );
+        const node = button('', () => self.set('step', step), kind);
+        return el('li', {}, node);
       };
       ui.dots.replaceChildren(...steps.map((one, i) => dot(i + 1, t(one.title))));
     }

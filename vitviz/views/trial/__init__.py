@@ -40,8 +40,7 @@ class Trial(View):
     averages = True
     set_control = "patches_as"
     most_pictures = 300
-    words = Words.of(
-        r"""
+    words = Words.of(r"""
         Every method draws another map of what mattered; here each is tried by taking its patches away in
         order.
 
@@ -65,8 +64,7 @@ class Trial(View):
         One picture says little about another, and another way to take patches away is another question. Where
         the model gets its answer from several places at once, a right map can lose. That a map predicts well
         does not make it an account: that is what is left unexplained.
-        """
-    )
+    """)
     controls = (
         Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
         Choice(
@@ -88,11 +86,8 @@ class Trial(View):
         ),
         Choice(
             "scale", "Colours of the maps", options=(("ranks", "Order of patches"), ("values", "Values")),
-            info=(
-                "Maps are in different units; the order in which patches are taken away is one scale for"
-                " all. Values"
-                " in logits share a scale, each other map has its own."
-            ),
+            info="Maps are in different units; the order in which patches are taken away is one scale for"
+            " all. Values in logits share a scale, each other map has its own.",
         ),
         Text("method", fits=r"[a-z0-9_]{0,40}"),  # the one that is held, and the one that is asked about
     )  # fmt: skip
@@ -138,12 +133,7 @@ class Trial(View):
             return {"methods": methods, "pictures": subject.survey.images}
         operations = subject.inspector.demand(subject.grid.pixels).operations
         top = subject.trace.logits.topk(min(2, subject.trace.logits.numel())).indices.tolist()
-        return {
-            "methods": methods,
-            "pictures": None,
-            "starts": PASSES * operations <= BY_ITSELF,
-            "top": top,
-        }
+        return {"methods": methods, "pictures": None, "starts": PASSES * operations <= BY_ITSELF, "top": top}
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         from vitviz.figures.chart import travelled

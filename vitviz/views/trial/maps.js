@@ -2,7 +2,7 @@
 
 import { tinted } from '../../canvas/colours.js';
 import { div, el, stack, thumb } from '../../canvas/elements.js';
-import { light } from '../../canvas/lit.js';
+import { lighting } from '../../canvas/lit.js';
 import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
 import { outline } from '../../canvas/pointer.js';
@@ -51,11 +51,7 @@ export function maps(self, { title, pick, of }) {
     const canvas = el('canvas', {});
     const plot = div('vv-plot', canvas);
     const mark = outline(plot);
-    const node = thumb(plot, title(name), () => pick(name), {
-      'data-lit': name,
-      onpointerenter: () => light(name),
-      onpointerleave: () => light(''),
-    });
+    const node = thumb(plot, title(name), () => pick(name), lighting(name));
     const at = (event) => {
       const box = canvas.getBoundingClientRect();
       const { rows, cols } = self.grid;

@@ -1,6 +1,4 @@
-"""A trial over a set of pictures, as it travels: JSON, arrays, a table. What it measured is asked of the
-survey itself.
-"""
+"""A trial over a set of pictures, as it travels: JSON, arrays, a table; what it measured the survey says."""
 
 import math
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 // The ranking: areas under both curves, what lies between them, SaCo, and what a map leaves unexplained.
 
 import { button, div, el, span, stack, svg } from '../../canvas/elements.js';
-import { light, relit, whenLit } from '../../canvas/lit.js';
+import { lighting, relit, whenLit } from '../../canvas/lit.js';
 import { fixed } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { drawMap, largest } from './maps.js';
@@ -50,13 +50,8 @@ export function ranking(self, { title, pick, of, style }) {
         const key = svg('svg', { class: 'vv-line-key', width: 18, height: 4 });
         const line = { x1: 0, x2: 18, y1: 2, y2: 2, 'stroke-width': 2.5 };
         key.append(svg('line', { ...line, ...style(method) }));
-        const held = button(
-          '',
-          () => pick(method),
-          { 'aria-pressed': String(self.settings.method === method) },
-          key,
-          span(title(method)),
-        );
+        const pressed = { 'aria-pressed': String(self.settings.method === method) };
+        const held = button('', () => pick(method), pressed, key, span(title(method)));
         const cells = areas
           ? [
               ...areas.map(value),
@@ -65,17 +60,9 @@ export function ranking(self, { title, pick, of, style }) {
               unexplained === null ? '–' : fixed(unexplained, 3),
             ]
           : ['', '', '', '', ''];
-        return el(
-          'tr',
-          {
-            class: beats === false ? 'vv-chancy' : undefined,
-            'data-lit': method,
-            onpointerenter: () => light(method),
-            onpointerleave: () => light(''),
-          },
-          el('th', { scope: 'row' }, held),
-          ...cells.map((text) => el('td', { text })),
-        );
+        const kind = { class: beats === false ? 'vv-chancy' : undefined, ...lighting(method) };
+        const named = el('th', { scope: 'row' }, held);
+        return el('tr', kind, named, ...cells.map((text) => el('td', { text })));
       }),
     );
     relit(body);

@@ -4,6 +4,7 @@
 import { chartBeside, stroked } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
 import { div, el, span, stack } from '../../canvas/elements.js';
+import { asText as query } from '../../canvas/memory.js';
 import { ofASet } from '../../canvas/names.js';
 import { running } from '../../canvas/running.js';
 import { t } from '../../canvas/words.js';
@@ -11,8 +12,6 @@ import { agreement } from './agreement.js';
 import { maps } from './maps.js';
 import { ranking } from './ranking.js';
 import { standing } from './standing.js';
-
-const query = (settings) => new URLSearchParams(settings).toString();
 
 /** What all numbers in view depend on: another goal is another trial. */
 const goalOf = ({ key, settings }) => `${key}/${settings.target}/${settings.patches_as}`;
@@ -162,10 +161,7 @@ const this_ = {
     self.draw();
   },
 
-  /**
-   * Both panels side by side, or one above the other; what they share is named once, and the line that is
-   * held is thick.
-   */
+  /** Both panels, beside or above each other; what they share is named once, and the held line is thick. */
   curves(self) {
     const { drawn, curves, run } = self.ui;
     const room = self.room || Infinity;

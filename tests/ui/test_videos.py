@@ -1,0 +1,83 @@
+"""A video on the server: its frames are looked at as uploads are, bounded, and gone with who leaves it."""
+
+import io
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gradio.utils import get_upload_folder
+from PIL import Image
+
+import vitviz
+from vitviz.errors import ImageError, TooMuch, VitvizError
+from vitviz.ui.memory.studio import Settings, Studio
+from vitviz.ui.page.live import decoded, shown
+
+COUNT = 9
+
+
+def moving(count: int = COUNT, milliseconds: int = 100) -> Path:
+    """A GIF among the uploads: a photograph that moves by a patch a frame."""
+    place = Path(get_upload_folder()) / f"test-{time.time_ns()}"
+    place.mkdir(parents=True)
+    picture = np.asarray(vitviz.sample_image("rocket").convert("RGB").resize((112, 112)))
+    first, *rest = (Image.fromarray(np.roll(picture, 8 * one, 1)) for one in range(count))
+    how = {"save_all": True, "append_images": rest, "duration": milliseconds, "loop": 0}
+    first.save(place / "moving.gif", **how)
+    return place / "moving.gif"
+
+
+def opened(studio, **more) -> dict:
+    return decoded(studio, {"path": str(moving(**more))})
+
+
+def ask(studio, key: str, video: str, at: int, **more) -> dict:
+    return shown(studio, key, {"views": ["rollout"], "video": video, "at": at, **more})
+
+
+def test_a_frame_is_seen_as_an_upload_of_it_would_be(studio, key):
+    found = opened(studio)
+    assert [one["number"] for one in found["frames"]] == list(range(COUNT)) and found["step"] == 1
+    assert [one["seconds"] for one in found["frames"]] == pytest.approx(np.arange(COUNT) / 10)
+    told = ask(studio, key, found["video"], 5)
+    kept = studio.look(studio.pictures.keep_bytes(studio.videos.frame(found["video"], 5)), "vitviz-tiny")
+    seen, upload = studio.subject(told["key"]).trace, studio.subject(kept).trace
+    assert told["key"] != kept and (seen.logits == upload.logits).all()
+    # and it is that frame of the file, but for the JPEG
+    pixels = np.asarray(Image.open(io.BytesIO(studio.videos.frame(found["video"], 5))), float)
+    with Image.open(moving()) as file:
+        each = [(file.seek(one), np.asarray(file.convert("RGB"), float))[1] for one in range(COUNT)]
+    apart = [abs(pixels - one).mean() for one in each]
+    assert np.argmin(apart) == 5 and apart[5] < 3
+    last = ask(studio, key, found["video"], 6, last=told["key"])["key"]
+    assert studio.runs.peek(told["key"]) is None and studio.runs.peek(last) is not None
+    shown(studio, key, {"video": found["video"], "last": last})
+    with pytest.raises(ImageError, match="put this video away"):
+        ask(studio, key, found["video"], 0)
+    assert studio.runs.peek(last) is None
+
+
+def test_of_more_frames_than_are_kept_every_so_many_is(key):
+    limits = replace(Settings().limits, video_frames=3, video_seconds=1.5)
+    studio = Studio(Settings(device="cpu", limits=limits))
+    found = opened(studio)
+    assert [one["number"] for one in found["frames"]] == [0, 4, 8] and found["step"] == 4
+    with pytest.raises(TooMuch, match="goes on beyond 1.5 s"):
+        opened(studio, count=17)
+
+
+def test_a_visitor_has_one_video_and_no_other_file(studio, key):
+    first, second = opened(studio)["video"], opened(studio)["video"]
+    with pytest.raises(ImageError, match="put this video away"):
+        studio.videos.of(first)
+    for at in (COUNT, -1, True, "1", None):
+        with pytest.raises(ImageError, match=f"expected 0 to {COUNT - 1}"):
+            ask(studio, key, second, at)
+    broken = moving()
+    broken.write_bytes(broken.read_bytes()[:-999])
+    for asked in (None, {}, {"path": "/etc/passwd"}, {"path": [1]}, {"path": str(broken)}):
+        with pytest.raises(VitvizError, match=r"[a-z ]{9}.*\.$"):
+            decoded(studio, asked)
+    assert studio.videos.of(second)  # what is refused takes nothing away

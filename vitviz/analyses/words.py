@@ -1,0 +1,234 @@
+"""What a head writes, in words: the few sentences whose directions hold most of its variance over pictures.
+
+Row k of C is what one head writes into picture k's embedding z, through all norms and the projection and
+divided by |z|, these held as in the ledger: <C_k, t> is the head's share of the cosine with t. Constants,
+which say nothing of a head, are left out. TextSpan (Gandelsman et al. 2024, arXiv 2310.05916, section 4.1,
+where |z| is not divided out) projects the sentences' unit vectors R onto the span of C's rows (C not centred;
+singular values below 1e-6 of the largest are rounding), and then again and again
+
+    m = argmax_i var_k(<C_k, r_i>),   C <- C - C r_m r_m' / |r_m|^2,   R <- R - R r_m r_m' / |r_m|^2
+
+r is not made unit again, or what rounding leaves of a near-duplicate would win. A sentence of which less than
+1e-6 is left is said already. Of equal ones the first of the list wins. The share of a sentence is how much of
+the variance of C, the mean over pictures taken out, its step removes; shares add up to at most 1.
+
+It stops where a share is no larger than the best of as many random unit vectors as there are sentences would
+remove there, in all of 20 such lists: a head that nothing explains has no words. Of few pictures C has few
+dimensions, in which anything explains much, and this says so. It does not show that a head looks for what a
+word means: only the words that were given can be found, and what a head writes to other heads is not in it.
+
+C is never kept. Of every head there are the mean over pictures and rows as many as it has dimensions, whose
+products are those of the centred C (the R of a QR decomposition), which parts computed apart add up to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from vitviz.analyses.ledger import Ledger
+from vitviz.analyses.tail import Tail
+from vitviz.analyses.target import features
+from vitviz.errors import VitvizError, whole_number
+from vitviz.record.classes import Classes
+from vitviz.record.shown import Tabled
+
+LAST = 4  # layers of a model that pools by attention, where a head's numbers are as many as the model's width
+LISTS = 20  # of random vectors: the best of all of them is reached by chance once in 21 times
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Of pictures' vectors, for many heads at once: how many, their mean, and how they vary together.
+
+    >>> both = Spread.of(np.array([[[1.0, 0.0]], [[3.0, 0.0]]])) + Spread.of(np.array([[[2.0, 3.0]]]))
+    >>> both.count, both.mean.tolist(), (both.rows.mT @ both.rows).round(9).tolist()
+    (3, [[2.0, 1.0]], [[[2.0, 0.0], [0.0, 6.0]]])
+    """
+
+    count: int
+    mean: Float[np.ndarray, "*head feature"]
+    rows: Float[np.ndarray, "*head row feature"]  # rows' rows = sum (x - mean)(x - mean)', row <= feature
+
+    @classmethod
+    def of(cls, values: Float[np.ndarray, "picture *head feature"]) -> Spread:
+        """Of some pictures, in float64."""
+        mean = values.mean(axis=0, dtype=np.float64)
+        return cls(len(values), mean, _fewest(np.moveaxis(values - mean, 0, -2)))
+
+    def __add__(self, other: Spread) -> Spread:
+        count, apart = self.count + other.count, other.mean - self.mean
+        between = apart * np.sqrt(self.count * other.count / count)
+        rows = np.concatenate([self.rows, other.rows, between[..., None, :]], axis=-2)
+        return Spread(count, self.mean + apart * (other.count / count), _fewest(rows))
+
+
+def _fewest(rows: np.ndarray) -> np.ndarray:
+    return rows if rows.shape[-2] <= rows.shape[-1] else np.linalg.qr(rows, mode="r")
+
+
+@dataclass(frozen=True)
+class HeadsInWords(Tabled):
+    """The words of each head, with their shares of its variance; steps that there are not are NaN."""
+
+    layers: tuple[int, ...]  # which of the model's, from 0
+    words: tuple[tuple[tuple[str, ...], ...], ...]  # by layer and head; none where nothing explains it
+    shares: Float[Tensor, "layer head step"]  # also of the sentence at which it stopped
+    noise: Float[Tensor, "layer head step"]  # what random vectors remove there
+    variance: Float[Tensor, "layer head"]  # of what each head writes, in squared cosines
+    pictures: int
+
+    def rows(self) -> list[dict]:
+        """One row a word, layers and heads from 0; of a head that nothing explains one, its word None."""
+        found = []
+        for layer, number in enumerate(self.layers):
+            for head, words in enumerate(self.words[layer]):
+                about = {"layer": number, "head": head, "variance": self.variance[layer, head].item()}
+                for step, word in enumerate(words or (None,)):
+                    of = {"share": self.shares[layer, head, step], "noise": self.noise[layer, head, step]}
+                    of = {name: None if one.isnan() else one.item() for name, one in of.items()}
+                    found.append({**about, "word": word, **of})
+        return found
+
+    def said(self) -> list[tuple[str, str, str]]:
+        """For people: the head (from 1), its deviation and its words, those that vary most first."""
+        told = []
+        for layer, head in np.ndindex(*self.variance.shape):
+            pairs = zip(self.words[layer][head], self.shares[layer, head].tolist(), strict=False)
+            best, noise = self.shares[layer, head, 0].item(), self.noise[layer, head, 0].item()
+            none = f"nothing: the best word holds {best:.0%}, the best random vector {noise:.0%}"
+            words = ", ".join(f"{word} {share:.0%}" for word, share in pairs) or none
+            varies = self.variance[layer, head].item()
+            words = words if best == best else "nothing: it writes the same for every picture"
+            name = f"layer {self.layers[layer] + 1}, head {head + 1}"
+            told.append((varies, (name, f"{varies**0.5:.2g}", words)))
+        return [one for _, one in sorted(told, key=lambda pair: -pair[0])]
+
+
+def written(ledger: Ledger) -> Float[Tensor, "layer head feature"]:
+    """What each head of one picture hands on, its features by slot of the readout, norms and |z| divided out.
+
+    Of a model that pools by attention the last layers alone. `maps` takes features into the embedding.
+    Raises nothing of its own: a ledger was seen to add up.
+
+    >>> import vitviz
+    >>> from vitviz.engine.asking.models import balanced_ledger
+    >>> inspector = vitviz.load("vitviz-tiny")
+    >>> asked = inspector.with_classes(vitviz.Classes(inspector.labels, torch.eye(200)))
+    >>> written(balanced_ledger(asked, asked.trace(vitviz.sample_image("coffee")))).shape
+    torch.Size([8, 3, 64])
+    """
+    trace, readout, found = ledger.trace, ledger.readout, []
+    scale = readout.head.length(features(trace, readout))
+    scale = scale if readout.pooling.fc_norm is None else scale * ledger.carried.deviation
+    first = _first(readout)
+    for account, attention in zip(ledger.carried.layers[first:], trace.layers[first:], strict=True):
+        if account.gated is None:
+            handed = account.carried @ attention.v
+        else:
+            handed = torch.einsum("hsjd,hjd->hsd", account.gated, attention.v)
+        found.append((handed / scale).flatten(1))
+    return torch.stack(found)
+
+
+def maps(readout: Tail, heads: int, feature: int) -> Float[Tensor, "layer head embedding feature"]:
+    """The linear map of each head from its features into the embedding: weights alone, no picture."""
+    head, pooling, own = readout.head, readout.pooling, readout.attention_pooling
+    weights = head.length.projection
+    weights = torch.eye(readout.features) if weights is None else weights
+    basis = torch.stack(weights.double().chunk(len(head.weights), dim=1), dim=1)  # embedding, slot, width
+    basis = basis if pooling.fc_norm is None else pooling.fc_norm.back(basis)
+    if own is not None:
+        slots = feature * heads // readout.layers[0].weight.shape[1]
+        along = basis[:, 0] if own.projection is None else basis[:, 0] @ own.projection.double()
+        value = own.value.double().unflatten(0, (slots, -1))
+        basis = torch.einsum("esd,sdw->esw", along.unflatten(1, (slots, -1)), value)
+    basis = (basis if pooling.norm is None else pooling.norm.back(basis)).flatten(0, 1)
+    into = "(embedding slot) (head dim) -> head embedding (slot dim)"
+    layers = (layer.back(basis)[0] for layer in readout.layers[_first(readout) :])
+    return torch.stack([rearrange(one, into, head=heads, embedding=len(weights)) for one in layers])
+
+
+def _first(readout: Tail) -> int:
+    return 0 if readout.attention_pooling is None else max(0, len(readout.layers) - LAST)
+
+
+def heads_in_words(spread: Spread, readout: Tail, classes: Classes, most: int = 5) -> HeadsInWords:
+    """At most so many of the classes' labels for each head, by what it wrote over some pictures.
+
+    Raises VitvizError for fewer than two pictures, or for `most` that is no number from 1 on. See the module.
+
+    >>> import vitviz
+    >>> inspector = vitviz.load("vitviz-tiny")
+    >>> asked = inspector.with_classes(vitviz.Classes(inspector.labels, torch.eye(200)))  # its own, unit
+    >>> survey = vitviz.survey([vitviz.sample_image(one) for one in ("chelsea", "coffee")], asked, ["words"])
+    >>> survey.words.shares.shape  # (layer, head, word); of few pictures little is beyond chance
+    torch.Size([8, 3, 5])
+    """
+    if spread.count < 2 or whole_number(most, least=1) is None:
+        raise VitvizError(
+            f"Given {spread.count} pictures and most={most!r}; expected two pictures or more, between which"
+            " heads differ, and at most how many words a head is to have."
+        )
+    layers, heads, feature = spread.mean.shape
+    vectors = classes.vectors.double().numpy()
+    drawn = random_squares(len(vectors), feature, vectors.shape[1])
+    shares, noise = np.full((2, layers, heads, most), np.nan)
+    words, variance = [[()] * heads for _ in range(layers)], np.zeros((layers, heads))
+    for layer, by_head in enumerate(maps(readout, heads, feature).numpy()):
+        for head, onto in enumerate(by_head):
+            mean, rows = spread.mean[layer, head] @ onto.T, spread.rows[layer, head] @ onto.T
+            chosen, *found = explained(mean * spread.count**0.5, rows, vectors, drawn, most)
+            words[layer][head] = tuple(classes.labels[one] for one in chosen)
+            variance[layer, head] = np.square(rows).sum() / (spread.count - 1)
+            for values, into in zip(found, (shares, noise), strict=True):
+                into[layer, head, : len(values)] = values
+    first = len(readout.layers) - layers
+    told = (torch.from_numpy(one) for one in (shares, noise, variance))
+    return HeadsInWords(tuple(range(first, first + layers)), tuple(map(tuple, words)), *told, spread.count)
+
+
+def random_squares(words: int, feature: int, width: int) -> Float[np.ndarray, "list word axis"]:
+    """Of as many random unit vectors of an embedding in each list, along as many axes as a head can have."""
+    rng, axes = np.random.default_rng(0), min(feature, width)
+    squares = rng.standard_normal((LISTS, words, axes), dtype=np.float32) ** 2
+    rest = rng.chisquare(width - axes, (LISTS, words, 1)) if width > axes else 0.0  # along all others
+    return squares / (squares.sum(axis=-1, keepdims=True) + rest)
+
+
+def explained(
+    mean: Float[np.ndarray, " embedding"], rows: Float[np.ndarray, "row embedding"],
+    vectors: Float[np.ndarray, "word embedding"], drawn: Float[np.ndarray, "list word axis"], most: int,
+) -> tuple[list[int], list[float], list[float]]:  # fmt: skip
+    """One head's words by number; the shares, and what random vectors remove, also where it stops. `mean` is
+    sqrt(pictures) times that of C, `rows` are as of `Spread`, `drawn` of `random_squares`.
+    """
+    _, sizes, span = np.linalg.svd(np.vstack([rows, mean]), full_matrices=False)
+    span = span[sizes > _ROUNDING * sizes[0]].T
+    left, words = rows @ span, vectors @ span
+    total, whole, found = np.square(left).sum(), np.square(words).sum(axis=1), ([], [], [])
+    if not total > (_ROUNDING * sizes[0]) ** 2:  # the same for every picture
+        return found
+    for step in range(min(most, span.shape[1])):
+        lengths = np.square(words).sum(axis=1)
+        scores = np.where(lengths > _ROUNDING**2 * whole, np.square(left @ words.T).sum(axis=0), 0.0)
+        best = int((scores >= scores.max() * (1 - 1e-9)).argmax())
+        share = scores[best] / (lengths[best] or 1.0) / total
+        powers = np.square(np.linalg.svd(left, compute_uv=False))[: span.shape[1] - step] / total
+        squares = drawn[..., : span.shape[1] - step]
+        by_list = squares[..., : len(powers)] @ powers
+        winners = np.take_along_axis(by_list / squares.sum(-1), by_list.argmax(1)[:, None], axis=1)
+        found[1].append(float(share))
+        found[2].append(float(winners.max()))
+        if not share > winners.max():
+            break
+        found[0].append(best)
+        unit = words[best] / lengths[best] ** 0.5
+        left, words = left - np.outer(left @ unit, unit), words - np.outer(words @ unit, unit)
+    return found
