@@ -216,7 +216,12 @@ export function mount(element, props, watch, trigger, view) {
   }
 
   function draw() {
-    if (!figure.clientWidth) self.width = 0; // out of sight there is no room: drawn when it comes into view
+    if (!figure.clientWidth) {
+      // out of sight there is no room: drawn when it comes into view, of which a new watch tells in any case
+      self.width = 0;
+      self.watcher.unobserve(figure);
+      self.watcher.observe(figure);
+    }
     // never one picture's numbers under another
     if (!self.data || !self.width || self.value.message || !self.loaded.startsWith(`${self.key}/`)) return;
     if (self.loaded !== wanted(self)) return; // nor numbers under settings that they are not of
