@@ -217,7 +217,8 @@ export function mount(element, props, watch, trigger, view) {
 
   function draw() {
     if (!figure.clientWidth) {
-      self.width = 0; // out of sight there is no room: drawn when it comes into view, within the same frame too
+      // out of sight there is no room: drawn when it comes into view, of which a new watch tells in any case
+      self.width = 0;
       self.watcher.unobserve(figure);
       self.watcher.observe(figure);
     }

@@ -29,7 +29,7 @@ export function drawChart(self, made, tall, said, at = null) {
 
 /** The account as a waterfall, and the wall, which alone is of chosen patches: nothing moves. */
 export function drawAccount(self, made) {
-  const room = self.deep || 520;
+  const room = self.deep || 480;
   const tall = Math.max(140 * self.zoom, Math.min(260 * self.zoom, room * 0.32));
   const direct = differs(self)
     ? t(
