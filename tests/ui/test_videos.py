@@ -81,3 +81,31 @@ def test_a_visitor_has_one_video_and_no_other_file(studio, key):
         with pytest.raises(VitvizError, match=r"[a-z ]{9}.*\.$"):
             decoded(studio, asked)
     assert studio.videos.of(second)  # what is refused takes nothing away
+
+
+def test_a_frame_brings_its_numbers_and_how_much_the_map_has_changed(studio, key):
+    video = opened(studio)["video"]
+    asked = {"views": ["evidence", "tokens"], "flickers": ["rollout", {"discard": "0.5"}]}
+    rows, maps, last = [], [], ""
+    for at, heads in enumerate(("distance", "entropy", "share")):
+        told = ask(studio, key, video, at, heads=heads, last=last, **asked)
+        rows, last = [*rows, told["row"]], told["key"]
+        maps.append(np.asarray(studio.item(last, "rollout", "map", {"discard": "0.5"}), float))
+    target = {"target": told["figures"]["evidence"][0]["still"]["target"]}
+    shares = studio.item(last, "evidence", "heads", target)
+    assert rows[2]["heads"] == pytest.approx(shares.ravel()) and rows[0]["flicker"] is None
+    for at in (1, 2):  # patch by patch
+        cells = [abs(float(a) - float(b)) for a, b in zip(maps[at].flat, maps[at - 1].flat, strict=True)]
+        assert rows[at]["flicker"] == pytest.approx(sum(cells) / len(cells), rel=1e-4)
+    still = {slug: figures[0]["still"] for slug, figures in told["figures"].items()}
+    first = ask(studio, key, video, 0, last=last)
+    assert still["tokens"]["tint"] == "plain"
+    assert still["evidence"]["target"] == str(int(studio.subject(first["key"]).trace.logits.argmax()))
+    for odd in (
+        {"heads": []},
+        {"flickers": "abc"},
+        {"flickers": [1, 2]},
+        {"flickers": ["rollout", {"x": 1}]},
+    ):
+        row = ask(studio, key, video, 1, last=first["key"], **odd)["row"]
+        assert row["flicker"] is None and "heads" not in row

@@ -112,17 +112,22 @@ def _row(studio: Studio, photo: str, key: str, asked: dict) -> dict[str, Any]:
     """
     answer, probability = (studio.subject(key).trace.top(1) or [(None, None)])[0]
     found = {"answer": answer, "probability": probability and float(probability), "flicker": None}
-    if asked.get("heads") in HEADS:
-        slug, name, given = HEADS[asked["heads"]]
-        target = {"target": str(_asked(studio, photo, asked))} if "target" in given else {}
+    if (heads := str(asked.get("heads"))) in HEADS:
+        slug, name, given = HEADS[heads]
+        first = _asked(studio, photo, asked)
         try:
+            target = {one: str(first) for one in given if first is not None}
             found["heads"] = studio.item(key, slug, name, target).astype(float).ravel().tolist()
         except VitvizError as error:  # what a model has not
             found["refused"] = told_of(error)
-    slug, given = asked.get("flickers") or ("", {})
+    match asked.get("flickers"):
+        case [str(slug), dict(given)]:
+            pass
+        case _:
+            slug, given = "", {}
     view = next((one for one in VIEWS if one.slug == slug), None)
     if view and view.needs is Needs.RUN and view.printable and not view.on_request:
-        given = {str(name): str(value) for name, value in dict(given).items()}
+        given = {str(name): str(value) for name, value in given.items()}
         question, at = repr((photo, slug, sorted(given.items()))), asked["at"]
         try:
             _, values = map_of(prints.figure(studio, key, slug, given))
@@ -141,6 +146,8 @@ def _looked_at(studio: Studio, data: bytes, keys: list[str], views: Any) -> dict
     picture = studio.frames.stand(data)
     try:
         keys = [studio.frames.seen_as(key, picture) if key else "" for key in keys]
+        with studio.frames.looked_at(keys[0]):  # a pass may take longer than a frame stands
+            studio.subject(keys[0])
         state = {"key": keys[0], "second_key": keys[1]}
         preprocessing, grid = studio.subject(keys[0]).inspector.preprocessing, studio.subject(keys[0]).grid
         return {

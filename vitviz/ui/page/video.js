@@ -74,7 +74,7 @@ function overFrames(mine, { video, frames, step }) {
   function asks() {
     const front = seen().find((one) => one.name !== 'stage' && !one.given().second && one.value.controls);
     const key = stage().given().key;
-    const settings = front && { ...front.settings, ...front.value.still };
+    const settings = front?.settings;
     const now = { rows: `${key} ${heads.value}`, flickers: JSON.stringify([key, front?.name, settings]) };
     if (now.rows !== of.rows) rows = [];
     if (now.flickers !== of.flickers) flickers = [];
