@@ -170,6 +170,22 @@ def test_genuine_weights_answer_by_a_part():
         others = torch.cat([logits[:top], logits[top + 1 :]]).max()
         assert found.margins["share"][0, column] == pytest.approx((logits[top] - others).item(), abs=2e-3)
     assert found.least is None or 0 < found.least <= len(found.edges)
-    effects = vitviz.edge_effects(inspector, trace, top, 9, 1, count=3)
+    effects = vitviz.edge_effects(inspector, trace, top, count=3, seed=23, parts_as="zero")
+    assert effects.of == len(found.edges) + 36 + 1  # positions have no mean of their own
+    for edge, effect, share in zip(effects.edges, effects.effects, effects.shares, strict=True):
+        if edge.into == "answer":  # nothing runs on behind it but norm and head
+            kind, layer, head = edge.writer
+            assert kind == "head"  # as drawn by this seed
+            weight = model.blocks[layer].attn.proj.weight[:, 64 * head : 64 * head + 64]
+            with torch.no_grad():
+                part = exact[0].heads[layer][head] @ weight.mT
+                left = trace.tokens[-1].double() - torch.stack([0 * part, part])
+                whole, without = model.forward_head(model.norm(left))[:, top]
+            assert effect.item() == pytest.approx((whole - without).item(), abs=1e-3)
+            direct = vitviz.evidence(inspector, trace, top).heads[layer, head].item()
+            assert share.item() == pytest.approx(direct, abs=1e-4)
+            break
+    else:
+        raise AssertionError("no edge into the answer was drawn")
     stopped = vitviz.smallest_part(inspector, trace, effects=effects, progress=lambda done, of: False)
     assert stopped.margins["effect"].isfinite().sum() == 1 and stopped.least is None

@@ -188,19 +188,21 @@ class Paths(Shown):
 
 
 def parts(
-    ledger: Ledger, stream: Stream, layer: int, head: int, name: str, sums: Tensor | None = None
+    ledger: Ledger, stream: Stream, layer: int, head: int, *names: str, sums: Tensor | None = None
 ) -> Iterator[tuple[str, int | None, Float[Tensor, "writer row dim"]]]:
-    """What each writer gives to a head's queries, keys or values (`name`); they add up to it. A row is a
+    """What each writer gives to a head's queries, keys or values (`names`); they add up to it. A row is a
     token, or a sum over the tokens with the weights `sums` (row, token), taken before anything is projected.
 
-    Writers of one kind and layer come together. Source: see the module.
+    Writers of one kind and layer come together; `names` side by side, if they are neither normed nor turned.
+    Source: see the module.
     """
-    side, norm = stream.readers[layer].sides[name], stream.readers[layer].norm
+    (side, *others), norm = (stream.readers[layer].sides[one] for one in names), stream.readers[layer].norm
     whole = sums is None or bool(sums.all(dim=1).any())
     tokens = slice(None) if whole else sums.any(dim=0).nonzero()[:, 0]
     entering = ledger.trace.tokens[layer][tokens]
-    weight, bias = side.of_head(head, ledger.trace.layers[layer].heads, entering)
-    bias = weight.new_zeros(len(weight)) if bias is None else bias
+    both = [one.of_head(head, ledger.trace.layers[layer].heads, entering) for one in (side, *others)]
+    bias = torch.cat([one.new_zeros(len(one)) if added is None else added for one, added in both])
+    weight = torch.cat([one for one, _ in both])
     scale, constant = entering.new_ones(len(entering)), None
     if side.norm is not None:
         own = (entering if norm is None else norm(entering)) @ weight.mT + bias
@@ -330,11 +332,19 @@ def score_of(
     picked = torch.tensor([query, key, against or 0], device=attention.q.device)
     asking, asked_key, usual = torch.nn.functional.one_hot(picked, trace.length).to(attention.q)
     usual = torch.full_like(usual, 1 / trace.length) if against is None else usual
-    for kind, earlier, found in parts(ledger, stream, layer, head, "query", asking[None]):
-        asked.append(found[:, 0])
-        names += [Writer(kind, earlier, number if kind == "head" else None) for number in range(len(found))]
-    for *_, found in parts(ledger, stream, layer, head, "key", torch.stack([asked_key, usual])):
-        keys.append(found)
+    rows, sides = torch.stack([asking, asked_key, usual]), stream.readers[layer].sides
+    turned = stream.turns and stream.turns[layer] is not None
+    if turned or any(sides[one].norm is not None for one in ("query", "key")):
+        found = parts(ledger, stream, layer, head, "key", sums=rows[1:])
+        each = zip(parts(ledger, stream, layer, head, "query", sums=rows[:1]), found, strict=True)
+        each = ((kind, earlier, one, two) for (kind, earlier, one), (*_, two) in each)
+    else:  # what was written is carried to both at once
+        found = parts(ledger, stream, layer, head, "query", "key", sums=rows)
+        each = ((*whose, *one.chunk(2, dim=-1)) for *whose, one in found)
+    for kind, earlier, one, two in each:
+        asked.append(one[:, 0])
+        keys.append(two[:, -2:])
+        names += [Writer(kind, earlier, number if kind == "head" else None) for number in range(len(one))]
     bias = 0.0 * attention.k[0, :, 0]
     if attention.bias is not None:
         rows = attention.bias.rows(picked[:1], slice(head, head + 1))

@@ -114,10 +114,11 @@ def edge_effects(
 ) -> EdgeEffects:  # fmt: skip
     """What a logit loses when one head's input lacks a writer's part: a real pass an edge, beside its share.
 
-    Edges end in the values (or `into` "query" or "key") of one head, or, without `layer` and `head`, of all;
-    `count` of them, drawn by `seed`, are run. `parts_as`: "mean" over the reference set (the embedding's,
-    over this picture's patches) or "zero". `progress(done, of)` ends it by returning False. `.edges`,
-    `.effects`, `.shares` (none for queries and keys), `.correlation` and how many edges there are, `.of`.
+    Edges end in the values (or `into` "query" or "key") of one head, or, without `layer` and `head`, of all,
+    and with all values in the answer too; `count` of them, drawn by `seed`, are run. `parts_as`: "mean" over
+    the reference set (the embedding's, over this picture's patches) or "zero". `progress(done, of)` ends it
+    by returning False. `.edges`, `.effects`, `.shares` (none for queries and keys), `.correlation` and how
+    many edges there are, `.of`.
     Raises as `writers`; UnsupportedModel for a part in several inputs. Source: `vitviz.analyses.effects`.
 
     >>> import vitviz
@@ -135,21 +136,24 @@ def edge_effects(
     ends = [(layer, head)] if layer is not None else itertools.product(range(layers), range(heads))
     positions, classes = stream.positions is not None, classes_of(ledger.trace, target)
     every = [edge for end in ends for edge in edges_into(*end, heads, into, positions)]
+    if layer is None and into == "value":
+        every += edges_into(layers, None, heads, "answer", positions)
     some = sampled(every, count, seed)
     effects, shares = torch.full((2, len(some)), float("nan"), dtype=torch.float64)
-    whole = score_of(without_edges(inspector, ledger, stream, [{}]).double(), classes)
     for first in range(0, len(some), batch):
         asked = some[first : first + batch]
-        removals = [{one.reader: [one.writer]} for one in asked]
-        found = without_edges(inspector, ledger, stream, removals, usual)
-        effects[first : first + len(asked)] = whole - score_of(found.double(), classes)
+        removals = [{}, *({one.reader: [one.writer]} for one in asked)]
+        found = score_of(without_edges(inspector, ledger, stream, removals, usual).double(), classes)
+        effects[first : first + len(asked)] = found[0] - found[1:]
         if progress is not None and progress(first + len(asked), len(some)) is False:
             break
     if into == "value":
         lines = {
             end: dict(formulas.writers_of(ledger, stream, basis, *end).lines())
-            for end in {(one.layer, one.head) for one in some}
+            for end in {(one.layer, one.head) for one in some if one.into == "value"}
         }
+        into_answer = itertools.takewhile(lambda one: one[0] == layers, smallest.flows(ledger, stream, basis))
+        lines[layers, None] = {writer: share.item() for _, writer, share in into_answer}
         shares[:] = torch.tensor([lines[one.layer, one.head][one.writer] for one in some])
     return EdgeEffects(tuple(some), effects, shares, len(every), parts_as)
 
