@@ -51,7 +51,7 @@ async function open(file) {
   }
 }
 
-const shortly = (seconds) => t('{seconds} s', { seconds: seconds.toFixed(2) });
+const shortly = (seconds) => `${seconds.toFixed(2)} s`;
 
 /** What the timeline goes over. */
 function overFrames(mine, { video, frames, step }) {

@@ -10,7 +10,7 @@ const EDGE = { left: 40, right: 40 };
 const TALL = 110;
 const LOW = TALL - 22;
 
-/** `rows[frame].heads` has a number for each head of each layer; frames that nobody asked about stay empty. */
+/** `rows[frame].heads` has a number for each head of each layer; frames not asked about stay empty. */
 export function drawStrip(plot, frames, rows, at) {
   const wide = plot.parentNode.clientWidth - 28;
   const count = rows.find((row) => row?.heads)?.heads.length ?? 0;
