@@ -26,8 +26,6 @@ def test_before_and_after_the_training_is_the_first_offer(open_page, locale, wid
     if width < 768:
         page.locator("#vitviz-facts .vv-unfold").click()  # the thumbnail's
     button = page.locator(".vv-compare > button")
-    if width < 768:  # a phone's thumbnail unfolds to it
-        page.locator("#vitviz-facts .vv-unfold").click()
     expect(button).to_have_text(compare)
     under = page.locator("#vitviz-picker").bounding_box()
     box = button.bounding_box()

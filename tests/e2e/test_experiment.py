@@ -120,6 +120,7 @@ def test_a_point_is_chosen_on_the_curve_by_keys_and_stands_in_the_link(open_page
 
 def test_on_a_phone_in_korean_nothing_juts_out(open_page):
     page = opened(open_page, "?sample=rocket&lang=ko", tab="실험", width=390, height=844)
+    page.locator("#vitviz-experiment .vv-unfold").click()  # the figure's settings
     kind(page, "shuffle")
     go = page.locator(GO)
     expect(go).to_have_text("실험 시작")
