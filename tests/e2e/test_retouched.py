@@ -16,7 +16,7 @@ def opened(page):
     """The board's canvas, once the photograph is drawn on it."""
     page.get_by_role("button", name="Edit the picture").click()
     canvas = page.locator(".vv-board canvas")
-    page.wait_for_function("() => document.querySelector('.vv-board canvas').width > 300")
+    page.wait_for_function("() => document.querySelector('.vv-board canvas').height > 150")
     return canvas
 
 
@@ -244,7 +244,7 @@ def test_a_finger_paints(open_page):
     page = open_page("?sample=coffee&tab=rollout", 390, 844, wait=False, has_touch=True)
     ready(page, "rollout")
     page.locator(".vv-edit-picture").tap()
-    page.wait_for_function("() => document.querySelector('.vv-board canvas').width > 300")
+    page.wait_for_function("() => document.querySelector('.vv-board canvas').height > 150")
     box = page.locator(".vv-board canvas").bounding_box()
     page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     strokes(page, "strokes === 'brush.mean_48.300.200'")
