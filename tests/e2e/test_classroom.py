@@ -62,6 +62,10 @@ def chart(browser, server, pictures):
     page.goto(server.url + "?tab=distance")
     ready(page, "distance")
     give_a_set(page, pictures)
+    page.wait_for_function(  # what each is taken for has passes of its own, which no gate is to hold
+        "() => { const all = [...document.querySelectorAll('.vv-set-pictures li')];"
+        " return all.length && all.every((one) => !one.textContent.includes('…')) }"
+    )
     yield page
     page.context.close()
 
