@@ -109,6 +109,6 @@ def test_what_is_quick_covers_nothing(open_page, server, monkeypatch):
         sample(page, 2)
         until(lambda: gate.came == 1)
         expect(page.locator("#vitviz-explorer .vv-figure")).to_be_visible()
-        assert ready(page, "explorer") == before and page.locator("progress").count() == 0
+        assert ready(page, "explorer") == before and page.locator("progress:visible").count() == 0
         gate.let()
     stands(page, "explorer", before)
