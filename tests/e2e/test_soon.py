@@ -170,8 +170,12 @@ def test_a_lesson_that_takes_long_stands_there_too_and_then_opens_its_view(open_
     free.clear(), came.clear()
     dropped(page, lesson)
     assert came.wait(30)
-    expect(page.locator("#vitviz-patches")).to_contain_text("17 × 17 = 289 patches")
     expect(page.locator("#vitviz-facts")).to_contain_text(f"layer 3 of {LAYERS}")
+    expect(page.locator("#vitviz-rollout .vv-note")).to_contain_text(WAITS)  # its view is open already
+    expect(page.locator("#vitviz-rollout .vv-note")).to_be_visible()
+    open_tab(page, "Patches")
+    expect(page.locator("#vitviz-patches")).to_contain_text("17 × 17 = 289 patches")
+    open_tab(page, "Rollout")
     free.set()
     ready(page, "rollout")
     until_asked(page, tab="rollout", size="136x136", residual="0.7")
