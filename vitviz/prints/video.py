@@ -12,7 +12,7 @@ which does not tell whether the picture or the model is what changed. Nothing is
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -97,8 +97,14 @@ def video(
     trace_of = partial(inspector.trace, size=size, without=without)
     for _ in frames(glance=True):
         stopping.check()
-    with closing(frames()) as each:
-        fitted = found.fitted((Subject(inspector, trace_of(picture)) for *_, picture in each), asked)
+    kept: dict[str, Any] = {}
+
+    def fitted(name: str, fit: Callable[[Iterator[Subject]], Any]) -> Any:
+        if name not in kept:
+            with closing(frames()) as each:
+                kept[name] = fit(Subject(inspector, trace_of(picture)) for *_, picture in each)
+        return kept[name]
+
     before = None
     with closing(frames()) as each:
         for number, seconds, picture in each:

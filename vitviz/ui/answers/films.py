@@ -5,8 +5,8 @@ Whoever asks for a film brings a ticket of their own, and may ask under it how m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from vitviz.errors import Unknown, VitvizError
 from vitviz.prints.animation import (
@@ -25,6 +25,7 @@ from vitviz.ui.answers import prints
 from vitviz.ui.answers.plain import whole
 from vitviz.ui.door import visitor
 from vitviz.ui.memory.studio import Studio
+from vitviz.ui.memory.videos import thinned
 from vitviz.views.printing import ALONE, Asked
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ TOO_LONG = (
 )
 OF_A_SET = "A film is of one picture; show one picture again, and not an average over a set."
 
-T = TypeVar("T")
 Told = Callable[[int, int], None]
 
 
@@ -142,20 +142,9 @@ def progress(studio: Studio, key: str, given: Mapping[str, str]) -> dict[str, in
     return {"done": done, "of": of}
 
 
-def thinned(frames: Sequence[T], most: int = MOST) -> list[T]:
-    """At most so many, evenly out of all, the first and the last among them.
-
-    >>> thinned(range(10), 4)
-    [0, 3, 6, 9]
-    """
-    if len(frames) <= most:
-        return list(frames)
-    return [frames[round(i * (len(frames) - 1) / (most - 1))] for i in range(most)]
-
-
 def _moments(studio: Studio, view: View, checkpoint: str) -> list[Frame]:
     """Which moments of a training its film shows; VitvizError where each would take long."""
-    moments = thinned(studio.checkpoints.moments(checkpoint))
+    moments = thinned(studio.checkpoints.moments(checkpoint), MOST)
     if moments and view.on_request:
         raise VitvizError(TOO_LONG)
     return moments

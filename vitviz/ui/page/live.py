@@ -72,13 +72,16 @@ def shown(studio: Studio, key: str, asked: Any) -> dict[str, Any]:
     else:
         data = _bytes(frame)
         studio.videos.forget(asked.get("video"))
-    answer = _looked_at(studio, data, [key, second], views) if data else {}
-    if "at" in asked:
+    video = str(asked["video"]) if "at" in asked else ""
+    answer = _looked_at(studio, data, [key, second], views, video) if data else {}
+    if video:
+        of = studio.videos.of(video)
+        basis = {"count": len(of.sampled), "of": len(of.frames)}
         with _standing(studio, answer["key"]):
             answer["row"], first = _row(studio, key, answer["key"], asked), _asked(studio, key, asked)
             for slug, figures in answer["figures"].items():
                 still = {**studio.view(slug).still, **({} if first is None else {"target": str(first)})}
-                answer["figures"][slug] = [one and {**one, "still": still} for one in figures]
+                answer["figures"][slug] = [one and {**one, "still": still, "basis": basis} for one in figures]
     studio.frames.forget(studio.frames.picture(str(last)))
     return answer
 
@@ -141,9 +144,9 @@ def _row(studio: Studio, photo: str, key: str, asked: dict) -> dict[str, Any]:
     return found
 
 
-def _looked_at(studio: Studio, data: bytes, keys: list[str], views: Any) -> dict[str, Any]:
+def _looked_at(studio: Studio, data: bytes, keys: list[str], views: Any, video: str) -> dict[str, Any]:
     views = [studio.view(str(slug)) for slug in views]
-    picture = studio.frames.stand(data)
+    picture = studio.frames.stand(data, video)
     try:
         keys = [studio.frames.seen_as(key, picture) if key else "" for key in keys]
         with studio.frames.looked_at(keys[0]):  # a pass may take longer than a frame stands

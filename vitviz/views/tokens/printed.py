@@ -88,6 +88,8 @@ def _components(view, subject, settings, asked) -> Plate:
         "all": Sentence("Every depth, one basis for all"),
     }
     text = bases.get(settings["basis"], Sentence("Every depth, at each a basis in common"))
+    if subject.fitted is not None:
+        text = Sentence("Every depth, at each one basis for the whole video")
     return Plate(((main, _strip(tints, text, grid, settings)), singles), notes, width=WIDE)
 
 
