@@ -36,7 +36,9 @@ export function drawComponents(self) {
       : t('Red, green, blue: components 1, 2, 3.');
   ui.facts.hidden = false;
   const shares = { first: share(0), second: share(1), third: share(2) };
-  const of = self.value.basis ? ` ${t('The basis is of {count} of the video’s {of} frames.', self.value.basis)}` : '';
+  const of = self.value.basis
+    ? ` ${t('The basis is of {count} of the video’s {of} frames.', self.value.basis)}`
+    : '';
   ui.facts.textContent = `${t('Shares of the variance: {first}, {second}, {third}.', shares)} ${turned}${of}`;
   if (ui.single.childElementCount !== 3) {
     ui.single.replaceChildren(...[0, 1, 2].map(() => el('figure', {}, el('canvas'), el('figcaption'))));
