@@ -12,8 +12,9 @@ from PIL import Image
 from sklearn.decomposition import PCA
 
 import vitviz
+from tests.prints.test_animation import of_gif
 from vitviz.errors import ImageError, TooMuch, VitvizError
-from vitviz.ui.answers import prints
+from vitviz.ui.answers import films, prints
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page.live import decoded, shown
 from vitviz.views.printing import Asked
@@ -114,6 +115,35 @@ def test_components_have_one_basis_for_the_whole_video(studio, key, inspector):
     assert "at each one basis for the whole video" in made.svg().decode()
     assert studio.subject(key).fitted is None
     assert len(studio.frames._standing) == 1, "what was looked at for the basis is gone"
+
+
+def test_what_a_view_shows_of_a_video_is_a_film(studio, key):
+    """Frame by frame the figure of that frame, at its own pace; how far it is, is told under its ticket."""
+    video, counted = opened(studio)["video"], studio.counted(key, "abc")
+    asked = {
+        "film.over": "video",
+        "film.video": video,
+        "film.first": "2",
+        "film.last": "6",
+        "film.ticket": "abc",
+    }
+    data, name = films.asked_for(studio, key, "rollout", "gif", {**asked, "film.width": "320"})
+    frames, times = of_gif(data)
+    assert len(frames) == 5 and name.endswith("over-video.gif") and counted == [10, 10]
+    assert all(abs(one - 100) <= 5 for one in times)
+    made = films.of_video(studio, key, "rollout", {}, video, (2, 6))
+    assert str(made.labels[1]) == "Frame 3, 0.30 s"
+    for at, frame in zip(range(2, 7), made.frames, strict=True):
+        told = ask(studio, key, video, at)
+        map_ = studio.item(told["key"], "rollout", "map", {})
+        np.testing.assert_allclose(frame.plate.rows[0][0].values, map_, atol=1e-6)
+    for slug, more in (
+        ("rollout", {"film.first": "7", "film.last": "6"}),
+        ("rollout", {"film.video": "x"}),
+        ("filters", {}),
+    ):
+        with pytest.raises(VitvizError, match=r"[a-z ]{9}.*\.$"):
+            films.asked_for(studio, key, slug, "gif", {**asked, **more})
 
 
 def test_a_frame_brings_its_numbers_and_how_much_the_map_has_changed(studio, key):

@@ -143,12 +143,16 @@ def film_of(frames: Iterable[VideoFrame]) -> Animation:
 
     It keeps a figure of every frame. VitvizError where there is no frame.
     """
+    return paced((one.number, one.seconds, one.figure) for one in frames)
+
+
+def paced(frames: Iterable[tuple[int, float, Figure]]) -> Animation:
+    """The same of each frame's number, second and figure."""
     figures, labels, times = [], [], []
-    for one in frames:
-        figures.append(replace(one.figure, plate=_lighter(one.figure.plate)))
-        told = {"number": one.number, "seconds": f"{one.seconds:.2f}"}
-        labels.append(Sentence("Frame {number}, {seconds} s", **told))
-        times.append(one.seconds)
+    for number, seconds, figure in frames:
+        figures.append(replace(figure, plate=_lighter(figure.plate)))
+        labels.append(Sentence("Frame {number}, {seconds} s", number=number, seconds=f"{seconds:.2f}"))
+        times.append(seconds)
     if not figures:
         raise VitvizError("Given no frame of a video; expected those of vitviz.video, from its beginning.")
     lasts = times[-1] - times[0]

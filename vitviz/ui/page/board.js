@@ -22,6 +22,7 @@ const CUTS = () => [
   ['rectangle', t('a rectangle')],
   ['free', t('free hand')],
 ];
+/** @type {() => [string, string, number[]][]} */
 const SIDES = () => [
   ['⇆', t('Mirror left and right'), [-1, 1]], // what width and height are multiplied by
   ['⇅', t('Mirror top and bottom'), [1, -1]],

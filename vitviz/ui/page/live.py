@@ -18,7 +18,7 @@ from fastapi.routing import APIRoute
 
 from vitviz.errors import ImageError, VitvizError
 from vitviz.prints.video import flicker, map_of
-from vitviz.ui.answers import prints
+from vitviz.ui.answers import films, prints
 from vitviz.ui.answers.plain import told_of
 from vitviz.ui.answers.routes import PASSING, answered
 from vitviz.ui.memory.studio import Studio
@@ -50,11 +50,13 @@ def routes(studio: Studio) -> list[APIRoute]:
 
 
 def decoded(studio: Studio, asked: Any) -> dict[str, Any]:
-    """A video's key and its frames' numbers in the file and seconds, from the `path` of an upload."""
+    """A video's key, its frames' numbers in the file and seconds, and the `most` that a film of it has, from
+    the `path` of an upload.
+    """
     key = studio.videos.keep(asked.get("path") if isinstance(asked, dict) else None)
     found = studio.videos.of(key)
     frames = [{"number": number, "seconds": seconds} for number, seconds, _ in found.frames]
-    return {"video": key, "frames": frames, "step": found.step}
+    return {"video": key, "frames": frames, "step": found.step, "most": films.FRAMES}
 
 
 def shown(studio: Studio, key: str, asked: Any) -> dict[str, Any]:
