@@ -96,7 +96,7 @@ export function board(props, trigger) {
   const back = button(t('As it was'), () => paint(''));
   const done = button(t('Done'), () => root.hidePopover());
   const painting = div('vv-board-row', span(t('It paints')), ink, colour);
-  const cutting = div('vv-board-row', span(t('Cut out')), cut, ...sides);
+  const cutting = div('vv-board-row vv-board-cut', cut, ...sides);
   const root = el(
     'div',
     { class: 'vv vv-board', popover: 'manual', role: 'dialog', 'aria-label': t('Edit the picture') },
