@@ -105,13 +105,10 @@ def of_video(
     def each() -> Iterator[tuple[int, float, Figure]]:
         for done, (number, seconds, data) in enumerate(frames):
             visitor.require_visitor()
-            picture = studio.frames.stand(data, video)
-            try:
+            with studio.frames.passing(data, video) as picture:
                 seen = studio.frames.seen_as(key, picture)
                 with studio.frames.looked_at(seen):
                     yield number, seconds, prints.figure(studio, seen, slug, given, asked)
-            finally:
-                studio.frames.forget(picture)
             told(done + 1, len(frames))
 
     return paced(each())

@@ -41,6 +41,19 @@ class Frames:
             self.forget(one)
         return picture
 
+    @contextmanager
+    def passing(self, data: bytes, video: str = "", stays: bool = False) -> Iterator[str]:
+        """The same that stands within this, and after it only where it `stays` and nothing failed."""
+        picture = self.stand(data, video)
+        try:
+            yield picture
+        except BaseException:
+            stays = False
+            raise
+        finally:
+            if not stays:
+                self.forget(picture)
+
     def seen_as(self, key: str, picture: str) -> str:
         """The key of a frame looked at as `key`'s picture is: by that checkpoint, and without the same."""
         run = self._studio.runs.run(key)

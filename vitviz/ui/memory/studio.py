@@ -273,11 +273,8 @@ class Studio:
 
         def frames(of: Video) -> Iterator[Subject]:
             for *_, data in of.sampled:
-                picture = self.frames.stand(data)
-                try:
+                with self.frames.passing(data) as picture:
                     yield self.subject(self.look(picture, run.checkpoint, run.size, without=run.without))
-                finally:
-                    self.frames.forget(picture)
 
         def fitted(name: str, fit: Callable[[Iterator[Subject]], T]) -> T:
             of, how = self.videos.of(video), (run.checkpoint, run.size, run.without.text(), name)
