@@ -53,7 +53,7 @@ def test_how_many_frames_there_are_is_said_before_and_counted_meanwhile(studio, 
     assert films.offered(studio, key, "rollout", {"layers": "3-5"})["layers"] == 3
     for slow in ("trial", "experiment"):  # each of whose moments is hundreds of passes
         assert films.offered(studio, key, slow, {})["training"]["text"] == films.TOO_LONG
-        with pytest.raises(VitvizError, match="vitviz.animation makes"):
+        with pytest.raises(VitvizError, match="in Python vitviz.animation"):
             films.film(studio, key, slow, {})
     told = films.offered(studio, key, "distance", {})["layers"]
     assert told["text"].startswith("{view} has no film over the layers")
