@@ -12,7 +12,6 @@ from vitviz.views.printing import (
     NARROW,
     WIDE,
     balanced,
-    either,
     fixed,
     joined,
     patch_name,
@@ -111,24 +110,33 @@ def panel(view, subject: Subject, settings: Mapping[str, Any]) -> dict[str, Any]
         "slots": (*slots, ("against", Sentence("Compared with: {token}", token=other))),
         "places": places,
         "above": above,
-        "values": groups @ found.relative.numpy() @ groups.T,
-        "writers": tuple(writer_name(*one) for one in writers),
+        "matrix": _matrix(
+            groups @ found.relative.numpy() @ groups.T, writers, (rows, cols), [settings, places]
+        ),
         "heads": [dict(zip(("layer", "head"), one[1:], strict=False)) for one in writers],
-        "rows": tuple(rows),
-        "cols": tuple(cols),
         "notes": (*notes, Sentence(RAW, total=fixed(found.total), score=fixed(found.score))),
     }
+
+
+def _matrix(values: np.ndarray, writers, names, question) -> Matrix:
+    """Parts of the score by writer, even about zero."""
+    most, who = balanced(values), [writer_name(*one) for one in writers]
+    scale = Scale("balance", -most, most, Sentence("Part of the score: against, for"))
+    title = Sentence("Who wrote query and key")
+    along, down = Sentence("who wrote the key"), Sentence("who wrote the query")
+    told = (
+        Sentence("{value}", value=[[fixed(one) for one in row] for row in values]),
+        Sentence("query: {writer}", writer=[[one] * len(who) for one in who]),
+        Sentence("key: {writer}", writer=[who] * len(who)),
+    )
+    like = {"told": told, "question": str(question)}
+    return Matrix(values, scale, along, down, title, rows=tuple(names[0]), cols=tuple(names[1]), **like)
 
 
 def plate(view, subject: Subject, settings: Mapping[str, Any], main) -> Plate:
     """The map of who is looked at, and beside it the matrix of writers."""
     told = panel(view, subject, settings)
-    if "values" not in told:
+    if "matrix" not in told:
         return Plate(((main,),), told["notes"], width=NARROW)
-    most = balanced(told["values"])
-    scale = Scale("balance", -most, most, Sentence("Part of the score: against, for"))
-    title = Sentence("Who wrote query and key, up to {most}", most=either(most))
-    along, down = Sentence("who wrote the key"), Sentence("who wrote the query")
-    matrix = Matrix(told["values"], scale, along, down, title, rows=told["rows"], cols=told["cols"])
     asked = joined(*(one for _, one in told["slots"]))
-    return Plate(((main, matrix),), (asked, told["above"], *told["notes"]), width=WIDE)
+    return Plate(((main, told["matrix"]),), (asked, told["above"], *told["notes"]), width=WIDE)
