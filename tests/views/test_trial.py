@@ -122,9 +122,9 @@ def test_another_class_and_what_knows_no_class(subject, whole):
     figure = made.matrix(whole, "probability", (name, found))
     at = ranked.index("rollout")
     assert figure.values.shape == (5, 7) and figure.values[at, 6] == found["rollout"]
-    told = [[line.values["line"][at][col] for line in figure.told] for col in (at, 5, 6)]
-    title = TITLES["rollout"]
-    assert told == [["1.00", title, title], ["", "", ""], ["1.00", title, f"the same of {name}"]]
+    said, row, col = (line.values["line"] for line in figure.told)
+    assert [said[at][one] for one in (at, 5, 6)] == ["1.00", "", "1.00"]
+    assert (row[at], col[0][at], col[0][6]) == ([TITLES["rollout"]], TITLES["rollout"], f"the same of {name}")
 
 
 def test_verdicts_are_sentences(whole):

@@ -11,13 +11,14 @@ import { tip } from './tip.js';
 import { t } from './words.js';
 
 /** What stands under the pointer at a cell. */
-export const told = (figure, row, col) =>
-  figure.told
-    .map(({ text, values }) => {
-      const own = ([name, one]) => [name, Array.isArray(one) ? one[row][col] : one];
-      return t(text, Object.fromEntries(Object.entries(values).map(own)));
-    })
-    .filter(Boolean);
+export function told(figure, row, col) {
+  const at = (table) => table[row % table.length][col % table[0].length];
+  const lines = figure.told.map(({ text, values }) => {
+    const own = Object.entries(values).map(([name, one]) => [name, Array.isArray(one) ? at(one) : one]);
+    return t(text, Object.fromEntries(own));
+  });
+  return lines[0] ? lines.filter(Boolean) : [];
+}
 
 /**
  * Makes a matrix; `draw(figure, {width, height, most})` draws it in this room, cells at most so large. Its

@@ -4,7 +4,7 @@ report and a notebook's cell.
 Nothing here draws. Texts are English and keys of their translations; those with values are Sentences.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from decimal import ROUND_HALF_UP, Context
 from typing import Any
@@ -127,8 +127,9 @@ class Scale:
 class Matrix:
     """Numbers (row, col) as cells with both axes numbered from 1, every `step` at most, or with names.
 
-    A `column`, from 0, is framed. Under the pointer stand the sentences `told`, whose values may be tables
-    (row, col): a cell's own; what says nothing is no line. `question` and `notes` as of a Chart.
+    A `column`, from 0, is framed. Under the pointer stand the sentences `told`, whose values may be tables:
+    a cell's own, a row's where they have one column, a column's where one row. A cell of which the first
+    says nothing is told nothing of. `question` and `notes` are those of a Chart.
     """
 
     values: np.ndarray
@@ -211,6 +212,11 @@ def told(chart: Chart, one: Series | Bars, i: int, say=str) -> list[str]:
     head = one.said[i] if one.said else number(times * float(one.y[i]), 4) + unit
     lines = (*([MARKS[tuple(of)]] if tuple(of) in MARKS else []), *one.told)
     return [line for line in (say(head), *(filled(say(one), values) for one in lines)) if line]
+
+
+def table(values: np.ndarray, say: Callable[[float], str]) -> list[list[str]]:
+    """What is said of each number of a matrix, as a value of a sentence that it tells."""
+    return [[say(one) for one in row] for row in values]
 
 
 def travelled(value: Any) -> Any:

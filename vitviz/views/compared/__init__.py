@@ -203,22 +203,17 @@ class Compared(View):
         steps = self.item(subject, "steps", settings) if film else range(values.shape[1])
         along = Sentence("step of the training") if film else _depth(other)
         down, cols = _depth(subject), tuple(map(str, steps))
-        sure = np.isfinite(error) & (subject.survey is not None)
-        said = [
-            [
-                Sentence("Likeness (CKA) {value}", value=f"{one:.3f}" + (f" ± {off:.3f}" if known else ""))
-                if np.isfinite(one)
-                else joined(Sentence("no CKA"), Sentence("all pictures are the same at this depth"))
-                for one, off, known in zip(*row, strict=True)
-            ]
-            for row in zip(values, error, sure, strict=True)
-        ]
-        row, col = np.indices(values.shape)
-        axis = "{name}: {value}"
+        axis, sure = "{name}: {value}", np.isfinite(error) & (subject.survey is not None)
+        none = joined(Sentence("no CKA"), Sentence("all pictures are the same at this depth"))
+
+        def said(one: float, off: float, known: bool) -> Sentence:
+            value = f"{one:.3f}" + (f" ± {off:.3f}" if known else "")
+            return Sentence("Likeness (CKA) {value}", value=value) if np.isfinite(one) else none
+
         told = (
-            Sentence("{said}", said=said),
-            Sentence(axis, name=down, value=row),
-            Sentence(axis, name=along, value=np.asarray(cols)[col]),
+            Sentence("{said}", said=np.vectorize(said, otypes=[object])(values, error, sure)),
+            Sentence(axis, name=down, value=[[row] for row in range(len(values))]),
+            Sentence(axis, name=along, value=[cols]),
         )
         title = Sentence(
             "Each depth with itself during the training" if film else "How alike depths tell pictures apart"

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from vitviz.errors import UnsupportedModel
-from vitviz.figures.paper.plates import Matrix, Plate, Scale
+from vitviz.figures.chart import Matrix, Scale, table
+from vitviz.figures.paper.plates import Plate
 from vitviz.record.sentence import Sentence, said
 from vitviz.views.printing import (
     NARROW,
@@ -106,13 +107,12 @@ def panel(view, subject: Subject, settings: Mapping[str, Any]) -> dict[str, Any]
         above = Sentence(FOUR, **dict(zip(("cc", "cp", "pc", "pp"), parts, strict=True)))
     notes = [Sentence(SUM, sum=signed(found.relative.sum().item() + rest), other=other)]
     notes += [Sentence(BIAS, bias=signed(rest))] if subject.trace.layers[0].bias is not None else []
+    question = [settings[one] for one in ("layer", "head", "direction")] + places
     return {
         "slots": (*slots, ("against", Sentence("Compared with: {token}", token=other))),
         "places": places,
         "above": above,
-        "matrix": _matrix(
-            groups @ found.relative.numpy() @ groups.T, writers, (rows, cols), [settings, places]
-        ),
+        "matrix": _matrix(groups @ found.relative.numpy() @ groups.T, writers, (rows, cols), question),
         "heads": [dict(zip(("layer", "head"), one[1:], strict=False)) for one in writers],
         "notes": (*notes, Sentence(RAW, total=fixed(found.total), score=fixed(found.score))),
     }
@@ -125,9 +125,9 @@ def _matrix(values: np.ndarray, writers, names, question) -> Matrix:
     title = Sentence("Who wrote query and key")
     along, down = Sentence("who wrote the key"), Sentence("who wrote the query")
     told = (
-        Sentence("{value}", value=[[fixed(one) for one in row] for row in values]),
-        Sentence("query: {writer}", writer=[[one] * len(who) for one in who]),
-        Sentence("key: {writer}", writer=[who] * len(who)),
+        Sentence("{value}", value=table(values, fixed)),
+        Sentence("query: {writer}", writer=[[one] for one in who]),
+        Sentence("key: {writer}", writer=[who]),
     )
     like = {"told": told, "question": str(question)}
     return Matrix(values, scale, along, down, title, rows=tuple(names[0]), cols=tuple(names[1]), **like)

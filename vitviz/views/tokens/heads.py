@@ -4,7 +4,7 @@ beside the norms which of them are sinks.
 
 import numpy as np
 
-from vitviz.figures.chart import Matrix, Scale, number
+from vitviz.figures.chart import Matrix, Scale, number, table
 from vitviz.record.sentence import Sentence
 from vitviz.views.printing import token_name
 
@@ -20,7 +20,7 @@ def matrices(view, subject, settings) -> tuple[Matrix, ...]:
 
 def _widths(view, subject, settings) -> Matrix:
     looked, tokens = settings["measure"] == "looked", subject.grid.tokens
-    nats = np.asarray(view.item(subject, "entropy", settings), float).T
+    nats, own = (np.asarray(view.item(subject, f"{one}entropy", settings)).T for one in ("", "prefix_"))
     if looked:
         text, low, high = Sentence("Tokens that each head looks at"), 1.0, float(tokens)
         label = Sentence("Tokens looked at, of {count}", count=tokens)
@@ -28,60 +28,43 @@ def _widths(view, subject, settings) -> Matrix:
         text, low = Sentence("Entropy of each head’s attention, patches as queries"), 0.0
         high = float(np.log(tokens))
         label = Sentence("Entropy in nats; even attention has {most}", most=number(high))
-    own = np.asarray(view.item(subject, "prefix_entropy", settings), float).T
-    counted = {"count": _numbers(np.exp(nats)), "value": _numbers(nats)}
+    counted = {"count": table(np.exp(nats), number), "value": table(nats, number)}
     told = [_named(nats), Sentence("{count} tokens looked at, entropy {value} nats", **counted)]
-    for token, value in enumerate(own[:2]):
-        like = {"token": token_name(subject.grid, token), "value": _numbers(value)}
+    for token, one in enumerate(own[:2]):
+        like = {"token": token_name(subject.grid, token), "value": table(one, number)}
         told.append(Sentence("{token} as the query: {value} nats", **like))
     scale, column = Scale("viridis", low, high, label), max(settings["depth"], 1) - 1
     return Matrix(np.exp(nats) if looked else nats, scale, BLOCK, HEAD, text, told=tuple(told), column=column)
 
 
 def _pairs(view, subject, settings) -> Matrix:
-    block = max(settings["depth"], 1)
+    block, heads = max(settings["depth"], 1), range(1, subject.about.heads + 1)
     alike = np.asarray(view.item(subject, settings["alike"], settings), float)
-    one, other = np.indices(alike.shape) + 1
     if settings["alike"] == "cosine":
         title = Sentence("Likeness of the heads of block {block}: cosine of their attention", block=block)
         scale = Scale("viridis", 0.0, 1.0, Sentence("Cosine"))
-        said = Sentence("cosine {value}", value=_numbers(alike))
+        said = Sentence("cosine {value}", value=table(alike, lambda one: f"{one:.3f}"))
     else:
         title = Sentence("Difference of the heads of block {block}: Jensen-Shannon divergence", block=block)
         most = float(np.log(2))
         scale = Scale("magma", 0.0, most, Sentence("Nats, at most {most}", most=number(most)))
-        said = Sentence("{value} nats apart", value=_numbers(alike))
-    return Matrix(
-        alike,
-        scale,
-        HEAD,
-        HEAD,
-        title,
-        told=(Sentence("Heads {one} and {other}", one=one, other=other), said),
-    )
+        said = Sentence("{value} nats apart", value=table(alike, number))
+    both = Sentence("Heads {one} and {other}", one=[[one] for one in heads], other=[heads])
+    return Matrix(alike, scale, HEAD, HEAD, title, told=(both, said))
 
 
 def _sinks(view, subject, settings) -> Matrix:
     shares, tokens = np.asarray(view.item(subject, "sinks", settings), float).transpose(2, 1, 0)
-    names = [[token_name(subject.grid, int(token)) for token in row] for row in tokens]
-    told = (
-        _named(shares),
-        Sentence("{share} arrives at {token}", share=_numbers(100 * shares, " %"), token=names),
-        Sentence("an even share is {even}", even=f"{number(100 / subject.grid.tokens)} %"),
-    )
-    scale = Scale(
-        "viridis", 0.0, float(shares.max()) or 1.0, Sentence("Largest share of attention at one token")
-    )
-    title, column = Sentence("Sinks of attention"), settings["depth"] - 1
-    return Matrix(shares, scale, BLOCK, HEAD, title, told=told, column=column)
+    share = table(100 * shares, lambda one: f"{number(one)} %")
+    at = table(tokens, lambda one: token_name(subject.grid, int(one)))
+    even = Sentence("an even share is {even}", even=f"{number(100 / subject.grid.tokens)} %")
+    told = (_named(shares), Sentence("{share} arrives at {token}", share=share, token=at), even)
+    label = Sentence("Largest share of attention at one token")
+    scale, column = Scale("viridis", 0.0, float(shares.max()) or 1.0, label), settings["depth"] - 1
+    return Matrix(shares, scale, BLOCK, HEAD, Sentence("Sinks of attention"), told=told, column=column)
 
 
 def _named(values: np.ndarray) -> Sentence:
     """What each cell of a matrix (head, layer) is called."""
-    head, layer = np.indices(values.shape) + 1
-    return Sentence("Layer {layer}, head {head}", layer=layer, head=head)
-
-
-def _numbers(values: np.ndarray, unit: str = "") -> list[list[str]]:
-    """Each number as it is read."""
-    return [[number(value) + unit for value in row] for row in values]
+    heads, layers = (range(1, count + 1) for count in values.shape)
+    return Sentence("Layer {layer}, head {head}", layer=[layers], head=[[one] for one in heads])

@@ -23,6 +23,7 @@ from vitviz.views.trial.order import group_of
 
 RANKS = "Spearman’s rank correlation, −1 blue to 1 orange; in the same order across and down."
 LAST = "Last column: a method’s maps of this class and of {class}; 1 means that it knows no class."
+Beside = tuple[str, dict[str, float | None]]  # another class, and rank correlations by method
 
 
 def tried(subject: Subject, target: Target, patches_as: str, method: str) -> Trial:
@@ -117,7 +118,7 @@ def alike(trial: Trial, names: Sequence[str]) -> np.ndarray:
     return found
 
 
-def matrix(trial: Trial, score: str, beside: tuple[str, Mapping[str, float | None]] | None = None) -> Matrix:
+def matrix(trial: Trial, score: str, beside: Beside | None = None) -> Matrix:
     """How alike the maps are, in the ranking's order; behind a gap how alike each method's are of the class
     that is explained and of another, whose name and numbers are `beside`.
     """
@@ -130,27 +131,19 @@ def matrix(trial: Trial, score: str, beside: tuple[str, Mapping[str, float | Non
         values = np.column_stack([values, np.full(len(names), np.nan), column])
         cols, whose = [*cols, "", ""], [*whose, "", Sentence("the same of {class}", **{"class": other})]
         notes += (Sentence(LAST, **{"class": other}),)
-    said = [[fixed(one, 2) if np.isfinite(one) else "–" for one in row] for row in values]
-    tables = said, [[one] * len(cols) for one in titles], [whose] * len(names)
-    told = tuple(  # of the gap nothing
-        Sentence(
-            "{line}",
-            line=[[one if col else "" for one, col in zip(row, whose, strict=True)] for row in table],
-        )
-        for table in tables
-    )
+    said = [
+        [col and ("–" if np.isnan(one) else fixed(one, 2)) for one, col in zip(row, whose, strict=True)]
+        for row in values
+    ]
+    told = tuple(Sentence("{line}", line=table) for table in (said, [[one] for one in titles], [whose]))
     scale = Scale("balance", -1.0, 1.0, Sentence("Agreement"))
     title = Sentence("Rank correlations of the maps.")
     like = {"told": told, "notes": notes, "unscaled": True}
     return Matrix(values, scale, "", "", title, rows=tuple(titles), cols=tuple(cols), **like)
 
 
-def sensitivity(
-    subject: Subject, target: Target, methods: Sequence[str]
-) -> tuple[str, dict[str, float | None]]:
-    """The likeliest other class's name, and the rank correlation of each method's maps of the class that is
-    explained and of that.
-    """
+def sensitivity(subject: Subject, target: Target, methods: Sequence[str]) -> Beside:
+    """The likeliest other class, and how alike each method's maps of the class explained and of that are."""
     first = target[0] if isinstance(target, tuple) else target
     other = next(i for i in subject.trace.logits.argsort(descending=True).tolist() if i != first)
     found: dict[str, float | None] = {}
