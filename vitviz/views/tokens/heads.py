@@ -61,7 +61,7 @@ def _sinks(view, subject, settings) -> Matrix:
     told = (_named(shares), Sentence("{share} arrives at {token}", share=share, token=at), even)
     label = Sentence("Largest share of attention at one token")
     scale, column = Scale("viridis", 0.0, float(shares.max()) or 1.0, label), settings["depth"] - 1
-    return Matrix(shares, scale, BLOCK, HEAD, Sentence("Sinks of attention"), told=told, column=column)
+    return Matrix(shares, scale, BLOCK, HEAD, told=told, column=column)
 
 
 def _named(values: np.ndarray) -> Sentence:

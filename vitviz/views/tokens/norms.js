@@ -58,7 +58,10 @@ export function drawNorms(self) {
   const text = Array.from({ length: ranks }, one).join(' · ');
   ui.largest.replaceChildren(el('p', { class: 'vv-h', text: title }), el('p', { class: 'vv-text', text }));
   const [sinks] = unpacked(data.matrices);
-  ui.sinks.draw(sinks, { width, height: height * 0.3 - 50, most: 34 });
+  const [, most] = still(self, 'sinks', 0, sinks.scale.high);
+  const said = t('Sinks: attention at one token, up to {most} %', { most: (100 * most).toFixed(0) });
+  const titled = { ...sinks, title: said, unscaled: true }; // there is no room for a scale
+  ui.sinks.draw(titled, { width, height: height * 0.3, most: 34 });
   const used = ui.counted.node.offsetHeight + ui.sinks.node.offsetHeight + ui.largest.offsetHeight + 36;
   const left = height - used - 30;
   ui.depths.node.hidden = left < 60;
