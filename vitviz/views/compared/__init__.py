@@ -126,7 +126,7 @@ class Compared(View):
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
         missing = self.summary(subject)["missing"]
-        gone = {"curves", *(["steps", "looked"] if "film" in missing else [])}
+        gone = {"curves", "cka", "error", "steps", *(["looked"] if "film" in missing else [])}
         return tuple(item for item in self.items if item.name not in gone)
 
     def summary(self, subject: Subject) -> dict[str, Any]:

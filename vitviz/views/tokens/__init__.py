@@ -142,7 +142,8 @@ class Tokens(View):
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
         other = ("line", "pinned") if subject.grid.tokens <= WHOLE else ("cosines",)
-        return tuple(item for item in self.items if item.name not in (*other, "similarity"))
+        gone = {*other, "similarity", "sinks", "entropy", "prefix_entropy", "cosine", "divergence"}
+        return tuple(item for item in self.items if item.name not in gone)
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         trace, depth = subject.trace, settings["depth"]
