@@ -8,7 +8,7 @@ import numpy as np
 
 from vitviz.figures.paper.plates import Mark, Matrix, Plate, Scale
 from vitviz.record.sentence import Sentence
-from vitviz.views.evidence import printed_effects
+from vitviz.views.evidence import printed_effects, truth
 from vitviz.views.evidence.charts import named
 from vitviz.views.printing import (
     NARROW,
@@ -70,6 +70,9 @@ def _writers(view, subject, settings, main, asked) -> Plate:
     """Who wrote what a head reads: the sum, and with detail all writers, and every earlier head's part."""
     heads = np.asarray(view.item(subject, "writer_heads", settings), float)
     chart = view.chart(subject, settings)
+    if asked.detail and settings["beside"] == "truth":
+        held = truth.chart(subject, settings)
+        return Plate(((main, chart), (held,)), (*chart.notes, *held.notes), width=WIDE)
     if not asked.detail or not np.isfinite(heads).any():
         return Plate(((main,),), chart.notes, width=NARROW)
     most = balanced(heads)
