@@ -70,16 +70,15 @@ def _writers(view, subject, settings, main, asked) -> Plate:
     """Who wrote what a head reads: the sum, and with detail all writers, and every earlier head's part."""
     heads = np.asarray(view.item(subject, "writer_heads", settings), float)
     chart = view.chart(subject, settings)
-    if asked.detail and settings["beside"] == "truth":
-        held = truth.chart(subject, settings)
-        return Plate(((main, chart), (held,)), (*chart.notes, *held.notes), width=WIDE)
     if not asked.detail or not np.isfinite(heads).any():
         return Plate(((main,),), chart.notes, width=NARROW)
     most = balanced(heads)
     title = Sentence("Every earlier head, up to {most}", most=signed(most))
     label = printed_effects.share(settings)
     wall = printed_effects.wall_of(heads, {**settings, "chosen": ""}, most, title, label)
-    return Plate(((main, chart), (wall,)), chart.notes, width=WIDE)
+    held = (truth.chart(subject, settings),) if settings["beside"] == "truth" else ()
+    notes = (*chart.notes, *(note for one in held for note in one.notes))
+    return Plate(((main, chart), (*held, wall)), notes, width=WIDE)
 
 
 def _target(view, subject, settings) -> str:

@@ -89,6 +89,7 @@ def _to_answer(f: Facts) -> list[Block]:
         Block("probabilities", classifier, "{classes}" * classified, classified),
         Block("sum", "{together} shares" if accounted else "No shares", there=accounted),
         Block("without", "One head out", there=accounted),
+        Block("path", "One path", there=accounted),
     ]
 
 
