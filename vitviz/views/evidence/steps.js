@@ -7,7 +7,8 @@ import { t } from '../../canvas/words.js';
 
 /**
  * `next()` is the next step's {question, took(chart)}, none at the end; `draw()` draws what there is.
- * `item` is what the chart is asked for as. `progress(done, count, told)` shows how far it is, and `halt()` stops; what is there stays.
+ * `item` is what the chart is asked for as. `progress(done, count, told)` shows how far it is, and `halt()`
+ * stops; what is there stays.
  */
 export function stepwise(self, { next, draw, item = 'chart' }) {
   let flight = null;
