@@ -1,4 +1,4 @@
-// Held against the truth: each edge into a head by its share and by a real pass without it, begun by a button.
+// Held against the truth: an edge into a head by its share and by a real pass without it, begun by a button.
 
 import { chartBeside } from '../../canvas/chart.js';
 import { button, el, selection } from '../../canvas/elements.js';
