@@ -30,9 +30,10 @@ class Series:
     drawn around a line as an area, around dots alone as bars.
 
     `of` says which layer, head, depth or value of a setting each point belongs to (layers and heads from 1):
-    a click on it shows that. Under the pointer stand its number (or its own `said`), what it belongs to, and
-    the lines `told`, whose {names} are filled from `of` and `also`. `dash` is "", "dashed", "dotted" or
-    "dash-dotted", `thick` the line's width in mm. A line with a `key` is lit with whatever else on the page
+    a click on it shows that; its `lit` is what is lit with it. Under the pointer stand its number (or its own
+    `said`), what it belongs to, and the lines `told`, whose {names} are filled from `of` and `also`. `dash`
+    is "", "dashed", "dotted" or "dash-dotted", `thick` the line's width in mm. A line with a `key` is lit
+    with whatever else on the page
     has it.
     """
 

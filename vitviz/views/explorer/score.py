@@ -13,6 +13,7 @@ from vitviz.views.printing import (
     NARROW,
     WIDE,
     balanced,
+    counted,
     fixed,
     joined,
     patch_name,
@@ -66,11 +67,6 @@ def arrays(view, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.
         "score_tokens": np.asarray([str(one) for one in names]),
         "score_writers": np.asarray([".".join(map(str, counted(one))) for one in found.writers]),
     }
-
-
-def counted(writer) -> tuple:
-    """A writer's kind, with its layer and head from 1."""
-    return writer.kind, *(one + 1 for one in writer[1:] if one is not None)
 
 
 def panel(view, subject: Subject, settings: Mapping[str, Any]) -> dict[str, Any]:
