@@ -55,6 +55,8 @@ def test_grey_is_the_luma_and_edges_are_sobels():
     step = np.zeros((14, 19, 3), np.uint8)
     step[:, 9:] = 255
     assert np.unique(made("edges", 100, step)[0].round(9)).tolist() == [0, 1], "a step is white"
+    step[:5] = 0
+    assert made("edges", 100, step)[0].max() == 1, "and a corner, steeper, no more than that"
 
 
 def test_another_ground_comes_from_the_rim_inwards():

@@ -18,6 +18,16 @@ def test_a_figure_of_a_file_is_the_one_of_python(said, tmp_path):
     assert "Photograph: cat, 451 × 300 px." in expected.caption
 
 
+def test_strokes_are_painted_over_it(said, tmp_path):
+    assert said("figure", "rollout", "coffee", "--strokes", "hue_90", "-o", "x.svg")[0] == 0
+    painted = vitviz.retouched(vitviz.sample_image("coffee"), "hue_90")
+    inspector = vitviz.load("vitviz-tiny")
+    expected = vitviz.figure("rollout", inspector, inspector.trace(painted), picture=painted)
+    assert (tmp_path / "x.svg").read_bytes() == expected.svg() and "retouched: hue_90" in expected.caption
+    status, _, told = said("figure", "rollout", "coffee", "--strokes", "smudge_1")
+    assert status == 1 and "expected one of" in told
+
+
 def test_without_a_name_it_is_called_by_view_checkpoint_and_settings(said, tmp_path):
     assert said("figure", "distance", "coffee", "-s", "form=sorted")[0] == 0
     assert (tmp_path / "vitviz-distance_vitviz-tiny_form-sorted.svg").is_file()

@@ -101,7 +101,12 @@ def test_a_piece_is_moved_and_the_whole_turned_and_brightened(open_page):
     drag(page, canvas, (0.4, 0.4), (0.6, 0.5))
     strokes(page, "strokes === 'move_150.100.150.100.120.40'")
     canvas.press("ArrowRight")
+    canvas.press("Enter")
     strokes(page, "strokes.endsWith('move_270.140.150.100.1.0')")
+    page.get_by_role("button", name="Mirror left and right").click()
+    strokes(page, "strokes.endsWith('move_271.140.150.100.0.0.-150.100')")
+    page.get_by_role("button", name="Smaller").click()
+    strokes(page, "strokes.endsWith('move_271.140.150.100.15.10.120.80')")
     slider = page.get_by_role("slider", name="Rotation")
     slider.fill("30")
     strokes(page, "strokes.endsWith(' rotate_30')")
@@ -112,6 +117,24 @@ def test_a_piece_is_moved_and_the_whole_turned_and_brightened(open_page):
     page.get_by_role("button", name="Undo").click()
     strokes(page, "strokes.endsWith(' rotate_30 brightness_-20')")
     expect(slider).to_have_value("30")
+    expect(page.locator(".vv-board label", has_text="Rotation")).to_contain_text("30°")
+    page.get_by_role("combobox", name="Cut out").select_option("free")
+    drag(page, canvas, (0.1, 0.1), (0.2, 0.1), (0.2, 0.3), (0.1, 0.1))
+    drag(page, canvas, (0.18, 0.15), (0.28, 0.15))
+    strokes(page, "/move_60.40.61.81.60.0.61.81.60.40.[0-9.-]+$/.test(strokes)")
+
+
+def test_keys_paint_and_cut(open_page):
+    page = open_page("?sample=coffee&tab=rollout", wait=False)
+    ready(page, "rollout")
+    canvas = opened(page)
+    for key in ("Shift+ArrowRight", "Enter", "Shift+ArrowDown", "ArrowLeft", "Enter"):
+        canvas.press(key)
+    strokes(page, "strokes === 'brush.mean_48.310.200.0.10'")
+    page.get_by_role("button", name="Copy", exact=True).press("Enter")
+    for key in ("Enter", "Shift+ArrowRight", "Shift+ArrowDown", " ", "Shift+ArrowUp", "Enter"):
+        canvas.press(key)
+    strokes(page, "strokes.endsWith(' copy_309.210.10.10.0.-10')")
 
 
 def test_a_link_opens_the_same_and_so_do_a_reload_and_back(open_page):
@@ -209,6 +232,7 @@ def test_nothing_moves_when_the_board_opens_or_a_stroke_ends(open_page, width, h
       .map((one) => document.querySelector(one).getBoundingClientRect())
       .map(({ x, y, width, height }) => [x, y, width, height].map(Math.round))"""
     parts = """() => [...document.querySelectorAll('.vv-board :is(canvas, button, input, select)')]
+      .filter((one) => one.checkVisibility())
       .map((one) => one.getBoundingClientRect())
       .map(({ x, y, width, height }) => [x, y, width, height].map(Math.round))"""
     around = page.evaluate(boxes)

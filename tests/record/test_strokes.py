@@ -15,7 +15,14 @@ inks = st.one_of(
     st.sampled_from(["mean", "blur", "noise0", "noise77", "ff8800", "000000"]),
     st.from_regex(r"[0-9a-f]{6}", fullmatch=True),
 )
-piece = st.tuples(near, near, wide, wide, near, near)
+goal = st.integers(1, 4_096).map(lambda one: one * (-1) ** one)
+place = st.tuples(near, near, wide, wide, near, near)
+outline = st.lists(st.tuples(near, near), min_size=3, max_size=5)
+piece = st.one_of(
+    place,
+    st.tuples(place, goal, goal).map(lambda one: (*one[0], *one[1:])),
+    st.tuples(place, outline).map(lambda one: (*one[0], -one[0][2], one[0][3], *sum(one[1], ()))),
+)
 strokes = st.one_of(
     st.builds(Stroke, st.just("brush"), path, inks),
     st.builds(Stroke, st.just("erase"), path),
@@ -48,7 +55,8 @@ brush_24.1.1
 brush.mean_24 brush.mean_24.1 brush.mean_0.1.1 brush.mean_-3.1.1 brush.red_3.1.1 brush.FF8800_3.1.1
 brush.noise_3.1.1 brush.noise01_3.1.1 brush.mean_10000.1.1 erase.mean_3.1.1 move_0.0.8.8.1 move_0.0.0.8.1.1
 move_0.0.8.-8.1.1 brightness_101 hue_-181 rotate_1.1 shift_1 brush.mean_3.01.1 shift_-0.1 shift_1.123456
-shift_1.
+shift_1. move_0.0.8.8.1.1.5 copy_0.0.8.8.1.1.0.8 move_0.0.8.8.1.1.8.-4097 move_0.0.8.8.1.1.8.8.1.1.2.2
+move_0.0.8.8.1.1.8.8.1.1.2.2.3 move_0.0.8.8.1.1.1.1.2.2.9.9
 shift _1.1 smudge_3.1.1 shift_1,1
 """.split()
 MORE = [5, None, "x" * 20_001, " ".join(["shift_1.1"] * (MOST + 1)), "shift_1.\N{FULLWIDTH DIGIT ONE}"]

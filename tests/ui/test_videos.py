@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 from gradio.utils import get_upload_folder
 from PIL import Image
+from sklearn.decomposition import PCA
 
 import vitviz
+from tests.prints.test_animation import of_gif
 from vitviz.errors import ImageError, TooMuch, VitvizError
+from vitviz.ui.answers import films, prints
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page.live import decoded, shown
+from vitviz.views.printing import Asked
 
 COUNT = 9
 
@@ -81,6 +85,66 @@ def test_a_visitor_has_one_video_and_no_other_file(studio, key):
         with pytest.raises(VitvizError, match=r"[a-z ]{9}.*\.$"):
             decoded(studio, asked)
     assert studio.videos.of(second)  # what is refused takes nothing away
+
+
+def test_components_have_one_basis_for_the_whole_video(studio, key, inspector):
+    """scikit-learn's, of the tokens of all sampled frames at once; the same for every frame."""
+    found, depth = opened(studio, count=21), 3
+    video = studio.videos.of(found["video"])
+    each = [Image.open(io.BytesIO(data)) for *_, data in video.sampled]
+    numbers = [number for number, *_ in video.sampled]
+    assert len(each) == 16 and numbers[0] == 0 and numbers[-1] == 20 and len(set(numbers)) == 16
+    traces = [inspector.trace(one) for one in each]
+    tokens = np.concatenate([one.tokens[depth][one.grid.prefix :].double().numpy() for one in traces])
+    other = PCA(3, svd_solver="full").fit(tokens)
+    signs = np.sign(other.components_[range(3), abs(other.components_).argmax(axis=1)])
+    asked = {"show": "components", "depth": str(depth), "basis": "own", "tint": "plain"}
+    scores, last = [], ""
+    for at in (0, 10, 20):
+        told = ask(studio, key, found["video"], at, views=["tokens"], last=last)
+        last, figure = told["key"], told["figures"]["tokens"][0]
+        assert figure["basis"] == {"count": 16, "of": 21} and figure["still"]["basis"] == "own"
+        with studio.frames.looked_at(last):  # however long it takes
+            trace = studio.subject(last).trace
+            expected = signs * other.transform(trace.tokens[depth][trace.grid.prefix :].double().numpy())
+            scores.append(studio.item(last, "tokens", "components", asked))
+            np.testing.assert_allclose(scores[-1].reshape(-1, 3), expected, atol=2e-3)
+            shares = studio.item(last, "tokens", "shares", asked)[depth]
+            np.testing.assert_allclose(shares, other.explained_variance_ratio_, atol=1e-5)
+    assert abs(scores[0] - scores[1]).max() > 0.1
+    made = prints.figure(studio, last, "tokens", {**asked, "opacity": "1"}, Asked(detail=True))
+    assert "at each one basis for the whole video" in made.svg().decode()
+    assert studio.subject(key).fitted is None
+    assert len(studio.frames._standing) == 1, "what was looked at for the basis is gone"
+
+
+def test_what_a_view_shows_of_a_video_is_a_film(studio, key):
+    """Frame by frame the figure of that frame, at its own pace; how far it is, is told under its ticket."""
+    video, counted = opened(studio)["video"], studio.counted(key, "abc")
+    asked = {
+        "film.over": "video",
+        "film.video": video,
+        "film.first": "2",
+        "film.last": "6",
+        "film.ticket": "abc",
+    }
+    data, name = films.asked_for(studio, key, "rollout", "gif", {**asked, "film.width": "320"})
+    frames, times = of_gif(data)
+    assert len(frames) == 5 and name.endswith("over-video.gif") and counted == [10, 10]
+    assert all(abs(one - 100) <= 5 for one in times)
+    made = films.of_video(studio, key, "rollout", {}, video, (2, 6))
+    assert str(made.labels[1]) == "Frame 3, 0.30 s"
+    for at, frame in zip(range(2, 7), made.frames, strict=True):
+        told = ask(studio, key, video, at)
+        map_ = studio.item(told["key"], "rollout", "map", {})
+        np.testing.assert_allclose(frame.plate.rows[0][0].values, map_, atol=1e-6)
+    for slug, more in (
+        ("rollout", {"film.first": "7", "film.last": "6"}),
+        ("rollout", {"film.video": "x"}),
+        ("filters", {}),
+    ):
+        with pytest.raises(VitvizError, match=r"[a-z ]{9}.*\.$"):
+            films.asked_for(studio, key, slug, "gif", {**asked, **more})
 
 
 def test_a_frame_brings_its_numbers_and_how_much_the_map_has_changed(studio, key):

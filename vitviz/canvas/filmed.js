@@ -51,26 +51,29 @@ async function open(self) {
 }
 
 /** Fetches the film under the settings in view and saves it under the server's name for it. */
-async function download(self, signal, say) {
-  const ticket = Array.from(crypto.getRandomValues(new Uint8Array(12)), (one) => one.toString(16)).join('');
+function download(self, signal, say) {
   const asked = {
     'film.over': chosen.over,
     'film.width': chosen.width,
     'film.seconds': chosen.seconds,
     'film.detail': chosen.detail ? '1' : '0',
-    'film.lang': spokenTag(),
-    'film.ticket': ticket,
   };
+  return filmed(self.path, chosen.form, { ...self.settings, ...asked }, signal, say);
+}
+
+/** The same of any film: `at` gives the path of a file for what is asked of it. */
+export async function filmed(at, form, asked, signal, say) {
+  const ticket = Array.from(crypto.getRandomValues(new Uint8Array(12)), (one) => one.toString(16)).join('');
+  const mine = { 'film.lang': spokenTag(), 'film.ticket': ticket };
   const tell = ({ done, of }) => {
     if (of) say(t('Drawing … {percent} %', { percent: Math.floor((100 * done) / of) }));
   };
-  const asks = self.path('film.progress', asText({ 'film.ticket': ticket }));
+  const asks = at('film.progress', asText({ 'film.ticket': ticket }));
   // what is told too late or not at all is no reason to stop: the film itself says what is wrong
   const far = setInterval(() => answers(asks, signal).then(tell, () => {}), LOOKS);
   try {
-    const path = self.path(`film.${chosen.form}`, asText({ ...self.settings, ...asked }));
-    const found = await file(path, signal);
-    save(found.blob, found.name || `vitviz-${self.name}.${chosen.form}`);
+    const found = await file(at(`film.${form}`, asText({ ...asked, ...mine })), signal);
+    save(found.blob, found.name || `vitviz-film.${form}`);
   } finally {
     clearInterval(far);
   }

@@ -44,6 +44,9 @@ def figure(
     language: Annotated[str, Option(help="en, zh-CN or ko.")] = "en",
     size: Annotated[int | None, Option(help="Side of the model's input in pixels.", min=1)] = None,
     without: Annotated[str, Option(help='What is taken away, such as "heads=8.2 patches=0.17".')] = "",
+    strokes: Annotated[
+        str, Option(help='What is painted over it first, such as "brush.mean_60.100.80 rotate_10".')
+    ] = "",
     second: Annotated[str, Option(help="Of compared: the checkpoint beside it, by its name.")] = "",
     device: Device = "auto",
     weights: Weights = None,
@@ -55,10 +58,13 @@ def figure(
     photo = _photo(picture)
     inspector = vitviz.load(checkpoint, device=device, folder=weights)
     trace = None
+    if strokes and photo is not None:
+        photo = vitviz.retouched(photo, strokes)
     if photo is not None:
         trace = inspector.trace(photo, size=size, without=vitviz.Without.parse(without) if without else None)
     beside = vitviz.load(second, device=device, folder=weights) if second else None
-    named = picture if picture and Path(picture).exists() else photo  # a file's name stands in the caption
+    file = picture and not strokes and Path(picture).exists()  # its name stands in the caption
+    named = picture if file else photo
     asked = {"detail": detail, "dark": dark, "language": language, "picture": named, "second": beside}
     made = vitviz.figure(view, inspector, trace, **asked, **settings)
     path = made.save(out or Path(f"{made.name}.svg"), width=width, dpi=dpi)

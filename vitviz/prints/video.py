@@ -12,7 +12,7 @@ which does not tell whether the picture or the model is what changed. Nothing is
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -97,8 +97,14 @@ def video(
     trace_of = partial(inspector.trace, size=size, without=without)
     for _ in frames(glance=True):
         stopping.check()
-    with closing(frames()) as each:
-        fitted = found.fitted((Subject(inspector, trace_of(picture)) for *_, picture in each), asked)
+    kept: dict[str, Any] = {}
+
+    def fitted(name: str, fit: Callable[[Iterator[Subject]], Any]) -> Any:
+        if name not in kept:
+            with closing(frames()) as each:
+                kept[name] = fit(Subject(inspector, trace_of(picture)) for *_, picture in each)
+        return kept[name]
+
     before = None
     with closing(frames()) as each:
         for number, seconds, picture in each:
@@ -137,12 +143,16 @@ def film_of(frames: Iterable[VideoFrame]) -> Animation:
 
     It keeps a figure of every frame. VitvizError where there is no frame.
     """
+    return paced((one.number, one.seconds, one.figure) for one in frames)
+
+
+def paced(frames: Iterable[tuple[int, float, Figure]]) -> Animation:
+    """The same of each frame's number, second and figure."""
     figures, labels, times = [], [], []
-    for one in frames:
-        figures.append(replace(one.figure, plate=_lighter(one.figure.plate)))
-        told = {"number": one.number, "seconds": f"{one.seconds:.2f}"}
-        labels.append(Sentence("Frame {number}, {seconds} s", **told))
-        times.append(one.seconds)
+    for number, seconds, figure in frames:
+        figures.append(replace(figure, plate=_lighter(figure.plate)))
+        labels.append(Sentence("Frame {number}, {seconds} s", number=number, seconds=f"{seconds:.2f}"))
+        times.append(seconds)
     if not figures:
         raise VitvizError("Given no frame of a video; expected those of vitviz.video, from its beginning.")
     lasts = times[-1] - times[0]

@@ -2,7 +2,9 @@
 
 `brush.mean_24.10.20.5.3 move_0.0.16.16.32.0`: one stroke after the other, each a tool, what it paints with
 where it is a brush, and whole numbers. All are pixels of the upright upload, as are the angles degrees and
-brightness and contrast hundredths; a path is its first place and steps from there on.
+brightness and contrast hundredths; a path is its first place and steps from there on. A piece (left, top,
+width, height, steps to the right and down) may say how wide and high it becomes, negative where mirrored, and
+then the outline within which it is cut, a path that closes itself.
 """
 
 from __future__ import annotations
@@ -16,10 +18,14 @@ LONGEST, MOST = 20_000, 100  # characters, and strokes
 _NUMBER = r"(?:0|-?[1-9]\d{0,4})"
 _INK = r"mean|blur|noise(?:0|[1-9]\d{0,3})|[0-9a-f]{6}"
 _STROKE = re.compile(rf"([a-z]+)(?:\.({_INK}))?_({_NUMBER}(?:\.{_NUMBER})*)", re.ASCII)
+_WIDEST, _LARGEST = 9_999, 4_096  # pixels: of a brush, and of the sides of a piece that is scaled
 _PATH = ("brush", "erase")
-_PIECES = {"move": 6, "copy": 6}  # left, top, width, height, and how far it goes to the right and down
+_PIECE = (
+    "left, top, width, height, and steps to the right and down in pixels; then, if at all, width and height"
+    f" there, up to {_LARGEST:,}, negative where mirrored; then, if at all, three places or more around it"
+)
+_PIECES = ("move", "copy")
 _WHOLES = {"brightness": 100, "contrast": 100, "hue": 180, "rotate": 180}  # as far to both sides
-_WIDEST = 9_999  # pixels
 TOOLS = (*_PATH, *_PIECES, *_WHOLES, "shift")
 
 
@@ -41,6 +47,11 @@ class Stroke:
         if expected:
             raise VitvizError(f"Given the stroke {self.text()[:60]!r}; expected {expected}.")
 
+    @property
+    def goal(self) -> tuple[int, ...]:
+        """How wide and high a piece becomes, negative where mirrored; none where it stays as it is."""
+        return self.numbers[6:8] if self.tool in _PIECES else ()
+
     def text(self) -> str:
         """As it stands in a link."""
         return f"{self.tool}{'.' * bool(self.ink)}{self.ink}_{'.'.join(map(str, self.numbers))}"
@@ -56,8 +67,10 @@ class Stroke:
             fits = count % 2 and count > 2 and 0 < self.numbers[0] <= _WIDEST
             return "" if fits else "a width in pixels from 1, a place, and steps from there on"
         if self.tool in _PIECES:
-            fits = count == 6 and min(self.numbers[2:4]) > 0
-            return "" if fits else "left, top, width, height, and steps to the right and down, in pixels"
+            fits = (count in (6, 8) or (count > 13 and count % 2 == 0)) and min(self.numbers[2:4]) > 0
+            for was, now in zip(self.numbers[2:4], self.goal, strict=False):
+                fits = fits and (abs(now) == was or 0 < abs(now) <= _LARGEST)
+            return "" if fits else _PIECE
         if self.tool == "shift":
             return "" if count == 2 else "steps to the right and down in pixels"
         most = _WHOLES[self.tool]

@@ -233,10 +233,6 @@ class View(ABC):
         drawn = {"chart", self.map and self.map.name}
         return tuple(item for item in self.items if not self.mapped or item.name in drawn)
 
-    def fitted(self, frames: Iterable[Subject], settings: Mapping[str, Any]) -> Any:
-        """What all frames of a video have in common, such as a basis; by default none, and none is seen."""
-        return None
-
     def likely(self, subject: Subject, name: str) -> tuple[str, ...]:
         """Values that are worth holding of a setting whose kind does not bound them; none by default."""
         return ()

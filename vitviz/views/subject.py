@@ -29,7 +29,7 @@ class Subject:
     training, and `beside` is the second checkpoint: for views that look at many pictures. `grid` and `seen()`
     are the patch grid and the picture as the model gets it, where there is no trace yet that tells them.
     `original()` is the picture as it was, not retouched and with nothing taken away; None where this is that.
-    `fitted` is what a view fitted to all frames of a video (`View.fitted`), of which this is one.
+    Of a video's frame `fitted(name, fit)` is what `fit` makes of its frames' subjects, made a single time.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Subject:
         made: Callable[[str], bool] = lambda name: False,
         another: Callable[[str], Subject] | None = None,
         training: Callable[[], Sequence[Subject]] = tuple,
-        fitted: Any = None,
+        fitted: Once | None = None,
         original: Callable[[], Subject] | None = None,
     ):
         self._inspector, self.trace, self.survey = inspector, trace, survey

@@ -116,6 +116,57 @@ def test_a_rectangle_is_taken_as_far_as_it_lies_within(picture):
     assert (made(picture, "move_500.500.8.8.-480.-480") == picture).all()
 
 
+@pytest.mark.parametrize("tool", ["move", "copy"])
+@pytest.mark.parametrize("sides", [(-1, 1), (1, -1), (-1, -1)])
+def test_a_piece_is_mirrored_to_the_bit(picture, tool, sides):
+    found, expected = made(picture, f"{tool}_8.16.16.12.24.8.{16 * sides[0]}.{12 * sides[1]}"), picture.copy()
+    if tool == "move":
+        expected[16:28, 8:24] = mean_of(picture)
+    expected[24:36, 32:48] = picture[16:28, 8:24][:: sides[1], :: sides[0]]
+    assert (found == expected).all()
+
+
+def test_a_piece_is_scaled_about_its_upper_left_corner(picture):
+    """Of one colour to the bit; of an even slope as bilinear is, but for the edges."""
+    plain = np.full_like(picture, 40)
+    plain[10:20, 10:30] = (250, 120, 7)
+    expected = plain.copy()
+    expected[30:35, 40:50] = (250, 120, 7)
+    assert (made(plain, "copy_10.10.20.10.30.20.10.5") == expected).all()
+    slope = np.repeat(np.add.outer(np.arange(60), 2 * np.arange(80))[..., None], 3, -1).astype(np.uint8)
+    larger = made(slope, "copy_0.0.20.10.5.20.-60.30")[20:50, 5:65, 0]
+    y, x = (np.arange(30) + 0.5) / 3 - 0.5, (np.arange(60) + 0.5) / 3 - 0.5
+    wanted = np.add.outer(y, 2 * x)[:, ::-1]
+    assert np.abs(larger - wanted)[3:-3, 3:-3].max() <= 1
+
+
+def test_a_piece_cut_by_an_outline_takes_what_lies_within(picture):
+    """The crossing number of each pixel's middle; on the outline itself it may be either."""
+    corners = [(20, 10), (40, 14), (34, 40), (22, 30)]
+    x, y = (axis[..., None] for axis in np.meshgrid(np.arange(WIDTH), np.arange(HEIGHT)))
+    inside = np.zeros((HEIGHT, WIDTH), bool)
+    for (ax, ay), (bx, by) in zip(corners, corners[1:] + corners[:1], strict=True):
+        inside ^= ((ay > y) != (by > y))[..., 0] & (x < ax + (y - ay) * (bx - ax) / (by - ay))[..., 0]
+    sure = distances(*corners, corners[0]) > 1
+    assert inside[sure].sum() > 200
+    outline = "20.10.20.4.-6.26.-12.-10"
+    found = made(picture, f"move_20.10.21.31.30.15.21.31.{outline}")
+    was, there = np.argwhere(sure & inside), np.roll(sure & inside, (15, 30), (0, 1))
+    assert (found[there] == picture[tuple(was.T)]).all()
+    left = sure & inside & ~np.roll(inside | ~sure, (15, 30), (0, 1))
+    assert (found[left] == mean_of(picture)).all() and left.sum() > 100
+    same = sure & ~inside & ~np.roll(inside | ~sure, (15, 30), (0, 1))
+    assert (found[same] == picture[same]).all()
+    flipped = made(picture, f"copy_20.10.21.31.30.15.-21.31.{outline}")
+    box = np.s_[10:41, 20:41]
+    expected = np.where((sure & inside)[box][:, ::-1, None], picture[box][:, ::-1], flipped[25:56, 50:71])
+    assert (flipped[25:56, 50:71] == expected).all() and (
+        flipped[25:56, 50:71] != picture[25:56, 50:71]
+    ).any()
+    far = made(picture, "move_0.0.80.60.0.0.80.60.-99999.-99999.99999.99999.99999.99999.-99999.0")
+    assert far.shape == picture.shape
+
+
 def test_a_shift_leaves_the_mean_colour(picture):
     found = made(picture, "shift_7.-3")
     assert (found[: HEIGHT - 3, 7:] == picture[3:, : WIDTH - 7]).all()
@@ -170,6 +221,8 @@ def test_what_goes_over_too_many_pixels_is_refused(picture, monkeypatch):
     assert made(picture, "hue_1 hue_1 hue_1").shape == picture.shape
     with pytest.raises(ImageError, match=r"Given .* 80 x 60; take some back"):
         vitviz.retouched(picture, "hue_1 hue_1 hue_1 shift_1.1")
+    with pytest.raises(ImageError, match="take some back"):
+        vitviz.retouched(picture, "copy_0.0.1.1.0.0.4096.4096")
     with pytest.raises(VitvizError, match="expected one of"):
         vitviz.retouched(picture, "smudge_1")
 
@@ -204,5 +257,13 @@ def test_a_piece_moved_by_whole_patches_takes_its_embeddings_along():
     one, other = (trace.patch_embedding.unflatten(0, (grid.rows, grid.cols)) for trace in (before, after))
     assert (other[5:7, 7:10] == one[1:3, 2:5]).all()
     assert (other[1:3, 2:5] == plain[0]).all()
+    # mirrored, it is the embedding of the patches each of which was mirrored, in the other order
+    turned = f"copy_{2 * wide}.{tall}.{3 * wide}.{2 * tall}.{5 * wide}.{4 * tall}.{-3 * wide}.{2 * tall}"
+    mirrored = inspector.trace(vitviz.retouched(picture, turned)).patch_embedding
+    back = inspector.trace(np.ascontiguousarray(picture[:, ::-1])).patch_embedding
+    across, back = grid.cols - 1, back.unflatten(0, (grid.rows, grid.cols))
+    mirrored = mirrored.unflatten(0, (grid.rows, grid.cols))
+    assert (mirrored[5:7, 7:10] == back[1:3, across - 4 : across - 1]).all()
+    assert (mirrored != one).any(-1).sum() == 6
     changed = (one != other).any(-1)
     assert changed.sum() == 12 and not (one[1:3, 2:5] == other[1:3, 2:5]).all(-1).any()

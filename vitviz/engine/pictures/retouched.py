@@ -4,7 +4,9 @@
                 was, noise (PCG64 of its seed, each byte as likely), or the picture so far, blurred by a
                 Gaussian of a quarter of that width
     erase       the picture as it was before all strokes
-    move, copy  a rectangle laid down further on; behind a moved one the mean colour is left, likewise shift
+    move, copy  a rectangle, or what lies within an outline and on it, laid down further on; where it says so
+                scaled (bilinear, an outline by the nearest pixel) and mirrored, its upper left corner where
+                it would be otherwise; behind a moved one the mean colour is left, likewise shift
     brightness  v + 255 b / 100; contrast 128 + (v - 128)(1 + c / 100); hue: H turned in HSV
     rotate      against the clock about the middle, bilinear, the mean colour where nothing is
 
@@ -13,6 +15,7 @@ What it does not show: no photograph in training was painted over; a hard edge i
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import cv2
@@ -51,7 +54,7 @@ def retouched(image: Any, strokes: str | Strokes) -> Image.Image:
         stopping.check()
         box = _box(stroke, original.shape)
         across, down = max(0, box[2] - box[0]), max(0, box[3] - box[1])
-        left -= across * down
+        left -= across * down + abs(prod(stroke.goal or (0,)))
         if left < 0:
             raise ImageError(
                 f"Given strokes that go over more than {WORK // 10**6:,} million pixels of a picture of"
@@ -90,7 +93,8 @@ def _box(stroke: Stroke, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
 
 
 def _path(stroke: Stroke) -> np.ndarray:
-    return np.cumsum(np.reshape(stroke.numbers[1:], (-1, 2)), axis=0)
+    first = 1 if stroke.tool in ("brush", "erase") else 8
+    return np.cumsum(np.reshape(stroke.numbers[first:], (-1, 2)), axis=0)
 
 
 def _painted(
@@ -107,13 +111,30 @@ def _painted(
         pixels[here] = np.where(under[..., None] > 0, new, pixels[here])
         return pixels
     if tool in ("move", "copy", "shift"):
-        image, (across, down) = Image.fromarray(pixels), numbers[-2:]
-        piece = image.crop(box)
+        image, (across, down) = Image.fromarray(pixels), numbers if tool == "shift" else numbers[4:6]
+        outlined = len(numbers) > 8
+        under = np.full((bottom - top, right - left), 0 if outlined else 255, np.uint8)
+        if outlined:
+            cv2.fillPoly(under, [(_path(stroke) - (left, top)).astype(np.int32)], 255)
+        piece, under = image.crop(box), Image.fromarray(under)
         if tool != "copy":
-            image.paste(mean, box)
-        image.paste(piece, (left + across, top + down))
+            image.paste(mean, box, under)
+        if stroke.goal:
+            piece, under = _laid(piece, stroke, Image.Resampling.BILINEAR), _laid(under, stroke)
+        image.paste(piece, (left + across, top + down), under)
         return np.array(image)
     return _whole(pixels, mean, tool, numbers[0])
+
+
+def _laid(piece: Image.Image, stroke: Stroke, how: Image.Resampling = Image.Resampling.NEAREST):
+    """A piece, or its outline, as wide and high as it becomes, mirrored where that is negative."""
+    sides = zip(piece.size, stroke.numbers[2:4], stroke.goal, strict=True)
+    piece = piece.resize([max(1, abs(now) * one // was) for one, was, now in sides], how)
+    for side, way in zip(
+        stroke.goal, Image.Transpose, strict=False
+    ):  # from left to right, from top to bottom
+        piece = piece.transpose(way) if side < 0 else piece
+    return piece
 
 
 def _ink(

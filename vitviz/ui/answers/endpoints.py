@@ -21,6 +21,7 @@ from vitviz.engine.asking import models
 from vitviz.errors import VitvizError, WrongSetting
 from vitviz.record.runs import Without
 from vitviz.record.samples import samples
+from vitviz.record.strokes import Strokes
 from vitviz.ui.answers import derived, films, prints
 from vitviz.ui.answers.derived import Picture
 from vitviz.ui.answers.plain import UNEXPECTED, cells, plain, truth, whole, without_paths
@@ -49,6 +50,7 @@ TOLD = {  # what a parameter is, where an endpoint's own docstring does not say 
     "without": (
         "what is taken away, such as heads=8.2 patches=0.17 (layers and heads from 1); empty for nothing"
     ),
+    "strokes": "what is painted over the picture first, such as brush.mean_60.100.80 rotate_10",
     "count": "how many classes, from 1",
     "layer": "from 1",
     "head": "from 1",
@@ -340,6 +342,7 @@ class Endpoints:
         format: Literal["svg", "pdf", "png"] = "svg", width: int | None = None,
         dpi: Literal[150, 300, 600] = 300, detail: bool = False,
         language: Literal["en", "zh-CN", "ko"] = "en", without: str = "", second: str = "",
+        strokes: str = "",
     ) -> dict:  # fmt: skip
         """A view's figure for print: vector, or pixels at a width, the same from any window.
 
@@ -352,12 +355,12 @@ class Endpoints:
         Returns:
             {checkpoint, view, name: the file's, caption: text, data: the file in base64}
         """
-        key = self._key(image, checkpoint, without)
+        key = self._key(image, checkpoint, without, strokes)
         if beside := str(second).strip():
             asked = self._studio.view(str(view))
             if not (asked.paired or asked.sided):
                 raise WrongSetting(f"{asked.title} is of one checkpoint; leave second empty.")
-            key = self._studio.runs.pair(key, self._key(image, beside, without))
+            key = self._studio.runs.pair(key, self._key(image, beside, without, strokes))
         given, look = prints.settings_of(str(settings)), _look(detail, language)
         made = prints.figure(self._studio, key, str(view), given, look)
         data = prints.written(self._studio, made, str(format), width, whole(dpi, "dpi", 1, 10_000))
@@ -367,7 +370,7 @@ class Endpoints:
         self, image: Picture, view: str = "rollout", checkpoint: str = "", settings: str = "",
         over: Literal["training", "layers"] = "training", format: Literal["mp4", "gif"] = "mp4",
         width: int = 960, seconds: float = 0.8, detail: bool = False,
-        language: Literal["en", "zh-CN", "ko"] = "en", without: str = "",
+        language: Literal["en", "zh-CN", "ko"] = "en", without: str = "", strokes: str = "",
     ) -> dict:  # fmt: skip
         """A view's figure as a film: over a training, or growing over the layers, under one scale.
 
@@ -382,7 +385,7 @@ class Endpoints:
         """
         pixels = whole(width, "width", 1, films.WIDE)
         films.require(str(format), pixels, seconds)
-        key = self._key(image, checkpoint, without)
+        key = self._key(image, checkpoint, without, strokes)
         given, look = prints.settings_of(str(settings)), _look(detail, language)
         made = films.film(self._studio, key, str(view), given, str(over), look)
         data = films.written(self._studio, made, str(format), pixels, seconds)
@@ -421,10 +424,10 @@ class Endpoints:
     def _subject(self, image: Any, checkpoint: str, without: str = "") -> Subject:
         return self._studio.subject(self._key(image, checkpoint, without))
 
-    def _key(self, image: Any, checkpoint: str, without: str = "") -> str:
-        """The key of a picture as a checkpoint sees it, less what is taken away."""
-        parsed = Without.parse(str(without))
-        return self._studio.look(self._picture(image), self._name(checkpoint), without=parsed)
+    def _key(self, image: Any, checkpoint: str, without: str = "", strokes: str = "") -> str:
+        """The key of a picture as a checkpoint sees it, painted over, and less what is taken away."""
+        changes = {"without": Without.parse(str(without)), "strokes": Strokes.parse(str(strokes))}
+        return self._studio.look(self._picture(image), self._name(checkpoint), **changes)
 
     def _picture(self, image: Any) -> str:
         """The picture's key: of a sample by its name, or of an upload; a bare path would be this server's."""

@@ -5,10 +5,11 @@ Whoever asks for a film brings a ticket of their own, and may ask under it how m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from vitviz.errors import Unknown, VitvizError
+from vitviz.prints import Figure
 from vitviz.prints.animation import (
     FORMATS,
     NO_FILM,
@@ -20,28 +21,31 @@ from vitviz.prints.animation import (
     over_training,
     wanted,
 )
+from vitviz.prints.video import paced
 from vitviz.record.sentence import Sentence, said, travelling
 from vitviz.ui.answers import prints
 from vitviz.ui.answers.plain import whole
 from vitviz.ui.door import visitor
 from vitviz.ui.memory.studio import Studio
+from vitviz.ui.memory.videos import thinned
+from vitviz.views import Needs
 from vitviz.views.printing import ALONE, Asked
 
 if TYPE_CHECKING:
     from vitviz.engine import Frame
     from vitviz.views import View
 
+FRAMES = 120  # of a video; of more every so many
 MOST = 60  # frames; of a longer film every so many, its first and its last among them
 WIDE = 1280  # pixels across, at most
 PREFIX = "film."
-ASKED = ("over", "width", "seconds", "detail", "dark", "lang", "ticket")
+ASKED = ("over", "width", "seconds", "detail", "dark", "lang", "ticket", "video", "first", "last")
 TOO_LONG = (
-    "Its numbers take a while to compute at every step of the training: in Python vitviz.animation makes the"
-    " film."
+    "Its numbers take a while to compute at every step or frame: in Python vitviz.animation and vitviz.video"
+    " make the film."
 )
 OF_A_SET = "A film is of one picture; show one picture again, and not an average over a set."
 
-T = TypeVar("T")
 Told = Callable[[int, int], None]
 
 
@@ -82,6 +86,34 @@ def film(
     return over_training(run.checkpoint, moments, figure_of)
 
 
+def of_video(
+    studio: Studio,
+    key: str,
+    slug: str,
+    given: Mapping[str, str],
+    video: str,
+    ends: tuple[int, int],
+    asked: Asked = ALONE,
+    told: Told = lambda done, of: None,
+) -> Animation:
+    """A view's film over a video's frames between both `ends`, each seen as `key`'s photograph is."""
+    view, (first, last) = studio.view(slug), ends
+    if view.on_request or view.needs is not Needs.RUN:
+        raise VitvizError(TOO_LONG if view.on_request else OF_A_SET)
+    frames = thinned(studio.videos.of(video).frames[first : last + 1], FRAMES)
+
+    def each() -> Iterator[tuple[int, float, Figure]]:
+        for done, (number, seconds, data) in enumerate(frames):
+            visitor.require_visitor()
+            with studio.frames.passing(data, video) as picture:
+                seen = studio.frames.seen_as(key, picture)
+                with studio.frames.looked_at(seen):
+                    yield number, seconds, prints.figure(studio, seen, slug, given, asked)
+            told(done + 1, len(frames))
+
+    return paced(each())
+
+
 def asked_for(
     studio: Studio, key: str, slug: str, ending: str, given: Mapping[str, str]
 ) -> tuple[bytes, str]:
@@ -92,7 +124,12 @@ def asked_for(
     width = address.number("width", "960")
     seconds = float(address.text("seconds", "0.8", r"[0-9](\.[0-9])?", "0.1 to 5, such as 0.8"))
     require(ending, width, seconds)
-    made = film(studio, key, slug, address.theirs, address.text("over", "training"), address.look(), told(0))
+    asked = (address.theirs, address.text("over", "training"), address.look(), told(0))
+    if asked[1] == "video":
+        ends = (address.number("first", "0"), address.number("last", "9999"))
+        made = of_video(studio, key, slug, asked[0], address.text("video", ""), ends, *asked[2:])
+    else:
+        made = film(studio, key, slug, *asked)
     return written(studio, made, ending, width, seconds, told(1)), f"{made.name}.{ending}"
 
 
@@ -142,20 +179,9 @@ def progress(studio: Studio, key: str, given: Mapping[str, str]) -> dict[str, in
     return {"done": done, "of": of}
 
 
-def thinned(frames: Sequence[T], most: int = MOST) -> list[T]:
-    """At most so many, evenly out of all, the first and the last among them.
-
-    >>> thinned(range(10), 4)
-    [0, 3, 6, 9]
-    """
-    if len(frames) <= most:
-        return list(frames)
-    return [frames[round(i * (len(frames) - 1) / (most - 1))] for i in range(most)]
-
-
 def _moments(studio: Studio, view: View, checkpoint: str) -> list[Frame]:
     """Which moments of a training its film shows; VitvizError where each would take long."""
-    moments = thinned(studio.checkpoints.moments(checkpoint))
+    moments = thinned(studio.checkpoints.moments(checkpoint), MOST)
     if moments and view.on_request:
         raise VitvizError(TOO_LONG)
     return moments

@@ -26,20 +26,33 @@ class Frames:
 
     def __init__(self, studio: Studio):
         self._studio = studio
-        self._standing: dict[str, tuple[str, float]] = {}
+        self._standing: dict[str, tuple[str, float, str]] = {}
         self._lock = threading.Lock()
 
-    def stand(self, data: bytes) -> str:
-        """The name of a picture (the bytes of a file) that stands from now on."""
+    def stand(self, data: bytes, video: str = "") -> str:
+        """The name of a picture (the bytes of a file, of a `video`'s frame) that stands from now on."""
         picture, whose = self._studio.pictures.stand(data), visitor.name()
         with self._lock:
-            mine = [one for one, (owner, _) in self._standing.items() if owner == whose]
+            mine = [one for one, (owner, *_) in self._standing.items() if owner == whose]
             if not self._standing:
                 self._watch()
-            self._standing[picture] = whose, time.monotonic()
+            self._standing[picture] = whose, time.monotonic(), video
         for one in mine[: 1 - MOST]:
             self.forget(one)
         return picture
+
+    @contextmanager
+    def passing(self, data: bytes, video: str = "", stays: bool = False) -> Iterator[str]:
+        """The same that stands within this, and after it only where it `stays` and nothing failed."""
+        picture = self.stand(data, video)
+        try:
+            yield picture
+        except BaseException:
+            stays = False
+            raise
+        finally:
+            if not stays:
+                self.forget(picture)
 
     def seen_as(self, key: str, picture: str) -> str:
         """The key of a frame looked at as `key`'s picture is: by that checkpoint, and without the same."""
@@ -50,6 +63,10 @@ class Frames:
         """The frame that a key stands for, if it is one."""
         run = self._studio.runs.peek(key)
         return run.picture if run is not None and run.picture in self._standing else None
+
+    def video(self, picture: str) -> str:
+        """The key of the video that a frame is of; "" of a camera's, and of any other picture."""
+        return self._standing.get(picture, ("", 0.0, ""))[2]
 
     @contextmanager
     def looked_at(self, key: str) -> Iterator[bool]:
@@ -68,7 +85,7 @@ class Frames:
         with self._lock:
             standing = self._standing.get(picture or "")
             if standing:
-                self._standing[picture] = standing[0], at
+                self._standing[picture] = standing[0], at, standing[2]
             return standing is not None
 
     def forget(self, picture: str | None) -> None:
@@ -90,7 +107,7 @@ class Frames:
     def _sweep(self) -> None:
         now = time.monotonic()
         with self._lock:
-            old = [one for one, (_, seen) in self._standing.items() if now - seen > LASTS]
+            old = [one for one, (_, seen, _) in self._standing.items() if now - seen > LASTS]
             if len(old) < len(self._standing):
                 self._watch()
         for one in old:

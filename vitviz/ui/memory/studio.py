@@ -6,7 +6,7 @@ cache is made again from its run. What costs a pass waits for a turn, and ends w
 """
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
@@ -27,7 +27,7 @@ from vitviz.ui.memory.pictures import Pictures
 from vitviz.ui.memory.runs import GONE, Runs
 from vitviz.ui.memory.sessions import Sessions
 from vitviz.ui.memory.sets import Sets
-from vitviz.ui.memory.videos import Videos
+from vitviz.ui.memory.videos import Video, Videos
 from vitviz.ui.memory.work import BATCH, Work
 from vitviz.ui.options import Settings
 from vitviz.views import About, Needs, Subject, View
@@ -95,6 +95,7 @@ class Studio:
             another=lambda name: self._another(run, name),
             training=lambda: self._training(run),
             original=self._original(run),
+            fitted=self._fitted(run, video) if (video := self.frames.video(run.picture)) else None,
         )
 
     def before(self, key: str) -> Subject:
@@ -266,6 +267,20 @@ class Studio:
         if not pictures.has(picture):
             raise Unknown(GONE)
         return self.subject(self.look(picture, run.checkpoint, run.size, without=run.without))
+
+    def _fitted(self, run: Run, video: str) -> Callable[[str, Callable[[Iterator[Subject]], T]], T]:
+        """Who fits what frames of a video have in common, as a run looks at them."""
+
+        def frames(of: Video) -> Iterator[Subject]:
+            for *_, data in of.sampled:
+                with self.frames.passing(data) as picture:
+                    yield self.subject(self.look(picture, run.checkpoint, run.size, without=run.without))
+
+        def fitted(name: str, fit: Callable[[Iterator[Subject]], T]) -> T:
+            of, how = self.videos.of(video), (run.checkpoint, run.size, run.without.text(), name)
+            return of.fitted.get(how, lambda: fit(frames(of)))
+
+        return fitted
 
     def _training(self, run: Run) -> list[Subject]:
         """A run's picture at every step of the training that its checkpoint comes from."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import io
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from PIL import Image
 
@@ -18,10 +19,13 @@ from vitviz.ui.door import uploads, visitor
 from vitviz.ui.memory.cache import Cache, Keys
 from vitviz.ui.memory.work import Work
 
+T = TypeVar("T")
 SIDE = 640  # pixels of a frame, at most: more than nearly all models are shown
 ROOM = 4_000_000  # pixels that decoding takes room for
 MAPS = 64  # of the frames seen last, for how much they change
+SAMPLED = 16  # frames, evenly over the video, that what all have in common is fitted to
 LONGEST = 16  # times as many frames as are kept may be decoded
+FITTED = 4  # bases that are kept: two checkpoints, raw tokens and those through the final norm
 PUT_AWAY = "The server has put this video away to make room for others. Drop it in once more."
 
 
@@ -34,6 +38,12 @@ class Video:
     step: int  # every so many frames of the file
     maps: Cache[Any] = field(default_factory=lambda: Cache(MAPS, lambda one: 1))  # by question and frame
     asked: dict[str, int | None] = field(default_factory=dict)  # what a run takes the first frame for
+    fitted: Cache[Any] = field(default_factory=lambda: Cache(FITTED, lambda one: 1))  # by run and name
+
+    @property
+    def sampled(self) -> list[tuple[int, float, bytes]]:
+        """A few of its frames, from the first to the last."""
+        return thinned(self.frames, SAMPLED)
 
     @property
     def nbytes(self) -> int:
@@ -90,6 +100,17 @@ class Videos:
         self._videos.forget(lambda name, _: name == key)
 
 
+def thinned(frames: Sequence[T], most: int) -> list[T]:
+    """At most so many, evenly out of all, the first and the last among them.
+
+    >>> thinned(range(10), 4)
+    [0, 3, 6, 9]
+    """
+    if len(frames) <= most:
+        return list(frames)
+    return [frames[round(i * (len(frames) - 1) / (most - 1))] for i in range(most)]
+
+
 def _jpeg(pixels: Any) -> bytes:
     picture, file = Image.fromarray(pixels), io.BytesIO()
     picture.thumbnail((SIDE, SIDE))
@@ -97,4 +118,4 @@ def _jpeg(pixels: Any) -> bytes:
     return file.getvalue()
 
 
-__all__ = ["Video", "Videos"]
+__all__ = ["Video", "Videos", "thinned"]

@@ -9,6 +9,7 @@ import { questions } from './questions.js';
 
 const STEPS = 100; // that can be undone
 const LONGEST = 120; // places of one path
+const LARGEST = 4096; // pixels of the sides of a piece that is scaled
 const TOOLS = ['brush', 'erase', 'move', 'copy'];
 const TITLES = () => [t('Brush'), t('Eraser'), t('Move'), t('Copy')];
 const INKS = () => [
@@ -17,12 +18,24 @@ const INKS = () => [
   ['blur', t('blur')],
   ['noise', t('noise')],
 ];
-const WHOLES = () => [
-  ['brightness', t('Brightness'), 100], // as far to both sides
-  ['contrast', t('Contrast'), 100],
-  ['hue', t('Hue'), 180],
-  ['rotate', t('Rotation'), 180],
+const CUTS = () => [
+  ['rectangle', t('a rectangle')],
+  ['free', t('free hand')],
 ];
+/** @type {() => [string, string, number[]][]} */
+const SIDES = () => [
+  ['⇆', t('Mirror left and right'), [-1, 1]], // what width and height are multiplied by
+  ['⇅', t('Mirror top and bottom'), [1, -1]],
+  ['−', t('Smaller'), [0.8, 0.8]],
+  ['+', t('Larger'), [1.25, 1.25]],
+];
+const WHOLES = () => [
+  ['brightness', t('Brightness'), 100, ' %'], // as far to both sides
+  ['contrast', t('Contrast'), 100, ' %'],
+  ['hue', t('Hue'), 180, '°'],
+  ['rotate', t('Rotation'), 180, '°'],
+];
+const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const list = (text) => text.split(' ').filter(Boolean);
 
 /**
@@ -41,12 +54,17 @@ export function board(props, trigger) {
   let down = null; // what is under way: a path, or a rectangle from its corner, or one that is moved
   /** @type {any} */
   let rect = null; // left, top, width, height
+  let outline = []; // within it, where the piece is cut free hand
+  /** @type {any} */
+  let cursor = null; // where the keys are
   let original = false; // as long as it is shown
   /** @type {any} */
   let pictures = {};
   let scale = 1;
 
-  const canvas = el('canvas', { tabindex: 0, role: 'img', 'aria-label': t('The picture to be painted') });
+  const title = t('Arrow keys move brush or piece (Shift: by 10 pixels), Enter sets it down and lifts it');
+  const named = { role: 'application', 'aria-label': t('The picture to be painted') };
+  const canvas = el('canvas', { tabindex: 0, ...named, title });
   const plot = div('vv-board-plot', canvas);
   const answers = el('ol', { class: 'vv-board-answers', 'aria-label': t('Likeliest classes') });
   const tools = TITLES().map((text, i) => button(text, () => take(TOOLS[i])));
@@ -54,7 +72,20 @@ export function board(props, trigger) {
   const colour = el('input', { type: 'color', value: '#ff8800', 'aria-label': t('The colour') });
   const wideness = { type: 'range', min: 1, max: 100, value: 20, 'aria-label': t('How wide it is') };
   const width = el('input', wideness);
-  const labelled = (text, input) => el('label', {}, text, input);
+  const cut = selection({ 'aria-label': t('Cut out'), onchange: () => take(tool) }, CUTS(), 'rectangle');
+  const sides = SIDES().map(([text, label, by]) =>
+    button(text, () => carry(0, 0, by), { 'aria-label': label, title: label }),
+  );
+  const tells = []; // what says the sliders' numbers
+  const labelled = (text, input, says) => {
+    const told = el('output');
+    const tell = () => {
+      told.textContent = says();
+    };
+    input.addEventListener('input', tell);
+    tells.push(tell);
+    return el('label', {}, span(text), told, input);
+  };
   const sliders = WHOLES().map(([name, text, most]) => {
     const onchange = ({ target }) => paint(changed(name, Number(target.value)));
     return el('input', { type: 'range', min: -most, max: most, 'aria-label': text, onchange, name });
@@ -64,17 +95,20 @@ export function board(props, trigger) {
   const first = button(t('Original'), null, { title: t('Shows it while this, or the key O, is held') });
   const back = button(t('As it was'), () => paint(''));
   const done = button(t('Done'), () => root.hidePopover());
+  const painting = div('vv-board-row', span(t('It paints')), ink, colour);
+  const cutting = div('vv-board-row vv-board-cut', cut, ...sides);
   const root = el(
     'div',
     { class: 'vv vv-board', popover: 'manual', role: 'dialog', 'aria-label': t('Edit the picture') },
     plot,
     answers,
     div('vv-board-row', ...tools),
-    div('vv-board-row', span(t('It paints')), ink, colour),
+    painting,
+    cutting,
     div(
       'vv-board-ranges',
-      labelled(t('How wide it is'), width),
-      ...WHOLES().map(([, text], i) => labelled(text, sliders[i])),
+      labelled(t('How wide it is'), width, () => `${wide()} px`),
+      ...WHOLES().map(([, text, , unit], i) => labelled(text, sliders[i], () => sliders[i].value + unit)),
     ),
     div('vv-board-row', undo, redo, first, back, done),
   );
@@ -108,7 +142,7 @@ export function board(props, trigger) {
   }
 
   function take(name) {
-    [tool, rect] = [name, null];
+    [tool, rect, down] = [name, null, null];
     furnish();
     draw();
   }
@@ -116,6 +150,8 @@ export function board(props, trigger) {
   /** What the controls say of the strokes. */
   function furnish() {
     tools.forEach((one, i) => one.setAttribute('aria-pressed', TOOLS[i] === tool));
+    [painting.hidden, cutting.hidden] = [pieces(), !pieces()];
+    for (const one of sides) one.disabled = !rect;
     colour.disabled = ink.value !== 'colour';
     undo.disabled = !past.length;
     redo.disabled = !future.length;
@@ -124,6 +160,7 @@ export function board(props, trigger) {
       const said = list(wanted).find((stroke) => stroke.startsWith(`${one.name}_`));
       one.value = said ? said.slice(one.name.length + 1) : '0';
     }
+    for (const tell of tells) tell();
   }
 
   function inkText() {
@@ -131,13 +168,16 @@ export function board(props, trigger) {
     return ink.value === 'noise' ? `noise${list(wanted).length}` : ink.value;
   }
 
-  /** A path in words: its first place, and steps from there on. */
-  function path(points) {
+  const pieces = () => tool === 'move' || tool === 'copy';
+
+  function thinned(points) {
     const every = Math.ceil(points.length / LONGEST);
-    const kept = points.filter((_, i) => i % every === 0 || i === points.length - 1);
-    const steps = kept.map(([x, y], i) => (i ? [x - kept[i - 1][0], y - kept[i - 1][1]] : [x, y]));
-    return `${tool === 'brush' ? `brush.${inkText()}` : 'erase'}_${[wide(), ...steps.flat()].join('.')}`;
+    return points.filter((_, i) => i % every === 0 || i === points.length - 1);
   }
+
+  /** A path's first place, and steps from there on. */
+  const steps = (points) =>
+    points.flatMap(([x, y], i) => (i ? [x - points[i - 1][0], y - points[i - 1][1]] : [x, y]));
 
   /** The brush in pixels of the photograph; the slider counts thousandths of its longer side, times four. */
   const wide = () => Math.max(1, Math.round((Number(width.value) * Math.max(...props.value.size)) / 250));
@@ -149,33 +189,50 @@ export function board(props, trigger) {
     return [event.clientX - box.left, event.clientY - box.top].map((length) => Math.round(length / scale));
   }
 
+  function begin(at) {
+    const path = !pieces() || (cut.value === 'free' && !within(at));
+    if (path && pieces()) rect = null;
+    down = path ? { points: [at] } : { from: at, to: at, takes: Boolean(within(at)) };
+  }
+
+  function go(at) {
+    if (down?.points) {
+      const [x, y] = down.points.at(-1);
+      const least = pieces() ? 2 : Math.max(1, wide() / 6);
+      if (Math.hypot(at[0] - x, at[1] - y) >= least) down.points.push(at);
+    } else if (down) {
+      down.to = at;
+      if (!down.takes) [rect, outline] = [between(down.from, at), []];
+    }
+  }
+
+  function end() {
+    const was = down;
+    down = null;
+    if (was?.takes) carry(was.to[0] - was.from[0], was.to[1] - was.from[1]);
+    else if (was?.points && pieces()) enclose(was.points);
+    else if (was?.points) {
+      drafts.push({ points: was.points, erases: tool === 'erase', wide: wide() });
+      const named = tool === 'brush' ? `brush.${inkText()}` : 'erase';
+      paint(`${wanted} ${named}_${[wide(), ...steps(thinned(was.points))].join('.')}`.trim());
+    }
+    furnish();
+  }
+
   canvas.addEventListener('pointerdown', (event) => {
     if (event.button || down || !pictures.upload) return;
     canvas.setPointerCapture(event.pointerId);
-    const at = place(event);
-    const piece = tool === 'move' || tool === 'copy';
-    down = piece ? { from: at, to: at, takes: Boolean(within(at)) } : { points: [at] };
+    cursor = null;
+    begin(place(event));
     draw();
   });
   canvas.addEventListener('pointermove', (event) => {
-    if (!down) return;
-    const at = place(event);
-    if (down.from) {
-      down.to = at;
-      if (!down.takes) rect = between(down.from, at);
-    } else {
-      const [x, y] = down.points.at(-1);
-      if (Math.hypot(at[0] - x, at[1] - y) >= Math.max(1, wide() / 6)) down.points.push(at);
-    }
+    if (!down || cursor) return;
+    go(place(event));
     draw();
   });
   canvas.addEventListener('pointerup', () => {
-    const was = down;
-    down = null;
-    if (was?.points) {
-      drafts.push({ points: was.points, erases: tool === 'erase', wide: wide() });
-      paint(`${wanted} ${path(was.points)}`.trim());
-    } else if (was?.takes) carry(was.to[0] - was.from[0], was.to[1] - was.from[1]);
+    if (!cursor) end();
     draw();
   });
   canvas.addEventListener('pointercancel', () => {
@@ -183,11 +240,33 @@ export function board(props, trigger) {
     draw();
   });
   canvas.addEventListener('keydown', (event) => {
-    const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
-    if (!rect || !steps) return;
+    const { key, repeat, shiftKey } = event;
+    const [step, sets] = [ARROWS[key], key === 'Enter' || key === ' '];
+    if (!pictures.upload || !(step || sets || (key === 'Escape' && down))) return;
     event.preventDefault();
-    carry(...steps);
+    const { size } = props.value;
+    cursor ??= size.map((side) => Math.round(side / 2));
+    if (step) {
+      if (rect && !down) {
+        cursor = [0, 1].map((i) => rect[i] + Math.floor(rect[i + 2] / 2));
+        begin(cursor);
+      }
+      const to = cursor.map((one, i) => one + step[i] * (shiftKey ? 10 : 1));
+      cursor = down?.takes ? to : to.map((one, i) => Math.min(size[i], Math.max(0, one)));
+      go(cursor);
+    } else if (!sets) down = null;
+    else if (!repeat) down ? end() : begin(cursor);
+    draw();
   });
+
+  /** A piece is cut along a path that closes itself. */
+  function enclose(points) {
+    const inside = ([x, y]) => [x, y].map((one, i) => Math.min(props.value.size[i] - 1, Math.max(0, one)));
+    outline = thinned(points).map(inside);
+    const [left, top] = [0, 1].map((i) => Math.min(...outline.map((one) => one[i])));
+    const [right, bottom] = [0, 1].map((i) => Math.max(...outline.map((one) => one[i])));
+    rect = outline.length > 2 ? [left, top, right - left + 1, bottom - top + 1] : null;
+  }
 
   /** The corners of a rectangle, within the photograph. */
   function between(/** @type {any} */ [a, b], /** @type {any} */ [c, d]) {
@@ -197,11 +276,24 @@ export function board(props, trigger) {
     return right > left && bottom > top ? [left, top, right - left, bottom - top] : null;
   }
 
-  function carry(across, along) {
-    if (!across && !along) return;
-    const stroke = `${tool}_${[...rect, across, along].join('.')}`;
-    rect = [rect[0] + across, rect[1] + along, rect[2], rect[3]];
-    paint(`${wanted} ${stroke}`.trim());
+  /** The piece goes to the right and down, or about its middle its sides are multiplied `by` so much. */
+  function carry(across, along, by = [1, 1]) {
+    if (!rect || (!across && !along && by.every((one) => one === 1))) return;
+    const [left, top, ...taken] = rect;
+    const became = taken.map((side, i) =>
+      Math.abs(by[i]) === 1 ? side : Math.min(LARGEST, Math.max(1, Math.round(side * by[i]))),
+    );
+    const moved = [across, along].map((one, i) => one + Math.round((taken[i] - became[i]) / 2));
+    const goal = became.map((side, i) => Math.sign(by[i]) * side);
+    const plain = !outline.length && goal.every((side, i) => side === taken[i]);
+    const stroke = [...rect, ...moved, ...(plain ? [] : goal), ...steps(outline)];
+    const put = (one, i) => {
+      const within = Math.round(((one - rect[i]) * became[i]) / taken[i]);
+      return rect[i] + moved[i] + (by[i] < 0 ? became[i] - 1 - within : within);
+    };
+    outline = outline.map((one) => one.map(put));
+    rect = [left + moved[0], top + moved[1], ...became];
+    paint(`${wanted} ${tool}_${stroke.join('.')}`.trim());
     draw();
   }
 
@@ -215,7 +307,8 @@ export function board(props, trigger) {
     context.scale(scale, scale);
     context.drawImage(shown, 0, 0, w, h);
     if (original) return;
-    const now = down?.points ? [{ points: down.points, erases: tool === 'erase', wide: wide() }] : [];
+    const now =
+      down?.points && !pieces() ? [{ points: down.points, erases: tool === 'erase', wide: wide() }] : [];
     for (const one of [...drafts, ...now]) {
       const strokeStyle = one.erases ? 'rgb(255 255 255 / .5)' : 'rgb(127 127 127 / .65)';
       Object.assign(context, { strokeStyle, lineWidth: one.wide, lineCap: 'round', lineJoin: 'round' });
@@ -224,11 +317,21 @@ export function board(props, trigger) {
       context.lineTo(...one.points.at(-1));
       context.stroke();
     }
-    if (!rect) return;
     const [across, along] = down?.takes ? [down.to[0] - down.from[0], down.to[1] - down.from[1]] : [0, 0];
-    if (across || along) {
-      const [x, y, broad, tall] = rect.map((length) => (length * shown.width) / w);
-      context.drawImage(shown, x, y, broad, tall, rect[0] + across, rect[1] + along, rect[2], rect[3]);
+    const line = () => {
+      context.beginPath();
+      const around = rect ? outline : pieces() && down?.points ? down.points : [];
+      for (const [x, y] of around) context.lineTo(x + across, y + along);
+      if (rect) around.length ? context.closePath() : context.rect(...moved(rect));
+    };
+    const moved = ([x, y, ...sides]) => [x + across, y + along, ...sides];
+    if (rect && (across || along)) {
+      context.save();
+      line();
+      context.clip();
+      const part = rect.map((length) => (length * shown.width) / w);
+      context.drawImage(shown, ...part, ...moved(rect));
+      context.restore();
     }
     // seen on any ground
     Object.assign(context, {
@@ -236,7 +339,13 @@ export function board(props, trigger) {
       strokeStyle: '#fff',
       globalCompositeOperation: 'difference',
     });
-    context.strokeRect(rect[0] + across, rect[1] + along, rect[2], rect[3]);
+    line();
+    context.stroke();
+    if (cursor && !down?.takes) {
+      const arm = 8 / scale;
+      context.strokeRect(cursor[0] - arm, cursor[1], 2 * arm, 0);
+      context.strokeRect(cursor[0], cursor[1] - arm, 0, 2 * arm);
+    }
     context.globalCompositeOperation = 'source-over';
   }
 

@@ -8,8 +8,6 @@ nothing of it, and so neither do links, lessons and zips.
 
 import base64
 import binascii
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import Body, Request, Response
@@ -18,7 +16,7 @@ from fastapi.routing import APIRoute
 
 from vitviz.errors import ImageError, VitvizError
 from vitviz.prints.video import flicker, map_of
-from vitviz.ui.answers import prints
+from vitviz.ui.answers import films, prints
 from vitviz.ui.answers.plain import told_of
 from vitviz.ui.answers.routes import PASSING, answered
 from vitviz.ui.memory.studio import Studio
@@ -50,11 +48,13 @@ def routes(studio: Studio) -> list[APIRoute]:
 
 
 def decoded(studio: Studio, asked: Any) -> dict[str, Any]:
-    """A video's key and its frames' numbers in the file and seconds, from the `path` of an upload."""
+    """A video's key, its frames' numbers in the file and seconds, and the `most` that a film of it has, from
+    the `path` of an upload.
+    """
     key = studio.videos.keep(asked.get("path") if isinstance(asked, dict) else None)
     found = studio.videos.of(key)
     frames = [{"number": number, "seconds": seconds} for number, seconds, _ in found.frames]
-    return {"video": key, "frames": frames, "step": found.step}
+    return {"video": key, "frames": frames, "step": found.step, "most": films.FRAMES}
 
 
 def shown(studio: Studio, key: str, asked: Any) -> dict[str, Any]:
@@ -72,37 +72,30 @@ def shown(studio: Studio, key: str, asked: Any) -> dict[str, Any]:
     else:
         data = _bytes(frame)
         studio.videos.forget(asked.get("video"))
-    answer = _looked_at(studio, data, [key, second], views) if data else {}
-    if "at" in asked:
-        with _standing(studio, answer["key"]):
+    if not data:
+        studio.frames.forget(studio.frames.picture(str(last)))
+        return {}
+    video = str(asked["video"]) if "at" in asked else ""
+    with studio.frames.passing(data, video, stays=True) as picture:
+        answer = _looked_at(studio, picture, [key, second], views)
+        if video:
+            of = studio.videos.of(video)
+            basis = {"count": len(of.sampled), "of": len(of.frames)}
             answer["row"], first = _row(studio, key, answer["key"], asked), _asked(studio, key, asked)
             for slug, figures in answer["figures"].items():
                 still = {**studio.view(slug).still, **({} if first is None else {"target": str(first)})}
-                answer["figures"][slug] = [one and {**one, "still": still} for one in figures]
+                answer["figures"][slug] = [one and {**one, "still": still, "basis": basis} for one in figures]
     studio.frames.forget(studio.frames.picture(str(last)))
     return answer
-
-
-@contextmanager
-def _standing(studio: Studio, key: str) -> Iterator[None]:
-    """A frame, forgotten where something fails."""
-    try:
-        yield
-    except BaseException:
-        studio.frames.forget(studio.frames.picture(key))
-        raise
 
 
 def _asked(studio: Studio, key: str, asked: dict) -> int | None:
     """The class that all frames of a video are asked for: the first one's answer, where there is one."""
     video = studio.videos.of(asked["video"])
     if key not in video.asked:
-        first = studio.frames.stand(video.frames[0][2])
-        try:
+        with studio.frames.passing(video.frames[0][2]) as first:
             trace = studio.subject(studio.frames.seen_as(key, first)).trace
             video.asked[key] = int(trace.logits.argmax()) if trace.top(1) else None
-        finally:
-            studio.frames.forget(first)
     return video.asked[key]
 
 
@@ -141,25 +134,20 @@ def _row(studio: Studio, photo: str, key: str, asked: dict) -> dict[str, Any]:
     return found
 
 
-def _looked_at(studio: Studio, data: bytes, keys: list[str], views: Any) -> dict[str, Any]:
+def _looked_at(studio: Studio, picture: str, keys: list[str], views: Any) -> dict[str, Any]:
     views = [studio.view(str(slug)) for slug in views]
-    picture = studio.frames.stand(data)
-    try:
-        keys = [studio.frames.seen_as(key, picture) if key else "" for key in keys]
-        with studio.frames.looked_at(keys[0]):  # a pass may take longer than a frame stands
-            studio.subject(keys[0])
-        state = {"key": keys[0], "second_key": keys[1]}
-        preprocessing, grid = studio.subject(keys[0]).inspector.preprocessing, studio.subject(keys[0]).grid
-        return {
-            "key": keys[0],
-            "size": [min(LARGEST, int(side / preprocessing.crop_pct)) for side in grid.pixels],
-            "answers": [facts.answer(studio.subject(key)) if key else {} for key in keys],
-            "picture": framed(studio, keys[0], "picture"),
-            "figures": {view.slug: figures_of(view, studio, state) for view in views},
-        }
-    except BaseException:
-        studio.frames.forget(picture)
-        raise
+    keys = [studio.frames.seen_as(key, picture) if key else "" for key in keys]
+    with studio.frames.looked_at(keys[0]):  # a pass may take longer than a frame stands
+        studio.subject(keys[0])
+    state = {"key": keys[0], "second_key": keys[1]}
+    preprocessing, grid = studio.subject(keys[0]).inspector.preprocessing, studio.subject(keys[0]).grid
+    return {
+        "key": keys[0],
+        "size": [min(LARGEST, int(side / preprocessing.crop_pct)) for side in grid.pixels],
+        "answers": [facts.answer(studio.subject(key)) if key else {} for key in keys],
+        "picture": framed(studio, keys[0], "picture"),
+        "figures": {view.slug: figures_of(view, studio, state) for view in views},
+    }
 
 
 def _bytes(frame: Any) -> bytes:

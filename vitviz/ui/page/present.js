@@ -85,6 +85,11 @@ export default function part(element) {
     ['↑ ↓', t('Layer'), upright(['layer', 'alone'])],
     ['Shift ↑ ↓', t('Head'), upright(['head'])],
     [t('Space'), t('Play and stop the film'), { ' ': play }],
+    [
+      '← → ↑ ↓, Enter',
+      t('Arrow keys move brush or piece (Shift: by 10 pixels), Enter sets it down and lifts it'),
+      null,
+    ],
     ['Esc', t('Leave the lecture mode'), { Escape: () => turn(false) }],
     ['?', t('This list'), null],
   ];

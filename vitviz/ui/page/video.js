@@ -4,6 +4,7 @@
 import { address, asked, Refusal, sent } from '../../canvas/data.js';
 import { button, div, selection } from '../../canvas/elements.js';
 import { save } from '../../canvas/export.js';
+import { filmed } from '../../canvas/filmed.js';
 import { number } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { begin, drawnIn, seen, stage } from './live.js';
@@ -24,6 +25,7 @@ async function open(file) {
     async () => (await fetch(address(`${mine.drawn}/picture/upload`))).blob(),
     () => {
       flight.abort();
+      over?.quit();
       clearInterval(watch);
       if (!over) return;
       timeline(null);
@@ -54,7 +56,7 @@ async function open(file) {
 const shortly = (seconds) => `${seconds.toFixed(2)} s`;
 
 /** What the timeline goes over. */
-function overFrames(mine, { video, frames, step }) {
+function overFrames(mine, { video, frames, step, most }) {
   let [at, drawn, looked, measuring] = [0, '', 0, false];
   /** @type {any} */
   let of = {}; // what the numbers are of
@@ -69,10 +71,23 @@ function overFrames(mine, { video, frames, step }) {
     ['share', t('Share of each head (logits)')],
   ]);
   const all = button(t('All frames'), measure, { ...more, 'aria-pressed': 'false' });
+  const title = t(
+    'One file of at most {count} frames, evenly between both ends; pressed once more it stops',
+    {
+      count: most,
+    },
+  );
+  const films = ['mp4', 'gif'].map((form) =>
+    button(form.toUpperCase(), ({ currentTarget }) => taking(currentTarget, form), { ...more, title }),
+  );
+  /** @type {AbortController | null} */
+  let filming = null;
   const table = button(t('Table (.csv)'), taken, more);
   /** The numbers that are asked for with a frame; those of other questions are given up. */
+  const fronted = () =>
+    seen().find((one) => one.name !== 'stage' && !one.given().second && one.value.controls);
   function asks() {
-    const front = seen().find((one) => one.name !== 'stage' && !one.given().second && one.value.controls);
+    const front = fronted();
     const key = stage().given().key;
     const settings = front?.settings;
     const now = { rows: `${key} ${heads.value}`, flickers: JSON.stringify([key, front?.name, settings]) };
@@ -95,7 +110,7 @@ function overFrames(mine, { video, frames, step }) {
     plays: () => t('Play the video'),
     curve: () => t('Over time'),
     says: () => t('How much the map in view changes from one frame to the next, mean over the patches'),
-    tools: [div('vv-film-tools', heads, all, from, to, table)],
+    tools: [div('vv-film-tools', heads, all, from, to, table, ...films)],
     pause: (index) => 1000 * ((frames[index + 1] ?? frames[index]).seconds - frames[index].seconds),
     draw: (plot, _, index) => drawStrip(plot, frames, rows, index),
     told(_, index) {
@@ -142,6 +157,7 @@ function overFrames(mine, { video, frames, step }) {
       const there = await fetch(address(`${mine.last}/picture/input`)).catch(() => null);
       if (there && !there.ok) over.again();
     },
+    quit: () => filming?.abort(),
     again: () => {},
     retell: () => {},
   };
@@ -164,6 +180,25 @@ function overFrames(mine, { video, frames, step }) {
     if (last) asked(`${last}/live`, { last }).catch(() => {});
     measuring = false;
     all.setAttribute('aria-pressed', 'false');
+  }
+
+  /** The view in front over the frames between both ends, as a file; or stops that. */
+  async function taking(pressed, form) {
+    if (filming) return filming.abort();
+    filming = new AbortController();
+    const front = fronted();
+    const at = (name, query) => `${stage().given().key}/${front?.name}/${name}?${query}`;
+    const asked = { 'film.over': 'video', 'film.video': video };
+    const ends = { 'film.first': over.first, 'film.last': over.last };
+    const say = (text) => {
+      pressed.textContent = text;
+    };
+    say(t('Drawing …'));
+    await filmed(at, form, { ...front?.settings, ...asked, ...ends }, filming.signal, say).catch(
+      (problem) => problem.name !== 'AbortError' && mine.on() && stage().fail(problem),
+    );
+    filming = null;
+    say(form.toUpperCase());
   }
 
   /** A row a frame between both ends, of those whose numbers are known. */

@@ -1,6 +1,6 @@
 """What patches become: likeness, components and lengths of tokens at any depth, and what heads share."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -133,7 +133,7 @@ class Tokens(View):
 
     charted = ("show", "depth")
     differs = ("cosines", "line", "pinned", "by_depth", "similarity")
-    still = {"tint": "plain"}
+    still = {"tint": "plain", "basis": "own"}
     also = (LONG, *together.TEXTS)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
@@ -176,10 +176,6 @@ class Tokens(View):
         if name in ("entropy", "prefix_entropy"):
             return made.entropies(subject, name)
         return made.of_trace(subject)[name]
-
-    def fitted(self, frames: Iterable[Subject], settings: Mapping[str, Any]) -> Any:
-        """One basis for each depth."""
-        return made.bases_over(frames, settings) if settings["show"] == "components" else None
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart | None:
         """How many patches have which norm, and the prefix tokens'; without the limit, which is dragged."""

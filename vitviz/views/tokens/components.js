@@ -36,7 +36,10 @@ export function drawComponents(self) {
       : t('Red, green, blue: components 1, 2, 3.');
   ui.facts.hidden = false;
   const shares = { first: share(0), second: share(1), third: share(2) };
-  ui.facts.textContent = `${t('Shares of the variance: {first}, {second}, {third}.', shares)} ${turned}`;
+  const of = self.value.basis
+    ? ` ${t('The basis is of {count} of the video’s {of} frames.', self.value.basis)}`
+    : '';
+  ui.facts.textContent = `${t('Shares of the variance: {first}, {second}, {third}.', shares)} ${turned}${of}`;
   if (ui.single.childElementCount !== 3) {
     ui.single.replaceChildren(...[0, 1, 2].map(() => el('figure', {}, el('canvas'), el('figcaption'))));
   }
@@ -58,7 +61,9 @@ export function drawComponents(self) {
     own: t('Every depth, each in its own basis'),
     all: t('Every depth, one basis for all'),
   };
-  const text = bases[settings.basis] ?? t('Every depth, at each a basis in common');
+  const text = self.value.basis
+    ? t('Every depth, at each one basis for the whole video')
+    : (bases[settings.basis] ?? t('Every depth, at each a basis in common'));
   ui.depths.draw({
     text,
     width,

@@ -9,6 +9,7 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.errors import WrongSetting
+from vitviz.record.sentence import Sentence
 from vitviz.views.tokens import together
 
 if TYPE_CHECKING:
@@ -165,9 +166,8 @@ def _received(subject: Subject) -> list:
 
 def _bases(subject: Subject, settings: Settings) -> list[analyses.Basis]:
     """One for each depth, of all that are looked at together, or the same one for all depths."""
-
     if subject.fitted is not None:
-        return subject.fitted
+        return subject.fitted(f"bases {settings['norm']}", lambda frames: _bases_over(frames, settings))
 
     def made() -> list[analyses.Basis]:
         found, depths = together.members(subject, settings), range(len(subject.trace.tokens))
@@ -183,13 +183,10 @@ def _bases(subject: Subject, settings: Settings) -> list[analyses.Basis]:
     return subject.once(f"bases {together.named(subject, settings)}", made)
 
 
-def bases_over(frames: Iterable[Subject], settings: Settings) -> list[analyses.Basis]:
+def _bases_over(frames: Iterable[Subject], settings: Settings) -> list[analyses.Basis]:
     """One basis a depth over a video's frames, one held at a time; WrongSetting for another basis or tint."""
     if settings["basis"] != "own" or settings["tint"] != "plain":
-        raise WrongSetting(
-            f"Given basis={settings['basis']}, tint={settings['tint']}; expected basis=own and tint=plain, as"
-            " components of a video have one basis for all of its frames. Leave both out."
-        )
+        raise WrongSetting(Sentence(together.VIDEO))
     scatters: list[analyses.Scatter] = []
     for one in frames:
         each = [together.patches(one, depth, settings) for depth in range(len(one.trace.tokens))]

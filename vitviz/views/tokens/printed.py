@@ -76,6 +76,14 @@ def _components(view, subject, settings, asked) -> Plate:
         turned = Sentence("Colours: the three together, turned to look like the depth before.")
     said = dict(zip(("first", "second", "third"), shares, strict=True))
     notes = (Sentence("Shares of the variance: {first}, {second}, {third}.", **said), turned)
+    bases = {
+        "own": Sentence("Every depth, each in its own basis"),
+        "all": Sentence("Every depth, one basis for all"),
+    }
+    text = bases.get(settings["basis"], Sentence("Every depth, at each a basis in common"))
+    if subject.fitted is not None:
+        text = Sentence("Every depth, at each one basis for the whole video")
+        notes += (text,)
     if not asked.detail:
         return Plate(((main,),), notes, width=NARROW)
     singles = ()
@@ -84,11 +92,6 @@ def _components(view, subject, settings, asked) -> Plate:
         name = Sentence("Component {number}: {share}", number=i + 1, share=share)
         own = Scale("balance", -most, most, Sentence("Score"))
         singles += (Map(name, None, scores[..., i], None, own, aspect=shape_of(grid)),)
-    bases = {
-        "own": Sentence("Every depth, each in its own basis"),
-        "all": Sentence("Every depth, one basis for all"),
-    }
-    text = bases.get(settings["basis"], Sentence("Every depth, at each a basis in common"))
     return Plate(((main, _strip(tints, text, grid, settings)), singles), notes, width=WIDE)
 
 

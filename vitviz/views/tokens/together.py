@@ -30,7 +30,11 @@ APART = (
     " and width."
 )
 SHAPE = "{depths} depths of tokens {width} numbers wide"
-TEXTS = {NO_SECOND, NO_PHOTO, NO_STEPS, APART, SHAPE}
+VIDEO = (
+    "Components of a video have one basis for all of its frames: choose the basis of this depth (own), and"
+    " the components one by one as colours (plain)."
+)
+TEXTS = {NO_SECOND, NO_PHOTO, NO_STEPS, APART, SHAPE, VIDEO}
 
 
 def members(subject: Subject, settings: Settings) -> list[Subject]:
