@@ -165,7 +165,7 @@ const this_ = {
   curves(self) {
     const { drawn, curves, run } = self.ui;
     const room = self.room || Infinity;
-    const stacked = self.width < 520 ? room >= 520 * self.zoom : self.width < 900 && room >= 560;
+    const stacked = self.width < 520 ? room >= 340 * self.zoom : self.width < 900 && room >= 560;
     const tall = Math.min(self.tall, 820);
     curves.classList.toggle('vv-stacked', stacked);
     run.panels?.forEach((panel, i) => {
@@ -206,7 +206,7 @@ const this_ = {
     const whole = run.verdict !== null;
     const text = run.problem
       ? t(run.problem)
-      : run.life && run.now
+      : run.life && run.now && !whole // the verdict takes the place of what is said of the way to it
         ? t('{done} of {count}: {method}', { done, count, method: ui.title(run.now) })
         : whole || run.life
           ? ''
