@@ -1,5 +1,5 @@
-// Sentences as classes, for a checkpoint with a text tower: one a line, and perhaps a template around each; for
-// others a file of vectors.
+// Sentences as classes, for a checkpoint with a text tower: one a line, and perhaps a template around each;
+// for others a file of vectors.
 
 import { button, div, el } from '../../canvas/elements.js';
 import { hand } from '../../canvas/handed.js';
@@ -22,7 +22,7 @@ export default function part(element, props, watch, trigger) {
   const template = el('textarea', { rows: 1, oninput: fresh, placeholder: 'a photo of a {}.' });
   const go = button(t('Ask'), ask);
   const note = t('Most text towers have read English alone. Ctrl + Enter asks.');
-  const chosen = () => hand(file.files).then(() => (file.value = '')); // or the same could not be chosen again
+  const chosen = () => hand(file.files).then(() => (file.value = '')); // so that the same can be chosen again
   const file = el('input', { type: 'file', accept: '.npz,.safetensors', onchange: chosen });
   const given = el('span');
   const without = button(t('Without them'), () => question.ask({ sentences: [], templates: [] }));
@@ -35,7 +35,7 @@ export default function part(element, props, watch, trigger) {
     el('p', { class: 'vv-small', text: note }),
   );
   const title = t(
-    'Labels, and for each as many numbers as the embedding has; a link to them holds while the server has them',
+    'Labels, and for each as many numbers as the embedding has. A link holds while the server has them.',
   );
   root.removeAttribute('role');
   root.replaceChildren(sentences, el('label', { title }, t('Vectors as classes: a file'), file), held);
