@@ -62,6 +62,8 @@ def test_a_set_of_ones_own_can_be_compared(open_page, tmp_path):
     give_a_set(page, files)
     page.locator(".vv-set .vv-go").click()
     expect(page.locator("#vitviz-compared")).to_contain_text("Over the set of 9 pictures", timeout=60_000)
+    under, view = (page.locator(one).bounding_box() for one in ("#vitviz-set", "#vitviz-tab-compared"))
+    assert (under["x"], under["width"]) == (view["x"], view["width"])  # or its words would push the tabs aside
     page.locator(".vv-set-single").click()
     expect(page.locator("#vitviz-compared")).to_contain_text("four sample photographs")
 

@@ -12,8 +12,8 @@ const EDGE = 5; // px that leaders take
 export const letters = (texts) =>
   Math.max(0, ...texts.map((text) => [...text].reduce((sum, one) => sum + (one > '\u2e80' ? 1.7 : 1), 0)));
 
-/** The room that the names take beside a chart, px at one. */
-export const besides = (series) => 3 + EDGE + LETTER * letters(series.map(({ name }) => t(name)));
+/** The room that the names take beside a chart, px at one; a short name's letters may be wide ones. */
+export const besides = (series) => 3 + EDGE + LETTER * (1.5 + letters(series.map(({ name }) => t(name))));
 
 /** Where labels stand that want to be at `wanted`: none closer than `gap` to another, `top` to `foot`. */
 export function spread(wanted, gap, top, foot) {

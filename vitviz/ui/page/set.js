@@ -62,7 +62,7 @@ export default function part(element, props, watch, trigger) {
     const mark = el('span', { class: 'vv-set-picture' });
     mark.style.background = `url("${address(`${props.value.set}/picture/thumbnails`)}") ${-56 * i}px 0`;
     const [name, share] = answer ?? [];
-    const text = name ? `${t(name)} ${(100 * share).toFixed(0)} %` : answer ? '–' : '…';
+    const text = name ? `${t(name)} ${(100 * share).toFixed(0)}\u00a0%` : answer ? '–' : '…';
     return el('li', {}, mark, el('span', { text }));
   }
 
