@@ -1,5 +1,6 @@
 """What scripts compute is what Python computes: each function in Node beside plain loops in float64."""
 
+import json
 import math
 
 import numpy as np
@@ -131,18 +132,18 @@ def test_the_wall_shows_each_map_by_its_own_largest_weight_or_by_the_largest_of_
 
 
 def test_a_head_of_tokens_looks_at_as_many_tokens_as_its_entropy_says(node, subject):
-    data = items(Tokens(), subject, ["entropy", "prefix_entropy"], show="heads")
-    view = seen(subject, data=data)
-    layer, head = 4, 2
+    view, layer, head = Tokens(), 4, 2
+    settings = view.settings({"show": "heads", "measure": "nats"}, subject.about)
     attention = subject.trace.attention(layer)[head].double().numpy()
     rows = [-sum(a * math.log(a) for a in row if a > 0) for row in attention]
     nats = float(np.mean(rows[1:]))
-    said = node("views/tokens/heads.js", "head(self, 2, 4)", self=view)
+    figure = json.loads(view.array(subject, "matrices", settings).tobytes())[0]
+    said = node("canvas/matrix.js", "told(figure, 2, 4)", figure=figure)
     assert said[0] == "Layer 5, head 3"
     assert f"{math.exp(nats):.3g} tokens looked at, entropy {nats:.3g} nats" in said[1]
     assert f"{rows[0]:.3g} nats" in said[2]
-    table = node("views/tokens/tokens.js", "byHead(self, 'entropy', (nats) => nats)", self=view)
-    assert np.reshape(table, (3, 8))[head, layer] == pytest.approx(nats, rel=1e-4)
+    assert np.shape(figure["values"]) == (3, 8)
+    assert figure["values"][head][layer] == pytest.approx(nats, rel=1e-4)
 
 
 def test_a_patch_has_the_norms_before_and_after_its_position(node, subject):

@@ -10,6 +10,7 @@ import vitviz
 from tests.e2e.conftest import give_a_set, ready
 from vitviz.surveys import parts_of_samples
 
+DRAWN = "JSON.parse(new TextDecoder().decode(view.data.matrix.values))"
 VIEW = "[...window.vitviz.views].find((one) => one.name === 'compared' && one.root.isConnected)"
 
 
@@ -23,7 +24,7 @@ def test_hovering_tells_the_figure_and_asks_for_nothing(open_page, survey):
     page = open_page("?tab=compared", wait=False)
     ready(page, "compared")
     expected = vitviz.cka(survey).numpy()
-    shown = page.evaluate(f"Array.from({VIEW}.data.cka.values)")
+    shown = page.evaluate(f"((view) => {DRAWN}.values)({VIEW})")
     np.testing.assert_allclose(np.reshape(shown, (9, 9)), expected, rtol=1e-3, atol=1e-4)
     requests, canvas = [], page.locator("#vitviz-compared .vv-figure canvas").first
     page.on("request", lambda request: requests.append(request.url))
@@ -43,10 +44,10 @@ def test_a_second_checkpoint_stands_on_the_same_axes_and_the_training_too(open_p
     for part in ("#vitviz-compared", "#vitviz-second-compared"):
         expect(page.locator(f"{part} .vv-below .vv-legend")).to_have_count(2)
     both = "[...window.vitviz.views].filter((one) => one.name === 'compared' && one.root.isConnected)"
-    one, other = page.evaluate(f"{both}.map((view) => Array.from(view.data.cka.values))")
+    one, other = page.evaluate(f"{both}.map((view) => {DRAWN}.values)")
     np.testing.assert_allclose(np.reshape(one, (9, 9)), np.reshape(other, (9, 9)).T, atol=1e-6)
     page.locator("#vitviz-compared [data-name=against]").get_by_text("Its training").click()
-    followed = f"() => {VIEW}.data.steps && {VIEW}.data.cka.shape[1] > 9"
+    followed = f"() => ((view) => view.data.matrix && {DRAWN}.cols.length > 9)({VIEW})"
     page.wait_for_function(followed, timeout=120_000)  # seventeen steps look at twenty pictures
 
 
@@ -63,8 +64,7 @@ def test_a_set_of_ones_own_can_be_compared(open_page, tmp_path):
     page.locator(".vv-set .vv-go").click()
     expect(page.locator("#vitviz-compared")).to_contain_text("Over the set of 9 pictures", timeout=60_000)
     under, view = (page.locator(one).bounding_box() for one in ("#vitviz-set", "#vitviz-tab-compared"))
-    # or its words would push the tabs aside
-    assert (under["x"], under["width"]) == (view["x"], view["width"])
+    assert (under["x"], under["width"]) == (view["x"], view["width"])  # else its words push the tabs aside
     page.locator(".vv-set-single").click()
     expect(page.locator("#vitviz-compared")).to_contain_text("four sample photographs")
 
@@ -84,14 +84,14 @@ def test_a_training_says_how_far_it_is_and_can_be_stopped(open_page):
     expect(said).to_contain_text("what is known stays")
     expect(go).to_have_text("Go on")
     expect(part.locator(".vv-below .vv-chart")).to_be_visible()
-    page.wait_for_function(f"() => !{VIEW}.data.cka")
+    page.wait_for_function(f"() => !{VIEW}.data.matrix")
     assert len(asked) == 4
     part.locator("[data-name=curve] select").select_option("entropy")
     ready(page, "compared")
     assert len(asked) == 4, "another curve is no wish to go on"
     page.unroute_all()
     go.click()
-    followed = f"() => {VIEW}.data.cka?.shape[1] === {count}"
+    followed = f"() => ((view) => view.data.matrix && {DRAWN}.cols.length === {count})({VIEW})"
     page.wait_for_function(followed, timeout=120_000)
     expect(go).to_be_hidden()
     expect(canvas.first).to_be_visible()

@@ -85,7 +85,7 @@ def test_a_slide_has_one_idea_and_no_buttons_of_the_page(open_page):
     for part in (".vv-back", ".vv-next", ".vv-on", ".vv-fold", ".vv-foot", ".vv-tour-body [data-slide=no]"):
         expect(tour.locator(part).first).to_be_hidden()
     expect(page.locator("#vitviz-tab-tour .vitviz-lead").first).to_be_hidden()
-    expect(tour.locator(".vv-count")).to_have_text("Step 7 of 12")
+    expect(tour.locator(".vv-count")).to_have_text("Step 7 of 13")
     expect(tour.locator(".vv-map [aria-current=step]")).to_have_count(1)
     before = tour.locator(".vv-tour-body .vv-plot").first.bounding_box()["width"]
     page.keyboard.press("f")
@@ -98,7 +98,7 @@ def test_a_slide_has_one_idea_and_no_buttons_of_the_page(open_page):
 
 
 def test_after_the_last_slide_the_next_view_comes_and_back_again(open_page):
-    page = lecture(open_page, 1920, 1080, step=12)
+    page = lecture(open_page, 1920, 1080, step=13)
     arrived(page, STEPS[-1])
     page.keyboard.press("ArrowLeft")
     arrived(page, STEPS[-2])

@@ -4,6 +4,7 @@ import re
 from urllib.parse import quote
 
 import pytest
+import torch
 from playwright.sync_api import expect
 
 import vitviz
@@ -78,7 +79,7 @@ def test_the_margin_of_sentences_scored_each_by_itself_is_the_difference_of_thei
     expect(page.locator("#vitviz-facts")).to_contain_text("need not add up to one")
 
 
-def test_what_cannot_be_asked_costs_nothing_and_is_still_there_to_be_mended(open_page):
+def test_what_cannot_be_asked_costs_nothing_and_vectors_take_the_place_of_sentences(open_page, tmp_path):
     page = open_page("?checkpoint=my-clip%3Ftext%3Da+cat%7Ca+dog&sample=chelsea")
     before = answers(page)
     field = page.get_by_label("Sentences as classes, one a line")
@@ -101,6 +102,13 @@ def test_what_cannot_be_asked_costs_nothing_and_is_still_there_to_be_mended(open
     page.go_back()
     expect(field).to_have_value("a cat\na dog")
     assert answers(page) == before
+    classes = vitviz.Classes(["my own", "قطة"], torch.eye(24)[:2])
+    classes.save(tmp_path / "mine.npz")
+    page.get_by_label("Vectors as classes: a file").set_input_files(tmp_path / "mine.npz")
+    expect(page.locator(".vv-sentences")).to_contain_text("2 vectors are the classes.")
+    assert set(answers(page)) == set(classes.labels) and field.input_value() == ""
+    page.get_by_role("button", name="Without them").click()
+    expect(page.locator("#vitviz-facts")).to_contain_text("no classifier")
 
 
 def test_the_field_is_there_for_models_that_read_text_alone(open_page):

@@ -1,14 +1,18 @@
 """Sentences as classes on the server: a checkpoint's name carries them; no picture is looked at again."""
 
+import io
+
+import numpy as np
 import pytest
 import torch
 
 import vitviz
 from tests.engine.contrastive import towers
 from vitviz.engine.asking import text
-from vitviz.errors import UnsupportedModel
+from vitviz.errors import Unknown, UnsupportedModel, VitvizError
 from vitviz.record.asked import SENTENCES, WRITTEN, plain, with_text, without_text
-from vitviz.ui.answers import links
+from vitviz.ui.answers import export, lessons, links
+from vitviz.ui.memory import vectors
 from vitviz.ui.memory.studio import Settings, Studio
 from vitviz.ui.page import facts
 from vitviz.ui.page.assumed import name_with
@@ -58,8 +62,10 @@ def test_another_sentence_is_no_second_look_at_the_picture(studio, weights, monk
     assert asked == {
         "of": "my-clip",
         "reads": True,
+        "takes": True,
         "sentences": ["a photo of a cat", "a dog"],
         "templates": [],
+        "vectors": 0,
     }
 
 
@@ -103,3 +109,60 @@ def test_a_checkpoint_without_a_text_tower_says_so(studio):
     restricted = Studio(Settings(device="cpu", allowed=("vitviz-tiny",), weights=studio.settings.weights))
     with pytest.raises(vitviz.VitvizError, match="offers only"):
         restricted.checkpoints.inspector(CATS)
+
+
+GIVEN = {
+    "labels": np.array(["قطة", "a dog"]),
+    "vectors": np.random.default_rng(0).normal(size=(2, 24)),
+    "scale": 9.0,
+}
+
+
+def a_file(**changes) -> bytes:
+    held = io.BytesIO()
+    np.savez(held, **{**GIVEN, **changes})
+    return held.getvalue()
+
+
+def test_a_file_of_vectors_is_the_classes_wherever_the_name_goes_and_in_a_lesson(studio, weights, tmp_path):
+    data = a_file(model="my-clip")
+    name = studio.checkpoints.vectors.named("my-clip?text=a cat", data, "mine.npz")
+    classes = vitviz.Classes(GIVEN["labels"], GIVEN["vectors"], scale=9.0, model="my-clip")
+    assert name == f"my-clip?vectors={classes.digest[:16]}" and plain(name) == "my-clip"
+    whole = vitviz.load("my-clip", folder=weights, device="cpu").with_classes(classes)
+    key = studio.look(studio.pictures.sample("chelsea"), name)
+    found = studio.subject(key).trace.logits
+    torch.testing.assert_close(found, whole.trace(vitviz.sample_image("chelsea")).logits, atol=1e-5, rtol=0)
+    assert facts.asked(studio.checkpoints.inspector(name))["vectors"] == 2
+    lesson = lessons.read(export.everything(studio, key, {"tab": "evidence"}))
+    assert lesson.vectors == data and lesson.seen.checkpoint == name
+    for path in (tmp_path / "x.npz", tmp_path / "x.safetensors"):
+        classes.save(path)
+        assert vectors.read(path.read_bytes(), path.name) == classes == vitviz.Classes.load(path)
+
+
+def test_vectors_that_do_not_fit_or_are_too_many_or_gone_are_a_sentence(studio, weights):
+    keep = studio.checkpoints.vectors.named
+    for changes, said in (
+        ({"vectors": np.ones((2, 7))}, "vectors of 7 numbers; my-clip embeds a picture in 24"),
+        ({"model": "another"}, "classes of another for my-clip"),
+    ):
+        name = keep("my-clip", a_file(**changes), "mine.npz")
+        with pytest.raises(VitvizError, match=said):
+            studio.checkpoints.inspector(name)
+    large = {"labels": np.array(["a"] * 1_001), "vectors": np.ones((1_001, 2))}
+    for data, said in (
+        (a_file(**large), "1001 classes of 1001 characters; expected up to 1000"),
+        (a_file(labels=np.array(["a" * 60_000, "b" * 60_000])), "of 120000 characters"),
+        (a_file(vectors=np.zeros((2, 2_000_000))), r"vectors.npy in this zip is larger than 16"),
+        (a_file(vectors=np.array([object(), object()], dtype=object)), "holds no classes"),
+        (b"PK nothing", "damaged"),
+        (b"\xff" * 40, "mine.npz holds no classes"),
+        (b"", "mine.npz holds no classes"),
+    ):
+        with pytest.raises(VitvizError, match=said):
+            keep("my-clip", data, "mine.npz")
+    with pytest.raises(Unknown, match="not on this server"):
+        studio.checkpoints.inspector("my-clip?vectors=0123456789abcdef")
+    with pytest.raises(VitvizError, match="Classes.load"):
+        vitviz.load("my-clip?vectors=0123456789abcdef", folder=weights)

@@ -43,7 +43,7 @@ WAYS = {
     "a program's map": lambda studio, key: _program(studio, method="attention_gradient"),
     "a program's trial": lambda studio, key: endpoints.Endpoints(studio).trial("coffee", method="random"),
     "a trial": lambda studio, key: studio.item(key, "trial", "tried", {"method": "centre"}),
-    "a trial's other class": lambda studio, key: studio.item(key, "trial", "sensitivity", {}),
+    "a trial's other class": lambda studio, key: studio.item(key, "trial", "agreement", {}),
     "shuffled patches": lambda studio, key: studio.item(key, "tour", "experiment", {"seed": "7"}),
     "a head taken out": lambda studio, key: studio.item(key, "tour", "without", {}),
 }

@@ -8,8 +8,8 @@ import zipfile
 
 import pytest
 
-from vitviz.ui.answers import zips
-from vitviz.ui.answers.zips import NoZip
+from vitviz.ui.door import zips
+from vitviz.ui.door.zips import NoZip
 
 WANTED = {"settings.json": 1_000, "upload.jpg": 100_000}
 

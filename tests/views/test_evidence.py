@@ -9,6 +9,7 @@ import torch
 import vitviz
 from tests.engine.accounts import small_model
 from tests.engine.looking import inspect, noise
+from vitviz.engine.passes.experiments import as_seen
 from vitviz.errors import WrongSetting
 from vitviz.record.runs import Without
 from vitviz.views import Subject
@@ -266,3 +267,59 @@ def test_edges_of_the_graph_carry_what_flows_along_its_paths(subject):
     heads = chart["series"][-1]
     assert len(heads["of"]["trail"]) == len({one for path in paths.paths for one in path.heads})
     assert all(written.trail(subject, {"trail": one}) for one in heads["of"]["trail"])
+
+
+@pytest.mark.parametrize("into", ["value", "key"])
+def test_edges_held_against_the_truth_are_passes_with_hooks(subject, into):
+    model, trace = subject.inspector.model, subject.trace
+    given = {"show": "writers", "beside": "truth", "trail": "5.2", "into": into, "parts_as": "zero"}
+    settings = VIEW.settings({**given, "relative": "yes"}, subject.about)
+    taken = VIEW.numbers(subject, settings)
+    names = taken["edge_writers"].tolist()
+    assert len(names) == 2 + 4 * 4 and names[0] == "embedding"
+    lines = dict(
+        vitviz.writers(subject.inspector, trace, int(trace.logits.argmax()), 4, 1, relative=True).lines()
+    )
+    block, kept, dim = model.blocks[4], {}, trace.layers[0].v.shape[-1]
+    side = 3 * dim * ("query", "key", "value").index(into)
+    rows = slice(side + dim, side + 2 * dim)
+    pixels = subject.inspector.forward.pixels([as_seen(trace.view, subject.inspector.preprocessing)])
+
+    def answer(**hooks):
+        handles = [
+            model.get_submodule(name.replace("_", ".")).register_forward_hook(hook)
+            for name, hook in hooks.items()
+        ]
+        with torch.no_grad():
+            logits = model(pixels)[0].double()
+        for handle in handles:
+            handle.remove()
+        return logits[trace.logits.argmax()] - logits.mean()
+
+    whole = answer(
+        blocks_4_norm1=lambda m, a, o: kept.update(read=a[0]),
+        blocks_2_mlp=lambda m, a, o: kept.update(mlp=o),
+        blocks_1_attn_proj=lambda m, a, o: kept.update(heads=a[0]),
+    )
+    heads = kept["heads"][..., 2 * dim :] @ model.blocks[1].attn.proj.weight[:, 2 * dim :].T
+    for name, part in {"mlp.3": kept["mlp"], "head.2.3": heads, "positions": model.pos_embed}.items():
+
+        def less(module, args, output, part=part):
+            output = output.clone()
+            other = block.norm1(kept["read"] - part) @ module.weight[rows].T + module.bias[rows]
+            output[..., rows] = other
+            return output
+
+        lost = whole - answer(blocks_4_attn_qkv=less)
+        assert taken["edge_effects"][names.index(name)] == pytest.approx(lost.item(), abs=1e-4)
+    if into == "key":
+        assert np.isnan(taken["edge_lines"]).all()
+        return
+    shares = [lines[writer] for writer in lines if writer.kind not in ("bias", "constant")]
+    assert taken["edge_lines"].tolist() == pytest.approx(shares)
+    told = json.loads(VIEW.item(subject, "truth", settings).tobytes())
+    assert (told["done"], told["count"]) == (18, 18) and told["series"][-1]["of"]["lit"][2] == "heads.1"
+    alike = np.corrcoef(taken["edge_effects"], taken["edge_lines"])[0, 1]
+    assert told["notes"][1]["values"]["value"]["text"] == f"{alike:.2f}".replace("-", "−")
+    some = json.loads(VIEW.item(subject, "truth", {**settings, "tried": 1, "parts_as": "mean"}).tobytes())
+    assert (some["done"], some["count"], some["notes"]) == (8, 17, [])  # a mean has the positions too

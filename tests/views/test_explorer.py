@@ -77,12 +77,13 @@ def test_the_score_in_view_is_the_models_less_the_other_keys(subject, monkeypatc
     key = int((q[query] @ k.mT).argmax()) if key is None else key
     scores = q[query] @ k.mT * layer.scale
     other = scores.mean() if against is None else scores[against]
-    values = np.asarray(told["values"])
+    matrix = told["matrix"]
+    values = np.asarray(matrix["values"])
     assert values.sum() == pytest.approx(float(scores[key] - other), abs=1e-3)
     assert told["places"] == [one for one in (query, key, against) if one is not None]
     heads = settings["layer"] - 1
     count = 3 + heads * (1 + (subject.about.heads if 3 + heads * 4 <= few else 1))
-    assert values.shape == (count, count) and len(told["writers"]) == len(told["rows"]) == count
+    assert values.shape == (count, count) and len(told["heads"]) == len(matrix["rows"]) == count
     taken = view.numbers(subject, settings)
     whole = taken["score_sums"]
     assert whole[0] == pytest.approx(float(scores[key]), abs=1e-3) and whole[1] == pytest.approx(

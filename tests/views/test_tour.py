@@ -12,6 +12,7 @@ import torch
 import vitviz
 from tests.engine.passes.test_capture import inspect, noise, perturbed
 from tests.engine.small import small
+from vitviz.engine.passes.experiments import as_seen
 from vitviz.errors import Unknown, UnsupportedModel, WrongSetting
 from vitviz.record.runs import Without
 from vitviz.views import Subject
@@ -31,6 +32,7 @@ NAMES = [
     "probabilities",
     "sum",
     "without",
+    "path",
 ]
 
 
@@ -245,7 +247,7 @@ def test_where_there_is_no_account_the_last_steps_say_so(monkeypatch):
     bare = subject(small(num_classes=0))
     said = spoken(bare)
     assert "no classifier" in said["sum"] and "no classifier" in said["without"]
-    assert unpacked(bare, "sum") == unpacked(bare, "without") == {}
+    assert unpacked(bare, "sum") == unpacked(bare, "without") == unpacked(bare, "path") == {}
     other = subject(small())
     monkeypatch.setattr("vitviz.engine.asking.models.check_balance", lambda ledger: _refuse())
     said = spoken(other)
@@ -254,3 +256,50 @@ def test_where_there_is_no_account_the_last_steps_say_so(monkeypatch):
 
 def _refuse():
     raise UnsupportedModel("it does not add up")
+
+
+def test_a_path_back_is_followed_by_writers_to_the_patch_that_gives_most(plain):
+    found, trace, model = unpacked(plain, "path"), plain.trace, plain.inspector.model
+    first, head = int(trace.logits.argmax()), unpacked(plain, "sum")["lines"][0]
+    layer, number = head["layer"] - 1, head["head"] - 1
+    attention, block, kept = trace.layers[layer], model.blocks[layer], {}
+    dim = attention.q.shape[-1]
+    rows = slice((2 * attention.heads + number) * dim, (2 * attention.heads + number + 1) * dim)
+    weights = (attention.q[number, 0] @ attention.k[number].T * attention.scale).softmax(dim=0)[:, None]
+    listened = {"read": block.norm1, "last": model.norm}
+    listened |= {f"mlp.{one + 1}": model.blocks[one].mlp for one in range(layer)}
+    listened |= {f"heads.{one + 1}": model.blocks[one].attn.proj for one in range(layer)}
+    handles = [
+        one.register_forward_hook(lambda m, a, o, at=at: kept.update({at: (a[0][0], o[0])}))
+        for at, one in listened.items()
+    ]
+    with torch.no_grad():
+        model(plain.inspector.forward.pixels([as_seen(trace.view, plain.inspector.preprocessing)]))
+    for handle in handles:
+        handle.remove()
+
+    def normed(norm, read, part):  # its deviation held
+        centred = part - part.mean(-1, keepdim=True)
+        return centred / (read.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt() * norm.weight
+
+    def shares(part):  # by token
+        values = normed(block.norm1, kept["read"][0], part) @ block.attn.qkv.weight[rows].T
+        wrote = weights * values @ block.attn.proj.weight[:, number * dim : number * dim + dim].T
+        return normed(model.norm, kept["last"][0][:1], wrote) @ model.head.weight[first]
+
+    with torch.no_grad():
+        place = model.pos_embed[0]
+        parts = {"embedding": shares(trace.tokens[0] - place), "positions": shares(place)}
+        for one in range(layer):
+            parts[f"mlp.{one + 1}"] = shares(kept[f"mlp.{one + 1}"][1])
+            for other in range(attention.heads):
+                some = slice(other * dim, other * dim + dim)
+                project = model.blocks[one].attn.proj.weight[:, some].T
+                parts[f"head.{one + 1}.{other + 1}"] = shares(kept[f"heads.{one + 1}"][0][:, some] @ project)
+    writer = max(parts, key=lambda one: abs(parts[one].sum()))
+    patches = parts[writer][1:]
+    patch = int((patches * parts[writer].sum().sign()).argmax())
+    assert found["settings"] == {"trail": f"{head['layer']}.{head['head']}", "writer": writer}
+    expected = [head["share"], parts[writer].sum().item(), patches[patch].item()]
+    assert [line["share"] for line in found["lines"]] == pytest.approx(expected, abs=1e-5)
+    assert found["patch"] == patch and found["logit"] == pytest.approx(trace.logits[first].item(), abs=1e-4)

@@ -71,7 +71,8 @@ def test_what_travels_is_the_trial(subject, whole):
     assert [row["method"] for row in told["rows"]] == [name for name, _ in whole.ranking()]
     assert {row["method"] for row in told["rows"] if row["beats"]} == set(whole.beats_chance())
     assert "maps beat chance" in told["verdict"]["text"]
-    assert np.shape(told["agreement"]) == (5, 5) and np.diag(told["agreement"]).tolist() == [1] * 5
+    alike = told["agreement"]["values"]
+    assert np.shape(alike) == (5, 5) and np.diag(alike).tolist() == [1] * 5
 
 
 def test_in_chance_s_band_run_19_of_20_maps_and_no_share_below_nothing(whole):
@@ -112,11 +113,18 @@ def test_the_table_names_what_does_not_apply_with_the_reason_below_all_ranks(who
     assert replace(part, curves={}, refused={"chefer": reason}).rows()[0]["reason"] == reason
 
 
-def test_another_class_and_what_knows_no_class(subject):
-    found = made.sensitivity(subject, 193, ["rollout", "ledger"])
+def test_another_class_and_what_knows_no_class(subject, whole):
+    name, found = made.sensitivity(subject, 193, ["rollout", "ledger"])
     order = subject.trace.logits.argsort(descending=True).tolist()
-    assert found["classes"] == [193, next(one for one in order if one != 193)]
-    assert found["found"]["rollout"] == pytest.approx(1) and found["found"]["ledger"] < 0.99
+    assert name == subject.trace.named(next(one for one in order if one != 193))
+    assert found["rollout"] == pytest.approx(1) and found["ledger"] < 0.99
+    ranked = [one for one, _ in whole.ranking()]
+    figure = made.matrix(whole, "probability", (name, found))
+    at = ranked.index("rollout")
+    assert figure.values.shape == (5, 7) and figure.values[at, 6] == found["rollout"]
+    said, row, col = (line.values["line"] for line in figure.told)
+    assert [said[at][one] for one in (at, 5, 6)] == ["1.00", "", "1.00"]
+    assert (row[at], col[0][at], col[0][6]) == ([TITLES["rollout"]], TITLES["rollout"], f"the same of {name}")
 
 
 def test_verdicts_are_sentences(whole):

@@ -26,6 +26,7 @@ from vitviz.analyses.target import score_of
 from vitviz.analyses.writers import Stream, Writer
 from vitviz.record.shown import Shown, frame_of
 
+ROWS = 256  # tokens at a time
 KEPT = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0)  # shares of the edges that are tried
 
 
@@ -72,6 +73,7 @@ def flows(
     width = trace.tokens[0].shape[-1]
     back = basis.new_zeros(len(trace.tokens[0]), width)
     back[ledger.readout.pooling.readers] = trace.written.weights.to(basis) @ basis
+    rows = [slice(row, row + ROWS) for row in range(0, len(back), ROWS)]
     readers = back[None]
     for layer in range(len(trace.layers), -1, -1):
         if layer < len(trace.layers):
@@ -80,23 +82,28 @@ def flows(
             for deviations in (stream.post, stream.inner):
                 at = at / deviations[layer][:, None] if deviations else at
             at = at.unflatten(1, (heads, -1)).transpose(0, 1)
-            rows = [slice(row, row + 512) for row in range(0, len(back), 512)]
             along = sum(attention.weights(one).mT @ at[:, one] for one in rows)
             weight = stream.readers[layer].sides["value"].weight.to(basis).unflatten(0, (heads, -1))
             readers = along @ (weight if norm is None else norm.back(weight))
             readers = readers if norm is None else readers / norm.deviation(trace.tokens[layer])[:, None]
             back = back + readers.sum(dim=0)
-        flat = readers.flatten(1)
-        for kind in ("embedding", "positions"):
-            wrote = getattr(stream, kind)
-            if wrote is not None:
-                yield layer, Writer(kind), flat @ wrote.flatten()
+        ends = [one for one in ("embedding", "positions") if getattr(stream, one) is not None]
+        writers = [Writer(one) for one in ends]
         for earlier in range(layer):
-            held = [None if not one else one[earlier][None] for one in (stream.inner, stream.post)]
-            wrote = ledger.readout.layers[earlier].forth(stream.heads[earlier], *held)[:-1]
-            found = flat @ wrote.flatten(1).mT
-            yield from ((layer, Writer("head", earlier, n), one) for n, one in enumerate(found.unbind(dim=1)))
-            yield layer, Writer("mlp", earlier), flat @ stream.mlps[earlier].flatten()
+            writers += [*(Writer("head", earlier, head) for head in range(heads)), Writer("mlp", earlier)]
+        # made at once: small results that are kept between large ones would leave no room for these again
+        table = basis.new_zeros(len(writers), len(readers))
+        for some in rows:
+            flat = readers[:, some].flatten(1)
+            for place, kind in enumerate(ends):
+                table[place] += flat @ getattr(stream, kind)[some].flatten()
+            for earlier in range(layer):
+                held = [None if not one else one[earlier][None, some] for one in (stream.inner, stream.post)]
+                wrote = ledger.readout.layers[earlier].forth(stream.heads[earlier][:, some], *held)
+                wrote[-1] = stream.mlps[earlier][some]  # the bias, the same for every picture, gives way
+                first = len(ends) + earlier * (heads + 1)
+                table[first : first + heads + 1] += wrote.flatten(1) @ flat.mT
+        yield from ((layer, *pair) for pair in zip(writers, table, strict=True))
 
 
 def shares_of(ledger: Ledger, stream: Stream, basis: Tensor, edges: Sequence[Edge]) -> Float[Tensor, " edge"]:

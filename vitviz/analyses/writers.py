@@ -95,6 +95,12 @@ class Lines:
     biases: Float[Tensor, "layer ..."]  # of each layer's attention branch
     mlps: Float[Tensor, "layer ..."]
 
+    def of(self, writer: Writer) -> Tensor | None:
+        """Those of one writer; IndexError for no such head or layer."""
+        kind, *place = writer
+        table = getattr(self, {"head": "heads", "bias": "biases", "mlp": "mlps"}.get(kind, kind))
+        return table if table is None else table[tuple(one for one in place if one is not None)]
+
 
 @dataclass(frozen=True)
 class Writers(Shown):

@@ -176,7 +176,7 @@ export function chart(self, { pick } = {}) {
     jump = lines[0]?.x.length ?? 1;
     const pointed = (one, i, left, top) => {
       const of = nth(one.of, i);
-      const key = one.key || headKey(of);
+      const key = one.key || of.lit || headKey(of);
       const act = pick ? () => pick(one.key || of) : picking(self, of);
       points.push({ left, top, key, told: () => told(figure, one, i), pick: act });
       return key || undefined;
@@ -186,8 +186,8 @@ export function chart(self, { pick } = {}) {
       const [upper, lower] = [bars.high[i], bars.low[i]].map(y).sort((a, b) => a - b);
       const [from, to] = [x(at - bars.width / 2), x(at + bars.width / 2)];
       const box = { x: from, y: upper, width: to - from, height: Math.max(0.5, lower - upper) };
-      parts.push(svg('rect', { ...box, fill: ink(bars.colours[i]) }));
-      pointed(bars, i, (from + to) / 2, upper);
+      const lit = pointed(bars, i, (from + to) / 2, upper);
+      parts.push(svg('rect', { ...box, fill: ink(bars.colours[i]), 'data-lit': lit }));
     });
     for (const { value, upright, colour } of figure.levels) {
       const [from, to] = upright

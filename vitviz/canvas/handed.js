@@ -1,11 +1,14 @@
-// Files that are handed to the page, dropped or pasted: pictures go to its picture input, a zip to that of
-// lessons, a video to its timeline.
+// Files that are handed to the page, dropped or pasted: pictures go to its picture input, a zip or a file of
+// vectors to that of lessons, a video to its timeline.
 
 import { seek } from './elements.js';
 import { slimmed } from './slimmed.js';
 
 /** @param {File} [file] */
 export const zipped = (file) => Boolean(file && (/\.zip$/i.test(file.name) || /zip/.test(file.type)));
+
+/** A file of vectors as classes. @param {File} [file] */
+export const vectored = (file) => /\.(npz|safetensors)$/i.test(file?.name || '');
 
 /** What may be a video: of GIFs `moves` tells. @param {File} [file] */
 export const filmed = (file) =>
@@ -29,8 +32,8 @@ export async function hand(files) {
     document.dispatchEvent(new CustomEvent('vitviz:video', { detail: given }));
     return;
   }
-  const first = zipped(given) ? await slimmed(given) : given;
-  const input = seek(`#vitviz-${zipped(first) ? 'lesson' : 'upload'} input[type=file]`);
+  const first = zipped(given) && !vectored(given) ? await slimmed(given) : given;
+  const input = seek(`#vitviz-${zipped(first) || vectored(first) ? 'lesson' : 'upload'} input[type=file]`);
   if (!input || !first) return;
   const transfer = new DataTransfer();
   transfer.items.add(first);

@@ -1,8 +1,8 @@
 // A lesson's zip without what no page reads of it: its numbers and figures may be larger than an upload can
 // be. Entries are copied as they lie, nothing is unpacked. Format: PKWARE's APPNOTE 6.3, as in
-// serving/zips.py.
+// ui/door/zips.py.
 
-const READ = ['settings.json', 'upload.jpg'];
+const READ = ['settings.json', 'upload.jpg', 'classes'];
 const [END, ENTRY, LOCAL] = [22, 46, 30]; // bytes of each record before its name or comment
 
 const view = async (file, from, to) => new DataView(await file.slice(from, to).arrayBuffer());

@@ -14,8 +14,8 @@ from vitviz.engine.fitting.assumed import warning
 from vitviz.engine.fitting.load import load as load_weights
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.reading.given import Given
-from vitviz.errors import AssumedWarning
-from vitviz.record.asked import without_text
+from vitviz.errors import AssumedWarning, VitvizError
+from vitviz.record.asked import vectors_of, without_text
 
 __all__ = ["Checkpoint", "Frame", "Inspector", "checkpoints", "film", "find", "load", "unchanged"]
 
@@ -52,6 +52,11 @@ def load(
     said = Given(
         heads, mean, std, crop_pct, crop_mode, interpolation, activation, epsilon, None, pool, block, weights
     )
+    if vectors_of(str(name)):
+        raise VitvizError(
+            f"Given {name}, whose vectors are a file that a page was given. Load the checkpoint without them,"
+            " and then the file: inspector.with_classes(vitviz.Classes.load(file))."
+        )
     name, sentences, templates = without_text(str(name))
     asked = f"{name}{'&' if '?' in name else '?'}{said.text()}" if said else name
     checkpoint = find(asked, folder=folder, architecture=architecture, trusted=trusted)

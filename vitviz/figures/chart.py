@@ -1,16 +1,17 @@
-"""A chart as data: what the browser draws (`canvas/chart.js`), and paper, a report and a notebook's cell.
+"""Charts and matrices as data: what the browser draws (`canvas/chart.js`, `canvas/matrix.js`), and paper, a
+report and a notebook's cell.
 
 Nothing here draws. Texts are English and keys of their translations; those with values are Sentences.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from decimal import ROUND_HALF_UP, Context
 from typing import Any
 
 import numpy as np
 
-from vitviz.record.sentence import Sentence, filled, travelling
+from vitviz.record.sentence import Sentence, filled
 
 BLUE, ORANGE = "#2f7fc0", "#c46a16"  # told apart with any colour vision, and both dark enough on white
 GREY = "#7d838e"  # of what others are compared with; reads on white and on black
@@ -29,9 +30,10 @@ class Series:
     drawn around a line as an area, around dots alone as bars.
 
     `of` says which layer, head, depth or value of a setting each point belongs to (layers and heads from 1):
-    a click on it shows that. Under the pointer stand its number (or its own `said`), what it belongs to, and
-    the lines `told`, whose {names} are filled from `of` and `also`. `dash` is "", "dashed", "dotted" or
-    "dash-dotted", `thick` the line's width in mm. A line with a `key` is lit with whatever else on the page
+    a click on it shows that; its `lit` is what is lit with it. Under the pointer stand its number (or its own
+    `said`), what it belongs to, and the lines `told`, whose {names} are filled from `of` and `also`. `dash`
+    is "", "dashed", "dotted" or "dash-dotted", `thick` the line's width in mm. A line with a `key` is lit
+    with whatever else on the page
     has it.
     """
 
@@ -112,6 +114,41 @@ class Chart:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Scale:
+    """A numbered scale of colours: `colours` names one of `vitviz.figures.colormaps.TABLES`, or is "grey"."""
+
+    colours: str
+    low: float
+    high: float
+    label: str
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """Numbers (row, col) as cells with both axes numbered from 1, every `step` at most, or with names.
+
+    A `column`, from 0, is framed. Under the pointer stand the sentences `told`, whose values may be tables:
+    a cell's own, a row's where they have one column, a column's where one row. A cell of which the first
+    says nothing is told nothing of. `question` and `notes` are those of a Chart.
+    """
+
+    values: np.ndarray
+    scale: Scale
+    along: str
+    down: str
+    title: str = ""
+    chosen: int | None = None  # a cell, counted row by row
+    step: int = 1
+    rows: tuple[str, ...] = ()
+    cols: tuple[str, ...] = ()
+    told: tuple[Sentence, ...] = ()
+    column: int | None = None
+    question: str = ""
+    unscaled: bool = False  # whether the title says how far the colours go, and the page shows no bar
+    notes: tuple[str, ...] = ()
+
+
 def ramp(place: int, count: int) -> str:
     """A colour from first to last."""
     at, places = place / max(1, count - 1) * (len(RAMP) - 1), range(len(RAMP))
@@ -178,8 +215,13 @@ def told(chart: Chart, one: Series | Bars, i: int, say=str) -> list[str]:
     return [line for line in (say(head), *(filled(say(one), values) for one in lines)) if line]
 
 
+def table(values: np.ndarray, say: Callable[[float], str]) -> list[list[str]]:
+    """What is said of each number of a matrix, as a value of a sentence that it tells."""
+    return [[say(one) for one in row] for row in values]
+
+
 def travelled(value: Any) -> Any:
-    """A chart as JSON: sentences as {text, values}, what is no number as None, others with six digits."""
+    """Either as JSON: sentences as {text, values}, what is no number as None, others with six digits."""
     if is_dataclass(value):
         return {one.name: travelled(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):
@@ -187,7 +229,7 @@ def travelled(value: Any) -> Any:
     if isinstance(value, np.ndarray | list | tuple | range):
         return [travelled(one) for one in value]
     if isinstance(value, Sentence):
-        return travelling(value)
+        return {"text": value.pattern, "values": travelled(value.values)}
     if isinstance(value, float | np.floating):
         return float(f"{value:.6g}") if np.isfinite(value) else None
     return value.item() if isinstance(value, np.generic) else value

@@ -1,6 +1,7 @@
 """Sentences that a checkpoint's name carries as its classes: `my-clip?text=a cat|a dog&template=a {}.`
 
-So whatever names a checkpoint names what it is asked about: a link, a lesson, a file, a trace, a cache.
+So whatever names a checkpoint names what it is asked about: a link, a lesson, a file, a trace, a cache. Of
+classes by a file of vectors it has the first letters of their digest: `my-dino?vectors=0123456789abcdef`.
 """
 
 from collections.abc import Sequence
@@ -41,14 +42,29 @@ def without_text(name: str) -> tuple[str, list[str], list[str]]:
     """
     own, _, query = name.partition("?")
     pairs = [one.partition("=") for one in query.split("&")]
-    rest = "&".join("".join(one) for one in pairs if one[0] not in ("text", "template"))
+    rest = "&".join("".join(one) for one in pairs if one[0] not in ("text", "template", "vectors"))
     found = {key: [unquote(one) for one in value.split("|")] for key, _, value in pairs}
     return f"{own}?{rest}" if rest else own, found.get("text", []), found.get("template", [])
 
 
 def plain(name: str) -> str:
-    """A checkpoint's name without the sentences that it carries."""
+    """A checkpoint's name without the sentences or vectors that it carries."""
     return without_text(name)[0]
+
+
+def with_vectors(name: str, digest: str) -> str:
+    """A checkpoint's name that carries classes by their digest, in the place of all that it carried.
+
+    >>> with_vectors("vit.pth?heads=6&text=a cat", "0123456789abcdef0123")
+    'vit.pth?heads=6&vectors=0123456789abcdef'
+    """
+    own = plain(name)
+    return f"{own}{'&' if '?' in own else '?'}vectors={digest[:16]}"
+
+
+def vectors_of(name: str) -> str:
+    """The letters of the digest that a checkpoint's name carries; '' for none."""
+    return next((one[8:] for one in name.partition("?")[2].split("&") if one.startswith("vectors=")), "")
 
 
 def _carried(letter: str) -> str:

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load, save_file
 from torch import Tensor
 
 from vitviz.errors import VitvizError, said
@@ -101,26 +102,33 @@ class Classes(Shown):
         >>> Classes.load("sentences.npz").labels  # doctest: +SKIP
         ('a photo of a cat', 'a photo of a dog')
         """
+
+        def found() -> Mapping[str, Any]:
+            if _ending(path) == ".safetensors":
+                return tensors_in(Path(path).read_bytes())
+            with np.load(path, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files if name in cls.__dataclass_fields__}
+
+        return cls.of(found, Path(path).name)
+
+    @classmethod
+    def of(cls, found: Callable[[], Mapping[str, Any]], called: str) -> Classes:
+        """Those of what a file `called` so is `found` to hold, by the names of `load`; errors as there."""
         try:
-            if _ending(path) == ".npz":
-                with np.load(path, allow_pickle=False) as file:
-                    found = {name: file[name] for name in file.files if name in cls.__dataclass_fields__}
-                labels = found.pop("labels").tolist()
-            else:
-                with safe_open(path, "pt") as file:
-                    told = {"vectors": file.get_tensor("vectors"), **(file.metadata() or {})}
-                found = {name: value for name, value in told.items() if name in cls.__dataclass_fields__}
-                labels = json.loads(found.pop("labels"))
+            given = found()
+            labels = given["labels"]
+            labels = json.loads(labels) if isinstance(labels, str) else labels.tolist()
             kinds = {"score": str, "scale": float, "bias": float, "model": lambda name: str(name) or None}
-            about = {name: kind(found[name]) for name, kind in kinds.items() if name in found}
+            about = {name: kind(given[name]) for name, kind in kinds.items() if name in given}
             if not isinstance(labels, list) or not all(isinstance(one, str) for one in labels):
                 raise ValueError("its labels are no list of texts")
-            return cls(tuple(labels), found["vectors"], **about)
+            return cls(tuple(labels), given["vectors"], **about)
         except VitvizError:
             raise
-        except (OSError, EOFError, KeyError, TypeError, ValueError, BadZipFile, SafetensorError) as error:
+        except (OSError, EOFError, KeyError, TypeError, ValueError, MemoryError, RuntimeError, BadZipFile,
+                SafetensorError) as error:  # fmt: skip
             raise VitvizError(
-                f"{Path(path).name} holds no classes ({said(error)}); expected the arrays labels and vectors."
+                f"{called} holds no classes ({said(error)}); expected the arrays labels and vectors."
             ) from error
 
 
@@ -134,6 +142,13 @@ def probabilities(
     """
     each = classes is not None and classes.score == "sigmoid"
     return logits.double().sigmoid() if each else logits.double().softmax(dim=-1)
+
+
+def tensors_in(data: bytes) -> dict[str, Any]:
+    """The tensors of a .safetensors file, and the texts that stand beside them."""
+    tensors = load(data)  # which looks at the header first
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    return {**tensors, **header.get("__metadata__", {})}
 
 
 def _ending(path: str | PathLike) -> str:

@@ -87,6 +87,11 @@ def writer_name(kind: str, *place: int) -> Sentence:
     return Sentence(WRITERS[kind], **dict(zip(("layer", "head"), place, strict=False)))
 
 
+def counted(writer) -> tuple:
+    """A writer's kind, with its layer and head from 1."""
+    return writer.kind, *(one + 1 for one in writer[1:] if one is not None)
+
+
 def joined(*texts: str, by: str = " · ") -> Sentence:
     """Texts with a dot between them, or what is said."""
     names = [f"part{i}" for i in range(len(texts))]

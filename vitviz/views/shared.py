@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from vitviz.analyses import Ledger, Sweep
     from vitviz.analyses.relevance import Relevance
+    from vitviz.analyses.writers import Writers
     from vitviz.engine.explained import Explained
     from vitviz.record.trace import Trace
     from vitviz.views.subject import Subject
@@ -92,6 +94,20 @@ def recorded(subject: Subject) -> None:
     from vitviz.engine.asking import circuits
 
     subject.once_by_passes("written", lambda: bool(circuits.recorded(subject.inspector, subject.trace)))
+
+
+def writers_of(
+    subject: Subject, asked: Target, layer: int, head: int, via: Sequence = (), relative: bool = False
+) -> Writers:
+    """Who wrote what a head reads, from 0, on its way to an answer through the heads `via`."""
+    from vitviz.engine.asking import circuits
+
+    def make():
+        recorded(subject)
+        more = {"relative": relative, "via": via}
+        return circuits.writers(subject.inspector, subject.trace, asked, layer, head, **more)
+
+    return subject.once(f"writers {asked} {relative} {via} {layer} {head}", make)
 
 
 def taken_away(subject: Subject, layer: int) -> Tensor:

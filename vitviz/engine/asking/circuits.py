@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from vitviz.analyses import smallest
@@ -131,7 +132,6 @@ def edge_effects(
         raise VitvizError(f"Given into={into!r}, layer={layer!r}, head={head!r}; expected into to be one of"
                           f" {', '.join(SIDES)}, and a layer with its head, or neither.")  # fmt: skip
     (ledger, basis), stream = _asked(inspector, trace, target, False), recorded(inspector, trace)
-    usual = _usual(inspector, ledger, stream, parts_as)
     layers, heads = len(trace.layers), trace.layers[0].heads
     ends = [(layer, head)] if layer is not None else itertools.product(range(layers), range(heads))
     positions, classes = stream.positions is not None, classes_of(ledger.trace, target)
@@ -142,9 +142,8 @@ def edge_effects(
     effects, shares = torch.full((2, len(some)), float("nan"), dtype=torch.float64)
     for first in range(0, len(some), batch):
         asked = some[first : first + batch]
-        removals = [{}, *({one.reader: [one.writer]} for one in asked)]
-        found = score_of(without_edges(inspector, ledger, stream, removals, usual).double(), classes)
-        effects[first : first + len(asked)] = found[0] - found[1:]
+        lost = losses_of(inspector, trace, asked, parts_as)
+        effects[first : first + len(asked)] = score_of(lost, classes)
         if progress is not None and progress(first + len(asked), len(some)) is False:
             break
     if into == "value":
@@ -156,6 +155,17 @@ def edge_effects(
         lines[layers, None] = {writer: share.item() for _, writer, share in into_answer}
         shares[:] = torch.tensor([lines[one.layer, one.head][one.writer] for one in some])
     return EdgeEffects(tuple(some), effects, shares, len(every), parts_as)
+
+
+def losses_of(
+    inspector: Inspector, trace: Trace, edges: Sequence[Edge], parts_as: str = "mean"
+) -> Float[Tensor, "edge class"]:
+    """What every logit loses without each of these edges alone, by one pass of so many pictures and one."""
+    ledger, stream = balanced_ledger(inspector, trace), recorded(inspector, trace)
+    removals = [{}, *({one.reader: [one.writer]} for one in edges)]
+    usual = _usual(inspector, ledger, stream, parts_as)
+    found = without_edges(inspector, ledger, stream, removals, usual).double()
+    return found[0] - found[1:]
 
 
 def smallest_part(

@@ -125,14 +125,18 @@ def measured(
     preprocessing = placed.preprocessing.with_size(size)
     for picture in pictures:
         seen = forward.watched(prepare(picture, preprocessing), size)
-        both = ([one[layer][0].float().cpu() for layer in range(len(one))] for one in (seen.heads, seen.mlps))
-        found = [torch.stack(one) for one in both]
-        totals = found if totals is None else [a + b for a, b in zip(totals, found, strict=True)]
+        found = [one[layer][0].float().cpu() for one in (seen.heads, seen.mlps) for layer in range(len(one))]
+        del seen
+        if totals is None:
+            totals = [torch.zeros_like(one) for one in found]
+        for total, one in zip(totals, found, strict=True):
+            total += one
         count += 1
         if progress is not None:
             progress(count)
-    heads, mlps = (tuple(one / count for one in total) for total in totals)
-    return Reference(heads, mlps, placed.grid(size).prefix, count, source)
+    means = [total.div_(count) for total in totals]
+    layers = len(means) // 2
+    return Reference(tuple(means[:layers]), tuple(means[layers:]), placed.grid(size).prefix, count, source)
 
 
 def shipped_with(checkpoint: Checkpoint) -> Reference | None:

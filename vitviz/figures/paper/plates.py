@@ -10,18 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import UInt8
 
-from vitviz.figures.chart import Chart, Series
+from vitviz.figures.chart import Chart, Matrix, Scale, Series
 from vitviz.figures.colormaps import coloured
-
-
-@dataclass(frozen=True)
-class Scale:
-    """A numbered scale of colours: `colours` names one of `vitviz.figures.colormaps.TABLES`, or is "grey"."""
-
-    colours: str
-    low: float
-    high: float
-    label: str
 
 
 @dataclass(frozen=True)
@@ -77,21 +67,6 @@ class Tiles:
     scale: Scale | None = None
     chosen: int | None = None
     unscaled: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Matrix:
-    """Numbers (row, col) as cells with both axes numbered from 1, every `step` at most, or with names."""
-
-    values: np.ndarray
-    scale: Scale
-    along: str
-    down: str
-    title: str = ""
-    chosen: int | None = None  # a cell, counted row by row
-    step: int = 1
-    rows: tuple[str, ...] = ()
-    cols: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

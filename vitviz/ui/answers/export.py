@@ -25,6 +25,7 @@ As it is, this zip is a lesson: dropped onto a page of vitviz, it shows there wh
 
 settings.json      checkpoint, picture, grid, prediction, every view's settings; views left out, and why
 upload.jpg         the picture, upright; a JPEG of quality 92; retouched.jpg beside it, where it was
+classes            the file of vectors that were the classes, as it was given: .npz or .safetensors
 input.png          what the model saw: resized and cropped, lossless
 numbers/*.npz      each view's numbers by name, its settings (setting_...), the checkpoint and what was
                    assumed of it, for numpy.load
@@ -67,6 +68,8 @@ def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
         if studio.runs.run(key).strokes:
             archive.writestr("retouched.jpg", studio.image(key, "upload"), zipfile.ZIP_STORED)
         name = studio.subject(key).checkpoint
+        if (vectors := studio.checkpoints.vectors.of(name)) is not None:
+            archive.writestr(lessons.VECTORS, vectors[1])
         counted = {"arrays": _arrays(archive), "prefix": studio.subject(key).grid.prefix}
         figures = "".join(f"{one}\n" for one in archive.namelist() if one.startswith("figures/"))
         each = [(f"{view.slug}-{file.name}", file.label) for view in VIEWS for file in view.files]

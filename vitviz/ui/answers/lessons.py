@@ -14,11 +14,13 @@ from typing import Any, BinaryIO
 
 from vitviz.errors import Unknown
 from vitviz.prints.figure import view_called
-from vitviz.ui.answers import links, zips
+from vitviz.ui.answers import links
+from vitviz.ui.door import zips
 from vitviz.ui.memory.studio import Studio
 from vitviz.views import VIEWS
 
-TOLD, PICTURE = "settings.json", "upload.jpg"  # as export.py names them
+# as export.py names them; the last is a file of classes as it was given, whatever its ending
+TOLD, PICTURE, VECTORS = "settings.json", "upload.jpg", "classes"
 MOST_TOLD = 2**20  # bytes of the description; one of two checkpoints has ten thousand
 MOST_OFFERED = 100
 NO_LESSON = (
@@ -39,6 +41,7 @@ class Lesson:
     seen: links.Link
     settings: dict[str, dict[str, str]]  # view -> name -> text, each one checked
     picture: bytes | None  # none of a sample, which every page has
+    vectors: bytes | None = None  # a file of classes
 
 
 def told(studio: Studio, key: str, given: Mapping[str, str]) -> dict[str, Any]:
@@ -78,7 +81,7 @@ def read(data: bytes) -> Lesson:
 def _read(file: BinaryIO) -> Lesson:
     from vitviz.engine.pictures.images import MAX_BYTES
 
-    found = zips.files(file, {TOLD: MOST_TOLD, PICTURE: MAX_BYTES})
+    found = zips.files(file, {TOLD: MOST_TOLD, PICTURE: MAX_BYTES, VECTORS: MAX_BYTES})
     try:
         lesson = json.loads(found[TOLD])["lesson"]
         seen = links.read({name: text for name, text in lesson.items() if isinstance(text, str)})
@@ -88,7 +91,7 @@ def _read(file: BinaryIO) -> Lesson:
     if seen.checkpoint is None or not (seen.sample or PICTURE in found):
         raise NoLesson(NO_LESSON)
     checked = {view.slug: links.fitting(view, settings[view.slug]) for view in VIEWS}
-    return Lesson(seen, checked, None if seen.sample else found[PICTURE])
+    return Lesson(seen, checked, None if seen.sample else found[PICTURE], found.get(VECTORS))
 
 
 def offered(folder: Path) -> dict[str, Path]:

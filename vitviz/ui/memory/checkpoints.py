@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from vitviz.errors import CheckpointError
-from vitviz.record.asked import without_text
+from vitviz.record.asked import vectors_of, without_text
 from vitviz.ui import zerogpu
 from vitviz.ui.door.turns import known
 from vitviz.ui.memory.cache import Cache
+from vitviz.ui.memory.vectors import Vectors
 from vitviz.ui.memory.work import Work
 from vitviz.ui.options import Settings
 
 if TYPE_CHECKING:
     from vitviz.engine import Frame
 
-KEPT = 50  # lists of sentences that one checkpoint is asked about; each has little of its own
+KEPT = 50  # lists of sentences, or of vectors, that one checkpoint is asked about; each has little of its own
 
 
 class Checkpoints:
@@ -28,7 +29,8 @@ class Checkpoints:
     def __init__(self, settings: Settings, work: Work):
         self.settings, self.work = settings, work
         self._inspectors: Cache[Any] = Cache(settings.model_cache, _bytes_of_model)
-        # asked about sentences, by their names, for as long as the one that they were made of is there
+        self.vectors = Vectors(settings.picture_cache // 4)
+        # asked about sentences or vectors, by their names, for as long as what they were made of is there
         self._asked: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
     def names(self) -> list[str]:
@@ -67,7 +69,7 @@ class Checkpoints:
         if (found := known().get(name)) is not None:
             return found
         own, *said = without_text(name)
-        if said[0]:
+        if said[0] or vectors_of(name):
             return known().setdefault(name, self._about(name, self.inspector(own, progress), said, progress))
         allowed = self.settings.allowed
         if allowed and re.split("[@?]", name)[0] not in allowed:  # a step of an allowed film is allowed
@@ -91,13 +93,20 @@ class Checkpoints:
         return found
 
     def _about(self, name: str, inspector, said: Sequence[Sequence[str]], progress) -> Any:
-        """The same asked about sentences, read in a turn; their tower comes before it, by a download."""
+        """The same with vectors that were given, or asked about sentences, read in a turn; their tower comes
+        before it, by a download.
+        """
         from vitviz.engine.asking.text import asked_about, tower_of
 
-        kept = self._asked.setdefault(inspector, {})
+        kept, given = self._asked.setdefault(inspector, {}), self.vectors.of(name)
         if name not in kept:
             while len(kept) >= KEPT:
                 kept.pop(next(iter(kept)))
+            if given:
+                asked = inspector.with_classes(given[0])
+                asked.placed.checkpoint = replace(asked.checkpoint, name=name)
+                kept[name] = zerogpu.lent(asked)
+                return kept[name]
             sentences, templates = said
             tower_of(inspector, progress)
             with self.work.computing(inspector, None, len(sentences) * max(1, len(templates))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vitviz.record.asked import without_text
+from vitviz.record.asked import vectors_of, without_text
 from vitviz.record.runs import Without
 from vitviz.record.samples import samples
 from vitviz.record.sentence import Sentence, travelling
@@ -117,12 +117,17 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
 
 
 def asked(inspector: Inspector) -> dict[str, Any]:
-    """The field for sentences: of which checkpoint, whether it reads any, and those that it was asked."""
+    """The field for sentences: of which checkpoint, whether it reads any, and those that it was asked; or
+    how many vectors it was given, and whether a file of them is asked for.
+    """
     from vitviz.engine.asking.text import reads_text
 
     name, sentences, templates = without_text(inspector.checkpoint.name)
     reads = reads_text(inspector.checkpoint)
-    return {"of": name, "reads": reads, "sentences": sentences, "templates": templates}
+    vectors = len(inspector.labels) if vectors_of(inspector.checkpoint.name) else 0
+    takes = reads or vectors > 0 or not inspector.model.num_classes
+    said = {"sentences": sentences, "templates": templates, "vectors": vectors}
+    return {"of": name, "reads": reads, "takes": takes, **said}
 
 
 def board(state: dict, key: str, subject: Subject, answer: dict[str, Any]) -> dict[str, Any]:

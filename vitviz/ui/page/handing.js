@@ -2,14 +2,14 @@
 // picture's own button too.
 
 import { origin, typing } from '../../canvas/elements.js';
-import { filmed, hand, zipped } from '../../canvas/handed.js';
+import { filmed, hand, vectored, zipped } from '../../canvas/handed.js';
 
 const PICTURE = '#vitviz-upload';
 const holds = (event) => [...(event.dataTransfer?.types || [])].includes('Files');
 
 /** A zip or a video where a picture was expected, which Gradio would refuse. */
 function rerouted(event, files) {
-  const ours = zipped(files?.[0]) || filmed(files?.[0]);
+  const ours = [zipped, filmed, vectored].some((kind) => kind(files?.[0]));
   if (event.handed || !origin(event).closest?.(PICTURE) || !ours) return;
   event.preventDefault();
   event.stopImmediatePropagation();
@@ -26,7 +26,7 @@ export function listen() {
     'click',
     (event) => {
       const input = origin(event).closest?.(PICTURE)?.querySelector('input[type=file]');
-      if (input) input.accept = 'image/*,video/*,.zip'; // what the file dialogue offers
+      if (input) input.accept = 'image/*,video/*,.zip,.npz,.safetensors'; // what the file dialogue offers
     },
     before,
   );

@@ -1,6 +1,7 @@
 """What happens when something is done on the page: answers are lists of values for `outputs`, in order."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -8,6 +9,7 @@ import gradio as gr
 from vitviz.errors import ImageError, VitvizError
 from vitviz.record import samples
 from vitviz.record.asked import plain, with_text
+from vitviz.record.classes import ENDINGS
 from vitviz.record.sentence import travelling
 from vitviz.ui.answers import lessons, links
 from vitviz.ui.door import uploads
@@ -225,7 +227,17 @@ class Handlers:
         return page
 
     def lesson(self, state: dict, path: str | None, progress=gr.Progress()) -> list:
-        """A zip that was dropped. Besides `outputs`, as with `learn`: lessons, tab, and the zip, emptied."""
+        """A zip that was dropped, or a file of vectors, then the classes. Besides `outputs`, as with `learn`:
+        lessons, tab, and the file, emptied.
+        """
+        called = Path(str(path)).name
+        if called.lower().endswith(ENDINGS):
+
+            def named(now: dict) -> str:
+                vectors = self.studio.checkpoints.vectors
+                return vectors.named(self.page.checkpoint(now), uploads.read(path), called)
+
+            return [*self.page.again(state, {}, None, named), gr.skip(), gr.skip(), None]
         return self._taught(state, lambda: lessons.read(uploads.read(path)), progress)
 
     def learn(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
@@ -244,6 +256,8 @@ class Handlers:
                 if seen.sample
                 else studio.pictures.keep_bytes(lesson.picture)
             )
+            if lesson.vectors:
+                studio.checkpoints.vectors.named("", lesson.vectors, lessons.VECTORS)
             page = self._moment(state, seen, picture, reported(progress, seen.checkpoint or "", state))
             restored[:] = [lesson]
             return page

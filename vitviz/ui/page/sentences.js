@@ -1,6 +1,8 @@
-// Sentences as classes, for a checkpoint with a text tower: one a line, and perhaps a template around each.
+// Sentences as classes, for a checkpoint with a text tower: one a line, and perhaps a template around each;
+// for others a file of vectors.
 
 import { button, div, el } from '../../canvas/elements.js';
+import { hand } from '../../canvas/handed.js';
 import { t } from '../../canvas/words.js';
 import { questions } from './questions.js';
 
@@ -20,13 +22,23 @@ export default function part(element, props, watch, trigger) {
   const template = el('textarea', { rows: 1, oninput: fresh, placeholder: 'a photo of a {}.' });
   const go = button(t('Ask'), ask);
   const note = t('Most text towers have read English alone. Ctrl + Enter asks.');
-  root.removeAttribute('role');
-  root.replaceChildren(
+  const chosen = () => hand(file.files).then(() => (file.value = '')); // so that the same can be chosen again
+  const file = el('input', { type: 'file', accept: '.npz,.safetensors', onchange: chosen });
+  const given = el('span');
+  const without = button(t('Without them'), () => question.ask({ sentences: [], templates: [] }));
+  const held = div('vv-sentences-do', given, without);
+  const sentences = div(
+    '',
     el('label', { for: 'vv-sentences-box', text: t('Sentences as classes, one a line') }),
     box,
     div('vv-sentences-do', el('label', {}, t('Around each'), template), go),
     el('p', { class: 'vv-small', text: note }),
   );
+  const title = t(
+    'Labels, and for each as many numbers as the embedding has. A link holds while the server has them.',
+  );
+  root.removeAttribute('role');
+  root.replaceChildren(sentences, el('label', { title }, t('Vectors as classes: a file'), file), held);
 
   function fresh() {
     go.disabled = JSON.stringify(written()) === shown.text;
@@ -38,12 +50,15 @@ export default function part(element, props, watch, trigger) {
   /** What is being written stays where another answer of the same checkpoint comes meanwhile. */
   function show() {
     const { value } = props;
-    root.hidden = !value?.reads;
+    root.hidden = !value?.takes;
     if (root.hidden) return;
-    const given = [value.sentences, value.templates];
-    const text = JSON.stringify(given);
+    sentences.hidden = !value.reads;
+    held.hidden = !value.vectors;
+    given.textContent = t('{count} vectors are the classes.', { count: value.vectors });
+    const asked = [value.sentences, value.templates];
+    const text = JSON.stringify(asked);
     if (shown.of !== value.of || shown.text !== text) {
-      [box.value, template.value] = given.map((one) => one.join('\n'));
+      [box.value, template.value] = asked.map((one) => one.join('\n'));
       shown = { of: value.of, text };
     }
     fresh();

@@ -9,11 +9,12 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.errors import WrongSetting
-from vitviz.figures.chart import BLUE, ORANGE, Chart, Series
+from vitviz.figures.chart import BLUE, ORANGE, Chart, Matrix, Scale, Series, travelled
 from vitviz.record.sentence import Sentence
-from vitviz.views.base import Item, Needs, View, Words, drawn
+from vitviz.views.base import Item, Needs, View, Words, as_json, drawn
 from vitviz.views.controls import Choice, Whole
 from vitviz.views.printing import joined
+from vitviz.views.shared import packed
 from vitviz.views.subject import Subject
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class Compared(View):
             "error", "depth other", "its standard error, NaN for fewer than four minibatches",
             depends=("tokens", "against"),
         ),
+        as_json("matrix", "both", "tokens", "against"),
         drawn("steps", "other", "steps of the training", dtype="int32"),
         drawn("looked", "one", "pictures that a step has looked at", "frame", dtype="int32"),
         Item("curves", "curve layer", "by layer: " + ", ".join(CURVES)),
@@ -124,7 +126,7 @@ class Compared(View):
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
         missing = self.summary(subject)["missing"]
-        gone = {"curves", *(["steps", "looked"] if "film" in missing else [])}
+        gone = {"curves", "cka", "error", "steps", *(["looked"] if "film" in missing else [])}
         return tuple(item for item in self.items if item.name not in gone)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
@@ -142,6 +144,8 @@ class Compared(View):
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         if name == "cka":
             return self._matrix(subject, settings, analyses.cka).numpy()
+        if name == "matrix":
+            return packed(travelled(self.matrix(subject, settings)))
         if name == "error":
             return self._matrix(subject, settings, analyses.cka_error).numpy()
         if name in ("steps", "looked"):
@@ -191,6 +195,35 @@ class Compared(View):
             notes=tuple(lost),
         )
 
+    def matrix(self, subject: Subject, settings: Mapping[str, Any]) -> Matrix:
+        """CKA of any two depths, or of each with itself at every step of the training."""
+        values, error = (self.item(subject, name, settings) for name in ("cka", "error"))
+        film = settings["against"] == "film"
+        other = second(subject) if settings["against"] == "beside" else subject
+        steps = self.item(subject, "steps", settings) if film else range(values.shape[1])
+        along = Sentence("step of the training") if film else _depth(other)
+        down, cols = _depth(subject), tuple(map(str, steps))
+        axis, sure = "{name}: {value}", np.isfinite(error) & (subject.survey is not None)
+        none = joined(Sentence("no CKA"), Sentence("all pictures are the same at this depth"))
+
+        def said(one: float, off: float, known: bool) -> Sentence:
+            value = f"{one:.3f}" + (f" ± {off:.3f}" if known else "")
+            return Sentence("Likeness (CKA) {value}", value=value) if np.isfinite(one) else none
+
+        told = (
+            Sentence("{said}", said=np.vectorize(said, otypes=[object])(values, error, sure)),
+            Sentence(axis, name=down, value=[[row] for row in range(len(values))]),
+            Sentence(axis, name=along, value=[cols]),
+        )
+        title = Sentence(
+            "Each depth with itself during the training" if film else "How alike depths tell pictures apart"
+        )
+        scale, rows = (
+            Scale("viridis", 0.0, 1.0, Sentence("Likeness (CKA)")),
+            tuple(map(str, range(len(values)))),
+        )
+        return Matrix(values, scale, along, down, title, rows=rows, cols=cols, told=told)
+
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The matrix, and those of the curves that there are; of the second checkpoint too."""
         survey = surveyed(subject)
@@ -236,6 +269,10 @@ def second(subject: Subject) -> Subject:
     if subject.beside is None:
         raise WrongSetting(Sentence(NO_SECOND))
     return subject.beside
+
+
+def _depth(subject: Subject) -> Sentence:
+    return Sentence("depth of {checkpoint}", checkpoint=subject.checkpoint)
 
 
 def curves(subject: Subject) -> dict[str, np.ndarray]:

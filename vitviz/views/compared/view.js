@@ -11,19 +11,6 @@ import { t } from '../../canvas/words.js';
 /** Whether what is asked for exists: a second checkpoint, a film. */
 const there = (self) => !(self.settings.against in self.summary.missing);
 
-/** What stands along the columns. */
-function columns(self) {
-  const { against } = self.settings;
-  const count = self.data.cka.shape[1];
-  if (against === 'film')
-    return { names: [...self.data.steps.values].map(String), axis: t('step of the training') };
-  const name = against === 'beside' ? self.summary.beside : self.value.checkpoint;
-  return {
-    names: Array.from({ length: count }, (_, i) => String(i)),
-    axis: t('depth of {checkpoint}', { checkpoint: name }),
-  };
-}
-
 export default () => ({
   title: 'Compared over a set of pictures',
   walled: true,
@@ -33,7 +20,7 @@ export default () => ({
     const far = running(t('How many steps of the training have looked at the pictures'), () =>
       this.toggle(self),
     );
-    const drawn = matrix(self, { told: (row, col) => this.told(self, row, col) });
+    const drawn = matrix(self);
     const over = el('p', { class: 'vv-text' });
     self.figure.append(stack(far.node, drawn.node, over));
     const curve = chartBeside(self);
@@ -42,9 +29,7 @@ export default () => ({
   },
 
   items(self) {
-    const matrices = there(self) ? ['cka', 'error'] : [];
-    const steps = self.settings.against === 'film' && there(self) ? ['steps'] : [];
-    return [...matrices, ...steps, 'chart'];
+    return there(self) ? ['matrix', 'chart'] : ['chart'];
   },
 
   /** All that an answer of `load` depends on. */
@@ -57,7 +42,7 @@ export default () => ({
   /** What is drawn; without the matrix where its training was stopped. */
   async load(self, signal) {
     const followed = await this.follow(self, signal);
-    const names = this.items(self).filter((name) => followed || !['cka', 'error'].includes(name));
+    const names = this.items(self).filter((name) => followed || name === 'chart');
     const found = await Promise.all(names.map((name) => self.get(name, signal)));
     return Object.fromEntries(names.map((name, i) => [name, found[i]]));
   },
@@ -98,47 +83,15 @@ export default () => ({
 
   draw(self) {
     const { ui, data } = self;
-    const known = there(self) && Boolean(data.cka);
+    const known = there(self) && Boolean(data.matrix);
     ui.drawn.node.hidden = !known;
     ui.over.textContent = there(self) ? said(self) : t(self.summary.missing[self.settings.against]);
     if (known) {
-      const [rows, cols] = data.cka.shape;
-      const { names, axis } = columns(self);
-      ui.drawn.draw({
-        values: data.cka.values,
-        rows,
-        cols,
-        width: self.width,
-        height: Math.min(self.tall, self.width), // squares, where there is room for them
-        most: 64 * self.zoom,
-        ends: [0, 1],
-        colours: 'viridis',
-        across: axis,
-        down: t('depth of {checkpoint}', self.value),
-        names: { rows: Array.from({ length: rows }, (_, i) => String(i)), cols: names },
-        text:
-          self.settings.against === 'film'
-            ? t('Each depth with itself during the training')
-            : t('How alike depths tell pictures apart'),
-        label: t('Likeness (CKA)'),
-      });
+      const height = Math.min(self.tall, self.width); // squares, where there is room for them
+      const room = { width: self.width, height, most: 64 * self.zoom };
+      ui.drawn.draw(unpacked(data.matrix), room);
     }
     this.curves(self);
-  },
-
-  told(self, row, col) {
-    const { cka, error } = self.data;
-    const at = row * cka.shape[1] + col;
-    const value = cka.values[at];
-    const { names, axis } = columns(self);
-    if (Number.isNaN(value)) return [t('no CKA'), t('all pictures are the same at this depth')];
-    const spread =
-      Number.isFinite(error.values[at]) && self.summary.pictures ? ` ± ${error.values[at].toFixed(3)}` : '';
-    return [
-      t('Likeness (CKA) {value}', { value: `${value.toFixed(3)}${spread}` }),
-      `${t('depth of {checkpoint}', self.value)}: ${row}`,
-      `${axis}: ${names[col]}`,
-    ];
   },
 
   /** The chosen curve of this checkpoint, and of the second on the same axis. */

@@ -11,7 +11,7 @@ from vitviz.figures.chart import Chart
 from vitviz.record.sentence import Sentence, said
 from vitviz.views.base import PAPER, Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
-from vitviz.views.evidence import charts, graph, made, printed_effects, smallest, writers
+from vitviz.views.evidence import charts, graph, made, printed_effects, smallest, truth, writers
 from vitviz.views.printing import Film, layers_to
 from vitviz.views.shared import WHOLE, ledger_of, likeliest, packed
 from vitviz.views.subject import Subject
@@ -21,6 +21,7 @@ _NO_ACCOUNT = "There is no account of this answer: {reason}"
 ONE_MAP = "Only the account grows layer by layer; the maps of other methods are of all layers at once."
 _ASKED = ("target", "relative")
 _TRAIL = (*_ASKED, "chosen", "trail")
+_TRUTH = (("show", "writers"), ("beside", "truth"))
 MAPS = tuple(  # those that a visitor need not wait for; `vitviz.METHODS` has them all
     (name, TITLES[name])
     for name in TITLES
@@ -33,6 +34,7 @@ _MADE = {
     "best": made.best,
     "effects": made.effects,
     "agreement": made.agreement,
+    "truth": truth.item,
     **writers.ITEMS,
 }
 CHARTS = {  # beside the map, where it is not the account
@@ -66,7 +68,10 @@ class Evidence(View):
         *The answer forming*: $W\,\mathrm{LN}(x^l) + b$ at every depth $l$, of what the classifier reads and
         of each patch by itself. *Who wrote it*: what head $h$ reads at token $j$ is a sum over the embedding,
         the position and what every earlier head, bias and MLP wrote there; with $A$ and $\sigma$ held its
-        share is the sum of their parts, and the same can be asked of an earlier head.
+        share is the sum of their parts, and the same can be asked of an earlier head. *Held against the
+        truth*: one writer's part is taken out of what this head alone makes its values (or queries, or keys)
+        of, by a real pass in which all else runs on (path patching, Wang et al. 2022, arXiv 2211.00593); what
+        the logit loses stands beside the share.
 
         The final layer of equation 4; Elhage et al. 2021 and Gandelsman et al. 2024 (arXiv 2310.05916), with
         the norm's mean moved onto the direction; the answer forming: Vilas et al. 2023 (arXiv 2310.18969)
@@ -80,6 +85,9 @@ class Evidence(View):
         "written_by_heads": "layer head",
         "written_by_layers": "kind layer",  # biases, MLPs
         "written_otherwise": "line",  # share, sum, embedding, positions, constant
+        "edge_writers": "edge",  # into the head that is followed, layers and heads from 1
+        "edge_lines": "edge",  # a writer's share of it
+        "edge_effects": "edge",
         "paths": "path",  # whom each passes, to the answer, from 1
         "path_shares": "path",
         "path_sums": "line",  # of all heads, what is left out, heads that were followed
@@ -115,6 +123,9 @@ class Evidence(View):
         Whole("layer", minimum=1, maximum="layers", default=1),  # whose parts are taken away
         Text("chosen", fits=r"|\d{1,3}(\.\d{1,3})?"),  # a layer's heads, or one head, both from 1
         Text("trail", fits=writers.FITS),  # heads from the answer back, from 1: what is asked who wrote it
+        Choice("beside", options=(("heads", "Every earlier head"), ("truth", "Held against the truth"))),
+        Choice("into", options=truth.INTO),  # of what the head reads a part is taken out
+        Choice("parts_as", options=truth.PARTS_AS),
         Text("writer", fits=writers.WRITER),  # whose part is in view, layers and heads from 1
         Whole("until", maximum="layers"),  # the map of the heads up to this layer, from 1; 0 for all
         Whole("tried", minimum=1, maximum=smallest.STEPS, default=smallest.STEPS, passing=True),
@@ -156,13 +167,14 @@ class Evidence(View):
         drawn("agreement", "kind", "shares and effects", *_ASKED),
         drawn("writer_map", "row col", "a writer's part, logits", *_TRAIL, "writer"),
         drawn("writer_heads", "layer head", "each head's part, logits", *_TRAIL),
+        as_json("truth", "shares and effects of edges", *_TRAIL, "into", "parts_as", "tried", opened=_TRUTH),
         as_json("trail", "the heads that are followed", *_TRAIL),
         as_json("classes", "the likeliest classes"),
         as_json("labels", "all classes"),
     )
 
     charted = (*_TRAIL, "show", "part", "layer", "paths", "tried")
-    also = (_NO_HEAD, _NO_ACCOUNT, ONE_MAP, made.EDITED, WHOLE, *made.ONE_ONLY.values())
+    also = (_NO_HEAD, _NO_ACCOUNT, ONE_MAP, made.EDITED, WHOLE, *made.ONE_ONLY.values(), *truth.SAID)
     differs = ("map", "explained", "heads", "mlps", "biases", "lines", "sources", "direct")
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
@@ -248,6 +260,8 @@ class Evidence(View):
             }
         if settings["show"] in ARRAYS:
             in_turn = ARRAYS[settings["show"]](subject, settings)
+        if all(settings[name] == value for name, value in _TRUTH):
+            in_turn |= truth.arrays(subject, settings)
         return {
             **super().numbers(subject, settings),
             **in_turn,

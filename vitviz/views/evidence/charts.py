@@ -91,6 +91,7 @@ def written(view, subject, settings) -> Chart:
     bars.append((("biases",), found.constant + biases.sum()))
     names, values = zip(*bars, strict=True)
     writer = ["" if one[0] in ("heads", "biases") else ".".join(map(str, one)) for one in names]
+    lit = [".".join(map(str, one)) for one in names]
     values, place = np.asarray(values, float), np.arange(len(bars), dtype=float)
     colours = [ORANGE if value >= 0 else BLUE for value in values]
     pale = [name.startswith("mlp") for name in writer]
@@ -112,7 +113,7 @@ def written(view, subject, settings) -> Chart:
             np.zeros(len(bars)),
             values,
             tuple(PALE[one] if light else one for one, light in zip(colours, pale, strict=True)),
-            of={"writer": writer},
+            of={"writer": writer, "lit": lit},
             said=tuple(map(signed, values)),
             told=(Sentence("{name}"), Sentence("{hint}")),
             also={"name": [writer_name(*one) for one in names], "hint": hints},

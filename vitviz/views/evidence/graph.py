@@ -11,7 +11,7 @@ import numpy as np
 from vitviz.figures.chart import BLUE, GREY, ORANGE, Chart, Series
 from vitviz.record.sentence import Sentence
 from vitviz.views.evidence import made
-from vitviz.views.printing import signed, writer_name
+from vitviz.views.printing import counted, signed, writer_name
 from vitviz.views.shared import recorded
 from vitviz.views.subject import Subject
 
@@ -39,9 +39,7 @@ def found(subject: Subject, settings: Mapping[str, Any]):
 
 def steps(path) -> list[tuple]:
     """Whom a path passes, from its writer to the answer: kind, layer and head, from 1."""
-    writer = path.writer and tuple(
-        one if isinstance(one, str) else one + 1 for one in path.writer if one is not None
-    )
+    writer = path.writer and counted(path.writer)
     heads = [("head", layer + 1, head + 1) for layer, head in reversed(path.heads)]
     return [*([writer] if writer else []), *heads, ("answer",)]
 

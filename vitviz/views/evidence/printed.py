@@ -8,7 +8,7 @@ import numpy as np
 
 from vitviz.figures.paper.plates import Mark, Matrix, Plate, Scale
 from vitviz.record.sentence import Sentence
-from vitviz.views.evidence import printed_effects
+from vitviz.views.evidence import printed_effects, truth
 from vitviz.views.evidence.charts import named
 from vitviz.views.printing import (
     NARROW,
@@ -76,7 +76,9 @@ def _writers(view, subject, settings, main, asked) -> Plate:
     title = Sentence("Every earlier head, up to {most}", most=signed(most))
     label = printed_effects.share(settings)
     wall = printed_effects.wall_of(heads, {**settings, "chosen": ""}, most, title, label)
-    return Plate(((main, chart), (wall,)), chart.notes, width=WIDE)
+    held = (truth.chart(subject, settings),) if settings["beside"] == "truth" else ()
+    notes = (*chart.notes, *(note for one in held for note in one.notes))
+    return Plate(((main, chart), (*held, wall)), notes, width=WIDE)
 
 
 def _target(view, subject, settings) -> str:

@@ -12,6 +12,7 @@ from vitviz.record.sentence import Sentence
 from vitviz.views.evidence import made
 from vitviz.views.printing import balanced, either, fixed, joined, signed, writer_name
 
+NO_CORRELATION = "There is no correlation: there are too few, or all are alike."
 MARKED = 3  # dots whose distance from the diagonal is drawn
 
 
@@ -45,10 +46,7 @@ def dots(view, subject, settings) -> Chart:
     places = np.argwhere(np.isfinite(shares) & np.isfinite(effects))
     places = places[np.argsort(shares[tuple(places.T)], kind="stable")]
     x, y = shares[tuple(places.T)], effects[tuple(places.T)]
-    low, high = (pick([0.0, *x, *y]) for pick in (min, max))
-    spare = 0.06 * (high - low) or 1.0
-    ends = np.array([low - spare, high + spare])
-    alike = Series(ends, ends, Sentence("lost as much as its own share"), GREY, line=True)
+    line, ends = alike(x, y)
     far = np.argsort(-np.abs(y - x), kind="stable")[:MARKED]
     apart = (Series(x[[i, i]], np.array([x[i], y[i]]), "", ORANGE, line=True) for i in far)
     layer, *head = places.T + 1
@@ -61,16 +59,24 @@ def dots(view, subject, settings) -> Chart:
     return Chart(
         Sentence("its own share, in logits"),
         Sentence("lost without it, in logits"),
-        tuple(ends),
-        tuple(ends),
+        ends,
+        ends,
         Sentence("Its own share, and what the answer loses without it"),
-        (alike, *apart, parts),
+        (line, *apart, parts),
         whole=False,
         aspect=0.78,
         square=True,
         question=f"{settings['target']}/{settings['relative']}/{settings['part']}",
         notes=(_notes(subject, settings, shares, effects),),
     )
+
+
+def alike(*values: np.ndarray) -> tuple[Series, tuple[float, float]]:
+    """Where effect and share are the same, and from where to where values and zero lie."""
+    low, high = (pick([0.0, *np.concatenate(values)]) for pick in (min, max))
+    spare = 0.06 * (high - low) or 1.0
+    ends = np.array([low - spare, high + spare])
+    return Series(ends, ends, Sentence("lost as much as its own share"), GREY, line=True), tuple(ends)
 
 
 def walls(view, subject, settings) -> tuple[Matrix, ...]:
@@ -93,7 +99,7 @@ def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> Senten
     if settings["layer"] == 1:
         found = made.agreement(subject, settings)[0 if settings["part"] == "heads" else 1]
         alike.append(
-            Sentence("There is no correlation: there are too few, or all are alike.")
+            Sentence(NO_CORRELATION)
             if math.isnan(found)
             else Sentence("Correlation of share and loss: {value}", value=fixed(found, 2))
         )

@@ -7,9 +7,10 @@ import { t } from '../../canvas/words.js';
 
 /**
  * `next()` is the next step's {question, took(chart)}, none at the end; `draw()` draws what there is.
- * `progress(done, count, told)` shows how far it is, and `halt()` stops; what is there stays.
+ * `item` is what the chart is asked for as. `progress(done, count, told)` shows how far it is, and `halt()`
+ * stops; what is there stays.
  */
-export function stepwise(self, { next, draw }) {
+export function stepwise(self, { next, draw, item = 'chart' }) {
   let flight = null;
   const bar = el('progress', { max: 1, value: 0 });
   const told = el('span', { role: 'status' });
@@ -29,7 +30,7 @@ export function stepwise(self, { next, draw }) {
     draw();
     try {
       for (let step = next(); step; step = next()) {
-        const found = await self.array('chart', asText(step.question), own.signal);
+        const found = await self.array(item, asText(step.question), own.signal);
         if (flight !== own) return;
         step.took(unpacked(found));
         draw();

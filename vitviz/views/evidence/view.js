@@ -139,6 +139,7 @@ export default () => ({
     ui.tried.node.hidden = show !== 'effects';
     if (show !== 'effects') ui.tried.steps.halt();
     if (!alone) ui.least.steps.halt();
+    if (!deeper) ui.wrote.held.steps.halt();
     if (deeper) return drawWriters(self, ui.wrote);
     if (alone) return drawSmallest(self, ui.least);
     if (show === 'effects') {

@@ -9,7 +9,7 @@ import { signed } from './lines.js';
 export function wall(self, pick) {
   const at = (row, col) => ({ layer: col + 1, head: row + 1 });
   return matrix(self, {
-    told: (row, col, value) => [
+    said: (row, col, value) => [
       signed(value),
       t('Layer {layer}, head {head}', at(row, col)),
       t('Click to see its patches'),
@@ -23,23 +23,22 @@ export function wall(self, pick) {
 export function drawWall(self, made, { values, most, title, room, width, chosen = self.settings.chosen }) {
   const { layers, heads } = self.value;
   const [layer, head] = chosen.split('.').map(Number);
-  made.draw({
-    values: Float32Array.from(
-      { length: layers * heads },
-      (_, i) => values[(i % layers) * heads + Math.floor(i / layers)],
-    ),
-    rows: heads,
-    cols: layers,
-    width,
-    height: Math.min(room - 30, 40 * self.zoom * heads + 44 * self.zoom),
-    most: 54 * self.zoom,
-    ends: [-most, most],
-    colours: 'balance',
-    across: t('layer'),
+  const rows = Array.from({ length: heads }, (_, row) =>
+    Array.from({ length: layers }, (_, col) => values[col * heads + row]),
+  );
+  const figure = {
+    values: rows,
+    scale: { colours: 'balance', low: -most, high: most, label: '' },
+    along: t('layer'),
     down: t('head'),
-    text: title,
-    label: '',
-    row: head - 1,
-    col: layer - 1,
-  });
+    title,
+    rows: [],
+    cols: [],
+    chosen: (head - 1) * layers + layer - 1,
+    question: String(most),
+    unscaled: true,
+    notes: [],
+  };
+  const height = Math.min(room - 30, 40 * self.zoom * heads + 44 * self.zoom);
+  made.draw(figure, { width, height, most: 54 * self.zoom });
 }

@@ -9,6 +9,7 @@ import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { largest } from './account.js';
 import { asked, shown, signed, sumName } from './lines.js';
+import { drawTruth, truth } from './truth.js';
 import { drawWall, wall } from './wall.js';
 
 const NAMES = { embedding: 'the embedding', positions: 'the positions', constant: 'biases within' };
@@ -21,12 +22,14 @@ export function writers(self) {
     crumbs: el('nav', { class: 'vv-buttons vv-crumbs', 'aria-label': t('From the answer back') }),
     on: button('', () => open(self, made, self.settings.writer.split('.').slice(1)), { 'data-export': 'no' }),
     wall: wall(self, (layer, head) => pick(self, made, `head.${layer}.${head}`)),
+    held: truth(self, (writer) => pick(self, made, writer)),
   });
   made.node = el(
     'div',
     { class: 'vv-stack', hidden: true },
     made.crumbs,
     made.drawn.node,
+    made.held.node,
     made.wall.node,
     div('vv-buttons', made.on),
   );
@@ -93,6 +96,11 @@ export function drawWriters(self, made) {
   ];
   crumbs(self, made);
   made.drawn.draw(unpacked(self.data.chart), width, tall);
+  mark(made, self.settings.writer);
+  const held = drawTruth(self, made.held, width, Math.max(170 * size, room - tall - 240 * size));
+  made.drawn.node.classList.toggle('vv-brief', held);
+  made.wall.node.hidden = held;
+  if (held) return;
   const { values } = self.data.writer_heads;
   const most = largest(self, `writers/${path([last])}`, values);
   drawWall(self, made.wall, {
@@ -101,10 +109,17 @@ export function drawWriters(self, made) {
     title: t('Every earlier head, up to {most}; click twice to follow it', {
       most: signed(most),
     }),
-    room: Math.max(160 * size, room - tall - 180 * size),
+    room: Math.max(160 * size, room - tall - 226 * size),
     width,
     chosen: /^head\.(.*)/.exec(self.settings.writer)?.[1] ?? '',
   });
+}
+
+/** Marks the line of the writer that is in view: a head's is its layer's. */
+function mark({ drawn }, writer) {
+  const line = writer.replace(/^head\.(\d+).*/, 'heads.$1');
+  for (const bar of drawn.plot.querySelectorAll('rect[data-lit]'))
+    bar.classList.toggle('vv-chosen', bar.dataset.lit === line);
 }
 
 /** The trail as buttons, the answer first, and the way on. */

@@ -7,7 +7,7 @@ import numpy as np
 
 from vitviz.errors import WrongSetting
 from vitviz.views.evidence import made
-from vitviz.views.shared import packed, recorded
+from vitviz.views.shared import packed, writers_of
 from vitviz.views.subject import Subject
 
 FITS = r"|\d{1,3}\.\d{1,3}(-\d{1,3}\.\d{1,3}){0,11}"  # heads from the answer back, counted from 1
@@ -33,17 +33,9 @@ def trail(subject: Subject, settings: Mapping[str, Any]) -> list[tuple[int, int]
 
 def writers(subject: Subject, settings: Mapping[str, Any], steps: int | None = None):
     """The writers of the last head of the trail, or of one that leads there."""
-    from vitviz.engine.asking import circuits
-
     *via, (layer, head) = trail(subject, settings)[:steps]
     asked, relative = made.target(subject, settings), settings["relative"] == "yes"
-    recorded(subject)
-    return subject.once(
-        f"writers {asked} {relative} {via} {layer} {head}",
-        lambda: circuits.writers(
-            subject.inspector, subject.trace, asked, layer, head, relative=relative, via=via
-        ),
-    )
+    return writers_of(subject, asked, layer, head, via, relative)
 
 
 def steps(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
@@ -71,6 +63,8 @@ def arrays(subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarra
 
 def part(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
     """What one writer gave, by the patch at which the head reads it; of no writer, all together."""
+    from vitviz.analyses.writers import Writer
+
     found, chosen = writers(subject, settings).by_token, settings["writer"]
     kind, *numbers = chosen.split(".")
     place = tuple(int(number) - 1 for number in numbers)
@@ -80,13 +74,10 @@ def part(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
         layered = found.heads.nansum(dim=(0, 1)) + (found.biases + found.mlps).nansum(dim=0)
         tokens = sum(ends) + layered
     else:
-        every = {"bias": found.biases, "mlp": found.mlps, "head": found.heads}
-        table = every.get(kind, getattr(found, kind, None))
-        if table is None or any(
-            not 0 <= one < most for one, most in zip(place, (about.layers, about.heads), strict=False)
-        ):
+        there = all(0 <= one < most for one, most in zip(place, (about.layers, about.heads), strict=False))
+        tokens = found.of(Writer(kind, *place)) if there else None
+        if tokens is None:
             raise WrongSetting(f"Given writer={chosen}; this model has no such writer.")
-        tokens = table[place] if place else table
     return tokens[grid.prefix :].reshape(grid.rows, grid.cols).numpy()
 
 

@@ -4,9 +4,7 @@ import { unpacked } from '../../canvas/data.js';
 import { button, el, stack } from '../../canvas/elements.js';
 import { headKey } from '../../canvas/lit.js';
 import { matrix } from '../../canvas/matrix.js';
-import { bounds, fixed } from '../../canvas/numbers.js';
 import { outline } from '../../canvas/pointer.js';
-import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { deeper, put } from './tokens.js';
 
@@ -17,11 +15,6 @@ export function score(self, plot) {
   const made = { slot: 'key', told: null, frames: FRAMES.map((colour) => outline(plot, '', colour)) };
   const head = (i) => headKey(made.told.heads[i]);
   made.matrix = matrix(self, {
-    told: (row, col, value) => [
-      fixed(value, 3),
-      t('query: {writer}', { writer: made.told.writers[row] }),
-      t('key: {writer}', { writer: made.told.writers[col] }),
-    ],
     key: (row, col) => head(col) || head(row),
   });
   made.open = button(t('Why there?'), () => self.set('beside', deeper(self) ? 'wall' : 'score'), {
@@ -40,7 +33,7 @@ export function drawScore(self, made) {
   made.frames.forEach((frame) => frame.hide());
   if (!deeper(self)) return;
   made.told = unpacked(self.data.score);
-  const { slots = [], places, above = '', values, notes, rows, cols } = made.told;
+  const { slots = [], places, above = '', matrix: figure, notes } = made.told;
   const choose = (slot) => {
     made.slot = slot;
     self.draw();
@@ -54,30 +47,14 @@ export function drawScore(self, made) {
   );
   made.above.textContent = t(above);
   made.notes.textContent = notes.map((one) => t(one)).join(' ');
-  made.slots.hidden = made.matrix.node.hidden = !values;
-  if (!values) return;
+  made.slots.hidden = made.matrix.node.hidden = !figure;
+  if (!figure) return;
   made.frames.forEach((frame, i) => {
     const place = slots.findIndex(([slot]) => slot === ['key', 'against'][i]);
     put(self, frame, places[place]);
   });
-  const { layer, head, direction } = self.settings;
-  const flat = Float32Array.from(values.flat());
-  const name = `score/${[layer, head, direction, places]}`;
-  const most = still(self, name, 0, Math.max(...bounds(flat).map(Math.abs)))[1];
   const width = Math.max(280, self.below.clientWidth - 4);
-  const used = made.node.offsetHeight - made.matrix.node.offsetHeight + 54 * self.zoom;
-  made.matrix.draw({
-    values: flat,
-    rows: rows.length,
-    cols: cols.length,
-    width,
-    height: Math.max(150 * self.zoom, self.deep ? self.deep - used : width),
-    ends: [-most || -1, most || 1],
-    colours: 'balance',
-    names: { rows: rows.map((one) => t(one)), cols: cols.map((one) => t(one)) },
-    across: t('who wrote the key'),
-    down: t('who wrote the query'),
-    text: t('Who wrote query and key, up to {most}', { most: `±${most.toFixed(2)}` }),
-    label: '',
-  });
+  const used = made.node.offsetHeight - made.matrix.node.offsetHeight + 100 * self.zoom;
+  const height = Math.max(150 * self.zoom, self.deep ? self.deep - used : width);
+  made.matrix.draw(figure, { width, height });
 }

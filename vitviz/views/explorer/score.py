@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 
 from vitviz.errors import UnsupportedModel
-from vitviz.figures.paper.plates import Matrix, Plate, Scale
+from vitviz.figures.chart import Matrix, Scale, table
+from vitviz.figures.paper.plates import Plate
 from vitviz.record.sentence import Sentence, said
 from vitviz.views.printing import (
     NARROW,
     WIDE,
     balanced,
-    either,
+    counted,
     fixed,
     joined,
     patch_name,
@@ -68,11 +69,6 @@ def arrays(view, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.
     }
 
 
-def counted(writer) -> tuple:
-    """A writer's kind, with its layer and head from 1."""
-    return writer.kind, *(one + 1 for one in writer[1:] if one is not None)
-
-
 def panel(view, subject: Subject, settings: Mapping[str, Any]) -> dict[str, Any]:
     """What is drawn and said of it; where there is no such sum, the reason alone."""
     if settings["head"] - 1 in subject.trace.layers[settings["layer"] - 1].replaced:
@@ -107,28 +103,36 @@ def panel(view, subject: Subject, settings: Mapping[str, Any]) -> dict[str, Any]
         above = Sentence(FOUR, **dict(zip(("cc", "cp", "pc", "pp"), parts, strict=True)))
     notes = [Sentence(SUM, sum=signed(found.relative.sum().item() + rest), other=other)]
     notes += [Sentence(BIAS, bias=signed(rest))] if subject.trace.layers[0].bias is not None else []
+    question = [settings[one] for one in ("layer", "head", "direction")] + places
     return {
         "slots": (*slots, ("against", Sentence("Compared with: {token}", token=other))),
         "places": places,
         "above": above,
-        "values": groups @ found.relative.numpy() @ groups.T,
-        "writers": tuple(writer_name(*one) for one in writers),
+        "matrix": _matrix(groups @ found.relative.numpy() @ groups.T, writers, (rows, cols), question),
         "heads": [dict(zip(("layer", "head"), one[1:], strict=False)) for one in writers],
-        "rows": tuple(rows),
-        "cols": tuple(cols),
         "notes": (*notes, Sentence(RAW, total=fixed(found.total), score=fixed(found.score))),
     }
+
+
+def _matrix(values: np.ndarray, writers, names, question) -> Matrix:
+    """Parts of the score by writer, even about zero."""
+    most, who = balanced(values), [writer_name(*one) for one in writers]
+    scale = Scale("balance", -most, most, Sentence("Part of the score: against, for"))
+    title = Sentence("Who wrote query and key")
+    along, down = Sentence("who wrote the key"), Sentence("who wrote the query")
+    told = (
+        Sentence("{value}", value=table(values, fixed)),
+        Sentence("query: {writer}", writer=[[one] for one in who]),
+        Sentence("key: {writer}", writer=[who]),
+    )
+    like = {"told": told, "question": str(question)}
+    return Matrix(values, scale, along, down, title, rows=tuple(names[0]), cols=tuple(names[1]), **like)
 
 
 def plate(view, subject: Subject, settings: Mapping[str, Any], main) -> Plate:
     """The map of who is looked at, and beside it the matrix of writers."""
     told = panel(view, subject, settings)
-    if "values" not in told:
+    if "matrix" not in told:
         return Plate(((main,),), told["notes"], width=NARROW)
-    most = balanced(told["values"])
-    scale = Scale("balance", -most, most, Sentence("Part of the score: against, for"))
-    title = Sentence("Who wrote query and key, up to {most}", most=either(most))
-    along, down = Sentence("who wrote the key"), Sentence("who wrote the query")
-    matrix = Matrix(told["values"], scale, along, down, title, rows=told["rows"], cols=told["cols"])
     asked = joined(*(one for _, one in told["slots"]))
-    return Plate(((main, matrix),), (asked, told["above"], *told["notes"]), width=WIDE)
+    return Plate(((main, told["matrix"]),), (asked, told["above"], *told["notes"]), width=WIDE)

@@ -6,14 +6,16 @@ from typing import Any
 import numpy as np
 
 from vitviz.errors import WrongSetting
-from vitviz.figures.chart import BLUE, GREY, Bars, Chart, Level, number
+from vitviz.figures.chart import BLUE, GREY, Bars, Chart, Level, number, travelled
 from vitviz.record.samples import samples
 from vitviz.record.sentence import Sentence
-from vitviz.views.base import Item, View, Words, drawn
+from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
 from vitviz.views.printing import Film, each_depth, ends, prefix_name
+from vitviz.views.shared import packed
 from vitviz.views.subject import Subject
 from vitviz.views.tokens import made, together
+from vitviz.views.tokens.heads import matrices
 
 WHOLE = 1025  # tokens up to which the cosines of all pairs are handed out, so that hovering asks for nothing
 LONG = "Patches of two photographs are compared up to {count} tokens. Choose a smaller input size."
@@ -126,6 +128,7 @@ class Tokens(View):
         Item("prefix_entropy", "layer head prefix", "entropy of each prefix token's attention, nats"),
         Item("cosine", "head head", "cosine of two heads' attention in the block", depends=("depth",)),
         Item("divergence", "head head", "Jensen-Shannon divergence, nats", depends=("depth",)),
+        as_json("matrices", "of heads and sinks", "show", "depth", "measure", "alike"),
     )  # fmt: skip
 
     charted = ("show", "depth")
@@ -139,7 +142,8 @@ class Tokens(View):
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
         other = ("line", "pinned") if subject.grid.tokens <= WHOLE else ("cosines",)
-        return tuple(item for item in self.items if item.name not in (*other, "similarity"))
+        gone = {*other, "similarity", "sinks", "entropy", "prefix_entropy", "cosine", "divergence"}
+        return tuple(item for item in self.items if item.name not in gone)
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         trace, depth = subject.trace, settings["depth"]
@@ -150,6 +154,8 @@ class Tokens(View):
                     f"{trace.grid.tokens} at this input size. Ask for the line of a token instead."
                 )
             return made.cosines(subject, settings)
+        if name == "matrices":
+            return packed(travelled(matrices(self, subject, settings)))
         if name in ("line", "similarity"):
             line = made.lines(subject, settings, [settings["token"]])[0]
             return line if name == "line" else line[trace.grid.prefix :].reshape(trace.grid.rows, -1)

@@ -1,25 +1,15 @@
 // How long the tokens are: the map, the histogram with its limit, the largest numbers, the sinks.
 
 import { tinted } from '../../canvas/colours.js';
+import { unpacked } from '../../canvas/data.js';
 import { el } from '../../canvas/elements.js';
-import { bounds, number, percent } from '../../canvas/numbers.js';
+import { bounds, number } from '../../canvas/numbers.js';
 import { frames } from '../../canvas/outliers.js';
 import { rowByRow } from '../../canvas/pointer.js';
 import { still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { showChips } from './likeness.js';
-import {
-  byHead,
-  marking,
-  nameOf,
-  outliers,
-  roomOf,
-  shortOf,
-  sizeOf,
-  skipOf,
-  tokensOf,
-  where,
-} from './tokens.js';
+import { marking, outliers, roomOf, shortOf, sizeOf, skipOf, tokensOf, where } from './tokens.js';
 
 /** The map of norms, and what explains it. */
 export function drawNorms(self) {
@@ -67,24 +57,11 @@ export function drawNorms(self) {
   const title = t('Largest numbers, beside a median of {typical}', { typical: number(typical) });
   const text = Array.from({ length: ranks }, one).join(' · ');
   ui.largest.replaceChildren(el('p', { class: 'vv-h', text: title }), el('p', { class: 'vv-text', text }));
-  const { layers, heads } = self.value;
-  const shares = byHead(self, 'sinks', (share) => share);
-  const [, most] = still(self, 'sinks', 0, bounds(shares)[1] || 1);
-  ui.sinks.draw({
-    values: shares,
-    rows: heads,
-    cols: layers,
-    width,
-    height: height * 0.3,
-    most: 34,
-    ends: [0, most],
-    colours: 'viridis',
-    across: t('block'),
-    down: t('head'),
-    text: t('Sinks: attention at one token, up to {most} %', { most: (100 * most).toFixed(0) }),
-    label: '',
-    col: depth - 1,
-  });
+  const [sinks] = unpacked(data.matrices);
+  const [, most] = still(self, 'sinks', 0, sinks.scale.high);
+  const said = t('Sinks: attention at one token, up to {most} %', { most: (100 * most).toFixed(0) });
+  const titled = { ...sinks, title: said, unscaled: true }; // there is no room for a scale
+  ui.sinks.draw(titled, { width, height: height * 0.3, most: 34 });
   const used = ui.counted.node.offsetHeight + ui.sinks.node.offsetHeight + ui.largest.offsetHeight + 36;
   const left = height - used - 30;
   ui.depths.node.hidden = left < 60;
@@ -101,17 +78,6 @@ export function drawNorms(self) {
         tinted(part, rows, cols, 'magma', least, greatest, 0, canvas);
       },
     });
-}
-
-/** The tooltip of a head in the matrix of sinks. */
-export function sink(self, head, block) {
-  const start = 2 * (block * self.value.heads + head);
-  const [share, token] = self.data.sinks.values.subarray(start, start + 2);
-  return [
-    t('Layer {layer}, head {head}', { layer: block + 1, head: head + 1 }),
-    t('{share} arrives at {token}', { share: percent(share), token: nameOf(self, token) }),
-    t('an even share is {even}', { even: percent(1 / tokensOf(self), 2) }),
-  ];
 }
 
 /** Frames around the patches above the limit. */

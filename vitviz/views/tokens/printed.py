@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from vitviz.figures.chart import BLUE, ORANGE, Chart, Level, number
-from vitviz.figures.paper.plates import Map, Mark, Matrix, Plate, Scale, Tiles, tinted
+from vitviz.figures.paper.plates import Map, Mark, Plate, Scale, Tiles, tinted
 from vitviz.record.sentence import Sentence
 from vitviz.views.printing import (
     NARROW,
@@ -20,6 +20,7 @@ from vitviz.views.printing import (
     scaled,
     shape_of,
 )
+from vitviz.views.tokens.heads import matrices
 
 
 def plate(view, subject, settings, asked) -> Plate:
@@ -119,41 +120,14 @@ def _norms(view, subject, settings, asked) -> Plate:
     laid = norms[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
     each = np.stack([tinted(one, Scale("magma", *ends(one), "")) for one in laid])
     strip = _strip(each, Sentence("Every depth, each scaled by itself"), grid, settings)
-    sinks = np.asarray(view.item(subject, "sinks", settings), float)[..., 0].T
-    arrives = Sentence("Largest share of attention at one token")
-    matrix = Matrix(
-        sinks, Scale("viridis", 0.0, float(sinks.max()) or 1.0, arrives), Sentence("block"), Sentence("head")
-    )
     chart = _limited(view.chart(subject, settings), limit)
-    return Plate(((main, chart), (strip, matrix)), tuple(notes), width=WIDE)
+    return Plate(((main, chart), (strip, *matrices(view, subject, settings))), tuple(notes), width=WIDE)
 
 
 def _heads(view, subject, settings, asked) -> Plate:
     """How much each head spreads over; with detail how alike the heads of a block are."""
-    looked, tokens = settings["measure"] == "looked", subject.grid.tokens
-    nats = np.asarray(view.item(subject, "entropy", settings), float).T
-    if looked:
-        text, low, high = Sentence("Tokens that each head looks at"), 1.0, float(tokens)
-        label = Sentence("Tokens looked at, of {count}", count=tokens)
-    else:
-        text, low = Sentence("Entropy of each head’s attention, patches as queries"), 0.0
-        high = float(np.log(tokens))
-        label = Sentence("Entropy in nats; even attention has {most}", most=number(high))
-    values = np.exp(nats) if looked else nats
-    main = Matrix(values, Scale("viridis", low, high, label), Sentence("block"), Sentence("head"), text)
-    if not asked.detail:
-        return Plate(((main,),), width=NARROW)
-    block, cosine = max(settings["depth"], 1), settings["alike"] == "cosine"
-    alike = np.asarray(view.item(subject, settings["alike"], settings), float)
-    if cosine:
-        title = Sentence("Likeness of the heads of block {block}: cosine of their attention", block=block)
-        scale = Scale("viridis", 0.0, 1.0, Sentence("Cosine"))
-    else:
-        title = Sentence("Difference of the heads of block {block}: Jensen-Shannon divergence", block=block)
-        scale = Scale(
-            "magma", 0.0, float(np.log(2)), Sentence("Nats, at most {most}", most=number(np.log(2)))
-        )
-    return Plate(((main, Matrix(alike, scale, Sentence("head"), Sentence("head"), title)),), width=WIDE)
+    both = matrices(view, subject, settings)
+    return Plate((both,), width=WIDE) if asked.detail else Plate((both[:1],), width=NARROW)
 
 
 def _limited(chart: Chart, limit: float) -> Chart:

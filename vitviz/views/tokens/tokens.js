@@ -33,9 +33,6 @@ export const nameOf = (self, token) =>
     ? shortOf(self, token)
     : `${shortOf(self, token)} (${placeName(self.grid, token - skipOf(self))})`;
 
-/** The block whose heads are looked at: the one before this depth. */
-export const blockOf = (self) => Math.max(self.settings.depth, 1);
-
 /** The cosines of one token with every other; null where they have not been fetched. */
 export function cosines(self, token) {
   const { cosines: all, line } = self.data;
@@ -59,16 +56,6 @@ export function scale(self) {
   const { depth, norm } = self.settings;
   const [low, high] = still(self, `cosines/${depth}/${norm}`, Math.min(self.ui.lowest, 0.99), 1);
   return { low, high, colours: 'viridis' };
-}
-
-/** Numbers by layer and head as a matrix with a row for each head; of several numbers the first. */
-export function byHead(self, item, read) {
-  const { layers, heads } = self.value;
-  const { values, shape } = self.data[item];
-  const step = shape[2] ?? 1;
-  return Float32Array.from({ length: heads * layers }, (_, i) =>
-    read(values[step * ((i % layers) * heads + Math.floor(i / layers))]),
-  );
 }
 
 /** What stands out at this depth: median, MAD, the limit, and the patches above it. */

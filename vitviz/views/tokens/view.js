@@ -1,5 +1,6 @@
 // What patches become: which are alike, how they differ, how long they are; what heads have in common.
 
+import { unpacked } from '../../canvas/data.js';
 import { button, div, el, stack } from '../../canvas/elements.js';
 import { headKey } from '../../canvas/lit.js';
 import { map } from '../../canvas/map.js';
@@ -10,12 +11,11 @@ import { tell } from '../../canvas/outliers.js';
 import { pinMarks, togglePin } from '../../canvas/pins.js';
 import { t } from '../../canvas/words.js';
 import { drawComponents } from './components.js';
-import { drawHeads, head, pair } from './heads.js';
 import { ask, drawSimilarity, paint } from './likeness.js';
-import { drawNorms, frameOutliers, sink } from './norms.js';
+import { drawNorms, frameOutliers } from './norms.js';
 import { second, shared } from './second.js';
 import { histogram, strip } from './sides.js';
-import { marking, nameOf, outliers, skipOf, small, tokensOf } from './tokens.js';
+import { marking, nameOf, outliers, roomOf, skipOf, small, tokensOf } from './tokens.js';
 
 /** Which settings change what is shown. */
 const APPLIES = {
@@ -24,6 +24,14 @@ const APPLIES = {
   norms: ['k', 'opacity'],
   heads: ['measure', 'alike'],
 };
+/** The matrix of all heads, and how alike those of one block are. */
+function drawHeads(self) {
+  const { width, height } = roomOf(self);
+  const [heads, alike] = unpacked(self.data.matrices);
+  self.ui.heads.draw(heads, { width: self.width, height: self.tall - 60, most: 64 });
+  self.ui.alike.draw(alike, { width, height: height - 80, most: 56 });
+}
+
 /** What each kind of figure is drawn by. */
 const FIGURES = {
   similarity: drawSimilarity,
@@ -81,7 +89,6 @@ export default () => ({
     });
     drawn.node.append(facts, div('vv-row vv-asking', drawn.bar.node, div('vv-buttons', chips, pin)), pins);
     const heads = matrix(self, {
-      told: (row, col) => head(self, row, col),
       key: (row, col) => headKey({ layer: col + 1, head: row + 1 }),
       pick: (_row, col) => self.set('depth', col + 1),
     });
@@ -90,12 +97,9 @@ export default () => ({
     const single = div('vv-planes vv-singles');
     const counted = histogram(self);
     const largest = div('vv-stack vv-tight');
-    const sinks = matrix(self, {
-      told: (row, col) => sink(self, row, col),
-      pick: (_row, col) => self.set('depth', col + 1),
-    });
+    const sinks = matrix(self, { pick: (_row, col) => self.set('depth', col + 1) });
     const photo = second(self, () => paint(self));
-    const alike = matrix(self, { told: (row, col) => pair(self, row, col) });
+    const alike = matrix(self);
     self.below.append(stack(counted.node, largest, sinks.node, photo.node, single, depths.node, alike.node));
     const beside = { depths, single, counted, largest, sinks, alike, second: photo };
     return { drawn, marks, facts, pinned, chips, pins, pin, heads, ...beside };
@@ -103,15 +107,15 @@ export default () => ({
 
   pictures: (self) => (self.settings.show === 'heads' ? [] : ['upload']),
   items(self) {
-    const { show, alike } = self.settings;
+    const { show } = self.settings;
     const marked = marking(self) && show !== 'norms' ? ['norms', 'usual'] : [];
     const cosines = small(self) ? ['cosines'] : ['line', 'pinned'];
     if (show === 'similarity') return [...cosines, 'by_depth', ...photographed(self), ...marked];
     const both = shared(self) ? ['photo', 'other_tints'] : [];
     if (show === 'components') return ['tints', 'components', 'shares', ...both, ...marked];
     return show === 'norms'
-      ? ['norms', 'usual', 'largest', 'typical', 'received', 'sinks', 'chart']
-      : ['entropy', 'prefix_entropy', alike];
+      ? ['norms', 'usual', 'largest', 'typical', 'received', 'matrices', 'chart']
+      : ['matrices'];
   },
 
   draw(self) {

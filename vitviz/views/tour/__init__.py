@@ -34,7 +34,7 @@ class Tour(View):
     )
     words = Words.of(
         r"""
-        Twelve steps lead from the photograph to the answer, along the paper’s figure 1 and its four
+        Thirteen steps lead from the photograph to the answer, along the paper’s figure 1 and its four
         equations.
 
         Every number is this picture’s own: pick a patch, take it along, and recompute a weight by hand.
@@ -72,7 +72,7 @@ class Tour(View):
         "logits": "class",
     }
     controls = (
-        Whole("step", minimum=1, maximum=12, default=1),
+        Whole("step", minimum=1, maximum=13, default=1),
         Whole("token", maximum="tokens", default="middle", tokens=True),
         Whole("layer", minimum=1, maximum="layers", default=1),
         Whole("head", minimum=1, maximum="heads", default=1),
@@ -90,6 +90,7 @@ class Tour(View):
         as_json("answer", "from the last layer to the probabilities"),
         as_json("sum", "the largest shares, the rest and the logit"),
         as_json("without", "the answers without the head of the largest share"),
+        as_json("path", "one path followed back from the first answer"),
         as_json("experiment", "answers to shuffled patches", "seed"),
     )
 
@@ -135,6 +136,8 @@ class Tour(View):
             return packed(account.summed(subject))
         if name == "without":
             return packed(account.without(subject))
+        if name == "path":
+            return packed(account.followed(subject))
         if name == "experiment":
             seed = settings["seed"]
             found = subject.once_by_passes(f"shuffled {seed}", lambda: made.experiment(subject, seed))

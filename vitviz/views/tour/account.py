@@ -1,4 +1,4 @@
-"""The tour's last two steps: the logit as a sum of what was written, and without the largest part of it."""
+"""The tour's last steps: the logit as a sum of what was written, without its largest part, a path back."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vitviz.errors import VitvizError
+from vitviz.figures.chart import travelled
+from vitviz.record.sentence import said
 from vitviz.views.base import paragraphs
-from vitviz.views.shared import ledger_of, taken_away
+from vitviz.views.printing import counted, patch_name, writer_name
+from vitviz.views.shared import ledger_of, taken_away, writers_of
 from vitviz.views.subject import Subject
 from vitviz.views.tour.facts import Facts, Step
 
@@ -69,13 +72,45 @@ def without(subject: Subject) -> dict[str, Any]:
     }
 
 
+def followed(subject: Subject) -> dict[str, Any]:
+    """One path back from the first answer: the head of the largest share, its largest writer, and the patch
+    at which most of that is read. Each line is a part of the one above; `settings` open it in Evidence.
+    """
+    found, trace = summed(subject), subject.trace
+    heads = [
+        (line["layer"], line["head"])
+        for line in found.get("lines", ())
+        if line["head"] - 1 not in trace.layers[line["layer"] - 1].replaced
+    ]
+    if not heads:
+        return {}
+    (layer, head), first = heads[0], int(trace.logits.argmax())
+    try:
+        read = writers_of(subject, first, layer - 1, head - 1)
+    except VitvizError as error:
+        return {"reason": travelled(said(error))}
+    every = [line for line in read.lines() if line[0].kind not in ("bias", "constant")]
+    writer, part = max(every, key=lambda line: abs(line[1]))
+    patches = read.by_token.of(writer)[subject.grid.prefix :].nan_to_num()
+    patch = int((patches * (1 if part >= 0 else -1)).argmax())
+    names = writer_name("head", layer, head), writer_name(*counted(writer)), patch_name(patch)
+    lines = zip(names, (read.share, part, patches[patch].item()), strict=True)
+    return {
+        "name": found["name"],
+        "logit": found["total"],
+        "lines": [{"name": travelled(name), "share": share} for name, share in lines],
+        "patch": patch,
+        "settings": {"trail": f"{layer}.{head}", "writer": ".".join(map(str, counted(writer)))},
+    }
+
+
 def _answers(subject: Subject, logits: Tensor) -> list[tuple[str, float]]:
     return replace(subject.trace, logits=logits).top(ANSWERS)
 
 
 def sum_by_hand(f: Facts) -> Step:
     """The words of the sum."""
-    *said, attempt = paragraphs("""
+    *told, attempt = paragraphs("""
         The stream is only ever added to, so with the deviation of the last norm held the logit is a sum too:
         every head, every MLP and every bias has its own share of it, for or against.
 
@@ -86,12 +121,12 @@ def sum_by_hand(f: Facts) -> Step:
     formulas = ("logit_{c} = start + Σ_{l,h} share_{l,h} + Σ_{l} MLP_{l} + biases",)
     shapes = ("{layers} layers × {heads} heads: {together} shares",)
     title = "The logit as a sum of what was written"
-    return _where_accounted(Step("sum", title, tuple(said), attempt, formulas, shapes), f)
+    return _where_accounted(Step("sum", title, tuple(told), attempt, formulas, shapes), f)
 
 
 def one_taken_out(f: Facts) -> Step:
     """The words of what happens without the largest share."""
-    *said, attempt = paragraphs("""
+    *told, attempt = paragraphs("""
         A share is what a head wrote itself. Here the head with the largest share is taken out: its mean over
         other pictures stands in its place, and the model goes on from there.
 
@@ -101,7 +136,21 @@ def one_taken_out(f: Facts) -> Step:
         Take it out in every view, and look at Evidence: which shares are others now?
     """)
     shapes = ("1 of {together} heads replaced",)
-    return _where_accounted(Step("without", "One head taken out", tuple(said), attempt, shapes=shapes), f)
+    return _where_accounted(Step("without", "One head taken out", tuple(told), attempt, shapes=shapes), f)
+
+
+def one_path(f: Facts) -> Step:
+    """The words of a path that is followed back."""
+    *told, attempt = paragraphs("""
+        A head writes what it has read, and what it reads others wrote before. With attention and norms held
+        its share is a sum over those writers, and each writer’s part a sum over the tokens that are read.
+
+        Here is the head that gave most, its largest writer, and the patch at which most of that is read.
+
+        Add each share to everything else beside it: they make the number above. Then follow another path.
+    """)
+    formulas = ("share_{l,h} = Σ_{writer} Σ_{j} part_{j} + biases",)
+    return _where_accounted(Step("path", "One path followed back", tuple(told), attempt, formulas), f)
 
 
 def _where_accounted(step: Step, f: Facts) -> Step:
@@ -119,5 +168,5 @@ def _where_accounted(step: Step, f: Facts) -> Step:
 
         Pick another checkpoint, and come back to this step.
     """)
-    said, attempt = (no_account, elsewhere) if f.classes else (no_classifier, another)
-    return Step(step.name, step.title, (said,), attempt)
+    told, attempt = (no_account, elsewhere) if f.classes else (no_classifier, another)
+    return Step(step.name, step.title, (told,), attempt)

@@ -88,7 +88,8 @@ def _to_answer(f: Facts) -> list[Block]:
         Block("readout", _READ.get(f.pool, "y"), "{read} → {classes}" if classified else "{read}"),
         Block("probabilities", classifier, "{classes}" * classified, classified),
         Block("sum", "{together} shares" if accounted else "No shares", there=accounted),
-        Block("without", "One head out", there=accounted),
+        Block("without", "Head out", there=accounted),
+        Block("path", "One path", there=accounted),
     ]
 
 

@@ -58,7 +58,7 @@ export function mapOf(self) {
   const [picture, patches, flat, embedding, token, positions, attention, mlp, encoder, ...rest] = made.map(
     ({ node }) => node,
   );
-  const [readout, probabilities, sum, without] = rest;
+  const [readout, probabilities, ...last] = rest;
   const canvases = [picture, patches, flat].map((button) => {
     const canvas = el('canvas', { 'aria-hidden': 'true' });
     button.prepend(canvas);
@@ -81,7 +81,7 @@ export function mapOf(self) {
       level('vv-whole', inside),
       level('', readout),
       level('', probabilities),
-      level('vv-two', sum, without),
+      level('vv-two', ...last),
     ),
   );
   const show = (step) => {

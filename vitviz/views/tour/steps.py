@@ -1,4 +1,4 @@
-"""The words of the guided tour: twelve steps to a sum that can be done by hand, said of the model at hand."""
+"""The words of the guided tour: steps to sums that can be done by hand, said of the model at hand."""
 
 from dataclasses import replace
 
@@ -9,10 +9,11 @@ from vitviz.views.tour.facts import Facts, Step, keyed
 
 
 def steps(facts: Facts) -> list[Step]:
-    """The twelve steps for one model."""
+    """The thirteen steps for one model."""
     start = (tour_input.picture, tour_input.patches, tour_input.flatten, tour_input.embedding)
     middle = (sequence.class_token, sequence.positions, _attention, _layers, _readout, _probabilities)
-    made = [make(facts) for make in (*start, *middle, account.sum_by_hand, account.one_taken_out)]
+    last = (account.sum_by_hand, account.one_taken_out, account.one_path)
+    made = [make(facts) for make in (*start, *middle, *last)]
     return [replace(step, values={**facts.values, **step.values}) for step in made]
 
 

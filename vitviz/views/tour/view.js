@@ -13,7 +13,7 @@ import { overviewOf } from './overview.js';
 import { formula, prose, told } from './parts.js';
 import { pictureStep } from './picture.js';
 import { positionsStep } from './shuffle.js';
-import { sumStep, withoutStep } from './sum.js';
+import { pathStep, sumStep, withoutStep } from './sum.js';
 
 const stops = {
   picture: pictureStep,
@@ -28,6 +28,7 @@ const stops = {
   probabilities: probabilitiesStep,
   sum: sumStep,
   without: withoutStep,
+  path: pathStep,
 };
 
 const stopOf = ({ settings, summary }) => stops[summary.steps[settings.step - 1].name];

@@ -96,7 +96,7 @@ class Trial(View):
         as_json("tried", "one method's trial", *_ASKED, "method"),
         as_json("panels", "curves so far", *_ASKED, "score", "method"),
         as_json("verdict", "all methods' trial", *_ASKED, "score"),
-        as_json("sensitivity", "maps of two classes", "target"),
+        as_json("agreement", "how alike maps are, and those of two classes", *_ASKED, "score"),
         as_json("standing", "where methods stand over a set", "patches_as", "score"),
     )  # fmt: skip
     arrays = {
@@ -149,9 +149,10 @@ class Trial(View):
                 {"likeliest": likeliest(subject.trace, SHOWN), "labels": list(subject.trace.labels)}
             )
         target = target_of(subject, settings["target"])
-        if name == "sensitivity":
+        if name == "agreement":
             methods = [one for one in self.order(subject) if one not in (*LAST, "random", "centre")]
-            return packed(made.sensitivity(subject, target, methods))
+            beside = made.sensitivity(subject, target, methods)
+            return packed(travelled(made.matrix(self.whole(subject, settings), settings["score"], beside)))
         if name == "verdict":
             return packed(made.told(self.whole(subject, settings), settings["score"]))
         order = self.order(subject)

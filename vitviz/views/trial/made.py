@@ -14,10 +14,16 @@ from vitviz.analyses.trials.curves import SCORES, beyond
 from vitviz.analyses.trials.trial import Trial, together, trial_of
 from vitviz.analyses.trials.verdict import level, verdict
 from vitviz.errors import OutOfMemory, UnsupportedModel
-from vitviz.record.sentence import travelling
+from vitviz.figures.chart import Matrix, Scale, travelled
+from vitviz.record.sentence import Sentence, travelling
+from vitviz.views.printing import fixed
 from vitviz.views.shared import Target, passes_of, relevance_of
 from vitviz.views.subject import Subject
 from vitviz.views.trial.order import group_of
+
+RANKS = "Spearman’s rank correlation, −1 blue to 1 orange; in the same order across and down."
+LAST = "Last column: a method’s maps of this class and of {class}; 1 means that it knows no class."
+Beside = tuple[str, dict[str, float | None]]  # another class, and rank correlations by method
 
 
 def tried(subject: Subject, target: Target, patches_as: str, method: str) -> Trial:
@@ -99,10 +105,7 @@ def told(trial: Trial, score: str) -> dict[str, Any]:
             }
             for name, gap in ranked
         ],
-        "agreement": [
-            [None if np.isnan(one) else one for one in row]
-            for row in alike(trial, [name for name, _ in ranked]).tolist()
-        ],
+        "agreement": travelled(matrix(trial, score)),
     }
 
 
@@ -115,8 +118,32 @@ def alike(trial: Trial, names: Sequence[str]) -> np.ndarray:
     return found
 
 
-def sensitivity(subject: Subject, target: Target, methods: Sequence[str]) -> dict[str, Any]:
-    """Rank correlation of each method's maps of the class that is explained and of the likeliest other."""
+def matrix(trial: Trial, score: str, beside: Beside | None = None) -> Matrix:
+    """How alike the maps are, in the ranking's order; behind a gap how alike each method's are of the class
+    that is explained and of another, whose name and numbers are `beside`.
+    """
+    names = [name for name, _ in trial.ranking(score)]
+    values, titles = alike(trial, names), [Sentence(TITLES[name]) for name in names]
+    cols, whose, notes = [str(place + 1) for place in range(len(names))], list(titles), (Sentence(RANKS),)
+    if beside is not None:
+        other, found = beside
+        column = [np.nan if found.get(name) is None else found[name] for name in names]
+        values = np.column_stack([values, np.full(len(names), np.nan), column])
+        cols, whose = [*cols, "", ""], [*whose, "", Sentence("the same of {class}", **{"class": other})]
+        notes += (Sentence(LAST, **{"class": other}),)
+    said = [
+        [col and ("–" if np.isnan(one) else fixed(one, 2)) for one, col in zip(row, whose, strict=True)]
+        for row in values
+    ]
+    told = tuple(Sentence("{line}", line=table) for table in (said, [[one] for one in titles], [whose]))
+    scale = Scale("balance", -1.0, 1.0, Sentence("Agreement"))
+    title = Sentence("Rank correlations of the maps.")
+    like = {"told": told, "notes": notes, "unscaled": True}
+    return Matrix(values, scale, "", "", title, rows=tuple(titles), cols=tuple(cols), **like)
+
+
+def sensitivity(subject: Subject, target: Target, methods: Sequence[str]) -> Beside:
+    """The likeliest other class, and how alike each method's maps of the class explained and of that are."""
     first = target[0] if isinstance(target, tuple) else target
     other = next(i for i in subject.trace.logits.argsort(descending=True).tolist() if i != first)
     found: dict[str, float | None] = {}
@@ -126,7 +153,7 @@ def sensitivity(subject: Subject, target: Target, methods: Sequence[str]) -> dic
         except (UnsupportedModel, OutOfMemory):
             continue
         found[method] = spearman(*maps)
-    return {"classes": [first, other], "found": found}
+    return subject.trace.named(other), found
 
 
 def arrays(trial: Trial) -> dict[str, np.ndarray]:

@@ -1,6 +1,7 @@
 """The trial for print: curves of every method beside chance, and the ranking; of a set, where they stand."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,11 +10,11 @@ from vitviz.analyses.protocol import TITLES
 from vitviz.analyses.trials.standing import said_of_refused, standing, trial_in
 from vitviz.analyses.trials.verdict import level, verdict, verdict_over
 from vitviz.figures.chart import Series
-from vitviz.figures.paper.plates import Legend, Matrix, Panel, Plate, Scale, Table, Tiles, tinted
+from vitviz.figures.paper.plates import Legend, Panel, Plate, Scale, Table, Tiles, tinted
 from vitviz.record.sentence import Sentence
 from vitviz.views.printing import WIDE, fixed, joined, shape_of
 from vitviz.views.trial import over
-from vitviz.views.trial.made import alike
+from vitviz.views.trial.made import matrix
 from vitviz.views.trial.panels import panels
 
 BAND = "Band: where 19 of 20 random maps run, by {count} of them."
@@ -28,7 +29,6 @@ Weights = tuple[tuple[float, ...], ...]
 ACROSS = 6  # maps in a row
 BRIGHT = "One scale for all: bright patches are taken away first, dark ones last."
 SIGNED = "Orange for, blue against: logits up to {most}, other maps up to their own largest."
-RANKS = "Spearman’s rank correlation, −1 blue to 1 orange; in the same order across and down."
 CLASSES = "Two classes: how alike a method’s maps of the two likeliest are; 1 means that it knows no class."
 
 
@@ -71,7 +71,9 @@ def _beside(trial, table: Table, subject, settings) -> tuple[Rows, Weights, tupl
     """The ranking with what is to stand beside the curves, in order: rows of panels, weights, notes."""
     names = [name for name, _ in trial.ranking(settings["score"])]
     if settings["show"] == "agreement":
-        return ((table, _alike(trial, names)),), ((1.6, 1.0),), (Sentence(RANKS),)
+        both = matrix(trial, settings["score"])
+        numbered = replace(both, rows=(), along=Sentence("Rank"), down=Sentence("Rank"))  # as the table is
+        return ((table, numbered),), ((1.6, 1.0),), both.notes
     if settings["show"] == "ranking":
         return ((table,),), ((1.0,),), ()
     tiles, note = _maps(trial, names, shape_of(subject.grid), settings["scale"] == "ranks")
@@ -101,13 +103,6 @@ def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, 
         scale = Scale("balance", -most, most, "") if one.signed else Scale("viridis", 0.0, most, "")
         pictures.append(tinted(one.map.numpy(), scale))
     return Tiles(np.stack(pictures), ACROSS, title, **like), Sentence(SIGNED, most=fixed(shared))
-
-
-def _alike(trial, names: list[str]) -> Matrix:
-    """Rank correlations, numbered as the ranking is."""
-    scale = Scale("balance", -1.0, 1.0, Sentence("Agreement"))
-    title = Sentence("Rank correlations of the maps.")
-    return Matrix(alike(trial, names), scale, Sentence("Rank"), Sentence("Rank"), title)
 
 
 def _of_many(view, subject, settings, asked) -> Plate:

@@ -49,7 +49,7 @@ export default () => ({
     const made = { title, pick, style, of: (name) => self.ui.run.tried.get(name) };
     const drawn = [chartBeside(self, { pick }), chartBeside(self, { pick })]; // each with half its room
     const curves = div('vv-curves', ...drawn.map(({ node }) => node));
-    const parts = { ranking: ranking(self, made), maps: maps(self, made), agreement: agreement(self, made) };
+    const parts = { ranking: ranking(self, made), maps: maps(self, made), agreement: agreement(self) };
     const over = standing(self, made);
     const top = el('p', { class: 'vv-asked' }, span(t('Why')), asked, far.go, far.bar);
     self.figure.append(stack(curves, over.node));
@@ -122,7 +122,8 @@ const this_ = {
         await this_.judge(self, run, life.signal);
       }
       if (!run.verdict) await this_.judge(self, run, life.signal);
-      run.alike = unpacked(await self.array('sensitivity', query({ target }), life.signal));
+      const { score } = self.settings;
+      run.alike = unpacked(await self.array('agreement', query({ target, patches_as, score }), life.signal));
     } catch (problem) {
       if (problem.name !== 'AbortError')
         [run.problem, run.life] = [problem.sentence ?? problem.message, null];
@@ -154,10 +155,11 @@ const this_ = {
     const method = [...run.tried.keys()].at(-1);
     const ask = (item, more = {}) => self.array(item, query({ target, patches_as, score, ...more }), signal);
     run.score = score;
-    const found = await Promise.all([ask('panels', { method }), whole && ask('verdict')]);
+    const questions = [ask('panels', { method }), whole && ask('verdict'), run.alike && ask('agreement')];
+    const found = await Promise.all(questions);
     if (self.ui.run !== run || self.settings.score !== score) return;
     if (!run.panels) self.fitted = ''; // the room is taken anew for them
-    [run.panels, run.verdict] = found.map((one) => (one ? unpacked(one) : null));
+    [run.panels, run.verdict, run.alike] = found.map((one) => (one ? unpacked(one) : null));
     self.draw();
   },
 

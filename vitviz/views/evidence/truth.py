@@ -1,0 +1,120 @@
+"""A head's writers held against the truth: what each gave in the held picture, and what the answer loses in a
+real pass in which this head alone does not read that part.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vitviz.errors import UnsupportedModel
+from vitviz.figures.chart import BLUE, Chart, Series, travelled
+from vitviz.record.sentence import Sentence
+from vitviz.views.evidence import made, writers
+from vitviz.views.evidence.printed_effects import NO_CORRELATION, alike
+from vitviz.views.printing import counted, fixed, signed, writer_name
+from vitviz.views.shared import WHOLE, packed, recorded
+from vitviz.views.subject import Subject
+
+BATCH, MOST = 8, 48  # edges that are run at once, and of one head
+INTO = (("value", "its values"), ("query", "its queries"), ("key", "its keys"))
+PARTS_AS = (("mean", "mean instead"), ("zero", "zero instead"))
+WHY = "The share holds attention and norms, the effect lets all else run on."
+RUN = "{count} of {of} edges were run, drawn at random by a fixed seed."
+ALL = "All {of} edges were run."
+CORRELATION = "Correlation of share and effect: {value}."
+NO_SHARE = "With attention held, what a query or a key reads has no share."
+SAID = [text for _, text in (*INTO, *PARTS_AS)]
+ALONG = "Shares are along the path in view, effects on all ways to the answer."
+
+
+def edges(subject: Subject, settings: Mapping[str, Any]) -> tuple[list, int]:
+    """The seeded sample of edges into the head that is followed, and how many there are."""
+    from vitviz.analyses.effects import edges_into, sampled
+
+    if subject.trace.without:
+        raise UnsupportedModel(Sentence(WHOLE))
+    found = writers.writers(subject, settings)
+    positions = found.positions is not None and settings["parts_as"] == "zero"  # their mean is themselves
+    every = edges_into(found.layer, found.head, subject.about.heads, settings["into"], positions)
+    return sampled(every, MOST, 0), len(every)
+
+
+def found(subject: Subject, settings: Mapping[str, Any]) -> tuple[list, np.ndarray, np.ndarray]:
+    """The edges that have been run, with their shares (NaN for queries and keys) and effects, in logits."""
+    from vitviz.engine.asking import circuits
+
+    some, effects = edges(subject, settings)[0], []
+    for first in range(0, min(len(some), BATCH * settings["tried"]), BATCH):
+        asked = some[first : first + BATCH]
+
+        def lost(asked=asked):
+            recorded(subject)
+            return circuits.losses_of(subject.inspector, subject.trace, asked, settings["parts_as"])
+
+        one = asked[0]
+        name = f"edges {one.layer} {one.head} {one.into} {settings['parts_as']} {first}"
+        effects += made.of_target(subject, settings, subject.once_by_passes(name, lost)).tolist()
+    run, lines = some[: len(effects)], dict(writers.writers(subject, settings).lines())
+    shares = [lines[one.writer] if one.into == "value" else math.nan for one in run]
+    return run, np.asarray(shares, float), np.asarray(effects, float)
+
+
+def arrays(subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """All numbers, as they are taken home."""
+    run, shares, effects = found(subject, settings)
+    names = [".".join(map(str, counted(one.writer))) for one in run]
+    return {"edge_writers": np.asarray(names), "edge_lines": shares, "edge_effects": effects}
+
+
+def item(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
+    """The chart as it travels, with how many edges were run, and are to be."""
+    drawn = travelled(chart(subject, settings))
+    return packed({**drawn, "done": len(drawn["series"][-1]["y"]), "count": len(edges(subject, settings)[0])})
+
+
+def chart(subject: Subject, settings: Mapping[str, Any]) -> Chart:
+    """A dot an edge: its share and effect; of queries and keys, whose writers have no share, who wrote it."""
+    (run, shares, effects), valued = found(subject, settings), settings["into"] == "value"
+    names = [counted(one.writer) for one in run]
+    x = shares if valued else np.asarray([place[0] if place else 0 for _, *place in names], float)
+    line, ends = alike(x, effects) if valued else (None, (-0.4, subject.about.layers + 0.4))
+    keys = [".".join(map(str, one)) for one in names]
+    bars = [f"heads.{one[1]}" if one[0] == "head" else key for one, key in zip(names, keys, strict=True)]
+    also = {"name": [writer_name(*one) for one in names], "share": [signed(one) for one in shares]}
+    told = (Sentence("{name}"), *([Sentence("its own share {share}")] if valued else []))
+    said = [Sentence("without it the answer loses {effect}", effect=signed(one)) for one in effects]
+    of = {"writer": keys, "lit": bars}
+    dots = Series(x, effects, Sentence("one writer"), BLUE, dots=True, of=of, said=said, told=told, also=also)
+    return Chart(
+        Sentence("its own share, in logits" if valued else "layer that wrote it"),
+        Sentence("effect, in logits"),
+        ends,
+        ends if valued else alike(effects)[1],
+        Sentence("Held against the truth"),
+        (*([line] if valued else []), dots),
+        whole=not valued,
+        aspect=0.78,
+        square=valued,
+        question="/".join(str(settings[one]) for one in ("target", "relative", "trail", "into", "parts_as")),
+        notes=_notes(subject, settings, shares, effects),
+    )
+
+
+def _notes(subject: Subject, settings, shares: np.ndarray, effects: np.ndarray) -> tuple[Sentence, ...]:
+    """What was run and how it correlates, once all is there."""
+    import torch
+
+    from vitviz.analyses.effects import correlation
+
+    some, of = edges(subject, settings)
+    if len(effects) < len(some):
+        return ()
+    ran = Sentence(ALL if len(some) == of else RUN, count=len(some), of=of)
+    if settings["into"] != "value":
+        return ran, Sentence(NO_SHARE)
+    value = correlation(torch.from_numpy(effects), torch.from_numpy(shares))
+    alike = Sentence(NO_CORRELATION) if math.isnan(value) else Sentence(CORRELATION, value=fixed(value, 2))
+    along = [Sentence(ALONG)] if len(writers.trail(subject, settings)) > 1 else []
+    return Sentence(WHY), alike, ran, *along
