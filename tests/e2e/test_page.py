@@ -255,7 +255,7 @@ def test_one_set_of_pictures_is_for_every_view_that_is_averaged(open_page, tmp_p
     give_a_set(page, sorted(tmp_path.glob("*.png")))
     pictures = page.locator(".vv-set-pictures li")
     expect(pictures).to_have_count(12)
-    expect(pictures.first).to_have_text(re.compile(r"espresso \d+ %"))
+    expect(pictures.first).to_have_text(re.compile(r"espresso \d+\s%"))
     expect(page.locator(".vv-set-pictures")).not_to_contain_text("…")
     expect(fold).to_contain_text("this figure is of one picture")
     go.click()

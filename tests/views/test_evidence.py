@@ -320,6 +320,6 @@ def test_edges_held_against_the_truth_are_passes_with_hooks(subject, into):
     told = json.loads(VIEW.item(subject, "truth", settings).tobytes())
     assert (told["done"], told["count"]) == (18, 18) and told["series"][-1]["of"]["lit"][2] == "heads.1"
     alike = np.corrcoef(taken["edge_effects"], taken["edge_lines"])[0, 1]
-    assert told["notes"][1]["values"]["value"]["text"] == f"{alike:.2f}".replace("-", "−")
+    assert told["notes"][1]["values"]["value"] == f"{alike:.2f}".replace("-", "−")
     some = json.loads(VIEW.item(subject, "truth", {**settings, "tried": 1, "parts_as": "mean"}).tobytes())
     assert (some["done"], some["count"], some["notes"]) == (8, 17, [])  # a mean has the positions too

@@ -150,7 +150,8 @@ def one_path(f: Facts) -> Step:
         Add each share to everything else beside it: they make the number above. Then follow another path.
     """)
     formulas = ("share_{l,h} = Σ_{writer} Σ_{j} part_{j} + biases",)
-    return _where_accounted(Step("path", "One path followed back", tuple(told), attempt, formulas), f)
+    shapes = ("Of each writer: {tokens} tokens × {width} numbers",)
+    return _where_accounted(Step("path", "One path followed back", tuple(told), attempt, formulas, shapes), f)
 
 
 def _where_accounted(step: Step, f: Facts) -> Step:

@@ -17,7 +17,7 @@ export function ranking(self, { title, pick, of, style }) {
   const table = el('table', { class: 'vv-ranking' }, el('thead', {}, head), body);
   const node = stack(
     el('div', { class: 'vv-wide-table', tabindex: 0, role: 'region', 'aria-label': t('Ranking') }, table),
-    div('vv-row', one, said),
+    div('vv-row vv-ranked', one, said),
   );
   let known = [];
   whenLit(self, show);

@@ -168,7 +168,7 @@ const this_ = {
     const { drawn, curves, run } = self.ui;
     const room = self.room || Infinity;
     const stacked = self.width < 520 ? room >= 340 * self.zoom : self.width < 900 && room >= 560;
-    const tall = Math.min(self.tall, 820);
+    const tall = Math.min(self.tall, innerWidth < 768 ? 310 : 820); // a phone's page has two screens
     curves.classList.toggle('vv-stacked', stacked);
     run.panels?.forEach((panel, i) => {
       for (const line of panel.series) line.thick = line.key === self.settings.method ? 0.7 : 0.35;
