@@ -177,6 +177,9 @@ def test_lessons_beside_the_app_are_offered_and_none_are_where_there_are_none(
         ready(page, "patches")
         expect(page.locator("#vitviz-lessons h2")).to_have_text("수업")
         expect(page.locator("#vitviz-lessons button")).to_have_count(2)
+        page.locator(
+            "#vitviz-facts .vv-unfold"
+        ).click()  # the thumbnail's, as all that brings another picture
         assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
         page.locator("#vitviz-lessons button").last.click()
         refused(page, "손상되었거나")
