@@ -105,12 +105,11 @@ class Checkpoints:
             if given:
                 asked = inspector.with_classes(given[0])
                 asked.placed.checkpoint = replace(asked.checkpoint, name=name)
-                kept[name] = zerogpu.lent(asked)
-                return kept[name]
-            sentences, templates = said
-            tower_of(inspector, progress)
-            with self.work.computing(inspector, None, len(sentences) * max(1, len(templates))):
-                kept[name] = zerogpu.lent(asked_about(inspector, sentences, templates, progress))
+            else:
+                tower_of(inspector, progress)
+                with self.work.computing(inspector, None, len(said[0]) * max(1, len(said[1]))):
+                    asked = asked_about(inspector, *said, progress)
+            kept[name] = zerogpu.lent(asked)
         return kept[name]
 
     def forget(self, name: str) -> None:
