@@ -252,7 +252,7 @@ def _place_layer(stems: dict, width: int, found: _Found, heads: int | None) -> l
     apart = [role for role in ATTENTION[:3] if role in chosen.values()]
     for stem, role in chosen.items():
         if role not in apart:
-            _take(stems[stem], f"blocks.{{layer}}.{role}", width, found, role)
+            _take(stems[stem], f"blocks.{{layer}}.{role}", found, role)
     if len(apart) == 3:
         of = {role: stems[stem] for stem, role in chosen.items() if role in apart}
         for kind in ("weight", "bias"):
@@ -266,11 +266,11 @@ def _place_rest(stems: dict, width: int, found: _Found) -> list[str]:
     """The same outside of the layers."""
     chosen = matched({stem: around_layers(*_shapes(parts), width) for stem, parts in stems.items()})
     for stem, place in chosen.items():
-        _take(stems[stem], place, width, found, place)
+        _take(stems[stem], place, found, place)
     return [_told(part) for stem, parts in stems.items() if stem not in chosen for part in parts.values()]
 
 
-def _take(parts: dict, ours: str, width: int, found: _Found, role: str) -> None:
+def _take(parts: dict, ours: str, found: _Found, role: str) -> None:
     """Writes down that a module of theirs is one of timm's."""
     found.roles.add(role)
     names = {kind: name for kind, (name, _) in parts.items()}

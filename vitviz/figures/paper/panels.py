@@ -203,7 +203,7 @@ def _tiles(pen: Pen, panel: Tiles, room: Room, x: float, y: float, name: str) ->
         part = np.asarray(panel.pictures[row * panel.across : (row + 1) * panel.across])
         if part.ndim == 3:  # row by row: of thousands of patches all are much
             part = tinted(part, panel.scale)
-        pixels = _abreast(part, panel, room.width)
+        pixels = _abreast(part, panel)
         # the gap has a whole number of pixels, so that a row may miss its width by a part of one
         wide = room.width if len(part) == panel.across else len(part) * pitch - (pitch - side)
         pen.picture(pixels, x, y + row * down, wide, tall, name=f"{name}-row-{row + 1}")
@@ -240,7 +240,7 @@ def _numbered(
         pen.text(left, middle, pen.say(panel.down), align="center", upright=True)
 
 
-def _abreast(part: np.ndarray, panel: Tiles, width: float) -> UInt8[np.ndarray, "tall wide 4"]:
+def _abreast(part: np.ndarray, panel: Tiles) -> UInt8[np.ndarray, "tall wide 4"]:
     """Tiles side by side, every pixel a square, with gaps that the paper is seen through."""
     count, high, wide, _ = part.shape
     times = max(1, -(-2 * FINE // (panel.across * wide)))
