@@ -168,13 +168,13 @@ const this_ = {
     const { drawn, curves, run } = self.ui;
     const room = self.room || Infinity;
     const stacked = self.width < 520 ? room >= 340 * self.zoom : self.width < 900 && room >= 560;
-    const tall = Math.min(self.tall, innerWidth < 768 ? 310 : 820); // a phone's page has two screens
+    const tall = Math.min(self.tall, innerWidth < 768 ? 260 : 820); // a phone's page has two screens
     curves.classList.toggle('vv-stacked', stacked);
     run.panels?.forEach((panel, i) => {
       for (const line of panel.series) line.thick = line.key === self.settings.method ? 0.7 : 0.35;
       const width = stacked ? self.width : (self.width - 12) / 2;
-      const named = stacked ? { along: i ? panel.along : '' } : { up: i ? '' : panel.up };
-      drawn[i].draw({ ...panel, ...named }, width, Math.max(stacked ? 150 : 200, stacked ? tall / 2 : tall));
+      const named = { up: i ? '' : panel.up, along: stacked && !i ? '' : panel.along };
+      drawn[i].draw({ ...panel, ...named }, width, Math.max(stacked ? 130 : 200, stacked ? tall / 2 : tall));
     });
   },
 
