@@ -265,7 +265,7 @@ def test_one_set_of_pictures_is_for_every_view_that_is_averaged(open_page, tmp_p
     expect(page.locator("#vitviz-distance .vv-error-bar")).to_have_count(24)
     open_tab(page, "Compared")
     ready(page, "compared")
-    expect(fold).to_have_text("A set of pictures · 12 of yours · this figure is of one picture")
+    expect(fold).to_have_text("A set of pictures · 12 of yours · this figure is over the samples")
     expect(pictures).to_have_count(12)
     page.locator(".vv-set").get_by_text("The samples").click()
     expect(fold).to_contain_text("the samples, in 20 parts")

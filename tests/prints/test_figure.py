@@ -209,6 +209,14 @@ def test_the_caption_has_settings_that_are_zero_and_height_before_width(inspecto
     assert f"{control.label}: 0;" in caption
 
 
+def test_the_caption_and_the_name_leave_out_a_setting_that_changes_nothing_there(inspector, photo):
+    trace = inspector.trace(photo)
+    plain = vitviz.figure("evidence", inspector, trace, paths=5)
+    assert "Paths" not in plain.caption and "Depth" not in plain.caption and "paths" not in plain.name
+    asked = vitviz.figure("evidence", inspector, trace, show="paths", paths=5)
+    assert "Paths: 5" in asked.caption and "Depth" not in asked.caption and "paths-5" in asked.name
+
+
 def test_it_is_saved_with_its_caption_beside_it(made, tmp_path):
     path = made("filters").save(tmp_path / "filters.pdf", width=86)
     assert path.read_bytes()[:5] == b"%PDF-"

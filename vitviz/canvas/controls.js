@@ -112,10 +112,12 @@ export function toolbar(self, change) {
   return {
     nodes: parts.map((part) => part.node).filter(Boolean),
     show() {
-      const idle = self.view.idle?.(self.settings, self) ?? [];
+      const idle = self.view.idle?.(self) ?? [];
       for (const { control, node, show } of parts) {
         show(self.settings[control.name]);
-        node?.classList.toggle('vv-idle', idle.includes(control.name));
+        const only = Object.entries(control.only);
+        const applies = !only.length || only.some(([name, of]) => of.includes(self.settings[name]));
+        node?.classList.toggle('vv-idle', !applies || idle.includes(control.name));
       }
     },
   };

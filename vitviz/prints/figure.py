@@ -116,7 +116,7 @@ def name_of(
     changed = [
         f"{control.name}-{spelled(control, filed[control.name])}"
         for control in _shown(view)
-        if settings[control.name] != _default(control, subject)
+        if settings[control.name] != _default(control, subject) and control.applies(settings)
     ]
     shown = [subject.checkpoint, *([] if second is None else [second.checkpoint])]
     of = [picture] if picture and view.needs is Needs.RUN else []
@@ -139,7 +139,7 @@ def _settings(view: View, subject: Subject, settings: Mapping[str, Any], say) ->
     found, filed = [], view.filed(settings, subject.grid)
     for control in _shown(view):
         value = filed[control.name]
-        if value in ("", (), [], None):
+        if value in ("", (), [], None) or not control.applies(settings):
             continue
         quiet = not control.label or control is DIFFERENCE
         if quiet and settings[control.name] == _default(control, subject):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vitviz.errors import WrongSetting
@@ -42,11 +42,15 @@ class About:
 
 @dataclass(frozen=True)
 class Control:
-    """What every setting has; `info` is a sentence behind a question mark."""
+    """What every setting has; `info` is a sentence behind a question mark.
+
+    `only` says where it changes anything: the other settings with values, one of which must be so.
+    """
 
     name: str
     label: str = ""
     info: str = ""
+    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
 
     kind: ClassVar[str]
     pattern: ClassVar[str] = "(?!)"  # what a link may hold, before `parse`
@@ -58,6 +62,10 @@ class Control:
     def start(self, about: About | None = None) -> Any:
         """The default."""
         return self.default
+
+    def applies(self, settings: Mapping[str, Any]) -> bool:
+        """Whether it changes anything beside these."""
+        return not self.only or any(settings[name] in values for name, values in self.only.items())
 
     def described(self, about: About) -> dict[str, Any]:
         """As the page's script takes it, with the model's own bounds."""

@@ -48,7 +48,7 @@ def architecture_of(
             f"(it begins with {first}). {_HOW_TO_TELL}"
         )
     width, channels, *patch = patches.shape
-    heads, notes = _heads(tensors, width, name) if heads is None else (heads, [])
+    heads, notes = _heads(tensors, width) if heads is None else (heads, [])
     if width % heads:
         raise CheckpointError(
             f"{name} cannot have {heads} heads: its width of {width} does not divide into them."
@@ -86,7 +86,7 @@ def grid_side(tokens: int, prefix: int) -> int | None:
     return side if side and side * side == tokens - prefix else None
 
 
-def _heads(tensors: Mapping[str, Tensor], width: int, name: str) -> tuple[int, list[str]]:
+def _heads(tensors: Mapping[str, Tensor], width: int) -> tuple[int, list[str]]:
     norm = tensors.get("blocks.0.attn.q_norm.weight")
     if norm is not None and 0 < len(norm) < width:
         return width // len(norm), []

@@ -20,8 +20,8 @@ SHOWN = {
     "cat": told("a cat"), "espresso": told("espresso"), "astronaut": told("an astronaut"),
     "rocket": told("a rocket"),
 }  # fmt: skip
-_AMONG = told("The share of each among these {count} sentences alone, even where none of them is true.")
-_EACH = told("Each sentence by itself: the {count} probabilities need not add up to one.")
+_AMONG = told("The share of each among these {count} classes alone, even where none of them is true.")
+_EACH = told("Each class by itself: the {count} probabilities need not add up to one.")
 KNOWN = 50  # likeliest classes that the page can tell of; it shows three, and those that are asked about
 TOKENS = "{tokens} ({patches} patches, prefix: {prefix})"
 

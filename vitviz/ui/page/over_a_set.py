@@ -11,7 +11,7 @@ from vitviz.ui.answers.plain import told_of
 from vitviz.ui.memory.sets import SEEN, at_most
 from vitviz.ui.memory.studio import Studio
 from vitviz.ui.page.figures import figures_of
-from vitviz.views import VIEWS, View
+from vitviz.views import VIEWS, Needs, View
 
 AVERAGED = [view for view in VIEWS if view.averages]
 
@@ -23,6 +23,7 @@ def _ways(view: View) -> list | None:
 
 
 WAYS = {view.slug: _ways(view) for view in AVERAGED}
+NEVER_OF_ONE = [view.slug for view in AVERAGED if view.needs is Needs.SET]  # samples, at least
 
 
 def shown(studio: Studio, state: Mapping[str, Any], **more: Any) -> dict[str, Any]:
@@ -39,6 +40,7 @@ def shown(studio: Studio, state: Mapping[str, Any], **more: Any) -> dict[str, An
         "by": [state.get("checkpoint"), state.get("size")],
         "over": {slug: survey.images for slug, survey in made.items() if survey is not None},
         "ways": WAYS,
+        "never_of_one": NEVER_OF_ONE,
         "told": {"text": ""},
         **more,
     }

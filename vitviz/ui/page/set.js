@@ -87,9 +87,10 @@ export default function part(element, props, watch, trigger) {
         ? t('{count} of yours', { count })
         : t('the samples, in {count} parts', { count })
       : t('none chosen yet');
-    const mean = looked
-      ? t('this figure is over {count} of them', { count: looked })
+    const alone = props.value.never_of_one.includes(name)
+      ? t('this figure is over the samples')
       : t('this figure is of one picture');
+    const mean = looked ? t('this figure is over {count} of them', { count: looked }) : alone;
     fold.textContent = [t('A set of pictures'), of, count || looked ? mean : ''].filter(Boolean).join(' · ');
     choose.textContent = count ? t('Other pictures …') : t('Choose pictures …');
     samples.textContent = t('The samples');

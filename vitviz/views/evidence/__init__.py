@@ -103,7 +103,12 @@ class Evidence(View):
     }
     controls = (
         Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
-        Choice("relative", "Logit", options=(("no", "As it is"), ("yes", "Against the mean class"))),
+        Choice(
+            "relative",
+            "Logit",
+            options=(("no", "As it is"), ("yes", "Against the mean class")),
+            only={"method": ("ledger",)},
+        ),
         Choice("method", "Map by", options=MAPS),
         Choice(
             "show",
@@ -117,8 +122,8 @@ class Evidence(View):
                 ("smallest", "The smallest part"),
             ),
         ),
-        Slider("paths", "Paths", minimum=1, maximum=graph.MOST, default=12),
-        Slider("depth", "Depth", maximum="layers", default="layers"),  # of the answer forming
+        Slider("paths", "Paths", minimum=1, maximum=graph.MOST, default=12, only={"show": ("paths",)}),
+        Slider("depth", "Depth", maximum="layers", default="layers", only={"show": ("forming",)}),
         Choice("part", options=(("heads", "Heads"), ("mlps", "MLPs"))),  # whose effects are in view
         Whole("layer", minimum=1, maximum="layers", default=1),  # whose parts are taken away
         Text("chosen", fits=r"|\d{1,3}(\.\d{1,3})?"),  # a layer's heads, or one head, both from 1

@@ -38,12 +38,7 @@ export default () => ({
     'direct',
     ...written(self),
   ],
-  idle: (settings, self) => [
-    ...(differs(self) ? ['show'] : []),
-    ...(settings.method === 'ledger' ? [] : ['relative']),
-    ...(shown(self) === 'forming' ? [] : ['depth']),
-    ...(shown(self) === 'paths' ? [] : ['paths']),
-  ],
+  idle: (self) => (differs(self) ? ['show', 'depth', 'paths'] : []),
   caption: (self) => `${className(self, targets(self).of)}: ${self.ui.balance.textContent}`,
   reset: (self) => self.ui.marks?.forEach((mark) => mark.hide()),
 

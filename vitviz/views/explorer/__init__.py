@@ -19,6 +19,8 @@ from vitviz.views.subject import Subject
 
 WHOLE = 600  # up to so many tokens a layer is handed out whole, so that hovering asks for nothing
 _LINE = ("layer", "head", "direction")
+_OF_A_LAYER = {"show": ("head", "mean"), "beside": ("score",)}
+_OF_A_HEAD = {"show": ("head",), "beside": ("score",)}
 
 
 def require_whole(trace) -> None:
@@ -70,16 +72,31 @@ class Explorer(View):
         "score_writers": "writer",
     }
     controls = (
-        Slider("layer", "Layer", minimum=1, maximum="layers", default=1),
-        Slider("head", "Head", minimum=1, maximum="heads", default=1),
+        Slider("layer", "Layer", minimum=1, maximum="layers", default=1, only=_OF_A_LAYER),
+        Slider("head", "Head", minimum=1, maximum="heads", default=1, only=_OF_A_HEAD),
         Choice(
             "show",
             "In the large picture",
             options=(("head", "This head"), ("mean", "Mean of heads"), ("rollout", "Rollout")),
         ),
-        Choice("direction", "The token", options=(("row", "attends to"), ("column", "is attended by"))),
-        Choice("order", "Heads in order of", options=(("number", "number"), ("distance", "distance"))),
-        Choice("scale", "Colour scale", options=(("own", "each map alone"), ("shared", "one for all"))),
+        Choice(
+            "direction",
+            "The token",
+            options=(("row", "attends to"), ("column", "is attended by")),
+            only=_OF_A_LAYER,
+        ),
+        Choice(
+            "order",
+            "Heads in order of",
+            options=(("number", "number"), ("distance", "distance")),
+            only={"beside": ("wall",)},
+        ),
+        Choice(
+            "scale",
+            "Colour scale",
+            options=(("own", "each map alone"), ("shared", "one for all")),
+            only=_OF_A_LAYER,
+        ),
         Whole("token", maximum="tokens", default="middle", tokens=True),
         Wholes("pins", maximum="tokens", tokens=True),
         Choice("beside", options=(("wall", "All layers and heads"), ("score", "Why it looks there"))),

@@ -22,14 +22,6 @@ export default () => ({
   side: true,
   walled: true,
   caption: (self) => nameOf(self, self.settings.token),
-  idle: (settings) =>
-    deeper({ settings })
-      ? ['order']
-      : settings.show === 'rollout'
-        ? ['layer', 'head', 'direction', 'scale']
-        : settings.show === 'mean'
-          ? ['head']
-          : [],
   reset: (self) => {
     self.held = false;
     self.line = null;

@@ -24,6 +24,7 @@ AUTO = {
     "attention": "attention pooling",
 }
 MAPS = (("viridis", "Viridis"), ("magma", "Magma"), ("inferno", "Inferno"), ("cividis", "Cividis"))
+_HEAT = {"overlay": ("heat",)}
 _ASKED = ("query", "fusion", "discard", "residual", "layers")
 
 
@@ -68,9 +69,11 @@ class Rollout(View):
         ),
         LayerRange("layers", "Layers"),
         Choice("overlay", "Overlay", options=(("heat", "Heat map"), ("paper", "As in the paper"))),
-        Slider("opacity", "Opacity", step=0.05, default=0.65),
-        Choice("colormap", "Colours", options=MAPS),
-        Choice("scale", "Scale", options=(("data", "From lowest to highest"), ("zero", "From zero"))),
+        Slider("opacity", "Opacity", step=0.05, default=0.65, only=_HEAT),
+        Choice("colormap", "Colours", options=MAPS, only=_HEAT),
+        Choice(
+            "scale", "Scale", options=(("data", "From lowest to highest"), ("zero", "From zero")), only=_HEAT
+        ),
         Choice("smooth", "Edges", options=(("on", "Smooth"), ("off", "Patches"))),
         Whole("alone", maximum="layers"),  # the one layer in view instead of the rollout, from 1; 0 for none
     )  # fmt: skip

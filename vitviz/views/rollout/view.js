@@ -51,12 +51,7 @@ export default () => ({
   edged: true, // the layers in a narrow column beside the picture
   caption: (self) => (self.settings.alone ? t('Layer {layer} alone', { layer: self.settings.alone }) : ''),
   beside: (self) => [fares(self)],
-  idle: (settings, self) =>
-    differs(self)
-      ? ['overlay', 'colormap', 'scale']
-      : settings.overlay === 'paper'
-        ? ['opacity', 'colormap', 'scale']
-        : [],
+  idle: (self) => (differs(self) ? ['overlay', 'colormap', 'scale'] : []),
 
   build(self) {
     const canvas = el('canvas');

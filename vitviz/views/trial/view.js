@@ -28,8 +28,7 @@ export default () => ({
   walled: true,
   pictures: (self) => (self.summary.pictures ? [] : ['upload']),
   items: (self) => (self.summary.pictures ? ['standing', 'chart'] : ['classes']),
-  idle: (settings, { summary }) =>
-    summary.pictures ? ['show', 'scale'] : settings.show === 'maps' ? [] : ['scale'],
+  idle: (self) => (self.summary.pictures ? ['show', 'scale'] : []),
   caption: (self) => self.ui.verdict.textContent,
   reset: (self) => this_.end(self),
 
