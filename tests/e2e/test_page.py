@@ -242,7 +242,7 @@ def test_a_refusal_far_from_the_control_comes_into_view(open_page):
     size.scroll_into_view_if_needed()
     size.fill("100")
     size.press("Enter")
-    expect(page.locator("#vitviz-notice .vv-notice")).to_be_in_viewport(ratio=0.9, timeout=15_000)
+    expect(page.locator("#vitviz-notice .vv-notice")).to_be_in_viewport(ratio=0.9)
 
 
 def test_one_set_of_pictures_is_for_every_view_that_is_averaged(open_page, tmp_path):
@@ -267,7 +267,7 @@ def test_one_set_of_pictures_is_for_every_view_that_is_averaged(open_page, tmp_p
     ready(page, "compared")
     expect(fold).to_have_text("A set of pictures · 12 of yours · this figure is over the samples")
     expect(pictures).to_have_count(12)
-    page.locator(".vv-set").get_by_text("The samples").click()
+    page.locator(".vv-set").get_by_text("The samples", exact=True).click()
     expect(fold).to_contain_text("the samples, in 20 parts")
     expect(pictures).to_have_count(20)
     open_tab(page, "Rollout")
