@@ -215,6 +215,10 @@ def test_the_caption_and_the_name_leave_out_a_setting_that_changes_nothing_there
     assert "Paths" not in plain.caption and "Depth" not in plain.caption and "paths" not in plain.name
     asked = vitviz.figure("evidence", inspector, trace, show="paths", paths=5)
     assert "Paths: 5" in asked.caption and "Depth" not in asked.caption and "paths-5" in asked.name
+    wall = vitviz.figure(
+        "explorer", inspector, trace, detail=True, show="rollout", direction="column", head=2
+    )
+    assert "The token: is attended by" in wall.caption and "Head: 2" not in wall.caption, "the wall is of it"
 
 
 def test_it_is_saved_with_its_caption_beside_it(made, tmp_path):

@@ -103,12 +103,7 @@ class Evidence(View):
     }
     controls = (
         Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
-        Choice(
-            "relative",
-            "Logit",
-            options=(("no", "As it is"), ("yes", "Against the mean class")),
-            only={"method": ("ledger",)},
-        ),
+        Choice("relative", "Logit", options=(("no", "As it is"), ("yes", "Against the mean class"))),
         Choice("method", "Map by", options=MAPS),
         Choice(
             "show",

@@ -69,7 +69,7 @@ class Rollout(View):
         ),
         LayerRange("layers", "Layers"),
         Choice("overlay", "Overlay", options=(("heat", "Heat map"), ("paper", "As in the paper"))),
-        Slider("opacity", "Opacity", step=0.05, default=0.65, only=_HEAT),
+        Slider("opacity", "Opacity", step=0.05, default=0.65, only={**_HEAT, "difference": ("on",)}),
         Choice("colormap", "Colours", options=MAPS, only=_HEAT),
         Choice(
             "scale", "Scale", options=(("data", "From lowest to highest"), ("zero", "From zero")), only=_HEAT

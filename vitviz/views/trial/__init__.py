@@ -88,7 +88,6 @@ class Trial(View):
             "scale", "Colours of the maps", options=(("ranks", "Order of patches"), ("values", "Values")),
             info="Maps are in different units; the order in which patches are taken away is one scale for"
             " all. Values in logits share a scale, each other map has its own.",
-            only={"show": ("maps",)},
         ),
         Text("method", fits=r"[a-z0-9_]{0,40}"),  # the one that is held, and the one that is asked about
     )  # fmt: skip
