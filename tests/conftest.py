@@ -91,6 +91,12 @@ install_import_hook(
 )
 
 
+@pytest.fixture
+def few(monkeypatch):
+    """A whole trial tries four methods: which those are is asked elsewhere, and all take half a minute."""
+    monkeypatch.setattr("vitviz.views.trial.ORDER", ("random", "centre", "ledger", "frozen"))
+
+
 @pytest.fixture(scope="module")
 def inspector():
     import vitviz  # once the hook above is there

@@ -134,11 +134,10 @@ def test_evidence_grows_by_each_layers_heads_to_the_whole_account(films, inspect
 
 
 @pytest.mark.parametrize("view", [view.slug for view in VIEWS if view.printable])
-def test_scales_axes_and_places_stand_still_in_every_view(inspector, photo, monkeypatch, view):
+def test_scales_axes_and_places_stand_still_in_every_view(inspector, photo, monkeypatch, view, few):
     """What lies in all frames alike is found there: nothing but numbers, notes and labels has moved."""
     moments = film_of_a_training.frames(inspector.checkpoint)[::8]  # the first, one on the way, a late one
     monkeypatch.setattr(film_of_a_training, "frames", lambda checkpoint: moments)
-    monkeypatch.setattr("vitviz.views.trial.ORDER", ("random", "centre", "ledger", "frozen"))  # half minutes
     film = vitviz.animation(view, inspector, photo, detail=True)
     known = []
     for frame in film.frames:

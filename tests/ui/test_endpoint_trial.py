@@ -24,11 +24,16 @@ def told(answer):
     return json.loads(json.dumps(answer, allow_nan=False))
 
 
+@pytest.fixture(scope="module", params=["dropped", "black"])
+def pythons(inspector, trace, request):
+    """What the scores are all of."""
+    return vitviz.trial(inspector, trace, 7, ["ledger"], request.param)
+
+
 @pytest.mark.parametrize("score", ["probability", "logit", "kept"])
-@pytest.mark.parametrize("patches_as", ["dropped", "black"])
-def test_one_method_beside_chance_is_pythons(ask, inspector, trace, score, patches_as):
+def test_one_method_beside_chance_is_pythons(ask, pythons, score):
+    own, patches_as = pythons, pythons.patches_as
     found = told(ask("coffee", target="7", patches_as=patches_as, score=score, method="ledger"))
-    own = vitviz.trial(inspector, trace, 7, ["ledger"], patches_as)
     assert found["target"] == [7] and found["patches_as"] == patches_as and set(found["maps"]) == {
         "ledger", "random",
     }  # fmt: skip

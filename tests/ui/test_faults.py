@@ -1,13 +1,14 @@
 """What breaks behind the page is a sentence on it."""
 
 import inspect
+import socket
 import subprocess
 import sys
 
 import gradio as gr
 import pytest
 
-from tests.e2e.conftest import ROOT, Server, free_port
+from tests.e2e.conftest import ROOT, free_port
 from vitviz.ui.answers.derived import answering, endpoint
 from vitviz.ui.answers.endpoints import Endpoints, _spoken
 from vitviz.ui.answers.plain import UNEXPECTED
@@ -37,8 +38,8 @@ def test_a_link_to_a_checkpoint_that_breaks_opens_the_page_with_a_sentence(monke
 
 @pytest.mark.processes
 def test_a_port_that_is_taken_is_a_sentence(tmp_path):
-    with Server() as running:
-        port = running.url.split(":")[2].strip("/")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
         for options, said in (
             (["--port", port], "is taken by another program"),
             (["--host", "192.0.2.1", "--port", str(free_port())], "not one of this"),

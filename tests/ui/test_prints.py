@@ -107,9 +107,8 @@ def test_the_zip_holds_every_views_figure_that_is_at_hand_with_its_caption(studi
 
 @pytest.mark.parametrize("slug", ["trial", "experiment"])
 def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
-    studio, inspector, trace, photo, slug, monkeypatch
+    studio, inspector, trace, photo, slug, few
 ):
-    monkeypatch.setattr("vitviz.views.trial.ORDER", ("random", "centre", "ledger", "frozen"))
     key = studio.look(studio.pictures.sample("coffee"), "vitviz-tiny")
     given = {"trial": {"patches_as": "blur"}, "experiment": {"kind": "shuffle"}}[slug]
     part = {"experiment": ("point", {"step": "1"}), "trial": ("tried", {"method": "ledger"})}[slug]
@@ -132,8 +131,7 @@ def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
         prints.asked_for(studio, edited, slug, "svg", given)
 
 
-def test_a_program_gets_what_takes_long_made(studio, monkeypatch):
-    monkeypatch.setattr("vitviz.views.trial.ORDER", ("random", "centre", "ledger", "frozen"))
+def test_a_program_gets_what_takes_long_made(studio, few):
     found = Endpoints(studio).figure("coffee", "trial", settings="patches_as=black", detail=True)
     said = texts(base64.b64decode(found["data"]))
     assert {"The account", "Patches taken away are: black"} <= {text.removesuffix(" *") for text in said}

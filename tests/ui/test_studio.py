@@ -61,7 +61,7 @@ def test_the_wall_is_scaled_alone_and_says_by_what(studio, client, key):
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
-def test_numbers_come_with_settings_and_the_checkpoints_name(client, key, view):
+def test_numbers_come_with_settings_and_the_checkpoints_name(client, key, view, few):
     response = client.get(f"/gradio_api/vitviz/{key}/{view.slug}/numbers.npz")
     assert response.status_code == 200 and "attachment" in response.headers["content-disposition"]
     with np.load(io.BytesIO(response.content)) as file:
