@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.analyses.ledger import Ledger
@@ -19,10 +21,10 @@ from vitviz.analyses.target import Asked, classes_of, score_of
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.passes import capture, experiments, gradients, last_block
+from vitviz.engine.passes import capture, experiments, gradients
 from vitviz.engine.passes.gradients import or_zero, product
 from vitviz.engine.passes.removal import Removal
-from vitviz.engine.tails import PARALLEL, PRE_NORM
+from vitviz.engine.tails import PARALLEL, PRE_NORM, scale_of
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.record.sentence import Sentence, not_applicable
 from vitviz.record.trace import Trace
@@ -55,6 +57,37 @@ def _features(model: nn.Module, pixels: Tensor, direction: Tensor, name: str) ->
             " numbers."
         )
     return read @ direction.to(read)
+
+
+class _Handing:
+    """A pass through the last block whose heads hand on what was given; keeps what its branch adds."""
+
+    def __init__(self, handed: Tensor):
+        self._handed, self.added = handed, None
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> None:
+        if moment == "added attention":
+            self.added = output
+
+    def attend(self, kernel: Callable[..., Tensor], *args, **named) -> Tensor:
+        return self._handed[None]
+
+
+def behind_last(
+    model: nn.Module, blocks: list[nn.Module], tokens: Float[Tensor, "token width"],
+    handed: Float[Tensor, "head token dim"], alone: bool,
+) -> Float[Tensor, "token width"]:  # fmt: skip
+    """What the last block makes of the tokens that enter it; `alone`: what its attention adds, and no more.
+
+    Neither a table of positions nor a mask is handed to it, which only the scores would need.
+    """
+    one, block = _Handing(handed), blocks[-1]
+    with capture.heard(model, blocks, one):
+        whole = block(tokens[None])[0]
+    if not alone:
+        return whole
+    scale = scale_of(block.ls) if type(block).__name__ == PARALLEL else None
+    return one.added[0] if scale is None else one.added[0] * scale.to(tokens)
 
 
 Once = Callable[[str, Callable[[], Gradients]], Gradients]  # keeps a pass for who looks again
@@ -130,7 +163,7 @@ class Explained:
             if handed is None:
                 last = tokens[-1].to(weights)
             else:
-                last = last_block.given(self.model, tokens[-2].to(weights), handed.to(weights), alone)
+                last = behind_last(self.model, self.blocks, tokens[-2].to(weights), handed.to(weights), alone)
             # as if every token of its sequence were this one, whichever of them is read
             each = self.model.norm(last)[:, None].expand(-1, self.trace.grid.prefix + 1, -1)
             if isinstance(self.target, Tensor):

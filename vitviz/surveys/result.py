@@ -23,11 +23,10 @@ from vitviz.record.grid import Grid
 from vitviz.record.shown import Tabled
 from vitviz.surveys.measure import Measure, Quantity
 from vitviz.surveys.moments import Moments, added
-from vitviz.surveys.rows import Batch, Refused, Row, Skipped, refused_in
+from vitviz.surveys.rows import Part, Refused, Row, Skipped, refused_in
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
-    from vitviz.surveys.parts import Part
 
 
 WRITTEN = "words.written"
@@ -110,7 +109,7 @@ class Survey(Tabled):
         name = by.checkpoint.name
         return cls(name, by.grid(size), by.dtype, measures, labels=by.labels, about=about)
 
-    def grown(self, more: Batch | Part) -> Survey:
+    def grown(self, more: Part) -> Survey:
         """With some pictures more."""
         rows = more.rows[: max(0, LISTED - self.images)]
         answers = ((row.index, row.answer, row.probability) for row in rows)

@@ -16,21 +16,18 @@ from vitviz.surveys.items import described, written_out
 from vitviz.surveys.labels import Classes, Labels
 from vitviz.surveys.measure import Measure
 from vitviz.surveys.measures import chosen
-from vitviz.surveys.parts import Part, Parts
+from vitviz.surveys.parts import Parts
 from vitviz.surveys.plan import PART, Plan, surroundings
 from vitviz.surveys.result import WRITTEN, Survey, heads_in_words
-from vitviz.surveys.rows import Measuring, Progress
+from vitviz.surveys.rows import Measuring, Part, Progress
 from vitviz.surveys.sources import Listed, source_of
 
 
 @contextmanager
 def told(progress: Progress | bool | None) -> Iterator[Progress | None]:
     """`progress` itself; with True a bar, closed in the end."""
-    if not isinstance(progress, bool):
-        yield progress
-        return
-    if not progress:
-        yield None
+    if progress is not True:
+        yield progress or None
         return
     from tqdm.auto import tqdm
 

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.surveys.parts import Part
 from vitviz.surveys.result import Survey
-from vitviz.surveys.rows import Row
+from vitviz.surveys.rows import Part, Row
 
 FACTS = {  # of a picture, each with its type
     "place": "int64", "name": "string", "label_given": "string", "label": "int32", "answer": "int32",

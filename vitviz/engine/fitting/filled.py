@@ -37,6 +37,7 @@ class Filled:
     tag: str = ""
     notes: tuple[str, ...] = ()
     assumed: tuple[Assumption, ...] = ()
+    labels: tuple[str, ...] = ()  # as far as they are read here: of models in memory
 
 
 def filled(

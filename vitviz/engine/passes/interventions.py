@@ -237,10 +237,7 @@ def put_instead(
         preprocessing = forward.placed.preprocessing.with_size(size)
         seen = forward.watched(prepare(open_image(_other(without, other)), preprocessing), size, kept)
         instead, entered = (seen if without.heads_as == "other" else instead), seen.entered
-    layers = by_layer(without.heads)
-    heads = {layer: instead.heads[layer] for layer in layers if layer in instead.heads}
-    mlps = {layer: instead.mlps[layer] for layer in without.mlps if layer in instead.mlps}
-    return Parts(heads, mlps, entered)
+    return replace(instead, entered=entered)
 
 
 def _other(without: Without, other: Any) -> Any:
