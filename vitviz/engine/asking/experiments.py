@@ -17,7 +17,7 @@ from vitviz.analyses.occlusion import patches_kept
 from vitviz.analyses.protocol import DRAWS, SHARES
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import experiments
-from vitviz.engine.passes.removal import AT_ONCE, Removal
+from vitviz.engine.passes.removal import AT_ONCE, Removal, answers_to
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import Prepared, prepare
 from vitviz.errors import VitvizError, whole_number
@@ -52,7 +52,7 @@ class Draws:
         view, seen = self._trace.view, experiments.normalised(pictures.float(), self._preprocessing)
         pixels = self._inspector.forward.pixels([Prepared(one, view) for one in seen])
         some = pixels.split(max(1, AT_ONCE // self._trace.grid.tokens))
-        return experiments.answers_to(self._model, some).float()
+        return answers_to(self._model, some).float()
 
 
 def others_of(inspector: Inspector, trace: Trace, images: Mapping[Any, Any] | None = None) -> Others:
