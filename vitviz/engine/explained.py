@@ -18,6 +18,7 @@ from vitviz.analyses.ledger import Ledger
 from vitviz.analyses.relevance.passes import KINDS, Gradients, Path, Weighed
 from vitviz.analyses.tail import Tail
 from vitviz.analyses.target import Asked, classes_of, score_of
+from vitviz.engine import memory
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard
 from vitviz.engine.inspector import Inspector
@@ -279,7 +280,10 @@ class Explained:
         return whole.unflatten(1, (grid.cols, width)).unflatten(0, (grid.rows, height)).sum(dim=(1, 3)).cpu()
 
     def _require_room(self, attentions: bool, batch: int = 1) -> None:
+        """OutOfMemory, with both figures, where a pass with gradients would not fit."""
         tokens, width = self.trace.tokens[0].shape
         layers, heads = len(self.trace.layers), self.trace.layers[0].heads
         needed = gradients.bytes_of_gradients(layers, heads, tokens, width, attentions, batch)
-        gradients.require_room(needed, self.inspector.device, self.trace.checkpoint, tokens)
+        what = f"The gradient of {self.trace.checkpoint}'s answer at {tokens} tokens"
+        advice = "Choose a smaller size, or a method that takes no gradient."
+        memory.require(needed, self.inspector.device, what, advice)

@@ -39,7 +39,7 @@ def normalised(
     pixels: Float[Tensor, "*draw 3 height width"], preprocessing: Preprocessing
 ) -> Float[Tensor, "*draw 3 height width"]:
     """Pixels from 0 to 1, as the model expects them."""
-    mean, std = (torch.tensor(values)[:, None, None] for values in (preprocessing.mean, preprocessing.std))
+    mean, std = preprocessing.scale()
     return (pixels - mean) / std
 
 
