@@ -27,6 +27,7 @@ from vitviz.errors import VitvizError
 from vitviz.record.trace import Trace
 
 FORMS = ("now", "share")
+UNREAD = "there is no answer to read at any depth"
 
 
 def lens_shares(ledger: Ledger) -> Float[Tensor, "layer class"]:
@@ -152,7 +153,5 @@ def check_patches(readout: Tail) -> None:
 
 def _head_of(trace: Trace, readout: Tail):
     if readout.head is None or trace.logits is None:
-        raise VitvizError(
-            f"{trace.checkpoint} has no classifier, so there is no answer to read at any depth."
-        )
+        raise VitvizError(f"{trace.checkpoint} has no classifier, so {UNREAD}.")
     return readout.head

@@ -261,6 +261,12 @@ class Trace(Shown):
         """What logits, its own or others, say in float64: the softmax, or as given classes have it."""
         return probabilities(self.logits if logits is None else logits, self.classes)
 
+    def require_logits(self, otherwise: str) -> Float[Tensor, " class"]:
+        """Its logits; VitvizError, which says what is not there otherwise, where it has no classifier."""
+        if self.logits is None:
+            raise VitvizError(f"{self.checkpoint} has no classifier, so {otherwise}.")
+        return self.logits
+
     @property
     def size(self) -> float:
         """How large its logits are, to measure a gap by: the largest, or what a cosine of 1 would give."""

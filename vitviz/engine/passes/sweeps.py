@@ -171,9 +171,6 @@ def of_layer(
 
 def _score(trace: Trace, target: Any) -> Callable[[Tensor], Tensor]:
     """From logits, batch x class, to the target's."""
-    if trace.logits is None:
-        raise VitvizError(
-            f"{trace.checkpoint} has no classifier, so there is no answer on which to see an effect."
-        )
+    trace.require_logits("there is no answer on which to see an effect")
     classes = classes_of(trace, target)
     return lambda logits: score_of(logits.double().cpu(), classes)
