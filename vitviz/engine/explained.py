@@ -22,7 +22,7 @@ from vitviz.engine import memory
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.passes import capture, experiments, gradients
+from vitviz.engine.passes import capture, gradients
 from vitviz.engine.passes.gradients import or_zero, product
 from vitviz.engine.passes.removal import Removal
 from vitviz.engine.tails import PARALLEL, PRE_NORM, scale_of
@@ -121,15 +121,10 @@ class Explained:
             raise VitvizError(Sentence(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
         self.inspector, self.target, self.patches_as, self._ledger = inspector, target, patches_as, ledger
         self._once, self._made = once, {}
-        if isinstance(image, Trace):
-            self.trace = inspector.answered(image)
-            preprocessing = inspector.preprocessing.with_size(image.view.picture.shape[:2])
-            prepared, seen = experiments.as_seen(image.view, preprocessing), self.trace.grid.pixels
-        else:
-            prepared, seen = inspector.forward.seen(image, size)
-            (self.trace,) = inspector.traces([prepared], seen)
-        self.model = inspector.placed.at(seen)
-        self.pixels = prepared.tensor[None].to(inspector.device, next(self.model.parameters()).dtype)
+        made = isinstance(image, Trace)
+        prepared, seen = inspector.forward.seen(image.view if made else image, size)
+        self.trace = inspector.answered(image) if made else inspector.traces([prepared], seen)[0]
+        self.model, self.pixels = inspector.placed.at(seen), inspector.forward.pixels([prepared])
         self.blocks = capture.transformer_blocks(self.model)
         self._score = scored(self.model, self.trace, target)
         self.answer = self._plain()

@@ -31,10 +31,9 @@ class Draws:
     """The picture of one of an inspector's traces, as the untouched model gets it."""
 
     def __init__(self, inspector: Inspector, trace: Trace):
-        self._preprocessing = inspector.preprocessing.with_size(trace.view.picture.shape[:2])
-        self._model, self._trace = inspector.placed.at(trace.grid.pixels), trace
-        self._inspector = inspector
-        self._pixels = inspector.forward.pixels([experiments.as_seen(trace.view, self._preprocessing)])
+        self._inspector, self._preprocessing, self._trace = inspector, inspector.preprocessing, trace
+        prepared, seen = inspector.forward.seen(trace.view, None)
+        self._model, self._pixels = inspector.placed.at(seen), inspector.forward.pixels([prepared])
 
     def kept(self, kept: Int[Tensor, "draw kept"], patches_as: str) -> Float[Tensor, "draw class"]:
         """The logits with these patches (from 0) alone; UnsupportedModel where none can be left out."""

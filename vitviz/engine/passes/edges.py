@@ -22,7 +22,7 @@ from vitviz.analyses.ledger import Ledger
 from vitviz.analyses.writers import Stream, Writer, read
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard
-from vitviz.engine.passes import capture, experiments
+from vitviz.engine.passes import capture
 from vitviz.engine.tails import PRE_NORM, scale_of
 from vitviz.errors import UnsupportedModel
 from vitviz.record import stopping
@@ -182,14 +182,13 @@ def without_edges(
     """The logits, removal x class, of a trace's picture with each removal; `usual` stands in writers' places,
     or zero. Raises UnsupportedModel where a part cannot be taken out of one input alone.
     """
-    trace, size = ledger.trace, ledger.trace.view.picture.shape[:2]
+    trace = ledger.trace
     if trace.without:
         raise UnsupportedModel(not_applicable(trace.checkpoint, Sentence(TAKEN)))
-    preprocessing = inspector.preprocessing.with_size(size)
-    model, name = inspector.placed.at(preprocessing.size), f"Taking edges of {trace.checkpoint} out"
-    pixels = inspector.forward.pixels([experiments.as_seen(trace.view, preprocessing)])
-    with memory_guard(inspector.device, name):
-        return edged(model, pixels, ledger, stream, removals, usual)
+    prepared, size = inspector.forward.seen(trace.view, None)
+    with memory_guard(inspector.device, f"Taking edges of {trace.checkpoint} out"):
+        pixels = inspector.forward.pixels([prepared])
+        return edged(inspector.placed.at(size), pixels, ledger, stream, removals, usual)
 
 
 def edged(model: nn.Module, pixels: Tensor, ledger: Ledger, stream: Stream, removals, usual=None) -> Tensor:
