@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,25 +36,22 @@ MIXED = "its blocks are no plain sum of norm and branch, so a part cannot be tak
 TAKEN = "something was taken away from this pass already; look at the whole model"
 
 
+@dataclass(eq=False)
 class _Edged:
     """One pass; it belongs to its thread."""
 
-    def __init__(
-        self,
-        blocks: list[nn.Module],
-        ledger: Ledger,
-        stream: Stream,
-        removals: Sequence[Removal],
-        usual: Stream | None,
-    ):
-        self.blocks, self.ledger, self.stream = blocks, ledger, stream
-        self.removals, self.usual = removals, usual
-        self.known: dict[tuple[int, Writer], Tensor] = {}
-        self.heads: list[Tensor] = []  # as this pass has them, batch x head x token x dim
-        self.mlps: list[Tensor] = []
-        self.layer: int | None = None
-        self.entering = self.added = None
-        self.inside = False  # an MLP is being asked again
+    blocks: list[nn.Module]
+    ledger: Ledger
+    stream: Stream
+    removals: Sequence[Removal]
+    usual: Stream | None
+    known: dict[tuple[int, Writer], Tensor] = field(default_factory=dict)
+    heads: list[Tensor] = field(default_factory=list)  # as this pass has them, batch x head x token x dim
+    mlps: list[Tensor] = field(default_factory=list)
+    layer: int | None = None
+    entering: Tensor | None = None
+    added: Tensor | None = None
+    inside: bool = False  # an MLP is being asked again
 
     def gone(self, image: int, *readers: tuple) -> Tensor | None:
         """What is missing in readers' inputs: reader, token, width; None where nothing is."""

@@ -146,10 +146,5 @@ def shards(index: Path) -> dict[Path, set[str]]:
     return {index.parent / name: tensors for name, tensors in names.items()}
 
 
-def bytes_of(weights: Path) -> int:
-    """The size of a weights file, or of all the shards of an index."""
-    return sum(path.stat().st_size for path in (shards(weights) if is_index(weights) else [weights]))
-
-
 def _place(path: Path) -> str:
     return f"{path.parent.name}/{path.name}"

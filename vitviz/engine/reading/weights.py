@@ -23,7 +23,7 @@ from torch import Tensor
 
 from vitviz.engine.memory import is_shortage
 from vitviz.engine.reading import limits
-from vitviz.engine.reading.folder import bytes_of, is_index, shards
+from vitviz.engine.reading.folder import is_index, shards
 from vitviz.engine.reading.pickles import unpickled
 from vitviz.errors import CheckpointError, OutOfMemory, said
 
@@ -259,7 +259,7 @@ def shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 def bytes_held(path: Path) -> int:
     """The bytes of what is in a file, or in all shards of an index, once it is inflated."""
-    own = bytes_of(path)
+    own = sum(one.stat().st_size for one in (shards(path) if is_index(path) else [path]))
     if path.suffix != ".npz":
         return own
     try:
