@@ -74,14 +74,9 @@ class _Ready:
     """A picture whose parts can be taken away: what every block was given, and what takes a part's place."""
 
     def __init__(
-        self,
-        forward: Forward,
-        prepared: Prepared,
-        size: tuple[int, int],
-        heads_as: str,
-        mlps=True,
+        self, forward: Forward, prepared: Prepared, size: tuple[int, int], heads_as: str, mlps=True,
         other=None,
-    ):
+    ):  # fmt: skip
         self.model, self.heads_as, self.given = forward.placed.at(size), heads_as, _Given()
         self.blocks = capture.transformer_blocks(self.model)
         layers, heads = range(len(self.blocks)), range(heads_of(self.blocks[0]))
