@@ -1,5 +1,6 @@
 """The command line as a user types it."""
 
+import io
 import json
 import subprocess
 import sys
@@ -113,21 +114,21 @@ def test_it_is_installed_as_vitviz():
     assert '\ndata = ["pyarrow' in project and '\nhub = ["datasets' in project
 
 
-@pytest.mark.processes
-def test_progress_tells_rate_and_time_left():
-    now, lines = [0.0], []
-    progress = command.Progress(write=lines.append, clock=lambda: now[0])
-    for seconds, done in (
-        (0, 100),
-        (10, 150),
-        (12, 160),
-        (30, 250),
-        (60, 400),
-    ):  # 100 were done by an earlier run
-        now[0] = seconds
-        progress(done, 400)
-    assert (
-        lines[0] == "100 of 400 pictures\n" and lines[1] == "150 of 400 pictures, 5.0 a second, 50 s left\n"
-    )
-    assert len(lines) == 4 and lines[-1].startswith("400 of 400 pictures, 5.0 a second")
-    assert [command._time(seconds) for seconds in (9, 61, 7_300)] == ["9 s", "1 min 1 s", "2 h 1 min"]
+def test_progress_tells_rate_and_time_left(monkeypatch):
+    from tqdm.auto import tqdm
+
+    from vitviz.surveys.run import told
+
+    now, lines = [0.0], io.StringIO()
+    monkeypatch.setattr(tqdm, "_time", staticmethod(lambda: now[0]), raising=False)
+    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
+    with told(True, bar_format=command.PROGRESS, mininterval=10, smoothing=0, file=lines) as progress:
+        # 100 were done by an earlier run
+        for seconds, done in ((0, 100), (10, 150), (12, 160), (30, 250), (60, 400)):
+            now[0] = seconds
+            progress(done, 400)
+    said = [line.strip() for line in lines.getvalue().split("\r") if line.strip()]
+    assert said[0].startswith("100 of 400 pictures")
+    assert said[1] == "150 of 400 pictures,  5.00 pictures/s, 00:50 left"
+    assert not any(line.startswith("160") for line in said)
+    assert said[-1].startswith("400 of 400 pictures,  5.00 pictures/s")

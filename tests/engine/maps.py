@@ -20,7 +20,6 @@ def explained(construction="class", target=2, patches_as="dropped", model=None, 
         preprocessing=Preprocessing(trace.grid.pixels, half, half), tail=lambda *_: tail,
         answered=lambda trace: trace,
         placed=SimpleNamespace(at=lambda size: model),
+        forward=SimpleNamespace(seen=lambda view, size: (view, size), pixels=lambda prepared: pixels),
     )  # fmt: skip
-    one = Explained(inspector, trace, target, lambda _, trace: ledger_of(trace, tail), patches_as)
-    one.pixels = pixels
-    return one
+    return Explained(inspector, trace, target, lambda _, trace: ledger_of(trace, tail), patches_as)

@@ -78,10 +78,12 @@ def ledger_of(trace: Trace, readout: Tail) -> Ledger:
     return Ledger(trace, readout, Carried(layers, start, deviation))
 
 
-def pooled(trace: Trace, readout: Tail) -> Float[Tensor, "slot width"]:
-    """What was read, before a norm that may follow, by the last block's output; of a pooling one row."""
+def pooled(trace: Trace, readout: Tail, read: Tensor | None = None) -> Float[Tensor, "slot width"]:
+    """What was read, before a norm that may follow, by the last block's output, or by `read`, what each slot
+    reads; of a pooling one row.
+    """
     pooling, last = readout.pooling, trace.tokens[-1]
-    read = pooling.read(last, trace.pooling)
+    read = pooling.read(last, trace.pooling) if read is None else read
     if readout.attention_pooling is None:
         return read
     found = readout.attention_pooling.pooled(read, pooling.shares(len(last), trace.pooling))

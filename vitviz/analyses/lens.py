@@ -20,13 +20,14 @@ from torch import Tensor
 
 from vitviz.analyses.depth import tokens_at
 from vitviz.analyses.evidence import directions
-from vitviz.analyses.ledger import Ledger
+from vitviz.analyses.ledger import Ledger, pooled
 from vitviz.analyses.tail import Tail
 from vitviz.analyses.target import Asked, features, target_of
 from vitviz.errors import VitvizError
 from vitviz.record.trace import Trace
 
 FORMS = ("now", "share")
+UNREAD = "there is no answer to read at any depth"
 
 
 def lens_shares(ledger: Ledger) -> Float[Tensor, "layer class"]:
@@ -48,11 +49,9 @@ def lens_shares(ledger: Ledger) -> Float[Tensor, "layer class"]:
 
 def _held(ledger: Ledger, read: Float[Tensor, "slot width"]) -> Float[Tensor, "slot2 width2"]:
     """What the head is given for tokens summed by slot, all deviations held at their last values."""
-    trace, pooling, own = ledger.trace, ledger.readout.pooling, ledger.readout.attention_pooling
+    pooling = ledger.readout.pooling
     read = read if pooling.norm is None else pooling.norm.held(read)
-    if own is not None:
-        found = own.pooled(read, pooling.shares(len(trace.tokens[-1]), trace.pooling))
-        read = (found if trace.written.pool_mlp is None else found + trace.written.pool_mlp)[None]
+    read = pooled(ledger.trace, ledger.readout, read)
     return read if pooling.fc_norm is None else pooling.fc_norm.held(read, ledger.carried.deviation)
 
 
@@ -154,7 +153,5 @@ def check_patches(readout: Tail) -> None:
 
 def _head_of(trace: Trace, readout: Tail):
     if readout.head is None or trace.logits is None:
-        raise VitvizError(
-            f"{trace.checkpoint} has no classifier, so there is no answer to read at any depth."
-        )
+        raise VitvizError(f"{trace.checkpoint} has no classifier, so {UNREAD}.")
     return readout.head

@@ -87,25 +87,18 @@ def read_layer(
     stopping.check()
     heads, queries, _ = attention.q.shape
     rows = slice(0, queries) if distances is not None or vector is None else _support(vector)
-    wanted = _Wanted(prefix, distances, None if vector is None else vector.to(attention.q) / heads)
-    parts = each(partial(_read_rows, attention, wanted), rows, heads * attention.k.shape[1])
+    asking = None if vector is None else vector.to(attention.q) / heads
+    read = partial(_read_rows, attention, prefix, distances, asking)
+    parts = each(read, rows, heads * attention.k.shape[1])
     carried, totals = (sum(values) for values in zip(*parts, strict=True))
     means = (None, None, None) if distances is None else totals / (queries - prefix)
     return Reading(None if vector is None else carried, *means)
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """What is asked of a layer."""
-
-    prefix: int
-    distances: Float[Tensor, "query key"] | None
-    asking: Float[Tensor, " query"] | None
-
-
 def _read_rows(
-    attention: Attention, wanted: _Wanted, rows: slice
-) -> tuple[Float[Tensor, " key"], Float64[Tensor, "3 head"]]:
+    attention: Attention, prefix: int, distances: Float[Tensor, "query key"] | None,
+    asking: Float[Tensor, " query"] | None, rows: slice,
+) -> tuple[Float[Tensor, " key"], Float64[Tensor, "3 head"]]:  # fmt: skip
     """One thread's queries, a block at a time: what they add to the carried row and to the means' totals."""
     # over a view of one q-k-v tensor the product costs a quarter more
     attention = replace(attention, k=attention.k.contiguous())
@@ -116,29 +109,31 @@ def _read_rows(
     totals = attention.k.new_zeros(3, attention.heads, dtype=torch.float64)
     for first in range(rows.start, rows.stop, height):
         some = slice(first, min(first + height, rows.stop))
-        read = partial(_read_block, attention, wanted, some, buffer[:, : some.stop - first])
+        apart, own = (None if one is None else one[some] for one in (distances, asking))
+        read = partial(_read_block, attention, prefix, apart, own, some, buffer[:, : some.stop - first])
         with np.errstate(over="ignore", invalid="ignore"):  # the sums tell
             row, sums = read(shift)
         if not (shift or within_range(sums[0] + sums[1])):
             shift = True  # from here on in this part
             row, sums = read(shift)
         carried += row
-        if wanted.distances is not None:
-            totals += _totals(sums[..., max(0, wanted.prefix - first) :].double())
+        if distances is not None:
+            totals += _totals(sums[..., max(0, prefix - first) :].double())
     return carried, totals
 
 
 def _read_block(
-    attention: Attention, wanted: _Wanted, rows: slice, powers: Float[Tensor, "group row key"], shift: bool
-) -> tuple[Float[Tensor, " key"], Float[Tensor, "3 head row"]]:
+    attention: Attention, prefix: int, distances: Float[Tensor, "row key"] | None,
+    asking: Float[Tensor, " row"] | None, rows: slice, powers: Float[Tensor, "group row key"], shift: bool,
+) -> tuple[Float[Tensor, " key"], Float[Tensor, "3 head row"]]:  # fmt: skip
     """One group of heads after the other: the carried row; rows' sums on patches, prefix, by distance."""
-    (group, count, keys), heads, prefix = powers.shape, attention.heads, wanted.prefix
+    (group, count, keys), heads = powers.shape, attention.heads
     flat, ones = powers.view(-1, keys), powers.new_ones(keys)
     on_patches, on_prefix, columns = flat[:, prefix:], flat[:, :prefix], flat.mT
     of_patches, of_prefix = ones[prefix:], ones[:prefix]
     carried, sums = powers.new_zeros(keys), powers.new_empty(3, heads // group, group * count)
-    asking = None if wanted.asking is None else wanted.asking[rows].repeat(group)
-    weigh = None if wanted.distances is None else _weighing(powers, wanted.distances[rows])
+    asking = None if asking is None else asking.repeat(group)
+    weigh = None if distances is None else _weighing(powers, distances)
     q, k = attention.q[:, rows].contiguous().split(group), attention.k.mT.split(group)
     each = zip(range(0, heads, group), q, k, *sums, strict=True)
     for first, some_q, some_k, patch_sums, prefix_sums, weighed in each:

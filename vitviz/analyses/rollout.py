@@ -142,11 +142,7 @@ def _check(fusion: str, discard: float, residual: float) -> None:
     for given, fits, expected in (
         (f"{fusion=}", fusion in FUSIONS, f"one of {fusions}. Choose 'mean' for the paper's rollout."),
         (f"{discard=}", 0 <= discard < 1, "a share from 0 to below 1. Choose 0 to discard nothing."),
-        (
-            f"{residual=}",
-            0 <= residual <= 1,
-            "a weight from 0 to 1. Choose 0.5 for the rollout of the paper.",
-        ),
+        (f"{residual=}", 0 <= residual <= 1, "a weight from 0 to 1. Choose 0.5 for the paper's rollout."),
     ):
         if not fits:
             raise VitvizError(f"Given {given}; expected {expected}")

@@ -14,15 +14,14 @@ model; nothing here knows one. It does not show what is computed before the head
 
 from __future__ import annotations
 
-from dataclasses import dataclass, is_dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.record.trace import Attention
+from vitviz.record.trace import Attention, moved
 
 SHORTEST = 1e-12  # an embedding's length, as torch's normalize has it
 
@@ -243,14 +242,5 @@ class Tail:
 
     def on(self, device: torch.device) -> Tail:
         """The same with every weight on a device."""
-
-        def moved(part: Any) -> Any:
-            if isinstance(part, Tensor):
-                return part.to(device)
-            if isinstance(part, tuple):
-                return tuple(map(moved, part))
-            if is_dataclass(part):
-                return replace(part, **{name: moved(value) for name, value in vars(part).items()})
-            return part
-
-        return moved(self)
+        kinds = Tail | Pooling | Norm | Projection | Head | Length | AttentionPooling
+        return moved(self, device, kinds)

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -45,6 +44,7 @@ Measures:
   smallest_part  how few edges the answer needs, by share and at random
   words        what each head writes, in words; for CLIP, SigLIP and their kin
 """
+PROGRESS = "{n_fmt} of {total_fmt} pictures, {rate_noinv_fmt}, {remaining} left"
 
 
 def survey(
@@ -108,20 +108,18 @@ def survey(
     meant = _classes(classes)
     import vitviz
     from vitviz.surveys.output import summary_of
-    from vitviz.surveys.run import USUAL
+    from vitviz.surveys.run import USUAL, told
 
-    progress = Progress()
+    asked = {"size": size, "batch": batch, "limit": limit, "seed": seed, "workers": workers}
     try:
         inspector = vitviz.load(checkpoint, device=device, dtype=dtype, folder=weights)
         measures = _measures(measure or USUAL, boxes, method, patches_as)
         inspector = _worded(inspector, measures, words)
-        asked = {"size": size, "batch": batch, "limit": limit, "seed": seed, "workers": workers}
-        found = vitviz.survey(source, inspector, measures, out=out, classes=meant, progress=progress, **asked)
+        with told(True, bar_format=PROGRESS, mininterval=0.2 if sys.stderr.isatty() else 10) as tell:
+            found = vitviz.survey(source, inspector, measures, out=out, classes=meant, progress=tell, **asked)
     except KeyboardInterrupt:
-        progress.end()
         print(f"Stopped. What is done lies in {out}; the same command goes on.", file=sys.stderr)
         raise typer.Exit(130) from None
-    progress.end()
     if as_json:
         print(json.dumps(summary_of(found), indent=1, ensure_ascii=False))
         return
@@ -177,39 +175,3 @@ def _classes(path: Path | None):
             " labels."
         )
     return told
-
-
-class Progress:
-    """Pictures done, rate, time left, on stderr: overwritten on a terminal, else a line every ten seconds."""
-
-    def __init__(self, write=None, clock=time.monotonic):
-        self._write, self._clock = write or sys.stderr.write, clock
-        self._terminal = write is None and sys.stderr.isatty()
-        self._begun: tuple[float, int] | None = None
-        self._told = -1e9
-
-    def __call__(self, done: int, total: int | None) -> None:
-        now = self._clock()
-        if self._begun is None:  # a survey that goes on has a start that was not this process's work
-            self._begun = (now, done)
-        if now - self._told < (0.2 if self._terminal else 10) and done != total:
-            return
-        self._told = now
-        since, before = self._begun
-        rate = (done - before) / (now - since) if now > since and done > before else 0.0
-        left = f", {_time((total - done) / rate)} left" if rate and total else ""
-        of = f"{done} of {total} pictures" if total else f"{done} pictures"
-        told = f"{of}{f', {rate:.1f} a second' if rate else ''}{left}"
-        self._write(f"\r{told}\033[K" if self._terminal else f"{told}\n")
-
-    def end(self) -> None:
-        """Leaves the line."""
-        if self._terminal and self._begun:
-            self._write("\n")
-
-
-def _time(seconds: float) -> str:
-    hours, rest = divmod(round(seconds), 3600)
-    if hours:
-        return f"{hours} h {rest // 60} min"
-    return f"{rest // 60} min {rest % 60} s" if rest >= 60 else f"{rest} s"

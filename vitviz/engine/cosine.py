@@ -7,7 +7,7 @@ there is none (SigLIP's). Its length is divided out by a reciprocal root, which 
 import torch
 from torch import Tensor, nn
 
-from vitviz.analyses.tail import SHORTEST, Head, Length
+from vitviz.analyses.tail import SHORTEST
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.record.classes import Classes
 
@@ -30,15 +30,6 @@ class CosineHead(nn.Module):
         z = self.own(y)
         return self.scores(z * z.square().sum(dim=-1, keepdim=True).clamp_min(SHORTEST**2).rsqrt())
 
-    def value(self, slots: int) -> Head:
-        """Its weights, on the CPU, in at least float32; its own head is linear or none."""
-        rows, added = (_read(one) for one in (self.scores.weight, self.scores.bias))
-        linear = isinstance(self.own, nn.Linear)
-        projection, bias = (_read(self.own.weight), _read(self.own.bias)) if linear else (None, None)
-        weights = rows @ projection.to(rows) if linear else rows
-        constant = torch.zeros_like(added) if bias is None else rows @ bias.to(rows)
-        return Head(weights.chunk(slots, dim=1), constant, length=Length(projection, bias, added))
-
 
 def given(model: nn.Module, classes: Classes, name: str, tokens: int) -> None:
     """Puts classes in the place of a model's own head. VitvizError, with both figures, for another width."""
@@ -59,8 +50,3 @@ def given(model: nn.Module, classes: Classes, name: str, tokens: int) -> None:
         )
     model.head = CosineHead(model.head, classes).to(weights.device, weights.dtype)
     model.num_classes = len(classes.labels)
-
-
-def _read(weight: Tensor | None) -> Tensor | None:
-    found = None if weight is None else weight.detach().cpu()
-    return None if found is None else found.to(torch.promote_types(found.dtype, torch.float32))

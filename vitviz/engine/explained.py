@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.analyses.ledger import Ledger
 from vitviz.analyses.relevance.passes import KINDS, Gradients, Path, Weighed
 from vitviz.analyses.tail import Tail
 from vitviz.analyses.target import Asked, classes_of, score_of
+from vitviz.engine import memory
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.passes import capture, experiments, gradients, last_block
+from vitviz.engine.passes import capture, gradients
 from vitviz.engine.passes.gradients import or_zero, product
 from vitviz.engine.passes.removal import Removal
-from vitviz.engine.tails import PARALLEL, PRE_NORM
+from vitviz.engine.tails import PARALLEL, PRE_NORM, scale_of
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.record.sentence import Sentence, not_applicable
 from vitviz.record.trace import Trace
@@ -57,6 +60,37 @@ def _features(model: nn.Module, pixels: Tensor, direction: Tensor, name: str) ->
     return read @ direction.to(read)
 
 
+class _Handing:
+    """A pass through the last block whose heads hand on what was given; keeps what its branch adds."""
+
+    def __init__(self, handed: Tensor):
+        self._handed, self.added = handed, None
+
+    def heard(self, moment: str, layer: int, args: tuple, output: Any) -> None:
+        if moment == "added attention":
+            self.added = output
+
+    def attend(self, kernel: Callable[..., Tensor], *args, **named) -> Tensor:
+        return self._handed[None]
+
+
+def behind_last(
+    model: nn.Module, blocks: list[nn.Module], tokens: Float[Tensor, "token width"],
+    handed: Float[Tensor, "head token dim"], alone: bool,
+) -> Float[Tensor, "token width"]:  # fmt: skip
+    """What the last block makes of the tokens that enter it; `alone`: what its attention adds, and no more.
+
+    Neither a table of positions nor a mask is handed to it, which only the scores would need.
+    """
+    one, block = _Handing(handed), blocks[-1]
+    with capture.heard(model, blocks, one):
+        whole = block(tokens[None])[0]
+    if not alone:
+        return whole
+    scale = scale_of(block.ls) if type(block).__name__ == PARALLEL else None
+    return one.added[0] if scale is None else one.added[0] * scale.to(tokens)
+
+
 Once = Callable[[str, Callable[[], Gradients]], Gradients]  # keeps a pass for who looks again
 MakesLedger = Callable[[Inspector, Trace], Ledger]  # whoever keeps ledgers, and has checked that they balance
 
@@ -87,15 +121,10 @@ class Explained:
             raise VitvizError(Sentence(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
         self.inspector, self.target, self.patches_as, self._ledger = inspector, target, patches_as, ledger
         self._once, self._made = once, {}
-        if isinstance(image, Trace):
-            self.trace = inspector.answered(image)
-            preprocessing = inspector.preprocessing.with_size(image.view.picture.shape[:2])
-            prepared, seen = experiments.as_seen(image.view, preprocessing), self.trace.grid.pixels
-        else:
-            prepared, seen = inspector.forward.seen(image, size)
-            (self.trace,) = inspector.traces([prepared], seen)
-        self.model = inspector.placed.at(seen)
-        self.pixels = prepared.tensor[None].to(inspector.device, next(self.model.parameters()).dtype)
+        made = isinstance(image, Trace)
+        prepared, seen = inspector.forward.seen(image.view if made else image, size)
+        self.trace = inspector.answered(image) if made else inspector.traces([prepared], seen)[0]
+        self.model, self.pixels = inspector.placed.at(seen), inspector.forward.pixels([prepared])
         self.blocks = capture.transformer_blocks(self.model)
         self._score = scored(self.model, self.trace, target)
         self.answer = self._plain()
@@ -130,7 +159,7 @@ class Explained:
             if handed is None:
                 last = tokens[-1].to(weights)
             else:
-                last = last_block.given(self.model, tokens[-2].to(weights), handed.to(weights), alone)
+                last = behind_last(self.model, self.blocks, tokens[-2].to(weights), handed.to(weights), alone)
             # as if every token of its sequence were this one, whichever of them is read
             each = self.model.norm(last)[:, None].expand(-1, self.trace.grid.prefix + 1, -1)
             if isinstance(self.target, Tensor):
@@ -246,7 +275,10 @@ class Explained:
         return whole.unflatten(1, (grid.cols, width)).unflatten(0, (grid.rows, height)).sum(dim=(1, 3)).cpu()
 
     def _require_room(self, attentions: bool, batch: int = 1) -> None:
+        """OutOfMemory, with both figures, where a pass with gradients would not fit."""
         tokens, width = self.trace.tokens[0].shape
         layers, heads = len(self.trace.layers), self.trace.layers[0].heads
         needed = gradients.bytes_of_gradients(layers, heads, tokens, width, attentions, batch)
-        gradients.require_room(needed, self.inspector.device, self.trace.checkpoint, tokens)
+        what = f"The gradient of {self.trace.checkpoint}'s answer at {tokens} tokens"
+        advice = "Choose a smaller size, or a method that takes no gradient."
+        memory.require(needed, self.inspector.device, what, advice)

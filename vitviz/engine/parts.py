@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.passes import experiments, record
-from vitviz.engine.tails import PRE_NORM, scale_of
+from vitviz.engine.tails import PRE_NORM, read_now, scale_of
 from vitviz.errors import UnsupportedModel
 from vitviz.record.trace import Trace
 
@@ -73,10 +73,7 @@ def parts_of(model: nn.Module) -> Parts:
 @in_float32()
 def readout(model: nn.Module, trace: Trace) -> Float[Tensor, " feature"]:
     """What the classifier is given (y of equation 4): the last block's output through norm and pooling."""
-    weights = next(model.parameters())
-    last = trace.tokens[-1].to(weights.device, weights.dtype)
-    with torch.no_grad():
-        y = model.forward_head(model.norm(last[None]), pre_logits=True)[0].float().cpu()
+    y = read_now(model, trace.tokens[-1], pre_logits=True)
     if y.ndim == 1:
         return y
     # nothing is pooled: as 'auto'

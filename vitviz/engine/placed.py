@@ -12,8 +12,8 @@ from torch import nn
 
 from vitviz.engine import cosine, memory
 from vitviz.engine.checkpoint import Checkpoint, Loaded
+from vitviz.engine.defaults import renew_lock_of
 from vitviz.engine.device import DTYPES, memory_guard, pick_device, pick_dtype
-from vitviz.engine.forks import renew_lock_of
 from vitviz.engine.passes import capture, copies, record
 from vitviz.engine.passes.hooks import Hooks
 from vitviz.errors import UnsupportedModel, VitvizError
@@ -67,9 +67,9 @@ def require_size(
         near = tuple(max(p, round(s / p) * p) for s, p in ((height, rows), (width, cols)))
         given = {"name": name, "rows": rows, "cols": cols, "height": height, "width": width}
         raise VitvizError(Sentence(NOT_WHOLE, **given, tall=near[0], wide=near[1]))
-    tokens = (height // rows) * (width // cols) + grid.prefix
-    needed = memory.bytes_of_a_picture(tokens, model.embed_dim, len(capture.transformer_blocks(model)))
-    memory.require(needed, device, f"An input of {height} x {width} pixels, {tokens} tokens for {name},")
+    asked = demand_of(model, grid, size)
+    what = f"An input of {height} x {width} pixels, {asked.tokens} tokens for {name},"
+    memory.require(asked.nbytes, device, what)
 
 
 class Placed:

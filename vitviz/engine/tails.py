@@ -11,7 +11,7 @@ from timm.layers import AttentionPoolLatent, RmsNorm, RmsNormFp32
 from timm.models.deit import VisionTransformerDistilled
 from torch import Tensor, nn
 
-from vitviz.analyses.tail import AttentionPooling, Head, Norm, Pooling, Projection, Tail
+from vitviz.analyses.tail import AttentionPooling, Head, Length, Norm, Pooling, Projection, Tail
 from vitviz.analyses.writers import Reader, Side
 from vitviz.engine.cosine import CosineHead
 from vitviz.engine.device import exactly
@@ -93,7 +93,16 @@ def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
     if not getattr(model, "num_classes", 0) or isinstance(head, nn.Identity) or head is None:
         return None
     if isinstance(head, CosineHead) and isinstance(head.own, nn.Linear | nn.Identity):
-        return head.value(2 if pooling.kind == "class and average" else 1)
+        rows, added, linear = (
+            held(head.scores.weight),
+            held(head.scores.bias),
+            isinstance(head.own, nn.Linear),
+        )
+        projection, bias = (held(head.own.weight), held(head.own.bias)) if linear else (None, None)
+        weights = rows @ projection.to(rows) if linear else rows
+        constant = torch.zeros_like(added) if bias is None else rows @ bias.to(rows)
+        slots = weights.chunk(2 if pooling.kind == "class and average" else 1, dim=1)
+        return Head(slots, constant, length=Length(projection, bias, added))
     heads = [head, model.head_dist] if pooling.kind == "distilled" else [head]
     if not all(isinstance(one, nn.Linear) for one in heads):
         kind = type(head).__name__
@@ -158,12 +167,14 @@ def attention_pooling_of(model: nn.Module) -> AttentionPooling:
     )  # fmt: skip
 
 
-def read_now(model: nn.Module, tokens: Tensor) -> Tensor:
-    """The model's answer to tokens as if from its last block: final norm, pooling, head, of one picture."""
+def read_now(model: nn.Module, tokens: Tensor, pre_logits: bool = False) -> Tensor:
+    """The model's answer to tokens as if from its last block: final norm, pooling, head, of one picture; what
+    the head is given where asked for `pre_logits`.
+    """
     weights = next(model.parameters())
     with torch.no_grad(), torch.autocast(weights.device.type, enabled=False), exactly(weights.device):
         last = tokens[None].to(weights.device, weights.dtype)
-        return model.forward_head(model.norm(last))[0].float().cpu()
+        return model.forward_head(model.norm(last), pre_logits=pre_logits)[0].float().cpu()
 
 
 def norm_of(module: nn.Module | None) -> Norm | None:

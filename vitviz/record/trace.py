@@ -83,15 +83,20 @@ class Attention:
         return handed
 
 
+def moved(part: Any, device: torch.device | str, kinds: Any) -> Any:
+    """A dataclass of such kinds with every tensor in it on a device; what is anything else is not moved."""
+    if isinstance(part, Tensor):
+        return part.to(device)
+    if isinstance(part, tuple):
+        return tuple(moved(one, device, kinds) for one in part)
+    if isinstance(part, kinds):
+        return replace(part, **{name: moved(value, device, kinds) for name, value in vars(part).items()})
+    return part
+
+
 def on_cpu(recorded):
-    """A trace of a survey, or a part of one, which lies where its model is, as one that all are given."""
-    if isinstance(recorded, Tensor):
-        return recorded.cpu()
-    if isinstance(recorded, tuple):
-        return tuple(map(on_cpu, recorded))
-    if isinstance(recorded, Trace | Attention | Bias | Written):
-        return replace(recorded, **{name: on_cpu(value) for name, value in vars(recorded).items()})
-    return recorded
+    """A trace of a survey, which lies where its model is, as one that all are given."""
+    return moved(recorded, "cpu", Trace | Attention | Bias | Written)
 
 
 def owned(value: Any) -> Any:
@@ -255,6 +260,12 @@ class Trace(Shown):
     def probabilities(self, logits: Float[Tensor, "*row class"] | None = None) -> Float[Tensor, "*row class"]:
         """What logits, its own or others, say in float64: the softmax, or as given classes have it."""
         return probabilities(self.logits if logits is None else logits, self.classes)
+
+    def require_logits(self, otherwise: str) -> Float[Tensor, " class"]:
+        """Its logits; VitvizError, which says what is not there otherwise, where it has no classifier."""
+        if self.logits is None:
+            raise VitvizError(f"{self.checkpoint} has no classifier, so {otherwise}.")
+        return self.logits
 
     @property
     def size(self) -> float:

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from vitviz.errors import VitvizError
-from vitviz.surveys.parts import Part
 from vitviz.surveys.plan import Plan
-from vitviz.surveys.rows import Measuring
+from vitviz.surveys.rows import Measuring, Part
 
 WAITS = 30.0  # s until a core, or a GPU, has to be free
 

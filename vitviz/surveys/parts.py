@@ -16,7 +16,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -26,34 +26,10 @@ import torch
 
 from vitviz.analyses import Grams, Spread
 from vitviz.errors import VitvizError, said
-from vitviz.surveys.moments import Moments, added
-from vitviz.surveys.rows import Batch, Row, Skipped, moments_of
+from vitviz.surveys.moments import Moments
+from vitviz.surveys.rows import Part, Row, Skipped
 
 MANIFEST = "survey.json"
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some consecutive pictures of the source."""
-
-    rows: list[Row]
-    skipped: list[Skipped]
-    sums: dict[str, Moments]
-    grams: list[Grams]
-    spreads: Mapping[str, Spread]
-
-    @classmethod
-    def of(cls, batches: Iterable[Batch]) -> Part:
-        """What was measured batch by batch."""
-        rows, skipped, grams, spreads = [], [], [], {}
-        for one in batches:
-            rows, skipped, grams = rows + one.rows, skipped + one.skipped, [*grams, *one.grams]
-            spreads = added(spreads, one.spreads)
-        return cls(rows, skipped, moments_of(rows), grams, spreads)
-
-    def __len__(self) -> int:
-        """How many pictures, the unreadable counted."""
-        return len(self.rows) + len(self.skipped)
 
 
 @contextmanager

@@ -23,11 +23,10 @@ from vitviz.record.grid import Grid
 from vitviz.record.shown import Tabled
 from vitviz.surveys.measure import Measure, Quantity
 from vitviz.surveys.moments import Moments, added
-from vitviz.surveys.rows import Batch, Refused, Row, Skipped, refused_in
+from vitviz.surveys.rows import Part, Refused, Row, Skipped, refused_in
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
-    from vitviz.surveys.parts import Part
 
 
 WRITTEN = "words.written"
@@ -42,37 +41,18 @@ class Mistakes:
     right: int = 0
     # (true class, answer) of the errors
     confusions: Counter[tuple[int, int]] = field(default_factory=Counter)
-    _surest: list[tuple[float, int, Row]] = field(default_factory=list)
-    _nearest: list[tuple[float, int, Row]] = field(default_factory=list)
+    surest: list[Row] = field(default_factory=list)  # errors of which the model was surest, surest first
+    nearest: list[Row] = field(default_factory=list)  # in which the true class came closest, nearest first
 
     def add(self, rows: Iterable[Row]) -> None:
         """Counts pictures with a known label; others are passed over."""
-        for row in rows:
-            if row.label is None or row.answer is None:
-                continue
-            self.labelled += 1
-            self.right += row.answer == row.label
-            if row.answer != row.label:
-                self.confusions[row.label, row.answer] += 1
-                _keep(self._surest, row.probability, row)
-                _keep(self._nearest, row.of_label - row.probability, row)
-
-    @property
-    def surest(self) -> list[Row]:
-        """The errors of which the model was surest, surest first."""
-        return [row for *_, row in sorted(self._surest, reverse=True)]
-
-    @property
-    def nearest(self) -> list[Row]:
-        """The errors in which the true class came closest to the answer, nearest first."""
-        return [row for *_, row in sorted(self._nearest, reverse=True)]
-
-
-def _keep(heap: list[tuple[float, int, Row]], by: float, row: Row) -> None:
-    # of equals the first picture stays; indices differ, rows are not compared
-    heapq.heappush(heap, (by, -row.index, row))
-    if len(heap) > KEPT:
-        heapq.heappop(heap)
+        known = [row for row in rows if row.label is not None and row.answer is not None]
+        wrong = [row for row in known if row.answer != row.label]
+        self.labelled, self.right = self.labelled + len(known), self.right + len(known) - len(wrong)
+        self.confusions.update((row.label, row.answer) for row in wrong)
+        surest, nearest = [*self.surest, *wrong], [*self.nearest, *wrong]  # of equals the first stays
+        self.surest = heapq.nsmallest(KEPT, surest, key=lambda row: -row.probability)
+        self.nearest = heapq.nsmallest(KEPT, nearest, key=lambda row: row.probability - row.of_label)
 
 
 LISTED = 1_000  # reasons kept in memory; the file beside the report has all
@@ -110,7 +90,7 @@ class Survey(Tabled):
         name = by.checkpoint.name
         return cls(name, by.grid(size), by.dtype, measures, labels=by.labels, about=about)
 
-    def grown(self, more: Batch | Part) -> Survey:
+    def grown(self, more: Part) -> Survey:
         """With some pictures more."""
         rows = more.rows[: max(0, LISTED - self.images)]
         answers = ((row.index, row.answer, row.probability) for row in rows)

@@ -1,5 +1,7 @@
 """From items to what was measured of each, a batch at a time: the loop that all surveys share."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 from collections import deque
@@ -21,7 +23,7 @@ from vitviz.record.trace import Trace
 from vitviz.surveys.items import Item, written_out
 from vitviz.surveys.labels import Labels
 from vitviz.surveys.measure import Measure, Seen, Together
-from vitviz.surveys.moments import Moments
+from vitviz.surveys.moments import Moments, added
 
 T, U = TypeVar("T"), TypeVar("U")
 
@@ -97,18 +99,27 @@ def refused_in(rows: Iterable[Row], before: Mapping[str, Refused] | None = None)
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Pictures that went through the model together, and those between them that could not."""
+class Part:
+    """Some consecutive pictures of the source: a batch that went through the model together, or several."""
 
     rows: list[Row]
-    skipped: list[Skipped]
-    grams: tuple[Grams, ...] = ()  # of the pictures together, where that was asked for and they are enough
+    skipped: list[Skipped]  # those between them that could not
+    sums: Mapping[str, Moments] = field(default_factory=dict)
+    grams: Sequence[Grams] = ()  # of a batch's pictures, where that was asked for and they are enough
     spreads: Mapping[str, Spread] = field(default_factory=dict)  # of quantities that are `across`
 
-    @property
-    def sums(self) -> dict[str, Moments]:
-        """The moments of every quantity."""
-        return moments_of(self.rows)
+    @classmethod
+    def of(cls, batches: Iterable[Part]) -> Part:
+        """What was measured batch by batch."""
+        rows, skipped, grams, spreads = [], [], [], {}
+        for one in batches:
+            rows, skipped, grams = rows + one.rows, skipped + one.skipped, [*grams, *one.grams]
+            spreads = added(spreads, one.spreads)
+        return cls(rows, skipped, moments_of(rows), grams, spreads)
+
+    def __len__(self) -> int:
+        """How many pictures, the unreadable counted."""
+        return len(self.rows) + len(self.skipped)
 
 
 def moments_of(rows: Sequence[Row]) -> dict[str, Moments]:
@@ -136,7 +147,7 @@ class Measuring:
     size: tuple[int, int]
     batch: int = 8
 
-    def batches(self, items: Iterable[tuple[int, Item]]) -> Iterator[Batch]:
+    def batches(self, items: Iterable[tuple[int, Item]]) -> Iterator[Part]:
         """The items, each with its place, `batch` readable pictures at a time; each is in one batch alone."""
         decoded = self.ahead(items)
         while some := list(islice(decoded, self.batch)):
@@ -156,12 +167,12 @@ class Measuring:
 
         return ahead(items, read, 2 * self.batch)
 
-    def measured(self, decoded: Sequence[tuple[int, Item, Prepared | str]]) -> Batch:
+    def measured(self, decoded: Sequence[tuple[int, Item, Prepared | str]]) -> Part:
         """One pass over those that could be read."""
         skipped = [Skipped(i, item.name, found) for i, item, found in decoded if isinstance(found, str)]
         sound = [(index, item, found) for index, item, found in decoded if not isinstance(found, str)]
         if not sound:
-            return Batch([], skipped)
+            return Part([], skipped)
         stays = self.inspector.device.type != "mps"  # which has no float64
         traces = self.inspector.traces([found for *_, found in sound], self.size, keep_on_device=stays)
         rows = [self._row(index, item, trace) for (index, item, _), trace in zip(sound, traces, strict=True)]
@@ -172,7 +183,7 @@ class Measuring:
         for name in (f"{m.name}.{what.name}" for m in self.measures for what in m.quantities if what.across):
             if found := [row.values.pop(name) for row in rows if name in row.values]:
                 spreads[name] = Spread.of(np.stack(found))
-        return Batch(rows, skipped, grams, spreads)
+        return Part(rows, skipped, moments_of(rows), grams, spreads)
 
     def _row(self, index: int, item: Item, trace: Trace) -> Row:
         label = self.labels.number(item.label, item.name)

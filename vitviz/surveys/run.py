@@ -3,7 +3,7 @@
 import datetime
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import groupby, islice
@@ -16,29 +16,28 @@ from vitviz.surveys.items import described, written_out
 from vitviz.surveys.labels import Classes, Labels
 from vitviz.surveys.measure import Measure
 from vitviz.surveys.measures import chosen
-from vitviz.surveys.parts import Part, Parts
+from vitviz.surveys.parts import Parts
 from vitviz.surveys.plan import PART, Plan, surroundings
 from vitviz.surveys.result import WRITTEN, Survey, heads_in_words
-from vitviz.surveys.rows import Measuring, Progress
+from vitviz.surveys.rows import Measuring, Part, Progress
 from vitviz.surveys.sources import Listed, source_of
 
 
 @contextmanager
-def told(progress: Progress | bool | None) -> Iterator[Progress | None]:
-    """`progress` itself; with True a bar, closed in the end."""
-    if not isinstance(progress, bool):
-        yield progress
-        return
-    if not progress:
-        yield None
+def told(progress: Progress | bool | None, **look: Any) -> Iterator[Progress | None]:
+    """`progress` itself; with True tqdm's bar, of the `look` that it is given, closed in the end."""
+    if progress is not True:
+        yield progress or None
         return
     from tqdm.auto import tqdm
 
-    with tqdm(unit="picture") as bar:
+    with ExitStack() as open_:
+        bars: list[tqdm] = []
 
         def tell(done: int, total: int | None) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
+            if not bars:  # a survey that goes on has a start that was not this process's work
+                bars.append(open_.enter_context(tqdm(initial=done, total=total, unit=" pictures", **look)))
+            bars[0].update(done - bars[0].n)
 
         yield tell
 

@@ -16,7 +16,8 @@ import json
 import os
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -152,15 +153,6 @@ def _columns(names, path: str) -> tuple[str, str | None]:
 LARGEST = 65_536  # bytes of a label: no label is longer
 
 
-@dataclass
-class _Sample:
-    """Members of one key, as far as they have been met."""
-
-    key: str
-    pictures: list[tuple[str, Slice]] = field(default_factory=list)
-    label: str | int | None = None
-
-
 @dataclass(frozen=True)
 class Shards:
     """One tar file after the other; a label is in .cls or .txt beside a picture, or "label" in .json."""
@@ -172,13 +164,18 @@ class Shards:
     def __iter__(self) -> Iterator[Item]:
         for path in self.paths:
             shard = f"{Path(path).name}/" if len(self.paths) > 1 else ""
-            for sample in _samples(path):
-                for name, place in sample.pictures:
-                    yield Item(shard + name, place, sample.label)
+            for _, members in groupby(_members(path), key=lambda one: one[0]):
+                pictures, label = [], None
+                for _, name, ending, place in members:
+                    if ending.endswith(SUFFIXES):
+                        pictures.append((name, place))
+                    else:
+                        label = _label(label, ending, place)
+                yield from (Item(shard + name, place, label) for name, place in pictures)
 
 
-def _samples(path: str) -> Iterator[_Sample]:
-    sample: _Sample | None = None
+def _members(path: str) -> Iterator[tuple[str, str, str, Slice]]:
+    """Each with the key of those that belong together, its whole name, and its ending, from the first dot."""
     try:
         with tarfile.open(path, "r:") as shard:
             while (member := shard.next()) is not None:
@@ -187,35 +184,27 @@ def _samples(path: str) -> Iterator[_Sample]:
                     continue
                 folder, base = os.path.split(member.name)
                 first, _, rest = base.partition(".")
-                key, ending = os.path.join(folder, first), f".{rest.lower()}"
-                if sample is None or sample.key != key:
-                    if sample is not None:
-                        yield sample
-                    sample = _Sample(key)
-                _take(sample, member.name, ending, Slice(path, member.offset_data, member.size))
+                place = Slice(path, member.offset_data, member.size)
+                yield os.path.join(folder, first), member.name, f".{rest.lower()}", place
     except tarfile.TarError as error:
         raise VitvizError(
             f"{Path(path).name} cannot be read as a tar file ({error}); expected one that is whole and not"
             " compressed. Unpack a .tar.gz to a .tar, or download it again."
         ) from None
-    if sample is not None:
-        yield sample
 
 
-def _take(sample: _Sample, name: str, ending: str, place: Slice) -> None:
-    if ending.endswith(SUFFIXES):
-        sample.pictures.append((name, place))
-    elif place.length > LARGEST or (ending != ".cls" and sample.label is not None):
-        return
-    elif ending in (".cls", ".txt"):
-        sample.label = place.read().decode("utf-8", "replace").strip() or None
-    elif ending == ".json":
-        try:
-            told = json.loads(place.read())
-        except ValueError:
-            return
-        label = told.get("label") if isinstance(told, dict) else None
-        sample.label = label if isinstance(label, str | int) and not isinstance(label, bool) else None
+def _label(known: str | int | None, ending: str, place: Slice) -> str | int | None:
+    """What a member says beside its picture; .cls takes precedence, else what was met first."""
+    if place.length > LARGEST or (ending != ".cls" and known is not None):
+        return known
+    if ending in (".cls", ".txt"):
+        return place.read().decode("utf-8", "replace").strip() or None
+    try:
+        told = json.loads(place.read()) if ending == ".json" else None
+    except ValueError:
+        return known
+    label = told.get("label") if isinstance(told, dict) else known
+    return label if isinstance(label, str | int) and not isinstance(label, bool) else None
 
 
 @dataclass(frozen=True)

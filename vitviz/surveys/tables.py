@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.surveys.parts import Part
 from vitviz.surveys.result import Survey
-from vitviz.surveys.rows import Row
+from vitviz.surveys.rows import Part, Row
 
 FACTS = {  # of a picture, each with its type
     "place": "int64", "name": "string", "label_given": "string", "label": "int32", "answer": "int32",
@@ -24,12 +23,12 @@ FACTS = {  # of a picture, each with its type
 
 
 class _Table:
-    """A file that is written under another name, and renamed when it is whole."""
+    """A file that is written under another name, and renamed when whole: Parquet with pyarrow, or CSV."""
 
-    def __init__(self, path: Path):
-        self.path = path
-        self._temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        self._file: Any = None
+    def __init__(self, folder: Path, name: str, arrow: Any = None):
+        self.path = folder / f"{name}.{'parquet' if arrow else 'csv'}"
+        self._temporary = folder / f".{self.path.name}.{os.getpid()}"
+        self._arrow, self._file = arrow, None
 
     def close(self) -> None:
         """Renames what was written to its name; nothing where nothing was."""
@@ -37,29 +36,29 @@ class _Table:
             self._file.close()
             os.replace(self._temporary, self.path)
 
-    def _lines(self, head: Iterable[str]):
+    def _begun(self, head: Iterable[str], *about: Any):
+        """A writer of lines below such a head, or of what `_fields` makes columns of."""
+        if self._arrow:
+            import pyarrow.parquet as parquet
+
+            self._file = parquet.ParquetWriter(self._temporary, self._arrow.schema(self._fields(*about)))
+            return self._file
         self._file = self._temporary.open("w", newline="", encoding="utf-8")
         writer = csv.writer(self._file, lineterminator="\n")
         writer.writerow(head)
         return writer
-
-    def _parquet(self, fields: list):
-        import pyarrow.parquet as parquet
-
-        self._file = parquet.ParquetWriter(self._temporary, _pyarrow().schema(fields))
-        return self._file
 
 
 class Rows(_Table):
     """The table of pictures, written part by part."""
 
     def __init__(self, survey: Survey, folder: Path):
-        self._survey, self._arrow = survey, _pyarrow()
-        super().__init__(folder / ("pictures.parquet" if self._arrow else "pictures.csv"))
+        super().__init__(folder, "pictures", _pyarrow())
+        self._survey = survey
         self._shapes = {name: survey.sums[name].mean.shape for name in survey.quantities}
         places = ((name, place) for name, shape in self._shapes.items() for place in np.ndindex(shape))
         columns = [*FACTS, *(".".join(map(str, (name, *place))) for name, place in places)]
-        self._writer = self._parquet(self._fields()) if self._arrow else self._lines(columns)
+        self._writer = self._begun(columns)
 
     def add(self, part: Part) -> None:
         """One part's pictures."""
@@ -105,8 +104,8 @@ class SkippedList(_Table):
     """skipped.csv: every picture that was left out, and why."""
 
     def __init__(self, folder: Path):
-        super().__init__(folder / "skipped.csv")
-        self._writer = self._lines(["place", "name", "reason"])
+        super().__init__(folder, "skipped")
+        self._writer = self._begun(["place", "name", "reason"])
 
     def add(self, part: Part) -> None:
         """One part's."""
@@ -117,8 +116,8 @@ class Long(_Table):
     """Of one measure: NAME-rows.parquet or NAME-rows.csv; none where no picture had a row."""
 
     def __init__(self, measure: Any, folder: Path):
-        self._measure, self._arrow = measure, _pyarrow()
-        super().__init__(folder / f"{measure.name}-rows.{'parquet' if self._arrow else 'csv'}")
+        super().__init__(folder, f"{measure.name}-rows", _pyarrow())
+        self._measure = measure
 
     def add(self, part: Part) -> None:
         """One part's pictures."""
@@ -129,7 +128,7 @@ class Long(_Table):
         if not rows:
             return
         if self._file is None:
-            self._writer = self._parquet(self._fields(rows[0])) if self._arrow else self._lines(rows[0])
+            self._writer = self._begun(rows[0], rows[0])
         if self._arrow:
             self._writer.write_table(self._arrow.Table.from_pylist(rows, schema=self._writer.schema))
         else:

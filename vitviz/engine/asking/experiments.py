@@ -17,7 +17,7 @@ from vitviz.analyses.occlusion import patches_kept
 from vitviz.analyses.protocol import DRAWS, SHARES
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.passes import experiments
-from vitviz.engine.passes.removal import AT_ONCE, Removal
+from vitviz.engine.passes.removal import AT_ONCE, Removal, answers_to
 from vitviz.engine.pictures.images import open_image
 from vitviz.engine.pictures.preprocess import Prepared, prepare
 from vitviz.errors import VitvizError, whole_number
@@ -31,10 +31,9 @@ class Draws:
     """The picture of one of an inspector's traces, as the untouched model gets it."""
 
     def __init__(self, inspector: Inspector, trace: Trace):
-        self._preprocessing = inspector.preprocessing.with_size(trace.view.picture.shape[:2])
-        self._model, self._trace = inspector.placed.at(trace.grid.pixels), trace
-        self._inspector = inspector
-        self._pixels = inspector.forward.pixels([experiments.as_seen(trace.view, self._preprocessing)])
+        self._inspector, self._preprocessing, self._trace = inspector, inspector.preprocessing, trace
+        prepared, seen = inspector.forward.seen(trace.view, None)
+        self._model, self._pixels = inspector.placed.at(seen), inspector.forward.pixels([prepared])
 
     def kept(self, kept: Int[Tensor, "draw kept"], patches_as: str) -> Float[Tensor, "draw class"]:
         """The logits with these patches (from 0) alone; UnsupportedModel where none can be left out."""
@@ -52,7 +51,7 @@ class Draws:
         view, seen = self._trace.view, experiments.normalised(pictures.float(), self._preprocessing)
         pixels = self._inspector.forward.pixels([Prepared(one, view) for one in seen])
         some = pixels.split(max(1, AT_ONCE // self._trace.grid.tokens))
-        return experiments.answers_to(self._model, some).float()
+        return answers_to(self._model, some).float()
 
 
 def others_of(inspector: Inspector, trace: Trace, images: Mapping[Any, Any] | None = None) -> Others:

@@ -11,7 +11,7 @@ from vitviz import analyses
 from vitviz.analyses.evidence import Evidence, check_balance
 from vitviz.analyses.filters import Filters
 from vitviz.analyses.ledger import Ledger
-from vitviz.analyses.lens import check_form
+from vitviz.analyses.lens import UNREAD, check_form
 from vitviz.analyses.tail import Tail
 from vitviz.analyses.target import Asked
 from vitviz.engine.inspector import Inspector
@@ -112,10 +112,7 @@ def lens(
         )
     if form == "share":
         return analyses.lens_shares(balanced_ledger(inspector, trace))
-    if inspector.answered(trace).logits is None:
-        raise VitvizError(
-            f"{trace.checkpoint} has no classifier, so there is no answer to read at any depth."
-        )
+    inspector.answered(trace).require_logits(UNREAD)
     return torch.stack([inspector.read_now(tokens, trace.grid.pixels) for tokens in trace.tokens])
 
 

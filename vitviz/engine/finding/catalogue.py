@@ -40,11 +40,6 @@ def checkpoints(folder: str | PathLike | None = None) -> list[Checkpoint]:
     ]
 
 
-def names_on_disk(folder: str | PathLike | None = None) -> list[str]:
-    """The names of the checkpoints that can be loaded without any network."""
-    return [checkpoint.name for checkpoint in checkpoints(folder) if checkpoint.on_disk]
-
-
 def find(
     name: str, folder: str | PathLike | None = None, architecture: str | None = None, trusted: bool = True
 ) -> Checkpoint:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import timm
 from timm.models import PretrainedCfg, get_pretrained_cfg
@@ -97,16 +97,6 @@ def if_there(fetch: Callable[[], Path]) -> Path | None:
         return None
 
 
-class _Stamp(NamedTuple):
-    """What tells cheaply that a file is still the one it was; a change's own time nobody can set back."""
-
-    path: str
-    size: int
-    modified: int  # nanoseconds
-    changed: int
-    number: int
-
-
 def identity_of(checkpoint: Checkpoint) -> Identity:
     """The present identity of a checkpoint's files; CheckpointError or OSError where they are not there."""
     stamps = _stamps(checkpoint)
@@ -125,9 +115,10 @@ def unchanged(checkpoint: Checkpoint) -> bool:
         return True
 
 
-def _stamps(checkpoint: Checkpoint) -> tuple[_Stamp, ...]:
+def _stamps(checkpoint: Checkpoint) -> tuple[tuple[str | int, ...], ...]:
+    """What tells cheaply that a file is still the one it was; a change's own time nobody can set back."""
     found = [(str(path), os.stat(path)) for path in _files(checkpoint)]
-    return tuple(_Stamp(path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for path, s in found)
+    return tuple((path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for path, s in found)
 
 
 def _files(checkpoint: Checkpoint) -> list[Path]:
@@ -148,12 +139,12 @@ def _files(checkpoint: Checkpoint) -> list[Path]:
 
 
 @lru_cache(maxsize=256)
-def _digest(stamps: tuple[_Stamp, ...]) -> str:
+def _digest(stamps: tuple[tuple[str | int, ...], ...]) -> str:
     """SHA-256 of all that is in the files, one after the other."""
     digest = hashlib.sha256()
-    for stamp in stamps:
-        digest.update(b"%s %d\n" % (os.path.basename(stamp.path).encode(), stamp.size))
-        with open(stamp.path, "rb") as file:
+    for path, size, *_ in stamps:
+        digest.update(b"%s %d\n" % (os.path.basename(path).encode(), size))
+        with open(path, "rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()

@@ -58,17 +58,14 @@ def _no_hub() -> str:
 
 
 def _status(status: int, repo: str) -> str:
-    if status in (401, 403):
-        return (
-            f"The hub refuses access to {repo} ({status}). Log in with `hf auth login`, or set HF_TOKEN to a"
-            " token that may read it."
-        )
-    if status == 404:
-        return f"The hub has no repository {repo}. Check its name."
-    if status == 429:
-        many = "The hub has had too many requests from here (429)"
-        return f"{many}. Wait a few minutes before asking for {repo} again."
-    return f"The hub answered {status} when asked for {repo}. Try again later."
+    log_in, many = "Log in with `hf auth login`", "The hub has had too many requests from here (429)"
+    refused = (
+        f"The hub refuses access to {repo} ({status}). {log_in}, or set HF_TOKEN to a token that may read it."
+    )
+    return {
+        401: refused, 403: refused, 404: f"The hub has no repository {repo}. Check its name.",
+        429: f"{many}. Wait a few minutes before asking for {repo} again.",
+    }.get(status, f"The hub answered {status} when asked for {repo}. Try again later.")  # fmt: skip
 
 
 def _connection(error: Exception, repo: str, filename: str) -> str:

@@ -4,8 +4,8 @@ That is the user, timm's registry, a config, the file's name, or the shapes of i
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,9 @@ from vitviz.engine.finding.files import Files, registered
 from vitviz.engine.fitting import assumed, fitting
 from vitviz.engine.reading import google, huggingface, inferred, naflex, timm_config
 from vitviz.engine.reading.families import architectures, require_plain
-from vitviz.engine.reading.folder import SUFFIXES, understood
+from vitviz.engine.reading.folder import SUFFIXES, refusing, understood
 from vitviz.engine.reading.given import Given, pools_of
-from vitviz.errors import CheckpointError, VitvizError, said
+from vitviz.errors import CheckpointError
 
 _NOTHING = Given()
 _WORDS = {"num_classes": "classes", "img_size": "input", "global_pool": "pooling"}
@@ -37,6 +37,7 @@ class Filled:
     tag: str = ""
     notes: tuple[str, ...] = ()
     assumed: tuple[Assumption, ...] = ()
+    labels: tuple[str, ...] = ()  # as far as they are read here: of models in memory
 
 
 def filled(
@@ -63,18 +64,10 @@ def filled(
     return replace(found, notes=(*notes, *found.notes))
 
 
-@contextmanager
-def _shaped(name: str) -> Iterator[None]:
-    """Turns what a tensor of another number of axes makes fail into a CheckpointError; reads shapes."""
-    try:
-        yield
-    except VitvizError:
-        raise
-    except (IndexError, TypeError, ValueError, RuntimeError) as error:
-        raise CheckpointError(
-            f"{name}: its tensors are named like a Vision Transformer's but shaped otherwise ({said(error)})."
-            " Save them again."
-        ) from error
+def _shaped(name: str) -> AbstractContextManager[None]:
+    """Around code that reads shapes, which a tensor of another number of axes makes fail."""
+    wrong = f"{name}: its tensors are named like a Vision Transformer's but shaped otherwise ({{why}})."
+    return refusing(f"{wrong} Save them again.", IndexError, TypeError, ValueError, RuntimeError)
 
 
 def _by_name(

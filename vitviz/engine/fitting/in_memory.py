@@ -17,7 +17,7 @@ from vitviz.engine import placed
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.fitting import fitting, own_module
-from vitviz.engine.fitting.own_module import Taken
+from vitviz.engine.fitting.filled import Filled
 from vitviz.engine.passes import copies
 from vitviz.engine.passes.record import grid_of
 from vitviz.engine.pictures.preprocess import Preprocessing
@@ -62,7 +62,8 @@ def loaded_of(
     data = given.data(taken.data)
     known = Checkpoint(
         name or f"{kind} in memory {next(_numbers)}", taken.architecture, "memory", "",
-        tuple(data["input_size"]), sum(one.numel() for one in taken.model.parameters()), note=taken.note,
+        tuple(data["input_size"]), sum(one.numel() for one in taken.model.parameters()),
+        note=" ".join(taken.notes),
     )  # fmt: skip
     names = given.labels or taken.labels
     if names and len(names) != taken.model.num_classes:
@@ -86,7 +87,7 @@ def _is_of(library: str, model: nn.Module) -> bool:
     return any(one.__module__.startswith(library) for one in type(model).__mro__)
 
 
-def _of_timm(model: nn.Module, given: Given) -> Taken:
+def _of_timm(model: nn.Module, given: Given) -> Filled:
     record = dict(getattr(model, "pretrained_cfg", None) or {})
     if not record and given.mean is None:
         raise VitvizError(
@@ -107,11 +108,11 @@ def _of_timm(model: nn.Module, given: Given) -> Taken:
     data["input_size"] = (3, *size)
     tag = str(data.get("tag") or "")
     labels = timm_config.labels_of(record, model.num_classes, tag)
-    note = "" if given.mean else "Its mean and deviation are those of its timm configuration."
-    return Taken(copied, architecture, data, labels, note)
+    notes = () if given.mean else ("Its mean and deviation are those of its timm configuration.",)
+    return Filled(copied, architecture, data, notes=notes, labels=labels)
 
 
-def _at_size(taken: Taken, size: tuple[int, int], kind: str) -> Taken:
+def _at_size(taken: Filled, size: tuple[int, int], kind: str) -> Filled:
     """The same at another input size than its own, as `trace(size=…)` shows it."""
     if not hasattr(taken.model, "set_input_size"):
         own = tuple(taken.data["input_size"][-2:])
@@ -121,7 +122,7 @@ def _at_size(taken: Taken, size: tuple[int, int], kind: str) -> Taken:
     return replace(taken, model=copies.sized(taken.model, size), data=data)
 
 
-def _of_transformers(model: nn.Module, kind: str) -> Taken:
+def _of_transformers(model: nn.Module, kind: str) -> Filled:
     config = model.config.to_dict()
     if config["model_type"] == "vit_mae":
         raise UnsupportedModel(
@@ -134,7 +135,7 @@ def _of_transformers(model: nn.Module, kind: str) -> Taken:
     ours = fitting.empty(build, kind, tensors)
     fitting.fill(ours, tensors, kind, f"its configuration ({config['model_type']})")
     data, _ = huggingface.data_config(config, None)
-    return Taken(ours, entry, data, huggingface.labels(config, ours.num_classes))
+    return Filled(ours, entry, data, labels=huggingface.labels(config, ours.num_classes))
 
 
 def _forget_training(model: nn.Module) -> None:
@@ -146,7 +147,7 @@ def _forget_training(model: nn.Module) -> None:
             kept.clear()
 
 
-def _prove(model: nn.Module, taken: Taken, kind: str) -> None:
+def _prove(model: nn.Module, taken: Filled, kind: str) -> None:
     """UnsupportedModel where the copy answers otherwise than the model."""
     size = tuple(taken.data["input_size"][-2:])
     theirs = own_module.answers_of(model, size, kind)

@@ -16,7 +16,7 @@ from torch import Tensor
 from vitviz.engine import memory
 from vitviz.engine.checkpoint import Checkpoint, Identity, Loaded
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.finding.catalogue import names_on_disk
+from vitviz.engine.finding.catalogue import checkpoints
 from vitviz.engine.finding.files import Files, files_of, identity_of, unchanged
 from vitviz.engine.finding.hub import Progress
 from vitviz.engine.fitting import assumed
@@ -72,7 +72,7 @@ def load(
     try:
         files = files_of(checkpoint, weighed, token)
     except HubError as error:
-        names = names_on_disk(folder)
+        names = [one.name for one in checkpoints(folder) if one.on_disk]
         raise HubError(
             f"{error} On this machine:"
             f" {', '.join(names[:8]) or 'nothing yet'}{', …' if len(names) > 8 else ''}."

@@ -7,7 +7,7 @@ tensor. Each is built and asked, the usual first; what answers alike is it, unle
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from vitviz.engine.fitting import fitting
+from vitviz.engine.fitting.filled import Filled
 from vitviz.engine.fitting.proposal import proposed
 from vitviz.engine.passes import copies
 from vitviz.engine.reading import inferred
@@ -83,18 +84,7 @@ _ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "quick_gelu", "silu")
 _HEADS_CALLED = ("num_heads", "num_attention_heads", "n_heads", "nhead", "heads", "n_head")
 
 
-@dataclass(frozen=True)
-class Taken:
-    """A copy, and what is known of it."""
-
-    model: nn.Module
-    architecture: str
-    data: Mapping[str, Any]  # a timm data config
-    labels: tuple[str, ...] = ()
-    note: str = ""
-
-
-def of_module(model: nn.Module, kind: str, given: Given, mapping: NameMap | None) -> Taken:
+def of_module(model: nn.Module, kind: str, given: Given, mapping: NameMap | None) -> Filled:
     """The plain ViT that answers as a module does; `kind` is what to call it.
 
     UnsupportedModel where there is none, or where names and shapes leave open what its tensors are;
@@ -160,15 +150,15 @@ class _Wanted:
         return self._answers[size]
 
 
-def _nearest_first(*asked: Any) -> list[tuple[float, Taken, int]]:
+def _nearest_first(*asked: Any) -> list[tuple[float, Filled, int]]:
     return sorted(_candidates(*asked), key=lambda one: one[0])
 
 
 def _candidates(
     tensors: Mapping[str, Tensor], mapping: NameMap | None, told: Given, wanted: _Wanted
-) -> Iterator[tuple[float, Taken, int]]:
+) -> Iterator[tuple[float, Filled, int]]:
     """The nearest plain ViT for each number of heads, with how far its answers are from the wanted ones."""
-    note = f"Its tensors were named by this mapping:\n{written(mapping)}" if mapping else ""
+    notes = (f"Its tensors were named by this mapping:\n{written(mapping)}",) if mapping else ()
     for order in _orders(tensors, mapping):
         named = replace(mapping, model={**mapping.model, "patch_order": order}) if order else mapping
         translated = named.translated(tensors, wanted.kind) if named else dict(tensors)
@@ -186,7 +176,7 @@ def _candidates(
             error, said = _nearest(ours, theirs, replace(told, heads=heads), wanted)
             model = copies.lending(ours)
             said.applied(model, wanted.kind)
-            yield error, Taken(model, entry, data, (), note), heads
+            yield error, Filled(model, entry, data, notes=notes), heads
 
 
 def _nearest(ours: nn.Module, theirs: Tensor, told: Given, wanted: _Wanted) -> tuple[float, Given]:

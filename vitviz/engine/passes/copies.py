@@ -1,7 +1,5 @@
 """Copies of a model: at another input size, or on another device and in another precision."""
 
-import copy
-
 import torch
 from torch import nn
 
@@ -19,9 +17,7 @@ def sized(model: nn.Module, size: tuple[int, int]) -> nn.Module:
 
 def lending(model: nn.Module) -> nn.Module:
     """A copy that shares every weight, but no module, so that parts can be exchanged while passes run."""
-    with wiring.still():
-        copied = copy.deepcopy(model, {id(parameter): parameter for parameter in model.parameters()})
-    return wiring.without_taps(copied)
+    return wiring.copied(model, {id(parameter): parameter for parameter in model.parameters()})
 
 
 def placed(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
@@ -33,6 +29,4 @@ def placed(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Mod
         id(one): nn.Parameter(one.detach().to(device, dtype), requires_grad=False)
         for one in model.parameters()
     }
-    with wiring.still():
-        twin = copy.deepcopy(model, moved)
-    return wiring.without_taps(twin).to(device, dtype).eval()
+    return wiring.copied(model, moved).to(device, dtype).eval()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +22,7 @@ from vitviz.analyses.ledger import Ledger
 from vitviz.analyses.writers import Stream, Writer, read
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard
-from vitviz.engine.passes import capture, experiments
+from vitviz.engine.passes import capture
 from vitviz.engine.tails import PRE_NORM, scale_of
 from vitviz.errors import UnsupportedModel
 from vitviz.record import stopping
@@ -36,25 +36,22 @@ MIXED = "its blocks are no plain sum of norm and branch, so a part cannot be tak
 TAKEN = "something was taken away from this pass already; look at the whole model"
 
 
+@dataclass(eq=False)
 class _Edged:
     """One pass; it belongs to its thread."""
 
-    def __init__(
-        self,
-        blocks: list[nn.Module],
-        ledger: Ledger,
-        stream: Stream,
-        removals: Sequence[Removal],
-        usual: Stream | None,
-    ):
-        self.blocks, self.ledger, self.stream = blocks, ledger, stream
-        self.removals, self.usual = removals, usual
-        self.known: dict[tuple[int, Writer], Tensor] = {}
-        self.heads: list[Tensor] = []  # as this pass has them, batch x head x token x dim
-        self.mlps: list[Tensor] = []
-        self.layer: int | None = None
-        self.entering = self.added = None
-        self.inside = False  # an MLP is being asked again
+    blocks: list[nn.Module]
+    ledger: Ledger
+    stream: Stream
+    removals: Sequence[Removal]
+    usual: Stream | None
+    known: dict[tuple[int, Writer], Tensor] = field(default_factory=dict)
+    heads: list[Tensor] = field(default_factory=list)  # as this pass has them, batch x head x token x dim
+    mlps: list[Tensor] = field(default_factory=list)
+    layer: int | None = None
+    entering: Tensor | None = None
+    added: Tensor | None = None
+    inside: bool = False  # an MLP is being asked again
 
     def gone(self, image: int, *readers: tuple) -> Tensor | None:
         """What is missing in readers' inputs: reader, token, width; None where nothing is."""
@@ -182,14 +179,13 @@ def without_edges(
     """The logits, removal x class, of a trace's picture with each removal; `usual` stands in writers' places,
     or zero. Raises UnsupportedModel where a part cannot be taken out of one input alone.
     """
-    trace, size = ledger.trace, ledger.trace.view.picture.shape[:2]
+    trace = ledger.trace
     if trace.without:
         raise UnsupportedModel(not_applicable(trace.checkpoint, Sentence(TAKEN)))
-    preprocessing = inspector.preprocessing.with_size(size)
-    model, name = inspector.placed.at(preprocessing.size), f"Taking edges of {trace.checkpoint} out"
-    pixels = inspector.forward.pixels([experiments.as_seen(trace.view, preprocessing)])
-    with memory_guard(inspector.device, name):
-        return edged(model, pixels, ledger, stream, removals, usual)
+    prepared, size = inspector.forward.seen(trace.view, None)
+    with memory_guard(inspector.device, f"Taking edges of {trace.checkpoint} out"):
+        pixels = inspector.forward.pixels([prepared])
+        return edged(inspector.placed.at(size), pixels, ledger, stream, removals, usual)
 
 
 def edged(model: nn.Module, pixels: Tensor, ledger: Ledger, stream: Stream, removals, usual=None) -> Tensor:

@@ -7,7 +7,6 @@ nor the model that is given is changed: the first is copied, the second lends it
 table of zeros. Not shown: what a model trained without positions would answer.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -18,12 +17,10 @@ from torch import Tensor, nn
 
 from vitviz.analyses.occlusion import permutation
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import exactly
 from vitviz.engine.passes import copies, record
-from vitviz.engine.passes.removal import AT_ONCE
+from vitviz.engine.passes.removal import AT_ONCE, answers_to
 from vitviz.engine.pictures.preprocess import Prepared, Preprocessing
 from vitviz.errors import VitvizError
-from vitviz.record import stopping
 from vitviz.record.grid import Grid
 from vitviz.record.trace import View
 
@@ -42,7 +39,7 @@ def normalised(
     pixels: Float[Tensor, "*draw 3 height width"], preprocessing: Preprocessing
 ) -> Float[Tensor, "*draw 3 height width"]:
     """Pixels from 0 to 1, as the model expects them."""
-    mean, std = (torch.tensor(values)[:, None, None] for values in (preprocessing.mean, preprocessing.std))
+    mean, std = preprocessing.scale()
     return (pixels - mean) / std
 
 
@@ -78,19 +75,6 @@ def answers_in_order(
     """
     some = orders.split(max(1, AT_ONCE // grid.tokens))
     return answers_to(model, (torch.cat([reordered(pixels, grid, one) for one in each]) for each in some))
-
-
-@in_float32()
-def answers_to(
-    model: nn.Module, batches: Iterable[Float[Tensor, "_ channel height width"]]
-) -> Float[Tensor, "draw class"]:
-    """The logits of several pictures, in float32; Stopped where nobody waits."""
-    found = []
-    for pixels in batches:
-        stopping.check()
-        with torch.no_grad(), torch.autocast(pixels.device.type, enabled=False), exactly(pixels.device):
-            found.append(model(pixels))
-    return torch.cat(found).cpu()
 
 
 def why_not(model: nn.Module) -> str | None:

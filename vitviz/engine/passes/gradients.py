@@ -9,7 +9,7 @@ The same torch-function mode as `capture`'s, in explicit form. Within one pass o
   value times gradient, and with the tokens' own value times gradient these are all the terms that an affine
   map has.
 
-Hooks are `wiring`'s, which passes of several threads share. Memory is asked for beforehand (`require_room`).
+Hooks are `wiring`'s, which passes of several threads share. Memory is asked for beforehand.
 
 What the frozen linear map holds are norms' deviations and gates, at the values of this very pass.
 
@@ -32,7 +32,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitviz.engine import memory
 from vitviz.engine.passes import wiring
 from vitviz.engine.passes.capture import Seam
 from vitviz.errors import UnsupportedModel
@@ -81,22 +80,16 @@ def layer_norm(
     x: Tensor, shape, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     """LayerNorm with its deviation held."""
-    axes = tuple(range(-len(shape), 0))
-    centred = x - x.mean(dim=axes, keepdim=True)
-    normed = _divided(centred, axes, eps)
-    normed = normed if weight is None else normed * weight
+    normed = rms_norm(x - x.mean(dim=tuple(range(-len(shape), 0)), keepdim=True), shape, weight, eps)
     return normed if bias is None else normed + bias
 
 
 def rms_norm(x: Tensor, shape, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """RMSNorm with its deviation held."""
-    axes = tuple(range(-len(shape), 0))
-    normed = _divided(x, axes, torch.finfo(x.dtype).eps if eps is None else eps)
+    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    squares = x.detach().square().mean(dim=tuple(range(-len(shape), 0)), keepdim=True)
+    normed = x * (squares + eps).rsqrt()
     return normed if weight is None else normed * weight
-
-
-def _divided(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
-    return x * (x.detach().square().mean(dim=axes, keepdim=True) + eps).rsqrt()
 
 
 _NORMS: dict[Callable, Callable] = {F.layer_norm: layer_norm, F.rms_norm: rms_norm}
@@ -260,12 +253,6 @@ def bytes_of_gradients(
     """
     attention = 0 if not attentions else (2 * layers + 1) * heads * tokens**2
     return 4 * batch * (attention + 32 * layers * tokens * width)
-
-
-def require_room(needed: int, device: torch.device, name: str, tokens: int) -> None:
-    """OutOfMemory, with both figures, where a pass with gradients would not fit."""
-    what = f"The gradient of {name}'s answer at {tokens} tokens"
-    memory.require(needed, device, what, "Choose a smaller size, or a method that takes no gradient.")
 
 
 def product(value: Tensor, slope: Tensor | None) -> Tensor:

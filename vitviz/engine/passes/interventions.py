@@ -95,9 +95,9 @@ def edit_of(without: Without, grid: Grid, kept: tuple[int, ...] | None, instead:
         changes[place] = (*changes.get(place, ()), lambda tokens: other.to(tokens).expand_as(tokens))
     heads = by_layer(without.heads)
     for layer, some in heads.items():
-        changes["heads", layer] = (_replaced(some, without.heads_as, instead.heads.get(layer)),)
+        changes["heads", layer] = (_replaced(list(some), without.heads_as, instead.heads.get(layer)),)
     for layer in without.mlps:
-        changes["mlp", layer] = (_whole(without.heads_as, instead.mlps.get(layer)),)
+        changes["mlp", layer] = (_replaced(slice(None), without.heads_as, instead.mlps.get(layer)),)
     return Edit(places, grid, heads, without.at, changes)
 
 
@@ -131,14 +131,6 @@ def by_layer(heads: tuple[tuple[int, int], ...]) -> dict[int, tuple[int, ...]]:
     """
     layers = sorted({layer for layer, _ in heads})
     return {layer: tuple(head for one, head in heads if one == layer) for layer in layers}
-
-
-def survivors(without: Without, grid: Grid) -> tuple[int, ...] | None:
-    """The patches that are not left out; None where all stay."""
-    if not without.patches or without.patches_as != "dropped":
-        return None
-    gone = set(without.patches)
-    return tuple(patch for patch in range(grid.patches) if patch not in gone)
 
 
 def require_parts(model: nn.Module, without: Without, grid: Grid, name: str) -> None:
@@ -181,13 +173,7 @@ def _only(places: Tensor) -> Change:
     return lambda tokens: tokens.index_select(1, places.to(tokens.device))
 
 
-def _whole(how: str, instead: Tensor | None) -> Change:
-    return lambda handed: torch.zeros_like(handed) + in_place(how, handed, instead)
-
-
-def _replaced(heads: tuple[int, ...], how: str, instead: Tensor | None) -> Change:
-    some = list(heads)
-
+def _replaced(some: list[int] | slice, how: str, instead: Tensor | None) -> Change:
     def change(handed: Tensor) -> Tensor:
         given = handed.clone()
         given[:, some] = in_place(how, handed[:, some], None if instead is None else instead[:, some])
@@ -214,8 +200,9 @@ def edited(
     placed = forward.placed
     grid, name = placed.grid(size), placed.checkpoint.name
     require_parts(placed.model, without, grid, name)
-    kept = survivors(without, grid)
-    if kept is not None:
+    kept = None  # for all
+    if without.patches and without.patches_as == "dropped":
+        kept = tuple(sorted({*range(grid.patches)} - {*without.patches}))
         _require_leaving(forward, prepared, size)
     instead = put_instead(forward, size, without, other, kept)
     if without.patches and kept is None:
@@ -237,10 +224,7 @@ def put_instead(
         preprocessing = forward.placed.preprocessing.with_size(size)
         seen = forward.watched(prepare(open_image(_other(without, other)), preprocessing), size, kept)
         instead, entered = (seen if without.heads_as == "other" else instead), seen.entered
-    layers = by_layer(without.heads)
-    heads = {layer: instead.heads[layer] for layer in layers if layer in instead.heads}
-    mlps = {layer: instead.mlps[layer] for layer in without.mlps if layer in instead.mlps}
-    return Parts(heads, mlps, entered)
+    return replace(instead, entered=entered)
 
 
 def _other(without: Without, other: Any) -> Any:

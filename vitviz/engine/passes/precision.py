@@ -6,6 +6,8 @@ measured: the picture goes through the float32 model too, on the CPU, and all at
 probabilities are compared in float32. It shows the distance on one picture, no bound for others.
 """
 
+from contextlib import suppress
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -35,7 +37,11 @@ def deviation(trace: Trace, exact: nn.Module, pixels: Float[Tensor, "1 channel h
         return Deviation(largest, None)
     mine, true = trace.logits.cpu().double(), twin.logits.double()
     classes = (torch.softmax(mine, -1) - torch.softmax(true, -1)).abs().max().item()
-    return Deviation(largest, classes, (mine - true).abs().max().item(), _gap(twin, exact))
+    gap = None  # by which the float32 model's account fails to add up, of its largest logit; or it has none
+    with suppress(UnsupportedModel):
+        gaps = largest_gap(ledger_of(twin, tail_of(exact, twin.checkpoint)))
+        gap = max(gaps) / twin.logits.abs().max().item()
+    return Deviation(largest, classes, (mine - true).abs().max().item(), gap)
 
 
 def _twin(trace: Trace, exact: nn.Module, pixels: Tensor) -> Trace:
@@ -46,12 +52,3 @@ def _twin(trace: Trace, exact: nn.Module, pixels: Tensor) -> Trace:
     logits = None if trace.logits is None else logits
     shared = {name: getattr(trace, name) for name in ("checkpoint", "grid", "readout", "labels")}
     return record.trace_of(recording, logits, shared, trace.view, 0, torch.device("cpu"), read, queries)
-
-
-def _gap(twin: Trace, exact: nn.Module) -> float | None:
-    """How far the float32 model's account fails to add up, of its largest logit; None where it has none."""
-    try:
-        gaps = largest_gap(ledger_of(twin, tail_of(exact, twin.checkpoint)))
-        return max(gaps) / twin.logits.abs().max().item()
-    except UnsupportedModel:
-        return None

@@ -11,7 +11,6 @@ pictures, which say less. No mean says what a head does.
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -21,13 +20,13 @@ from typing import TYPE_CHECKING
 import torch
 from jaxtyping import Float
 from safetensors import SafetensorError
-from safetensors.torch import load as tensors_in
 from torch import Tensor
 
 from vitviz.engine.checkpoint import Checkpoint
-from vitviz.engine.forks import renew_lock_of
+from vitviz.engine.defaults import renew_lock_of
 from vitviz.engine.passes.interventions import Parts
 from vitviz.engine.pictures.preprocess import prepare
+from vitviz.record.classes import tensors_in
 from vitviz.record.samples import sample_image, samples
 
 if TYPE_CHECKING:
@@ -148,11 +147,10 @@ def shipped_with(checkpoint: Checkpoint) -> Reference | None:
     # not mapped into memory: a file that is overwritten meanwhile would end the process
     data = path.read_bytes()
     try:
-        about = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+        about = tensors_in(data)  # and the texts beside them
         if about["weights"] != hashlib.sha256(weights.read_bytes()).hexdigest():
             return None
-        means = tensors_in(data)
-        heads, mlps = (means[name].float().unbind() for name in ("heads", "mlps"))
+        heads, mlps = (about[name].float().unbind() for name in ("heads", "mlps"))
         told = int(about["prefix"]), int(about["pictures"]), str(about["source"])
     except (KeyError, TypeError, ValueError, SafetensorError):
         return None

@@ -9,11 +9,12 @@ All tokens removed from an average leave nothing to read, so the answer to an em
 picture of the mean colour. Used by a trial, where interventions' `Without` takes one set of patches.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from einops import rearrange
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.engine.defaults import in_float32
@@ -30,6 +31,17 @@ from vitviz.record.sentence import Sentence
 
 POOLED = "Its attention pooling adds positions of all patches, so none can be dropped; paint over them."
 AT_ONCE = 10 * 197  # tokens: of 32 pictures what the MLPs make leaves the cache, and each takes half longer
+
+
+@in_float32()
+def answers_to(model: Callable[[Tensor], Tensor], batches: Iterable[Tensor]) -> Float[Tensor, "draw class"]:
+    """The logits of several pictures, or whatever each of a batch stands for; Stopped where nobody waits."""
+    found = []
+    for some in batches:
+        stopping.check()
+        with torch.no_grad(), torch.autocast(some.device.type, enabled=False), exactly(some.device):
+            found.append(model(some))
+    return torch.cat(found).cpu()
 
 
 class Removal:
@@ -50,17 +62,11 @@ class Removal:
         self._masked = getattr(model, "rope", None) is not None
         self._painted = None if dropped else instead(self._pixels, preprocessing, grid, patches_as)
 
-    @in_float32()
     def answers(self, kept: Tensor) -> Tensor:
         """Logits (batch, class) of the picture with the patches `kept` (batch, k) alone, by number from 0."""
         dropped = self._painted is None and not self._masked
         tokens = self._grid.prefix + (kept.shape[1] if dropped else self._grid.patches)
-        found, device = [], self._pixels.device
-        with torch.no_grad(), torch.autocast(device.type, enabled=False), exactly(device):
-            for some in kept.to(device).split(max(1, AT_ONCE // max(1, tokens))):
-                stopping.check()
-                found.append(self._batch(some))
-        return torch.cat(found).cpu()
+        return answers_to(self._batch, kept.to(self._pixels.device).split(max(1, AT_ONCE // max(1, tokens))))
 
     def _batch(self, kept: Tensor) -> Tensor:
         count = len(kept)

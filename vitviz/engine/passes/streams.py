@@ -18,7 +18,7 @@ from vitviz.analyses.tail import Pooling
 from vitviz.analyses.writers import Stream
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard
-from vitviz.engine.passes import capture, experiments, interventions
+from vitviz.engine.passes import capture, interventions
 from vitviz.engine.passes.branches import BRANCHES, branches_of
 from vitviz.engine.tails import at_least_float32, held, norm_of, reader_of
 from vitviz.errors import UnsupportedModel, VitvizError
@@ -76,9 +76,7 @@ def stream_of(inspector: Inspector, trace: Trace, other: Any = None) -> Stream:
     """What was written in a trace's pass; UnsupportedModel, with the reason, where that is not understood."""
     if inspector.dtype != "float32":
         raise VitvizError(Sentence(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype))
-    preprocessing = inspector.preprocessing.with_size(trace.view.picture.shape[:2])
-    prepared, edit, size = experiments.as_seen(trace.view, preprocessing), None, preprocessing.size
-    without = trace.without
+    (prepared, size), edit, without = inspector.forward.seen(trace.view, None), None, trace.without
     if without.at is not None:
         raise UnsupportedModel(not_applicable(trace.checkpoint, Sentence(PATCHED)))
     if without:
@@ -86,10 +84,9 @@ def stream_of(inspector: Inspector, trace: Trace, other: Any = None) -> Stream:
         without = replace(without, patches=()) if painted else without
         prepared, edit = interventions.edited(inspector.forward, prepared, size, without, other)
     inspector.tail(trace.grid.pixels)  # says why, where its blocks are not understood
-    model = inspector.placed.at(trace.grid.pixels if size not in inspector.placed.sizes else size)
     with memory_guard(inspector.device, f"Recording what was written in {trace.checkpoint}"):
-        pixels = prepared.tensor[None].to(inspector.device, next(model.parameters()).dtype)
-        return recorded_stream(model, pixels, trace, edit)
+        pixels = inspector.forward.pixels([prepared])
+        return recorded_stream(inspector.placed.at(size), pixels, trace, edit)
 
 
 def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -> Stream:

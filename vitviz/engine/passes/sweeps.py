@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +20,7 @@ from vitviz.analyses.target import classes_of, score_of
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exactly, memory_guard
 from vitviz.engine.passes import capture, wiring
-from vitviz.engine.passes.interventions import Parts, heads_of, in_place, put_instead
+from vitviz.engine.passes.interventions import heads_of, in_place, put_instead
 from vitviz.engine.pictures.preprocess import Prepared
 from vitviz.errors import VitvizError, whole_number
 from vitviz.record import stopping
@@ -71,17 +70,25 @@ class _Given:
         return kernel(*args, **named)
 
 
-@dataclass(frozen=True)
 class _Ready:
     """A picture whose parts can be taken away: what every block was given, and what takes a part's place."""
 
-    model: nn.Module
-    blocks: list[nn.Module]
-    parts: list[int | None]  # of every layer: its heads, then None for its MLP
-    given: _Given
-    whole: Tensor  # logits with everything in its place
-    heads_as: str
-    instead: Parts
+    def __init__(
+        self, forward: Forward, prepared: Prepared, size: tuple[int, int], heads_as: str, mlps=True,
+        other=None,
+    ):  # fmt: skip
+        self.model, self.heads_as, self.given = forward.placed.at(size), heads_as, _Given()
+        self.blocks = capture.transformer_blocks(self.model)
+        layers, heads = range(len(self.blocks)), range(heads_of(self.blocks[0]))
+        own = [None] if mlps and isinstance(wiring.mlp_of(self.blocks[0]), nn.Module) else []
+        self.parts: list[int | None] = [*heads, *own]  # of every layer: its heads, then None for its MLP
+        everything = Without(
+            heads=list(itertools.product(layers, heads)), mlps=layers if own else (), heads_as=heads_as,
+            other="" if heads_as == "other" else None,
+        )  # fmt: skip
+        self.instead = put_instead(forward, size, everything, other, None)
+        with capture.heard(self.model, self.blocks, self.given):
+            self.whole = self.model(forward.pixels([prepared]))  # logits with everything in its place
 
     def without(self, layer: int, some: list[int | None]) -> Tensor:
         """Logits, part x class, with each part of a layer taken away alone, from its copy of the tokens."""
@@ -111,26 +118,6 @@ def _passing(forward: Forward) -> Iterator[None]:
             yield
 
 
-def _ready(
-    forward: Forward, prepared: Prepared, size: tuple[int, int], heads_as: str, mlps: bool = True, other=None
-) -> _Ready:
-    model = forward.placed.at(size)
-    blocks = capture.transformer_blocks(model)
-    mlps = mlps and isinstance(wiring.mlp_of(blocks[0]), nn.Module)
-    heads = range(heads_of(blocks[0]))
-    everything = Without(
-        heads=[(layer, head) for layer in range(len(blocks)) for head in heads],
-        mlps=range(len(blocks)) if mlps else (),
-        heads_as=heads_as,
-        other=("" if heads_as == "other" else None),
-    )
-    instead = put_instead(forward, size, everything, other, None)
-    given = _Given()
-    with capture.heard(model, blocks, given):
-        whole = model(forward.pixels([prepared]))
-    return _Ready(model, blocks, [*heads, *([None] if mlps else [])], given, whole, heads_as, instead)
-
-
 @in_float32()
 def swept(
     forward: Forward, prepared: Prepared, size: tuple[int, int], target: Any, heads_as: str, mlps: bool,
@@ -142,7 +129,7 @@ def swept(
     stands = forward.reference(size).sentence if heads_as == "mean" else ""
     score = _score(forward.traces([prepared], size)[0], target)
     with _passing(forward):
-        ready = _ready(forward, prepared, size, heads_as, mlps, other)
+        ready = _Ready(forward, prepared, size, heads_as, mlps, other)
         whole, layers, parts = score(ready.whole)[0], len(ready.blocks), ready.parts
         found = torch.full((layers, heads_of(ready.blocks[0]) + 1), float("nan"), dtype=torch.float64)
         done, of, firsts = 0, layers * len(parts), range(0, len(parts), batch)
@@ -163,7 +150,7 @@ def of_layer(
 ) -> Tensor:
     """One layer's effects, part x class: heads, then the MLP (NaN for none); IndexError for no such layer."""
     with _passing(forward):
-        ready = _ready(forward, prepared, size, heads_as)
+        ready = _Ready(forward, prepared, size, heads_as)
         if not 0 <= layer < len(ready.blocks):
             raise IndexError(
                 f"Layer {layer} does not exist: {forward.placed.checkpoint.name} has layers 0 to"
@@ -179,9 +166,6 @@ def of_layer(
 
 def _score(trace: Trace, target: Any) -> Callable[[Tensor], Tensor]:
     """From logits, batch x class, to the target's."""
-    if trace.logits is None:
-        raise VitvizError(
-            f"{trace.checkpoint} has no classifier, so there is no answer on which to see an effect."
-        )
+    trace.require_logits("there is no answer on which to see an effect")
     classes = classes_of(trace, target)
     return lambda logits: score_of(logits.double().cpu(), classes)

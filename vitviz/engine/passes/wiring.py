@@ -7,18 +7,19 @@ hears nothing of them. What a pass does with what it hears is its own affair (`c
 
 from __future__ import annotations
 
+import copy
 import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from vitviz.engine.forks import renew_lock_of
+from vitviz.engine.defaults import renew_lock_of
 from vitviz.engine.passes.branches import points
 
 MOMENTS = ("input", "attn", "mlp", "output")  # of a block, in the order of the paper's equations 2 and 3
@@ -96,19 +97,16 @@ def wired(model: nn.Module, blocks: list[nn.Module], listener: Listener, check: 
                         handle.remove()
 
 
-def still() -> AbstractContextManager[Any]:
-    """For whoever copies a model: no taps come or go meanwhile. Passes that run go on."""
-    return _lock
-
-
-def without_taps(copied: nn.Module) -> nn.Module:
-    """The copy of a model made while passes ran, without what stood there for them; others' hooks stay."""
-    for module in copied.modules():
+def copied(model: nn.Module, instead: dict[int, nn.Parameter]) -> nn.Module:
+    """A copy with other parameters, by `id`, made while passes run on, without their taps; hooks stay."""
+    with _lock:
+        twin = copy.deepcopy(model, instead)
+    for module in twin.modules():
         for hooks in (module._forward_hooks, module._forward_pre_hooks):
             for number in [number for number, hook in hooks.items() if isinstance(hook, Tap)]:
                 del hooks[number]
                 module._forward_pre_hooks_with_kwargs.pop(number, None)
-    return copied
+    return twin
 
 
 def mlp_of(block: nn.Module) -> nn.Module | None:

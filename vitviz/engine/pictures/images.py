@@ -68,7 +68,11 @@ def _read(source: object) -> tuple[str, bytes]:
         if isinstance(source, (str, os.PathLike)):
             path = Path(source)
             name = plain_name(path)
-            data = _file_bytes(path, name)
+            if not path.is_file():  # nothing there, a folder, or a pipe that would never end
+                there = "expected the path of a picture on this machine"
+                raise ImageError(f"There is no file {name}: {there}. Check the path.")
+            with path.open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
         elif isinstance(source, (bytes, bytearray, memoryview)):
             data = bytes(source)
         elif hasattr(source, "read"):  # an open binary file, or what behaves like one
@@ -95,16 +99,6 @@ def _read(source: object) -> tuple[str, bytes]:
             " try again."
         )
     return name, data
-
-
-def _file_bytes(path: Path, name: str) -> bytes:
-    """A file's bytes, at most one more than is accepted."""
-    if not path.is_file():  # nothing there, a folder, or a pipe that would never end
-        raise ImageError(
-            f"There is no file {name}: expected the path of a picture on this machine. Check the path."
-        )
-    with path.open("rb") as file:
-        return file.read(MAX_BYTES + 1)
 
 
 def _identified(name: str, data: bytes) -> Image.Image:

@@ -35,8 +35,8 @@ def painted(
         row, col = divmod(patch, grid.cols)
         over[row * height : (row + 1) * height, col * width : (col + 1) * width] = True
     new = instead(prepared.tensor[None], preprocessing, grid, how)[0]
-    mean, std = _scale(preprocessing)
-    shown = (255 * (new * std + mean)[0]).round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
+    mean, std = preprocessing.scale()
+    shown = (255 * (new * std + mean)).round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
     return Prepared(
         torch.where(torch.from_numpy(over), new, prepared.tensor),
         replace(prepared.view, picture=np.where(over[..., None], shown, picture)),
@@ -50,7 +50,7 @@ def instead(
     if how == "mean":
         return torch.zeros_like(pixels)
     if how == "black":
-        mean, std = _scale(preprocessing)
+        mean, std = preprocessing.scale()
         return (-mean / std).to(pixels).expand_as(pixels)
     exact = pixels.to(torch.promote_types(pixels.dtype, torch.float32))
     return _blurred(exact, BLUR * max(grid.patch)).to(pixels)
@@ -65,11 +65,3 @@ def _blurred(pixels: Tensor, sigma: float) -> Tensor:
     padded = F.pad(pixels, (radius,) * 4, mode="replicate")
     across = F.conv2d(padded, kernel[:, :, None], groups=pixels.shape[1])
     return F.conv2d(across, kernel[..., None], groups=pixels.shape[1])
-
-
-def _scale(preprocessing: Preprocessing) -> tuple[Tensor, ...]:
-    """Mean and deviation of the values from 0 to 1, in float32: rounded once, at the end."""
-    return tuple(
-        torch.tensor(values, dtype=torch.float32)[None, :, None, None]
-        for values in (preprocessing.mean, preprocessing.std)
-    )

@@ -14,6 +14,7 @@ from math import ceil, floor, log, sqrt
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
@@ -82,6 +83,10 @@ class Preprocessing:
     def with_size(self, size: tuple[int, int]) -> Preprocessing:
         """The same at another input size (height, width) in pixels."""
         return replace(self, size=size)
+
+    def scale(self) -> tuple[Float[Tensor, "3 1 1"], Float[Tensor, "3 1 1"]]:
+        """Mean and deviation of the values from 0 to 1, in float32."""
+        return tuple(torch.tensor(one, dtype=torch.float32)[:, None, None] for one in (self.mean, self.std))
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ may name files only that lie beside it, and of its own kind: one of safetensors 
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from vitviz.engine.reading import limits
 from vitviz.errors import CheckpointError, VitvizError, said
+from vitviz.record.sentence import filled
 
 INDICES = (".safetensors.index.json", ".bin.index.json")  # of weights in several files
 SUFFIXES = (".safetensors", ".pth", ".pth.tar", ".pt", ".bin", ".npz", *INDICES)
@@ -69,27 +70,27 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def understood(name: str) -> Iterator[None]:
-    """Turns what a malformed config makes fail into a CheckpointError; only for code that reads a config."""
+def refusing(sentence: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turns errors of such kinds into a CheckpointError, which says why where its `sentence` has {why}."""
     try:
         yield
     except VitvizError:
         raise
-    except (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
+    except kinds as error:
         why = f"{type(error).__name__}: {said(error)}"
-        raise CheckpointError(f"{name}: its config.json cannot be understood ({why}). Correct it.") from error
+        raise CheckpointError(filled(sentence, {"why": why})) from error
 
 
-@contextmanager
-def permitted(name: str) -> Iterator[None]:
-    """Turns what is there and may not be read into a CheckpointError; it is not searched for elsewhere."""
-    try:
-        yield
-    except PermissionError as error:
-        raise CheckpointError(
-            f"{name} may not be read: this program has no permission. Give it the right to read the file and"
-            " its folder."
-        ) from error
+def understood(name: str) -> AbstractContextManager[None]:
+    """Around code that reads a config, which a malformed one makes fail."""
+    kinds = (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError)
+    return refusing(f"{name}: its config.json cannot be understood ({{why}}). Correct it.", *kinds)
+
+
+def permitted(name: str) -> AbstractContextManager[None]:
+    """Around what is there and may not be read; it is not searched for elsewhere."""
+    right = "Give it the right to read the file and its folder."
+    return refusing(f"{name} may not be read: this program has no permission. {right}", PermissionError)
 
 
 _PLAIN = re.compile(r"[\w-][\w.-]*")
@@ -143,11 +144,6 @@ def shards(index: Path) -> dict[Path, set[str]]:
                 f"{_place(path)} was not opened: it is a link out of its folder. Put the file itself there."
             )
     return {index.parent / name: tensors for name, tensors in names.items()}
-
-
-def bytes_of(weights: Path) -> int:
-    """The size of a weights file, or of all the shards of an index."""
-    return sum(path.stat().st_size for path in (shards(weights) if is_index(weights) else [weights]))
 
 
 def _place(path: Path) -> str:

@@ -11,6 +11,7 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
+from vitviz.engine.reading.folder import refusing
 from vitviz.errors import CheckpointError
 
 _ROOTS = ("opt/target/", "params/img/", "params/", "")
@@ -36,14 +37,12 @@ def to_timm(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tensor],
     has no such layer and the classifier alone would answer nonsense. Raises CheckpointError for another
     archive, and for one whose arrays are not shaped like Google's.
     """
-    try:
+    wrong = (
+        f"{name} is named like one of Google's ViT archives, but its arrays are shaped otherwise ({{why}})."
+    )
+    # einops' error is a RuntimeError
+    with refusing(f"{wrong} Download it again.", KeyError, ValueError, IndexError, RuntimeError):
         return _converted(arrays, name)
-    except (KeyError, ValueError, IndexError, RuntimeError) as error:  # einops' error is a RuntimeError
-        said = str(error).strip().partition("\n")[0]
-        raise CheckpointError(
-            f"{name} is named like one of Google's ViT archives, but its arrays are shaped otherwise"
-            f" ({said}). Download it again."
-        ) from error
 
 
 def _converted(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tensor], int, list[str]]:

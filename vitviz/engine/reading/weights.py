@@ -23,7 +23,7 @@ from torch import Tensor
 
 from vitviz.engine.memory import is_shortage
 from vitviz.engine.reading import limits
-from vitviz.engine.reading.folder import bytes_of, is_index, shards
+from vitviz.engine.reading.folder import is_index, shards
 from vitviz.engine.reading.pickles import unpickled
 from vitviz.errors import CheckpointError, OutOfMemory, said
 
@@ -45,15 +45,6 @@ def require_whole(path: Path) -> None:
             f"{path.name} is damaged: its header tells of {expected:,} bytes, and it has {size:,}. Download"
             " or save it again."
         )
-
-
-def shapes_in(path: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes; empty for a file that is damaged."""
-    try:
-        content, _ = _parsed(path)
-        return {name: tuple(map(operator.index, entry["shape"])) for name, entry in content.items()}
-    except (CheckpointError, OSError, KeyError, TypeError, AttributeError):
-        return {}
 
 
 def _parsed(path: Path) -> tuple[dict[str, Any], int]:
@@ -94,15 +85,6 @@ def arrays(path: Path) -> dict[str, Tensor]:
             f"{path.name} was not opened: it holds Python objects, which could run code, where only arrays"
             " were expected."
         ) from error
-
-
-def count(path: Path) -> int:
-    """How many bytes the arrays of an .npz file take once they are inflated; 0 for a file that is none."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return sum(entry.file_size for entry in archive.infolist())
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
-        return 0
 
 
 def _require_honest(path: Path) -> None:
@@ -263,18 +245,28 @@ def _joined(index: Path) -> dict[str, Any]:
 
 
 def shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of a safetensors file or all its shards, by headers; empty for any other."""
-    if is_index(path):
-        try:
+    """Names and shapes of a safetensors file or all its shards, by headers; empty for any other, and for
+    one that is damaged.
+    """
+    try:
+        if is_index(path):
             return {name: shape for shard in shards(path) for name, shape in shapes(shard).items()}
-        except CheckpointError:
-            return {}
-    return shapes_in(path) if path.suffix == ".safetensors" else {}
+        content = _parsed(path)[0] if path.suffix == ".safetensors" else {}
+        return {name: tuple(map(operator.index, entry["shape"])) for name, entry in content.items()}
+    except (CheckpointError, OSError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def bytes_held(path: Path) -> int:
     """The bytes of what is in a file, or in all shards of an index, once it is inflated."""
-    return max(bytes_of(path), count(path) if path.suffix == ".npz" else 0)
+    own = sum(one.stat().st_size for one in (shards(path) if is_index(path) else [path]))
+    if path.suffix != ".npz":
+        return own
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return max(own, sum(entry.file_size for entry in archive.infolist()))
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
+        return own
 
 
 def _require_plain(tensors: Mapping[Any, Any], path: Path) -> None:

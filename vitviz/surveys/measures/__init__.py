@@ -102,12 +102,9 @@ class Ledger:
     )
 
     def of(self, seen: Seen):
-        if seen.trace.logits is None:
-            raise VitvizError(
-                f"{seen.trace.checkpoint} has no classifier, so there is no answer to account for."
-            )
+        answer = int(seen.trace.require_logits("there is no answer to account for").argmax())
         ledger = models.balanced_ledger(seen.inspector, seen.trace)
-        account = analyses.account_of(ledger, int(seen.trace.logits.argmax()), relative=True)
+        account = analyses.account_of(ledger, answer, relative=True)
         lines = {"heads": account.heads.cpu().numpy(), "mlps": account.mlps.cpu().numpy()}
         rest = account.total - lines["heads"].sum() - lines["mlps"].sum()
         return {**lines, "rest": np.asarray(rest), "answer": np.asarray(account.logit)}
@@ -140,9 +137,7 @@ class Accuracy:
     )
 
     def of(self, seen: Seen):
-        logits = seen.trace.logits
-        if logits is None:
-            raise VitvizError(f"{seen.trace.checkpoint} has no classifier, so there is no accuracy.")
+        logits = seen.trace.require_logits("there is no accuracy")
         if seen.label is None:
             return {}
         scores = torch.log_softmax(logits.double(), dim=-1)

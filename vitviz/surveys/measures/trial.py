@@ -84,9 +84,7 @@ class TrialMeasure:
         return tuple(found)
 
     def of(self, seen: Seen) -> dict[str, np.ndarray]:
-        logits = seen.trace.logits
-        if logits is None:
-            raise VitvizError(f"{seen.trace.checkpoint} has no classifier, so no map can be tried.")
+        logits = seen.trace.require_logits("no map can be tried")
         if self.label and seen.label is None:
             return {}
         first, second = logits.topk(2).indices.tolist() if len(logits) > 1 else (0, 0)
