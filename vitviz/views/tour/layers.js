@@ -16,7 +16,7 @@ export const layersStep = {
     const chips = prefixChips(self);
     const from = board(self, { label: t('Pick the query.'), pick: take(self) });
     const title = el('p', { class: 'vv-h' });
-    const heads = div('vv-pins');
+    const heads = div('vv-pins vv-heads');
     const faces = Array.from({ length: self.value.heads }, (_, h) => {
       const canvas = el('canvas', { role: 'img' });
       const choose = () => self.set('head', h + 1);
