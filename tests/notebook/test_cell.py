@@ -129,7 +129,7 @@ def test_what_cannot_be_is_said(inspector, asked, said):
 
 
 def test_another_picture_than_was_traced_is_refused(inspector, trace):
-    with pytest.raises(VitvizError, match="expected the one that was traced, of 451 × 300"):
+    with pytest.raises(VitvizError, match="of 451 x 300. Hand in the picture that was traced"):
         vitviz.show("rollout", inspector, trace, image=vitviz.sample_image("coffee"))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from vitviz.errors import VitvizError
 from vitviz.figures.encode import encoded
+from vitviz.prints.figure import upload_of
 from vitviz.record.sentence import said, travelling
 from vitviz.views import About, Choice, Control, Item, Query, Slider, Subject, View, Whole
 from vitviz.views.controls import DIFFERENCE
@@ -91,15 +92,7 @@ def pictures(subject: Subject, image: Any) -> tuple[dict[str, dict[str, Any]], S
         kept = {"once": subject.once, "once_of_weights": subject.once_of_weights}
         subject = Subject(subject.inspector, trace, original=subject.original, **kept)
         return {"cell/picture/input?": seen, "cell/picture/upload?": seen}, subject
-    from vitviz.engine.pictures.images import open_image
-
-    upload = open_image(image)
-    if upload.size != tuple(view.upload):
-        raise VitvizError(
-            f"Given an image of {upload.size[0]} × {upload.size[1]} pixels; expected the one that was traced,"
-            f" of {view.upload[0]} × {view.upload[1]}."
-        )
-    whole = {"data": _base64(encoded(np.asarray(upload.convert("RGB")), ".jpg")), "type": "image/jpeg"}
+    whole = {"data": _base64(encoded(upload_of(image, subject.trace), ".jpg")), "type": "image/jpeg"}
     return {"cell/picture/input?": seen, "cell/picture/upload?": whole}, subject
 
 

@@ -67,6 +67,21 @@ def target_of(subject: Subject, asked: str) -> Target:
     return classes[0] if len(classes) == 1 else (classes[0], classes[1])
 
 
+def class_name(trace: Trace, index: int) -> str:
+    """A class by its label, or as the page says its number where the labels are not those of the logits."""
+    known = len(trace.labels) == trace.logits.numel()
+    return trace.labels[index] if known else Sentence("class {number}", number=index)
+
+
+def target_name(subject: Subject, asked: str) -> str:
+    """What `target_of` names, as a reader knows it."""
+    target = target_of(subject, asked)
+    if not isinstance(target, tuple):
+        return class_name(subject.trace, target)
+    name, other = (class_name(subject.trace, one) for one in target)
+    return Sentence("{name} rather than {other}", name=name, other=other)
+
+
 def likeliest(trace: Trace, count: int) -> list[dict[str, Any]]:
     """The likeliest classes with their names, logits and probabilities, for a picker."""
     top = trace.logits.topk(min(count, trace.logits.numel()))

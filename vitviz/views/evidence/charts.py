@@ -2,8 +2,6 @@
 head reads.
 """
 
-import json
-
 import numpy as np
 
 from vitviz.figures.chart import BLUE, GREY, ORANGE, SEVERAL, Bars, Chart, Series
@@ -11,6 +9,7 @@ from vitviz.record.sentence import Sentence
 from vitviz.views.evidence import writers
 from vitviz.views.evidence.printed_effects import sum_name
 from vitviz.views.printing import fixed, signed, writer_name
+from vitviz.views.shared import class_name
 
 PALE = {ORANGE: "#e3b78e", BLUE: "#9cc3e2"}  # the same for an MLP
 HELD = (
@@ -23,13 +22,6 @@ LEGEND = (
     (PALE[ORANGE], Sentence("for, by an MLP")),
     (PALE[BLUE], Sentence("against, by an MLP")),
 )
-
-
-def named(view, subject, index: int) -> str:
-    """A class by its number."""
-    labels = json.loads(bytes(view.item(subject, "labels", {})))
-    named = len(labels) == subject.trace.logits.numel()
-    return labels[index] if named else Sentence("class {number}", number=index)
 
 
 def account(view, subject, settings) -> Chart:
@@ -130,7 +122,7 @@ def forming(view, subject, settings) -> Chart:
     """The likeliest classes by depth, if the model ended there."""
     forming = np.asarray(view.item(subject, "forming", settings), float)
     depth = np.arange(len(forming))
-    names = [named(view, subject, one) for one in view.summary(subject)["top"]]
+    names = [class_name(subject.trace, one) for one in view.summary(subject)["top"]]
     told = {"of": {"depth": depth}, "told": (Sentence("{name}"),)}
     series = tuple(
         Series(depth, forming[:, i], name, SEVERAL[i], True, True, also={"name": [name] * len(depth)}, **told)

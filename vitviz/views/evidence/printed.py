@@ -9,7 +9,6 @@ import numpy as np
 from vitviz.figures.paper.plates import Mark, Matrix, Plate, Scale
 from vitviz.record.sentence import Sentence
 from vitviz.views.evidence import printed_effects, truth
-from vitviz.views.evidence.charts import named
 from vitviz.views.printing import (
     NARROW,
     WIDE,
@@ -22,6 +21,7 @@ from vitviz.views.printing import (
     signed,
     writer_name,
 )  # fmt: skip
+from vitviz.views.shared import target_name
 
 HELD = (
     "Each line less what it was before, at the deviation of the last norm as it was before; what the other"
@@ -39,7 +39,7 @@ def plate(view, subject, settings, asked) -> Plate:
     label = printed_effects.share(settings) if direct else label
     marks = tuple(Mark(patch, "#111111") for patch in settings["patches"])
     what = _written(view, subject, settings) if deeper else _what(view, settings)
-    title = joined(_target(view, subject, settings), what)
+    title = joined(target_name(subject, settings["target"]), what)
     main = over(subject, asked, values, Scale("balance", -most, most, label), title, marks)
     if deeper:
         return _writers(view, subject, settings, main, asked)
@@ -79,16 +79,6 @@ def _writers(view, subject, settings, main, asked) -> Plate:
     held = (truth.chart(subject, settings),) if settings["beside"] == "truth" else ()
     notes = (*chart.notes, *(note for one in held for note in one.notes))
     return Plate(((main, chart), (*held, wall)), notes, width=WIDE)
-
-
-def _target(view, subject, settings) -> str:
-    """The class that is asked about, or one rather than another."""
-    asked = settings["target"]
-    classes = view.summary(subject)["top"][:1] if asked == "top" else [int(one) for one in asked.split("-")]
-    names = [named(view, subject, one) for one in classes]
-    if len(names) == 1:
-        return names[0]
-    return Sentence("{name} rather than {other}", name=names[0], other=names[1])
 
 
 def _what(view, settings) -> str:

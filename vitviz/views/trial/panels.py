@@ -10,7 +10,7 @@ from vitviz.analyses.trials.trial import Trial
 from vitviz.analyses.trials.verdict import CONTROLS
 from vitviz.figures.chart import GREY, SEVERAL, Chart, Series
 from vitviz.record.sentence import Sentence
-from vitviz.views.shared import target_of
+from vitviz.views.shared import target_name
 from vitviz.views.subject import Subject
 from vitviz.views.trial import made
 
@@ -74,12 +74,5 @@ def _watched(subject: Subject, settings: Mapping[str, Any]) -> Sentence:
     """What is watched, by name: a class, or one rather than another."""
     if settings["score"] == "kept":
         return Sentence("Answer kept")
-    target, labels = target_of(subject, settings["target"]), subject.trace.labels
-    pair = target if isinstance(target, tuple) else (target,)
-    named = len(labels) == subject.trace.logits.numel()
-    names = [labels[one] if named else Sentence("class {number}", number=one) for one in pair]
-    if len(names) == 2:
-        names = [Sentence("{name} rather than {other}", name=names[0], other=names[1])]
-    if settings["score"] == "logit":
-        return Sentence("logit of {class}", **{"class": names[0]})
-    return Sentence("probability of {class}", **{"class": names[0]})
+    told = {"class": target_name(subject, settings["target"])}
+    return Sentence("logit of {class}" if settings["score"] == "logit" else "probability of {class}", **told)
