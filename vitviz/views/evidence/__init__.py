@@ -1,6 +1,7 @@
 """Why this answer: an account of one logit whose lines add up to it, and the answer forming over depth."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from vitviz.errors import VitvizError
 from vitviz.figures.chart import Chart
 from vitviz.record.sentence import Sentence, said
 from vitviz.views.base import PAPER, Item, View, Words, as_json, drawn
-from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
+from vitviz.views.controls import About, Choice, Control, Slider, Text, Whole, Wholes
 from vitviz.views.evidence import charts, graph, made, printed_effects, sentences, smallest, truth, writers
 from vitviz.views.printing import Film, layers_to
 from vitviz.views.shared import WHOLE, ledger_of, likeliest, packed
@@ -210,6 +211,12 @@ class Evidence(View):
         """What stands beside the map; what parts taken away cost, of the layers from `layer` on."""
         show = "account" if settings["difference"] == "on" else settings["show"]
         return CHARTS.get(show, charts.account)(self, subject, settings)
+
+    def offered(self, subject: Subject) -> tuple[Control, ...]:
+        if sentences.several(subject):
+            return self.controls
+        offered = (one for one in self.controls if one.only is not _LIKELIEST)
+        return tuple(replace(one, options=SHOWN[:-1]) if one.name == "show" else one for one in offered)
 
     def unsupported(self, subject: Subject) -> str | None:
         if subject.trace.logits is None:

@@ -2,7 +2,7 @@
 
 import { unpacked } from '../../canvas/data.js';
 import { el, span, stack } from '../../canvas/elements.js';
-import { number, percent } from '../../canvas/numbers.js';
+import { number } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { className, shown } from './lines.js';
 
@@ -20,9 +20,9 @@ export const placesOf = (pairs, named, least) =>
   });
 
 /** The legend of `entries`, and what is `lit`: under the pointer an entry's patches stand alone. */
-export function legend(self) {
+export function legend() {
   const list = el('ul', { class: 'vv-likeliest' });
-  const title = el('p', { class: 'vv-h', text: t('Patches by likeliest class') });
+  const title = el('p', { class: 'vv-h', text: t('Each patch’s likeliest class') });
   return { node: stack(title, list), list, lit: -1, places: [], entries: [] };
 }
 
@@ -47,9 +47,9 @@ export function drawLegend(self, made) {
       const share = made.places.filter((one) => one === place).length / made.places.length;
       const [on, off] = [() => light(place), () => light(-1)];
       const heard = { onpointerenter: on, onfocus: on, onpointerleave: off, onblur: off };
-      const said = el('span', { text: index === null ? t(name) : name, dir: 'auto' });
+      const said = [index === null ? t(name) : name, `${number(100 * share)} %`]; // as it was written
       const mark = el('i', { style: `background:${colour}` });
-      return el('li', { tabindex: 0, ...heard }, mark, said, span(percent(share)));
+      return el('li', { tabindex: 0, ...heard }, mark, ...said.map(span));
     }),
   );
   made.list.children[kept]?.focus();

@@ -27,12 +27,18 @@ OTHERS, NONE = "{count} other classes", "None: below {least}"
 SAID = (FEW, TITLE, ADDS, OTHERS, NONE)
 
 
+def several(subject: Subject) -> bool:
+    """Whether there is a choice: two given classes at least."""
+    classes = subject.trace and subject.trace.classes
+    return classes is not None and len(classes.labels) > 1
+
+
 def likeliest(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
     """Every patch's likeliest class and its cosine: row, col, pair."""
     from vitviz.analyses.relevance import dense
 
     classes, method = subject.trace.classes, settings["patchwise"]
-    if classes is None or len(classes.labels) < 2:
+    if not several(subject):
         raise UnsupportedModel(not_applicable(subject.checkpoint, Sentence(FEW)))
     if subject.trace.without:
         raise UnsupportedModel(Sentence(EDITED))
@@ -81,7 +87,7 @@ def plate(view, subject: Subject, settings: Mapping[str, Any], asked) -> Plate:
     for place, (_, name, colour) in enumerate((*named, (None, none, ""))):
         first, *more = [name] if isinstance(name, Sentence) else wrap(name, 48) or [name]
         share = np.mean(shown == (place if colour else -1))
-        rows += [(first, f"{100 * share:.1f} %"), *((line, "") for line in more)]
+        rows += [(first, f"{number(100 * share)} %"), *((line, "") for line in more)]
         samples += (
             [Series(np.empty(0), np.empty(0), colour=colour, thick=2.0)] * bool(colour) * (1 + len(more))
         )

@@ -57,8 +57,8 @@ export default () => ({
           : likeliest(self)
             ? [t('cosine of the patch alone')]
             : differs(self)
-            ? [t('change of its share, in logits')]
-            : [value >= 0 ? t('speaks for it, in logits') : t('speaks against it, in logits')]),
+              ? [t('change of its share, in logits')]
+              : [value >= 0 ? t('speaks for it, in logits') : t('speaks against it, in logits')]),
         t('Click to choose, drag for several'),
       ],
       pick: (cell) => toggle(self, [cell]),
@@ -82,13 +82,27 @@ export default () => ({
     const tried = effects(self, { pick });
     const wrote = writers(self);
     const least = smallest(self);
-    const named = legend(self);
+    const named = legend();
     self.below.append(tried.node, least.node, wrote.node, named.node, made.node);
     const plot = drawn.heat.parentElement;
     const marks = Array.from({ length: 64 }, () => outline(plot, 'vv-key'));
     drags(self, drawn);
     const asks = { of, rather, list, unknown, listed: '', classes: [], labels: [] };
-    return { ...asks, drawn, balance, parts, picked, away, back, made, tried, wrote, least, legend: named, marks };
+    return {
+      ...asks,
+      drawn,
+      balance,
+      parts,
+      picked,
+      away,
+      back,
+      made,
+      tried,
+      wrote,
+      least,
+      legend: named,
+      marks,
+    };
   },
 
   draw(self) {
