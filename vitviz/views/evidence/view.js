@@ -82,27 +82,12 @@ export default () => ({
     const tried = effects(self, { pick });
     const wrote = writers(self);
     const least = smallest(self);
-    const named = legend();
-    self.below.append(tried.node, least.node, wrote.node, named.node, made.node);
+    const asks = { of, rather, list, unknown, listed: '', classes: [], labels: [], legend: legend() };
+    self.below.append(tried.node, least.node, wrote.node, asks.legend.node, made.node);
     const plot = drawn.heat.parentElement;
     const marks = Array.from({ length: 64 }, () => outline(plot, 'vv-key'));
     drags(self, drawn);
-    const asks = { of, rather, list, unknown, listed: '', classes: [], labels: [] };
-    return {
-      ...asks,
-      drawn,
-      balance,
-      parts,
-      picked,
-      away,
-      back,
-      made,
-      tried,
-      wrote,
-      least,
-      legend: named,
-      marks,
-    };
+    return { ...asks, drawn, balance, parts, picked, away, back, made, tried, wrote, least, marks };
   },
 
   draw(self) {
