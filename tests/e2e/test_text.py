@@ -62,6 +62,36 @@ def test_two_sentences_are_asked_why_one_and_sent(open_page, weights):
     assert answers(other) == expected
     expect(other.get_by_label("Sentences as classes, one a line")).to_have_value(f"{CAT}\n{DOG}\n{ODD}")
     expect(other.locator("#vitviz-evidence .vv-balance")).to_contain_text("Difference of logits")
+    painted_as_by_loops(other, asked)
+
+
+def painted_as_by_loops(page, asked):
+    """Each patch's likeliest sentence: the legend, the picture, and the pointer, at two thresholds."""
+    scores = vitviz.patch_scores(asked, vitviz.sample_image("chelsea")).flatten(1).T.tolist()
+    cosines = [[(one - asked.classes.bias) / asked.classes.scale for one in patch] for patch in scores]
+    page.locator("select[aria-label='Beside the map']:visible").select_option("sentences")
+    entries = page.locator("#vitviz-evidence .vv-likeliest li")
+    expect(entries).to_have_count(4)
+    assert entries.locator("span:first-of-type").all_inner_texts()[:3] == [CAT, DOG, ODD]
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    for least in (-1.0, round(sorted(map(max, cosines))[8], 2)):
+        page.get_by_label("None below a cosine of").fill(str(least))
+        best = [one.index(max(one)) if max(one) >= least else 3 for one in cosines]
+        said = [f"{100 * best.count(place) / 16:.4g}"[:4] for place in range(4)]
+        for place, share in enumerate(said):
+            expect(entries.nth(place).locator("span").last).to_have_text(re.compile(rf"^{share[:3]}"))
+        drawn = page.locator("#vitviz-evidence .vv-heat").first.evaluate(
+            "one => [...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]"
+        )
+        colours = ["#e69f00", "#56b4e9", "#009e73"]
+        assert [drawn[4 * cell + 3] for cell in range(16)] == [255 * (one < 3) for one in best]
+        for cell, place in enumerate(best):
+            red = bytes(drawn[4 * cell : 4 * cell + 3]).hex()
+            assert place == 3 or f"#{red}" == colours[place]
+    page.locator("#vitviz-evidence .vv-heat").first.hover()
+    expect(page.locator(".vv-tip")).to_contain_text((CAT, DOG, ODD)[cosines[10].index(max(cosines[10]))])
+    assert not [one for one in requests if "/evidence/" in one]
 
 
 def test_the_margin_of_sentences_scored_each_by_itself_is_the_difference_of_their_logits(open_page, weights):

@@ -100,7 +100,7 @@ def cell_of(
         raise VitvizError(f"Given language={language!r}; expected one of {', '.join(NAMES)}.")
     upload, subject = pictures(subject, image)
     held = Held.of(shown, subject, dict(given), live, megabytes * 2**20, seconds)
-    told = {**framed(subject, shown.slug), **declared(shown, subject.about), "key": "cell", "scene": "cell"}
+    told = {**framed(subject, shown.slug), **declared(shown, subject), "key": "cell", "scene": "cell"}
     told |= {"controls": held.controls(told["controls"]), "files": [], "summary": shown.summary(subject)}
     strokes = subject.seen.retouched.text() if subject.seen else ""
     lead = [shown.words.what, shown.words.how]

@@ -203,6 +203,10 @@ class View(ABC):
     def _prints(self) -> bool:
         return Path(inspect.getfile(type(self))).with_name("printed.py").is_file()
 
+    def offered(self, subject: Subject) -> tuple[Control, ...]:
+        """The settings that are offered here: all by default."""
+        return self.controls
+
     def unsupported(self, subject: Subject) -> str | None:
         """Why this view does not exist for this model, as a sentence for the page; None where it does."""
         return None

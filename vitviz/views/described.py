@@ -4,7 +4,6 @@ from typing import Any
 
 from vitviz.record.runs import Without
 from vitviz.views.base import View
-from vitviz.views.controls import About
 from vitviz.views.subject import Subject
 
 
@@ -36,10 +35,10 @@ def framed(subject: Subject, slug: str) -> dict[str, Any]:
     }
 
 
-def declared(view: View, about: About) -> dict[str, Any]:
+def declared(view: View, subject: Subject) -> dict[str, Any]:
     """Its settings with the model's own bounds, and its items."""
     return {
-        "controls": [control.described(about) for control in view.controls],
+        "controls": [control.described(subject.about) for control in view.offered(subject)],
         "items": {item.name: list(item.depends) for item in view.items},
         "axes": {item.name: item.axes.split() for item in view.items},
         "says": {item.name: item.says for item in view.items},

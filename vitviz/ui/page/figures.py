@@ -60,5 +60,5 @@ def framed(studio: Studio, key: str, slug: str, subject: Subject | None = None) 
 
 def _declared(view: View, subject: Subject) -> dict[str, Any]:
     """Its settings and items; before a pass only the items that the weights alone make."""
-    found = declared(view, subject.about)
+    found = declared(view, subject)
     return {**found, "items": {}} if subject.awaited and view.needs is not Needs.WEIGHTS else found

@@ -1,17 +1,18 @@
 """Why this answer: an account of one logit whose lines add up to it, and the answer forming over depth."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from vitviz.analyses.protocol import TITLES
+from vitviz.analyses.protocol import DENSE, TITLES
 from vitviz.errors import VitvizError
 from vitviz.figures.chart import Chart
 from vitviz.record.sentence import Sentence, said
 from vitviz.views.base import PAPER, Item, View, Words, as_json, drawn
-from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
-from vitviz.views.evidence import charts, graph, made, printed_effects, smallest, truth, writers
+from vitviz.views.controls import About, Choice, Control, Slider, Text, Whole, Wholes
+from vitviz.views.evidence import charts, graph, made, printed_effects, sentences, smallest, truth, writers
 from vitviz.views.printing import Film, layers_to
 from vitviz.views.shared import WHOLE, ledger_of, likeliest, packed
 from vitviz.views.subject import Subject
@@ -36,6 +37,8 @@ _MADE = {
     "agreement": made.agreement,
     "truth": truth.item,
     **writers.ITEMS,
+    "likeliest": sentences.likeliest,
+    "legend": sentences.legend,
 }
 CHARTS = {  # beside the map, where it is not the account
     "forming": charts.forming,
@@ -44,7 +47,23 @@ CHARTS = {  # beside the map, where it is not the account
     "paths": graph.chart,
     "smallest": smallest.chart,
 }
-ARRAYS = {"writers": writers.arrays, "paths": graph.arrays, "smallest": smallest.arrays}
+ARRAYS = {
+    "writers": writers.arrays,
+    "paths": graph.arrays,
+    "smallest": smallest.arrays,
+    "sentences": sentences.arrays,
+}
+SHOWN = (  # beside the map
+    ("account", "The account"),
+    ("forming", "The answer forming"),
+    ("effects", "Each part taken away"),
+    ("writers", "Who wrote it"),
+    ("paths", "The largest paths"),
+    ("smallest", "The smallest part"),
+    ("sentences", "Each patch’s likeliest class"),
+)
+_EXPLAINED = {"show": tuple(name for name, _ in SHOWN if name != "sentences"), "difference": ("on",)}
+_LIKELIEST = {"show": ("sentences",)}
 
 
 class Evidence(View):
@@ -94,6 +113,9 @@ class Evidence(View):
         "edges_kept": "count",
         "margins": "order count",  # by share, then at random
         "edge_shares": "edge",
+        "likeliest": "row col",  # class of the largest cosine by patch, -1 for none
+        "cosines": "row col",
+        "class_names": "class",
         "target": "",
         "line_names": "line",
         "by_source": "layer head token",
@@ -104,19 +126,16 @@ class Evidence(View):
     controls = (
         Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
         Choice("relative", "Logit", options=(("no", "As it is"), ("yes", "Against the mean class"))),
-        Choice("method", "Map by", options=MAPS),
+        Choice("method", "Map by", options=MAPS, only=_EXPLAINED),
+        Choice("show", "Beside the map", options=SHOWN),
         Choice(
-            "show",
-            "Beside the map",
-            options=(
-                ("account", "The account"),
-                ("forming", "The answer forming"),
-                ("effects", "Each part taken away"),
-                ("writers", "Who wrote it"),
-                ("paths", "The largest paths"),
-                ("smallest", "The smallest part"),
-            ),
+            "patchwise",
+            "Patches by",
+            options=tuple((name, TITLES[name]) for name in DENSE),
+            default="naclip",
+            only=_LIKELIEST,
         ),
+        Slider("least", "None below a cosine of", minimum=-1, step=0.01, default=-1, only=_LIKELIEST),
         Slider("paths", "Paths", minimum=1, maximum=graph.MOST, default=12, only={"show": ("paths",)}),
         Slider("depth", "Depth", maximum="layers", default="layers", only={"show": ("forming",)}),
         Choice("part", options=(("heads", "Heads"), ("mlps", "MLPs"))),  # whose effects are in view
@@ -169,18 +188,35 @@ class Evidence(View):
         drawn("writer_heads", "layer head", "each head's part, logits", *_TRAIL),
         as_json("truth", "shares and effects of edges", *_TRAIL, "into", "parts_as", "tried", opened=_TRUTH),
         as_json("trail", "the heads that are followed", *_TRAIL),
+        drawn("likeliest", "row col pair", "each patch's likeliest class and its cosine", "patchwise"),
+        as_json("legend", "the colours of the classes", "patchwise"),
         as_json("classes", "the likeliest classes"),
         as_json("labels", "all classes"),
     )
 
     charted = (*_TRAIL, "show", "part", "layer", "paths", "tried")
-    also = (_NO_HEAD, _NO_ACCOUNT, ONE_MAP, made.EDITED, WHOLE, *made.ONE_ONLY.values(), *truth.SAID)
+    also = (
+        _NO_HEAD,
+        _NO_ACCOUNT,
+        ONE_MAP,
+        made.EDITED,
+        WHOLE,
+        *made.ONE_ONLY.values(),
+        *truth.SAID,
+        *sentences.SAID,
+    )
     differs = ("map", "explained", "heads", "mlps", "biases", "lines", "sources", "direct")
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
         """What stands beside the map; what parts taken away cost, of the layers from `layer` on."""
         show = "account" if settings["difference"] == "on" else settings["show"]
         return CHARTS.get(show, charts.account)(self, subject, settings)
+
+    def offered(self, subject: Subject) -> tuple[Control, ...]:
+        if sentences.several(subject):
+            return self.controls
+        offered = (one for one in self.controls if one.only is not _LIKELIEST)
+        return tuple(replace(one, options=SHOWN[:-1]) if one.name == "show" else one for one in offered)
 
     def unsupported(self, subject: Subject) -> str | None:
         if subject.trace.logits is None:
@@ -273,7 +309,7 @@ class Evidence(View):
         }
 
     def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
-        if settings["method"] != "ledger":
+        if settings["method"] != "ledger" or settings["show"] == "sentences":
             raise VitvizError(Sentence(ONE_MAP))
         layers = range(1, about.layers + 1)
         return tuple(

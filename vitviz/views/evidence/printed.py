@@ -8,7 +8,7 @@ import numpy as np
 
 from vitviz.figures.paper.plates import Mark, Matrix, Plate, Scale
 from vitviz.record.sentence import Sentence
-from vitviz.views.evidence import printed_effects, truth
+from vitviz.views.evidence import printed_effects, sentences, truth
 from vitviz.views.printing import (
     NARROW,
     WIDE,
@@ -32,6 +32,8 @@ HELD = (
 def plate(view, subject, settings, asked) -> Plate:
     """What spoke for and against the class, patch by patch, and what it all adds up to."""
     settings = {**settings, "show": "account"} if settings["difference"] == "on" else settings
+    if settings["show"] == "sentences":
+        return sentences.plate(view, subject, settings, asked)
     deeper = settings["show"] == "writers"
     values = np.asarray(view.item(subject, "writer_map" if deeper else "map", settings), float)
     most, direct = balanced(values), settings["method"] == "ledger"

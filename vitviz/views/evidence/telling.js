@@ -4,6 +4,7 @@ import { patchName } from '../../canvas/names.js';
 import { fixed, total } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { balanced, signed, sums, wallOf } from './lines.js';
+import { likeliest } from './sentences.js';
 
 /** Shows what can be done with what is chosen, and what it adds up to, where room for it was kept. */
 function choice(ui, some, said) {
@@ -36,6 +37,10 @@ export function tell(self, picked, [layer, head]) {
   const all = sums(self);
   const names = grid.prefix;
   ui.balance.textContent = balanced(self, all.sum, all.logit);
+  if (likeliest(self)) {
+    ui.parts.textContent = t('Cosines of each patch alone with each class: they add up to nothing.');
+    return choice(ui, picked.length > 0, '');
+  }
   if (self.settings.method !== 'ledger') return tellMap(self, all, picked);
   const lines = [
     [t('patches'), all.patches],

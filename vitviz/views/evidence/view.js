@@ -14,6 +14,7 @@ import { chooseHead, clear, drags, picker, showPickers, takeAway, toggle } from 
 import { drawEffects, effects } from './effects.js';
 import { bestOf, drawForming, forming, ownAnswers, worth } from './forming.js';
 import { asked, chosenOf, className, listed, shown, sumName, targets } from './lines.js';
+import { drawLegend, legend, likeliest, likeliestMap, markEntry } from './sentences.js';
 import { drawSmallest, smallest } from './smallest.js';
 import { tell } from './telling.js';
 import { drawWriters, writers, written, writtenMap } from './writers.js';
@@ -32,13 +33,14 @@ export default () => ({
     'sources',
     'classes',
     'labels',
-    ...(['effects', 'smallest'].includes(shown(self)) ? [] : ['chart']), // those come step by step
+    ...(['effects', 'smallest', 'sentences'].includes(shown(self)) ? [] : ['chart']), // step by step, or none
     'share',
     ...(forming(self) ? ['own', 'best'] : []),
+    ...(likeliest(self) ? ['likeliest', 'legend'] : []),
     'direct',
     ...written(self),
   ],
-  idle: (self) => (differs(self) ? ['show', 'depth', 'paths'] : []),
+  idle: (self) => (differs(self) ? ['show', 'depth', 'paths', 'patchwise', 'least'] : []),
   caption: (self) => `${className(self, targets(self).of)}: ${self.ui.balance.textContent}`,
   reset: (self) => self.ui.marks?.forEach((mark) => mark.hide()),
 
@@ -52,12 +54,16 @@ export default () => ({
       told: (cell, value) => [
         ...(forming(self)
           ? bestOf(self, cell)
-          : differs(self)
-            ? [t('change of its share, in logits')]
-            : [value >= 0 ? t('speaks for it, in logits') : t('speaks against it, in logits')]),
+          : likeliest(self)
+            ? [t('cosine of the patch alone')]
+            : differs(self)
+              ? [t('change of its share, in logits')]
+              : [value >= 0 ? t('speaks for it, in logits') : t('speaks against it, in logits')]),
         t('Click to choose, drag for several'),
       ],
       pick: (cell) => toggle(self, [cell]),
+      hover: (cell) => likeliest(self) && markEntry(self.ui.legend, cell),
+      leave: () => markEntry(self.ui.legend, -1),
     });
     const balance = el('strong', { class: 'vv-balance' });
     const parts = el('p', { class: 'vv-text vv-lines' });
@@ -76,11 +82,11 @@ export default () => ({
     const tried = effects(self, { pick });
     const wrote = writers(self);
     const least = smallest(self);
-    self.below.append(tried.node, least.node, wrote.node, made.node);
+    const asks = { of, rather, list, unknown, listed: '', classes: [], labels: [], legend: legend() };
+    self.below.append(tried.node, least.node, wrote.node, asks.legend.node, made.node);
     const plot = drawn.heat.parentElement;
     const marks = Array.from({ length: 64 }, () => outline(plot, 'vv-key'));
     drags(self, drawn);
-    const asks = { of, rather, list, unknown, listed: '', classes: [], labels: [] };
     return { ...asks, drawn, balance, parts, picked, away, back, made, tried, wrote, least, marks };
   },
 
@@ -119,8 +125,16 @@ export default () => ({
       title: what,
     };
     const deeper = shown(self) === 'writers';
+    const painted = likeliest(self);
+    if (painted) drawLegend(self, ui.legend);
     ui.drawn.show(
-      forming(self) ? ownAnswers(self, className(self, of)) : deeper ? writtenMap(self) : account,
+      forming(self)
+        ? ownAnswers(self, className(self, of))
+        : painted
+          ? likeliestMap(self, ui.legend)
+          : deeper
+            ? writtenMap(self)
+            : account,
     );
     const picked = listed(settings.patches);
     ui.marks.forEach((mark, i) => ui.drawn.put(mark, picked[i] ?? -1));
@@ -130,13 +144,15 @@ export default () => ({
     const alone = show === 'smallest';
     ui.wrote.node.hidden = !deeper;
     ui.least.node.hidden = !alone;
-    ui.made.node.hidden = deeper || alone;
+    ui.legend.node.hidden = !painted;
+    ui.made.node.hidden = deeper || alone || painted;
     ui.tried.node.hidden = show !== 'effects';
     if (show !== 'effects') ui.tried.halt();
     if (!alone) ui.least.halt();
     if (!deeper) ui.wrote.held.halt();
     if (deeper) return drawWriters(self, ui.wrote);
     if (alone) return drawSmallest(self, ui.least);
+    if (painted) return;
     if (show === 'effects') {
       hideChart(ui.made);
       return drawEffects(self, ui.tried);

@@ -1,0 +1,106 @@
+"""Each patch in the colour of its likeliest sentence: map, threshold, legend, print against plain loops."""
+
+import json
+
+import numpy as np
+import pytest
+
+import vitviz
+from tests.engine import contrastive
+from vitviz.errors import UnsupportedModel
+from vitviz.record.runs import Without
+from vitviz.views import Subject
+from vitviz.views.described import declared
+from vitviz.views.evidence import Evidence, sentences
+from vitviz.views.printing import Asked
+
+VIEW = Evidence()
+MANY = [f"thing {number}" for number in range(40)]
+
+
+@pytest.fixture(scope="module")
+def inspector(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("clip")
+    contrastive.clip(folder)
+    return vitviz.load(folder, device="cpu")
+
+
+@pytest.fixture(scope="module", params=[["a cat", "Tokens", "the dog"], MANY], ids=["few", "many"])
+def subject(inspector, request):
+    asked = inspector.with_classes(vitviz.text(inspector, request.param))
+    return Subject(asked, asked.trace(vitviz.sample_image("chelsea")))
+
+
+def by_loops(subject, method: str) -> tuple[list[list[int]], list[list[float]]]:
+    """Of every patch, row by row, the sentence of the largest cosine, by hand, and that."""
+    scores = vitviz.patch_scores(subject.inspector, subject.trace, method).tolist()
+    classes, rows, cols = subject.trace.classes, subject.grid.rows, subject.grid.cols
+    found, largest = [[0] * cols for _ in range(rows)], [[-2.0] * cols for _ in range(rows)]
+    for one, score in enumerate(scores):
+        for row in range(rows):
+            for col in range(cols):
+                cosine = (score[row][col] - classes.bias) / classes.scale
+                if cosine > largest[row][col]:
+                    found[row][col], largest[row][col] = one, cosine
+    return found, largest
+
+
+@pytest.mark.parametrize("method", ["naclip", "maskclip_kept"])
+def test_map_legend_and_print_are_those_of_plain_loops(subject, method, monkeypatch):
+    count = len(subject.trace.labels)
+    own = 7 if count == 3 else 1
+    monkeypatch.setattr(sentences, "COLOURS", sentences.COLOURS[:own])
+    found, largest = by_loops(subject, method)
+    least = float(np.median(largest))
+    settings = VIEW.settings(
+        {"show": "sentences", "patchwise": method, "least": f"{least:.6f}"}, subject.about
+    )
+    least, flat = settings["least"], [one for row in found for one in row]
+    numbers = VIEW.numbers(subject, settings)
+    assert numbers["class_names"].tolist() == list(subject.trace.labels)
+    np.testing.assert_allclose(numbers["cosines"], largest, rtol=0, atol=1e-6)
+    shown = [
+        [one if cosine >= least else -1 for one, cosine in zip(*pair, strict=True)]
+        for pair in zip(found, largest, strict=True)
+    ]
+    assert numbers["likeliest"].tolist() == shown and any(-1 in row for row in shown)
+    legend = json.loads(bytes(VIEW.array(subject, "legend", settings)))
+    most = sorted(range(count), key=lambda one: (-flat.count(one), one))[:own]
+    assert [one for one, *_ in legend] == sorted(most) + [None] * (count > own)
+    assert [name for _, name, _ in legend][:own] == [subject.trace.labels[one] for one in sorted(most)]
+    assert len({colour for *_, colour in legend}) == len(legend)
+    (drawn,), (table,) = VIEW.plate(subject, settings, Asked()).rows
+    colours = {one: colour for one, _, colour in legend}
+    for row, classes in enumerate(shown):
+        for col, one in enumerate(classes):
+            if one < 0:
+                assert np.isnan(drawn.values[row, col])
+            else:
+                said = "#" + "".join(f"{part:02x}" for part in drawn.pixels[row, col])
+                assert said == colours.get(one, colours.get(None))
+    shares = [float(share.removesuffix(" %")) for _, share in table.rows]
+    counts = [sum(row.count(one) for row in shown) for one in sorted(most)]
+    bare = sum(row.count(-1) for row in shown)
+    others = [len(flat) - sum(counts) - bare] if count > own else []
+    assert all(others) and bare
+    expected = [100 * one / len(flat) for one in (*counts, *others, bare)]
+    assert shares == pytest.approx(expected, abs=0.051) and sum(shares) == pytest.approx(100, abs=0.5)
+
+
+def test_it_is_offered_where_there_is_a_choice_and_else_refused(subject, inspector):
+    def offered(one):
+        controls = {control["name"]: control for control in declared(VIEW, one)["controls"]}
+        return "sentences" in dict(controls["show"]["options"]), "least" in controls
+
+    assert offered(subject) == (True, True)
+    alone = inspector.with_classes(vitviz.text(inspector, ["a cat"]))
+    tiny = vitviz.load("vitviz-tiny", device="cpu")
+    for one in (alone, tiny):
+        single = Subject(one, one.trace(vitviz.sample_image("chelsea")))
+        settings = VIEW.settings({"show": "sentences"}, single.about)
+        assert offered(single) == (False, False)
+        with pytest.raises(UnsupportedModel, match="not applicable, because it takes two given classes"):
+            VIEW.array(single, "likeliest", settings)
+    less = subject.inspector.trace(vitviz.sample_image("chelsea"), without=Without(heads=[(2, 0)]))
+    with pytest.raises(UnsupportedModel, match="something was taken away"):
+        VIEW.array(Subject(subject.inspector, less), "likeliest", VIEW.settings({}, subject.about))
