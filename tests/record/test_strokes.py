@@ -27,6 +27,7 @@ strokes = st.one_of(
     st.builds(Stroke, st.just("brush"), path, inks),
     st.builds(Stroke, st.just("erase"), path),
     st.builds(Stroke, st.sampled_from(["move", "copy"]), piece),
+    st.builds(Stroke, st.just("onto"), piece, st.sampled_from(["coffee", "other", "0a" * 20])),
     st.builds(Stroke, st.sampled_from(["brightness", "contrast"]), st.tuples(st.integers(-100, 100))),
     st.builds(Stroke, st.sampled_from(["hue", "rotate"]), st.tuples(st.integers(-180, 180))),
     st.builds(Stroke, st.just("shift"), st.tuples(near, near)),
@@ -57,6 +58,7 @@ brush.noise_3.1.1 brush.noise01_3.1.1 brush.mean_10000.1.1 erase.mean_3.1.1 move
 move_0.0.8.-8.1.1 brightness_101 hue_-181 rotate_1.1 shift_1 brush.mean_3.01.1 shift_-0.1 shift_1.123456
 shift_1. move_0.0.8.8.1.1.5 copy_0.0.8.8.1.1.0.8 move_0.0.8.8.1.1.8.-4097 move_0.0.8.8.1.1.8.8.1.1.2.2
 move_0.0.8.8.1.1.8.8.1.1.2.2.3 move_0.0.8.8.1.1.1.1.2.2.9.9
+onto_0.0.8.8.1.1 onto.a-b_0.0.8.8.1.1 onto.coffee_0.0.8.8 move.coffee_0.0.8.8.1.1
 shift _1.1 smudge_3.1.1 shift_1,1
 """.split()
 MORE = [5, None, "x" * 20_001, " ".join(["shift_1.1"] * (MOST + 1)), "shift_1.\N{FULLWIDTH DIGIT ONE}"]
@@ -66,3 +68,10 @@ MORE = [5, None, "x" * 20_001, " ".join(["shift_1.1"] * (MOST + 1)), "shift_1.\N
 def test_anything_else_is_refused_with_what_was_given_and_expected(text):
     with pytest.raises(VitvizError, match=r"Given .*expected "):
         Strokes.parse(text)
+
+
+def test_a_photograph_of_ones_own_leaves_no_server_by_its_key():
+    key = "0a" * 20
+    found = Strokes.parse(f"hue_1 onto.{key}_0.0.8.8.1.1 onto.coffee_0.0.8.8.1.1 hue_2")
+    assert (found.own, found.ground) == (key, "coffee") and not Strokes.parse("hue_1").ground
+    assert found.told().text() == "hue_1 onto.other_0.0.8.8.1.1 onto.coffee_0.0.8.8.1.1 hue_2"

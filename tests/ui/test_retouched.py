@@ -131,3 +131,39 @@ def test_a_figure_for_print_is_drawn_over_the_painted_picture(studio, key, paint
 def test_strokes_that_are_none_are_a_sentence(studio, key):
     with pytest.raises(VitvizError, match="Given the stroke 'nothing'"):
         Strokes.parse("nothing")
+
+
+def test_a_piece_laid_onto_another_photograph(studio, key):
+    """It is that one from then on, with what was before; one's own leaves this server without its key."""
+    run = studio.runs.run(key)
+    file = io.BytesIO()
+    vitviz.sample_image("rocket").resize((320, 213)).save(file, "PNG")
+    own = studio.pictures.keep_bytes(file.getvalue())
+    text = "hue_40 onto.{}_200.100.150.90.-120.-40"
+    laid, onto = (
+        studio.look(run.picture, run.checkpoint, strokes=Strokes.parse(text.format(one)))
+        for one in ("chelsea", own)
+    )
+    for one, picture in ((laid, vitviz.sample_image("chelsea")), (onto, Image.open(file))):
+        subject = studio.subject(one)
+        by_hand = vitviz.retouched(vitviz.sample_image("coffee"), text.format("other"), picture)
+        seen = vitviz.load("vitviz-tiny", device="cpu").trace(by_hand)
+        assert (subject.trace.view.picture == seen.view.picture).all()
+        alone = subject.original().trace.view
+        assert not alone.retouched and alone.upload == picture.size == subject.trace.view.upload
+    assert studio.image(laid, "original") == studio.image(
+        studio.look(studio.pictures.sample("chelsea"), run.checkpoint), "upload"
+    )
+    assert studio.subject(laid).trace.view.retouched.text() == text.format("chelsea")
+    data = export.everything(studio, onto, {"tab": "rollout"})
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    told = [name for name, one in files.items() if own.encode() in one]
+    assert not told, "its key is this server's own"
+    lesson = lessons.read(data)
+    assert lesson.seen.strokes == text.format("other") and lesson.seen.sample == "coffee"
+    assert lesson.other == files["other.jpg"] == studio.image(onto, "original")
+    assert files["upload.jpg"] == studio.image(key, "upload")
+    gone = Strokes.parse(text.format("0" * 40))
+    with pytest.raises(VitvizError, match="put this picture away"):
+        studio.look(run.picture, run.checkpoint, strokes=gone)

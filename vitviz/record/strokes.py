@@ -4,7 +4,8 @@
 where it is a brush, and whole numbers. All are pixels of the upright upload, as are the angles degrees and
 brightness and contrast hundredths; a path is its first place and steps from there on. A piece (left, top,
 width, height, steps to the right and down) may say how wide and high it becomes, negative where mirrored, and
-then the outline within which it is cut, a path that closes itself.
+then the outline within which it is cut, a path that closes itself. `onto.coffee_0.0.16.16.32.0` lays it onto
+another photograph, a sample or the "other" one, on whose pixels all that follows goes on.
 """
 
 from __future__ import annotations
@@ -16,23 +17,26 @@ from vitviz.errors import VitvizError
 
 LONGEST, MOST = 20_000, 100  # characters, and strokes
 _NUMBER = r"(?:0|-?[1-9]\d{0,4})"
-_INK = r"mean|blur|noise(?:0|[1-9]\d{0,3})|[0-9a-f]{6}"
-_STROKE = re.compile(rf"([a-z]+)(?:\.({_INK}))?_({_NUMBER}(?:\.{_NUMBER})*)", re.ASCII)
+_INK = re.compile(r"mean|blur|noise(?:0|[1-9]\d{0,3})|[0-9a-f]{6}")
+_KEY = 40  # characters of a photograph's name on a server, which is no sample's
+_STROKE = re.compile(rf"([a-z]+)(?:\.([a-z0-9]{{1,{_KEY}}}))?_({_NUMBER}(?:\.{_NUMBER})*)", re.ASCII)
 _WIDEST, _LARGEST = 9_999, 4_096  # pixels: of a brush, and of the sides of a piece that is scaled
 _PATH = ("brush", "erase")
 _PIECE = (
     "left, top, width, height, and steps to the right and down in pixels; then, if at all, width and height"
     f" there, up to {_LARGEST:,}, negative where mirrored; then, if at all, three places or more around it"
 )
-_PIECES = ("move", "copy")
+_PIECES = ("move", "copy", "onto")
 _WHOLES = {"brightness": 100, "contrast": 100, "hue": 180, "rotate": 180}  # as far to both sides
+_INKED = ("brush", "onto")
 TOOLS = (*_PATH, *_PIECES, *_WHOLES, "shift")
 
 
 @dataclass(frozen=True)
 class Stroke:
     """One of them: its tool, its numbers and, of a brush, its ink: a colour as rrggbb, the picture's "mean"
-    colour, "blur", or "noise" with a seed. Raises VitvizError for numbers that its tool does not take.
+    colour, "blur", or "noise" with a seed; of `onto`, the photograph. Raises VitvizError for what its tool
+    does not take.
 
     >>> Stroke("brush", (24, 10, 20, 5, 3), "mean").text()
     'brush.mean_24.10.20.5.3'
@@ -61,7 +65,9 @@ class Stroke:
         count = len(self.numbers)
         if self.tool not in TOOLS:
             return f"one of {', '.join(TOOLS)}"
-        if bool(self.ink) != (self.tool == "brush"):
+        if self.tool == "onto" and not self.ink:
+            return "another photograph, such as onto.coffee or onto.other"
+        if self.tool == "brush" and not _INK.fullmatch(self.ink) or self.ink and self.tool not in _INKED:
             return "an ink of a brush, such as brush.mean or brush.ff8800, and of no other tool"
         if self.tool in _PATH:
             fits = count % 2 and count > 2 and 0 < self.numbers[0] <= _WIDEST
@@ -85,6 +91,20 @@ class Strokes:
 
     def __bool__(self) -> bool:
         return bool(self.each)
+
+    @property
+    def ground(self) -> str:
+        """What the last photograph is called that something was laid onto; "" for none."""
+        return next((one.ink for one in reversed(self.each) if one.tool == "onto"), "")
+
+    @property
+    def own(self) -> str:
+        """A server's key of a photograph that something was laid onto; "" for none."""
+        return next((one.ink for one in self.each if one.tool == "onto" and len(one.ink) == _KEY), "")
+
+    def told(self) -> Strokes:
+        """As they leave a server: such a photograph is called "other"."""
+        return Strokes.parse(self.text().replace(f"onto.{self.own}_", "onto.other_")) if self.own else self
 
     def text(self) -> str:
         """As they stand in a link; "" for none."""

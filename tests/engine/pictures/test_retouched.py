@@ -167,6 +167,39 @@ def test_a_piece_cut_by_an_outline_takes_what_lies_within(picture):
     assert far.shape == picture.shape
 
 
+def test_a_piece_is_laid_onto_another_photograph_which_is_the_picture_from_then_on(picture):
+    other = np.random.default_rng(2).integers(0, 256, (50, 90, 3), np.uint8)
+
+    def laid(strokes):
+        kept = other.copy()
+        found = np.asarray(vitviz.retouched(picture, strokes, other))
+        assert (other == kept).all()
+        return found
+
+    piece = "onto.other_8.16.16.12.24.8"
+    expected = other.copy()
+    expected[24:36, 32:48] = picture[16:28, 8:24]
+    assert (laid(piece) == expected).all()
+    bright = np.asarray(vitviz.retouched(picture, "brightness_40"))
+    expected[24:36, 32:48] = bright[16:28, 8:24]
+    assert (laid(f"brightness_40 {piece}") == expected).all(), "what was painted before comes along"
+    erased, far = laid(f"{piece} erase_21.40.30"), np.hypot(*np.mgrid[-30:20, -40:50])
+    assert (erased[far < 9] == other[far < 9]).all(), "the eraser brings the other one back"
+    assert (laid(f"{piece} brush.mean_9.5.5")[5, 5] == mean_of(other)).all()
+    assert (laid("onto.other_500.0.8.8.0.0") == other).all()
+    coffee = np.asarray(vitviz.sample_image("coffee"))
+    assert (laid("onto.coffee_0.0.8.8.500.300")[300:308, 500:508] == picture[:8, :8]).all()
+    assert (laid("onto.coffee_0.0.8.8.500.300")[:300] == coffee[:300]).all()
+    for strokes, given, reason in (
+        ("onto.nobody_0.0.8.8.0.0", other, "There is no sample 'nobody': expected one of chelsea"),
+        (piece, None, "no other photograph; expected one"),
+        (piece, b"no picture", "not a picture"),
+        (f"{piece}.4096.4097", other, "up to 4,096"),
+    ):
+        with pytest.raises(VitvizError, match=reason):
+            vitviz.retouched(picture, strokes, given)
+
+
 def test_a_shift_leaves_the_mean_colour(picture):
     found = made(picture, "shift_7.-3")
     assert (found[: HEIGHT - 3, 7:] == picture[3:, : WIDTH - 7]).all()
@@ -225,6 +258,8 @@ def test_what_goes_over_too_many_pixels_is_refused(picture, monkeypatch):
         vitviz.retouched(picture, "copy_0.0.1.1.0.0.4096.4096")
     with pytest.raises(VitvizError, match="expected one of"):
         vitviz.retouched(picture, "smudge_1")
+    with pytest.raises(ImageError, match="take some back"):
+        vitviz.retouched(picture, "onto.coffee_0.0.1.1.0.0")
 
 
 def test_a_trace_says_how_its_picture_was_retouched_and_no_file_can_say_so(picture, tmp_path):
@@ -267,3 +302,20 @@ def test_a_piece_moved_by_whole_patches_takes_its_embeddings_along():
     assert (mirrored != one).any(-1).sum() == 6
     changed = (one != other).any(-1)
     assert changed.sum() == 12 and not (one[1:3, 2:5] == other[1:3, 2:5]).all(-1).any()
+
+
+def test_a_piece_laid_onto_another_picture_by_whole_patches_takes_its_embeddings_along():
+    """At the goal those of where it was cut out, to the bit; all others are the other picture's."""
+    inspector = vitviz.load("vitviz-tiny", device="cpu")
+    grid = inspector.grid()
+    (height, width), (tall, wide) = grid.pixels, grid.patch
+    picture, other = np.random.default_rng(3).integers(0, 256, (2, height, width, 3), np.uint8)
+    at = f"{2 * wide}.{tall}.{3 * wide}.{2 * tall}.{5 * wide}.{4 * tall}"
+    image = vitviz.retouched(picture, f"onto.other_{at}", other)
+    source, ground, found = (
+        inspector.trace(one).patch_embedding.unflatten(0, (grid.rows, grid.cols))
+        for one in (picture, other, image)
+    )
+    expected = ground.clone()
+    expected[5:7, 7:10] = source[1:3, 2:5]
+    assert (found == expected).all() and (expected != ground).any(-1).sum() == 6

@@ -7,6 +7,7 @@
     move, copy  a rectangle, or what lies within an outline and on it, laid down further on; where it says so
                 scaled (bilinear, an outline by the nearest pixel) and mirrored, its upper left corner where
                 it would be otherwise; behind a moved one the mean colour is left, likewise shift
+    onto        the same onto another photograph, which is the picture as it was for all that follows
     brightness  v + 255 b / 100; contrast 128 + (v - 128)(1 + c / 100); hue: H turned in HSV
     rotate      against the clock about the middle, bilinear, the mean colour where nothing is
 
@@ -26,6 +27,7 @@ from PIL import Image, ImageFilter
 from vitviz.engine.pictures.images import open_image
 from vitviz.errors import ImageError
 from vitviz.record import stopping
+from vitviz.record.samples import sample_image
 from vitviz.record.strokes import NONE, Stroke, Strokes
 
 MARK = "retouched"  # in a picture's info, where a file may say so too, but only in words
@@ -33,13 +35,15 @@ WORK = 1_000_000_000  # pixels that all strokes may go over: a minute
 Pixels = UInt8[np.ndarray, "height width 3"]
 
 
-def retouched(image: Any, strokes: str | Strokes) -> Image.Image:
+def retouched(image: Any, strokes: str | Strokes, other: Any = None) -> Image.Image:
     """The picture with strokes painted over it, upright, in RGB and of its own size; itself stays as it was.
 
     `image`: a path, PIL image or array, as for `Inspector.trace`, whose trace then says how it was retouched;
     `strokes`: such as "brush.mean_24.10.20.5.3 erase_9.4.4 move_0.0.16.16.32.0 rotate_15", in pixels of the
-    upright picture: tools brush, erase, move, copy, brightness, contrast, hue, rotate and shift. Raises
-    VitvizError for other strokes, ImageError for a bad picture, and where they go over too many pixels.
+    upright picture: tools brush, erase, move, copy, brightness, contrast, hue, rotate and shift; and such as
+    "onto.coffee_0.0.16.16.32.0", which lays a piece as `copy` does, but onto a sample by its name or onto
+    `other` ("onto.other_"): the picture is then that one. Raises VitvizError for other strokes, ImageError
+    for a bad picture or a photograph that there is not, and where they go over too many pixels.
 
     >>> picture = retouched(np.zeros((8, 8, 3), np.uint8), "brush.ff8800_3.4.4")
     >>> picture.getpixel((4, 4)), picture.getpixel((0, 0))
@@ -48,13 +52,15 @@ def retouched(image: Any, strokes: str | Strokes) -> Image.Image:
     strokes = strokes if isinstance(strokes, Strokes) else Strokes.parse(strokes)
     original = np.asarray(open_image(image))
     found, left = original.copy(), WORK
-    sums = original.sum((0, 1), np.int64)
-    mean = tuple(map(int, (2 * sums // (original.size // 3) + 1) // 2))  # to the nearest
+    mean = _mean(original)
     for stroke in strokes.each:
         stopping.check()
         box = _box(stroke, original.shape)
         across, down = max(0, box[2] - box[0]), max(0, box[3] - box[1])
         left -= across * down + abs(prod(stroke.goal or (0,)))
+        if stroke.tool == "onto":
+            original = np.asarray(_photograph(stroke.ink, other))
+            mean, left = _mean(original), left - original.size // 3
         if left < 0:
             raise ImageError(
                 f"Given strokes that go over more than {WORK // 10**6:,} million pixels of a picture of"
@@ -62,6 +68,8 @@ def retouched(image: Any, strokes: str | Strokes) -> Image.Image:
             )
         if across and down:
             found = _painted(found, original, mean, stroke, box)
+        elif stroke.tool == "onto":
+            found = original.copy()
     return marked(found, strokes)
 
 
@@ -78,13 +86,28 @@ def strokes_on(image: Image.Image) -> Strokes:
     return found if isinstance(found, Strokes) else NONE
 
 
+def _photograph(name: str, other: Any) -> Image.Image:
+    """What something is laid onto."""
+    if name != "other":
+        return sample_image(name)
+    if other is None:
+        raise ImageError("Given a piece to be laid onto.other, but no other photograph; expected one.")
+    return open_image(other)
+
+
+def _mean(pixels: Pixels) -> tuple[int, ...]:
+    """The mean colour, to the nearest."""
+    sums = pixels.sum((0, 1), np.int64)
+    return tuple(map(int, (2 * sums // (pixels.size // 3) + 1) // 2))
+
+
 def _box(stroke: Stroke, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
     """Left, top, right and bottom of what a stroke changes, or takes, of the picture."""
     height, width, _ = shape
     if stroke.tool in ("brush", "erase"):
         path, wide = _path(stroke), stroke.numbers[0]
         (left, top), (right, bottom) = path.min(0) - wide, path.max(0) + wide + 1
-    elif stroke.tool in ("move", "copy"):
+    elif stroke.tool in ("move", "copy", "onto"):
         left, top, across, down = stroke.numbers[:4]
         right, bottom = left + across, top + down
     else:
@@ -110,14 +133,16 @@ def _painted(
         new = original[here] if tool == "erase" else _ink(pixels, mean, stroke, box)
         pixels[here] = np.where(under[..., None] > 0, new, pixels[here])
         return pixels
-    if tool in ("move", "copy", "shift"):
+    if tool in ("move", "copy", "onto", "shift"):
         image, (across, down) = Image.fromarray(pixels), numbers if tool == "shift" else numbers[4:6]
         outlined = len(numbers) > 8
         under = np.full((bottom - top, right - left), 0 if outlined else 255, np.uint8)
         if outlined:
             cv2.fillPoly(under, [(_path(stroke) - (left, top)).astype(np.int32)], 255)
         piece, under = image.crop(box), Image.fromarray(under)
-        if tool != "copy":
+        if tool == "onto":
+            image = Image.fromarray(original)
+        elif tool != "copy":
             image.paste(mean, box, under)
         if stroke.goal:
             piece, under = _laid(piece, stroke, Image.Resampling.BILINEAR), _laid(under, stroke)

@@ -24,7 +24,8 @@ README = """vitviz: what {checkpoint} made of one picture
 As it is, this zip is a lesson: dropped onto a page of vitviz, it shows there what was seen here.
 
 settings.json      checkpoint, picture, grid, prediction, every view's settings; views left out, and why
-upload.jpg         the picture, upright; a JPEG of quality 92; retouched.jpg beside it, where it was
+upload.jpg         the picture, upright; a JPEG of quality 92; retouched.jpg beside it, where it was,
+                   and other.jpg, one's own photograph that a piece of it was laid onto
 classes            the file of vectors that were the classes, as it was given: .npz or .safetensors
 input.png          what the model saw: resized and cropped, lossless
 numbers/*.npz      each view's numbers by name, its settings (setting_...), the checkpoint and what was
@@ -64,9 +65,11 @@ def everything(studio: Studio, key: str, given: Mapping[str, str]) -> bytes:
         left_out = _write(archive, "", studio, (key, second), given, surveys, lesson)
         if second:
             _write(archive, "second/", studio, (second, key), beside, {})
-        archive.writestr("upload.jpg", studio.image(key, "original"), zipfile.ZIP_STORED)
-        if studio.runs.run(key).strokes:
-            archive.writestr("retouched.jpg", studio.image(key, "upload"), zipfile.ZIP_STORED)
+        strokes, names = studio.runs.run(key).strokes, {"upload.jpg": "first"}
+        names |= {"retouched.jpg": "upload"} if strokes else {}
+        names |= {lessons.OTHER: "other"} if strokes.own else {}
+        for name, which in names.items():
+            archive.writestr(name, studio.image(key, which), zipfile.ZIP_STORED)
         name = studio.subject(key).checkpoint
         if (vectors := studio.checkpoints.vectors.of(name)) is not None:
             archive.writestr(lessons.VECTORS, vectors[1])

@@ -1,8 +1,8 @@
 """A lesson: the zip of everything, read back as what was seen: photograph, checkpoints, view, settings and
 edits.
 
-Two files of the zip are read, the picture and the description, and both as a stranger's: the picture as any
-upload, the description as any link. What it says decides nothing that a visitor could not choose by hand.
+Its pictures and its description are read as a stranger's: as any upload and as any link. What it says decides
+nothing that a visitor could not choose by hand.
 """
 
 import io
@@ -20,7 +20,7 @@ from vitviz.ui.memory.studio import Studio
 from vitviz.views import VIEWS
 
 # as export.py names them; the last is a file of classes as it was given, whatever its ending
-TOLD, PICTURE, VECTORS = "settings.json", "upload.jpg", "classes"
+TOLD, PICTURE, OTHER, VECTORS = "settings.json", "upload.jpg", "other.jpg", "classes"
 MOST_TOLD = 2**20  # bytes of the description; one of two checkpoints has ten thousand
 MOST_OFFERED = 100
 NO_LESSON = (
@@ -42,6 +42,7 @@ class Lesson:
     settings: dict[str, dict[str, str]]  # view -> name -> text, each one checked
     picture: bytes | None  # none of a sample, which every page has
     vectors: bytes | None = None  # a file of classes
+    other: bytes | None = None  # one's own photograph that a piece was laid onto
 
 
 def told(studio: Studio, key: str, given: Mapping[str, str]) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def told(studio: Studio, key: str, given: Mapping[str, str]) -> dict[str, Any]:
         "size": "" if run.size is None else "x".join(map(str, run.size)),
         "sample": studio.pictures.sample_of(run.picture) or "",
         "without": run.without.text(),
-        "strokes": run.strokes.text(),
+        "strokes": run.strokes.told().text(),
         "tab": given.get("tab", ""),
     }
     settings = {
@@ -81,7 +82,7 @@ def read(data: bytes) -> Lesson:
 def _read(file: BinaryIO) -> Lesson:
     from vitviz.engine.pictures.images import MAX_BYTES
 
-    found = zips.files(file, {TOLD: MOST_TOLD, PICTURE: MAX_BYTES, VECTORS: MAX_BYTES})
+    found = zips.files(file, {TOLD: MOST_TOLD, **dict.fromkeys((PICTURE, OTHER, VECTORS), MAX_BYTES)})
     try:
         lesson = json.loads(found[TOLD])["lesson"]
         seen = links.read({name: text for name, text in lesson.items() if isinstance(text, str)})
@@ -91,7 +92,8 @@ def _read(file: BinaryIO) -> Lesson:
     if seen.checkpoint is None or not (seen.sample or PICTURE in found):
         raise NoLesson(NO_LESSON)
     checked = {view.slug: links.fitting(view, settings[view.slug]) for view in VIEWS}
-    return Lesson(seen, checked, None if seen.sample else found[PICTURE], found.get(VECTORS))
+    picture = None if seen.sample else found[PICTURE]
+    return Lesson(seen, checked, picture, found.get(VECTORS), found.get(OTHER))
 
 
 def offered(folder: Path) -> dict[str, Path]:

@@ -22,6 +22,7 @@ class Pictures:
     def __init__(self, keys: Keys, limit: int):
         self._keys = keys
         self._pictures: Cache[bytes] = Cache(limit, len)
+        self._sizes: Cache[tuple[int, int]] = Cache(2_000, lambda size: 1)
         self._pixels: Cache[np.ndarray] = Cache(limit // 4, lambda pixels: pixels.nbytes)
 
     def keep(self, path: str | os.PathLike) -> str:
@@ -65,12 +66,24 @@ class Pictures:
         """The sample that a picture's key stands for; None for a picture of one's own."""
         return next((one.name for one in samples.samples() if self._sample_key(one.name) == key), None)
 
+    def called(self, name: str) -> str:
+        """The key of a sample by its name, or of what a key stands for."""
+        return self.sample(name) if name in [one.name for one in samples.samples()] else name
+
+    def ground(self, key: str, strokes: Strokes) -> str:
+        """The key of the photograph that strokes end on: where a piece was laid onto another, that one."""
+        return self.called(strokes.ground) if strokes.ground else key
+
+    def size(self, key: str) -> tuple[int, int]:
+        """Its width and height."""
+        return self._sizes.get(key, lambda: self.opened(key).size)
+
     def opened(self, key: str, strokes: Strokes = NONE):
         """The upright upload in RGB, with strokes painted over it."""
         if strokes:
             from vitviz.engine.pictures.retouched import marked
 
-            return marked(self.pixels(key, strokes), strokes)
+            return marked(self.pixels(key, strokes), strokes.told())
         from vitviz.engine.pictures.images import open_image
 
         data = self._pictures.peek(key)
@@ -84,8 +97,8 @@ class Pictures:
         def made() -> np.ndarray:
             from vitviz.engine.pictures.retouched import retouched
 
-            opened = self.opened(key)
-            pixels = np.array(retouched(opened, strokes) if strokes else opened)
+            opened, other = self.opened(key), self.opened(strokes.own) if strokes.own else None
+            pixels = np.array(retouched(opened, strokes.told(), other) if strokes else opened)
             pixels.setflags(write=False)
             return pixels
 

@@ -18,7 +18,6 @@ from vitviz.prints.figure import view_called
 from vitviz.record import progress
 from vitviz.record.asked import plain
 from vitviz.record.runs import Run
-from vitviz.record.samples import samples
 from vitviz.record.strokes import NONE
 from vitviz.ui.memory.cache import Cache, Kept, Keys, bytes_of, names
 from vitviz.ui.memory.checkpoints import Checkpoints
@@ -219,16 +218,23 @@ class Studio:
         return self._once((key, view.slug, "summary"), made)
 
     def image(self, key: str, which: str) -> bytes:
-        """The upload, retouched or as it was, or a set's thumbnails (JPEG); or the model's input (PNG)."""
+        """The upload, retouched or as it was, or a set's thumbnails (JPEG); or the model's input (PNG).
+
+        Where a piece of it was laid onto another photograph, "original" is that one, "first" the upload, and
+        "other" that one where it is no sample.
+        """
         if which == "thumbnails":
             with self.work.drawing(0):
                 return self._drawn.get((key, which), lambda: self.sets.thumbnails(key))
         run = self.runs.run(key)
         if which == "input":
             return self._drawn.get((key, which), lambda: encoded(self.before(key).seen.picture, ".png"))
-        if which not in ("upload", "original"):
+        strokes = run.strokes
+        pictures = {"upload": run.picture, "original": self.pictures.ground(run.picture, strokes),
+                    "first": run.picture, "other": strokes.own}  # fmt: skip
+        if which not in pictures:
             raise Unknown(f"There is no picture {which[:60]!r}; there are upload, original and input.")
-        asked = run.picture, run.strokes if which == "upload" else NONE
+        asked = pictures[which], strokes if which == "upload" else NONE
         with self._painting(run):
             return self._drawn.get(asked, lambda: encoded(self.pictures.pixels(*asked), ".jpg"))
 
@@ -262,9 +268,8 @@ class Studio:
 
     def _another(self, run: Run, name: str) -> Subject:
         """Another picture by the same checkpoint: a sample by its name, or what a key stands for."""
-        pictures = self.pictures
-        picture = pictures.sample(name) if name in [one.name for one in samples()] else name
-        if not pictures.has(picture):
+        picture = self.pictures.called(name)
+        if not self.pictures.has(picture):
             raise Unknown(GONE)
         return self.subject(self.look(picture, run.checkpoint, run.size, without=run.without))
 
@@ -290,10 +295,11 @@ class Studio:
         return [self.subject(self.look(run.picture, one, run.size, **changes)) for one in steps]
 
     def _original(self, run: Run) -> Callable[[], Subject] | None:
-        """A run's picture as it was, with nothing taken away; None where that is the run."""
+        """The picture that a run ends on as it was, with nothing taken away; None where that is the run."""
         if not (run.strokes or run.without):
             return None
-        return lambda: self.subject(self.look(run.picture, run.checkpoint, run.size))
+        picture = self.pictures.ground(run.picture, run.strokes)
+        return lambda: self.subject(self.look(picture, run.checkpoint, run.size))
 
     def _traced(self, key: str, run: Run):
         inspector = self.runs.inspector(run)

@@ -37,6 +37,8 @@ const WHOLES = () => [
 ];
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const list = (text) => text.split(' ').filter(Boolean);
+/** Where the last of some tools stands among strokes; -1 for nowhere. */
+const last = (each, ...tools) => each.findLastIndex((one) => tools.includes(one.match(/^[a-z]+/)[0]));
 
 /**
  * What is painted over the photograph: `open` shows the board, `paint` asks for other strokes.
@@ -55,11 +57,12 @@ export function board(props, trigger) {
   /** @type {any} */
   let rect = null; // left, top, width, height
   let outline = []; // within it, where the piece is cut free hand
+  let landed = null; // that rectangle, as long as it is the piece that was put onto another photograph
   /** @type {any} */
   let cursor = null; // where the keys are
   let original = false; // as long as it is shown
   /** @type {any} */
-  let pictures = {};
+  let pictures = {}; // the photograph as it is and was, with its size and the strokes that led there
   let scale = 1;
 
   const title = t('Arrow keys move brush or piece (Shift: by 10 pixels), Enter sets it down and lifts it');
@@ -76,6 +79,7 @@ export function board(props, trigger) {
   const sides = SIDES().map(([text, label, by]) =>
     button(text, () => carry(0, 0, by), { 'aria-label': label, title: label }),
   );
+  const onto = selection({ 'aria-label': t('Put onto another photograph'), onchange: land }, [], '');
   const tells = []; // what says the sliders' numbers
   const labelled = (text, input, says) => {
     const told = el('output');
@@ -96,7 +100,7 @@ export function board(props, trigger) {
   const back = button(t('As it was'), () => paint(''));
   const done = button(t('Done'), () => root.hidePopover());
   const painting = div('vv-board-row', span(t('It paints')), ink, colour);
-  const cutting = div('vv-board-row vv-board-cut', cut, ...sides);
+  const cutting = div('vv-board-row vv-board-cut', cut, ...sides, onto);
   const root = el(
     'div',
     { class: 'vv vv-board', popover: 'manual', role: 'dialog', 'aria-label': t('Edit the picture') },
@@ -116,9 +120,24 @@ export function board(props, trigger) {
   /** The strokes with another value of what goes over the whole picture, in its place or as the last. */
   function changed(name, value) {
     const each = list(wanted);
-    const at = each.findIndex((one) => one.startsWith(`${name}_`));
+    const at = said(name);
     each.splice(at < 0 ? each.length : at, at < 0 ? 0 : 1, ...(value ? [`${name}_${value}`] : []));
     return each.join(' ');
+  }
+
+  /** Where that stands; -1 for nowhere: what was done to the photograph before this one is no matter. */
+  function said(name) {
+    const at = last(list(wanted), name, 'onto');
+    return list(wanted)[at]?.startsWith(name) ? at : -1;
+  }
+
+  /** Whether the photograph that is drawn is the one which the strokes that were asked for end on. */
+  function ready() {
+    const [now, then] = [wanted, pictures.strokes ?? ''].map((text) => {
+      const each = list(text);
+      return each[last(each, 'onto')]?.split('_')[0];
+    });
+    return pictures.upload && now === then;
   }
 
   function paint(strokes) {
@@ -150,15 +169,14 @@ export function board(props, trigger) {
   /** What the controls say of the strokes. */
   function furnish() {
     tools.forEach((one, i) => one.setAttribute('aria-pressed', TOOLS[i] === tool));
-    [painting.hidden, cutting.hidden] = [pieces(), !pieces()];
-    for (const one of sides) one.disabled = !rect;
+    [painting.hidden, width.parentElement.hidden, cutting.hidden] = [pieces(), pieces(), !pieces()];
+    for (const one of [...sides, onto]) one.disabled = !rect;
     colour.disabled = ink.value !== 'colour';
     undo.disabled = !past.length;
     redo.disabled = !future.length;
     back.disabled = first.disabled = !wanted;
     for (const one of sliders) {
-      const said = list(wanted).find((stroke) => stroke.startsWith(`${one.name}_`));
-      one.value = said ? said.slice(one.name.length + 1) : '0';
+      one.value = list(wanted)[said(one.name)]?.split('_')[1] ?? '0';
     }
     for (const tell of tells) tell();
   }
@@ -220,7 +238,7 @@ export function board(props, trigger) {
   }
 
   canvas.addEventListener('pointerdown', (event) => {
-    if (event.button || down || !pictures.upload) return;
+    if (event.button || down || !ready()) return;
     canvas.setPointerCapture(event.pointerId);
     cursor = null;
     begin(place(event));
@@ -242,9 +260,9 @@ export function board(props, trigger) {
   canvas.addEventListener('keydown', (event) => {
     const { key, repeat, shiftKey } = event;
     const [step, sets] = [ARROWS[key], key === 'Enter' || key === ' '];
-    if (!pictures.upload || !(step || sets || (key === 'Escape' && down))) return;
+    if (!ready() || !(step || sets || (key === 'Escape' && down))) return;
     event.preventDefault();
-    const { size } = props.value;
+    const { size } = pictures;
     cursor ??= size.map((side) => Math.round(side / 2));
     if (step) {
       if (rect && !down) {
@@ -261,7 +279,7 @@ export function board(props, trigger) {
 
   /** A piece is cut along a path that closes itself. */
   function enclose(points) {
-    const inside = ([x, y]) => [x, y].map((one, i) => Math.min(props.value.size[i] - 1, Math.max(0, one)));
+    const inside = ([x, y]) => [x, y].map((one, i) => Math.min(pictures.size[i] - 1, Math.max(0, one)));
     outline = thinned(points).map(inside);
     const [left, top] = [0, 1].map((i) => Math.min(...outline.map((one) => one[i])));
     const [right, bottom] = [0, 1].map((i) => Math.max(...outline.map((one) => one[i])));
@@ -270,38 +288,62 @@ export function board(props, trigger) {
 
   /** The corners of a rectangle, within the photograph. */
   function between(/** @type {any} */ [a, b], /** @type {any} */ [c, d]) {
-    const [across, down_] = props.value.size;
+    const [across, down_] = pictures.size;
     const [left, right] = [Math.min(a, c), Math.max(a, c)].map((x) => Math.min(across, Math.max(0, x)));
     const [top, bottom] = [Math.min(b, d), Math.max(b, d)].map((y) => Math.min(down_, Math.max(0, y)));
     return right > left && bottom > top ? [left, top, right - left, bottom - top] : null;
   }
 
+  /** The piece goes onto another photograph, as large as it was and where it was in shares of both. */
+  function land() {
+    const [name, , ...size] = props.value.grounds.find(([one]) => one === onto.value);
+    const middle = [0, 1].map((i) => rect[i] + rect[i + 2] / 2);
+    const shares = size.map((side, i) => side / pictures.size[i]);
+    const [across, along] = middle.map((one, i) => Math.round(one * (shares[i] - 1)));
+    const by = Math.min(...shares, LARGEST / rect[2], LARGEST / rect[3]);
+    [tool, onto.value] = ['move', ''];
+    carry(across, along, [by, by], `onto.${name}`);
+  }
+
   /** The piece goes to the right and down, or about its middle its sides are multiplied `by` so much. */
-  function carry(across, along, by = [1, 1]) {
-    if (!rect || (!across && !along && by.every((one) => one === 1))) return;
+  function carry(across, along, by = [1, 1], named = tool) {
+    const lands = named !== tool;
+    const again = rect === landed && named === 'move';
+    if (!rect || (!lands && !across && !along && by.every((one) => one === 1))) return;
     const [left, top, ...taken] = rect;
     const became = taken.map((side, i) =>
       Math.abs(by[i]) === 1 ? side : Math.min(LARGEST, Math.max(1, Math.round(side * by[i]))),
     );
     const moved = [across, along].map((one, i) => one + Math.round((taken[i] - became[i]) / 2));
     const goal = became.map((side, i) => Math.sign(by[i]) * side);
-    const plain = !outline.length && goal.every((side, i) => side === taken[i]);
+    const plain = !lands && !outline.length && goal.every((side, i) => side === taken[i]);
     const stroke = [...rect, ...moved, ...(plain ? [] : goal), ...steps(outline)];
+    const each = list(wanted);
+    if (again) {
+      // it is put there anew, and leaves no hole
+      const at = last(each, 'onto');
+      const [before, numbers] = each[at].split('_');
+      const put = numbers.split('.').map(Number);
+      moved.forEach((one, i) => (put[4 + i] += one));
+      goal.forEach((one, i) => (put[6 + i] = Math.sign(put[6 + i]) * one));
+      each[at] = `${before}_${put.join('.')}`;
+    } else each.push(`${named}_${stroke.join('.')}`);
     const put = (one, i) => {
       const within = Math.round(((one - rect[i]) * became[i]) / taken[i]);
       return rect[i] + moved[i] + (by[i] < 0 ? became[i] - 1 - within : within);
     };
     outline = outline.map((one) => one.map(put));
     rect = [left + moved[0], top + moved[1], ...became];
-    paint(`${wanted} ${tool}_${stroke.join('.')}`.trim());
+    if (lands || again) landed = rect;
+    paint(each.join(' '));
     draw();
   }
 
   /** The photograph as it is now, or as it was, and over it what is under way. */
   function draw() {
     const shown = (original && pictures.original) || pictures.upload;
-    if (!shown || !plot.clientWidth) return;
-    const [w, h] = props.value.size;
+    if (!shown || !plot.clientWidth || !ready()) return;
+    const [w, h] = pictures.size;
     scale = Math.min(plot.clientWidth / w, plot.clientHeight / h);
     const context = fit(canvas, w * scale, h * scale, window.devicePixelRatio || 1);
     context.scale(scale, scale);
@@ -361,7 +403,7 @@ export function board(props, trigger) {
 
   /** Takes over what the server says: the answer to a stroke, another photograph, or a step of Back. */
   async function show() {
-    const { key, picture: photo, strokes = '' } = props.value || {};
+    const { key, picture: photo, strokes = '', size, grounds } = props.value || {};
     if (!key) return;
     if (photo !== of)
       [of, wanted, past, future, drafts, rect, pictures] = [photo, strokes, [], [], [], null, {}];
@@ -369,6 +411,8 @@ export function board(props, trigger) {
       past = [...past, wanted].slice(-STEPS);
       [wanted, drafts] = [strokes, []];
     }
+    const offered = grounds.map(([value, text]) => el('option', { value, text: t(text) }));
+    onto.replaceChildren(el('option', { value: '', text: t('Put onto …') }), ...offered);
     furnish();
     answered();
     if (!root.matches(':popover-open')) return;
@@ -376,7 +420,7 @@ export function board(props, trigger) {
     const asked = ['upload', 'original'].map((one) => picture(`${key}/picture/${one}`, signal));
     const found = await Promise.all(asked).catch(() => []); // the stage says why
     if (props.value.key !== key || !found.length) return;
-    pictures = { upload: found[0], original: found[1] };
+    pictures = { upload: found[0], original: found[1], size, strokes };
     if (strokes === wanted) drafts = [];
     draw();
   }
@@ -407,7 +451,7 @@ export function board(props, trigger) {
   new ResizeObserver(draw).observe(plot);
   document.addEventListener('vitviz:answered', (/** @type {CustomEvent} */ { detail }) => {
     if (detail !== 'retouch' || question.open() || wanted === props.value.strokes) return;
-    [wanted, drafts] = [props.value.strokes, []]; // refused
+    [wanted, drafts, rect] = [props.value.strokes, [], null]; // refused
     past.pop();
     root.hidePopover(); // or it would cover the reason
     furnish();

@@ -13,6 +13,7 @@ from vitviz.ui.words import told
 if TYPE_CHECKING:
     from vitviz.engine import Checkpoint, Inspector
     from vitviz.record.trace import Trace
+    from vitviz.ui.memory.pictures import Pictures
     from vitviz.views import Subject
 
 PATCHES = "{rows} × {cols} of {tall} × {wide} px"
@@ -23,6 +24,7 @@ SHOWN = {
 _AMONG = told("The share of each among these {count} classes alone, even where none of them is true.")
 _EACH = told("Each class by itself: the {count} probabilities need not add up to one.")
 KNOWN = 50  # likeliest classes that the page can tell of; it shows three, and those that are asked about
+EARLIER = told("The photograph before this one")
 TOKENS = "{tokens} ({patches} patches, prefix: {prefix})"
 
 
@@ -130,11 +132,19 @@ def asked(inspector: Inspector) -> dict[str, Any]:
     return {"of": name, "reads": reads, "takes": takes, **said}
 
 
-def board(state: dict, key: str, subject: Subject, answer: dict[str, Any]) -> dict[str, Any]:
-    """What the drawing board shows: the strokes over which picture, and the answer before and after."""
+def board(
+    state: dict, key: str, subject: Subject, answer: dict[str, Any], pictures: Pictures
+) -> dict[str, Any]:
+    """What the drawing board shows: the strokes over which picture, the answer before and after, and the
+    photographs that a piece can be laid onto: name, title, width, height.
+    """
     told = {"key": key, "picture": state["picture"], "size": list(subject.seen.upload)}
     answers = {"top": answer.get("top", [])[:3], "before": answer.get("before", [])}
-    return {"strokes": state["strokes"], **told, **answers}
+    grounds, earlier = [(one.name, one.title) for one in samples()], state["earlier"]
+    if pictures.has(earlier) and not pictures.sample_of(earlier):
+        grounds.append((earlier, EARLIER))
+    sized = [[name, title, *pictures.size(pictures.called(name))] for name, title in grounds]
+    return {"strokes": state["strokes"], "grounds": sized, **told, **answers}
 
 
 def edits(without: Without, subject: Subject) -> dict[str, Any]:

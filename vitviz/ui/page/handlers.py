@@ -1,6 +1,7 @@
 """What happens when something is done on the page: answers are lists of values for `outputs`, in order."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from vitviz.record import samples
 from vitviz.record.asked import plain, with_text
 from vitviz.record.classes import ENDINGS
 from vitviz.record.sentence import travelling
+from vitviz.record.strokes import Strokes
 from vitviz.ui.answers import lessons, links
 from vitviz.ui.door import uploads
 from vitviz.ui.memory.pictures import PUT_AWAY
@@ -214,7 +216,8 @@ class Handlers:
 
         def make(state: dict) -> list:
             picture = self.studio.pictures.sample(seen.sample) if seen.sample else str(data.get("picture"))
-            if not self.studio.pictures.has(picture):  # though some of what was made of it may be there
+            own = Strokes.parse(seen.strokes or "").own
+            if not all(map(self.studio.pictures.has, filter(None, (picture, own)))):  # but perhaps its traces
                 raise ImageError(PUT_AWAY)
             return self._moment(state, seen, picture)
 
@@ -256,6 +259,9 @@ class Handlers:
                 if seen.sample
                 else studio.pictures.keep_bytes(lesson.picture)
             )
+            if lesson.other:
+                own = studio.pictures.keep_bytes(lesson.other)
+                seen = replace(seen, strokes=(seen.strokes or "").replace("onto.other_", f"onto.{own}_"))
             if lesson.vectors:
                 studio.checkpoints.vectors.named("", lesson.vectors, lessons.VECTORS)
             page = self._moment(state, seen, picture, reported(progress, seen.checkpoint or "", state))

@@ -10,6 +10,7 @@ import { past } from './past.js';
 
 const PICTURE = /^[0-9a-f]{40}$/; // the key of one, which means nothing to who opens a link
 const SHORT = 1000; // characters of strokes that a link takes along
+const OWN = /onto\.[0-9a-f]{40}_/; // strokes that lay something onto one's own photograph
 const LEAVING = 10000; // ms that a page may take to be loaded again
 
 export default function part(element, props, watch, trigger) {
@@ -70,7 +71,7 @@ export default function part(element, props, watch, trigger) {
       ...(size && size !== 'own' ? [['size', size]] : []),
       ...(sample ? [['sample', sample]] : []),
       ...(without ? [['without', without]] : []),
-      ...(sample && strokes && strokes.length <= SHORT ? [['strokes', strokes]] : []),
+      ...(sample && strokes && strokes.length <= SHORT && !OWN.test(strokes) ? [['strokes', strokes]] : []),
       ...(names.includes(slug) ? [['tab', slug]] : []),
       ...told,
     ]).toString();
@@ -137,9 +138,11 @@ export default function part(element, props, watch, trigger) {
     if (!props.value?.key) return;
     const { base, sample, strokes } = props.value;
     const link = `${base || window.location.origin + window.location.pathname}?${query()}`;
-    const left = !sample
-      ? t('It leaves out your own picture, which is only here: it opens with a sample.')
-      : strokes?.length > SHORT && t('It leaves out what was painted, which is too long; the zip holds it.');
+    const left =
+      !sample || OWN.test(strokes)
+        ? t('It leaves out your own picture, which is only here: it opens with a sample.')
+        : strokes?.length > SHORT &&
+          t('It leaves out what was painted, which is too long; the zip holds it.');
     const own = left ? ` ${left}` : '';
     try {
       await navigator.clipboard.writeText(link);

@@ -140,11 +140,15 @@ class Shown:
         if plain(checkpoint) != plain(state.get("checkpoint", checkpoint)):  # another model has other heads
             state = {**state, "without": ""}
         without = Without.parse(state.get("without", ""))
-        state = {**state, "strokes": Strokes.parse(state.get("strokes", "")).text()}
-        untouched = self._look({**state, "strokes": ""}, picture, checkpoint, progress)
+        strokes = Strokes.parse(state.get("strokes", ""))
+        state = {**state, "strokes": strokes.text()}
+        ground = studio.pictures.ground(picture, strokes)
+        untouched = self._look({**state, "strokes": ""}, ground, checkpoint, progress)
         whole = self._look(state, picture, checkpoint, progress)
         key = self._look(state, picture, checkpoint, progress, without=without) if without else whole
         second_key = self._look(state, picture, second, progress) if second else ""
+        earlier = state.get("earlier" if state.get("picture", picture) == picture else "picture", "")
+        state |= {"earlier": earlier}
         state = {**state, "picture": picture, "checkpoint": checkpoint, "key": key, "second_key": second_key}
         state |= {"untouched": untouched, "whole": whole, "surveys": {}, "scene": studio.scene(key)}
         soon = soon and any(studio.long(one) for one in (untouched, second_key) if one)
@@ -161,10 +165,12 @@ class Shown:
         subject, film = subjects[0], studio.checkpoints.film(checkpoint)
         inspector = studio.checkpoints.inspector(checkpoint)
         offered = sizes.choices(inspector, language_of(state), studio.settings.limits.tokens)
-        sample = studio.pictures.sample_of(state["picture"])
+        ground = studio.pictures.ground(state["picture"], Strokes.parse(state["strokes"]))
+        sample = studio.pictures.sample_of(ground)
         answer, beside = (facts.answer(subjects[i], keys[i], sample) if keys[i] else {} for i in (0, 1))
         if state["key"] != state["untouched"] and not soon:
             answer["before"] = facts.answer(studio.subject(state["untouched"]))["top"]
+        told = state, drawn["key"], subject
         beside_it = studio.checkpoints.inspector(second) if second else None
         return [
             state,
@@ -177,7 +183,7 @@ class Shown:
             framed(studio, drawn["key"], "picture"),
             {**answer, "asks": soon, "picture": state["picture"]},
             beside,
-            facts.edits(without, subject) | facts.board(state, drawn["key"], subject, answer),
+            facts.edits(without, subject) | facts.board(*told, answer, studio.pictures),
             assumed.shown(inspector, beside_it, studio.settings.keeps),
             facts.asked(inspector),
             {"shown": True, "second": second, "before": _before(film), "twins": self._twins},
@@ -214,8 +220,9 @@ class Shown:
         """The key of a picture seen by a checkpoint at the size that the session asks for."""
         asked = state.get("size", sizes.OWN)
         inspector = self.studio.checkpoints.inspector(checkpoint, progress)
-        upload = self.studio.pictures.opened(picture).size if asked == sizes.SHAPE else (0, 0)
-        strokes = Strokes.parse(state.get("strokes", ""))
+        pictures, strokes = self.studio.pictures, Strokes.parse(state.get("strokes", ""))
+        ground = pictures.ground(picture, strokes)
+        upload = pictures.size(ground) if asked == sizes.SHAPE else (0, 0)
         size = sizes.pixels(asked, inspector, upload)
         return self.studio.runs.known(picture, checkpoint, size, strokes=strokes, **changes)
 
