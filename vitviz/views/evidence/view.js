@@ -147,9 +147,9 @@ export default () => ({
     ui.legend.node.hidden = !painted;
     ui.made.node.hidden = deeper || alone || painted;
     ui.tried.node.hidden = show !== 'effects';
-    if (show !== 'effects') ui.tried.steps.halt();
-    if (!alone) ui.least.steps.halt();
-    if (!deeper) ui.wrote.held.steps.halt();
+    if (show !== 'effects') ui.tried.halt();
+    if (!alone) ui.least.halt();
+    if (!deeper) ui.wrote.held.halt();
     if (deeper) return drawWriters(self, ui.wrote);
     if (alone) return drawSmallest(self, ui.least);
     if (painted) return;
