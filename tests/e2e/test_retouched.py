@@ -122,6 +122,24 @@ def test_a_piece_is_moved_and_the_whole_turned_and_brightened(open_page):
     drag(page, canvas, (0.1, 0.1), (0.2, 0.1), (0.2, 0.3), (0.1, 0.1))
     drag(page, canvas, (0.18, 0.15), (0.28, 0.15))
     strokes(page, "/move_60.40.61.81.60.0.61.81.60.40.[0-9.-]+$/.test(strokes)")
+    # onto another photograph, in shares of both; there it is moved without a hole, and lights begin anew
+    was = answer(page), seen(page)
+    count = page.evaluate("document.querySelector('.vv-edits').dataset.strokes.split(' ').length")
+    onto = page.get_by_role("combobox", name="Put onto another photograph")
+    onto.select_option("chelsea")
+    strokes(page, "/onto.chelsea_120.40.61.81.-29.-10.46.61.120.40.[0-9.-]+$/.test(strokes)")
+    expect(page.locator("#vitviz-stage")).to_contain_text("451 × 300")
+    expect(slider).to_have_value("0")
+    expect(page.locator(".vv-board-answers")).to_contain_text("→")
+    canvas.press("ArrowRight")
+    canvas.press("Enter")
+    strokes(page, "/onto.chelsea_120.40.61.81.-28.-10.46.61.120.40.[0-9.-]+$/.test(strokes)")
+    slider.fill("9")
+    strokes(page, f"strokes.split(' ').length === {count + 2} && strokes.endsWith(' rotate_9')")
+    for _ in range(3):
+        page.get_by_role("button", name="Undo").click()
+    strokes(page, f"strokes.split(' ').length === {count}")
+    same(page, *was)
 
 
 def test_keys_paint_and_cut(open_page):
