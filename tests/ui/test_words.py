@@ -137,7 +137,7 @@ def said_in() -> dict[str, set[str]]:
         rooms[f"views/{view.slug}"] |= python_texts(HOME / "views" / view.slug, sentences=False)
     rooms["views/tour"] |= tour_texts()
     rooms["canvas"] = written_in(HOME / "canvas") | {"class", "distillation"}  # names of prefix tokens
-    for said_of_all in ("base.py", "printing.py"):
+    for said_of_all in ("base.py", "printing.py", "shared.py"):
         rooms["canvas"] |= python_texts(HOME / "views", said_of_all)
     rooms["canvas"] |= python_texts(HOME / "figures", "chart.py")
     rooms["ui/words"] = (
