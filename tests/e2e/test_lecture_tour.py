@@ -12,7 +12,7 @@ from tests.views.test_tour import NAMES as STEPS
 FAULTS = """([text, label]) => {
   const told = [];
   const seen = (node) => node.getClientRects().length && getComputedStyle(node).visibility !== 'hidden';
-  const labels = '.vv-map, .vv-striplabel, .vv-thumb, .vv-top, .vv-count, figcaption';
+  const labels = '.vv-map, .vv-chart, .vv-striplabel, .vv-thumb, .vv-top, .vv-count, figcaption';
   const tour = document.querySelector('#vitviz-tour .vv-tour');
   for (const node of document.querySelectorAll('#vitviz-right *')) {
     const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());

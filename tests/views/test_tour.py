@@ -198,9 +198,9 @@ def test_heads_norms_and_numbers_are_the_traces(plain):
     np.testing.assert_allclose(
         item(plain, "heads", layer=2, token=3), plain.trace.attention(1)[:, 3], atol=1e-6
     )
-    lengths = TOUR.summary(plain)["norms"]
+    lengths = {one.key: one.y for one in TOUR.chart(plain, {}).series}
     assert lengths["class"] == pytest.approx([tokens[0].norm().item() for tokens in plain.trace.tokens])
-    assert lengths["patches"] == pytest.approx(
+    assert lengths["patches (mean)"] == pytest.approx(
         [tokens[1:].norm(dim=-1).mean().item() for tokens in plain.trace.tokens], rel=1e-5
     )
     numbers = TOUR.numbers(

@@ -85,27 +85,13 @@ let halves = null; // every float16 as a number, for browsers without Float16Arr
 /** Float16 numbers as float32, exactly. */
 export function fromHalf(buffer) {
   if (typeof Float16Array === 'function') return new Float32Array(new Float16Array(buffer));
-  if (!halves) {
-    halves = new Float32Array(65536);
-    for (let i = 0; i < 65536; i++) {
-      const sign = i & 0x8000 ? -1 : 1;
-      const power = (i >> 10) & 31;
-      const rest = i & 1023;
-      halves[i] =
-        sign *
-        (power === 0
-          ? rest * 2 ** -24
-          : power === 31
-            ? rest
-              ? NaN
-              : Infinity
-            : (1 + rest / 1024) * 2 ** (power - 15));
-    }
-  }
-  const words = new Uint16Array(buffer);
-  const out = new Float32Array(words.length);
-  for (let i = 0; i < words.length; i++) out[i] = halves[words[i]];
-  return out;
+  const half = (_, i) => {
+    const [power, rest] = [(i >> 10) & 31, i & 1023];
+    const normal = power === 31 ? (rest ? NaN : Infinity) : (1 + rest / 1024) * 2 ** (power - 15);
+    return (i & 0x8000 ? -1 : 1) * (power ? normal : rest * 2 ** -24);
+  };
+  halves ??= Float32Array.from({ length: 65536 }, half);
+  return new Float32Array(new Uint16Array(buffer)).map((word) => halves[word]);
 }
 
 const readers = {

@@ -97,85 +97,66 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
         prog=program, description="vitviz shows what happens inside a Vision Transformer, in your browser."
     )
     add, given = parser.add_argument, os.environ.get
+    space, usual, ours = bool(given("SPACE_ID")), Limits(), Settings()  # a Space's strangers get less
+    whole = _up_to(1_000_000, "is no whole number from 1 to 1000000")
+    time = _up_to(1_000_000, "is no number of seconds, more than 0 and up to 1000000", float)
+    port = _up_to(65_535, "is no port: expected a whole number from 1 to 65535")
+    room = _up_to(999_999_999, "MB is no size of a cache", float, MB)
+    for name, kind, default, said in (  # as text, a default is checked like what is given
+        ("host", str, given("GRADIO_SERVER_NAME", "127.0.0.1"),
+         "address to serve on; 0.0.0.0 for everyone in the network (default: %(default)s)"),
+        ("port", port, given("GRADIO_SERVER_PORT", "7860"), "port to serve on (default: %(default)s)"),
+        # A Space with shared GPUs lends one only to functions that ask for it, and pretends to have one at
+        # all other times.
+        ("device", str, "cpu" if zerogpu.here() else "auto",
+         "auto, cpu, cuda, cuda:N or mps (default: %(default)s: CUDA, then Apple's, then the CPU)"),
+        ("checkpoint", str, ours.checkpoint, "the checkpoint shown first (default: %(default)s)"),
+        ("weights", Path, None, "folder of your own checkpoints (default: weights/ beside the app)"),
+        ("lessons", Path, None,
+         "folder of lessons, zips of the page, that it offers (default: lessons/ beside the app)"),
+    ):  # fmt: skip
+        add(f"--{name}", type=kind, default=default, help=said)
+    for name, size, said in (
+        ("model-cache", ours.model_cache, "memory for loaded checkpoints"),
+        ("trace-cache", ours.trace_cache, "memory for traces of pictures"),
+        ("picture-cache", ours.picture_cache, "memory for uploads, and again for drawn data"),
+        ("upload-quota", Options.upload_quota, "disk for uploads; the oldest go first"),
+    ):
+        add(f"--{name}", type=room, default=size, metavar="MB", help=f"{said} (default: {size // MB})")
+    for name, kind, default, said in (
+        ("tokens", whole, 2_500 if space else usual.tokens,
+         f"tokens of an input, of which attention takes the square ({usual.tokens}; 2500 on a Space)"),
+        ("seconds", time, 60 if space else usual.seconds,
+         f"seconds of computing for one answer ({usual.seconds}; 60 on a Space)"),
+        ("passes", whole, 8 if zerogpu.here() else usual.passes,
+         f"cheap forward passes at once; a dear one runs beside them ({usual.passes})"),
+        ("video-seconds", time, usual.video_seconds, f"seconds of a video ({usual.video_seconds})"),
+        ("video-frames", whole, usual.video_frames, f"frames kept of a video ({usual.video_frames})"),
+    ):  # fmt: skip
+        variable = f"VITVIZ_MAX_{name.upper().replace('-', '_')}"
+        default, told = given(variable) or str(default), f"most {said}; or {variable}"
+        add(f"--max-{name}", type=kind, default=default, metavar="N", help=told)
+    add("--share", action="store_true", help="make a public link through Gradio")
+    told = "precision in which models compute; the page says how far bfloat16 is from float32 (default: {})"
+    add("--dtype", choices=["float32", "bfloat16"], default=ours.dtype, help=told.format(ours.dtype))
     add(
-        "--host",
-        default=given("GRADIO_SERVER_NAME", "127.0.0.1"),
-        help="address to serve on; 0.0.0.0 for everyone in the network (default: %(default)s)",
-    )
-    port = given("GRADIO_SERVER_PORT", "7860")  # as text: argparse checks it like an option
-    expected = "is no port: expected a whole number from 1 to 65535"
-    kind = _up_to(65_535, expected)
-    add("--port", type=kind, default=port, help="port to serve on (default: %(default)s)")
-    add(
-        "--allowed-host",
-        action="append",
-        metavar="NAME",
+        "--allowed-host", action="append", metavar="NAME",
         help="name under which browsers reach the app through a proxy, such as vit.example.org or"
         " *.example.org; may be repeated. Other names are refused; without it all but localhost where"
         " only this machine is served, else none (default: VITVIZ_ALLOWED_HOSTS, separated by commas)",
-    )
-    add("--share", action="store_true", help="make a public link through Gradio")
-    add(
-        "--device",
-        # A Space with shared GPUs lends one only to functions that ask for it, and pretends to have one at
-        # all other times.
-        default="cpu" if zerogpu.here() else "auto",
-        help="auto, cpu, cuda, cuda:N or mps (default: %(default)s: CUDA, then Apple's, then the CPU)",
-    )
-    add(
-        "--dtype",
-        choices=["float32", "bfloat16"],
-        default="float32",
-        help="precision in which models compute; the page says how far bfloat16 is from float32 (default:"
-        " %(default)s)",
-    )
-    add("--checkpoint", default="vitviz-tiny", help="the checkpoint shown first (default: %(default)s)")
-    add("--weights", type=Path, help="folder of your own checkpoints (default: weights/ beside the app)")
-    lessons = "folder of lessons, zips of the page, that it offers (default: lessons/ beside the app)"
-    add("--lessons", type=Path, help=lessons)
-    _add_room(parser, "--model-cache", 4_000, "memory for loaded checkpoints")
-    _add_room(parser, "--trace-cache", 512, "memory for traces of pictures")
-    _add_room(parser, "--picture-cache", 256, "memory for uploads, and again for drawn data")
-    _add_limits(parser)
-    _add_room(parser, "--upload-quota", 2_000, "disk for uploads; the oldest go first")
+    )  # fmt: skip
     found = parser.parse_args(arguments)
+    limits = Limits(
+        found.max_tokens, found.max_seconds, found.max_passes,
+        video_seconds=found.max_video_seconds, video_frames=found.max_video_frames,
+    )  # fmt: skip
     settings = Settings(
         found.checkpoint, found.weights, found.device, found.model_cache, found.trace_cache,
-        found.picture_cache, _names(given("VITVIZ_CHECKPOINTS", "")), found.dtype,
-        Limits(
-            found.max_tokens, found.max_seconds, found.max_passes,
-            video_seconds=found.max_video_seconds, video_frames=found.max_video_frames,
-        ),
+        found.picture_cache, _names(given("VITVIZ_CHECKPOINTS", "")), found.dtype, limits,
         _own(found), folder_of_lessons(found.lessons),
     )  # fmt: skip
     hosts = _names(",".join(found.allowed_host or [given("VITVIZ_ALLOWED_HOSTS", "")]))
     return Options(found.host, found.port, found.share, settings, hosts, found.upload_quota)
-
-
-def _add_room(parser: argparse.ArgumentParser, name: str, default: int, what: str) -> None:
-    """An option for how much room something may take, in megabytes."""
-    kind, told = _up_to(999_999_999, "MB is no size of a cache", float, MB), f"{what} (default: {default})"
-    parser.add_argument(name, type=kind, default=default * MB, metavar="MB", help=told)
-
-
-def _add_limits(parser: argparse.ArgumentParser) -> None:
-    """What one visitor may ask for; smaller on a Space, which strangers share."""
-    usual, space = Limits(), bool(os.environ.get("SPACE_ID"))
-    whole = _up_to(1_000_000, "is no whole number from 1 to 1000000")
-    time = _up_to(1_000_000, "is no number of seconds, more than 0 and up to 1000000", float)
-    tokens = f"tokens of an input, of which attention takes the square ({usual.tokens}; 2500 on a Space)"
-    seconds = f"seconds of computing for one answer ({usual.seconds}; 60 on a Space)"
-    passes = f"cheap forward passes at once; a dear one runs beside them ({usual.passes})"
-    for option, default, kind, said in (
-        ("tokens", 2_500 if space else usual.tokens, whole, tokens),
-        ("seconds", 60 if space else usual.seconds, time, seconds),
-        ("passes", 8 if zerogpu.here() else usual.passes, whole, passes),
-        ("video-seconds", usual.video_seconds, time, f"seconds of a video ({usual.video_seconds})"),
-        ("video-frames", usual.video_frames, whole, f"frames kept of a video ({usual.video_frames})"),
-    ):
-        variable = f"VITVIZ_MAX_{option.upper().replace('-', '_')}"
-        default, told = os.environ.get(variable) or str(default), f"most {said}; or {variable}"
-        parser.add_argument(f"--max-{option}", type=kind, default=default, metavar="N", help=told)
 
 
 def _own(given: argparse.Namespace) -> bool:

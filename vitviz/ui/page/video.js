@@ -110,7 +110,7 @@ function overFrames(mine, { video, frames, step, most }) {
     plays: () => t('Play the video'),
     curve: () => t('Over time'),
     says: () => t('How much the map in view changes from one frame to the next, mean over the patches'),
-    tools: [div('vv-film-tools', heads, all, from, to, table, ...films)],
+    tools: [div('vv-buttons', heads, all, from, to, table, ...films)],
     pause: (index) => 1000 * ((frames[index + 1] ?? frames[index]).seconds - frames[index].seconds),
     draw: (plot, _, index) => drawStrip(plot, frames, rows, index),
     told(_, index) {

@@ -1,6 +1,5 @@
 // Each part taken away alone: what the answer loses, beside what the part itself had written.
 
-import { chartBeside } from '../../canvas/chart.js';
 import { button, el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { drawShares, largest } from './account.js';
@@ -10,23 +9,17 @@ import { drawWall, wall } from './wall.js';
 
 /** The panel; `pick(layer, head)` as for the account. */
 export function effects(self, { pick }) {
-  const made = { goal: '', part: '', figure: null, done: 0 };
+  const made = stepwise(self, { next, draw, pick: ({ layer, head }) => head && pick(layer, head) });
   const parts = ['heads', 'mlps'].map((part) =>
     button(part === 'heads' ? t('Heads') : t('MLPs'), () => self.set('part', part), { 'data-part': part }),
   );
   const totals = wall(self, pick);
-  const drawn = chartBeside(self, { pick: ({ layer, head }) => head && pick(layer, head) });
-  const steps = stepwise(self, { next: () => next(self, made), draw: () => draw(self, made) });
-  Object.assign(made, { parts, steps, totals, drawn });
+  Object.assign(made, { part: '', parts, totals });
   const kind = { class: 'vv-buttons', role: 'group', 'aria-label': t('Beside the map') };
-  const row = el(
-    'div',
-    { class: 'vv-buttons', 'data-export': 'no' },
-    el('span', kind, ...parts),
-    ...steps.nodes,
-  );
+  const bar = { class: 'vv-buttons', 'data-export': 'no' };
+  const row = el('div', bar, el('span', kind, ...parts), ...made.nodes);
   const panel = { class: 'vv-stack vv-effects', hidden: true };
-  made.node = el('div', panel, row, drawn.node, steps.problem, totals.node);
+  made.node = el('div', panel, row, made.drawn.node, made.problem, totals.node);
   return made;
 }
 
@@ -36,22 +29,14 @@ function next(self, made) {
   const { layers } = self.value;
   if (made.done === layers && made.part === part) return null;
   const done = made.part === part || !made.done ? made.done + 1 : made.done;
-  return {
-    question: { target, relative, part, show: 'effects', layer: layers - done + 1 },
-    took: (figure) => Object.assign(made, { figure, done, part }),
-  };
+  return { question: { target, relative, part, show: 'effects', layer: layers - done + 1 }, done, part };
 }
 
 /** In view: asks for what is not there yet, and draws what is. */
 export function drawEffects(self, made) {
-  const goal = `${self.key}/${asked(self)}`;
-  const other = made.goal !== goal;
-  if (other) Object.assign(made, { goal, done: 0, part: '', figure: null });
-  if (other || made.part !== self.settings.part) {
-    made.steps.run();
-  } else {
-    draw(self, made);
-  }
+  if (made.about(`${self.key}/${asked(self)}`)) made.part = '';
+  if (made.part !== self.settings.part) made.run();
+  else draw(self, made);
 }
 
 function draw(self, made) {
@@ -67,8 +52,7 @@ function draw(self, made) {
   const tall = Math.max(200 * zoom, Math.min(360 * zoom, room - walls - 230 * zoom));
   if (made.figure) made.drawn.draw(made.figure, Math.min(width, 520 * zoom), tall);
   const { layers } = value;
-  made.steps.progress(made.done, layers, t('{done} of {count} layers', { done: made.done, count: layers }));
-  made.node.dataset.done = made.done === layers ? 'all' : String(made.done);
+  made.progress(layers, t('{done} of {count} layers', { done: made.done, count: layers }));
   made.totals.node.hidden = ui.made.shares.node.hidden = !some;
   if (!some) return;
   const values = new Float32Array(value.layers * value.heads).fill(NaN);

@@ -1,16 +1,21 @@
 // A chart that is made step by step, each step by passes of its own: how far it is, stop, and on from there.
 
+import { chartBeside } from '../../canvas/chart.js';
 import { Refusal, unpacked } from '../../canvas/data.js';
 import { button, el } from '../../canvas/elements.js';
 import { asText } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 
 /**
- * `next()` is the next step's {question, took(chart)}, none at the end; `draw()` draws what there is.
- * `item` is what the chart is asked for as. `progress(done, count, told)` shows how far it is, and `halt()`
- * stops; what is there stays.
+ * What is made so: `figure` is the chart so far, of `done` steps. `next(self, made)` is the next step's
+ * {question, done} with what else is then known, none at the end; `draw(self, made)` draws what there is.
+ * `item` is what the chart is asked for as, `pick` the chart's own. `about(goal)` lets go of what is about
+ * something else, and says whether it was; `progress(count, told)` shows how far it is, and `halt()` stops;
+ * what is there stays.
  */
-export function stepwise(self, { next, draw, item = 'chart' }) {
+export function stepwise(self, { next, draw: drawn, item = 'chart', pick = undefined }) {
+  const made = { goal: '', done: 0, figure: null, drawn: chartBeside(self, { pick }) };
+  const draw = () => drawn(self, made);
   let flight = null;
   const bar = el('progress', { max: 1, value: 0 });
   const told = el('span', { role: 'status' });
@@ -29,10 +34,11 @@ export function stepwise(self, { next, draw, item = 'chart' }) {
     [flight, problem.textContent] = [own, ''];
     draw();
     try {
-      for (let step = next(); step; step = next()) {
-        const found = await self.array(item, asText(step.question), own.signal);
+      for (let step = next(self, made); step; step = next(self, made)) {
+        const { question, ...now } = step;
+        const found = await self.array(item, asText(question), own.signal);
         if (flight !== own) return;
-        step.took(unpacked(found));
+        Object.assign(made, now, { figure: unpacked(found) });
         draw();
       }
     } catch (failed) {
@@ -44,12 +50,19 @@ export function stepwise(self, { next, draw, item = 'chart' }) {
     draw();
   }
 
-  function progress(done, count, said) {
+  function about(goal) {
+    const other = made.goal !== goal;
+    if (other) Object.assign(made, { goal, done: 0, figure: null });
+    return other;
+  }
+
+  function progress(count, said, done = made.done) {
     bar.value = done / count;
     bar.hidden = go.hidden = done === count;
     go.textContent = flight ? t('Stop') : done ? t('Go on') : t('Begin');
     told.textContent = done === count ? '' : said;
+    made.node.dataset.done = done === count ? 'all' : String(done);
   }
 
-  return { nodes: [bar, told, go], problem, run, halt, progress };
+  return Object.assign(made, { nodes: [bar, told, go], problem, run, halt, about, progress });
 }

@@ -1,6 +1,5 @@
 // Held against the truth: an edge into a head by its share and by a real pass without it, begun by a button.
 
-import { chartBeside } from '../../canvas/chart.js';
 import { button, el, selection } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { asked } from './lines.js';
@@ -11,20 +10,18 @@ const open = (self) => self.settings.show === 'writers' && held(self);
 
 /** The panel; `pick(writer)` is told of a writer. */
 export function truth(self, pick) {
-  const made = { goal: '', done: 0, figure: null };
+  const made = stepwise(self, { item: 'truth', next, draw, pick: ({ writer }) => writer && pick(writer) });
   const choice = (name, label) =>
     selection(
       { 'aria-label': label, onchange: ({ target }) => self.set(name, target.value) },
       self.control(name).options.map(([value, text]) => [value, t(text)]),
     );
   made.choices = { into: choice('into', t('Read as')), parts_as: choice('parts_as', t('In its place')) };
-  made.drawn = chartBeside(self, { pick: ({ writer }) => writer && pick(writer) });
-  made.steps = stepwise(self, { item: 'truth', next: () => next(self, made), draw: () => draw(self, made) });
   made.open = button(t('Held against the truth'), () => self.set('beside', held(self) ? 'heads' : 'truth'));
-  made.inner = [...Object.values(made.choices), el('span', { class: 'vv-buttons' }, ...made.steps.nodes)];
+  made.inner = [...Object.values(made.choices), el('span', { class: 'vv-buttons' }, ...made.nodes)];
   const bar = el('div', { class: 'vv-buttons', 'data-export': 'no' }, made.open, ...made.inner);
-  made.inner.push(made.drawn.node, made.steps.problem);
-  made.node = el('div', { class: 'vv-stack vv-alone' }, bar, made.drawn.node, made.steps.problem);
+  made.inner.push(made.drawn.node, made.problem);
+  made.node = el('div', { class: 'vv-stack vv-alone' }, bar, made.drawn.node, made.problem);
   return made;
 }
 
@@ -32,10 +29,7 @@ function next(self, made) {
   if (made.figure?.done === made.figure?.count && made.done) return null;
   const { target, relative, chosen, trail, into, parts_as } = self.settings;
   const done = made.done + 1;
-  return {
-    question: { target, relative, chosen, trail, into, parts_as, tried: done },
-    took: (figure) => Object.assign(made, { figure, done }),
-  };
+  return { question: { target, relative, chosen, trail, into, parts_as, tried: done }, done };
 }
 
 /** What there is of this head, so wide and tall, if it was asked for; whether it was. */
@@ -45,9 +39,7 @@ export function drawTruth(self, made, width, tall) {
   const { chosen, trail, into, parts_as } = self.settings;
   const goal = [self.key, asked(self), chosen, trail, into, parts_as].join('/');
   made.room = [width, tall];
-  const other = made.goal !== goal;
-  if (other) Object.assign(made, { goal, done: 0, figure: null });
-  if (other || !held(self)) made.steps.halt();
+  if (made.about(goal) || !held(self)) made.halt();
   for (const [name, field] of Object.entries(made.choices)) field.value = self.settings[name];
   draw(self, made);
   return held(self);
@@ -59,8 +51,7 @@ function draw(self, made) {
   made.drawn.node.hidden = !figure;
   if (figure) made.drawn.draw(withChosen(figure, self.settings.writer), ...made.room);
   const { done = 0, count = 1 } = figure ?? {};
-  made.steps.progress(done, count, done ? t('{done} of {count} edges', { done, count }) : '');
-  made.node.dataset.done = done === count ? 'all' : String(done);
+  made.progress(count, done ? t('{done} of {count} edges', { done, count }) : '', done);
 }
 
 /** The chart with the writer in view in another colour. */

@@ -132,9 +132,9 @@ export default () => ({
     ui.least.node.hidden = !alone;
     ui.made.node.hidden = deeper || alone;
     ui.tried.node.hidden = show !== 'effects';
-    if (show !== 'effects') ui.tried.steps.halt();
-    if (!alone) ui.least.steps.halt();
-    if (!deeper) ui.wrote.held.steps.halt();
+    if (show !== 'effects') ui.tried.halt();
+    if (!alone) ui.least.halt();
+    if (!deeper) ui.wrote.held.halt();
     if (deeper) return drawWriters(self, ui.wrote);
     if (alone) return drawSmallest(self, ui.least);
     if (show === 'effects') {

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitviz import analyses
+from vitviz.figures.chart import GREY, ORANGE, Chart, Series
+from vitviz.record.sentence import Sentence
 from vitviz.views.base import PAPER, View, Words, as_json, drawn
 from vitviz.views.controls import Whole, Wholes
+from vitviz.views.printing import prefix_name
 from vitviz.views.sequence import placed
 from vitviz.views.shared import packed
 from vitviz.views.subject import Subject
@@ -80,6 +83,7 @@ class Tour(View):
         Whole("number"),  # of a filter of the embedding
         Whole("seed", maximum=made.SEEDS),  # of an order of the patches; 0 before one was asked for
     )
+    charted = ()
     items = (
         drawn("embedded", "stage patch width", "E x_p, without and with E_pos"),
         drawn("front", "prefix width", "the tokens that stand before the patches"),
@@ -108,7 +112,6 @@ class Tour(View):
             "zeroable": parts.why_positions is None,
             "positions": facts.positions,
             "stem": parts.stem,
-            "norms": made.norms(trace),
             "top": trace.top(3),
             "steps": [vars(step) for step in steps(facts)],
             "diagram": diagram.figure_one(facts),
@@ -143,6 +146,21 @@ class Tour(View):
             found = subject.once_by_passes(f"shuffled {seed}", lambda: made.experiment(subject, seed))
             return packed(found)
         raise NotImplementedError(name)  # declared and forgotten here
+
+    def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
+        """The Euclidean length of the tokens in the stream, z_0 to z_L: prefix tokens', the patches' mean."""
+        names, depth = subject.grid.prefix_names, np.arange(len(subject.trace.tokens))
+        lengths = np.stack([tokens.norm(dim=-1).double().numpy() for tokens in subject.trace.tokens], axis=1)
+        lines = [(prefix_name(name), lengths[i], GREY, "dashed") for i, name in enumerate(names)]
+        lines.append((Sentence("patches (mean)"), lengths[len(names) :].mean(axis=0), ORANGE, ""))
+        series = tuple(
+            Series(depth, values, name, colour, True, True, dash=dash, of={"depth": depth}, key=str(name),
+                   told=(Sentence("{name}"),), also={"name": [name] * len(depth)})
+            for name, values, colour, dash in lines
+        )  # fmt: skip
+        ends = (0.0, float(depth[-1])), (0.0, 1.05 * float(lengths.max()) or 1.0)
+        title = Sentence("Length of the tokens in the stream, layer by layer")
+        return Chart(Sentence("after layer (0: z₀)"), "", *ends, title, series, keyed=True)
 
     def texts(self) -> set[str]:
         return super().texts() | set(texts())

@@ -57,16 +57,6 @@ def embedded(trace: Trace) -> np.ndarray:
     )
 
 
-def norms(trace: Trace) -> dict[str, list[float]]:
-    """The Euclidean length of the tokens in the stream, z_0 to z_L: prefix tokens', the patches' mean."""
-    lengths = [tokens.norm(dim=-1).double() for tokens in trace.tokens]
-    named = {
-        name: [short(length[i].item()) for length in lengths]
-        for i, name in enumerate(trace.grid.prefix_names)
-    }
-    return {**named, "patches": [short(length[trace.grid.prefix :].mean().item()) for length in lengths]}
-
-
 def worked(row: WorkedRow) -> dict[str, Any]:
     """One row of attention, step by step."""
     vectors = ("q", "products", "scores", "powers", "weights", "output")
