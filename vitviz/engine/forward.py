@@ -97,10 +97,7 @@ class Forward:
             first, kept = checking, None if edit is None else edit.kept
             # What hooks, experiments and edits do to the model is not to be checked.
             if checking and (hooked or change is not None or edit is not None):
-                alone, _, _ = self.run(model, pixels[:1], check=True)
-                calls, grid = [call for (call,) in alone.calls], record.grid_of(model)
-                layers = [record.attention_of(call, 0, grid, torch.device("cpu")) for call in calls]
-                self._require_truth(alone, layers, size)
+                self._check_truth(model, pixels[:1], size)
                 checking = False
             if change is not None:  # an experiment's variant of the model
                 model = change(model)
@@ -186,6 +183,13 @@ class Forward:
         tokens = record.grid_of(model).tokens if edit is None or edit.places is None else len(edit.places)
         check_plain(recording, tokens, placed.checkpoint.name)
         return recording, logits, milliseconds
+
+    def _check_truth(self, model: nn.Module, pixels: Tensor, size: tuple[int, int]) -> None:
+        """The check in a pass of its own."""
+        recording, _, _ = self.run(model, pixels, check=True)
+        grid = record.grid_of(model)
+        layers = [record.attention_of(call, 0, grid, torch.device("cpu")) for (call,) in recording.calls]
+        self._require_truth(recording, layers, size)
 
     def _require_truth(
         self, recording: capture.Recording, layers: Sequence[Attention], size: tuple[int, int]
