@@ -58,9 +58,11 @@ class Held:
     def controls(self, described: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The settings as the script is told them, beginning with the given values."""
 
-        numbers = ("slider", "whole")
-        begun = zip(described, self.given.values(), strict=True)
-        return [{**one, "default": float(text) if one["kind"] in numbers else text} for one, text in begun]
+        def begun(one: dict[str, Any]) -> float | str:
+            text = self.given[one["name"]]
+            return float(text) if one["kind"] in ("slider", "whole") else text
+
+        return [{**one, "default": begun(one)} for one in described]
 
     def parts(self) -> dict[str, dict[str, Any]]:
         """Every address that the script can ask, with its array, or with the sentence that refuses it."""

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from tests.engine.small import perturbed, same, saved, small
 from vitviz.engine.finding.catalogue import checkpoints, find
 from vitviz.engine.fitting.load import load
-from vitviz.engine.reading.folder import bytes_of, shards
-from vitviz.engine.reading.weights import shapes
+from vitviz.engine.reading.folder import shards
+from vitviz.engine.reading.weights import bytes_held, shapes
 from vitviz.errors import CheckpointError
 
 INDEX = {True: "model.safetensors.index.json", False: "pytorch_model.bin.index.json"}
@@ -93,9 +93,9 @@ def test_it_is_listed_once_with_its_parameters(folder):
 def test_size_and_shapes_are_those_of_all_shards(folder):
     index = folder / INDEX[True]
     assert shapes(index) == {name: tuple(value.shape) for name, value in small().state_dict().items()}
-    assert bytes_of(index) == sum(path.stat().st_size for path in folder.iterdir() if "-of-" in path.name)
+    assert bytes_held(index) == sum(path.stat().st_size for path in folder.iterdir() if "-of-" in path.name)
     one = saved(small(), folder / "one.safetensors")
-    assert bytes_of(one) == one.stat().st_size > 4 * sum(map(prod, shapes(one).values()))
+    assert bytes_held(one) == one.stat().st_size > 4 * sum(map(prod, shapes(one).values()))
 
 
 def test_one_whole_file_comes_before_an_index(folder):

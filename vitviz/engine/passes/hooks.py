@@ -3,12 +3,14 @@
 A model is copied for other sizes and devices; hooks that stayed on it would be copied too, and never end.
 """
 
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from torch import Tensor, nn
 
+from vitviz.engine.defaults import renew_lock_of
 from vitviz.engine.passes.capture import Change, transformer_blocks
 from vitviz.engine.passes.wiring import MOMENTS
 from vitviz.errors import VitvizError
@@ -20,7 +22,9 @@ class Hooks:
     """What the user has asked for on one inspector."""
 
     def __init__(self) -> None:
-        self._asked: list[tuple[str, Hook]] = []
+        self._lock = threading.RLock()
+        self._asked: tuple[tuple[str, Hook], ...] = ()  # replaced as a whole: a pass keeps what it began with
+        renew_lock_of(self)
 
     def __bool__(self) -> bool:
         return bool(self._asked)
@@ -40,16 +44,18 @@ class Hooks:
 
     @contextmanager
     def _held(self, one: tuple[str, Hook]) -> Iterator[None]:
-        self._asked.append(one)
+        with self._lock:
+            self._asked = (*self._asked, one)
         try:
             yield
         finally:
-            self._asked.remove(one)
+            with self._lock:
+                self._asked = tuple(other for other in self._asked if other is not one)
 
     def changes(self) -> Mapping[tuple[str, int], Sequence[Change]]:
         """All of them as they are now, by place, for a pass that begins; empty where there are none."""
         found: defaultdict[tuple[str, int], list[Change]] = defaultdict(list)
-        for point, fn in tuple(self._asked):
+        for point, fn in self._asked:
             _, layer, moment = point.split(".")
             found[moment, int(layer)].append(_checked(point, fn))
         return dict(found)

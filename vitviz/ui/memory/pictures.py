@@ -22,7 +22,6 @@ class Pictures:
     def __init__(self, keys: Keys, limit: int):
         self._keys = keys
         self._pictures: Cache[bytes] = Cache(limit, len)
-        self._sizes: Cache[tuple[int, int]] = Cache(2_000, lambda size: 1)
         self._pixels: Cache[np.ndarray] = Cache(limit // 4, lambda pixels: pixels.nbytes)
 
     def keep(self, path: str | os.PathLike) -> str:
@@ -76,7 +75,7 @@ class Pictures:
 
     def size(self, key: str) -> tuple[int, int]:
         """Its width and height."""
-        return self._sizes.get(key, lambda: self.opened(key).size)
+        return self.opened(key).size
 
     def opened(self, key: str, strokes: Strokes = NONE):
         """The upright upload in RGB, with strokes painted over it."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from vitviz.record.asked import vectors_of, without_text
 from vitviz.record.runs import Without
-from vitviz.record.samples import samples
+from vitviz.record.samples import sample_image, samples
 from vitviz.record.sentence import Sentence, travelling
 from vitviz.ui.words import told
 
@@ -140,11 +141,16 @@ def board(
     """
     told = {"key": key, "picture": state["picture"], "size": list(subject.seen.upload)}
     answers = {"top": answer.get("top", [])[:3], "before": answer.get("before", [])}
-    grounds, earlier = [(one.name, one.title) for one in samples()], state["earlier"]
+    grounds, earlier = [[one.name, one.title, *_size(one.name)] for one in samples()], state["earlier"]
     if pictures.has(earlier) and not pictures.sample_of(earlier):
-        grounds.append((earlier, EARLIER))
-    sized = [[name, title, *pictures.size(pictures.called(name))] for name, title in grounds]
-    return {"strokes": state["strokes"], "grounds": sized, **told, **answers}
+        grounds.append([earlier, EARLIER, *pictures.size(earlier)])
+    return {"strokes": state["strokes"], "grounds": grounds, **told, **answers}
+
+
+@cache
+def _size(sample: str) -> tuple[int, int]:
+    """Of a sample, which need not be kept for it in place of what was dropped in."""
+    return sample_image(sample).size
 
 
 def edits(without: Without, subject: Subject) -> dict[str, Any]:
