@@ -115,7 +115,8 @@ def survey(
         inspector = vitviz.load(checkpoint, device=device, dtype=dtype, folder=weights)
         measures = _measures(measure or USUAL, boxes, method, patches_as)
         inspector = _worded(inspector, measures, words)
-        with told(True, bar_format=PROGRESS, mininterval=0.2 if sys.stderr.isatty() else 10) as tell:
+        ends, seconds = ("", 0.2) if sys.stderr.isatty() else ("\n", 10)  # a file has a line each time
+        with told(True, bar_format=PROGRESS + ends, mininterval=seconds) as tell:
             found = vitviz.survey(source, inspector, measures, out=out, classes=meant, progress=tell, **asked)
     except KeyboardInterrupt:
         print(f"Stopped. What is done lies in {out}; the same command goes on.", file=sys.stderr)

@@ -5,10 +5,6 @@ where no type is named (new weights, tables of positions, the picture as a tenso
 rounds them all, and a model that calls itself float32 would not be. On CUDA, convolutions are of whole
 numbers and not of TF32. As these belong to no thread, they are changed only where they are another, and set
 back when the last of those that compute at once has done.
-
-A forked process has to have its locks anew: the thread that held one when it was forked does not exist there,
-so nobody would open it. Neither do the threads that torch computed with, but a child's first pass would wait
-for them for ever.
 """
 
 import os
@@ -16,28 +12,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
-
-_owners: WeakKeyDictionary[object, tuple[str, ...]] = WeakKeyDictionary()
-
-
-def renew_lock_of(owner: object, *names: str) -> None:
-    """A forked process finds `owner._lock`, or the locks that are named, new and open."""
-    _owners[owner] = names or ("_lock",)
-
-
-def _renew() -> None:
-    for owner, names in list(_owners.items()):
-        for name in names:
-            setattr(owner, name, threading.RLock())
-    if _owners:  # something may have been computed
-        torch.set_num_threads(1)  # then nobody is waited for
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
 
 
 class _Setting:

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from vitviz.engine import readouts
-from vitviz.engine.defaults import in_float32, renew_lock_of
+from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import DTYPES, exactly, memory_guard, name_of, synchronise
+from vitviz.engine.forks import renew_lock_of
 from vitviz.engine.passes import capture, copies, experiments, interventions, precision, record
 from vitviz.engine.passes.recording import TOLERANCE, check_plain, check_truth
 from vitviz.engine.passes.references import Reference, References

@@ -12,8 +12,8 @@ from torch import nn
 
 from vitviz.engine import cosine, memory
 from vitviz.engine.checkpoint import Checkpoint, Loaded
-from vitviz.engine.defaults import renew_lock_of
 from vitviz.engine.device import DTYPES, memory_guard, pick_device, pick_dtype
+from vitviz.engine.forks import renew_lock_of
 from vitviz.engine.passes import capture, copies, record
 from vitviz.engine.passes.hooks import Hooks
 from vitviz.errors import UnsupportedModel, VitvizError

@@ -17,7 +17,7 @@ from vitviz.errors import VitvizError
 
 LONGEST, MOST = 20_000, 100  # characters, and strokes
 _NUMBER = r"(?:0|-?[1-9]\d{0,4})"
-_INK = re.compile(r"mean|blur|noise(?:0|[1-9]\d{0,3})|[0-9a-f]{6}")
+_INK = re.compile(r"mean|blur|noise(?:0|[1-9]\d{0,3})|[0-9a-f]{6}", re.ASCII)
 _KEY = 40  # characters of a photograph's name on a server, which is no sample's
 _STROKE = re.compile(rf"([a-z]+)(?:\.([a-z0-9]{{1,{_KEY}}}))?_({_NUMBER}(?:\.{_NUMBER})*)", re.ASCII)
 _WIDEST, _LARGEST = 9_999, 4_096  # pixels: of a brush, and of the sides of a piece that is scaled

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from torch import Tensor, nn
 
-from vitviz.engine.defaults import renew_lock_of
+from vitviz.engine.forks import renew_lock_of
 from vitviz.engine.passes.capture import Change, transformer_blocks
 from vitviz.engine.passes.wiring import MOMENTS
 from vitviz.errors import VitvizError

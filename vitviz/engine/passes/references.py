@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from vitviz.engine.checkpoint import Checkpoint
-from vitviz.engine.defaults import renew_lock_of
+from vitviz.engine.forks import renew_lock_of
 from vitviz.engine.passes.interventions import Parts
 from vitviz.engine.pictures.preprocess import prepare
 from vitviz.record.classes import tensors_in

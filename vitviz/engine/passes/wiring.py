@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from vitviz.engine.defaults import renew_lock_of
+from vitviz.engine.forks import renew_lock_of
 from vitviz.engine.passes.branches import points
 
 MOMENTS = ("input", "attn", "mlp", "output")  # of a block, in the order of the paper's equations 2 and 3

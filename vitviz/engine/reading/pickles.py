@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import torch
 
-from vitviz.engine.defaults import renew_lock_of
+from vitviz.engine.forks import renew_lock_of
 from vitviz.engine.reading import limits
 from vitviz.errors import CheckpointError
 
