@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--frames", type=int, default=300, help="over which the memory is looked at")
     given = parser.parse_args()
-    film = filmed(Path(tempfile.mkdtemp()) / "film.y4m")
+    film = filmed(Path(tempfile.mkdtemp()) / "film.y4m", rate=30)  # as a camera's are
     flags = [CAMERA, "--use-fake-ui-for-media-stream", f"--use-file-for-fake-video-capture={film}"]
     with Server() as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=[*FLAGS, *flags])

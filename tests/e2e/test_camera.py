@@ -22,10 +22,12 @@ FRAME = """() => { const each = [...window.vitviz.views].filter((one) =>
 ON = "() => Number(document.documentElement.dataset.camera?.split(' ')[0]) > {}"
 
 
-def filmed(path):
-    """A camera's film as Y4M: frame `n` is grey, with one white patch of 8 pixels at place `n` of 14 x 14."""
+def filmed(path, rate: int = 10):
+    """A camera's film as Y4M, so many frames a second: frame `n` is grey, with one white patch of 8 pixels at
+    place `n` of 14 x 14.
+    """
     with path.open("wb") as file:
-        file.write(f"YUV4MPEG2 W{SIDE} H{SIDE} F10:1 Ip A1:1 C420jpeg\n".encode())
+        file.write(f"YUV4MPEG2 W{SIDE} H{SIDE} F{rate}:1 Ip A1:1 C420jpeg\n".encode())
         for number in range(FRAMES):
             grey = np.full((SIDE, SIDE), 60, np.uint8)
             row, col = 2 + number // 8, 2 + number % 8
@@ -106,7 +108,11 @@ def test_what_is_drawn_belongs_to_the_frame_that_is_shown(cameras, server):
           window.fetch = async (url, how) => {
             const got = await real(url, how);
             if (how?.body && String(url).endsWith('/live'))
-              window.frames_[(await got.clone().json()).key] = JSON.parse(how.body).frame;
+            {
+              const bytes = await got.clone().arrayBuffer(), length = new DataView(bytes).getUint32(0, true);
+              const { key } = JSON.parse(new TextDecoder().decode(bytes.slice(4, 4 + length)));
+              window.frames_[key] = JSON.parse(how.body).frame;
+            }
             return got; }; }"""
     )
     sent = page.evaluate(

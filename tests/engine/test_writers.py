@@ -392,6 +392,8 @@ def test_twenty_edges_of_genuine_weights_against_hooks(genuine):
     inspector, trace = genuine
     found = vitviz.edge_effects(inspector, trace, 243, 9, 1, parts_as="zero", count=20, seed=1)
     assert len(found.edges) == 20 and found.of == 2 + 9 * 4 and -1 <= found.correlation <= 1
+    mean = vitviz.edge_effects(inspector, trace, 243, 9, 1, batch=1, progress=lambda done, of: False)
+    assert mean.of == 1 + 9 * 4 and all(one.writer.kind != "positions" for one in mean.edges)
     model = inspector.model
     pixels = inspector.forward.pixels([as_seen(trace.view, inspector.preprocessing)])
     kept, handles = {}, []

@@ -2,16 +2,19 @@
 
 import base64
 import io
+import json
 
 import numpy as np
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 from PIL import Image
 
 import vitviz
 from vitviz.errors import ImageError, Unknown
 from vitviz.record.runs import Without
 from vitviz.ui.memory import frames
-from vitviz.ui.page.live import shown
+from vitviz.ui.page.live import routes, shown
 from vitviz.views import VIEWS
 
 WITHOUT = Without(heads=[(1, 1)])
@@ -77,6 +80,38 @@ def test_what_is_made_of_a_frame_that_was_forgotten_meanwhile_is_forgotten_too(s
         ask(studio, key, last=told)
         studio._drawn.get((told, "rollout", "map", ()), lambda: np.zeros(3))
     assert not any(told in name for names in held(studio) for name in names)
+
+
+def test_what_was_drawn_of_the_frame_before_comes_with_the_next(studio, key):
+    client = TestClient(FastAPI(routes=routes(studio)))
+    items = [
+        "evidence/map?chosen=2.1",
+        "rollout/map",
+        "evidence/classes?",
+        "tokens/nothing",
+        "?",
+        "evidence/map?chosen=99",
+    ]
+    frame = base64.b64encode(jpeg()).decode()
+    asked = {"views": ["rollout"], "frame": frame, "items": items}
+    body = client.post(f"/gradio_api/vitviz/{key}/live", json=asked).content
+    end = 4 + int.from_bytes(body[:4], "little")
+    told, rest = json.loads(body[4:end]), body[end:]
+    assert [name for name, *_ in told["arrays"]] == items[:3] and set(told["figures"]) == {"rollout"}
+    for name, shape, kind, size in told["arrays"]:
+        sent, rest = np.frombuffer(rest[:size], kind).reshape(shape), rest[size:]
+        slug, item = name.partition("?")[0].split("/")
+        given = {"chosen": "2.1"} if "chosen" in name else {}
+        np.testing.assert_array_equal(sent, studio.item(told["key"], slug, item, given))
+    assert not rest
+    for wrong in (None, 3, {"a": 1}, [[1]]):
+        got = client.post(
+            f"/gradio_api/vitviz/{key}/live", json={**asked, "items": wrong, "last": told["key"]}
+        )
+        told = json.loads(got.content[4 : 4 + int.from_bytes(got.content[:4], "little")])
+        assert got.status_code == 200 and told["arrays"] == []
+    assert client.post(f"/gradio_api/vitviz/{key}/live", json={"last": told["key"]}).json() == {}
+    assert not any(told["key"] in name for names in held(studio) for name in names)
 
 
 def test_no_photograph_is_forgotten_in_place_of_a_frame(studio, key):

@@ -1,12 +1,15 @@
 """Each patch in the colour of its likeliest sentence: map, threshold, legend, print against plain loops."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 import vitviz
 from tests.engine import contrastive
+from vitviz.engine.passes.experiments import as_seen
 from vitviz.errors import UnsupportedModel
 from vitviz.record.runs import Without
 from vitviz.views import Subject
@@ -19,10 +22,16 @@ MANY = [f"thing {number}" for number in range(40)]
 
 
 @pytest.fixture(scope="module")
-def inspector(tmp_path_factory):
+def both(tmp_path_factory):
+    """An inspector of a folder with two towers, and open_clip's model of both."""
     folder = tmp_path_factory.mktemp("clip")
-    contrastive.clip(folder)
-    return vitviz.load(folder, device="cpu")
+    model = contrastive.clip(folder)
+    return vitviz.load(folder, device="cpu"), model
+
+
+@pytest.fixture(scope="module")
+def inspector(both):
+    return both[0]
 
 
 @pytest.fixture(scope="module", params=[["a cat", "Tokens", "the dog"], MANY], ids=["few", "many"])
@@ -85,6 +94,24 @@ def test_map_legend_and_print_are_those_of_plain_loops(subject, method, monkeypa
     assert all(others) and bare
     expected = [100 * one / len(flat) for one in (*counts, *others, bare)]
     assert shares == pytest.approx(expected, abs=0.051) and sum(shares) == pytest.approx(100, abs=0.5)
+
+
+def test_a_print_says_of_which_cosine_the_logit_is_made(both):
+    inspector, model = both
+    classes = vitviz.text(inspector, ["a cat", "the dog"])
+    asked = inspector.with_classes(replace(classes, scale=20.0, bias=-3.0))
+    subject = Subject(asked, asked.trace(vitviz.sample_image("chelsea")))
+    pixels = as_seen(subject.trace.view, inspector.preprocessing).tensor[None]
+    with torch.no_grad():
+        picture = model.encode_image(pixels, normalize=True)[0]
+    one, other = (classes.vectors @ picture).tolist()
+
+    def note(**given) -> str:
+        return str(VIEW.plate(subject, VIEW.settings(given, subject.about), Asked()).notes[0])
+
+    assert f" = 20 × cosine {one:.4f} − 3.00 = ".replace("-", "−") in note(target="0")
+    assert f" = 20 × difference of cosines {one - other:.4f} = ".replace("-", "−") in note(target="0-1")
+    assert "cosine" not in note(target="0", relative="yes")
 
 
 def test_it_is_offered_where_there_is_a_choice_and_else_refused(subject, inspector):

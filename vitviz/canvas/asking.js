@@ -24,6 +24,12 @@ export function wanted(self) {
   return `${self.key}/${asked}`;
 }
 
+/** The items that it has been drawn from, by their addresses behind the key. */
+export function addresses(self) {
+  const items = self.loaded && !self.view.load ? parts(self).filter(([kind]) => kind === 'item') : [];
+  return items.map(([, name]) => self.item(name).slice(self.key.length + 1));
+}
+
 /** What `wanted` names, fetched: item or picture -> its value. */
 export async function load(self, signal) {
   if (self.view.load) return self.view.load(self, signal);

@@ -134,7 +134,8 @@ def edge_effects(
     (ledger, basis), stream = _asked(inspector, trace, target, False), recorded(inspector, trace)
     layers, heads = len(trace.layers), trace.layers[0].heads
     ends = [(layer, head)] if layer is not None else itertools.product(range(layers), range(heads))
-    positions, classes = stream.positions is not None, classes_of(ledger.trace, target)
+    classes = classes_of(ledger.trace, target)
+    positions = stream.positions is not None and parts_as == "zero"  # their mean is themselves
     every = [edge for end in ends for edge in edges_into(*end, heads, into, positions)]
     if layer is None and into == "value":
         every += edges_into(layers, None, heads, "answer", positions)

@@ -1,4 +1,4 @@
-"""Frames of cameras: each stands until the next one does, and all that was made of it goes with it.
+"""Frames of cameras: each stands until the next but one does, and all that was made of it goes with it.
 
 A frame is in no other memory than this server's caches, under a key that nobody else has. Who closes the page
 without a word leaves one, which is forgotten when nobody has looked at it for a while.
@@ -17,7 +17,7 @@ from vitviz.ui.door import visitor
 if TYPE_CHECKING:
     from vitviz.ui.memory.studio import Studio
 
-MOST = 4  # of one visitor: as many pages as look through a camera at once
+MOST = 8  # of one visitor: two of every page that looks through a camera at once
 LASTS = 20.0  # seconds that a frame stands without a look
 
 

@@ -1,5 +1,5 @@
-// The camera: one frame at a time goes to the server, the newest when the last has been drawn, until it is
-// stopped.
+// The camera: one frame at a time is with the server, the newest when the last has come back, which is drawn
+// meanwhile, until it is stopped.
 
 import { put, Refusal } from '../../canvas/data.js';
 import { el, sheet } from '../../canvas/elements.js';
@@ -66,7 +66,7 @@ export function camera() {
     }
   }
 
-  /** One frame after the other: the next, the newest there is, is taken when the last is drawn. */
+  /** One frame after the other: the next, the newest there is, is taken when the last has come back. */
   async function run(own) {
     const { video } = own;
     let [fresh, rate, refused, drawn, frames, age] = [true, 0, 0, 0, 0, 0];
@@ -78,23 +78,32 @@ export function camera() {
       if (own.on()) video.requestVideoFrameCallback(came);
     };
     video.requestVideoFrameCallback(came);
-    while (own.on() && !own.kept) {
+    /** The newest frame, and what the server makes of it. */
+    const taken = async () => {
       // a camera that stands still is looked at again
       if (!fresh) await Promise.race([new Promise((resolve) => (waiting = resolve)), pause(STILL)]);
+      if (!own.on() || own.kept) return {};
       fresh = false;
       const [at, url] = [performance.now(), shot(video, size)];
       const [told, bitmap] = await Promise.all([
         own.ask({ frame: url.split(',')[1] }).catch((problem) => ({ problem })),
         fileOf(url).then((blob) => createImageBitmap(blob)),
       ]);
+      return { at, url, told, bitmap };
+    };
+    let next = taken();
+    while (own.on() && !own.kept) {
+      const { at, url, told, bitmap } = await next;
       if (!told) return;
       if (told.problem) {
         if (++refused > REFUSED) throw told.problem;
         if (own.on()) stage().fail(told.problem);
         await pause(PAUSE);
+        next = taken();
         continue;
       }
       [refused, size] = [0, told.size];
+      next = taken(); // under way while this one is drawn
       put(`${told.key}/picture/upload`, bitmap);
       const status = t('{rate} frames a second, {age} ms old', {
         rate: rate.toFixed(1),

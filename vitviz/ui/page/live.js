@@ -1,7 +1,8 @@
 // What passes over the page in place of the photograph, a camera's frames or a video's: every view in view
 // shows the one that is asked for. None outlasts the next, unless it is kept: then it becomes the photograph.
 
-import { asked, forget } from '../../canvas/data.js';
+import { addresses } from '../../canvas/asking.js';
+import { asked, forget, passed } from '../../canvas/data.js';
 import { button } from '../../canvas/elements.js';
 import { hand } from '../../canvas/handed.js';
 import { views } from '../../canvas/memory.js';
@@ -27,6 +28,9 @@ export const drawnIn = () => ({
   views: [...new Set(seen().map((one) => one.name))],
 });
 
+/** The items that the views in view were drawn from last, and will ask for next. */
+const items = () => seen().flatMap((one) => (one.given().second ? [] : addresses(one)));
+
 /** Shows an answer to a frame in all that is seen, or null for the photograph again. */
 async function show(told, scene, status) {
   document.dispatchEvent(new CustomEvent('vitviz:live', { detail: told }));
@@ -38,11 +42,12 @@ async function show(told, scene, status) {
   await Promise.all(each);
 }
 
-/** The last frame is forgotten everywhere. */
+/** The frames that stand are forgotten everywhere. */
 function leave(mine) {
-  if (!mine.last) return;
-  forget(mine.last);
-  asked(`${mine.last}/live`, { last: mine.last }, true).catch(() => {}); // the server forgets it by itself
+  for (const last of mine.standing.splice(0)) {
+    forget(last);
+    asked(`${last}/live`, { last }, true).catch(() => {}); // the server forgets it by itself
+  }
 }
 
 /**
@@ -54,7 +59,16 @@ export function begin(still, off) {
   const row = document.querySelector('#vitviz-stage .vv-tools');
   const [before, photo] = [[...row.children], stage().given().upload];
   const scene = `live ${performance.now()}`;
-  const mine = { scene, last: '', drawn: '', kept: false, on: () => now === mine, ask, show: drawn, stop };
+  const mine = {
+    scene,
+    standing: [],
+    drawn: '',
+    kept: false,
+    on: () => now === mine,
+    ask,
+    show: drawn,
+    stop,
+  };
   now = mine;
   document.documentElement.dataset.live = '';
   row.replaceChildren(
@@ -66,9 +80,10 @@ export function begin(still, off) {
 
   /** What the server makes of a frame; undefined where all has been stopped meanwhile. */
   async function ask(question) {
-    const last = mine.last;
-    const told = await asked(`${stage().given().key}/live`, { ...drawnIn(), ...question, last });
-    mine.last = told.key;
+    const last = mine.standing.length > 1 ? mine.standing[0] : ''; // the newest is drawn just now
+    const asking = { ...drawnIn(), items: items(), ...question, last };
+    const told = await passed(`${stage().given().key}/live`, asking);
+    mine.standing = [...mine.standing.filter((one) => one !== last), told.key];
     if (now !== mine) return leave(mine);
     forget(last);
     return told;

@@ -8,7 +8,10 @@ nothing of it, and so neither do links, lessons and zips.
 
 import base64
 import binascii
+import json
+from contextlib import suppress
 from typing import Annotated, Any
+from urllib.parse import parse_qsl
 
 from fastapi import Body, Request, Response
 from fastapi.responses import JSONResponse
@@ -30,6 +33,7 @@ HEADS = {  # what a strip shows of each head: the view, its item, and the settin
     "entropy": ("tokens", "entropy", ()),
     "share": ("evidence", "heads", ("target",)),
 }
+ITEMS = 64  # that a page has drawn of one frame
 LARGEST = 2048  # pixels of a side that a frame is asked for
 NO_FRAME = told("This is no frame of a camera: expected a JPEG or PNG file.")
 
@@ -38,13 +42,33 @@ def routes(studio: Studio) -> list[APIRoute]:
     """The routes to hand to Gradio's `launch`."""
 
     def live(key: str, request: Request, asked: Annotated[Any, Body()] = None) -> Response:
-        return answered(lambda: JSONResponse(shown(studio, key, asked), headers=PASSING), request)
+        return answered(lambda: _passed(studio, shown(studio, key, asked), asked), request)
 
     def video(key: str, request: Request, asked: Annotated[Any, Body()] = None) -> Response:
         return answered(lambda: JSONResponse(decoded(studio, asked), headers=PASSING), request)
 
     base, how = "/gradio_api/vitviz/{key}", {"methods": ["POST"], "include_in_schema": False}
     return [APIRoute(f"{base}/live", live, **how), APIRoute(f"{base}/video", video, **how)]
+
+
+def _passed(studio: Studio, told: dict[str, Any], asked: Any) -> Response:
+    """What is told, as JSON; and behind it the arrays of the `items` that were drawn of the frame before: one
+    answer instead of a dozen. Its first four bytes are how long the JSON is, which names the arrays in turn.
+    """
+    if not told or not isinstance(asked, dict) or "items" not in asked:
+        return JSONResponse(told, headers=PASSING)
+    arrays = {}
+    with studio.frames.looked_at(told["key"]):
+        items = asked["items"] if isinstance(asked["items"], list) else []
+        for address in map(str, items[:ITEMS]):
+            path, _, query = address.partition("?")
+            slug, _, name = path.partition("/")
+            with suppress(VitvizError):  # which the view asks for, and is told, by itself
+                arrays[address] = studio.item(told["key"], slug, name, dict(parse_qsl(query, True)))
+    named = [[name, array.shape, str(array.dtype), array.nbytes] for name, array in arrays.items()]
+    head = json.dumps({**told, "arrays": named}, allow_nan=False).encode()
+    body = b"".join([len(head).to_bytes(4, "little"), head, *(array.tobytes() for array in arrays.values())])
+    return Response(body, media_type="application/octet-stream", headers=PASSING)
 
 
 def decoded(studio: Studio, asked: Any) -> dict[str, Any]:

@@ -154,7 +154,7 @@ function overFrames(mine, { video, frames, step, most }) {
       if (drawn && drawn !== state()) return over.again();
       if (performance.now() < looked + STANDS) return;
       looked = performance.now();
-      const there = await fetch(address(`${mine.last}/picture/input`)).catch(() => null);
+      const there = await fetch(address(`${mine.drawn}/picture/input`)).catch(() => null);
       if (there && !there.ok) over.again();
     },
     quit: () => filming?.abort(),

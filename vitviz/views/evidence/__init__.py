@@ -229,10 +229,12 @@ class Evidence(View):
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         top = subject.trace.logits.topk(min(made.SHOWN, subject.trace.logits.numel()))
+        classes = subject.trace.classes
         return {
             "top": top.indices.tolist(),
             "prefix": list(subject.grid.prefix_names),
             "patches": made.patches_are(subject),
+            **({} if classes is None else {"scale": classes.scale, "bias": classes.bias}),
         }
 
     def likely(self, subject: Subject, name: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 // What the account says: its lines summed, the classes by name, what is chosen of it.
 
 import { differs } from '../../canvas/difference.js';
-import { fixed, total } from '../../canvas/numbers.js';
+import { fixed, number, total } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 
 /** Patches out of a setting. */
@@ -44,6 +44,10 @@ export function targets(self) {
 export const signed = (value) =>
   Number.isNaN(value) ? '–' : (value >= 0 ? '+' : '−') + Math.abs(value).toFixed(2);
 
+/** A number as it stands in a sum: 5.51, then "− 0.07". */
+export const added = (value, place) =>
+  (value < 0 ? (place ? '− ' : '−') : place ? '+ ' : '') + Math.abs(value).toFixed(2);
+
 /** How far a scale goes to both sides of zero: ±0.30. */
 export const either = (value) => `±${value.toFixed(2)}`;
 
@@ -59,7 +63,18 @@ export function balanced(self, sum, logit) {
   const alone = targets(self).rather === null;
   const change = alone ? t('Change of the logit') : t('Change of the difference of logits');
   const name = differs(self) ? change : alone ? t('Logit') : t('Difference of logits');
-  return `${name}: ${t('{sum} of {logit}', { sum: fixed(sum, 3), logit: fixed(logit, 3) })}`;
+  const said = t('{sum} of {logit}', { sum: fixed(sum, 3), logit: fixed(logit, 3) });
+  return `${name}: ${said}${ofCosine(self, logit, alone)}`;
+}
+
+/** The cosine that a logit of given classes is made of; two have the bias in common. */
+function ofCosine(self, logit, alone) {
+  const { scale, bias } = self.summary;
+  if (!scale || differs(self) || self.settings.relative === 'yes') return '';
+  const rest = alone ? bias : 0;
+  const name = alone ? t('cosine') : t('difference of cosines');
+  const cosine = fixed((logit - rest) / scale, 4);
+  return [` = ${number(scale)} × ${name} ${cosine}`, ...(rest ? [added(rest, 1)] : [])].join(' ');
 }
 
 /** What stands beside the map: of a difference the account. */

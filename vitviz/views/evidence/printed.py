@@ -104,7 +104,7 @@ def _notes(view, subject, settings) -> list[str]:
         if np.isnan(explained):
             return [Sentence("The sum of this map means nothing: its numbers only order the patches.")]
         said = Sentence("Map, prefix and constants together; {rest} is left unexplained.", rest=fixed(rest))
-        return [_balance(settings, explained, logit), said]
+        return [_balance(subject, settings, explained, logit), said]
     patches, *prefix = np.asarray(view.item(subject, "sources", settings), float)
     mlps, biases = (float(np.sum(view.item(subject, name, settings))) for name in ("mlps", "biases"))
     lines = [(Sentence("patches"), patches)]
@@ -116,7 +116,7 @@ def _notes(view, subject, settings) -> list[str]:
     lines += [(Sentence("norm"), scaled)] if scaled else []
     held = [Sentence(HELD)] if settings["difference"] == "on" else []
     parts = [joined(_added(value, i), name, by=" ") for i, (name, value) in enumerate(lines)]
-    return [joined(_balance(settings, total, logit), joined(*parts, by=" "), by=" = "), *held]
+    return [joined(_balance(subject, settings, total, logit), joined(*parts, by=" "), by=" = "), *held]
 
 
 def _added(value: float, place: int) -> str:
@@ -125,12 +125,19 @@ def _added(value: float, place: int) -> str:
     return f"{sign}{abs(value):.2f}"
 
 
-def _balance(settings, total: float, logit: float) -> Sentence:
-    pair = "-" in settings["target"]
+def _balance(subject, settings, total: float, logit: float) -> Sentence:
+    classes, pair = subject.trace.classes, "-" in settings["target"]
+    change = settings["difference"] == "on"
     name = Sentence("Difference of logits") if pair else Sentence("Logit")
-    if settings["difference"] == "on":
+    if change:
         name = Sentence("Change of the difference of logits") if pair else Sentence("Change of the logit")
-    return joined(name, Sentence("{sum} of {logit}", sum=fixed(total), logit=fixed(logit)), by=": ")
+    told = joined(name, Sentence("{sum} of {logit}", sum=fixed(total), logit=fixed(logit)), by=": ")
+    if classes is None or change or settings["relative"] == "yes":
+        return told
+    rest = 0.0 if pair else classes.bias  # which two have in common
+    cosine = Sentence("difference of cosines") if pair else Sentence("cosine")
+    parts = [f"{classes.scale:.4g} ×", cosine, fixed((logit - rest) / classes.scale, 4)]
+    return joined(told, joined(*parts, *([_added(rest, 1)] if rest else []), by=" "), by=" = ")
 
 
 def _wall(view, subject, settings) -> Matrix:

@@ -3,7 +3,7 @@
 import { patchName } from '../../canvas/names.js';
 import { fixed, total } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
-import { balanced, signed, sums, wallOf } from './lines.js';
+import { added, balanced, signed, sums, wallOf } from './lines.js';
 import { likeliest } from './sentences.js';
 
 /** Shows what can be done with what is chosen, and what it adds up to, where room for it was kept. */
@@ -26,10 +26,6 @@ function tellMap(self, all, picked) {
   ui.parts.textContent = nothing ? `${t('Nothing positive here.')} ${said}` : said;
   choice(ui, picked.length > 0, '');
 }
-
-/** A number as it stands in a sum: 5.51, then "− 0.07". */
-const added = (value, place) =>
-  (value < 0 ? (place ? '− ' : '−') : place ? '+ ' : '') + Math.abs(value).toFixed(2);
 
 /** The sum, and what of it is chosen: both add up before the reader. */
 export function tell(self, picked, [layer, head]) {
