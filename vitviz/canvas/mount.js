@@ -52,6 +52,7 @@ export function mount(element, props, watch, trigger, view) {
   const { measured, fitting } = roomOf(self, view, { root, figure, below });
   let bar = null;
   let pending = 0;
+  let fetching = Promise.resolve();
   let passing = null; // what is shown in place of what the server has given
 
   root.classList.toggle('vv-scrolls', Boolean(view.scrolls));
@@ -159,13 +160,15 @@ export function mount(element, props, watch, trigger, view) {
   }
 
   /** Fetches what the settings ask for, one at a time; a quick one may finish, so that dragging shows. */
-  async function refresh() {
+  function refresh() {
     if (self.flight) {
       self.again = true;
       const slow = self.flight;
       setTimeout(() => self.flight === slow && slow.abort(), 250);
-      return;
-    }
+    } else fetching = fetched();
+  }
+
+  async function fetched() {
     do {
       self.again = false;
       const goal = wanted(self);
@@ -202,7 +205,7 @@ export function mount(element, props, watch, trigger, view) {
   async function pass(value) {
     passing = value;
     take();
-    while (self.flight) await new Promise((resolve) => setTimeout(resolve, 4));
+    await fetching;
   }
 
   function fail(problem) {
