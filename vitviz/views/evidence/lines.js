@@ -63,18 +63,18 @@ export function balanced(self, sum, logit) {
   const alone = targets(self).rather === null;
   const change = alone ? t('Change of the logit') : t('Change of the difference of logits');
   const name = differs(self) ? change : alone ? t('Logit') : t('Difference of logits');
-  const said = t('{sum} of {logit}', { sum: fixed(sum, 3), logit: fixed(logit, 3) });
-  return `${name}: ${said}${ofCosine(self, logit, alone)}`;
+  return `${name}: ${t('{sum} of {logit}', { sum: fixed(sum, 3), logit: fixed(logit, 3) })}`;
 }
 
 /** The cosine that a logit of given classes is made of; two have the bias in common. */
-function ofCosine(self, logit, alone) {
+export function ofCosine(self, logit) {
   const { scale, bias } = self.summary;
   if (!scale || differs(self) || self.settings.relative === 'yes') return '';
+  const alone = targets(self).rather === null;
   const rest = alone ? bias : 0;
   const name = alone ? t('cosine') : t('difference of cosines');
   const cosine = fixed((logit - rest) / scale, 4);
-  return [` = ${number(scale)} × ${name} ${cosine}`, ...(rest ? [added(rest, 1)] : [])].join(' ');
+  return [`= ${number(scale)} × ${name} ${cosine} `, ...(rest ? [`${added(rest, 1)} `] : [])].join('');
 }
 
 /** What stands beside the map: of a difference the account. */

@@ -3,7 +3,7 @@
 import { patchName } from '../../canvas/names.js';
 import { fixed, total } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
-import { added, balanced, signed, sums, wallOf } from './lines.js';
+import { added, balanced, ofCosine, signed, sums, wallOf } from './lines.js';
 import { likeliest } from './sentences.js';
 
 /** Shows what can be done with what is chosen, and what it adds up to, where room for it was kept. */
@@ -47,7 +47,8 @@ export function tell(self, picked, [layer, head]) {
     ...(all.pooling ? [[t('attention pooling'), all.pooling]] : []),
     ...(all.norm ? [[t('norm'), all.norm]] : []),
   ];
-  ui.parts.textContent = `=${lines.map(([name, value], i) => ` ${added(value, i)} ${name}`).join('')}`;
+  const sum = lines.map(([name, value], i) => ` ${added(value, i)} ${name}`).join('');
+  ui.parts.textContent = `${ofCosine(self, all.logit)}=${sum}`;
   const share = layer
     ? head
       ? data.heads.values[(layer - 1) * self.value.heads + head - 1]
