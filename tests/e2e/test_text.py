@@ -116,6 +116,19 @@ def test_the_margin_of_sentences_scored_each_by_itself_is_the_difference_of_thei
     expect(balance).to_have_text(re.compile(f" × difference of cosines {apart} = "))
 
 
+def test_a_sentence_that_is_a_word_of_the_page_is_not_translated(open_page):
+    page = open_page(
+        f"?checkpoint={quote('my-clip?text=Tokens|a dog')}&sample=chelsea&tab=evidence&lang=ko", wait=False
+    )
+    ready(page, "evidence")
+    assert set(answers(page)) == {"Tokens", "a dog"}
+    names = page.locator("#vitviz-evidence .vv-class").first
+    names.fill("Tokens")
+    names.press("Enter")
+    expect(names).to_have_value("Tokens")
+    assert "예측" in page.locator("#vitviz-facts").inner_text()  # as all else is
+
+
 def test_what_cannot_be_asked_costs_nothing_and_vectors_take_the_place_of_sentences(open_page, tmp_path):
     page = open_page("?checkpoint=my-clip%3Ftext%3Da+cat%7Ca+dog&sample=chelsea")
     before = answers(page)

@@ -35,6 +35,7 @@ SIGLIP = {
 
 def clip(folder):
     """The folder with both towers, and the model that wrote it."""
+    torch.manual_seed(0)
     model = perturbed(open_clip.model.CLIP(**CLIP))
     args = {"img_size": 64, "patch_size": 16, "embed_dim": 128, "depth": 3, "num_heads": 2, "num_classes": 24}
     _written(folder, model, CLIP, "vit_base_patch16_clip_224", args, 64)

@@ -13,8 +13,9 @@ from vitviz.engine.passes.experiments import as_seen
 from vitviz.errors import UnsupportedModel
 from vitviz.record.runs import Without
 from vitviz.views import Subject
-from vitviz.views.described import declared
+from vitviz.views.described import declared, framed
 from vitviz.views.evidence import Evidence, sentences
+from vitviz.views.languages import translated
 from vitviz.views.printing import Asked
 
 VIEW = Evidence()
@@ -112,6 +113,15 @@ def test_a_print_says_of_which_cosine_the_logit_is_made(both):
     assert f" = 20 × cosine {one:.4f} − 3.00 = ".replace("-", "−") in note(target="0")
     assert f" = 20 × difference of cosines {one - other:.4f} = ".replace("-", "−") in note(target="0-1")
     assert "cosine" not in note(target="0", relative="yes")
+
+
+@pytest.mark.parametrize("tag", ["zh-CN", "ko"])
+def test_a_sentence_that_is_a_word_of_the_page_stays_as_it_was_written(inspector, tag):
+    asked = inspector.with_classes(vitviz.text(inspector, ["Tokens", "the dog"]))
+    subject = Subject(asked, asked.trace(vitviz.sample_image("chelsea")))
+    title = VIEW.plate(subject, VIEW.settings({"target": "0"}, subject.about), Asked()).rows[0][0].title
+    assert "Tokens" in translated(title, tag) and translated("Tokens", tag) != "Tokens"
+    assert framed(subject, "evidence")["written"] == ["Tokens"]
 
 
 def test_it_is_offered_where_there_is_a_choice_and_else_refused(subject, inspector):

@@ -141,7 +141,7 @@ export async function sent(file, signal) {
   return (await (await answer(url, signal, { method: 'POST', body })).json())[0];
 }
 
-/** The answer about what passes: what is told, while the arrays behind it are kept as if they were fetched. */
+/** The answer about what passes; the arrays behind it are kept as if they had been fetched. */
 export async function passed(path, question) {
   const how = {
     method: 'POST',

@@ -9,7 +9,7 @@ import { asText, memory, places, remember, remembered, views } from './memory.js
 import { mounted } from './mounted.js';
 import { roomOf } from './room.js';
 import { awaiting } from './waiting.js';
-import { t } from './words.js';
+import { asWritten, t } from './words.js';
 
 function forget() {
   for (const self of views) {
@@ -82,6 +82,7 @@ export function mount(element, props, watch, trigger, view) {
     if (!root.isConnected) return forget();
     const value = passing || props.value;
     if (!value?.grid || (!value.key && !value.message)) return;
+    if (value.written && !value.second) asWritten(value.written);
     const before = self.key;
     const last = JSON.stringify(self.grid);
     self.value = { summary: {}, items: {}, controls: [], ...value, grid: { prefix: [], ...value.grid } };

@@ -2,6 +2,8 @@
 
 import { el } from './elements.js';
 
+const EDGE = 6; // px that stay free at the window's sides
+
 /** One tooltip for the page. Lines are plain text: the first one strong. */
 export const tip = {
   node: null,
@@ -16,11 +18,11 @@ export const tip = {
       const text = lines[i] || '';
       if (line.textContent !== text) line.textContent = text;
     });
-    const left = event.clientX > window.innerWidth * 0.6;
-    const above = event.clientY > 110;
-    const [x, y] = [event.clientX + (left ? -14 : 14), event.clientY + (above ? -12 : 18)];
-    const own = `translate(${left ? '-100%' : '0'},${above ? '-100%' : '0'})`;
-    tip.node.style.transform = `translate(${x}px,${y}px) ${own}`;
+    const [x, y, wide] = [event.clientX, event.clientY, tip.node.offsetWidth];
+    const start = x > window.innerWidth * 0.6 ? x - 14 - wide : x + 14;
+    const within = Math.max(EDGE, Math.min(start, window.innerWidth - EDGE - wide));
+    const beside = y > 110 ? `${y - 12}px) translateY(-100%` : `${y + 18}px`;
+    tip.node.style.transform = `translate(${within}px,${beside})`;
     tip.node.classList.add('vv-on');
   },
   hide() {

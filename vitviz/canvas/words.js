@@ -4,6 +4,10 @@
 export const spokenTag = () => (['zh-CN', 'ko'].includes(navigator.language) ? navigator.language : 'en');
 
 const texts = (await import(`../ui/words/${spokenTag()}.js`)).default;
+let written = []; // by the visitor, as words that the page has too
+
+/** From now on these are said as they were written. */
+export const asWritten = (words) => (written = words);
 
 /**
  * A text in the page's language. {names} are filled with values; a value, or the text itself, may be a
@@ -14,7 +18,7 @@ const texts = (await import(`../ui/words/${spokenTag()}.js`)).default;
  */
 export function t(text, values) {
   if (typeof text === 'object') return t(text.text, text.values);
-  const found = texts[text] ?? text;
+  const found = (!written.includes(text) && texts[text]) || text;
   return values
     ? found.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? word(values[name]) : whole))
     : found;

@@ -27,6 +27,7 @@ from safetensors.torch import load, save_file
 from torch import Tensor
 
 from vitviz.errors import VitvizError, said
+from vitviz.record.sentence import Verbatim
 from vitviz.record.shown import Shown
 
 SCORES = ("softmax", "sigmoid")
@@ -54,7 +55,10 @@ class Classes(Shown):
     model: str | None = None
 
     def __post_init__(self):
-        labels, vectors = tuple(map(str, self.labels)), torch.as_tensor(self.vectors).detach().double().cpu()
+        labels, vectors = (
+            tuple(map(Verbatim, self.labels)),
+            torch.as_tensor(self.vectors).detach().double().cpu(),
+        )
         if vectors.ndim != 2 or not len(labels) == len(vectors) > 0:
             given = f"{len(labels)} labels and vectors of shape {tuple(vectors.shape)}"
             raise VitvizError(f"Given {given}; expected one vector for each label: (class, width).")

@@ -38,6 +38,10 @@ def not_applicable(checkpoint: str, reason: str) -> Sentence:
     return Sentence("{checkpoint}: not applicable, because {reason}.", checkpoint=checkpoint, reason=reason)
 
 
+class Verbatim(str):
+    """A visitor's own words: said as they were written, in every language."""
+
+
 def filled(pattern: str, values: Mapping[str, Any]) -> str:
     """The pattern with values for its {names}; other braces, such as those of LaTeX, stay as they are.
 

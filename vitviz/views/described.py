@@ -4,6 +4,7 @@ from typing import Any
 
 from vitviz.record.runs import Without
 from vitviz.views.base import View
+from vitviz.views.languages import worded
 from vitviz.views.subject import Subject
 
 
@@ -31,6 +32,7 @@ def framed(subject: Subject, slug: str) -> dict[str, Any]:
         "items": {},
         "summary": {},
         "changed": subject.original is not None,
+        "written": worded(() if subject.trace is None else subject.trace.labels),
         "message": None,
     }
 

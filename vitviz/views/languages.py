@@ -5,10 +5,10 @@ canvas, or with the page.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 
-from vitviz.record.sentence import filled
+from vitviz.record.sentence import Verbatim, filled
 from vitviz.views.scripts import ROOMS, files
 
 NAMES = {"en": "English", "zh-CN": "中文", "ko": "한국어"}
@@ -17,14 +17,23 @@ NAMES = {"en": "English", "zh-CN": "中文", "ko": "한국어"}
 def translated(text: str, tag: str, **parts: str) -> str:
     """The text in a language, English where it has none; `parts` fill its braces and are translated too.
 
+    What a visitor wrote stays as it is.
+
     >>> translated("Reset", "en"), translated("{value} of {count}", "en", value=1, count=2)
     ('Reset', '1 of 2')
     """
+    if isinstance(text, Verbatim):
+        return text
     pattern, values = getattr(text, "pattern", text), {**getattr(text, "values", {}), **parts}
     said = {
         name: translated(value, tag) if isinstance(value, str) else value for name, value in values.items()
     }
     return filled(texts(tag).get(pattern, pattern), said)
+
+
+def worded(labels: Iterable[str]) -> list[str]:
+    """Those of a visitor's own words that the page has too, and would translate."""
+    return [one for one in labels if isinstance(one, Verbatim) and any(one in texts(tag) for tag in NAMES)]
 
 
 @cache

@@ -53,12 +53,9 @@ export function ranking(self, { title, pick, of, style }) {
         const pressed = { 'aria-pressed': String(self.settings.method === method) };
         const held = button('', () => pick(method), pressed, key, span(title(method)));
         const cells = areas
-          ? [
-              ...areas.map(value),
-              value(gap),
-              fixed(saco, 2),
-              unexplained === null ? '–' : fixed(unexplained, 3),
-            ]
+          ? [...areas, gap]
+              .map(value)
+              .concat(fixed(saco, 2), unexplained === null ? '–' : fixed(unexplained, 2))
           : ['', '', '', '', ''];
         const kind = { class: beats === false ? 'vv-chancy' : undefined, ...lighting(method) };
         const named = el('th', { scope: 'row' }, held);
