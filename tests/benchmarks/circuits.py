@@ -5,8 +5,8 @@ and what flows along all edges, with the peak of the last.
     python tests/benchmarks/circuits.py --smallest  # seconds; only to see that it works
 
 From a trace whose writings have been recorded, which takes one pass a picture, "recording". Random weights
-serve. The peaks are what a process needs more than for the plain forward: for the trace, which has a budget of
-its own (cost.py), and for recording and all edges beyond that.
+serve. The peaks are what a process needs more than for the plain forward: for the trace, which has a budget
+of its own (cost.py), and for recording and all edges beyond that.
 """
 
 from __future__ import annotations
