@@ -44,3 +44,14 @@ def test_no_click_moves_a_drawing(open_page, view, width, height):
         ready(page, view)
         lines = page.locator("#vitviz-evidence .vv-lines")
         assert lines.is_visible() and "patches" in lines.inner_text()  # and the net has seen no NaN
+
+
+@pytest.mark.parametrize("width", [390, 1024])
+def test_what_is_told_beside_the_pointer_stays_within_the_window(open_page, width):
+    page = open_page("?tab=patches", width, 844, wait=False)
+    ready(page, "patches")
+    figure = page.locator("#vitviz-patches .vv-figure canvas").first.bounding_box()
+    for along in (0.15, 0.5, 0.58, 0.95):
+        page.mouse.move(figure["x"] + along * figure["width"], figure["y"] + 0.5 * figure["height"])
+        box = page.locator(".vv-tip.vv-on").bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width

@@ -71,6 +71,22 @@ def test_a_view_that_does_not_apply_says_why_in_full(open_page, width, height):
     assert note.bounding_box()["y"] + shown <= page.evaluate("document.documentElement.scrollHeight")
 
 
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_how_parts_were_taken_away_is_chosen_within_the_column(open_page, width, height):
+    page = open_page("?sample=coffee&tab=rollout&without=patches%3D3.4", width, height, wait=False)
+    ready(page, "rollout")
+    choice = page.locator("#vitviz-edits select")
+    choice.wait_for()
+    column, box = page.locator("#vitviz-left .vv-edits").bounding_box(), choice.bounding_box()
+    assert box["x"] + box["width"] <= min(width, column["x"] + column["width"]) + 0.5
+    room = choice.evaluate(
+        """(list) => { const pen = document.createElement('canvas').getContext('2d');
+        pen.font = getComputedStyle(list).font;
+        return list.clientWidth - pen.measureText(list.selectedOptions[0].text).width; }"""
+    )
+    assert room > 20, "what is chosen is whole, beside the arrow"
+
+
 def spread_of(page, view: str, patch: int) -> float:
     """How far the brightest pixel of a patch, as it is drawn under the map, lies from its darkest."""
     return page.evaluate(
