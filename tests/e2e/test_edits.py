@@ -87,6 +87,19 @@ def test_how_parts_were_taken_away_is_chosen_within_the_column(open_page, width,
     assert room > 20, "what is chosen is whole, beside the arrow"
 
 
+def test_where_the_asked_patch_was_left_out_the_wall_is_of_the_nearest(open_page):
+    """On a projector it is drawn more than once until it fits: none of these has the other patch's zeros."""
+    gone = "?sample=coffee&tab=explorer&present=1&without=patches%3D90.91.104.105"
+    page = open_page(gone, 1280, 720, wait=False)
+    ready(page, "explorer")
+    expect(page.locator("#vitviz-explorer .vv-below")).to_contain_text("Patch 107")
+    colours = page.locator("#vitviz-explorer .vv-below canvas").first.evaluate(
+        """(wall) => new Set(new Uint32Array(wall.getContext('2d')
+          .getImageData(0, 0, wall.width, wall.height).data.buffer)).size"""
+    )
+    assert colours > 300  # of words alone there are 212
+
+
 def spread_of(page, view: str, patch: int) -> float:
     """How far the brightest pixel of a patch, as it is drawn under the map, lies from its darkest."""
     return page.evaluate(

@@ -49,7 +49,9 @@ export function mount(element, props, watch, trigger, view) {
     given: () => props.value,
     pass,
   });
-  const { measured, fitting } = roomOf(self, view, { root, figure, below });
+  const current = () => self.loaded === wanted(self);
+  const drawing = () => current() && view.draw(self); // which may ask for something else
+  const { measured, fitting } = roomOf(self, view, { root, figure, below }, drawing);
   let bar = null;
   let pending = 0;
   let fetching = Promise.resolve();
@@ -63,7 +65,7 @@ export function mount(element, props, watch, trigger, view) {
   self.watcher = new ResizeObserver(() => {
     if (!root.isConnected) return forget();
     if (!measured()) return;
-    if (self.loaded === wanted(self)) draw();
+    if (current()) draw();
     else refresh();
   });
 
@@ -139,7 +141,7 @@ export function mount(element, props, watch, trigger, view) {
   function follow() {
     self.settings = remembered(self);
     bar?.show();
-    if (self.loaded === wanted(self)) draw();
+    if (current()) draw();
     else refresh();
   }
 
@@ -147,7 +149,7 @@ export function mount(element, props, watch, trigger, view) {
     self.settings[control.name] = value;
     remember(self);
     bar.show();
-    if (self.loaded === wanted(self)) return draw(); // nothing new is to be fetched
+    if (current()) return draw(); // nothing new is to be fetched
     cancelAnimationFrame(pending);
     pending = requestAnimationFrame(refresh);
   }
@@ -228,9 +230,9 @@ export function mount(element, props, watch, trigger, view) {
     }
     // never one picture's numbers under another
     if (!self.data || !self.width || self.value.message || !self.loaded.startsWith(`${self.key}/`)) return;
-    if (self.loaded !== wanted(self)) return; // nor numbers under settings that they are not of
+    if (!current()) return; // nor numbers under settings that they are not of
     fitting();
-    if (self.loaded === wanted(self)) root.dataset.ready = `${self.key}/${asText(self.settings)}`;
+    if (current()) root.dataset.ready = `${self.key}/${asText(self.settings)}`;
   }
 
   forget();

@@ -2,8 +2,11 @@
 
 const KEPT = 60; // px that may stay empty until a figure is drawn larger again
 
-/** Of a mounted view: `measured` takes the room anew, `fitting` draws the figure as large as that allows. */
-export function roomOf(self, view, { root, figure, below }) {
+/**
+ * Of a mounted view: `measured` takes the room anew, `fitting` draws the figure as large as that allows, as
+ * often as it takes, with `draw`, false where there is nothing to be drawn any more.
+ */
+export function roomOf(self, view, { root, figure, below }, draw) {
   /** Takes the room for the figure, bounded below in a shell of the window's height; whether it changed. */
   function measured() {
     const width = figure.clientWidth;
@@ -37,11 +40,11 @@ export function roomOf(self, view, { root, figure, below }) {
     if (!self.room || view.scrolls) {
       const page = Math.min(window.innerHeight * 0.66, 1.1 * self.width); // of one that is scrolled
       self.tall = Math.max(300, Math.min(960, self.room || page));
-      return view.draw(self);
+      return draw();
     }
     const shape = `${self.width}/${self.room}/${self.shape}`;
     if (self.fitted === shape) {
-      view.draw(self);
+      draw();
       const spare = self.room - needed();
       if (spare > -0.5 && spare < KEPT) return; // a click moves nothing for the sake of a line more or less
     }
@@ -51,7 +54,10 @@ export function roomOf(self, view, { root, figure, below }) {
     let top = self.room;
     let high = 0; // as tall as `low` it has room
     for (let i = 0; i < 9; i++) {
-      view.draw(self);
+      if (draw() === false) {
+        self.fitted = ''; // it asked for something else, of which the room is taken anew
+        return;
+      }
       const before = high;
       const tall = self.tall;
       high = needed();
@@ -64,7 +70,7 @@ export function roomOf(self, view, { root, figure, below }) {
       self.tall = Math.max(low, Math.min(top, i < 3 ? tall - Math.ceil(over) : Math.round((low + top) / 2)));
     }
     self.tall = low;
-    view.draw(self);
+    draw();
   }
 
   return { measured, fitting };
