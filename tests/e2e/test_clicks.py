@@ -55,3 +55,22 @@ def test_what_is_told_beside_the_pointer_stays_within_the_window(open_page, widt
         page.mouse.move(figure["x"] + along * figure["width"], figure["y"] + 0.5 * figure["height"])
         box = page.locator(".vv-tip.vv-on").bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= width
+
+
+def test_a_click_picks_what_is_pointed_at_between_two_pixels(open_page):
+    """A click's place is a whole pixel, the pointer's is not: a tile's edge may lie between them."""
+    page = open_page("?sample=coffee&tab=positions", 1280, 720, wait=False)
+    ready(page, "positions")
+    page.wait_for_timeout(500)
+    figure = page.locator("#vitviz-positions .vv-figure canvas").first.bounding_box()
+    title = page.locator("#vitviz-positions .vv-h")
+    told = set()
+    for step in range(90):
+        x, y = figure["x"] + 0.3 * figure["width"] + 0.4 * step, figure["y"] + 0.41 * figure["height"]
+        page.mouse.move(x, y)
+        pointed = title.inner_text()
+        page.mouse.click(x, y)
+        assert title.inner_text() == pointed
+        page.mouse.click(x, y)  # lets go
+        told.add(pointed)
+    assert len(told) == 2

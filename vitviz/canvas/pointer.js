@@ -27,6 +27,8 @@ import { t } from './words.js';
 export function cells(self, canvas, { place, hover, leave, pick, hold, name, label, start }) {
   let current = -1;
   let box = null;
+  /** @type {any} */
+  let seen = null; // where the pointer is, in parts of a pixel, which a click has not
   canvas.tabIndex = 0;
   canvas.setAttribute('role', 'application');
   const describe = () =>
@@ -78,9 +80,13 @@ export function cells(self, canvas, { place, hover, leave, pick, hold, name, lab
   canvas.addEventListener('pointerenter', stale);
   canvas.addEventListener('pointerdown', (event) => {
     stale();
+    seen = event;
     if (event.pointerType !== 'mouse') move(at(event), event);
   });
-  canvas.addEventListener('pointermove', (event) => move(at(event), event));
+  canvas.addEventListener('pointermove', (event) => {
+    seen = event;
+    move(at(event), event);
+  });
   canvas.addEventListener('pointerleave', out);
   canvas.addEventListener('pointercancel', out);
   canvas.addEventListener('blur', () => {
@@ -92,7 +98,8 @@ export function cells(self, canvas, { place, hover, leave, pick, hold, name, lab
     for (const twin of twins()) twin.hold(self);
   };
   canvas.addEventListener('click', (event) => {
-    const cell = at(event);
+    const away = seen ? Math.hypot(seen.clientX - event.clientX, seen.clientY - event.clientY) : 2;
+    const cell = at(away < 2 ? seen : event); // what is pointed at, and not its neighbour
     if (cell >= 0) choose(cell, event);
   });
   canvas.addEventListener('keydown', (event) => {
