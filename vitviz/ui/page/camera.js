@@ -94,7 +94,7 @@ export function camera() {
     let next = taken();
     while (own.on() && !own.kept) {
       const { at, url, told, bitmap } = await next;
-      if (!told) return;
+      if (!told || !own.on()) return;
       if (told.problem) {
         if (++refused > REFUSED) throw told.problem;
         if (own.on()) stage().fail(told.problem);
