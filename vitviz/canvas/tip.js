@@ -21,8 +21,8 @@ export const tip = {
     const [x, y, wide] = [event.clientX, event.clientY, tip.node.offsetWidth];
     const start = x > window.innerWidth * 0.6 ? x - 14 - wide : x + 14;
     const within = Math.max(EDGE, Math.min(start, window.innerWidth - EDGE - wide));
-    const beside = y > 110 ? `${y - 12}px) translateY(-100%` : `${y + 18}px`;
-    tip.node.style.transform = `translate(${within}px,${beside})`;
+    const [down, own] = y > 110 ? [y - 12, '-100%'] : [y + 18, '0'];
+    tip.node.style.transform = `translate(${within}px,${down}px) translateY(${own})`;
     tip.node.classList.add('vv-on');
   },
   hide() {

@@ -55,10 +55,8 @@ class Classes(Shown):
     model: str | None = None
 
     def __post_init__(self):
-        labels, vectors = (
-            tuple(map(Verbatim, self.labels)),
-            torch.as_tensor(self.vectors).detach().double().cpu(),
-        )
+        labels = tuple(map(Verbatim, self.labels))
+        vectors = torch.as_tensor(self.vectors).detach().double().cpu()
         if vectors.ndim != 2 or not len(labels) == len(vectors) > 0:
             given = f"{len(labels)} labels and vectors of shape {tuple(vectors.shape)}"
             raise VitvizError(f"Given {given}; expected one vector for each label: (class, width).")

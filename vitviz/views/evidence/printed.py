@@ -136,7 +136,7 @@ def _balance(subject, settings, total: float, logit: float) -> Sentence:
         return told
     rest = 0.0 if pair else classes.bias  # which two have in common
     cosine = Sentence("difference of cosines") if pair else Sentence("cosine")
-    parts = [f"{classes.scale:.4g} ×", cosine, fixed((logit - rest) / classes.scale, 4)]
+    parts = [f"{classes.scale:.3g} ×", cosine, fixed((logit - rest) / classes.scale, 4)]
     return joined(told, joined(*parts, *([_added(rest, 1)] if rest else []), by=" "), by=" = ")
 
 
