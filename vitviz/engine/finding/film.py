@@ -56,12 +56,12 @@ def snapshots(checkpoint: Checkpoint) -> list[tuple[int, Path]]:
     root = _root(checkpoint)
     if checkpoint.source in ("hub", "memory") or not (root / "snapshots").is_dir():
         return []
-    files = (root / "snapshots").iterdir()
+    files, within = (root / "snapshots").iterdir(), root.resolve()
     # A link may point anywhere on the machine; what the page offers stays inside of the folder.
     return sorted(
         (int(step[1]), path)
         for path in files
-        if (step := _STEP.fullmatch(path.name)) and path.resolve().is_relative_to(root.resolve())
+        if (step := _STEP.fullmatch(path.name)) and path.resolve().is_relative_to(within)
     )
 
 

@@ -60,8 +60,8 @@ def weights_folder(folder: str | PathLike | None = None) -> Path:
 def in_folder(root: Path) -> Iterator[Checkpoint]:
     """What in a folder holds weights, by name; without what cannot be read, and links that lead out of it."""
     try:
-        entries = sorted(root.iterdir())
-    except OSError:
+        entries, within = sorted(root.iterdir()), root.resolve()
+    except (OSError, RuntimeError):
         return
     for entry in entries:
         if entry.name.startswith("."):
@@ -74,7 +74,7 @@ def in_folder(root: Path) -> Iterator[Checkpoint]:
                 continue
             beside = (config_file(weights), mapping_file(weights), *map(weights.with_name, BESIDE))
             # A link may point anywhere on the machine; what the page offers stays inside of the folder.
-            if all(path.resolve().is_relative_to(root.resolve()) for path in (weights, *beside)):
+            if all(path.resolve().is_relative_to(within) for path in (weights, *beside)):
                 shipped = entry.is_dir() and entry.name.startswith("vitviz-")
                 yield described(entry, weights, "shipped" if shipped else "local")
         # a folder of somebody else's, a link to itself: no reason to hide the others

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -78,7 +79,12 @@ class Checkpoints:
         asked = {"device": given.device, "dtype": given.dtype, "folder": given.weights, "trusted": False}
 
         def load():
-            return zerogpu.lent(engine.load(name, **asked, progress=progress))
+            with self.work.drawing(0, alone=False):
+                found = engine.find(name, given.weights, trusted=False)
+            # what comes over the network holds no turn meanwhile
+            here = found.source != "hub" or found.on_disk
+            with self.work.drawing(0, alone=False) if here else nullcontext():
+                return zerogpu.lent(engine.load(name, **asked, progress=progress))
 
         def load_again():
             inspector = load()
