@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import gradio as gr
 import numpy as np
 import pytest
+import torch
 
 import vitviz
 from tests.ui.test_turns import until
@@ -74,6 +75,33 @@ def test_passes_wait_while_another_visitor_has_the_turn(studio, key, monkeypatch
             assert not asked.done(), asked.exception() or "it was answered without a turn"
         asked.result(FOR_EVER)
     assert not line.computing and not line.waiting
+
+
+@pytest.mark.parametrize(("source", "most"), [("local", turns.READERS), ("hub", 6)])
+def test_checkpoints_are_read_in_turns_and_only_what_is_on_its_way_here_holds_none(
+    studio, monkeypatch, source, most
+):
+    found, at_once = SimpleNamespace(source=source, on_disk=False, replaced=False), []
+    within = threading.Semaphore(0)
+
+    def load(name, **options):
+        at_once.append(name)
+        assert within.acquire(timeout=FOR_EVER)
+        return SimpleNamespace(checkpoint=found, model=torch.nn.Identity())
+
+    monkeypatch.setattr(vitviz.engine, "find", lambda *given, **named: found)
+    monkeypatch.setattr(vitviz.engine, "load", load)
+    monkeypatch.setattr(vitviz.engine, "unchanged", lambda checkpoint: True)
+    monkeypatch.setattr(visitor, "name", lambda: threading.current_thread().name)  # six visitors
+    with ThreadPoolExecutor(6) as threads:
+        asked = [threads.submit(studio.checkpoints.inspector, f"step-{number}") for number in range(6)]
+        line = studio.work.turns._lines["reading"]
+        until(lambda: len(at_once) + len(line.waiting) == 6, seconds=FOR_EVER)
+        reading = len(at_once)
+        within.release(6)
+        assert reading == most
+        [one.result(FOR_EVER) for one in asked]
+    assert len(at_once) == 6 and not line.computing and not line.waiting
 
 
 def test_what_is_known_waits_for_nobody(studio, key):
