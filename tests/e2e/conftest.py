@@ -141,12 +141,56 @@ def browser():
         launched.close()
 
 
+class Window:
+    """A page in a context of its own, which one test after the other may use: the browser then keeps what it
+    has fetched and compiled of the page, half of what opening it costs.
+    """
+
+    MOST = 20  # entries of a history that the next test still has room in
+
+    def __init__(self, browser, first: bool = False, **options):
+        self.context = browser.new_context(accept_downloads=True, **options)
+        self.context.add_init_script(nothing.SCRIPT)
+        if not first:
+            self.context.add_init_script("try { localStorage.setItem('vitviz-welcomed', '1') } catch {}")
+        self.page = self.context.new_page()
+        self._heard: list[tuple] = []
+        self.page.on = self._on
+
+    def _on(self, event: str, listener) -> None:
+        self._heard.append((event, listener))
+        type(self.page).on(self.page, event, listener)
+
+    def left(self) -> bool:
+        """Puts everything back at a test's end; whether another may have the page."""
+        page = self.page
+        if page.is_closed() or page.evaluate("history.length") > self.MOST:
+            return False
+        for event, listener in self._heard:
+            page.remove_listener(event, listener)
+        self._heard.clear()
+        page.unroute_all(behavior="ignoreErrors")
+        page.mouse.move(0, 0)
+        page.goto("about:blank")
+        self.context.clear_cookies()
+        return True
+
+
+@pytest.fixture(scope="session")
+def windows():
+    """The window that waits for its next test, if there is one."""
+    waiting: list[Window] = []
+    yield waiting
+    for window in waiting:
+        window.context.close()
+
+
 @pytest.fixture
-def open_page(browser, server):
+def open_page(browser, server, windows):
     """Opens a page of the app; at the end no script may have failed, nothing may have left the machine, and
     no text that was ever shown or taken home may say NaN and the like.
     """
-    contexts, errors, elsewhere, taken = [], [], [], []
+    opened, errors, elsewhere, taken = [], [], [], []
 
     def open_(
         path: str = "",
@@ -157,17 +201,13 @@ def open_page(browser, server):
         first: bool = False,  # whether this browser has never been here
         **options,
     ):
-        context = browser.new_context(
-            viewport={"width": width, "height": height},
-            color_scheme="dark" if dark else "light",
-            accept_downloads=True,
-            **options,
-        )
-        contexts.append(context)
-        context.add_init_script(nothing.SCRIPT)
-        if not first:
-            context.add_init_script("try { localStorage.setItem('vitviz-welcomed', '1') } catch {}")
-        page = context.new_page()
+        usual = not (first or options)
+        window = windows.pop() if usual and windows else Window(browser, first, **options)
+        opened.append((window, usual))
+        page = window.page
+        page.set_viewport_size({"width": width, "height": height})
+        if "color_scheme" not in options:
+            page.emulate_media(color_scheme="dark" if dark else "light")
         page.on("download", lambda download: taken.append(download))
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on(
@@ -193,8 +233,11 @@ def open_page(browser, server):
 
     yield open_
     errors += [fault for download in taken for fault in nothing.taken_home(download)]
-    for context in contexts:
-        context.close()
+    for window, usual in opened:
+        if usual and not windows and window.left():
+            windows.append(window)
+        else:
+            window.context.close()
     assert errors == [], f"script errors: {errors}"
     assert elsewhere == [], f"requests to other hosts: {elsewhere}"
 
