@@ -83,6 +83,16 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
     with page.expect_download(timeout=60_000) as taken:
         page.locator("#vitviz-trial .vv-npz").click()
     assert np.load(taken.value.path())["curves"].shape == (15, 2, 3, 11)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    for asked in ("", "&lang=zh-CN", "&lang=ko", "&present=1", "&lang=ko&present=1"):
+        page.goto(re.sub(r"\?.*", "", page.url) + f"?tab=trial&sample=coffee{asked}")
+        page.locator(WHOLE).wait_for(state="attached", timeout=120_000)
+        page.wait_for_timeout(500)
+        below = view.locator(".vv-below").bounding_box()
+        seen = [".vv-ranking tbody tr >> nth=14", *[".vv-tried-map canvas"] * ("present" in asked)]
+        for one in (view.locator(name).bounding_box() for name in seen):
+            assert one["y"] + one["height"] <= below["y"] + below["height"], asked
+        assert cut(view) <= 0, asked
 
 
 def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):

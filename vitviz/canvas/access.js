@@ -28,11 +28,14 @@ function tabs() {
   };
 }
 
-/** A photograph's button says what is on it; Gradio's says "Thumbnail 1 of 4". */
+/** A photograph's button says what is on it, in the page's language; Gradio's says "Thumbnail 1 of 4". */
 function samples() {
   for (const button of seekAll('#vitviz-samples .thumbnail-item')) {
-    const name = button.querySelector('.caption-label')?.textContent.trim();
-    if (name && button.getAttribute('aria-label') !== name) button.setAttribute('aria-label', name);
+    const caption = button.querySelector('.caption-label');
+    const name = t(caption?.textContent.trim() ?? '');
+    if (!name || button.getAttribute('aria-label') === name) continue;
+    button.setAttribute('aria-label', name);
+    caption.textContent = name;
   }
 }
 

@@ -16,7 +16,7 @@ from vitviz.record.sentence import Sentence
 
 NOTHING = "No map is better than chance here."
 BEST = "{best} is best here; {count} of {total} maps beat chance."
-TIED = "{best} is best here, but not by more than chance; {count} of {total} maps beat chance."
+TIED = "{best} is best here, but not by more than chance; {count} of {total} maps beat it."
 LEVEL = "No further behind the best than chance reaches: {others}."
 OVER_NOTHING = "Over {pictures} pictures no map tells better than chance which patches the answer hangs on."
 OVER_BEST = (

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 PATCHES = "{rows} × {cols} of {tall} × {wide} px"
 SHOWN = {
-    "cat": told("a cat"), "espresso": told("espresso"), "astronaut": told("an astronaut"),
-    "rocket": told("a rocket"),
+    told("cat"): told("a cat"), told("espresso"): told("espresso"),
+    told("astronaut"): told("an astronaut"), told("rocket"): told("a rocket"),
 }  # fmt: skip
 _AMONG = told("The share of each among these {count} classes alone, even where none of them is true.")
 _EACH = told("Each class by itself: the {count} probabilities need not add up to one.")
@@ -137,11 +137,11 @@ def board(
     state: dict, key: str, subject: Subject, answer: dict[str, Any], pictures: Pictures
 ) -> dict[str, Any]:
     """What the drawing board shows: the strokes over which picture, the answer before and after, and the
-    photographs that a piece can be laid onto: name, title, width, height.
+    photographs that a piece can be laid onto: name, what it shows, width, height.
     """
     told = {"key": key, "picture": state["picture"], "size": list(subject.seen.upload)}
     answers = {"top": answer.get("top", [])[:3], "before": answer.get("before", [])}
-    grounds, earlier = [[one.name, one.title, *_size(one.name)] for one in samples()], state["earlier"]
+    grounds, earlier = [[one.name, SHOWN[one.shows], *_size(one.name)] for one in samples()], state["earlier"]
     if pictures.has(earlier) and not pictures.sample_of(earlier):
         grounds.append([earlier, EARLIER, *pictures.size(earlier)])
     return {"strokes": state["strokes"], "grounds": grounds, **told, **answers}
