@@ -12,6 +12,8 @@ import gradio as gr
 import numpy as np
 import pytest
 import torch
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
 import vitviz
 from tests.ui.test_turns import until
@@ -112,6 +114,17 @@ def test_what_is_known_waits_for_nobody(studio, key):
     ):
         numbers = threads.submit(studio.numbers, key, "evidence", {"method": "chefer"}).result(60)
     np.testing.assert_allclose(np.load(io.BytesIO(numbers))["map"], known, rtol=1e-6)
+
+
+def test_what_is_at_hand_is_answered_without_a_change_of_threads(studio, key, monkeypatch):
+    page, address = TestClient(FastAPI(routes=routes.routes(studio))), f"/gradio_api/vitviz/{key}/rollout/map"
+    made = page.get(f"{address}?discard=0.3")
+    monkeypatch.setattr(routes, "run_in_threadpool", None)
+    again = page.get(f"{address}?discard=0.3")
+    assert (again.content, again.headers) == (made.content, made.headers) and len(made.content) > 4
+    for other in ("0.4", "much"):  # what is still to be made, or to be refused
+        with pytest.raises(TypeError):
+            page.get(f"{address}?discard={other}")
 
 
 def test_a_visitor_who_asks_for_all_effects_lets_another_in_between(studio, key, monkeypatch):

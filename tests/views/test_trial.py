@@ -70,7 +70,7 @@ def test_what_travels_is_the_trial(subject, whole):
     told = made.told(whole, "probability")
     assert [row["method"] for row in told["rows"]] == [name for name, _ in whole.ranking()]
     assert {row["method"] for row in told["rows"] if row["beats"]} == set(whole.beats_chance())
-    assert "maps beat chance" in told["verdict"]["text"]
+    assert "maps beat it" in told["verdict"]["text"]
     alike = told["agreement"]["values"]
     assert np.shape(alike) == (5, 5) and np.diag(alike).tolist() == [1] * 5
 

@@ -7,9 +7,12 @@ anything else is a bug of ours: logged with its traceback, and told as such.
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
@@ -23,6 +26,7 @@ from vitviz.ui.memory.studio import Studio
 CARD = Path(__file__).parents[1] / "page" / "card.jpg"  # what a shared link looks like
 KEPT = {"Cache-Control": "private, max-age=86400, immutable"}
 PASSING = {"Cache-Control": "no-store"}  # of a camera's frame
+AT_ONCE = 1_000_000  # bytes that others may wait for
 
 
 def routes(studio: Studio) -> list[APIRoute]:
@@ -60,9 +64,15 @@ def routes(studio: Studio) -> list[APIRoute]:
             return download(*prints.asked_for(studio, key, view, name.removeprefix("print."), given))
         if name in [file.name for file in shown.files]:
             return download(studio.file(key, view, name, given), f"vitviz-{view}-{name}")
-        array = studio.item(key, view, name, given)
-        described = {"X-Shape": ",".join(map(str, array.shape)), "X-Dtype": str(array.dtype), **headers}
-        return Response(array.tobytes(), media_type="application/octet-stream", headers=described)
+        return binary(studio.item(key, view, name, given), headers)
+
+    def at_hand(given: dict, key: str, view: str, name: str) -> Response | None:
+        # what is wrong with the question is told where it is answered
+        with suppress(VitvizError), studio.frames.looked_at(key) as passing:
+            array = studio.at_hand(key, view, name, given)
+            if array is not None and array.nbytes <= AT_ONCE:
+                return binary(array, PASSING if passing else KEPT)
+        return None
 
     def module(given: dict, version: str, path: str) -> Response:
         return Response(modules.source(path), media_type="text/javascript", headers=KEPT)
@@ -78,16 +88,27 @@ def routes(studio: Studio) -> list[APIRoute]:
         "{key}/progress": far,
         "{key}/{view}/{name}": item,
     }
-    return [_route(f"/gradio_api/vitviz/{path}", answer) for path, answer in made.items()]
+    known = {item: at_hand}
+    return [_route(f"/gradio_api/vitviz/{path}", one, known.get(one)) for path, one in made.items()]
 
 
-def _route(path: str, answer: Callable[..., Response]) -> APIRoute:
-    """One that answers out of its address: what is given as its query, then the parts of its path."""
+def _route(path: str, answer: Callable[..., Response], at_hand: Callable | None) -> APIRoute:
+    """One that answers out of its address: what is given as its query, then the parts of its path; in a
+    thread, unless it is at hand: beside others that compute, each change of threads waits for its turn.
+    """
 
-    def asked(request: Request) -> Response:
-        return answered(lambda: answer(dict(request.query_params), **request.path_params), request)
+    async def asked(request: Request) -> Response:
+        given, parts = dict(request.query_params), request.path_params
+        found = at_hand(given, **parts) if at_hand else None
+        return found or await run_in_threadpool(lambda: answered(lambda: answer(given, **parts), request))
 
     return APIRoute(path, asked, methods=["GET"], include_in_schema=False)
+
+
+def binary(array: np.ndarray, headers: dict[str, str]) -> Response:
+    """An array's numbers, with shape and type beside them."""
+    described = {"X-Shape": ",".join(map(str, array.shape)), "X-Dtype": str(array.dtype), **headers}
+    return Response(array.tobytes(), media_type="application/octet-stream", headers=described)
 
 
 def download(data: bytes, name: str) -> Response:

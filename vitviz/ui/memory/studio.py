@@ -6,7 +6,7 @@ cache is made again from its run. What costs a pass waits for a turn, and ends w
 """
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
@@ -161,20 +161,32 @@ class Studio:
         """
         view = self.view(slug)
         about = self._abouts.peek(key) or self._about(key, view)
-        declared, settings = view.declared(name), view.settings(given, about)
-        asked = tuple((one, settings[one]) for one in declared.depends)
+        settings, place = self._place(view, key, name, given, about)
 
         def made() -> np.ndarray:
             subject = self._fitting(key, view)
             return self._read(subject, lambda: view.array(subject, name, settings))
 
-        of = (self.runs.run(key).checkpoint, about.grid) if view.needs is Needs.WEIGHTS else key
-        found = self._drawn.peek((of, slug, name, asked))
+        found = self._drawn.peek(place)
         if found is not None:
             return found
         passes = view.on_request or view.exact or view.needs is Needs.SET  # more than are looked at anyway
         with self.work.placed() if passes else nullcontext():
-            return self._drawn.get((of, slug, name, asked), made)
+            return self._drawn.get(place, made)
+
+    def at_hand(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> np.ndarray | None:
+        """The same where it has been drawn already: nothing is computed, and nobody waited for."""
+        about = self._abouts.peek(key)
+        return about and self._drawn.peek(self._place(self.view(slug), key, name, given, about)[1])
+
+    def _place(
+        self, view: View, key: str, name: str, given: Mapping[str, str], about: About
+    ) -> tuple[dict[str, Any], Hashable]:
+        """An item's settings, and under what it is kept."""
+        settings = view.settings(given, about)
+        asked = tuple((one, settings[one]) for one in view.declared(name).depends)
+        of = (self.runs.run(key).checkpoint, about.grid) if view.needs is Needs.WEIGHTS else key
+        return settings, (of, view.slug, name, asked)
 
     def numbers(self, key: str, slug: str, given: Mapping[str, str]) -> bytes:
         """A view's numbers with all settings and the checkpoint's name, as an .npz file."""
