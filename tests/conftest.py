@@ -17,6 +17,7 @@ The shipped checkpoint, a photograph and what one says of the other are here for
 import os
 import sys
 import tempfile
+from functools import partial
 
 import pytest
 from beartype import BeartypeConf, beartype
@@ -93,8 +94,13 @@ install_import_hook(
 
 @pytest.fixture
 def few(monkeypatch):
-    """A whole trial tries four methods: which those are is asked elsewhere, and all take half a minute."""
+    """A whole trial tries four methods beside three random maps: which and how many is asked elsewhere, and
+    all take half a minute.
+    """
+    from vitviz.views.trial import made
+
     monkeypatch.setattr("vitviz.views.trial.ORDER", ("random", "centre", "ledger", "frozen"))
+    monkeypatch.setattr(made, "trial_of", partial(made.trial_of, draws=3))
 
 
 @pytest.fixture(scope="module")

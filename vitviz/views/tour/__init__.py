@@ -161,7 +161,7 @@ class Tour(View):
         ends = (0.0, float(depth[-1])), (0.0, 1.05 * float(lengths.max()) or 1.0)
         title = Sentence("Length of the tokens in the stream, layer by layer")
         along, up = Sentence("after layer (0: z₀)"), Sentence("Euclidean length")
-        return Chart(along, up, *ends, title, series, keyed=True)
+        return Chart(along, up, *ends, title, series)
 
     def texts(self) -> set[str]:
         return super().texts() | set(texts())
