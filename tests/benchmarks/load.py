@@ -149,7 +149,8 @@ def kinds(function: int) -> dict[str, Callable[[Visitor, int], object]]:
         visitor.http.post("gradio_api/run/trial", json={"data": list(given.values())}).raise_for_status()
 
     def predicted(visitor: Visitor, number: int) -> None:
-        with httpx.Client(base_url=visitor.http.base_url, timeout=600, verify=False) as nobody:  # noqa: S501
+        # over http nothing is verified, and reading the certificates would take more than the question
+        with httpx.Client(base_url=visitor.http.base_url, timeout=600, verify=False) as nobody:
             nobody.post("gradio_api/run/predict", json={"data": ["rocket", f"vitviz-tiny@{10 * number}", 5]})
 
     return {
