@@ -160,8 +160,7 @@ class Tour(View):
         )  # fmt: skip
         ends = (0.0, float(depth[-1])), (0.0, 1.05 * float(lengths.max()) or 1.0)
         title = Sentence("Length of the tokens in the stream, layer by layer")
-        along, up = Sentence("after layer (0: z₀)"), Sentence("Euclidean length")
-        return Chart(along, up, *ends, title, series)
+        return Chart(Sentence("after layer (0: z₀)"), "", *ends, title, series, keyed=True)
 
     def texts(self) -> set[str]:
         return super().texts() | set(texts())

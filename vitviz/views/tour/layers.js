@@ -69,6 +69,7 @@ export const layersStep = {
     const { width: whole, large: size } = beside(self);
     const figure = unpacked(self.data.chart);
     figure.levels.push({ value: layer, upright: true, name: '', colour: '#7d838e' });
+    figure.keyed = innerWidth >= 768; // a phone has no room at the lines' ends: a legend says the names
     made.chart.draw(figure, Math.min(whole, 760 * size), Math.min(220 * size, ceiling * 0.4));
   },
 };
