@@ -28,10 +28,13 @@ export function selection(attributes, options, chosen = undefined) {
   return el('select', attributes, ...listed);
 }
 
-/** A button that on a phone unfolds what stands behind it, by the style of what follows. */
-export function fold(text) {
-  const turn = () =>
-    made.setAttribute('aria-expanded', String(made.getAttribute('aria-expanded') !== 'true'));
+/** A button that on a phone unfolds what stands behind it, by the style of what follows; `turned` is told. */
+export function fold(text, turned = (_open) => {}) {
+  const turn = () => {
+    const open = made.getAttribute('aria-expanded') !== 'true';
+    made.setAttribute('aria-expanded', String(open));
+    turned(open);
+  };
   const made = button(text, turn, { class: 'vv-unfold', 'aria-expanded': 'false' });
   return made;
 }
@@ -73,6 +76,13 @@ export const seekAll = (selector) => [...document.querySelectorAll(selector)];
 /** Runs where attributes of these names change at a node, and below it unless told otherwise. */
 export const whenChanged = (node, attributeFilter, run, subtree = true) =>
   new MutationObserver(run).observe(node, { subtree, attributes: true, attributeFilter });
+
+/**
+ * Marks what stands around a part, for the style. The style could ask itself, by `:has()`; but then the browser
+ * styles all that stands there anew whenever anything in it changes.
+ * @param {Element | null | undefined} node
+ */
+export const marked = (node, name, on) => node?.toggleAttribute(`data-${name}`, Boolean(on));
 
 /** Whether something is typed there, so that keys and what is pasted are its own. */
 export const typing = (node) =>

@@ -4,7 +4,7 @@ import { load, wanted } from './asking.js';
 import { closing } from './closing.js';
 import { toolbar } from './controls.js';
 import { Refusal } from './data.js';
-import { button, div, el, fold, whenChanged } from './elements.js';
+import { button, div, el, fold, marked, whenChanged } from './elements.js';
 import { asText, memory, places, remember, remembered, views } from './memory.js';
 import { mounted } from './mounted.js';
 import { roomOf } from './room.js';
@@ -60,6 +60,8 @@ export function mount(element, props, watch, trigger, view) {
   root.classList.toggle('vv-scrolls', Boolean(view.scrolls));
   root.classList.toggle('vv-walled', Boolean(view.walled)); // what stands below finds room at the side
   root.classList.toggle('vv-edged', Boolean(view.edged)); // or in a narrow column there
+  const kinds = ['scrolls', 'walled', 'edged'].filter((kind) => view[kind]);
+  root.closest('.vitviz-figures')?.setAttribute('data-kind', [root.dataset.view, ...kinds].join(' '));
   root.replaceChildren(heading, note, frame, error, aside, live);
   furnish();
   self.watcher = new ResizeObserver(() => {
@@ -247,7 +249,8 @@ export function mountBeside(element, props, watch, trigger, view) {
   const root = element.querySelector('.vv');
   const show = () => {
     const wanted = Boolean(props.value?.key);
-    element.closest('.block').toggleAttribute('data-second', wanted);
+    marked(element.closest('.block'), 'second', wanted);
+    marked(element.closest('.vitviz-figures'), 'two', wanted);
     if (wanted && element.firstElementChild) return;
     element.replaceChildren(...(wanted ? [root.cloneNode()] : []));
     if (wanted) mount(element, props, watch, trigger, view);

@@ -1,7 +1,7 @@
 // The fold under the picker: a second checkpoint beside the first, and the size of the input. What lies
 // nearest is offered before the fields.
 
-import { button, div } from '../../canvas/elements.js';
+import { button, div, marked, seek } from '../../canvas/elements.js';
 import { offering } from '../../canvas/leads.js';
 import { t } from '../../canvas/words.js';
 import { questions } from './questions.js';
@@ -15,6 +15,7 @@ export default function part(element, props, watch, trigger) {
   function unfold(open = offers.hidden) {
     offers.hidden = !open;
     fold.setAttribute('aria-expanded', String(open));
+    marked(seek('#vitviz-left'), 'comparing', open);
   }
 
   function offer(text, pair) {

@@ -1,6 +1,6 @@
 // What is taken away, as chips that can be taken back: every view shows what the model does without it.
 
-import { button, el, selection, span } from '../../canvas/elements.js';
+import { button, el, marked, seek, selection, span } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 import { board } from './board.js';
 import { camera } from './camera.js';
@@ -61,6 +61,7 @@ export default function part(element, props, watch, trigger) {
     over.show();
     root.dataset.strokes = value?.strokes ?? '';
     root.hidden = !value?.text && !value?.strokes;
+    marked(seek('#vitviz-page'), 'edited', !root.hidden);
     if (!value?.heads) return;
     const without = (name, one) => ({ ...coming(), [name]: coming()[name].filter((other) => other !== one) });
     const heads = value.heads.map((one) => {

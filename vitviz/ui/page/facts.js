@@ -1,6 +1,6 @@
 // The answer of the model, and what it took to compute it.
 
-import { button, el, fold } from '../../canvas/elements.js';
+import { button, el, fold, marked, seek } from '../../canvas/elements.js';
 import { open as openView } from '../../canvas/memory.js';
 import { fixed, percent } from '../../canvas/numbers.js';
 import { awaiting } from '../../canvas/waiting.js';
@@ -88,7 +88,8 @@ export default function part(element, props, watch, trigger) {
   }
 
   const details = el('details'); // both stay as somebody left them
-  const other = main ? [fold(t('Change'))] : []; // the photograph, the checkpoint
+  const unfolded = (open) => marked(seek('#vitviz-page'), 'unfolded', open);
+  const other = main ? [fold(t('Change'), unfolded)] : []; // the photograph, the checkpoint
   let wait = null;
   let pause = PAUSE;
 
@@ -99,6 +100,7 @@ export default function part(element, props, watch, trigger) {
     wait?.end();
     wait = value?.awaited ? awaiting(value.awaited) : null;
     if (root.hidden) return;
+    marked(document.documentElement, 'opened', true);
     if (value.asks) trigger('computed', {}); // for the rest of the page
     const took = { milliseconds: value.milliseconds, device: value.device };
     const cost = value.first

@@ -1,7 +1,7 @@
 // The timeline: a slider over the snapshots of a training, aligned with what the model could do at each, or
 // over the frames of a video. Every view follows.
 
-import { button, div, el, svg } from '../../canvas/elements.js';
+import { button, div, el, marked, seek, svg } from '../../canvas/elements.js';
 import { settled } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
 import { align } from './film_curve.js';
@@ -153,6 +153,12 @@ export default function part(element, props, watch, trigger) {
     over.draw(plot, frames, at);
   }
 
+  /** Whether there is anything to go over. */
+  function shown(whether) {
+    root.hidden = !whether;
+    marked(seek('#vitviz-page'), 'film', whether);
+  }
+
   /** Goes over a video from now on, or over the training again. */
   function turn(to) {
     stop();
@@ -165,7 +171,8 @@ export default function part(element, props, watch, trigger) {
     face();
     telling += 1;
     if (to === training) return show();
-    [frames, wanted, root.hidden] = [to.frames, 0, false];
+    [frames, wanted] = [to.frames, 0];
+    shown(true);
     slider.max = frames.length - 1;
     to.again = () => sent === null && go(wanted);
     to.retell = () => {
@@ -181,7 +188,7 @@ export default function part(element, props, watch, trigger) {
     const answered = sent !== null && value.ticket === ticket;
     frames = value.frames || [];
     const at = frames.findIndex((frame) => frame.name === value.at);
-    root.hidden = at < 0;
+    shown(at >= 0);
     if (root.hidden) {
       telling += 1;
       return stop();

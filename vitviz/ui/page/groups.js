@@ -8,6 +8,7 @@ import { welcome } from './welcome.js';
 
 export default function part(element, props) {
   const root = element.querySelector('.vv-groups');
+  const page = document.documentElement;
   const groups = props.value.groups.map(([name, slugs]) => ({
     slugs,
     node: button(t(name), () => open(slugs[0])),
@@ -16,9 +17,12 @@ export default function part(element, props) {
   /** Says which of them is open. */
   function light() {
     const chosen = document.querySelector('#vitviz-tabs [role=tab][aria-selected=true]');
+    const [, tab = ''] = chosen?.id.match(/^vitviz-tab-(.+)-button$/) || [];
+    if (page.dataset.tab === tab) return;
+    page.dataset.tab = tab; // for the style
     for (const { slugs, node } of groups) {
-      const here = slugs.some((slug) => chosen?.id === `vitviz-tab-${slug}-button`);
-      here ? node.setAttribute('aria-current', 'true') : node.removeAttribute('aria-current');
+      if (slugs.includes(tab)) node.setAttribute('aria-current', 'true');
+      else node.removeAttribute('aria-current');
     }
   }
 

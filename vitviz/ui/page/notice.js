@@ -1,6 +1,6 @@
 // A sentence where the action was: what could not be done, why, and what to do. Text only, never HTML.
 
-import { button, el } from '../../canvas/elements.js';
+import { button, el, marked } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 
 export default function part(element, props, watch) {
@@ -9,6 +9,7 @@ export default function part(element, props, watch) {
   function show() {
     const text = props.value?.text ? t(props.value) : '';
     root.hidden = !text;
+    if (text) marked(document.documentElement, 'opened', true);
     root.replaceChildren(
       el('span', { class: 'vv-notice-text', text }),
       button('×', () => (root.hidden = true), { 'aria-label': t('Dismiss') }),

@@ -29,8 +29,8 @@ def style() -> str:
     rules = []
     for _, slugs in GROUPED["groups"]:
         own = [f"#vitviz-tab-{slug}-button" for slug in slugs]
-        chosen = ", ".join(f"{one}[aria-selected='true']" for one in own)
-        rules.append(f".tab-wrapper:not(:has({chosen})) :is({', '.join(own)}) {{ display: none }}")
+        chosen = ", ".join(f"[data-tab='{slug}']" for slug in slugs)
+        rules.append(f":root:not({chosen}) :is({', '.join(own)}) {{ display: none }}")
     return "\n".join(rules)
 
 

@@ -27,7 +27,7 @@
     en: 'vitviz is being opened: the page, then the model’s first pass …',
   };
   const style = document.createElement('style');
-  style.textContent = `body:not(:has(:is(.vv-facts, .vv-notice):not([hidden])))::before {
+  style.textContent = `html:not([data-opened]) > body::before {
     content: '${opening[tag]}'; position: fixed; z-index: 99; inset: 42% 0 auto; margin: auto; padding: 14px;
     width: fit-content; color-scheme: light dark; color: CanvasText; background: Canvas;
     font: 16px system-ui, sans-serif; border-radius: 8px; }`;
