@@ -105,7 +105,7 @@ def test_the_page_has_the_same_options_as_the_script():
 
     script, told = run("app.py", "--help").stdout, run("-m", "vitviz", "app", "--help").stdout
     assert told.split()[:3] == ["Usage:", "vitviz", "app"]
-    assert told.split("options:")[1] == script.split("options:")[1]
+    assert told.split("Options:")[1] == script.split("Options:")[1]
 
 
 def test_it_is_installed_as_vitviz():
