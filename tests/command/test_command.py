@@ -104,8 +104,8 @@ def test_the_page_has_the_same_options_as_the_script():
         return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
 
     script, told = run("app.py", "--help").stdout, run("-m", "vitviz", "app", "--help").stdout
-    assert told.split()[:3] == ["usage:", "vitviz", "app"]
-    assert told.split("options:")[1] == script.split("options:")[1]
+    assert told.split()[:3] == ["Usage:", "vitviz", "app"]
+    assert told.split("Options:")[1] == script.split("Options:")[1]
 
 
 def test_it_is_installed_as_vitviz():

@@ -268,6 +268,15 @@ def open_tab(page, name: str):
     page.locator("#vitviz-groups button").nth(groups.index(group)).click()
 
 
+def walked(page, views, beside: bool = False):
+    """Each view in turn, once it is open and has been drawn; `beside` it a second checkpoint's, too."""
+    for view in views:
+        page.evaluate("(slug) => document.getElementById(`vitviz-tab-${slug}-button`).click()", view.slug)
+        for slug in (view.slug, f"second-{view.slug}")[: 1 + beside]:
+            ready(page, slug)
+        yield view
+
+
 def question(listener: dict, said: dict) -> dict:
     """What the page sends to one of the config's listeners: a value for each of its inputs, by its number."""
     return {"fn_index": listener["id"], "data": [said.get(one) for one in listener["inputs"]]}

@@ -189,26 +189,23 @@ def test_a_photograph_that_was_put_away_is_said_to_be(browser, tmp_path):
         page.close()
 
 
-@pytest.mark.parametrize(
-    "state",
-    [
+def test_a_history_of_anything_else_does_nothing(open_page):
+    page = open_page()
+    for state in (
         "{}",
         "{ vitviz: 3 }",
         "{ vitviz: { checkpoint: 3 } }",
         "{ vitviz: { checkpoint: '../x', settings: [], tab: 9 } }",
-    ],
-)
-def test_a_history_of_anything_else_does_nothing(open_page, state):
-    page = open_page()
-    page.evaluate(f"history.replaceState({state}, '')")
-    page.reload()
-    ready(page, "patches")
-    open_tab(page, "Rollout")
-    ready(page, "rollout")
-    until_asked(page, tab="rollout")
-    page.go_back()
-    expect(page.locator("#vitviz-tab-patches")).to_be_visible()
-    expect(page.locator("#vitviz-stage")).to_contain_text(size("coffee"))
+    ):
+        page.evaluate(f"history.replaceState({state}, '')")
+        page.reload()
+        ready(page, "patches")
+        open_tab(page, "Rollout")
+        ready(page, "rollout")
+        until_asked(page, tab="rollout")
+        page.go_back()
+        expect(page.locator("#vitviz-tab-patches")).to_be_visible()
+        expect(page.locator("#vitviz-stage")).to_contain_text(size("coffee"))
 
 
 @pytest.mark.parametrize("again", ["loaded", "in Korean"])

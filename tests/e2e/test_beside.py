@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.conftest import Server, ready, shipped
+from tests.e2e.conftest import Server, ready, shipped, walked
 from tests.e2e.test_links import until_asked
 from vitviz.views import VIEWS
 
@@ -94,16 +94,15 @@ BOXES = """(slug) => ['', 'second-'].map((which) => {
 
 
 @pytest.mark.parametrize("width", [390, 800])
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
-def test_in_a_narrow_window_two_figures_are_whole_and_the_settings_are_those_of_both(open_page, view, width):
-    page = open_page(f"?tab={view.slug}&second=vitviz-tiny@0", width, 844, wait=False)
-    for slug in (view.slug, f"second-{view.slug}"):
-        ready(page, slug)
-    page.wait_for_function(f"(slug) => !({TOO_WIDE})(slug).length", arg=view.slug, timeout=15_000)
-    first, second = page.evaluate(BOXES, view.slug)
-    assert second["x"] > first["right"] or second["y"] > first["bottom"], "neither covers the other"
-    settings = page.locator(f"#vitviz-{view.slug} .vv-controls")
-    if settings.is_visible():
-        box = settings.bounding_box()
-        assert box["y"] >= max(first["bottom"], second["bottom"])
-        assert box["x"] <= first["x"] + 1 and box["x"] + box["width"] >= second["right"] - 1
+def test_in_a_narrow_window_two_figures_are_whole_and_the_settings_are_those_of_both(open_page, width):
+    page = open_page("?second=vitviz-tiny@0", width, 844, wait=False)
+    ready(page, "second-patches")
+    for view in walked(page, VIEWS, beside=True):
+        page.wait_for_function(f"(slug) => !({TOO_WIDE})(slug).length", arg=view.slug, timeout=15_000)
+        first, second = page.evaluate(BOXES, view.slug)
+        assert second["x"] > first["right"] or second["y"] > first["bottom"], "neither covers the other"
+        settings = page.locator(f"#vitviz-{view.slug} .vv-controls")
+        if settings.is_visible():
+            box = settings.bounding_box()
+            assert box["y"] >= max(first["bottom"], second["bottom"]), view.slug
+            assert box["x"] <= first["x"] + 1 and box["x"] + box["width"] >= second["right"] - 1, view.slug

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.e2e.conftest import ready
+from tests.e2e.conftest import ready, walked
+from vitviz.views import VIEWS
 
 # Where all drawings of a view in view stand, the words of their scales aside.
 PLACES = """(slug) => [...document.querySelectorAll(`#vitviz-${slug} :is(canvas, .vv-chart)`)]
@@ -13,37 +14,36 @@ PLACES = """(slug) => [...document.querySelectorAll(`#vitviz-${slug} :is(canvas,
   })"""
 
 
+named = {view.slug: view for view in VIEWS}
 UNDER = {720: 660, 900: 840}  # px from the top where the film's timeline begins
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (1440, 900)])
-@pytest.mark.parametrize(
-    "view", ["evidence", "explorer", "tokens", "rollout", "positions", "patches", "trial"]
-)
-def test_no_click_moves_a_drawing(open_page, view, width, height):
-    page = open_page(f"?tab={view}", width, height, wait=False)
-    ready(page, view)
-    if view == "trial":
-        page.locator("#vitviz-trial [data-tried]:not([data-tried=''])").wait_for(
-            state="attached", timeout=120_000
-        )
-    page.wait_for_timeout(500)
-    before = page.evaluate(PLACES, view)
-    seen = {(x, y, wide, tall) for x, y, wide, tall in before if y + tall <= UNDER[height]}  # in view, whole
-    assert seen
-    for x, y, wide, tall in sorted(seen):
-        for along, down in ((0.3, 0.3), (0.62, 0.7), (0.62, 0.7)):  # another; the same once more lets it go
-            page.mouse.click(x + along * wide, y + down * tall)
-            page.wait_for_timeout(350)
-            assert page.evaluate(PLACES, view) == before, f"a click at {along}, {down} of {x}, {y}"
-    if view == "evidence":
-        page.mouse.click(before[0][0] + 20, before[0][1] + 20)
-        page.locator("#vitviz-evidence .vv-away").click()
-        page.locator("#vitviz-edits .vv-edit").first.wait_for()
+def test_no_click_moves_a_drawing(open_page, width, height):
+    page = open_page("", width, height)
+    clicked = ("explorer", "tokens", "rollout", "positions", "patches", "trial", "evidence")
+    for view in (view.slug for view in walked(page, [named[slug] for slug in clicked])):
+        if view == "trial":
+            page.locator("#vitviz-trial [data-tried]:not([data-tried=''])").wait_for(
+                state="attached", timeout=120_000
+            )
         page.wait_for_timeout(500)
-        ready(page, view)
-        lines = page.locator("#vitviz-evidence .vv-lines")
-        assert lines.is_visible() and "patches" in lines.inner_text()  # and the net has seen no NaN
+        before = page.evaluate(PLACES, view)
+        # in view, whole
+        seen = {(x, y, wide, tall) for x, y, wide, tall in before if y + tall <= UNDER[height]}
+        assert seen, view
+        for x, y, wide, tall in sorted(seen):
+            for along, down in ((0.3, 0.3), (0.62, 0.7), (0.62, 0.7)):  # another; once more lets it go
+                page.mouse.click(x + along * wide, y + down * tall)
+                page.wait_for_timeout(350)
+                assert page.evaluate(PLACES, view) == before, f"{view}: at {along}, {down} of {x}, {y}"
+    page.mouse.click(before[0][0] + 20, before[0][1] + 20)
+    page.locator("#vitviz-evidence .vv-away").click()
+    page.locator("#vitviz-edits .vv-edit").first.wait_for()
+    page.wait_for_timeout(500)
+    ready(page, "evidence")
+    lines = page.locator("#vitviz-evidence .vv-lines")
+    assert lines.is_visible() and "patches" in lines.inner_text()  # and the net has seen no NaN
 
 
 @pytest.mark.parametrize("width", [390, 1024])

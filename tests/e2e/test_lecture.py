@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.conftest import ready
+from tests.e2e.conftest import ready, walked
 from vitviz.views import VIEWS
 
 ALIKE = "vitviz-tiny@0"
@@ -90,34 +90,34 @@ def test_keys_go_through_layers_heads_and_the_film(open_page):
     expect(page.locator("#vitviz-film .vv-film")).not_to_have_attribute("data-at", at)
 
 
-@pytest.mark.parametrize("view", [view for view in VIEWS if view.slug != "tour"], ids=lambda view: view.slug)
-def test_on_a_phone_the_figure_comes_first_and_layer_head_and_film_stay_below(open_page, view):
-    page = open_page(f"?tab={view.slug}", 390, 844, wait=False)
-    ready(page, view.slug)
-    page.wait_for_timeout(200)
-    assert page.evaluate("document.documentElement.scrollHeight") <= 2 * 844, "no page has three screens"
-    parts = ("#vitviz-stage", "#vitviz-tabs", "#vitviz-links")
-    places = {part: page.locator(part).first.bounding_box()["y"] for part in parts}
-    assert list(places) == sorted(places, key=places.get), places
-    figure = page.locator(f"#vitviz-{view.slug} .vv-figure").bounding_box()
-    assert figure["y"] <= 220, figure
-    plot = page.locator(f"#vitviz-{view.slug} .vv-figure .vv-plot").first.bounding_box()
-    assert plot["y"] + plot["height"] <= 1.1 * 844, plot
-    facts, stage = page.locator("#vitviz-facts .vv-answers").bounding_box(), places["#vitviz-stage"]
-    assert facts["x"] > 100 and abs(facts["y"] - stage) < 20, "the answer stands beside the thumbnail"
-    low = page.locator("#vitviz-film, .vv-field:is([data-name='layer'], [data-name='head'])")
-    page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
-    for bar in low.all():
-        if bar.is_visible():
-            expect(bar).to_be_in_viewport(ratio=1)
-    for one in (*page.locator("#vitviz-groups button").all(), *page.get_by_role("tab").all()):
-        box = one.bounding_box()
-        assert box["x"] >= 0 and box["x"] + box["width"] <= 390 and box["height"] >= 24, box
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    sliders = page.locator("input[type=range] >> visible=true")
-    assert {one.evaluate("(node) => getComputedStyle(node).touchAction") for one in sliders.all()} <= {
-        "pan-y"
-    }
+def test_on_a_phone_the_figure_comes_first_and_layer_head_and_film_stay_below(open_page):
+    page = open_page("", 390, 844)
+    for view in walked(page, [view for view in VIEWS if view.slug != "tour"]):
+        page.evaluate("window.scrollTo(0, 0)")
+        page.wait_for_timeout(200)
+        assert page.evaluate("document.documentElement.scrollHeight") <= 2 * 844, "no page has three screens"
+        parts = ("#vitviz-stage", "#vitviz-tabs", "#vitviz-links")
+        places = {part: page.locator(part).first.bounding_box()["y"] for part in parts}
+        assert list(places) == sorted(places, key=places.get), places
+        figure = page.locator(f"#vitviz-{view.slug} .vv-figure").bounding_box()
+        assert figure["y"] <= 220, figure
+        plot = page.locator(f"#vitviz-{view.slug} .vv-figure .vv-plot").first.bounding_box()
+        assert plot["y"] + plot["height"] <= 1.1 * 844, plot
+        facts, stage = page.locator("#vitviz-facts .vv-answers").bounding_box(), places["#vitviz-stage"]
+        assert facts["x"] > 100 and abs(facts["y"] - stage) < 20, "the answer stands beside the thumbnail"
+        low = page.locator("#vitviz-film, .vv-field:is([data-name='layer'], [data-name='head'])")
+        page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
+        for bar in low.all():
+            if bar.is_visible():
+                expect(bar).to_be_in_viewport(ratio=1)
+        for one in (*page.locator("#vitviz-groups button").all(), *page.get_by_role("tab").all()):
+            box = one.bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= 390 and box["height"] >= 24, box
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        sliders = page.locator("input[type=range] >> visible=true")
+        assert {one.evaluate("(node) => getComputedStyle(node).touchAction") for one in sliders.all()} <= {
+            "pan-y"
+        }
 
 
 def test_the_keyboard_goes_through_the_tabs_and_skips_to_them(open_page):

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 import vitviz
-from tests.e2e.conftest import give_a_set, open_tab, ready
+from tests.e2e.conftest import give_a_set, open_tab, ready, walked
 from vitviz.views import VIEWS, Subject
 from vitviz.views.controls import DIFFERENCE
 
@@ -67,7 +67,9 @@ SAID = "() => getComputedStyle(document.body, '::before').content"
 @pytest.mark.parametrize(("language", "said"), [("en", "is being opened"), ("ko", "여는 중")])
 def test_the_page_says_what_it_waits_for_from_its_first_moment_on(open_page, server, language, said):
     page, held = open_page(), []
-    page.route("**/queue/join*", lambda one: held.append(one))  # no answer, however fast, before it was looked at
+    page.route(
+        "**/queue/join*", lambda one: held.append(one)
+    )  # no answer, however fast, before it was looked at
     page.goto(f"{server.url}?lang={language}", wait_until="commit")
     page.wait_for_function("() => document.body")
     assert said in page.evaluate(SAID)
@@ -78,16 +80,15 @@ def test_the_page_says_what_it_waits_for_from_its_first_moment_on(open_page, ser
     assert page.evaluate(SAID) == "none"
 
 
-@pytest.mark.parametrize("view", [view for view in VIEWS if view.controls], ids=lambda view: view.slug)
-def test_every_field_of_a_view_can_be_reset(open_page, view):
-    page = open_page(f"?tab={view.slug}", wait=False)
-    ready(page, view.slug)
-    fields = page.locator(f"#vitviz-{view.slug} .vv-field")
-    offered = view.offered(Subject(dict))  # without sentences
-    always = [one for one in offered if one.label and one is not DIFFERENCE]  # nothing is changed yet
-    expect(fields).to_have_count(len(always))
-    page.locator(f"#vitviz-{view.slug} .vv-reset").click()
-    ready(page, view.slug)
+def test_every_field_of_a_view_can_be_reset(open_page):
+    page = open_page()
+    for view in walked(page, [view for view in VIEWS if view.controls]):
+        fields = page.locator(f"#vitviz-{view.slug} .vv-field")
+        offered = view.offered(Subject(dict))  # without sentences
+        always = [one for one in offered if one.label and one is not DIFFERENCE]  # nothing is changed yet
+        expect(fields).to_have_count(len(always))
+        page.locator(f"#vitviz-{view.slug} .vv-reset").click()
+        ready(page, view.slug)
 
 
 def test_an_upload_replaces_the_picture(open_page, tmp_path):
@@ -223,21 +224,21 @@ FADED = """(panel) => [...document.querySelectorAll(`#vitviz-${panel} canvas`)].
 })"""
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
-def test_a_view_drawn_again_is_as_opaque_as_the_first_time(open_page, view):
-    page, panel = open_page(f"?tab={view.slug}", wait=False), view.slug
-    key, fresh = ready(page, panel), page.evaluate(FADED, panel)
+def test_a_view_drawn_again_is_as_opaque_as_the_first_time(open_page):
+    page = open_page()
     slider = page.locator("#vitviz-film input")
-    for press in ("ArrowLeft", "ArrowRight"):
-        slider.press(press)
-        page.wait_for_function(
-            "([panel, key]) => !document.querySelector(`#vitviz-${panel}"
-            " [data-ready]`).dataset.ready.startsWith(key)",
-            arg=[panel, key],
-        )
-        key = ready(page, panel)
-    page.wait_for_timeout(200)
-    assert page.evaluate(FADED, panel) == pytest.approx(fresh, abs=0.01)
+    for panel in (view.slug for view in walked(page, VIEWS)):
+        key, fresh = ready(page, panel), page.evaluate(FADED, panel)
+        for press in ("ArrowLeft", "ArrowRight"):
+            slider.press(press)
+            page.wait_for_function(
+                "([panel, key]) => !document.querySelector(`#vitviz-${panel}"
+                " [data-ready]`).dataset.ready.startsWith(key)",
+                arg=[panel, key],
+            )
+            key = ready(page, panel)
+        page.wait_for_timeout(200)
+        assert page.evaluate(FADED, panel) == pytest.approx(fresh, abs=0.01), panel
 
 
 def test_a_refusal_far_from_the_control_comes_into_view(open_page):

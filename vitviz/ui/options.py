@@ -1,13 +1,12 @@
 """What the command line decides: where the page is served, the studio's settings, a visitor's limits."""
 
-from __future__ import annotations
-
-import argparse
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from typer import BadParameter, Option, Typer
 
 import vitviz
 from vitviz.errors import TooMuch
@@ -38,7 +37,7 @@ class Limits:
     video_seconds: float = 60  # of a video; one that goes on is refused
     video_frames: int = 1_000  # kept of it; of one that has more every so many
 
-    def require(self, inspector: Inspector, size: tuple[int, int] | None) -> None:
+    def require(self, inspector: "Inspector", size: tuple[int, int] | None) -> None:
         """TooMuch, with the largest that would do, for an input of more tokens than this server computes."""
         tokens = inspector.demand(size).tokens
         if size is None or tokens <= self.tokens:  # its own size is what the checkpoint was chosen for
@@ -91,95 +90,116 @@ def folder_of_lessons(given: Path | None = None) -> Path:
     return given or (beside if beside.is_dir() else Path("lessons"))
 
 
-def parse(arguments: Sequence[str] | None = None, program: str = "python app.py") -> Options:
-    """The options given; SystemExit with a usage line where they do not fit."""
-    parser = argparse.ArgumentParser(
-        prog=program, description="vitviz shows what happens inside a Vision Transformer, in your browser."
-    )
-    add, given = parser.add_argument, os.environ.get
-    space, usual, ours = bool(given("SPACE_ID")), Limits(), Settings()  # a Space's strangers get less
-    whole = _up_to(1_000_000, "is no whole number from 1 to 1000000")
-    time = _up_to(1_000_000, "is no number of seconds, more than 0 and up to 1000000", float)
-    port = _up_to(65_535, "is no port: expected a whole number from 1 to 65535")
-    room = _up_to(999_999_999, "MB is no size of a cache", float, MB)
-    for name, kind, default, said in (  # as text, a default is checked like what is given
-        ("host", str, given("GRADIO_SERVER_NAME", "127.0.0.1"),
-         "address to serve on; 0.0.0.0 for everyone in the network (default: %(default)s)"),
-        ("port", port, given("GRADIO_SERVER_PORT", "7860"), "port to serve on (default: %(default)s)"),
-        # A Space with shared GPUs lends one only to functions that ask for it, and pretends to have one at
-        # all other times.
-        ("device", str, "cpu" if zerogpu.here() else "auto",
-         "auto, cpu, cuda, cuda:N or mps (default: %(default)s: CUDA, then Apple's, then the CPU)"),
-        ("checkpoint", str, ours.checkpoint, "the checkpoint shown first (default: %(default)s)"),
-        ("weights", Path, None, "folder of your own checkpoints (default: weights/ beside the app)"),
-        ("lessons", Path, None,
-         "folder of lessons, zips of the page, that it offers (default: lessons/ beside the app)"),
-    ):  # fmt: skip
-        add(f"--{name}", type=kind, default=default, help=said)
-    for name, size, said in (
-        ("model-cache", ours.model_cache, "memory for loaded checkpoints"),
-        ("trace-cache", ours.trace_cache, "memory for traces of pictures"),
-        ("picture-cache", ours.picture_cache, "memory for uploads, and again for drawn data"),
-        ("upload-quota", Options.upload_quota, "disk for uploads; the oldest go first"),
-    ):
-        add(f"--{name}", type=room, default=size, metavar="MB", help=f"{said} (default: {size // MB})")
-    for name, kind, default, said in (
-        ("tokens", whole, 2_500 if space else usual.tokens,
-         f"tokens of an input, of which attention takes the square ({usual.tokens}; 2500 on a Space)"),
-        ("seconds", time, 60 if space else usual.seconds,
-         f"seconds of computing for one answer ({usual.seconds}; 60 on a Space)"),
-        ("passes", whole, 8 if zerogpu.here() else usual.passes,
-         f"cheap forward passes at once; a dear one runs beside them ({usual.passes})"),
-        ("video-seconds", time, usual.video_seconds, f"seconds of a video ({usual.video_seconds})"),
-        ("video-frames", whole, usual.video_frames, f"frames kept of a video ({usual.video_frames})"),
-    ):  # fmt: skip
-        variable = f"VITVIZ_MAX_{name.upper().replace('-', '_')}"
-        default, told = given(variable) or str(default), f"most {said}; or {variable}"
-        add(f"--max-{name}", type=kind, default=default, metavar="N", help=told)
-    add("--share", action="store_true", help="make a public link through Gradio")
-    told = "precision in which models compute; the page says how far bfloat16 is from float32 (default: {})"
-    add("--dtype", choices=["float32", "bfloat16"], default=ours.dtype, help=told.format(ours.dtype))
-    add(
-        "--allowed-host", action="append", metavar="NAME",
-        help="name under which browsers reach the app through a proxy, such as vit.example.org or"
-        " *.example.org; may be repeated. Other names are refused; without it all but localhost where"
-        " only this machine is served, else none (default: VITVIZ_ALLOWED_HOSTS, separated by commas)",
-    )  # fmt: skip
-    found = parser.parse_args(arguments)
-    limits = Limits(
-        found.max_tokens, found.max_seconds, found.max_passes,
-        video_seconds=found.max_video_seconds, video_frames=found.max_video_frames,
-    )  # fmt: skip
-    settings = Settings(
-        found.checkpoint, found.weights, found.device, found.model_cache, found.trace_cache,
-        found.picture_cache, _names(given("VITVIZ_CHECKPOINTS", "")), found.dtype, limits,
-        _own(found), folder_of_lessons(found.lessons),
-    )  # fmt: skip
-    hosts = _names(",".join(found.allowed_host or [given("VITVIZ_ALLOWED_HOSTS", "")]))
-    return Options(found.host, found.port, found.share, settings, hosts, found.upload_quota)
-
-
-def _own(given: argparse.Namespace) -> bool:
-    """Whether the page is for whoever started it alone, on this machine."""
-    told = ("SPACE_ID", "VITVIZ_CHECKPOINTS", "VITVIZ_ALLOWED_HOSTS")
-    shared = given.share or given.allowed_host or any(os.environ.get(name) for name in told)
-    return given.host in ("127.0.0.1", "localhost", "::1") and not shared
-
-
-def _names(listed: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in listed.split(",") if name.strip())
-
-
-def _up_to(most: int, said: str, kind: type = int, unit: int = 1) -> Callable[[str], float]:
+def _up_to(most: int, said: str, kind: type = int, unit: int = 1) -> Callable[[Any], float]:
     """Reads a number, more than 0 and at most `most`, in units; of others is told what is `said`."""
 
-    def read(text: str) -> float:
+    def read(text: Any) -> float:
         try:
             number = kind(text)
         except ValueError:
             number = 0
         if not 0 < number <= most:  # NaN is not
-            raise argparse.ArgumentTypeError(f"{text} {said}")
+            raise BadParameter(f"{text} {said}")
         return number if unit == 1 else int(number * unit)
 
     return read
+
+
+_WHOLE = _up_to(1_000_000, "is no whole number from 1 to 1000000")
+_TIME = _up_to(1_000_000, "is no number of seconds, more than 0 and up to 1000000", float)
+_PORT = {"parser": _up_to(65_535, "is no port: expected a whole number from 1 to 65535"), "metavar": "N"}
+_CACHE = {"parser": _up_to(999_999_999, "MB is no size of a cache", float, MB), "metavar": "MB"}
+_HOSTS = (
+    "name under which browsers reach the app through a proxy, such as vit.example.org or *.example.org; may"
+    " be repeated. Other names are refused; without it all but localhost where only this machine is served,"
+    " else none (default: VITVIZ_ALLOWED_HOSTS, separated by commas)"
+)
+
+
+def _most(name: str, kind: Callable[[Any], float], said: str) -> Any:
+    return Option(envvar=f"VITVIZ_MAX_{name}", parser=kind, metavar="N", help=f"most {said}")
+
+
+def parse(arguments: Sequence[str] | None = None, program: str = "python app.py") -> Options:
+    """The options given; SystemExit with a usage line where they do not fit."""
+    usual, ours, found = Limits(), Settings(), []
+    if os.environ.get("SPACE_ID"):  # its strangers get less
+        usual = replace(usual, tokens=2_500, seconds=60)
+    # A Space with shared GPUs lends one only to functions that ask for it, and pretends to have one at all
+    # other times.
+    if zerogpu.here():
+        usual, ours = replace(usual, passes=8), replace(ours, device="cpu")
+
+    def options(
+        host: Annotated[
+            str, Option(envvar="GRADIO_SERVER_NAME", help="address; 0.0.0.0 for all in the network")
+        ] = "127.0.0.1",
+        port: Annotated[int, Option(envvar="GRADIO_SERVER_PORT", help="port to serve on", **_PORT)] = 7860,
+        device: Annotated[
+            str, Option(help="auto (CUDA, then Apple's, then the CPU), cpu, cuda, cuda:N or mps")
+        ] = ours.device,
+        checkpoint: Annotated[str, Option(help="the checkpoint shown first")] = ours.checkpoint,
+        weights: Annotated[
+            Path | None, Option(help="folder of your own checkpoints (else weights/ beside the app)")
+        ] = None,
+        lessons: Annotated[
+            Path | None, Option(help="folder of lessons, zips of the page (else lessons/ beside it)")
+        ] = None,
+        model_cache: Annotated[float, Option(help="for checkpoints", **_CACHE)] = ours.model_cache // MB,
+        trace_cache: Annotated[float, Option(help="for traces", **_CACHE)] = ours.trace_cache // MB,
+        picture_cache: Annotated[
+            float, Option(help="for uploads, and again for drawn data", **_CACHE)
+        ] = ours.picture_cache // MB,
+        upload_quota: Annotated[
+            float, Option(help="of the disk, for uploads", **_CACHE)
+        ] = Options.upload_quota // MB,
+        max_tokens: Annotated[
+            int, _most("TOKENS", _WHOLE, "tokens of an input: attention takes their square")
+        ] = usual.tokens,
+        max_seconds: Annotated[
+            float, _most("SECONDS", _TIME, "seconds of computing for one answer")
+        ] = usual.seconds,
+        max_passes: Annotated[
+            int, _most("PASSES", _WHOLE, "cheap passes at once; a dear one runs beside them")
+        ] = usual.passes,
+        max_video_seconds: Annotated[
+            float, _most("VIDEO_SECONDS", _TIME, "seconds of a video")
+        ] = usual.video_seconds,
+        max_video_frames: Annotated[
+            int, _most("VIDEO_FRAMES", _WHOLE, "frames kept of a video")
+        ] = usual.video_frames,
+        share: Annotated[bool, Option("--share", help="make a public link through Gradio")] = False,
+        dtype: Annotated[
+            Literal["float32", "bfloat16"], Option(help="precision; the page says how far it is off")
+        ] = ours.dtype,
+        allowed_host: Annotated[list[str] | None, Option(metavar="NAME", help=_HOSTS)] = None,
+    ) -> None:
+        """vitviz shows what happens inside a Vision Transformer, in your browser."""
+        video = {"video_seconds": max_video_seconds, "video_frames": max_video_frames}
+        settings = Settings(
+            checkpoint, weights, device, model_cache, trace_cache, picture_cache,
+            _names(os.environ.get("VITVIZ_CHECKPOINTS", "")), dtype,
+            Limits(max_tokens, max_seconds, max_passes, **video),
+            _own(host, share or bool(allowed_host)), folder_of_lessons(lessons),
+        )  # fmt: skip
+        hosts = _names(",".join(allowed_host or [os.environ.get("VITVIZ_ALLOWED_HOSTS", "")]))
+        found.append(Options(host, port, share, settings, hosts, upload_quota))
+
+    page = Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    page.command()(options)
+    try:
+        page(arguments, prog_name=program)  # which ends the program, as if the options were all of it
+    except SystemExit:
+        if not found:
+            raise
+    return found[0]
+
+
+def _own(host: str, shared: bool) -> bool:
+    """Whether the page is for whoever started it alone, on this machine."""
+    told = ("SPACE_ID", "VITVIZ_CHECKPOINTS", "VITVIZ_ALLOWED_HOSTS")
+    return host in ("127.0.0.1", "localhost", "::1") and not (shared or any(map(os.environ.get, told)))
+
+
+def _names(listed: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in listed.split(",") if name.strip())
