@@ -67,9 +67,7 @@ SAID = "() => getComputedStyle(document.body, '::before').content"
 @pytest.mark.parametrize(("language", "said"), [("en", "is being opened"), ("ko", "여는 중")])
 def test_the_page_says_what_it_waits_for_from_its_first_moment_on(open_page, server, language, said):
     page, held = open_page(), []
-    page.route(
-        "**/queue/join*", lambda one: held.append(one)
-    )  # no answer, however fast, before it was looked at
+    page.route("**/queue/join*", lambda one: held.append(one))  # no answer before the page was looked at
     page.goto(f"{server.url}?lang={language}", wait_until="commit")
     page.wait_for_function("() => document.body")
     assert said in page.evaluate(SAID)
