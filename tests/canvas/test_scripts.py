@@ -14,7 +14,7 @@ from vitviz.views import VIEWS
 
 HOME = Path(vitviz.__file__).parent
 SCRIPTS = {file.relative_to(HOME).as_posix(): file for file in sorted(HOME.rglob("*.js"))}
-CLASSIC = {"ui/words/language.first.js"}  # stands in the page's head, before any module
+CLASSIC = {"ui/words/first.js"}  # stands in the page's head, before any module
 ROOMS = {
     "canvas": {"canvas"},
     "views": {"canvas"},

@@ -4,6 +4,7 @@ nobody kept. The browser's camera is a file whose frames are grey by their numbe
 
 import base64
 import io
+import json
 import re
 
 import numpy as np
@@ -214,4 +215,21 @@ def test_without_a_camera_there_is_a_sentence(cameras, server):
     page.evaluate("() => { Object.defineProperty(window, 'isSecureContext', { value: false }); }")
     page.get_by_role("button", name="Camera", exact=True).click()
     expect(page.locator("#vitviz-stage .vv-error")).to_contain_text("only to pages over https")
+    page.context.close()
+
+
+def test_a_frame_restyles_what_changes_and_not_the_page(cameras, server):
+    """By the browser's own count: a style that asks by `:has()` at the page's root restyles all of it."""
+    page = opened(cameras[0], server.url)
+    start(page)
+    for view in ("Rollout", "Attention", "Evidence"):
+        open_tab(page, view)
+        for wanted in (3, 4):  # frames: until the view is there, and what they cost then
+            now = page.evaluate("() => Number(document.documentElement.dataset.camera.split(' ')[0])")
+            if wanted == 4:
+                cameras[0].start_tracing(page=page, categories=["devtools.timeline"])
+            page.wait_for_function(ON.format(now + wanted))
+        events = json.loads(cameras[0].stop_tracing())["traceEvents"]
+        styled = [one["args"].get("elementCount", 0) for one in events if one["name"] == "UpdateLayoutTree"]
+        assert len(styled) > 4 and max(styled) <= 150, f"{view}: {max(styled)} elements at once"
     page.context.close()

@@ -1,6 +1,6 @@
 // The page's language: an English text is the key of its translation, in the chosen language's module.
 
-/** The chosen language as the server knows it; language.first.js put it there. */
+/** The chosen language as the server knows it; ui/words/first.js put it there. */
 export const spokenTag = () => (['zh-CN', 'ko'].includes(navigator.language) ? navigator.language : 'en');
 
 const texts = (await import(`../ui/words/${spokenTag()}.js`)).default;

@@ -5,7 +5,7 @@ draw are translated by the browser: the first through `gr.I18n` (say), the secon
 `window.vitviz.texts` (head). Only what Python writes for one visitor, such as the chart, is translated here,
 in the language that the request asks for.
 
-The browser chooses (language.first.js): `?lang=` in the address, else the first of its languages that we
+The browser chooses (first.js): `?lang=` in the address, else the first of its languages that we
 speak. Gradio reads `navigator.language` alone, so the script puts the chosen one there, and stands before
 Gradio's own.
 """
@@ -73,8 +73,8 @@ def ours(tag: str) -> str | None:
 
 @cache
 def first() -> str:
-    """The script that chooses the language; before any of Gradio's."""
-    return (_HERE / "language.first.js").read_text(encoding="utf-8")
+    """The script that stands before any of Gradio's, and chooses the language."""
+    return (_HERE / "first.js").read_text(encoding="utf-8")
 
 
 def _preferred(header: str) -> list[str]:

@@ -1,3 +1,5 @@
+// Stands before all of Gradio's scripts.
+
 // Chooses the language: the address's `lang`, else the first of the browser's that we speak. Gradio reads
 // navigator.language and nothing else, so that is where the choice is put: one language for its texts and
 // ours.
@@ -32,4 +34,22 @@
     width: fit-content; color-scheme: light dark; color: CanvasText; background: Canvas;
     font: 16px system-ui, sans-serif; border-radius: 8px; }`;
   document.head.append(style);
+})();
+
+// Gradio's sign that a page is being opened counts seconds by animation frames, and goes on when it is gone:
+// as long as the page is open the browser would look sixty times a second what there is to be drawn anew. What
+// began to count before there was a page ends once there is one.
+(() => {
+  const own = window.requestAnimationFrame;
+  let counting = false; // whether it is such a sign that asks for another frame
+  window.requestAnimationFrame = (run) => {
+    const late = document.querySelector('#vitviz-page');
+    if (!String(run).includes('performance.now()') || (late && !counting)) return own.call(window, run);
+    if (late) return 0;
+    return own.call(window, (at) => {
+      counting = true;
+      run(at);
+      counting = false;
+    });
+  };
 })();
