@@ -81,8 +81,9 @@ def test_the_page_says_what_it_waits_for_from_its_first_moment_on(open_page, ser
 def test_a_page_on_which_nothing_happens_asks_for_no_frames(open_page):
     page = open_page(color_scheme="light")  # a window of its own
     page.add_init_script(
-        """(() => { const own = window.requestAnimationFrame; window.frames_ = 0;
-          window.requestAnimationFrame = (run) => { window.frames_ += 1; return own.call(window, run); }; })()"""
+        """(() => { const own = window.requestAnimationFrame;
+          window.frames_ = 0;
+          window.requestAnimationFrame = (run) => (window.frames_++, own.call(window, run)); })()"""
     )
     page.reload()
     ready(page, "patches")
