@@ -23,13 +23,13 @@ export const seen = () =>
   });
 
 /** The checkpoint beside, if there is one, and what is seen: what an answer is drawn in. */
-export const drawnIn = () => ({
+export const drawnIn = (each = seen()) => ({
   second: [...views].find((one) => one.given()?.second && one.root.isConnected)?.given().key,
-  views: [...new Set(seen().map((one) => one.name))],
+  views: [...new Set(each.map((one) => one.name))],
 });
 
-/** The items that the views in view were drawn from last, and will ask for next. */
-const items = () => seen().flatMap((one) => (one.given().second ? [] : addresses(one)));
+/** The items that views were drawn from last, and will ask for next. */
+const items = (each) => each.flatMap((one) => (one.given().second ? [] : addresses(one)));
 
 /** Shows an answer to a frame in all that is seen, or null for the photograph again. */
 async function show(told, scene, status) {
@@ -81,7 +81,8 @@ export function begin(still, off) {
   /** What the server makes of a frame; undefined where all has been stopped meanwhile. */
   async function ask(question) {
     const last = mine.standing.length > 1 ? mine.standing[0] : ''; // the newest is drawn just now
-    const asking = { ...drawnIn(), items: items(), ...question, last };
+    const each = seen();
+    const asking = { ...drawnIn(each), items: items(each), ...question, last };
     const told = await passed(`${stage().given().key}/live`, asking);
     mine.standing = [...mine.standing.filter((one) => one !== last), told.key];
     if (now !== mine) return leave(mine);
