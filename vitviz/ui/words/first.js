@@ -37,7 +37,7 @@
 })();
 
 // Gradio's sign that a page is being opened counts seconds by animation frames, and goes on when it is gone:
-// as long as the page is open the browser would look sixty times a second what there is to be drawn anew. What
+// sixty times a second, as long as the page is open, the browser would look what is to be drawn anew. What
 // began to count before there was a page ends once there is one.
 (() => {
   const own = window.requestAnimationFrame;
