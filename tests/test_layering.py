@@ -41,7 +41,7 @@ ONLY_IN = {
     "datasets": {"surveys"},
     "ray": {"surveys"},
     "pandas": {"record"},
-    "typer": {"command"},
+    "typer": {"command", "ui"},
 }
 NEVER_IN = {
     "torch": {"figures", "ui", "errors"},
