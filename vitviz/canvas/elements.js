@@ -78,8 +78,8 @@ export const whenChanged = (node, attributeFilter, run, subtree = true) =>
   new MutationObserver(run).observe(node, { subtree, attributes: true, attributeFilter });
 
 /**
- * Marks what stands around a part, for the style. The style could ask itself, by `:has()`; but then the browser
- * styles all that stands there anew whenever anything in it changes.
+ * Marks what stands around a part, for the style. The style could ask itself, by `:has()`, but then the
+ * browser styles all that stands there anew whenever anything in it changes.
  * @param {Element | null | undefined} node
  */
 export const marked = (node, name, on) => node?.toggleAttribute(`data-${name}`, Boolean(on));
