@@ -70,6 +70,7 @@ class Plain:
 
         class Answers(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # or an answer waits until its head was acknowledged
 
             def do_GET(self):
                 self.answer(b"<!doctype html>")
