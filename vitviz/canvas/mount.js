@@ -57,10 +57,9 @@ export function mount(element, props, watch, trigger, view) {
   let fetching = Promise.resolve();
   let passing = null; // what is shown in place of what the server has given
 
-  root.classList.toggle('vv-scrolls', Boolean(view.scrolls));
-  root.classList.toggle('vv-walled', Boolean(view.walled)); // what stands below finds room at the side
-  root.classList.toggle('vv-edged', Boolean(view.edged)); // or in a narrow column there
+  // what stands below finds room at the side (walled), or in a narrow column there (edged)
   const kinds = ['scrolls', 'walled', 'edged'].filter((kind) => view[kind]);
+  root.classList.add(...kinds.map((kind) => `vv-${kind}`));
   root.closest('.vitviz-figures')?.setAttribute('data-kind', [root.dataset.view, ...kinds].join(' '));
   root.replaceChildren(heading, note, frame, error, aside, live);
   furnish();
