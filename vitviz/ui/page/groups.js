@@ -9,6 +9,7 @@ import { welcome } from './welcome.js';
 export default function part(element, props) {
   const root = element.querySelector('.vv-groups');
   const page = document.documentElement;
+  let last = null;
   const groups = props.value.groups.map(([name, slugs]) => ({
     slugs,
     node: button(t(name), () => open(slugs[0])),
@@ -18,8 +19,8 @@ export default function part(element, props) {
   function light() {
     const chosen = document.querySelector('#vitviz-tabs [role=tab][aria-selected=true]');
     const [, tab = ''] = chosen?.id.match(/^vitviz-tab-(.+)-button$/) || [];
-    if (page.dataset.tab === tab) return;
-    page.dataset.tab = tab; // for the style
+    if (tab === last) return;
+    last = page.dataset.tab = tab; // for the style
     for (const { slugs, node } of groups) {
       if (slugs.includes(tab)) node.setAttribute('aria-current', 'true');
       else node.removeAttribute('aria-current');

@@ -48,8 +48,11 @@
     if (late) return 0;
     return own.call(window, (at) => {
       counting = true;
-      run(at);
-      counting = false;
+      try {
+        run(at);
+      } finally {
+        counting = false;
+      }
     });
   };
 })();
