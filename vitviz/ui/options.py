@@ -151,10 +151,10 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
             float, Option(help="for uploads, and again for drawn data", **_CACHE)
         ] = ours.picture_cache // MB,
         upload_quota: Annotated[
-            float, Option(help="of the disk, for uploads", **_CACHE)
+            float, Option(help="of the disk, for uploads; the oldest go first", **_CACHE)
         ] = Options.upload_quota // MB,
         max_tokens: Annotated[
-            int, _most("TOKENS", _WHOLE, "tokens of an input: attention takes their square")
+            int, _most("TOKENS", _WHOLE, "tokens of an input, of which attention takes the square")
         ] = usual.tokens,
         max_seconds: Annotated[
             float, _most("SECONDS", _TIME, "seconds of computing for one answer")
@@ -170,7 +170,7 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
         ] = usual.video_frames,
         share: Annotated[bool, Option("--share", help="make a public link through Gradio")] = False,
         dtype: Annotated[
-            Literal["float32", "bfloat16"], Option(help="precision; the page says how far it is off")
+            Literal["float32", "bfloat16"], Option(help="the page says how far bfloat16 is from float32")
         ] = ours.dtype,
         allowed_host: Annotated[list[str] | None, Option(metavar="NAME", help=_HOSTS)] = None,
     ) -> None:
@@ -185,7 +185,10 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
         hosts = _names(",".join(allowed_host or [os.environ.get("VITVIZ_ALLOWED_HOSTS", "")]))
         found.append(Options(host, port, share, settings, hosts, upload_quota))
 
-    page = Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    own = {"help_option_names": ["-h", "--help"]}
+    page = Typer(
+        context_settings=own, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+    )
     page.command()(options)
     try:
         page(arguments, prog_name=program)  # which ends the program, as if the options were all of it
