@@ -222,13 +222,16 @@ def test_a_frame_restyles_what_changes_and_not_the_page(cameras, server):
     """By the browser's own count: a style that asks by `:has()` at the page's root restyles all of it."""
     page = opened(cameras[0], server.url)
     start(page)
+
+    def pass_by(frames: int) -> None:
+        now = page.evaluate("() => Number(document.documentElement.dataset.camera.split(' ')[0])")
+        page.wait_for_function(ON.format(now + frames))
+
     for view in ("Rollout", "Attention", "Evidence"):
         open_tab(page, view)
-        for wanted in (3, 4):  # frames: until the view is there, and what they cost then
-            now = page.evaluate("() => Number(document.documentElement.dataset.camera.split(' ')[0])")
-            if wanted == 4:
-                cameras[0].start_tracing(page=page, categories=["devtools.timeline"])
-            page.wait_for_function(ON.format(now + wanted))
+        pass_by(3)
+        cameras[0].start_tracing(page=page, categories=["devtools.timeline"])
+        pass_by(4)
         events = json.loads(cameras[0].stop_tracing())["traceEvents"]
         styled = [one["args"].get("elementCount", 0) for one in events if one["name"] == "UpdateLayoutTree"]
         assert len(styled) > 4 and max(styled) <= 150, f"{view}: {max(styled)} elements at once"
