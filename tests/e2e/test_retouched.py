@@ -131,6 +131,7 @@ def test_a_piece_is_moved_and_the_whole_turned_and_brightened(open_page):
     expect(page.locator("#vitviz-stage")).to_contain_text("451 × 300")
     expect(slider).to_have_value("0")
     expect(page.locator(".vv-board-answers")).to_contain_text("→")
+    expect(canvas).to_have_attribute("aria-busy", "false")  # the other photograph is on the board
     canvas.press("ArrowRight")
     canvas.press("Enter")
     strokes(page, "/onto.chelsea_120.40.61.81.-28.-10.46.61.120.40.[0-9.-]+$/.test(strokes)")

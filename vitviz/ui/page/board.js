@@ -140,6 +140,8 @@ export function board(props, trigger) {
     return pictures.upload && now === then;
   }
 
+  const waits = () => canvas.setAttribute('aria-busy', String(!ready()));
+
   function paint(strokes) {
     if (strokes === wanted) return;
     past = [...past, wanted].slice(-STEPS);
@@ -168,6 +170,7 @@ export function board(props, trigger) {
 
   /** What the controls say of the strokes. */
   function furnish() {
+    waits();
     tools.forEach((one, i) => one.setAttribute('aria-pressed', TOOLS[i] === tool));
     [painting.hidden, width.parentElement.hidden, cutting.hidden] = [pieces(), pieces(), !pieces()];
     for (const one of [...sides, onto]) one.disabled = !rect;
@@ -421,6 +424,7 @@ export function board(props, trigger) {
     const found = await Promise.all(asked).catch(() => []); // the stage says why
     if (props.value.key !== key || !found.length) return;
     pictures = { upload: found[0], original: found[1], size, strokes };
+    waits();
     if (strokes === wanted) drafts = [];
     draw();
   }
