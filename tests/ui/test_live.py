@@ -3,14 +3,17 @@
 import base64
 import io
 import json
+import threading
 
 import numpy as np
 import pytest
+import torch
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from PIL import Image
 
 import vitviz
+from vitviz.engine.inspector import Inspector
 from vitviz.errors import ImageError, Unknown
 from vitviz.record.runs import Without
 from vitviz.ui.memory import frames
@@ -137,3 +140,29 @@ def test_what_is_no_frame_is_a_sentence_and_leaves_nothing(studio, key, frame):
     with pytest.raises(ImageError):
         shown(studio, key, {"frame": frame})
     assert held(studio) == before and not studio.frames._standing
+
+
+def test_a_frame_is_computed_on_half_of_the_cores_and_what_comes_beside_it_on_all(studio, key, monkeypatch):
+    """Though torch gives a thread that it has not met yet as many as it was given last, in any thread."""
+    trace, on, beside = Inspector.trace, [], []
+    monkeypatch.setattr(studio.work, "_threads", 4)
+    before, inspector = torch.get_num_threads(), studio.checkpoints.inspector("vitviz-tiny")
+
+    def another() -> None:
+        with studio.work.reading(studio.subject(key)):
+            beside.append(torch.get_num_threads())
+
+    def looked(*given, **named):
+        on.append(torch.get_num_threads())
+        (thread := threading.Thread(target=another)).start()
+        thread.join()
+        return trace(*given, **named)
+
+    monkeypatch.setattr(Inspector, "trace", looked)
+    asked = {"frame": base64.b64encode(jpeg()).decode(), "views": ["rollout"]}
+    told = TestClient(FastAPI(routes=routes(studio))).post(f"/gradio_api/vitviz/{key}/live", json=asked)
+    assert told.json()["figures"]["rollout"]
+    assert (on, beside) == ([2], [4])
+    with studio.work.computing(inspector, None):
+        assert torch.get_num_threads() == 4
+    assert torch.get_num_threads() == before

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+
+import torch
 
 from vitviz.record import stopping
 from vitviz.ui.door import visitor
@@ -12,6 +15,20 @@ from vitviz.views import Subject
 
 BATCH = 8  # pictures of a survey that go through the model at once; maps and removals count as much
 DRAWN = 50  # bytes a pixel that drawing takes: of 1 to 28 million 21 to 50 were measured
+_sparing: ContextVar[bool] = ContextVar("vitviz_sparing", default=False)
+
+
+@contextmanager
+def sparing() -> Iterator[None]:
+    """Inside, each turn computes on half of the cores: what comes again and again, as frames do, leaves the
+    others to the browser that draws it, which may be on this machine, and to other visitors. Torch's threads
+    wait for the slowest of them, so on a core that is taken two are slower than one.
+    """
+    token = _sparing.set(True)
+    try:
+        yield
+    finally:
+        _sparing.reset(token)
 
 
 class Work:
@@ -19,6 +36,7 @@ class Work:
 
     def __init__(self, limits: Limits):
         self.limits, self.turns = limits, Turns(limits.passes, room=limits.memory)
+        self._threads = torch.get_num_threads()
 
     @contextmanager
     def placed(self, patient: bool = False) -> Iterator[None]:
@@ -75,6 +93,9 @@ class Work:
             held.enter_context(self.turns.turn(kind, visitor.name(), nbytes, patient or begun()))
             held.enter_context(cache.aside(self.turns.given_back))
             held.enter_context(timed(self.limits.seconds))
+            # for every turn: a thread that torch has not met yet computes on as many as any was given last
+            held.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(max(1, self._threads // 2) if _sparing.get() else self._threads)
             yield
 
 

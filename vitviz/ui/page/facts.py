@@ -36,7 +36,8 @@ def answer(subject: Subject, key: str = "", sample: str | None = None) -> dict[s
     trace, checkpoint = subject.trace, subject.inspector.checkpoint
     grid, (attention, *_) = trace.grid, trace.layers
     height, width = grid.pixels
-    parameters = sum(p.numel() for p in subject.inspector.model.parameters())
+    model = subject.inspector.model
+    parameters = subject.once_of_weights("parameters", lambda: sum(p.numel() for p in model.parameters()))
     prefix = " + ".join(grid.prefix_names) or "none"
     shapes = [
         [told("Input"), f"{height} × {width} × 3"],

@@ -23,6 +23,7 @@ from vitviz.ui.answers import films, prints
 from vitviz.ui.answers.plain import told_of
 from vitviz.ui.answers.routes import PASSING, answered
 from vitviz.ui.memory.studio import Studio
+from vitviz.ui.memory.work import sparing
 from vitviz.ui.page import facts
 from vitviz.ui.page.figures import figures_of, framed
 from vitviz.ui.words import told
@@ -42,7 +43,11 @@ def routes(studio: Studio) -> list[APIRoute]:
     """The routes to hand to Gradio's `launch`."""
 
     def live(key: str, request: Request, asked: Annotated[Any, Body()] = None) -> Response:
-        return answered(lambda: _passed(studio, shown(studio, key, asked), asked), request)
+        def passed() -> Response:
+            with sparing():
+                return _passed(studio, shown(studio, key, asked), asked)
+
+        return answered(passed, request)
 
     def video(key: str, request: Request, asked: Annotated[Any, Body()] = None) -> Response:
         return answered(lambda: JSONResponse(decoded(studio, asked), headers=PASSING), request)
