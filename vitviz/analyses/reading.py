@@ -43,7 +43,7 @@ def each(read: Callable[[slice], Result], rows: slice, width: int) -> list[Resul
     return list(_threads(torch.get_num_threads()).map(read, map(slice, edges, edges[1:])))
 
 
-@lru_cache(maxsize=2)  # a server reads frames with half as many
+@lru_cache(maxsize=1)
 def _threads(count: int) -> ThreadPoolExecutor:
     pool = ThreadPoolExecutor(count, "vitviz-read", initializer=_alone)
     begun = threading.Barrier(count + 1)
