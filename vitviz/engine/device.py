@@ -74,6 +74,24 @@ def compute_alone() -> None:
     torch.set_num_threads(1)
 
 
+def threads() -> int:
+    """On how many CPU threads this one computes."""
+    return torch.get_num_threads()
+
+
+@contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    """Inside, this thread computes on `count` CPU threads. For what is computed where others compute, too:
+    a thread that torch has not met yet has as many as any was given last.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 @contextmanager
 def memory_guard(device: torch.device, what: str) -> Iterator[None]:
     """Turns running out of memory into a sentence, and gives the device's memory back."""

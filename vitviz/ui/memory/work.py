@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 
-import torch
-
+from vitviz.engine import device
 from vitviz.record import stopping
 from vitviz.ui.door import visitor
 from vitviz.ui.door.turns import CHEAP, DEAR, READING, Turns, begun, timed, within_the_answer
@@ -36,7 +35,7 @@ class Work:
 
     def __init__(self, limits: Limits):
         self.limits, self.turns = limits, Turns(limits.passes, room=limits.memory)
-        self._threads = torch.get_num_threads()
+        self._threads = device.threads()
 
     @contextmanager
     def placed(self, patient: bool = False) -> Iterator[None]:
@@ -93,9 +92,8 @@ class Work:
             held.enter_context(self.turns.turn(kind, visitor.name(), nbytes, patient or begun()))
             held.enter_context(cache.aside(self.turns.given_back))
             held.enter_context(timed(self.limits.seconds))
-            # for every turn: a thread that torch has not met yet computes on as many as any was given last
-            held.callback(torch.set_num_threads, torch.get_num_threads())
-            torch.set_num_threads(max(1, self._threads // 2) if _sparing.get() else self._threads)
+            some = max(1, self._threads // 2) if _sparing.get() else self._threads
+            held.enter_context(device.on_threads(some))
             yield
 
 
