@@ -121,12 +121,5 @@ def _rim(x: Picture, grid: Grid) -> tuple[int, int, int, int]:
 
 
 CHANGES: Mapping[str, Callable[..., list[Picture]]] = MappingProxyType(
-    {
-        "shift": _moved,
-        "turn": _turned,
-        "grey": _greyed,
-        "edges": _edged,
-        "ground": _on_ground,
-        "texture": _textured,
-    }
+    dict(shift=_moved, turn=_turned, grey=_greyed, edges=_edged, ground=_on_ground, texture=_textured)
 )

@@ -36,11 +36,10 @@ def skip_ratios(trace: Trace, projections: Sequence[Projection]) -> SkipRatios:
     `projections`: from each layer's heads to the residual stream, as `inspector.tail().layers`. Raises
     UnsupportedModel where a gate stands between heads and projection. Source: see the module.
 
-    >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_account
-    >>> trace, tail = example_account(Grid(1, 2, (4, 4), ("class",)))
+    >>> trace, tail = example_account()
     >>> skip_ratios(trace, tail.layers).mlp.shape
-    torch.Size([2, 3])
+    torch.Size([2, 4])
     """
     if trace.written is not None and trace.written.gates is not None:
         raise UnsupportedModel(

@@ -46,9 +46,8 @@ def grams_of(traces: Sequence[Trace], pictures: Sequence[str]) -> Grams:
     keeps rounding away. There is no "class" for a model without that token. A depth at which all pictures are
     the same (the class token entering block 1) has K = 0. Raises VitvizError for less than 4. See the module.
 
-    >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
-    >>> traces = [example_trace(Grid(2, 2, (4, 4), ("class",)), seed=seed) for seed in range(5)]
+    >>> traces = [example_trace(seed=seed) for seed in range(5)]
     >>> {name: tuple(gram.shape) for name, gram in grams_of(traces, "abcde").of.items()}
     {'class': (3, 5, 5), 'patches': (3, 5, 5), 'all': (3, 5, 5)}
     """
@@ -106,15 +105,13 @@ def cka(
     (their mean) or "all". Raises VitvizError where the minibatches are not of the same pictures in the same
     order, or a checkpoint has no such token. Source: see the module.
 
-    >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
-    >>> traces = [example_trace(Grid(2, 2, (4, 4), ("class",)), seed=seed) for seed in range(5)]
+    >>> traces = [example_trace(seed=seed) for seed in range(5)]
     >>> batch = [grams_of(traces, "abcde")]
     >>> [round(value, 6) for value in cka(batch, batch).diag().tolist()]
     [1.0, 1.0, 1.0]
     """
-    parts = [_parts(*pair) for pair in _pairs(first, second, tokens)]
-    return _ratio(*(sum(one) for one in zip(*parts, strict=True)))
+    return _ratio(*map(sum, zip(*_parts(first, second, tokens), strict=True)))
 
 
 def cka_error(
@@ -124,15 +121,14 @@ def cka_error(
 
     Not a number for fewer than 4 minibatches. Raises as `cka`. Source: Efron and Stein 1981, equation 1.3.
 
-    >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
-    >>> traces = [example_trace(Grid(2, 2, (4, 4), ("class",)), seed=seed) for seed in range(16)]
+    >>> traces = [example_trace(seed=seed) for seed in range(16)]
     >>> batches = [grams_of(traces[i : i + 4], "abcd") for i in range(0, 16, 4)]
     >>> bool((cka_error(batches, batches).diag() < 1e-9).all())  # a depth is like itself, whatever is seen
     True
     """
-    parts = [_parts(*pair) for pair in _pairs(first, second, tokens)]
-    whole = [sum(one) for one in zip(*parts, strict=True)]
+    parts = list(_parts(first, second, tokens))
+    whole = [*map(sum, zip(*parts, strict=True))]
     if len(parts) < MINIBATCHES:
         return torch.full_like(whole[0], float("nan"))
     # each made without one minibatch
@@ -140,7 +136,8 @@ def cka_error(
     return ((len(parts) - 1) * estimates.var(dim=0, unbiased=False)).sqrt()
 
 
-def _pairs(first: Sequence[Grams], second: Sequence[Grams], tokens: str) -> Iterator[tuple[Tensor, Tensor]]:
+def _parts(first: Sequence[Grams], second: Sequence[Grams], tokens: str) -> Iterator[tuple[Tensor, ...]]:
+    """Each minibatch's share of the numerator, and of what is under either root."""
     if tokens not in TOKENS:
         raise VitvizError(f"Given tokens={tokens!r}; expected one of {', '.join(TOKENS)}.")
     if not first or [one.pictures for one in first] != [one.pictures for one in second]:
@@ -154,12 +151,8 @@ def _pairs(first: Sequence[Grams], second: Sequence[Grams], tokens: str) -> Iter
             raise VitvizError(
                 "Given tokens='class', but one of the models has no class token; expected 'patches' or 'all'."
             )
-        yield one.of[tokens], other.of[tokens]
-
-
-def _parts(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """One minibatch's share of the numerator, and of what is under either root."""
-    return hsic(one, other), hsic(one, one).diag(), hsic(other, other).diag()
+        one, other = one.of[tokens], other.of[tokens]
+        yield hsic(one, other), hsic(one, one).diag(), hsic(other, other).diag()
 
 
 def _ratio(both: Tensor, one: Tensor, other: Tensor) -> Tensor:

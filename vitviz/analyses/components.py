@@ -191,8 +191,7 @@ def own_colours(trace: Trace) -> Float[Tensor, "patch 3"]:
     """Each present patch's mean red, green and blue less their mean, from -1 to 1. Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> own_colours(example_trace(Grid(1, 2, (4, 4)))).tolist()
+    >>> own_colours(example_trace(kept=(0, 2))).tolist()
     [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
     grid, pixels = trace.grid, torch.from_numpy(trace.view.picture).double() / 255

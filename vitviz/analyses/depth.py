@@ -38,10 +38,9 @@ def tokens_at(trace: Trace, layer: int, norm: FinalNorm | None = None) -> Float[
 
     With `norm`, an inspector, through its final norm. Raises IndexError for a depth that does not exist.
 
-    >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
-    >>> tokens_at(example_trace(Grid(1, 2, (4, 4), ("class",)), layers=2), 2).shape
-    torch.Size([3, 8])
+    >>> tokens_at(example_trace(layers=2), 2).shape
+    torch.Size([4, 8])
     """
     if not 0 <= layer < len(trace.tokens):
         raise IndexError(
@@ -54,10 +53,9 @@ def tokens_at(trace: Trace, layer: int, norm: FinalNorm | None = None) -> Float[
 def patches_at(trace: Trace, layer: int, norm: FinalNorm | None = None) -> Float[Tensor, "patch width"]:
     """The same for the patches alone: those that the model was given. Raises IndexError as `tokens_at`.
 
-    >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
-    >>> patches_at(example_trace(Grid(1, 2, (4, 4), ("class",)), layers=2), 0).shape
-    torch.Size([2, 8])
+    >>> patches_at(example_trace(layers=2), 0).shape
+    torch.Size([3, 8])
     """
     return tokens_at(trace, layer, norm)[trace.grid.prefix :]
 
@@ -92,12 +90,12 @@ def place(trace: Trace, patch: int | tuple[int, int]) -> int:
             f"Given patch={patch!r}; expected a patch's number from 0 to {grid.patches - 1}, or its (row,"
             f" col) on the grid of {grid.rows} x {grid.cols}."
         )
-    found = (present(trace) == int(number)).nonzero().flatten()
-    if not len(found):
+    there = present(trace).tolist()
+    if number not in there:
         raise VitvizError(
             f"Patch {number} was withheld from the model, so it has no token. Choose one that was kept."
         )
-    return int(found[0])
+    return there.index(number)
 
 
 def over_grid(trace: Trace, values: Float[Tensor, " patch *rest"]) -> Float[Tensor, "row col *rest"]:
@@ -117,10 +115,9 @@ def over_grid(trace: Trace, values: Float[Tensor, " patch *rest"]) -> Float[Tens
 def over_sequence(trace: Trace, values: Float[Tensor, "*rest token"]) -> Float[Tensor, "*rest token2"]:
     """Numbers of the tokens there are on the whole sequence; NaN for withheld patches. Raises nothing.
 
-    >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
-    >>> over_sequence(example_trace(Grid(1, 2, (4, 4), ("class",))), torch.arange(3.0)).tolist()
-    [0.0, 1.0, 2.0]
+    >>> over_sequence(example_trace(), torch.arange(4.0)).tolist()
+    [0.0, 1.0, 2.0, 3.0]
     """
     return trace.on_tokens(values)
 

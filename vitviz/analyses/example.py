@@ -37,14 +37,11 @@ def example_trace(
         return Attention(q, k, v, width**-0.5)
 
     height, length = grid.pixels
+    box = (0.0, 0.0, float(length), float(height))
     return Trace(
         checkpoint="example",
         grid=grid,
-        view=View(
-            np.zeros((height, length, 3), np.uint8),
-            (0.0, 0.0, float(length), float(height)),
-            (length, height),
-        ),
+        view=View(np.zeros((height, length, 3), np.uint8), box, (length, height)),
         layers=tuple(call(tokens) for _ in range(layers)),
         tokens=tuple(normal(tokens, heads * width) for _ in range(layers + 1)),
         patch_embedding=normal(grid.patches, heads * width),

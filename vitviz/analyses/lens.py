@@ -143,8 +143,7 @@ def check_patches(readout: Tail) -> None:
         "attention": "its classifier reads attention pooling, which weighs all patches together",
         "class and average": "its classifier reads the class token and the mean of the patches side by side",
     }
-    if readout.pooling.kind in reasons:
-        reason = reasons[readout.pooling.kind]
+    if reason := reasons.get(readout.pooling.kind):
         raise VitvizError(
             f"{readout.checkpoint}: a patch's own answer is not applicable, because {reason}. Read the lens"
             " without patches."

@@ -1,19 +1,14 @@
-"""The entropy of a head's attention: how many tokens it spreads over.
+"""How far heads look around, and which do the same: entropy, cosine and Jensen-Shannon divergence of heads.
 
-    H(h) = 1/N sum_i ( - sum_j A_ij ln A_ij ), in nats
-
-0 where every query looks at one token, ln N where all look at all alike: exp(H) is a number of tokens. A
-measure in common use (Vig and Belinkov 2019, section 4.3.3). It does not show which tokens, nor how far.
-
-How far heads look around, and which do the same: entropy, cosine and Jensen-Shannon divergence of heads.
-
-    H(l, h) = - mean_i sum_j A_ij ln A_ij, over the patches i; prefix tokens' rows apart; exp H tokens
+    H(l, h) = - mean_i sum_j A_ij ln A_ij, over all queries i, or the patches; prefix tokens' rows apart
     cosine  = <A^h, A^h'> / (|A^h| |A^h'|), all queries and keys in one vector
     JS      = mean_i H((a + b) / 2) - (H(a) + H(b)) / 2 for row i of both heads, in nats, from 0 to ln 2
 
-Keys are all tokens; with `keys` "patches" the prefix columns are dropped and each row divided by what is
-left. Sources: Vig and Belinkov 2019; Lin 1991. It does not show that heads which look alike do the same,
-because their values differ; and one that can be left out without harm need not be redundant.
+H, in nats, is 0 where every query looks at one token, ln N where all look at all alike: exp H is a number of
+tokens. Keys are all tokens; with `keys` "patches" the prefix columns are dropped and each row divided by what
+is left. Sources: Vig and Belinkov 2019, section 4.3.3; Lin 1991. It does not show which tokens, nor how far,
+nor that heads which look alike do the same, because their values differ; and one that can be left out without
+harm need not be redundant.
 """
 
 import math

@@ -95,9 +95,8 @@ def token_cosines(
     `rows`: only of these, by place among those there. Raises IndexError for a layer. Source: see the module.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> from vitviz.record.grid import Grid
-    >>> token_cosines(example_trace(Grid(1, 2, (4, 4), ("class",)), seed=1), layer=0).diagonal().tolist()
-    [1.0, 1.0, 1.0]
+    >>> token_cosines(example_trace(seed=1), layer=0).diagonal().tolist()
+    [1.0, 1.0, 1.0, 1.0]
     """
     tokens = tokens_at(trace, layer, norm).double()
     units = directions(tokens - tokens[trace.grid.prefix :].mean(dim=0) if centred else tokens)

@@ -107,7 +107,7 @@ def survey(
         raise VitvizError(f"There is no measure {unknown[0]!r}; expected of {', '.join(NAMES)}.")
     meant = _classes(classes)
     import vitviz
-    from vitviz.surveys.output import summary_of
+    from vitviz.surveys.report import summary_of
     from vitviz.surveys.run import USUAL, told
 
     asked = {"size": size, "batch": batch, "limit": limit, "seed": seed, "workers": workers}

@@ -34,9 +34,9 @@ class Labels:
         self, count: int, names: Sequence[str] = (), classes: Classes = None, required: bool = False
     ):
         self.count, self.required = count, required
-        self._names = _unique([(_plain(name), number) for number, name in enumerate(names)])
         parts = [(_plain(part), number) for number, name in enumerate(names) for part in {*name.split(",")}]
-        self._parts = _unique(parts)
+        whole = [(_plain(name), number) for number, name in enumerate(names)]
+        self._known = _unique(parts) | _unique(whole)  # a whole label comes before another's part
         if classes is not None and not isinstance(classes, Mapping):
             classes = {name: number for number, name in enumerate(classes)}
         self._given = {str(name): self._of(value) for name, value in (classes or {}).items()}
@@ -63,10 +63,8 @@ class Labels:
     def _of(self, label: str | int | None) -> int | None:
         if not isinstance(label, str):  # a number, NumPy's too
             return None if label is None or not 0 <= int(label) < self.count else int(label)
-        plain = _plain(label)
-        for known in (self._names, self._parts):
-            if plain in known:
-                return known[plain]
+        if (plain := _plain(label)) in self._known:
+            return self._known[plain]
         return int(label) if label.isdecimal() and int(label) < self.count else None
 
 

@@ -61,7 +61,6 @@ class Measure(Protocol):
         array does not exist for this picture is not a number, and `seen.refused["measure.part"]` says why,
         which the survey tells beside its averages. VitvizError ends the survey: a checkpoint it is not for.
         """
-        ...
 
 
 @runtime_checkable
@@ -70,4 +69,3 @@ class Together(Protocol):
 
     def together(self, traces: Sequence[Trace], pictures: Sequence[str]) -> Grams:
         """Of four pictures or more and their marks, which say that two surveys are of the same pictures."""
-        ...

@@ -90,7 +90,7 @@ def survey(
     about = {**about, "ended": _now(), "finished": finished, **surroundings(str(inspector.device))}
     if parts is None or not finished:
         return replace(result, about=about)
-    from vitviz.surveys.output import finish
+    from vitviz.surveys.report import finish
 
     return finish(replace(begun, about=about, folder=parts.folder, words=result.words), parts)
 

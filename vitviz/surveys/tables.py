@@ -7,7 +7,7 @@ the column's metadata; in CSV a column a number, such as distance.distance.3.0 f
 
 import csv
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,10 @@ class _Table:
         writer.writerow(head)
         return writer
 
+    def _write(self, rows: list[dict[str, Any]]) -> None:
+        """To Parquet, by columns' names; what a row does not have is null."""
+        self._writer.write_table(self._arrow.Table.from_pylist(rows, schema=self._writer.schema))
+
 
 class Rows(_Table):
     """The table of pictures, written part by part."""
@@ -65,7 +69,7 @@ class Rows(_Table):
         if not self._arrow:
             self._writer.writerows(map(self._line, part.rows))
         elif part.rows:
-            self._writer.write_table(self._table(part.rows))
+            self._write([self._record(row) for row in part.rows])
 
     def _facts(self, row: Row) -> list[Any]:
         labels, answer = self._survey.labels, row.answer
@@ -89,15 +93,9 @@ class Rows(_Table):
             fields.append(arrow.field(name, kind, metadata=told))
         return fields
 
-    def _table(self, rows: Sequence[Row]):
-        columns = [list(column) for column in zip(*map(self._facts, rows), strict=True)]
-        for name, shape in self._shapes.items():
-            values = (row.values.get(name) for row in rows)
-            columns.append([one if one is None else one.ravel() if shape else float(one) for one in values])
-        schema = self._writer.schema
-        typed = zip(columns, schema, strict=True)
-        arrays = [self._arrow.array(column, type=field.type) for column, field in typed]
-        return self._arrow.Table.from_arrays(arrays, schema=schema)
+    def _record(self, row: Row) -> dict[str, Any]:
+        values = {name: one.ravel() if one.ndim else float(one) for name, one in row.values.items()}
+        return dict(zip(FACTS, self._facts(row), strict=True)) | values
 
 
 class SkippedList(_Table):
@@ -130,7 +128,7 @@ class Long(_Table):
         if self._file is None:
             self._writer = self._begun(rows[0], rows[0])
         if self._arrow:
-            self._writer.write_table(self._arrow.Table.from_pylist(rows, schema=self._writer.schema))
+            self._write(rows)
         else:
             self._writer.writerows(map(harmless, row.values()) for row in rows)
 

@@ -16,7 +16,6 @@ from vitviz.analyses.relevance.attention_maps import (
     last_attention,
     rollout,
 )
-from vitviz.analyses.relevance.cams import grad_cam, hires_cam
 from vitviz.analyses.relevance.dense import (
     clearclip,
     likeliest,
@@ -28,7 +27,7 @@ from vitviz.analyses.relevance.dense import (
     sclip,
 )
 from vitviz.analyses.relevance.direct import centre, leave_one_out, ledger, random
-from vitviz.analyses.relevance.linear import frozen, input_gradient, integrated_gradients
+from vitviz.analyses.relevance.linear import frozen, grad_cam, hires_cam, input_gradient, integrated_gradients
 from vitviz.analyses.relevance.passes import Gradients, Passes, Path, Relevance, Weighed
 from vitviz.errors import VitvizError
 

@@ -6,9 +6,17 @@
 What biases, positions and prefix tokens give is value times gradient, too, and stands beside the map by kind.
 In the frozen map all of it adds up to the answer, because the map is affine; in the model as it is, nothing
 promises that, and what is missing is said. A depth's token is mixed already, but for the first.
+
+Class activation maps on tokens: a patch's vector a_i at one place, and the answer's gradient g_i there. The
+place follows what the classifier reads. For a class token it is the output of the norm before the last
+block's attention: behind that attention the patches of a class-token model have no gradient at all, and the
+map would be blank. For an average it is the last block's output, for attention pooling the tokens that it
+reads. Prefix tokens are cut off first. Neither sees the class token's own way past the last attention, and
+only the last block's part of the network is in them.
 """
 
 from einops import rearrange
+from torch import Tensor
 
 from vitviz.analyses.relevance.passes import Gradients, Passes, Relevance
 from vitviz.errors import UnsupportedModel, VitvizError, whole_number
@@ -22,6 +30,7 @@ UNBALANCED = (
     " its parts add up to {found} where the answer is {answer}, so something between is not understood."
     " vitviz shows no map rather than a wrong one."
 )
+UNSEEN = "nothing was seen at {place}"
 TOLERANCE = 1e-4  # of the answer or the largest logit: what a map that should balance may leave unexplained
 STEPS = 50  # of the midpoint rule
 Place = str | int
@@ -67,28 +76,50 @@ def integrated_gradients(passes: Passes, steps: int = STEPS) -> Relevance:
     )
 
 
+def grad_cam(passes: Passes) -> Relevance:
+    """max(0, <mean_j g_j, a_i>): pytorch-grad-cam's, before its scaling to 0..1 and enlargement.
+
+    Selvaraju et al. 2017. The mean over patches means something only where the gradient varies little over
+    them, which a Transformer does not promise; its sum is in no unit.
+    """
+    activations, slopes, place = _at_cam(passes)
+    found = (activations @ slopes.mean(dim=0)).clamp(min=0)
+    return Relevance.of("grad_cam", passes, found, place, signed=False)
+
+
+def hires_cam(passes: Passes) -> Relevance:
+    """<g_i, a_i>, signed: every patch by its own gradient.
+
+    Draelos and Carin 2020 (arXiv 2011.08891). If all behind is linear it sums to the answer, less constants.
+    """
+    activations, slopes, place = _at_cam(passes)
+    return Relevance.of("hires_cam", passes, (activations * slopes).sum(dim=-1), place)
+
+
 def _read(method: str, passes: Passes, found: Gradients, at: Place) -> Relevance:
     grid, depths = passes.trace.grid, len(found.tokens)
     if at == "pixels":
         _require_pixels(passes, found.pixels)
         return Relevance(method, found.pixels, found.answer, at, None, found.behind(-1), adds_up=True)
-    depth = 0 if at == "tokens" else _depth(at, depths)
+    depth = 0 if at == "tokens" else whole_number(at, below=depths)
+    if depth is None:
+        raise VitvizError(
+            f"Given at={at!r}; expected 'tokens' (after the position embedding), 'pixels', or a layer that"
+            f" the tokens enter, from 0 to {depths - 1} (behind the last)."
+        )
     tokens, place = found.tokens[depth], "tokens" if depth == 0 else f"layer {depth}"
     cells = rearrange(tokens[grid.prefix :], "(row col) -> row col", row=grid.rows)
     prefix = tokens[: grid.prefix].sum().item()
     return Relevance(method, cells, found.answer, place, prefix, found.behind(depth), adds_up=True)
 
 
-def _depth(at: Place, depths: int) -> int:
-    depth = whole_number(at, below=depths)
-    if depth is None:
-        raise VitvizError(
-            f"Given at={at!r}; expected 'tokens' (after the position embedding), 'pixels', or a layer that"
-            f" the tokens enter, from 0 to {depths - 1} (behind the last)."
-        )
-    return depth
-
-
 def _require_pixels(passes: Passes, pixels) -> None:
     if pixels is None:
         raise UnsupportedModel(not_applicable(passes.trace.checkpoint, Sentence(STEM)))
+
+
+def _at_cam(passes: Passes) -> tuple[Tensor, Tensor, str]:
+    place, found = passes.cam_place(), passes.gradients()
+    if found.activations is None or found.slopes is None:
+        raise UnsupportedModel(not_applicable(passes.trace.checkpoint, Sentence(UNSEEN, place=place)))
+    return found.activations.double(), found.slopes.double(), place

@@ -18,10 +18,10 @@ map tells no group from another. Magnitudes enter it: scaling a map changes noth
 shows that a map is right where a model gets its answer from several places at once.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, groupby, islice
 from math import pi
 
 import numpy as np
@@ -39,40 +39,19 @@ Told = Callable[[int, int], None]  # how many sets are done, of how many
 _SETS = 64  # in one request
 
 
-class Asked:
-    """Sets of patches to be asked about, and their logits once `ask` was called; order means nothing."""
-
-    def __init__(self) -> None:
-        self._logits: dict[tuple[int, ...], Tensor | None] = {}
-
-    def add(self, kept: Iterable[Tensor]) -> list[tuple[int, ...]]:
-        """Remembers sets to be asked about; their keys."""
-        keys = [tuple(sorted(one.tolist())) for one in kept]
-        for key in keys:
-            self._logits.setdefault(key, None)
-        return keys
-
-    def ask(self, answers: Answers, told: Told | None = None) -> int:
-        """Asks about every set that has no answer yet, the largest first; how many there were."""
-        by_size = defaultdict(list)
-        for key, found in self._logits.items():
-            if found is None:
-                by_size[len(key)].append(key)
-        total, done = sum(map(len, by_size.values())), 0
-        for size in sorted(by_size, reverse=True):
-            for start in range(0, len(by_size[size]), _SETS):
-                stopping.check()
-                some = by_size[size][start : start + _SETS]
-                logits = answers(torch.tensor(some, dtype=torch.long).view(len(some), size))
-                self._logits.update(zip(some, logits.double(), strict=True))
-                done += len(some)
-                if told is not None:
-                    told(done, total)
-        return total
-
-    def logits(self, keys: list[tuple[int, ...]]) -> Float[Tensor, "set class"]:
-        """What was answered."""
-        return torch.stack([self._logits[key] for key in keys])
+def _answered(
+    sets: Iterable[tuple[int, ...]], answers: Answers, told: Told | None
+) -> dict[tuple[int, ...], Float[Tensor, " class"]]:
+    """The logits of sets of patches, each asked about once, the largest first."""
+    known, found = sorted(dict.fromkeys(sets), key=len, reverse=True), {}
+    for size, same in groupby(known, key=len):
+        while some := list(islice(same, _SETS)):
+            stopping.check()
+            logits = answers(torch.tensor(some, dtype=torch.long).view(len(some), size))
+            found.update(zip(some, logits.double(), strict=True))
+            if told is not None:
+                told(len(found), len(known))
+    return found
 
 
 def scored(
@@ -192,36 +171,41 @@ def mean_of(several: Sequence[Curves]) -> Curves:
 def curves_of(
     maps: Mapping[Hashable, Float[Tensor, "row col"]], answers: Answers, classes: tuple[int, ...],
     answer: int, shares: Sequence[float], seed: int, draws: int, groups: int = GROUPS,
-    told: Callable[[int, int], None] | None = None, likely: Likely | None = None,
+    told: Told | None = None, likely: Likely | None = None,
 ) -> tuple[dict[Hashable, Curves], int]:  # fmt: skip
     """Every map's curves, and how many sets of patches were asked about; without `groups` no SaCo."""
-    asked, plans = Asked(), {}
+    plans, sets = {}, []
     for name, values in maps.items():
         orders, counts = orders_of(values, seed, draws), [round(share * values.numel()) for share in shares]
         sides = [
-            (asked.add(order[n:] for n in counts), asked.add(order[: len(order) - n] for n in counts))
+            (_keys(order[n:] for n in counts), _keys(order[: len(order) - n] for n in counts))
             for order in orders  # what is left, most and least relevant removed first
         ]
-        plans[name] = sides, _groups(asked, values.flatten(), orders[0], groups) if groups else None
-    sets, found = asked.ask(answers, told), {}
+        salience, without = _groups(values.flatten(), orders[0], groups) if groups else (None, [])
+        sets += chain(*chain(*sides), without)
+        plans[name] = sides, salience, without
+    answered, found = _answered(sets, answers, told), {}
 
     def scores(keys: list[tuple[int, ...]]) -> dict[str, Tensor]:
-        return scored(asked.logits(keys), classes, answer, likely)
+        return scored(torch.stack([answered[key] for key in keys]), classes, answer, likely)
 
-    for name, (sides, grouped) in plans.items():
+    for name, (sides, salience, without) in plans.items():
         agreement = float("nan")
-        if grouped is not None:
-            salience, without = grouped
+        if without:
             probability = scores(without)["probability"]
             agreement = saco(salience, probability[-1] - probability[:-1])
         found[name] = mean_of([Curves(*map(scores, one), agreement) for one in sides])
-    return found, sets
+    return found, len(answered)
+
+
+def _keys(sets: Iterable[Tensor]) -> list[tuple[int, ...]]:
+    return [tuple(sorted(one.tolist())) for one in sets]
 
 
 def _groups(
-    asked: Asked, values: Float[Tensor, " patch"], order: Tensor, count: int
+    values: Float[Tensor, " patch"], order: Tensor, count: int
 ) -> tuple[Float[Tensor, " group"], list[tuple[int, ...]]]:
     """Each group's value, the most relevant first, and what is left without it, last without none."""
     groups = torch.tensor_split(order, min(count, len(order)))
     others = [torch.cat([order[:0], *groups[:i], *groups[i + 1 :]]) for i in range(len(groups))]
-    return torch.stack([values[group].sum() for group in groups]), asked.add([*others, order])
+    return torch.stack([values[group].sum() for group in groups]), _keys([*others, order])
