@@ -2,11 +2,11 @@
 // under pointer, finger and keys. A view that has a chart and no script of its own is drawn by this alone.
 
 import { unpacked } from './data.js';
-import { follow, ringed } from './dots.js';
 import { div, el, span, stack, svg } from './elements.js';
 import { besides, ends, letters } from './ends.js';
 import { headKey, light, relit } from './lit.js';
 import { number, ticks } from './numbers.js';
+import { follow, ringed } from './pointer.js';
 import { still } from './still.js';
 import { t } from './words.js';
 

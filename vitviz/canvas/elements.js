@@ -1,4 +1,4 @@
-// Elements, and canvases sharp on any screen.
+// Elements, sliders among them, and canvases sharp on any screen.
 
 /** An element: `text` is its text, `on…` are listeners, others attributes; what is nothing is left out. */
 export function el(tag, attributes, ...children) {
@@ -109,4 +109,25 @@ export function fit(canvas, width, height, ratio) {
   context.globalAlpha = 1; // a canvas that keeps its size keeps what the last drawing set
   context.clearRect(0, 0, width, height);
   return context;
+}
+
+/**
+ * `head` and `input`; `show(value, text, most)` puts a value into it and says it.
+ * @param {string} label
+ * @param {{ min: number, max?: number, step?: number, output?: any }} range
+ * @param {(value: number) => any} change
+ */
+export function slider(
+  label,
+  { min, max = min, step = 1, output = el('output', { class: 'vv-output' }) },
+  change,
+) {
+  const oninput = () => change(Number(input.value));
+  const input = el('input', { type: 'range', min, max, step, 'aria-label': label, oninput });
+  const head = div('vv-label', span(label), output);
+  const show = (value, text, most = max) => {
+    [input.max, input.value, output.textContent] = [String(most), String(value), text];
+    input.style.setProperty('--vv-fill', `${(100 * (value - min)) / (most - min || 1)}%`);
+  };
+  return { head, input, show };
 }

@@ -1,19 +1,15 @@
 // Numbers over the picture: the map that draws every view without a script, and that others build on.
 
 import { chartBeside } from './chart.js';
-import { colourbar } from './colourbar.js';
-import { painted, tinted } from './colours.js';
+import { colourbar, painted, tinted } from './colours.js';
 import { unpacked } from './data.js';
-import { differs, labelled } from './difference.js';
 import { div, el, fit } from './elements.js';
 import { drawMissing } from './missing.js';
-import { patchName, placeName } from './names.js';
 import { bounds, number } from './numbers.js';
 import { framing } from './outliers.js';
-import { cells, outline, rowByRow } from './pointer.js';
-import { still } from './still.js';
-import { tip } from './tip.js';
-import { t } from './words.js';
+import { cells, outline, rowByRow, tip } from './pointer.js';
+import { differs, labelled, still } from './still.js';
+import { patchName, placeName, t } from './words.js';
 
 /** The first item over the patches, and its leading axes, each chosen by the control of its name. */
 function over(self) {

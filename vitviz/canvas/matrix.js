@@ -1,13 +1,11 @@
 // A matrix as `vitviz/figures/chart.py` describes it: coloured numbers under pointer, finger and keyboard.
 
-import { colourbar } from './colourbar.js';
-import { tinted } from './colours.js';
+import { colourbar, tinted } from './colours.js';
 import { div, el, fit } from './elements.js';
 import { letters } from './ends.js';
 import { light, whenLit } from './lit.js';
-import { cells, outline } from './pointer.js';
+import { cells, outline, plotted, tip } from './pointer.js';
 import { still } from './still.js';
-import { tip } from './tip.js';
 import { t } from './words.js';
 
 /** What stands under the pointer at a cell. */
@@ -30,9 +28,7 @@ export function told(figure, row, col) {
  */
 export function matrix(self, { pick, key, said } = {}) {
   const title = el('p', { class: 'vv-h' });
-  const canvas = el('canvas');
-  const plot = div('vv-plot', canvas);
-  const spot = outline(plot);
+  const { canvas, plot, spot } = plotted();
   const chosen = outline(plot, 'vv-pinned');
   const bar = colourbar();
   const notes = el('p', { class: 'vv-text' });
@@ -42,7 +38,6 @@ export function matrix(self, { pick, key, said } = {}) {
   let values = [];
   const at = (cell) => /** @type {[number, number]} */ ([Math.floor(cell / place.cols), cell % place.cols]);
   const lines = (cell) => said?.(...at(cell), values[cell]) ?? told(now, ...at(cell));
-  spot.node.dataset.export = 'no';
   cells(self, canvas, {
     place: () => place,
     label: () => title.textContent,

@@ -1,4 +1,8 @@
-// Patches that the model was not shown: what it saw in their places, and a frame around each.
+// Patches that the model was not shown: what it saw in their places, and a frame around each; its input with
+// patches gone or in other places.
+
+import { rim } from './crop.js';
+import { fit } from './elements.js';
 
 /** Hatches a place in which there is nothing. */
 export function hatch(self, context, x, y, width, height) {
@@ -51,12 +55,37 @@ export function frameMissing(self, context, box) {
   for (const [line, colour] of [
     [3, 'rgb(255 255 255 / .75)'],
     [1.5, 'rgb(0 0 0 / .85)'],
-  ]) {
-    [context.lineWidth, context.strokeStyle] = [line, colour];
-    for (const cell of self.value.missing?.patches ?? []) {
-      const [x, y, width, height] = box(cell);
-      context.strokeRect(x + 1, y + 1, width - 2, height - 2);
-    }
-  }
+  ])
+    for (const cell of self.value.missing?.patches ?? []) rim(context, box(cell), colour, line, 1);
   context.restore();
+}
+
+/**
+ * Draws the picture `width` CSS pixels wide. `order` says which patch stands at each place; the places in
+ * `gone` are empty, or black.
+ * @param {any} self
+ * @param {HTMLCanvasElement} canvas
+ * @param {object} given
+ * @param {ImageBitmap} given.picture
+ * @param {number} given.width
+ * @param {Int32Array} [given.order]
+ * @param {Int32Array} [given.gone]
+ * @param {boolean} [given.black]
+ */
+export function pieces(self, canvas, { picture, width, order, gone, black }) {
+  const { cols, patch } = self.grid;
+  const unit = width / picture.width;
+  const [tall, wide] = patch.map((pixels) => pixels * unit);
+  const context = fit(canvas, width, picture.height * unit, self.density);
+  const corner = (place) => [(place % cols) * wide, Math.floor(place / cols) * tall];
+  context.imageSmoothingEnabled = unit * self.density < 1;
+  context.drawImage(picture, 0, 0, width, picture.height * unit); // with a rim that no patch is cut from
+  order?.forEach((from, place) => {
+    const [x, y] = [(from % cols) * patch[1], Math.floor(from / cols) * patch[0]];
+    context.drawImage(picture, x, y, patch[1], patch[0], ...corner(place), wide, tall);
+  });
+  for (const place of gone ?? []) {
+    if (black) context.fillRect(...corner(place), wide, tall);
+    else hatch(self, context, corner(place)[0], corner(place)[1], wide, tall);
+  }
 }

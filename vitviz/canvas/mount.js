@@ -25,8 +25,7 @@ function forget() {
 /**
  * Mounts a view. `view` has a title and the functions build(self) and draw(self), and says with items(self)
  * and pictures(self) what it draws from: names of items, which arrive in self.data as {values, shape}, and
- * "upload" or "input". Instead of these it may have load(self, signal) and asks(self), which names all that
- * load depends on.
+ * "upload" or "input". It may fetch them itself, by load(self, signal).
  */
 export function mount(element, props, watch, trigger, view) {
   const root = element.querySelector('.vv');

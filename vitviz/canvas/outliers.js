@@ -1,6 +1,7 @@
 // Patches whose token is far longer than is usual, framed: in Tokens itself, and, where it is asked to mark
 // them in every view, over the maps of the others. Their norms are asked for there and then.
 
+import { rim } from './crop.js';
 import { array } from './data.js';
 import { el, fit } from './elements.js';
 import { memory } from './memory.js';
@@ -24,13 +25,8 @@ export function frames(self, sheet, { width, height }, cells, box) {
   for (const [line, colour] of [
     [4, 'rgb(0 0 0 / .8)'],
     [2, self.colour('--vv-orange')],
-  ]) {
-    [context.lineWidth, context.strokeStyle] = [line, colour];
-    for (const cell of cells) {
-      const [x, y, w, h] = box(cell);
-      context.strokeRect(x + 2, y + 2, w - 4, h - 4);
-    }
-  }
+  ])
+    for (const cell of cells) rim(context, box(cell), colour, line, 2);
 }
 
 /** Which are to be marked in every view: the depth and the limit, as Tokens has them. */

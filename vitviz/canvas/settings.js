@@ -1,8 +1,7 @@
 // What a view's settings are worth on another picture, grid or model, and how they are told.
 
-import { patchName, tokenName } from './names.js';
 import { number } from './numbers.js';
-import { t } from './words.js';
+import { patchName, t, tokenName } from './words.js';
 
 /**
  * The tokens of a setting as places, which another model understands too: a prefix token's name, or shares of

@@ -2,10 +2,9 @@
 
 import { button, el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
-import { drawShares, largest } from './account.js';
+import { drawShares, drawWall, largest, wall } from './account.js';
 import { asked, either } from './lines.js';
 import { stepwise } from './steps.js';
-import { drawWall, wall } from './wall.js';
 
 /** The panel; `pick(layer, head)` as for the account. */
 export function effects(self, { pick }) {

@@ -1,7 +1,7 @@
 // What the account says: its lines summed, the classes by name, what is chosen of it.
 
-import { differs } from '../../canvas/difference.js';
 import { fixed, number, total } from '../../canvas/numbers.js';
+import { differs } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 
 /** Patches out of a setting. */

@@ -1,8 +1,7 @@
 // The sum that balances, in words: of the account, of another method's map, and of what is chosen.
 
-import { patchName } from '../../canvas/names.js';
 import { fixed, total } from '../../canvas/numbers.js';
-import { t } from '../../canvas/words.js';
+import { patchName, t } from '../../canvas/words.js';
 import { added, balanced, ofCosine, signed, sums, wallOf } from './lines.js';
 import { likeliest } from './sentences.js';
 

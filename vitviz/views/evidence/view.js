@@ -2,12 +2,10 @@
 // balances.
 
 import { unpacked } from '../../canvas/data.js';
-import { differs } from '../../canvas/difference.js';
 import { button, div, el, span, stack } from '../../canvas/elements.js';
 import { map } from '../../canvas/map.js';
-import { bounds } from '../../canvas/numbers.js';
 import { outline } from '../../canvas/pointer.js';
-import { still } from '../../canvas/still.js';
+import { differs, reach, still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { account, drawAccount, drawGraph, hideChart } from './account.js';
 import { chooseHead, clear, drags, picker, showPickers, takeAway, toggle } from './choosing.js';
@@ -19,25 +17,19 @@ import { drawSmallest, smallest } from './smallest.js';
 import { tell } from './telling.js';
 import { drawWriters, writers, written, writtenMap } from './writers.js';
 
+const SUMS = ['map', 'heads', 'mlps', 'biases', 'lines', 'explained', 'sources', 'share', 'direct'];
+
 export default () => ({
   title: 'Evidence',
   walled: true,
   pictures: () => ['upload'],
   items: (self) => [
-    'map',
-    'heads',
-    'mlps',
-    'biases',
-    'lines',
-    'explained',
-    'sources',
+    ...SUMS,
     'classes',
     'labels',
     ...(['effects', 'smallest', 'sentences'].includes(shown(self)) ? [] : ['chart']), // step by step, or none
-    'share',
     ...(forming(self) ? ['own', 'best'] : []),
     ...(likeliest(self) ? ['likeliest', 'legend'] : []),
-    'direct',
     ...written(self),
   ],
   idle: (self) => (differs(self) ? ['show', 'depth', 'paths', 'patchwise', 'least'] : []),
@@ -98,8 +90,7 @@ export default () => ({
     const names = [of, rather].filter((one) => one !== null).map((one) => className(self, one));
     if (!self.value.second) document.dispatchEvent(new CustomEvent('vitviz:asked', { detail: names }));
     const values = data.map.values;
-    const [low, high] = bounds(values);
-    const most = Math.max(-low, high) || 1;
+    const most = reach(values) || 1;
     const chosen = chosenOf(self);
     const scale = `map/${settings.method}/${settings.chosen}/${asked(self)}`;
     const shared = still(self, scale, 0, most)[1]; // over a film, and for two checkpoints side by side

@@ -1,14 +1,12 @@
 // The map of one query: its weights, what is said of them, the prefix tokens as buttons, the pinned tokens.
 
 import { tinted } from '../../canvas/colours.js';
-import { differs, labelled, reach } from '../../canvas/difference.js';
 import { button, el, sheet, span } from '../../canvas/elements.js';
 import { leftOut } from '../../canvas/missing.js';
-import { tokenName } from '../../canvas/names.js';
 import { fixed, number, total } from '../../canvas/numbers.js';
 import { pinned, pinsOf } from '../../canvas/pins.js';
-import { still } from '../../canvas/still.js';
-import { t } from '../../canvas/words.js';
+import { differs, labelled, reach, still } from '../../canvas/still.js';
+import { t, tokenName } from '../../canvas/words.js';
 import { deeper, distanceOf, entropy, first, nameOf, put, small, tokensOf } from './tokens.js';
 
 /** Whether the map shows who attends to the token; the rollout knows only what a token has collected. */

@@ -1,6 +1,6 @@
 // Tokens of the sequence: how many, what they are called, what is known of heads.
 
-import { patchName, placeName, tokenName } from '../../canvas/names.js';
+import { patchName, placeName, tokenName } from '../../canvas/words.js';
 
 /** Whether a layer comes whole, so that hovering asks for nothing. */
 export const small = (self) => self.summary.whole;

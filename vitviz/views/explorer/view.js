@@ -1,17 +1,15 @@
 // Attention by hand: where a token looks, or who looks at it, in any head of any layer; a wall of all of
 // them.
 
-import { colourbar } from '../../canvas/colourbar.js';
+import { colourbar } from '../../canvas/colours.js';
 import { button, div, el, stack } from '../../canvas/elements.js';
 import { ground } from '../../canvas/map.js';
 import { leftOut, nearestShown } from '../../canvas/missing.js';
-import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
 import { framing } from '../../canvas/outliers.js';
 import { pinMarks, togglePin } from '../../canvas/pins.js';
-import { cells, outline, rowByRow } from '../../canvas/pointer.js';
-import { tip } from '../../canvas/tip.js';
-import { t } from '../../canvas/words.js';
+import { cells, outline, rowByRow, tip } from '../../canvas/pointer.js';
+import { patchName, placeName, t } from '../../canvas/words.js';
 import { ask, chooseToken, paint, showChips, showPins, told } from './query.js';
 import { drawScore, score } from './score.js';
 import { deeper, distanceOf, first, nameOf, put, small, tokensOf } from './tokens.js';
@@ -91,19 +89,11 @@ export default () => ({
       },
     });
     heat.addEventListener('keydown', (event) => {
-      const { layer, head } = self.settings;
-      const step = {
-        '[': ['head', head - 1],
-        ']': ['head', head + 1],
-        PageUp: ['layer', layer - 1],
-        PageDown: ['layer', layer + 1],
-      }[event.key];
-      if (!step) return;
+      const step = { '[': ['head', -1], ']': ['head', 1], PageUp: ['layer', -1], PageDown: ['layer', 1] };
+      if (!step[event.key]) return;
+      const [name, by] = step[event.key];
       event.preventDefault();
-      self.set(
-        step[0],
-        Math.max(1, Math.min(step[0] === 'head' ? self.value.heads : self.value.layers, step[1])),
-      );
+      self.set(name, Math.max(1, Math.min(self.value[`${name}s`], self.settings[name] + by)));
       self.say(t('Layer {layer}, head {head}', self.settings));
     });
     const cellOf = (cell) => {

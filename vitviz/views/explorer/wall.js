@@ -1,9 +1,8 @@
 // The wall of the explorer: all layers x heads as thumbnails for one query, the mean of the heads last.
 
 import { tinted } from '../../canvas/colours.js';
-import { differs, labelled, reach } from '../../canvas/difference.js';
 import { fit } from '../../canvas/elements.js';
-import { still } from '../../canvas/still.js';
+import { differs, labelled, reach, still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { coloursOf } from './query.js';
 import { distanceOf, nameOf } from './tokens.js';

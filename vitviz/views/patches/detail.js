@@ -2,11 +2,10 @@
 
 import { tinted } from '../../canvas/colours.js';
 import { div, fit, span } from '../../canvas/elements.js';
-import { patchName, placeName } from '../../canvas/names.js';
 import { normalised } from '../../canvas/normalised.js';
 import { still } from '../../canvas/still.js';
 import { track } from '../../canvas/tops.js';
-import { t } from '../../canvas/words.js';
+import { patchName, placeName, t } from '../../canvas/words.js';
 
 /** What a patch is called, and its place in the sequence. */
 export function described(self, patch) {

@@ -1,13 +1,12 @@
 // The model's input cut into its patches; one of them picked, with the numbers it is made of.
 
-import { colourbar } from '../../canvas/colourbar.js';
+import { colourbar } from '../../canvas/colours.js';
 import { pixels } from '../../canvas/data.js';
 import { div, el, figure, fit, stack } from '../../canvas/elements.js';
 import { drawMissing } from '../../canvas/missing.js';
 import { number } from '../../canvas/numbers.js';
 import { framing } from '../../canvas/outliers.js';
-import { cells, outline } from '../../canvas/pointer.js';
-import { tip } from '../../canvas/tip.js';
+import { cells, outline, plotted, tip } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
 import { described, inspect } from './detail.js';
 import { drawChip, drawFrame, layout } from './layout.js';
@@ -19,13 +18,10 @@ export default () => ({
 
   build(self) {
     self.picked = null;
-    const canvas = el('canvas');
-    const plot = div('vv-plot', canvas);
-    const hover = outline(plot);
+    const { canvas, plot, spot: hover } = plotted();
     const chosen = outline(plot, 'vv-pinned');
     const framed = framing(self, plot);
     const count = el('p', { class: 'vv-text' });
-    hover.node.dataset.export = 'no';
     const name = el('p', { class: 'vv-h' });
     const where = el('p', { class: 'vv-text' });
     const big = el('canvas', { role: 'img', 'aria-label': t('The picked patch') });

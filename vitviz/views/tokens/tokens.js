@@ -1,11 +1,9 @@
 // Tokens of the sequence, what is known of them at a depth, and the room of what explains the figure.
 
-import { differs, reach } from '../../canvas/difference.js';
-import { patchName, placeName, tokenName } from '../../canvas/names.js';
 import { bounds } from '../../canvas/numbers.js';
 import { above } from '../../canvas/outliers.js';
-import { still } from '../../canvas/still.js';
-import { t } from '../../canvas/words.js';
+import { differs, reach, still } from '../../canvas/still.js';
+import { patchName, placeName, t, tokenName } from '../../canvas/words.js';
 
 /** How many tokens stand before the patches. */
 export const skipOf = (self) => self.grid.prefix.length;

@@ -2,11 +2,9 @@
 
 import { tinted } from '../../canvas/colours.js';
 import { div, el, fit, span } from '../../canvas/elements.js';
-import { patchName, placeName } from '../../canvas/names.js';
 import { bounds, number } from '../../canvas/numbers.js';
-import { cells, outline } from '../../canvas/pointer.js';
-import { tip } from '../../canvas/tip.js';
-import { t } from '../../canvas/words.js';
+import { cells, outline, plotted, tip } from '../../canvas/pointer.js';
+import { patchName, placeName, t } from '../../canvas/words.js';
 import { beside, digits, drawPatch, largest, shapeOf } from './parts.js';
 
 /**
@@ -80,14 +78,11 @@ export function board(self, { label, pick, tell }) {
  * @param {(i: number) => string} [options.extra] the tooltip's last line
  */
 export function strip(self, { label, name, pick, touched, extra }) {
-  const canvas = el('canvas');
-  const plot = div('vv-plot', canvas);
-  const spot = outline(plot);
+  const { canvas, plot, spot } = plotted();
   const chosen = outline(plot, 'vv-pinned');
   const title = span(label);
   const range = el('span', { class: 'vv-range' });
   const node = div('vv-strip', el('p', { class: 'vv-striplabel' }, title, range), plot);
-  spot.node.dataset.export = 'no';
   let state = null;
   let marked = -1;
   const put = (mark, i) =>
