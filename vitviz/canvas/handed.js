@@ -35,7 +35,6 @@ async function entries(file) {
 /**
  * The same zip with only the files that are read; as it is where it cannot be made so, for the server to say
  * why.
- * @param {File} file
  */
 export async function slimmed(file) {
   let found;
@@ -77,10 +76,7 @@ const moves = async (file) =>
   file.type !== 'image/gif' ||
   new TextDecoder('latin1').decode(await file.arrayBuffer()).split('!\xf9\x04').length > 2;
 
-/**
- * Hands the first of some files on, as if it had been chosen.
- * @param {FileList | File[]} files
- */
+/** Hands the first of some files on, as if it had been chosen. */
 export async function hand(files) {
   const [given] = files;
   if (filmed(given) && (await moves(given))) {

@@ -69,14 +69,8 @@ export function ground(self) {
  * one number a patch, row by row; not-a-number leaves a patch as it is. `pixels`, red, green and blue of each
  * patch, takes the scale's place. `told(cell, value)` gives the tooltip's further lines, `said(cell)` of the
  * figure its first.
- * @param {any} self
- * @param {object} [options]
- * @param {(cell: number, value: number) => string[]} [options.told]
- * @param {(cell: number, event?: any) => any} [options.pick]
- * @param {(cell: number, event: any) => any} [options.hover]
- * @param {() => any} [options.leave]
  */
-export function map(self, { told = () => [], pick = () => {}, hover = () => {}, leave = () => {} } = {}) {
+export function map(self, { told = (_cell, _value) => [], pick = null, hover = null, leave = null } = {}) {
   const base = ground(self);
   const heat = el('canvas', { class: 'vv-heat' });
   const plot = div('vv-plot', base.canvas, heat);
@@ -99,7 +93,7 @@ export function map(self, { told = () => [], pick = () => {}, hover = () => {}, 
     name: (cell) => `${name(cell)}: ${said(cell)}`,
     start: () => 0,
     hover(cell, event) {
-      hover(cell, event); // which may show another map
+      hover?.(cell, event); // which may show another map
       put(spot, cell);
       bar.mark(now.values[cell]);
       tip.show(event, said(cell), name(cell), ...told(cell, now.values[cell]));
@@ -107,7 +101,7 @@ export function map(self, { told = () => [], pick = () => {}, hover = () => {}, 
     leave() {
       spot.hide();
       bar.mark(null);
-      leave();
+      leave?.();
     },
     pick,
   });

@@ -1,11 +1,10 @@
 // Patches whose token is far longer than is usual, framed: in Tokens itself, and, where it is asked to mark
 // them in every view, over the maps of the others. Their norms are asked for there and then.
 
-import { rim } from './crop.js';
 import { array } from './data.js';
 import { el, fit } from './elements.js';
 import { memory } from './memory.js';
-import { frameMissing } from './missing.js';
+import { frameMissing, rim } from './missing.js';
 import { t } from './words.js';
 
 /** What is usual at a depth, the limit, and the patches above it, of norms by depth and token. */

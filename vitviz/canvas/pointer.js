@@ -32,26 +32,17 @@ export const tip = {
 };
 
 /**
- * @typedef {object} Field what `cells` is told
- * @property {() => any} place the field's {rows, cols, x, y, width, height} in CSS pixels of the canvas
- * @property {(cell: number, event: any) => any} hover
- * @property {() => any} [leave]
- * @property {(cell: number, event: any) => any} [pick]
- * @property {(cell: number, other: any) => any} [hold] told after another checkpoint's figure beside this one
- * was
- *   picked from, for what is held and is no setting
- * @property {(cell: number) => string} name read out
- * @property {() => string} label
- * @property {() => number} [start] where arrow keys begin
+ * Makes `canvas` a field of rows x cols cells, under pointer, finger and keyboard. `place()` is the field's
+ * {rows, cols, x, y, width, height} in CSS pixels of the canvas, `start()` the cell where arrow keys begin; of
+ * a cell `hover(cell, event)`, `pick(cell, event)` and `leave()` are told, and its `name(cell)` is read out.
+ * `hold(cell, other)` is told after another checkpoint's figure beside this one was picked from, for what is
+ * held and is no setting.
  */
-
-/**
- * Makes `canvas` a field of rows x cols cells, under pointer, finger and keyboard.
- * @param {any} self
- * @param {HTMLCanvasElement} canvas
- * @param {Field} field
- */
-export function cells(self, canvas, { place, hover, leave, pick, hold, name, label, start }) {
+export function cells(
+  self,
+  canvas,
+  { place, hover, leave = null, pick = null, hold = null, name, label, start = null },
+) {
   let current = -1;
   let box = null;
   /** @type {any} */

@@ -47,6 +47,12 @@ export function placeName(grid, patch) {
   });
 }
 
+/** A token by its place in the sequence, a patch with where it lies. */
+export function nameOf({ grid }, token) {
+  const patch = token - grid.prefix.length;
+  return patch < 0 ? tokenName(grid.prefix[token]) : `${patchName(patch)} (${placeName(grid, patch)})`;
+}
+
 /** Over which pictures of the visitor's own something is. */
 export function ofASet(count) {
   return count === 1 ? t('Over a set of one picture.') : t('Over the set of {count} pictures.', { count });

@@ -158,12 +158,12 @@ function overFrames(mine, { video, frames, step, most }) {
     told(_, index) {
       const known = flickers.filter((one) => one !== undefined);
       const mean = known.reduce((sum, one) => sum + one, 0) / known.length;
+      const changes = { count: known.length, mean: number(mean) };
       const told = [
-        t('Flicker, mean of {count} changes: {mean}.', { count: known.length, mean: number(mean) }),
+        rows[index]?.refused && t(rows[index].refused),
+        known.length && t('Flicker, mean of {count} changes: {mean}.', changes),
+        step > 1 && t('Of the file every {step} frames one is shown.', { step }),
       ];
-      if (!known.length) told.pop();
-      if (rows[index]?.refused) told.unshift(t(rows[index].refused));
-      if (step > 1) told.push(t('Of the file every {step} frames one is shown.', { step }));
       return {
         step: shortly(frames[index].seconds),
         title: t('Video'),
@@ -171,7 +171,7 @@ function overFrames(mine, { video, frames, step, most }) {
           [t('Frame'), `${index + 1} / ${frames.length}`, ''],
           [t('Flicker'), flickers[index] === undefined ? '–' : number(flickers[index]), ''],
         ],
-        why: told.join(' '),
+        why: told.filter(Boolean).join(' '),
       };
     },
     async show(index) {

@@ -2,9 +2,8 @@
 
 import { chartBeside } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { el, stack } from '../../canvas/elements.js';
+import { el, running, stack } from '../../canvas/elements.js';
 import { matrix } from '../../canvas/matrix.js';
-import { running } from '../../canvas/running.js';
 import { ofASet, t } from '../../canvas/words.js';
 
 /** Whether what is asked for exists: a second checkpoint, a film. */

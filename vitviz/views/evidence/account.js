@@ -107,9 +107,3 @@ export function drawShares(self, made, { values, room, width, some = false, most
   made.shares.node.hidden = false;
   drawWall(self, made.shares, { values, most: end, title, room, width });
 }
-
-/** Takes the chart out of view; the wall stays. */
-export function hideChart(made) {
-  made.drawn.node.hidden = true;
-  made.said.textContent = '';
-}

@@ -80,8 +80,5 @@ export function ofCosine(self, logit) {
 /** What stands beside the map: of a difference the account. */
 export const shown = (self) => (differs(self) ? 'account' : self.settings.show);
 
-/** Every head's share as a plain array, layer by layer. */
-export const wallOf = (self) => Array.from(self.data.heads.values);
-
 /** What the account is of, as a text: scales stand still as long as it stays the same. */
 export const asked = (self) => `${self.settings.target}/${self.settings.relative}/${differs(self)}`;

@@ -7,13 +7,12 @@ import { map } from '../../canvas/map.js';
 import { outline } from '../../canvas/pointer.js';
 import { differs, reach, still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
-import { account, drawAccount, drawGraph, hideChart } from './account.js';
+import { account, drawAccount, drawGraph } from './account.js';
 import { chooseHead, clear, drags, picker, showPickers, takeAway, toggle } from './choosing.js';
-import { drawEffects, effects } from './effects.js';
+import { drawEffects, drawSmallest, effects, smallest } from './effects.js';
 import { bestOf, drawForming, forming, ownAnswers, worth } from './forming.js';
 import { asked, chosenOf, className, listed, shown, sumName, targets } from './lines.js';
 import { drawLegend, legend, likeliest, likeliestMap, markEntry } from './sentences.js';
-import { drawSmallest, smallest } from './smallest.js';
 import { tell } from './telling.js';
 import { drawWriters, writers, written, writtenMap } from './writers.js';
 
@@ -145,7 +144,8 @@ export default () => ({
     if (alone) return drawSmallest(self, ui.least);
     if (painted) return;
     if (show === 'effects') {
-      hideChart(ui.made);
+      ui.made.drawn.node.hidden = true; // the wall stays
+      ui.made.said.textContent = '';
       return drawEffects(self, ui.tried);
     }
     if (show === 'forming') drawForming(self, ui.made);

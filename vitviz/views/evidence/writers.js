@@ -143,7 +143,6 @@ export function writtenMap(self) {
   };
 }
 
-/** The panel at the room there is. */
 export function drawWriters(self, made) {
   made.steps = unpacked(self.data.trail);
   const last = made.steps.at(-1);

@@ -3,9 +3,9 @@
 import { tinted } from '../../canvas/colours.js';
 import { fit } from '../../canvas/elements.js';
 import { differs, labelled, reach, still } from '../../canvas/still.js';
-import { t } from '../../canvas/words.js';
+import { nameOf, t } from '../../canvas/words.js';
 import { coloursOf } from './query.js';
-import { distanceOf, nameOf } from './tokens.js';
+import { distanceOf } from './tokens.js';
 
 /**
  * All maps as one picture of a number for each patch: a row of maps for each layer, a column for each head,

@@ -3,7 +3,7 @@
 import { chartBeside } from '../../canvas/chart.js';
 import { ramp } from '../../canvas/colours.js';
 import { unpacked } from '../../canvas/data.js';
-import { div, el, fit, sheet, stack } from '../../canvas/elements.js';
+import { div, el, fit, say, sheet, stack } from '../../canvas/elements.js';
 import { bounds, number, percent } from '../../canvas/numbers.js';
 import { cells, plotted, rowByRow } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
@@ -121,8 +121,7 @@ export default () => ({
       if (!raw) context.fillText(rough(data.variance.values[i]), x + tw / 2, y + th + 4, pitch);
     }
     ui.canvas.setAttribute('aria-label', t('Filters of the patch embedding.'));
-    ui.note.textContent = t(self.summary.note || '');
-    ui.note.hidden = !self.summary.note;
+    say(ui.note, t(self.summary.note || ''));
     ui.chart.node.hidden = raw;
     this.show(self, self.cur, true);
   },

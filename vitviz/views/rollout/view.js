@@ -20,11 +20,9 @@ export function chosen(self) {
 /** Whether it is drawn as in the paper: map / max as brightness, which a difference has not. */
 export const asPaper = (self) => self.settings.overlay === 'paper' && !differs(self);
 
-/** The colours of its scale. */
 export const coloursOf = (self) =>
   differs(self) ? 'balance' : asPaper(self) ? 'grey' : self.settings.colormap;
 
-/** Both ends of the scale of a map. */
 export function scale(self, values) {
   if (differs(self)) {
     const most = still(self, JSON.stringify(self.settings), 0, reach(values))[1] || 1;

@@ -8,7 +8,6 @@ import { t } from '../../canvas/words.js';
 import { shared } from './second.js';
 import { roomOf, sizeOf, where } from './tokens.js';
 
-/** The three first components as colours, each alone, and the colours at every depth. */
 export function drawComponents(self) {
   const { ui, grid, data, settings } = self;
   const { rows, cols } = grid;

@@ -78,7 +78,6 @@ export function showChips(self, title, pick = (_token) => {}) {
   chips.hidden = !names.length;
 }
 
-/** The pinned tokens with their maps. */
 function showPins(self) {
   const { ui, data } = self;
   const { rows, cols, patch } = self.grid;

@@ -2,9 +2,8 @@
 // shares, what happens without the largest of them, and one path back.
 
 import { unpacked } from '../../canvas/data.js';
-import { button, div, el, fit, stack } from '../../canvas/elements.js';
+import { button, div, el, fit, stack, track } from '../../canvas/elements.js';
 import { percent } from '../../canvas/numbers.js';
-import { track } from '../../canvas/tops.js';
 import { t } from '../../canvas/words.js';
 import { strip } from './board.js';
 import { beside, digits, folded, pair, plain, shapeOf, sheetOf, summed } from './parts.js';

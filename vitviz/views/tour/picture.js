@@ -1,7 +1,7 @@
 // Step 1: the photograph, and the model's input pixel by pixel.
 
-import { drawCrop, rim } from '../../canvas/crop.js';
 import { el, fit, stack } from '../../canvas/elements.js';
+import { drawCrop, rim } from '../../canvas/missing.js';
 import { number } from '../../canvas/numbers.js';
 import { cells, plotted, rowByRow } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';

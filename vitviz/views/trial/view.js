@@ -3,10 +3,9 @@
 
 import { chartBeside, stroked } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { div, el, span, stack } from '../../canvas/elements.js';
+import { div, el, running, say, span, stack } from '../../canvas/elements.js';
 import { matrix } from '../../canvas/matrix.js';
 import { asText as query } from '../../canvas/memory.js';
-import { running } from '../../canvas/running.js';
 import { ofASet, t } from '../../canvas/words.js';
 import { maps } from './maps.js';
 import { ranking, standing } from './ranking.js';
@@ -152,8 +151,7 @@ const this_ = {
     const told = unpacked(self.data.standing);
     if (told.patches_as !== self.settings.patches_as) return self.set('patches_as', told.patches_as);
     ui.run = this_.fresh('');
-    ui.far.said.textContent = ofASet(told.pictures);
-    ui.far.said.hidden = false;
+    say(ui.far.said, ofASet(told.pictures));
     ui.verdict.textContent = t(told.verdict);
     for (const part of Object.values(ui.parts)) part.node.hidden = true;
     ui.over.draw(told);
