@@ -13,10 +13,6 @@ import { spokenTag, t } from './words.js';
 const PIXELS = 20; // millions, as Limits has them in Python; a test compares
 const chosen = { form: 'svg', width: '', dpi: '300', detail: false }; // for every view, while the page lives
 
-/** The button that opens the dialog; null for a view without a figure for print. */
-export const printButton = (self) =>
-  self.value.printable ? button(t('For print …'), () => open(self), { class: 'vv-print' }) : null;
-
 function open(self) {
   const vectors = ['svg', 'pdf', 'png'].map((one) => [one, one.toUpperCase()]);
   const form = choice(chosen, 'form', [...vectors, ['txt', t('Caption (text)')]]);
@@ -103,7 +99,7 @@ export function closing(self, reset) {
       file(t(label), name, { class: 'vv-take', 'data-name': name }),
     ),
     button(t('Figure (PNG)'), () => shoot(self), { class: 'vv-png' }),
-    printButton(self),
+    self.value.printable && button(t('For print …'), () => open(self), { class: 'vv-print' }),
     filmButton(self),
     file(t('Numbers (.npz)'), 'numbers.npz', { class: 'vv-npz' }),
   ].filter(Boolean);

@@ -1,6 +1,7 @@
 // Files that are handed to the page, dropped or pasted: pictures go to its picture input, a zip or a file of
-// vectors to that of lessons, a video to its timeline. Of a lesson's zip only what a page reads of it: its numbers
-// and figures may be larger than an upload can be. Format: PKWARE's APPNOTE 6.3, as in ui/door/zips.py.
+// vectors to that of lessons, a video to its timeline. Of a lesson's zip only what a page reads of it: its
+// numbers and figures may be larger than an upload can be. Format: PKWARE's APPNOTE 6.3, as in
+// ui/door/zips.py.
 
 import { seek } from './elements.js';
 
@@ -36,7 +37,7 @@ async function entries(file) {
  * The same zip with only the files that are read; as it is where it cannot be made so, for the server to say
  * why.
  */
-export async function slimmed(file) {
+async function slimmed(file) {
   let found;
   try {
     found = await entries(file);

@@ -1,5 +1,5 @@
-// What the model was not shown: the upload around the crop, veiled; patches, with what it saw in their places and a
-// frame around each; its input with patches gone or in other places.
+// What the model was not shown: the upload around the crop, veiled; patches, with what it saw in their places
+// and a frame around each; its input with patches gone or in other places.
 
 import { fit } from './elements.js';
 

@@ -1,4 +1,5 @@
-// A picture made of patches, or of a chart's dots, under pointer, finger and keyboard; what is told of it there.
+// A picture made of patches, or of a chart's dots, under pointer, finger and keyboard; what is told of it
+// there.
 
 import { div, el, svg } from './elements.js';
 import { t } from './words.js';
@@ -33,8 +34,8 @@ export const tip = {
 
 /**
  * Makes `canvas` a field of rows x cols cells, under pointer, finger and keyboard. `place()` is the field's
- * {rows, cols, x, y, width, height} in CSS pixels of the canvas, `start()` the cell where arrow keys begin; of
- * a cell `hover(cell, event)`, `pick(cell, event)` and `leave()` are told, and its `name(cell)` is read out.
+ * {rows, cols, x, y, width, height} in CSS pixels of the canvas, `start()` where arrow keys begin; of a cell
+ * `hover(cell, event)`, `pick(cell, event)` and `leave()` are told, and its `name(cell)` is read out.
  * `hold(cell, other)` is told after another checkpoint's figure beside this one was picked from, for what is
  * held and is no setting.
  */

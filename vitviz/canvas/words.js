@@ -1,5 +1,5 @@
-// The page's language: an English text is the key of its translation, in the chosen language's module; and what
-// patches, tokens and a visitor's pictures are called in it.
+// The page's language: an English text is the key of its translation, in the chosen language's module; and
+// what patches, tokens and a visitor's pictures are called in it.
 
 /** The chosen language as the server knows it; ui/words/first.js put it there. */
 export const spokenTag = () => (['zh-CN', 'ko'].includes(navigator.language) ? navigator.language : 'en');

@@ -9,7 +9,7 @@ const TALL = 110;
 const THUMB = 16;
 
 /** Whether the training was begun anew from this snapshot, an average. */
-export const parted = (frames, frame) => frame.averaged && frame !== frames.at(-1);
+const parted = (frames, frame) => frame.averaged && frame !== frames.at(-1);
 
 const short = (count) => (count < 1000 ? String(count) : `${+(count / 1000).toFixed(1)}k`);
 
@@ -31,7 +31,7 @@ export function align(curve, root, slider) {
  * Accuracy and loss over the snapshots, which stand at equal distances as on the slider; the scales are at
  * the sides.
  */
-export function drawCurve(plot, frames, at) {
+function drawCurve(plot, frames, at) {
   const wide = plot.parentNode.clientWidth - 28;
   if (wide <= 0) return;
   const right = wide - EDGE.right;

@@ -1,6 +1,6 @@
 // The questions, in a row before the tabs: each opens the first of the views that answer it. Which tabs stand
-// there then is the style's business (tabs.py). On the first visit three steps over the page, once: their button,
-// Escape and a click beside them skip them.
+// there then is the style's business (tabs.py). On the first visit three steps over the page, once: their
+// button, Escape and a click beside them skip them.
 
 import { button, div, el, whenChanged } from '../../canvas/elements.js';
 import { open } from '../../canvas/memory.js';
@@ -21,7 +21,7 @@ function first() {
   }
 }
 
-export function welcome() {
+function welcome() {
   if (!first()) return;
   /** @type {[string, string, string][]} what is framed, a title, a sentence */
   const steps = [

@@ -1,5 +1,6 @@
-// The lessons that this site offers, and what one that has been opened says of the views' settings. Where files
-// reach the page: dropped or pasted anywhere on it, and a lesson's zip or a video through the picture's own button.
+// The lessons that this site offers, and what one that has been opened says of the views' settings. Where
+// files reach the page: dropped or pasted anywhere on it, and a lesson's zip or a video through the picture's
+// own button.
 
 import { button, div, el, origin, typing } from '../../canvas/elements.js';
 import { filmed, hand, vectored, zipped } from '../../canvas/handed.js';
@@ -21,7 +22,7 @@ function rerouted(event, files) {
 }
 
 /** Listens as long as the page is open. */
-export function listen() {
+function listen() {
   const before = { capture: true };
   document.addEventListener('change', (event) => rerouted(event, origin(event).files), before);
   document.addEventListener('drop', (event) => rerouted(event, event.dataTransfer?.files), before);

@@ -15,7 +15,7 @@ const TALL = 110;
 const LOW = TALL - 22;
 
 /** `rows[frame].heads` has a number for each head of each layer; frames not asked about stay empty. */
-export function drawStrip(plot, frames, rows, at) {
+function drawStrip(plot, frames, rows, at) {
   const wide = plot.parentNode.clientWidth - 28;
   const count = rows.find((row) => row?.heads)?.heads.length ?? 0;
   if (wide <= 0 || !count) return plot.replaceChildren();

@@ -1,5 +1,5 @@
-// Each part taken away alone: what the answer loses, beside what the part itself had written. The smallest part that
-// answers: how much of the answer is left with some edges alone, begun by a button.
+// Each part taken away alone: what the answer loses, beside what the part itself had written. The smallest
+// part that answers: how much of the answer is left with some edges alone, begun by a button.
 
 import { button, el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';

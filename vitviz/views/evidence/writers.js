@@ -1,5 +1,6 @@
 // Who wrote what a head reads: the trail of heads back from the answer, bars of all writers by layer, and the
-// wall of earlier heads. Held against the truth: an edge into a head by its share and by a real pass without it.
+// wall of earlier heads. Held against the truth: an edge into a head by its share and by a real pass without
+// it.
 
 import { chartBeside } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
@@ -14,7 +15,7 @@ const held = (self) => self.settings.beside === 'truth';
 const inView = (self) => self.settings.show === 'writers' && held(self);
 
 /** The panel; `pick(writer)` is told of a writer. */
-export function truth(self, pick) {
+function truth(self, pick) {
   const made = stepwise(self, { item: 'truth', next, draw, pick: ({ writer }) => writer && pick(writer) });
   const choice = (name, label) =>
     selection(
@@ -38,7 +39,7 @@ function next(self, made) {
 }
 
 /** What there is of this head, so wide and tall, if it was asked for; whether it was. */
-export function drawTruth(self, made, width, tall) {
+function drawTruth(self, made, width, tall) {
   made.open.setAttribute('aria-pressed', String(held(self)));
   for (const node of made.inner) node.hidden = !held(self);
   const { chosen, trail, into, parts_as } = self.settings;

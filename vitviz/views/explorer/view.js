@@ -20,7 +20,7 @@ import { drawWall } from './wall.js';
 const FRAMES = ['var(--vv-orange)', 'var(--vv-blue)']; // of the key, and of that with which it is compared
 
 /** The panel; `slot` is the setting that a click in the picture changes. */
-export function score(self, plot) {
+function score(self, plot) {
   const made = { slot: 'key', told: null, frames: FRAMES.map((colour) => outline(plot, '', colour)) };
   const head = (i) => headKey(made.told.heads[i]);
   made.matrix = matrix(self, {
@@ -36,7 +36,7 @@ export function score(self, plot) {
   return made;
 }
 
-export function drawScore(self, made) {
+function drawScore(self, made) {
   made.node.hidden = !deeper(self);
   made.open.setAttribute('aria-pressed', String(deeper(self)));
   made.frames.forEach((frame) => frame.hide());

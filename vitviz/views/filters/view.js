@@ -9,7 +9,7 @@ import { cells, plotted, rowByRow } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
 
 /** Filters, each scaled alone to [0, 1], in one picture of `across` a row; with the bounds of each. */
-export function atlas(values, count, height, width, across, order) {
+function atlas(values, count, height, width, across, order) {
   const canvas = sheet(across * width, Math.ceil(count / across) * height);
   const context = canvas.getContext('2d');
   const image = context.createImageData(canvas.width, canvas.height);

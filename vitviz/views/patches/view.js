@@ -1,5 +1,5 @@
-// The model's input cut into its patches, in the picture, spread apart, or as a row of tokens wrapped like text; one
-// of them picked, with the numbers it is made of.
+// The model's input cut into its patches, in the picture, spread apart, or as a row of tokens wrapped like
+// text; one of them picked, with the numbers it is made of.
 
 import { colourbar } from '../../canvas/colours.js';
 import { pixels } from '../../canvas/data.js';
@@ -14,7 +14,7 @@ import { described, inspect } from './detail.js';
 const inputSize = ({ grid }) => [grid.cols * grid.patch[1], grid.rows * grid.patch[0]];
 
 /** Where patch i lies, CSS px: in the picture, spread apart, or as a row of tokens wrapped like text. */
-export function layout(self) {
+function layout(self) {
   const { grid, settings } = self;
   const [w, h] = inputSize(self);
   const limit = self.tall;
@@ -53,7 +53,7 @@ export function layout(self) {
 }
 
 /** A token that is no patch. */
-export function drawChip(self, context, goal, i) {
+function drawChip(self, context, goal, i) {
   const [x, y, w, h] = goal.at(i - goal.prefix);
   context.fillStyle = self.colour('--vv-accent');
   context.globalAlpha = 0.16;
@@ -70,7 +70,7 @@ export function drawChip(self, context, goal, i) {
 }
 
 /** Grid lines, and the numbers of columns and rows. */
-export function drawFrame(self, context, goal, ink, font) {
+function drawFrame(self, context, goal, ink, font) {
   const { grid } = self;
   if (goal.spread === 0) {
     context.fillStyle = 'rgb(255 255 255 / .55)';

@@ -23,7 +23,7 @@ export function tilesOf(values, { rows, cols }) {
 }
 
 /** The numbers as a picture of a pixel each: row patch, column patch; or a tile of the grid a patch. */
-export function picture(self, form, low, high) {
+function picture(self, form, low, high) {
   const { values } = self.data.similarity;
   const { rows, cols } = self.grid;
   const count = rows * cols;
@@ -50,7 +50,7 @@ export function ends(self) {
   return now;
 }
 
-export function axis(context, labels, size, horizontal, unit, scale) {
+function axis(context, labels, size, horizontal, unit, scale) {
   // numbers along one side, as many as find room
   context.textAlign = horizontal ? 'center' : 'right';
   context.textBaseline = horizontal ? 'top' : 'middle';

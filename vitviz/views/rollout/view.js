@@ -10,7 +10,7 @@ import { differs, labelled, reach, still } from '../../canvas/still.js';
 import { patchName, placeName, t } from '../../canvas/words.js';
 
 /** The map in view: the rollout, or one layer's mean attention. */
-export function chosen(self) {
+function chosen(self) {
   const { map, layers } = self.data;
   const size = self.grid.rows * self.grid.cols;
   const { alone } = self.settings;
@@ -18,12 +18,11 @@ export function chosen(self) {
 }
 
 /** Whether it is drawn as in the paper: map / max as brightness, which a difference has not. */
-export const asPaper = (self) => self.settings.overlay === 'paper' && !differs(self);
+const asPaper = (self) => self.settings.overlay === 'paper' && !differs(self);
 
-export const coloursOf = (self) =>
-  differs(self) ? 'balance' : asPaper(self) ? 'grey' : self.settings.colormap;
+const coloursOf = (self) => (differs(self) ? 'balance' : asPaper(self) ? 'grey' : self.settings.colormap);
 
-export function scale(self, values) {
+function scale(self, values) {
   if (differs(self)) {
     const most = still(self, JSON.stringify(self.settings), 0, reach(values))[1] || 1;
     return [-most, most];
@@ -42,7 +41,7 @@ function cropOf({ photo }, s) {
 }
 
 /** Lays the map over a picture drawn on `context` with `s` pixels for each pixel of the upload. */
-export function lay(self, context, s, width, height) {
+function lay(self, context, s, width, height) {
   const values = chosen(self);
   const paper = asPaper(self);
   const { rows, cols } = self.grid;

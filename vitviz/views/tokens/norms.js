@@ -1,5 +1,5 @@
-// How long the tokens are: the map, the histogram with its limit, the largest numbers, the sinks; and the small maps
-// of all depths, which stand beside the other maps too.
+// How long the tokens are: the map, the histogram with its limit, the largest numbers, the sinks; and the
+// small maps of all depths, which stand beside the other maps too.
 
 import { chartBeside } from '../../canvas/chart.js';
 import { tinted } from '../../canvas/colours.js';

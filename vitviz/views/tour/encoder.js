@@ -24,7 +24,7 @@ import {
 } from './parts.js';
 
 /** Who asks: a patch, clicked in the picture, or a prefix token. */
-export function prefixChips(self) {
+function prefixChips(self) {
   const buttons = self.grid.prefix.map((name, token) =>
     button(tokenTitle(name), () => self.set('token', token)),
   );
@@ -35,7 +35,7 @@ export function prefixChips(self) {
   return { node: el('div', kind, label, group), show: () => buttons.forEach(press) };
 }
 
-export const placed = (self, token) => (token >= first(self) ? token - first(self) : -1);
+const placed = (self, token) => (token >= first(self) ? token - first(self) : -1);
 
 /** The keys that are worked out: the picked one, the strongest three, and the query itself. */
 function shownKeys(self, weights) {

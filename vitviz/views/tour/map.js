@@ -1,6 +1,6 @@
 // Figure 1 of the paper as a map of the tour: the model at hand from the picture below to the answer on top.
-// Each block leads to its step, and the step that is shown is lit. Before the first step the way at a glance: a
-// click on a part goes to the view that explains it.
+// Each block leads to its step, and the step that is shown is lit. Before the first step the way at a glance:
+// a click on a part goes to the view that explains it.
 
 import { button, div, el, fit, span } from '../../canvas/elements.js';
 import { open } from '../../canvas/memory.js';
@@ -98,7 +98,7 @@ export function mapOf(self) {
 }
 
 /** The picture, and the picture cut apart, each as large as a box. */
-export function cutApart(self, whole, cut, width, height) {
+function cutApart(self, whole, cut, width, height) {
   const { rows, cols } = shapeOf(self);
   fit(whole, width, height, self.density).drawImage(self.data.input, 0, 0, width, height);
   const context = fit(cut, width, height, self.density);

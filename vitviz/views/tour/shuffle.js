@@ -49,7 +49,7 @@ function verdict(self, found) {
   return `${first} ${zeroed(self, found.without && same(found.without), gone)}`;
 }
 
-/** What the difference without positions says, if they can be taken away: whether both orders are the `same`. */
+/** What the difference without positions says, where they can be taken away: then `same` is true or false. */
 function zeroed({ summary }, same, gone) {
   if (same === null || same === undefined)
     return summary.positions === 'none'

@@ -1,5 +1,5 @@
-// The ranking: areas under both curves, what lies between them, SaCo, and what a map leaves unexplained; of a set,
-// how far each method lies ahead of chance with two standard errors.
+// The ranking: areas under both curves, what lies between them, SaCo, and what a map leaves unexplained; of a
+// set, how far each method lies ahead of chance with two standard errors.
 
 import { chartBeside } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
@@ -100,12 +100,9 @@ export function standing(self, { title }) {
   const value = (one) => (one === null ? '–' : logit() ? fixed(one, 2) : fixed(100 * one, 1));
   const both = (mean, error) => (error === null ? value(mean) : `${value(mean)} ± ${value(error)}`);
 
-  function drawPlot({ rows }) {
+  function draw({ rows, refused }) {
     const needed = 24 * self.zoom * rows.length + 70 * self.zoom;
     drawn.draw(unpacked(self.data.chart), self.width, Math.min(needed, self.tall - 40 * self.zoom));
-  }
-
-  function drawTable({ rows, refused }) {
     const unit = logit() ? '' : ' %';
     const columns = [
       t('Rank'),
@@ -137,12 +134,5 @@ export function standing(self, { title }) {
     gone.textContent = refused.map((sentence) => t(sentence)).join(' ');
   }
 
-  return {
-    node: drawn.node,
-    table: stack(table.node, gone, said),
-    draw(told) {
-      drawPlot(told);
-      drawTable(told);
-    },
-  };
+  return { node: drawn.node, table: stack(table.node, gone, said), draw };
 }

@@ -11,7 +11,7 @@ import { maps } from './maps.js';
 import { ranking, standing } from './ranking.js';
 
 /** The matrix of methods, with the column of the other class once that has been asked about. */
-export function agreement(self) {
+function agreement(self) {
   const drawn = matrix(self);
   const wait = el('p', { class: 'vv-text', text: t('The ranking comes when all methods are tried.') });
 
