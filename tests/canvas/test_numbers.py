@@ -163,11 +163,11 @@ def test_positions_are_scaled_from_the_least_to_the_most_alike_and_laid_out_in_t
     )
     view["summary"] = summary
     ends = "ends({ ...self, ui: {}, beside: () => [{ summary: { minimum: 0.1, maximum: 2 }, ui: {} }] })"
-    assert node("views/positions/matrix.js", ends, self=view) == [summary["minimum"], 2]
+    assert node("views/positions/view.js", ends, self=view) == [summary["minimum"], 2]
     view["settings"] = {"scale": "full"}
-    assert node("views/positions/matrix.js", ends, self=view) == [-1, 1]
+    assert node("views/positions/view.js", ends, self=view) == [-1, 1]
     small = np.arange(36, dtype=np.float32)  # 2 x 3 patches
-    found = node("views/positions/matrix.js", "tilesOf(values, { rows: 2, cols: 3 })", values=small)
+    found = node("views/positions/view.js", "tilesOf(values, { rows: 2, cols: 3 })", values=small)
     for patch in range(6):
         for other in range(6):
             row, col = patch // 3 * 2 + other // 3, patch % 3 * 3 + other % 3

@@ -153,7 +153,7 @@ def test_a_large_png_is_refused_before_it_is_drawn_and_the_dialog_says_the_same_
     asked = {"print.width": "400", "print.dpi": "600", "print.detail": "1"}
     with pytest.raises(TooMuch, match="million pixels, and this server draws at most 20 million"):
         prints.asked_for(studio, key, "tokens", "png", asked)
-    dialog = (Path(vitviz.__file__).parent / "canvas/print.js").read_text()
+    dialog = (Path(vitviz.__file__).parent / "canvas/closing.js").read_text()
     assert f"const PIXELS = {Limits().pixels // 10**6};" in dialog
 
 

@@ -16,12 +16,10 @@ function parts(self) {
 /** All that the figure depends on, as one text; empty as long as there is no picture. */
 export function wanted(self) {
   if (!self.key) return '';
-  const asked = self.view.asks
-    ? self.view.asks(self)
-    : parts(self)
-        .map(([kind, name]) => (kind === 'item' ? self.item(name).slice(self.key.length) : name))
-        .join('|');
-  return `${self.key}/${asked}`;
+  const asked = parts(self).map(([kind, name]) =>
+    kind === 'item' ? self.item(name).slice(self.key.length) : name,
+  );
+  return `${self.key}/${asked.join('|')}`;
 }
 
 /** The items that it has been drawn from, by their addresses behind the key. */

@@ -2,11 +2,11 @@
 // under pointer, finger and keys. A view that has a chart and no script of its own is drawn by this alone.
 
 import { unpacked } from './data.js';
-import { follow, ringed } from './dots.js';
-import { div, el, span, stack, svg } from './elements.js';
+import { div, el, say, span, stack, svg } from './elements.js';
 import { besides, ends, letters } from './ends.js';
 import { headKey, light, relit } from './lit.js';
 import { number, ticks } from './numbers.js';
+import { follow, ringed } from './pointer.js';
 import { still } from './still.js';
 import { t } from './words.js';
 
@@ -75,31 +75,23 @@ function entries({ series, named, levels, keyed, x, y }) {
   ].map(entry);
 }
 
-/**
- * Places on an axis with what stands there: names, whole numbers, or round ones.
- * @param {[number, any][]} names
- * @param {number[]} range
- * @param {{ count: number, whole?: boolean, percent?: boolean }} how
- * @returns {[number, string][]}
- */
-function places(names, [low, high], { whole, percent, count }) {
+/** Places on an axis with what stands there: names, whole numbers, or round ones. */
+function places(names, range, { whole = false, percent = false, count }) {
   if (names.length) return names.map(([at, name]) => [at, t(name)]);
+  const [low, high] = range;
   const first = Math.ceil(low);
-  /** @type {number[]} */
   const numbers = whole
     ? Array.from({ length: Math.floor(high) - first + 1 }, (_, i) => first + i)
     : ticks(low, high, count);
-  return numbers.map((at) => /** @type {[number, string]} */ ([at, whole ? String(at) : said(at, percent)]));
+  return numbers.map((at) => [at, whole ? String(at) : said(at, percent)]);
 }
 
 /**
  * Makes a chart; `draw(chart)` draws what a view's item "chart" holds, at the room there is. Its scale stands
  * still over a film, and two of the same view side by side have one. A click hands `pick` what a mark belongs
  * to, or the key of its line; without it that is shown.
- * @param {any} self
- * @param {{ pick?: (of: any) => any }} [options]
  */
-export function chart(self, { pick } = {}) {
+export function chart(self, { pick = null } = {}) {
   const title = el('p', { class: 'vv-h' });
   const legend = el('p', { class: 'vv-legends' });
   const notes = el('p', { class: 'vv-text', hidden: true });
@@ -230,8 +222,7 @@ export function chart(self, { pick } = {}) {
     title.textContent = [t(figure.title), upright ? '' : t(figure.up)].filter(Boolean).join(' · ');
     plot.parentElement.hidden = title.hidden = !figure.series.length && !bars;
     legend.replaceChildren(...entries({ ...figure, y: range }));
-    notes.textContent = figure.notes.map((one) => t(one)).join(' ');
-    notes.hidden = !figure.notes.length;
+    say(notes, figure.notes.map((one) => t(one)).join(' '));
     under.forget();
   }
 
@@ -241,12 +232,8 @@ export function chart(self, { pick } = {}) {
   return { node, draw, plot, at, up };
 }
 
-/**
- * A chart beside a view's figure, with a room of its own: `draw(chart, width, tall)`.
- * @param {any} self
- * @param {{ pick?: (of: any) => any }} [options]
- */
-export function chartBeside(self, options) {
+/** A chart beside a view's figure, with a room of its own: `draw(chart, width, tall)`. */
+export function chartBeside(self, options = {}) {
   const side = Object.create(self);
   const { draw, ...drawn } = chart(side, options);
   const beside = (figure, width, tall) => {

@@ -1,11 +1,9 @@
 // Settings as fields: each control that a view declared with a label becomes one.
 
 import { ramp, tables } from './colours.js';
-import { button, div, el, selection, span } from './elements.js';
-import { patchName, tokenName } from './names.js';
+import { button, div, el, selection, slider, span } from './elements.js';
 import { number } from './numbers.js';
-import { slider } from './slider.js';
-import { t } from './words.js';
+import { patchName, t, tokenName } from './words.js';
 
 let fields = 0;
 

@@ -17,6 +17,12 @@ export class Refusal extends Error {
 
 export const address = (path) => new URL(`gradio_api/vitviz/${path}`, document.baseURI).href;
 
+const posted = (question) => ({
+  method: 'POST',
+  headers: { 'Content-Type': 'application/json' },
+  body: JSON.stringify(question),
+});
+
 async function answer(url, signal, question) {
   let response;
   try {
@@ -128,9 +134,7 @@ export async function answers(path, signal) {
 
 /** The same to a question in JSON; one that is `last` is sent though the page is closed. */
 export async function asked(path, question, last = false, signal = undefined) {
-  const headers = { 'Content-Type': 'application/json' };
-  const how = { method: 'POST', headers, body: JSON.stringify(question), keepalive: last };
-  return (await answer(address(path), signal, how)).json();
+  return (await answer(address(path), signal, { ...posted(question), keepalive: last })).json();
 }
 
 /** Sends a file, and gives where the server has it. */
@@ -143,12 +147,7 @@ export async function sent(file, signal) {
 
 /** The answer about what passes; the arrays behind it are kept as if they had been fetched. */
 export async function passed(path, question) {
-  const how = {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify(question),
-  };
-  const bytes = await (await answer(address(path), undefined, how)).arrayBuffer();
+  const bytes = await (await answer(address(path), undefined, posted(question))).arrayBuffer();
   let at = 4 + new DataView(bytes).getUint32(0, true);
   const told = JSON.parse(new TextDecoder().decode(bytes.slice(4, at)));
   for (const [name, shape, type, length] of told.arrays) {

@@ -1,4 +1,7 @@
-// Elements, and canvases sharp on any screen.
+// Elements, from spans to sliders and to what is asked for step by step; and canvases sharp on any screen.
+
+import { percent } from './numbers.js';
+import { t } from './words.js';
 
 /** An element: `text` is its text, `on…` are listeners, others attributes; what is nothing is left out. */
 export function el(tag, attributes, ...children) {
@@ -13,7 +16,6 @@ export function el(tag, attributes, ...children) {
   return node;
 }
 
-/** A button that does `run`. */
 export const button = (text, run, attributes, ...children) =>
   el('button', { type: 'button', text, onclick: run, ...attributes }, ...children);
 
@@ -38,6 +40,9 @@ export function fold(text, turned = (_open) => {}) {
   const made = button(text, turn, { class: 'vv-unfold', 'aria-expanded': 'false' });
   return made;
 }
+
+/** Says a text there, or hides where it would stand. */
+export const say = (node, text) => Object.assign(node, { textContent: text, hidden: !text });
 
 export const span = (text) => el('span', { text });
 
@@ -80,7 +85,6 @@ export const whenChanged = (node, attributeFilter, run, subtree = true) =>
 /**
  * Marks what stands around a part, for the style. The style could ask itself, by `:has()`, but then the
  * browser styles all that stands there anew whenever anything in it changes.
- * @param {Element | null | undefined} node
  */
 export const marked = (node, name, on) => node?.toggleAttribute(`data-${name}`, Boolean(on));
 
@@ -109,4 +113,48 @@ export function fit(canvas, width, height, ratio) {
   context.globalAlpha = 1; // a canvas that keeps its size keeps what the last drawing set
   context.clearRect(0, 0, width, height);
   return context;
+}
+
+/** A slider's `head` and `input`; `show(value, text, most)` puts a value into it and says it. */
+export function slider(
+  label,
+  { min, max = min, step = 1, output = el('output', { class: 'vv-output' }) },
+  change,
+) {
+  const oninput = () => change(Number(input.value));
+  const input = el('input', { type: 'range', min, max, step, 'aria-label': label, oninput });
+  const head = div('vv-label', span(label), output);
+  const show = (value, text, most = max) => {
+    [input.max, input.value, output.textContent] = [String(most), String(value), text];
+    input.style.setProperty('--vv-fill', `${(100 * (value - min)) / (most - min || 1)}%`);
+  };
+  return { head, input, show };
+}
+
+/** A share as a bar. */
+export const track = (share) =>
+  el('span', { class: 'vv-track' }, el('span', { style: `width:${100 * share}%` }));
+
+/** A line for each [name, share]. */
+export function tops(likeliest) {
+  return likeliest.map(([name, share]) => div('vv-top', span(t(name)), span(percent(share)), track(share)));
+}
+
+/**
+ * The button, the bar and what is said of them, and `node` with all three. `show` puts into them whether it
+ * runs, whether it is whole, the share that is done, how it is started, and what is said.
+ */
+export function running(label, toggle) {
+  const quiet = { 'data-export': 'no', hidden: true };
+  const go = el('button', { type: 'button', class: 'vv-go', onclick: toggle, ...quiet });
+  const bar = el('progress', { max: 1, value: 0, 'aria-label': label, ...quiet });
+  const said = el('span', { class: 'vv-text vv-trying', role: 'status', ...quiet });
+  const show = ({ on, whole, share, start, text }) => {
+    go.hidden = whole && !on;
+    go.textContent = on ? t('Stop') : share ? t('Go on') : start;
+    bar.hidden = !on && (whole || !share);
+    bar.value = share;
+    say(said, text);
+  };
+  return { go, bar, said, node: el('p', { class: 'vv-asked' }, go, bar, said), show };
 }

@@ -2,11 +2,8 @@
 
 let now = '';
 
-/**
- * What a head is lit by, from 1; nothing for what is none.
- * @param {any} of
- */
-export const headKey = ({ layer, head }) => (layer && head ? `head.${layer}.${head}` : '');
+/** What a head is lit by, from 1; nothing for what is none. */
+export const headKey = ({ layer = 0, head = 0 }) => (layer && head ? `head.${layer}.${head}` : '');
 
 /** Lights what is lit within a part of the page that has been drawn anew. */
 export function relit(part) {

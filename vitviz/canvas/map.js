@@ -1,19 +1,15 @@
 // Numbers over the picture: the map that draws every view without a script, and that others build on.
 
 import { chartBeside } from './chart.js';
-import { colourbar } from './colourbar.js';
-import { painted, tinted } from './colours.js';
+import { colourbar, painted, tinted } from './colours.js';
 import { unpacked } from './data.js';
-import { differs, labelled } from './difference.js';
 import { div, el, fit } from './elements.js';
 import { drawMissing } from './missing.js';
-import { patchName, placeName } from './names.js';
 import { bounds, number } from './numbers.js';
 import { framing } from './outliers.js';
-import { cells, outline, rowByRow } from './pointer.js';
-import { still } from './still.js';
-import { tip } from './tip.js';
-import { t } from './words.js';
+import { cells, outline, rowByRow, tip } from './pointer.js';
+import { differs, labelled, still } from './still.js';
+import { patchName, placeName, t } from './words.js';
 
 /** The first item over the patches, and its leading axes, each chosen by the control of its name. */
 function over(self) {
@@ -73,14 +69,8 @@ export function ground(self) {
  * one number a patch, row by row; not-a-number leaves a patch as it is. `pixels`, red, green and blue of each
  * patch, takes the scale's place. `told(cell, value)` gives the tooltip's further lines, `said(cell)` of the
  * figure its first.
- * @param {any} self
- * @param {object} [options]
- * @param {(cell: number, value: number) => string[]} [options.told]
- * @param {(cell: number, event?: any) => any} [options.pick]
- * @param {(cell: number, event: any) => any} [options.hover]
- * @param {() => any} [options.leave]
  */
-export function map(self, { told = () => [], pick = () => {}, hover = () => {}, leave = () => {} } = {}) {
+export function map(self, { told = (_cell, _value) => [], pick = null, hover = null, leave = null } = {}) {
   const base = ground(self);
   const heat = el('canvas', { class: 'vv-heat' });
   const plot = div('vv-plot', base.canvas, heat);
@@ -103,7 +93,7 @@ export function map(self, { told = () => [], pick = () => {}, hover = () => {}, 
     name: (cell) => `${name(cell)}: ${said(cell)}`,
     start: () => 0,
     hover(cell, event) {
-      hover(cell, event); // which may show another map
+      hover?.(cell, event); // which may show another map
       put(spot, cell);
       bar.mark(now.values[cell]);
       tip.show(event, said(cell), name(cell), ...told(cell, now.values[cell]));
@@ -111,7 +101,7 @@ export function map(self, { told = () => [], pick = () => {}, hover = () => {}, 
     leave() {
       spot.hide();
       bar.mark(null);
-      leave();
+      leave?.();
     },
     pick,
   });

@@ -1,13 +1,11 @@
 // A matrix as `vitviz/figures/chart.py` describes it: coloured numbers under pointer, finger and keyboard.
 
-import { colourbar } from './colourbar.js';
-import { tinted } from './colours.js';
-import { div, el, fit } from './elements.js';
+import { colourbar, tinted } from './colours.js';
+import { div, el, fit, say } from './elements.js';
 import { letters } from './ends.js';
 import { light, whenLit } from './lit.js';
-import { cells, outline } from './pointer.js';
+import { cells, outline, plotted, tip } from './pointer.js';
 import { still } from './still.js';
-import { tip } from './tip.js';
 import { t } from './words.js';
 
 /** What stands under the pointer at a cell. */
@@ -24,15 +22,10 @@ export function told(figure, row, col) {
  * Makes a matrix; `draw(figure, {width, height, most})` draws it in this room, cells at most so large. Its
  * scale only widens over a film. `pick` is called with a cell that is clicked, `key` says what it is lit by,
  * `said` what is told of its number where the figure does not.
- * @param {any} self
- * @param {{ pick?: (row: number, col: number) => any, key?: (row: number, col: number) => string,
- *   said?: (row: number, col: number, value: number) => string[] }} [options]
  */
-export function matrix(self, { pick, key, said } = {}) {
+export function matrix(self, { pick = null, key = null, said = null } = {}) {
   const title = el('p', { class: 'vv-h' });
-  const canvas = el('canvas');
-  const plot = div('vv-plot', canvas);
-  const spot = outline(plot);
+  const { canvas, plot, spot } = plotted();
   const chosen = outline(plot, 'vv-pinned');
   const bar = colourbar();
   const notes = el('p', { class: 'vv-text' });
@@ -40,9 +33,8 @@ export function matrix(self, { pick, key, said } = {}) {
   let place = null;
   let now = null;
   let values = [];
-  const at = (cell) => /** @type {[number, number]} */ ([Math.floor(cell / place.cols), cell % place.cols]);
+  const at = (cell) => [Math.floor(cell / place.cols), cell % place.cols];
   const lines = (cell) => said?.(...at(cell), values[cell]) ?? told(now, ...at(cell));
-  spot.node.dataset.export = 'no';
   cells(self, canvas, {
     place: () => place,
     label: () => title.textContent,
@@ -112,8 +104,7 @@ export function matrix(self, { pick, key, said } = {}) {
     if (column >= 0) chosen.put(left + column * w, top, w, h * rows);
     else chosen.over(place, figure.chosen ?? -1);
     title.textContent = t(figure.title);
-    notes.textContent = figure.notes.map((one) => t(one)).join(' ');
-    notes.hidden = !figure.notes.length;
+    say(notes, figure.notes.map((one) => t(one)).join(' '));
     bar.node.hidden = figure.unscaled;
     bar.update(scale.colours, low, high, t(scale.label));
   }

@@ -56,8 +56,6 @@ export function open(name, settings) {
 /**
  * Puts the settings of all views in place of what they are, as texts: those of a lesson, say. A view that
  * does not yet show this checkpoint on this picture takes them with it.
- * @param {Record<string, Record<string, string>>} settings
- * @param {{scene: string, checkpoint: string}} shown
  */
 export function put(settings, { scene, checkpoint }) {
   for (const name of names) memory[name] = { ...settings?.[name] };
@@ -104,10 +102,13 @@ export function places(self) {
   return Object.fromEntries(told.filter(([, found]) => found));
 }
 
+/** The same view of another checkpoint, or of the same one. */
+export const twins = (self) =>
+  [...views].filter((one) => one !== self && one.name === self.name && one.key && one.root.isConnected);
+
 /** Keeps the settings of a view, for itself and for the same view of another checkpoint beside it. */
 export function remember(self) {
   const own = Object.entries(self.settings).filter(([name, value]) => self.value.still?.[name] !== value);
   memory[self.name] = { ...memory[self.name], ...Object.fromEntries(own), places: places(self) };
-  for (const other of views)
-    if (other !== self && other.name === self.name && other.key && other.root.isConnected) other.follow();
+  for (const other of twins(self)) other.follow();
 }

@@ -1,4 +1,38 @@
-// Patches that the model was not shown: what it saw in their places, and a frame around each.
+// What the model was not shown: the upload around the crop, veiled; patches, with what it saw in their places
+// and a frame around each; its input with patches gone or in other places.
+
+import { fit } from './elements.js';
+
+/**
+ * Draws self.data.upload at `width` x `height` CSS pixels and veils what lies outside of the crop. Gives the
+ * context, and the crop's [x, y, width, height] in it; null where the model sees all of the picture.
+ */
+export function drawCrop(self, canvas, width, height) {
+  const { upload, box } = self.photo;
+  const [left, top, right, bottom] = box.map((edge) => (edge * width) / upload[0]);
+  const [x, y] = [Math.max(0, left), Math.max(0, top)];
+  const crop = [x, y, Math.min(width, right) - x, Math.min(height, bottom) - y];
+  const context = fit(canvas, width, height, self.density);
+  context.imageSmoothingQuality = 'high';
+  context.drawImage(self.data.upload, 0, 0, width, height);
+  if (crop[2] > width - 1 && crop[3] > height - 1) return { context, crop: null };
+  context.fillStyle = self.colour('--vv-paper');
+  context.globalAlpha = 0.68;
+  context.beginPath();
+  context.rect(0, 0, width, height);
+  context.rect(...crop);
+  context.fill('evenodd');
+  context.globalAlpha = 1;
+  return { context, crop };
+}
+
+/** The crop's edge, so far inside of it. */
+export function rim(context, crop, colour, line, inside) {
+  const [x, y, width, height] = crop;
+  context.strokeStyle = colour;
+  context.lineWidth = line;
+  context.strokeRect(x + inside, y + inside, width - 2 * inside, height - 2 * inside);
+}
 
 /** Hatches a place in which there is nothing. */
 export function hatch(self, context, x, y, width, height) {
@@ -51,12 +85,29 @@ export function frameMissing(self, context, box) {
   for (const [line, colour] of [
     [3, 'rgb(255 255 255 / .75)'],
     [1.5, 'rgb(0 0 0 / .85)'],
-  ]) {
-    [context.lineWidth, context.strokeStyle] = [line, colour];
-    for (const cell of self.value.missing?.patches ?? []) {
-      const [x, y, width, height] = box(cell);
-      context.strokeRect(x + 1, y + 1, width - 2, height - 2);
-    }
-  }
+  ])
+    for (const cell of self.value.missing?.patches ?? []) rim(context, box(cell), colour, line, 1);
   context.restore();
+}
+
+/**
+ * Draws the picture `width` CSS pixels wide. `order` says which patch stands at each place; the places in
+ * `gone` are empty, or black.
+ */
+export function pieces(self, canvas, { picture, width, order = null, gone = [], black = false }) {
+  const { cols, patch } = self.grid;
+  const unit = width / picture.width;
+  const [tall, wide] = patch.map((pixels) => pixels * unit);
+  const context = fit(canvas, width, picture.height * unit, self.density);
+  const corner = (place) => [(place % cols) * wide, Math.floor(place / cols) * tall];
+  context.imageSmoothingEnabled = unit * self.density < 1;
+  context.drawImage(picture, 0, 0, width, picture.height * unit); // with a rim that no patch is cut from
+  order?.forEach((from, place) => {
+    const [x, y] = [(from % cols) * patch[1], Math.floor(from / cols) * patch[0]];
+    context.drawImage(picture, x, y, patch[1], patch[0], ...corner(place), wide, tall);
+  });
+  for (const place of gone) {
+    if (black) context.fillRect(...corner(place), wide, tall);
+    else hatch(self, context, corner(place)[0], corner(place)[1], wide, tall);
+  }
 }

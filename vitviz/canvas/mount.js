@@ -4,10 +4,9 @@ import { load, wanted } from './asking.js';
 import { closing } from './closing.js';
 import { toolbar } from './controls.js';
 import { Refusal } from './data.js';
-import { button, div, el, fold, marked, whenChanged } from './elements.js';
+import { button, div, el, fold, marked, say, whenChanged } from './elements.js';
 import { asText, memory, places, remember, remembered, views } from './memory.js';
-import { mounted } from './mounted.js';
-import { roomOf } from './room.js';
+import { mounted, roomOf } from './mounted.js';
 import { awaiting } from './waiting.js';
 import { asWritten, t } from './words.js';
 
@@ -25,8 +24,7 @@ function forget() {
 /**
  * Mounts a view. `view` has a title and the functions build(self) and draw(self), and says with items(self)
  * and pictures(self) what it draws from: names of items, which arrive in self.data as {values, shape}, and
- * "upload" or "input". Instead of these it may have load(self, signal) and asks(self), which names all that
- * load depends on.
+ * "upload" or "input". It may fetch them itself, by load(self, signal).
  */
 export function mount(element, props, watch, trigger, view) {
   const root = element.querySelector('.vv');
@@ -90,8 +88,7 @@ export function mount(element, props, watch, trigger, view) {
     const last = JSON.stringify(self.grid);
     self.value = { summary: {}, items: {}, controls: [], ...value, grid: { prefix: [], ...value.grid } };
     error.hidden = true;
-    heading.textContent = value.heading || '';
-    heading.hidden = !value.heading;
+    say(heading, value.heading || '');
     note.hidden = !value.message;
     self.awaiting?.end();
     self.awaiting = value.awaited ? awaiting(value.key) : null;
@@ -214,11 +211,9 @@ export function mount(element, props, watch, trigger, view) {
 
   function fail(problem) {
     if (problem.name === 'AbortError') return;
-    error.textContent =
-      problem instanceof Refusal
-        ? t(problem.sentence)
-        : t('This view could not be drawn: {reason}', { reason: problem.message });
-    error.hidden = false;
+    const reason = problem.message;
+    const refused = problem instanceof Refusal && t(problem.sentence);
+    say(error, refused || t('This view could not be drawn: {reason}', { reason }));
     if (!(problem instanceof Refusal)) console.error(problem);
   }
 

@@ -3,10 +3,6 @@
 /**
  * Row by row of the patch, red, green and blue of each pixel: (byte / 255 - mean) / standard deviation, as
  * the model's preprocessing does. `bytes` are the input's pixels, RGBA, row by row; patches count from 0.
- * @param {ArrayLike<number>} bytes
- * @param {number} patch
- * @param {{ cols: number, patch: [number, number] }} grid
- * @param {{ mean: number[], std: number[] }} preprocessing
  */
 export function normalised(bytes, patch, { cols, patch: [tall, wide] }, { mean, std }) {
   const across = cols * wide;

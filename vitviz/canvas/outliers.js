@@ -4,7 +4,7 @@
 import { array } from './data.js';
 import { el, fit } from './elements.js';
 import { memory } from './memory.js';
-import { frameMissing } from './missing.js';
+import { frameMissing, rim } from './missing.js';
 import { t } from './words.js';
 
 /** What is usual at a depth, the limit, and the patches above it, of norms by depth and token. */
@@ -24,13 +24,8 @@ export function frames(self, sheet, { width, height }, cells, box) {
   for (const [line, colour] of [
     [4, 'rgb(0 0 0 / .8)'],
     [2, self.colour('--vv-orange')],
-  ]) {
-    [context.lineWidth, context.strokeStyle] = [line, colour];
-    for (const cell of cells) {
-      const [x, y, w, h] = box(cell);
-      context.strokeRect(x + 2, y + 2, w - 4, h - 4);
-    }
-  }
+  ])
+    for (const cell of cells) rim(context, box(cell), colour, line, 2);
 }
 
 /** Which are to be marked in every view: the depth and the limit, as Tokens has them. */

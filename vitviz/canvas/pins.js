@@ -10,7 +10,6 @@ export const pinColours = ['#e69f00', '#56b4e9', '#009e73', '#cc79a7'];
 /** The tokens of the view's setting `pins`. */
 export const pinsOf = (self) => (self.settings.pins ? self.settings.pins.split('.').map(Number) : []);
 
-/** The outlines of pinned tokens over a map. */
 export const pinMarks = (plot) => pinColours.map((colour) => outline(plot, 'vv-mark', colour));
 
 /** Pins a token, or takes its pin away; a fifth pin drops the first. */

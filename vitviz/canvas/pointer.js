@@ -1,30 +1,49 @@
-// A picture made of patches under pointer, finger and keyboard.
+// A picture made of patches, or of a chart's dots, under pointer, finger and keyboard; what is told of it
+// there.
 
-import { el } from './elements.js';
-import { tip } from './tip.js';
+import { div, el, svg } from './elements.js';
 import { t } from './words.js';
 
-/**
- * @typedef {object} Field what `cells` is told
- * @property {() => any} place the field's {rows, cols, x, y, width, height} in CSS pixels of the canvas
- * @property {(cell: number, event: any) => any} hover
- * @property {() => any} [leave]
- * @property {(cell: number, event: any) => any} [pick]
- * @property {(cell: number, other: any) => any} [hold] told after another checkpoint's figure beside this one
- * was
- *   picked from, for what is held and is no setting
- * @property {(cell: number) => string} name read out
- * @property {() => string} label
- * @property {() => number} [start] where arrow keys begin
- */
+const EDGE = 6; // px that stay free at the window's sides
+
+/** One tooltip for the page. Lines are plain text: the first one strong. */
+export const tip = {
+  node: null,
+  show(event, ...lines) {
+    if (event.linked) return; // the pointer is on another figure, which tells
+    if (!tip.node) {
+      tip.node = el('div', { class: 'vv-tip', 'aria-hidden': 'true' });
+      document.body.append(tip.node);
+    }
+    while (tip.node.childElementCount < lines.length) tip.node.append(el('div'));
+    [...tip.node.children].forEach((line, i) => {
+      const text = lines[i] || '';
+      if (line.textContent !== text) line.textContent = text;
+    });
+    const [x, y, wide] = [event.clientX, event.clientY, tip.node.offsetWidth];
+    const start = x > window.innerWidth * 0.6 ? x - 14 - wide : x + 14;
+    const within = Math.max(EDGE, Math.min(start, window.innerWidth - EDGE - wide));
+    const [down, own] = y > 110 ? [y - 12, '-100%'] : [y + 18, '0'];
+    tip.node.style.transform = `translate(${within}px,${down}px) translateY(${own})`;
+    tip.node.classList.add('vv-on');
+  },
+  hide() {
+    tip.node?.classList.remove('vv-on');
+  },
+};
 
 /**
- * Makes `canvas` a field of rows x cols cells, under pointer, finger and keyboard.
- * @param {any} self
- * @param {HTMLCanvasElement} canvas
- * @param {Field} field
+ * Makes `canvas` a field of rows x cols cells, under pointer, finger and keyboard. `place()` is the field's
+ * {rows, cols, x, y, width, height} in CSS pixels of the canvas, `start()` where arrow keys begin; of a cell
+ * `hover(cell, event)`, `pick(cell, event)` and `leave()` are told, and its `name(cell)` is read out.
+ * `hold(cell, other)` is told after another checkpoint's figure beside this one was picked from, for what is
+ * held and is no setting.
  */
-export function cells(self, canvas, { place, hover, leave, pick, hold, name, label, start }) {
+export function cells(
+  self,
+  canvas,
+  { place, hover, leave = null, pick = null, hold = null, name, label, start = null },
+) {
   let current = -1;
   let box = null;
   /** @type {any} */
@@ -131,6 +150,15 @@ export function rowByRow({ rows, cols }, { x = 0, y = 0, width, height }) {
   return (cell) => [x + (cell % cols) * w, y + Math.floor(cell / cols) * h, w, h];
 }
 
+/** A canvas on its plot, and the outline of what is pointed at there, of which no PNG tells. */
+export function plotted(attributes = {}) {
+  const canvas = el('canvas', attributes);
+  const plot = div('vv-plot', canvas);
+  const spot = outline(plot);
+  spot.node.dataset.export = 'no';
+  return { canvas, plot, spot };
+}
+
 /** An outline laid over a canvas, moved without drawing anything anew; of a colour of its own, perhaps. */
 export function outline(parent, kind = '', colour = '') {
   const node = el('div', { class: `vv-outline ${kind}`, hidden: true });
@@ -146,4 +174,67 @@ export function outline(parent, kind = '', colour = '') {
   /** Lays it over a cell of a field, and takes it away where there is none. */
   const over = (place, cell) => (cell >= 0 ? put(...rowByRow(place, place)(cell)) : hide());
   return { node, put, hide, over };
+}
+
+const NEAR = 24; // px from the pointer to a dot
+
+/**
+ * Follows pointer and keys over `plot`. `points()` are the dots as they were drawn: {left, top, told(),
+ * pick?()}; `mark(point)` shows which one is told, with null that none is; the arrows up and down go `rows()`
+ * dots on, as up and down lie on the chart. `forget()` is for a chart that has been drawn anew.
+ */
+export function follow(self, plot, { points, mark, rows = () => ({ ArrowUp: 1, ArrowDown: -1 }) }) {
+  let current = -1;
+
+  const leave = () => {
+    current = -1;
+    tip.hide();
+    mark(null);
+  };
+  const select = (index, event) => {
+    const point = points()[index];
+    if (!point) return leave();
+    current = index;
+    mark(point);
+    const box = plot.getBoundingClientRect();
+    tip.show(event ?? { clientX: box.left + point.left, clientY: box.top + point.top }, ...point.told());
+  };
+  const nearest = (event) => {
+    const box = plot.getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const away = points().map((point) => (point.left - x) ** 2 + (point.top - y) ** 2);
+    const least = Math.min(...away);
+    return least < NEAR ** 2 ? away.indexOf(least) : -1;
+  };
+  const step = (key) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1, ...rows() }[key];
+    if (!by || !points().length) return false;
+    select(Math.max(0, Math.min(points().length - 1, current < 0 ? 0 : current + by)));
+    self.say(points()[current].told().filter(Boolean).join(', '));
+    return true;
+  };
+  plot.addEventListener('pointermove', (event) => select(nearest(event), event));
+  plot.addEventListener('pointerdown', (event) => select(nearest(event), event));
+  plot.addEventListener('pointerleave', leave);
+  plot.addEventListener('blur', leave);
+  plot.addEventListener('click', (event) => points()[nearest(event)]?.pick?.());
+  plot.addEventListener('keydown', (event) => {
+    if (event.key === 'Escape') return leave();
+    const picked = (event.key === 'Enter' || event.key === ' ') && points()[current];
+    if (picked) picked.pick?.();
+    if (picked || step(event.key)) event.preventDefault();
+  });
+  return { forget: () => (current = -1) };
+}
+
+/** A ring around the dot that is told, to be put on top of a drawing; `mark` moves it. */
+export function ringed() {
+  const ring = svg('circle', { class: 'vv-mark-dot', r: 8, visibility: 'hidden' });
+  const mark = (point) => {
+    if (!point) return ring.setAttribute('visibility', 'hidden');
+    ring.setAttribute('cx', point.left);
+    ring.setAttribute('cy', point.top);
+    ring.removeAttribute('visibility');
+  };
+  return { ring, mark };
 }

@@ -1,8 +1,7 @@
 // What a view's settings are worth on another picture, grid or model, and how they are told.
 
-import { patchName, tokenName } from './names.js';
 import { number } from './numbers.js';
-import { t } from './words.js';
+import { patchName, t, tokenName } from './words.js';
 
 /**
  * The tokens of a setting as places, which another model understands too: a prefix token's name, or shares of
@@ -10,16 +9,11 @@ import { t } from './words.js';
  * the first to the last.
  */
 export function placesOf(control, value, grid, { layers }) {
-  const ends =
-    control.kind === 'layers'
-      ? String(value || '')
-          .split('-')
-          .map(Number)
-      : [];
+  const text = String(value ?? '');
+  const ends = control.kind === 'layers' ? text.split('-').map(Number) : [];
   if (ends.length === 2) return [(ends[0] - 1) / layers, ends[1] / layers];
   if (control.name === 'layer' && value >= 1) return [layers > 1 ? (value - 1) / (layers - 1) : 0];
   const skip = control.kind === 'query' ? grid.prefix.length : 0;
-  const text = String(value ?? '');
   if (!(control.tokens || control.kind === 'query') || !/^\d+(\.\d+)*$/.test(text)) return null;
   return text.split('.').map((number) => {
     const token = Number(number) + skip;
@@ -82,13 +76,7 @@ export function spoken(control, value, about) {
   if (control.kind === 'choice')
     return t(control.options.find(([name]) => name === value)?.[1] ?? String(value));
   if (control.kind === 'layers') return (value || `1-${about.layers}`).replace('-', '–');
-  if (control.kind === 'query')
-    return /^\d+$/.test(value)
-      ? patchName(Number(value))
-      : value === 'auto'
-        ? t('Auto')
-        : value === 'mean'
-          ? t('Mean')
-          : tokenName(value);
+  if (control.kind === 'query' && /^\d+$/.test(value)) return patchName(Number(value));
+  if (control.kind === 'query') return { auto: t('Auto'), mean: t('Mean') }[value] ?? tokenName(value);
   return number(Number(value));
 }

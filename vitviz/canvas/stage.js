@@ -1,8 +1,8 @@
 // The upload with the model's crop drawn on it; hands dropped files to the page's picture input.
 
-import { drawCrop, rim } from './crop.js';
 import { button, div, el, stack } from './elements.js';
 import { hand } from './handed.js';
+import { drawCrop, rim } from './missing.js';
 import { t } from './words.js';
 
 export default () => ({

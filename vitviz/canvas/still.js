@@ -1,4 +1,8 @@
-// Scales that stand still: over a film's frames, and for two checkpoints side by side, they only widen.
+// Scales that stand still: over a film's frames, and for two checkpoints side by side, they only widen; and
+// those of a difference, after − before, of what is shown from the same of the picture as it was.
+
+import { bounds } from './numbers.js';
+import { t } from './words.js';
 
 const kept = new Map();
 const seen = new Map();
@@ -23,3 +27,15 @@ export function still(self, name, low, high, again = (other) => other.draw()) {
   for (const other of self.beside()) requestAnimationFrame(() => again(other));
   return now;
 }
+
+/** Whether the difference is in view. */
+export const differs = (self) => self.settings.difference === 'on';
+
+/** How far a scale that is even about zero reaches. */
+export function reach(...args) {
+  const [low, high] = bounds(...args);
+  return Math.max(-low, high);
+}
+
+/** The label of its scale. */
+export const labelled = (self, what) => (differs(self) ? t('{what}: after − before', { what }) : what);

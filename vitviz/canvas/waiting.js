@@ -17,10 +17,7 @@ async function ask(key) {
   }
 }
 
-/**
- * A bar that says how far the pass of `key` is, from now on until `end()`.
- * @param {string} key
- */
+/** A bar that says how far the pass of `key` is, from now on until `end()`. */
 export function awaiting(key) {
   const bar = el('progress', { 'aria-label': t('How far the pass is') });
   const count = el('span', { class: 'vv-far' });

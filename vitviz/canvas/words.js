@@ -1,4 +1,5 @@
-// The page's language: an English text is the key of its translation, in the chosen language's module.
+// The page's language: an English text is the key of its translation, in the chosen language's module; and
+// what patches, tokens and a visitor's pictures are called in it.
 
 /** The chosen language as the server knows it; ui/words/first.js put it there. */
 export const spokenTag = () => (['zh-CN', 'ko'].includes(navigator.language) ? navigator.language : 'en');
@@ -29,3 +30,30 @@ const word = (value) =>
   value !== null && typeof value === 'object' ? t(value.text, value.values) : t(String(value));
 
 /** @typedef {{text: string, values?: Record<string, any>}} Sentence */
+
+export const patchName = (patch) => t('Patch {number}', { number: patch + 1 });
+
+/** A prefix token as a student reads it. */
+export function tokenName(name) {
+  const numbered = /^register (\d+)$/.exec(name);
+  const said = numbered ? t('register {number}', { number: numbered[1] }) : t(name);
+  return said.charAt(0).toUpperCase() + said.slice(1);
+}
+
+export function placeName(grid, patch) {
+  return t('row {row}, column {col}', {
+    row: Math.floor(patch / grid.cols) + 1,
+    col: (patch % grid.cols) + 1,
+  });
+}
+
+/** A token by its place in the sequence, a patch with where it lies. */
+export function nameOf({ grid }, token) {
+  const patch = token - grid.prefix.length;
+  return patch < 0 ? tokenName(grid.prefix[token]) : `${patchName(patch)} (${placeName(grid, patch)})`;
+}
+
+/** Over which pictures of the visitor's own something is. */
+export function ofASet(count) {
+  return count === 1 ? t('Over a set of one picture.') : t('Over the set of {count} pictures.', { count });
+}

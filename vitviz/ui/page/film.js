@@ -4,8 +4,7 @@
 import { button, div, el, marked, seek, svg } from '../../canvas/elements.js';
 import { settled } from '../../canvas/memory.js';
 import { t } from '../../canvas/words.js';
-import { align } from './film_curve.js';
-import { training } from './training.js';
+import { align, training } from './film_curve.js';
 
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-film');

@@ -1,6 +1,7 @@
-// The curve of a training: accuracy and loss at every snapshot of the film, over its slider.
+// What the timeline says of a training, and its curve: accuracy and loss at every snapshot, over its slider.
 
 import { svg } from '../../canvas/elements.js';
+import { percent } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 
 const EDGE = { left: 40, right: 40, top: 8, bottom: 22 };
@@ -8,7 +9,7 @@ const TALL = 110;
 const THUMB = 16;
 
 /** Whether the training was begun anew from this snapshot, an average. */
-export const parted = (frames, frame) => frame.averaged && frame !== frames.at(-1);
+const parted = (frames, frame) => frame.averaged && frame !== frames.at(-1);
 
 const short = (count) => (count < 1000 ? String(count) : `${+(count / 1000).toFixed(1)}k`);
 
@@ -30,7 +31,7 @@ export function align(curve, root, slider) {
  * Accuracy and loss over the snapshots, which stand at equal distances as on the slider; the scales are at
  * the sides.
  */
-export function drawCurve(plot, frames, at) {
+function drawCurve(plot, frames, at) {
   const wide = plot.parentNode.clientWidth - 28;
   if (wide <= 0) return;
   const right = wide - EDGE.right;
@@ -86,3 +87,41 @@ export function drawCurve(plot, frames, at) {
     ...ticks,
   );
 }
+
+const named = (frame) => (frame.step === null ? t('finished') : frame.step.toLocaleString('en'));
+
+/** @type {any} */
+export const training = {
+  title: () => t('Training step'),
+  plays: () => t('Play the training'),
+  curve: () => t('Curve'),
+  says: () =>
+    t(
+      'Loss in nats and share named rightly, on the validation pictures. ' +
+        'The finished model is an average of the weights on the way.',
+    ),
+  pause: () => 900,
+  draw: drawCurve,
+  told(frames, at) {
+    const frame = frames[at];
+    const ended = frame === frames.at(-1) && frame.step !== null;
+    return {
+      step: named(frame),
+      title: t('Training step') + (ended ? ` · ${t('finished')}` : ''),
+      rows: [
+        [t('Epoch'), frame.epoch === null ? null : frame.epoch.toFixed(frame.epoch < 10 ? 2 : 1), ''],
+        [t('Accuracy'), frame.top1 === null ? null : percent(frame.top1), 'vv-film-top1'],
+        [t('Loss'), frame.val_loss === null ? null : frame.val_loss.toFixed(2), 'vv-film-loss'],
+      ].filter(([, value]) => value !== null),
+      why: parted(frames, frame)
+        ? t(
+            'A part of the training ended here, with the average of its weights. ' +
+              'The next part began from it with large steps, so that the accuracy falls at first.',
+          )
+        : t(
+            'A ViT starts without any notion of which patches are neighbours. ' +
+              'Every view shows the model as it was at this step.',
+          ),
+    };
+  },
+};

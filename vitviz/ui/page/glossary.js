@@ -2,7 +2,7 @@
 // pointed at, tapped or reached by the keyboard. docs/glossary.md is the same; a test holds both together.
 
 import { el } from '../../canvas/elements.js';
-import { tip } from '../../canvas/tip.js';
+import { tip } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
 
 const SAID = [

@@ -37,7 +37,6 @@ export default function part(element, props, watch, trigger) {
   let hiding = 0;
   let leaving = -LEAVING; // when the page was last left, perhaps not for good
 
-  /** The tab in view. */
   function tab() {
     const panels = [...document.querySelectorAll('#vitviz-tabs [role=tabpanel]')];
     return panels.find((panel) => panel.getClientRects().length)?.id.replace('vitviz-tab-', '') || '';

@@ -2,8 +2,7 @@
 // and said in every view. Below the views; how far a survey is stands beside its button.
 
 import { address } from '../../canvas/data.js';
-import { button, el, seek, selection, whenChanged } from '../../canvas/elements.js';
-import { running } from '../../canvas/running.js';
+import { button, el, running, say, seek, selection, whenChanged } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
 
 export default function part(element, props, watch, trigger) {
@@ -27,7 +26,6 @@ export default function part(element, props, watch, trigger) {
   const body = el('div', { class: 'vv-set-body', hidden: true }, row, told, seen, rest);
 
   const input = () => seek('#vitviz-set-files input[type=file]');
-  /** The view in front. */
   const view = () =>
     (tabs?.querySelector('[role=tab][aria-selected=true]')?.id ?? '').replace(/^vitviz-tab-|-button$/g, '');
 
@@ -108,12 +106,10 @@ export default function part(element, props, watch, trigger) {
     far.show({ on, whole: false, share: on && mine ? now / all : 0, start: t('Average'), text });
     far.go.disabled = !count && !on;
     single.hidden = !looked;
-    told.textContent = said?.text ? t(said) : '';
-    told.hidden = !said?.text;
+    say(told, said?.text ? t(said) : '');
     seen.replaceChildren(...answers.map(picture));
     seen.hidden = !answers.length;
-    rest.textContent = count > most ? t('and {count} more', { count: count - most }) : '';
-    rest.hidden = !rest.textContent;
+    say(rest, count > most ? t('and {count} more', { count: count - most }) : '');
     if (set) ask();
   }
 
@@ -126,8 +122,7 @@ export default function part(element, props, watch, trigger) {
   });
   document.addEventListener('change', (event) => {
     if (event.target !== input()) return;
-    told.textContent = t('The pictures are on their way …');
-    told.hidden = false;
+    say(told, t('The pictures are on their way …'));
   });
   if (tabs) whenChanged(tabs, ['aria-selected'], show);
   watch('value', () => {

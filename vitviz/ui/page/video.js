@@ -1,14 +1,56 @@
 // A video: the server decodes it, the timeline below goes over its frames, and every view in view shows the
-// one that is chosen.
+// one that is chosen. Over time, a number of every head in every frame that has been looked at.
 
+import { tinted } from '../../canvas/colours.js';
 import { address, asked, Refusal, sent } from '../../canvas/data.js';
-import { button, div, selection } from '../../canvas/elements.js';
+import { button, div, selection, svg } from '../../canvas/elements.js';
 import { save } from '../../canvas/export.js';
 import { filmed } from '../../canvas/filmed.js';
-import { number } from '../../canvas/numbers.js';
+import { bounds, number } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { begin, drawnIn, seen, stage } from './live.js';
-import { drawStrip } from './video_strip.js';
+
+const EDGE = { left: 40, right: 40 };
+const TALL = 110;
+const LOW = TALL - 22;
+
+/** `rows[frame].heads` has a number for each head of each layer; frames not asked about stay empty. */
+function drawStrip(plot, frames, rows, at) {
+  const wide = plot.parentNode.clientWidth - 28;
+  const count = rows.find((row) => row?.heads)?.heads.length ?? 0;
+  if (wide <= 0 || !count) return plot.replaceChildren();
+  const values = new Float32Array(count * frames.length).fill(NaN);
+  rows.forEach((row, frame) =>
+    row?.heads?.forEach((value, head) => {
+      values[head * frames.length + frame] = value;
+    }),
+  );
+  const [low, high] = bounds(values.filter(Number.isFinite));
+  const right = wide - EDGE.right;
+  const each = (right - EDGE.left) / frames.length;
+  const x = EDGE.left + each * (at + 0.5);
+  const strip = tinted(values, count, frames.length, 'viridis', low, high);
+  const place = {
+    x: EDGE.left,
+    y: 4,
+    width: right - EDGE.left,
+    height: LOW - 4,
+    preserveAspectRatio: 'none',
+  };
+  const end = { x: EDGE.left - 6, 'text-anchor': 'end' };
+  plot.setAttribute('width', wide);
+  plot.setAttribute('height', TALL);
+  plot.setAttribute('aria-label', t('Time against heads: {low} to {high}', told(low, high)));
+  plot.replaceChildren(
+    svg('image', { href: strip.toDataURL(), style: 'image-rendering: pixelated', ...place }),
+    svg('line', { class: 'vv-film-at', x1: x, x2: x, y1: 0, y2: LOW + 4 }),
+    svg('text', { ...end, y: 14 }, '1'),
+    svg('text', { ...end, y: LOW }, t('Layer')),
+    svg('text', { x: EDGE.left, y: TALL - 6 }, t('Time against heads: {low} to {high}', told(low, high))),
+  );
+}
+
+const told = (low, high) => ({ low: number(low), high: number(high) });
 
 const LARGEST = 20; // MB, as Gradio takes on
 const LOOKS = 300; // ms between two looks at whether something else is seen
@@ -116,12 +158,12 @@ function overFrames(mine, { video, frames, step, most }) {
     told(_, index) {
       const known = flickers.filter((one) => one !== undefined);
       const mean = known.reduce((sum, one) => sum + one, 0) / known.length;
+      const changes = { count: known.length, mean: number(mean) };
       const told = [
-        t('Flicker, mean of {count} changes: {mean}.', { count: known.length, mean: number(mean) }),
+        rows[index]?.refused && t(rows[index].refused),
+        known.length && t('Flicker, mean of {count} changes: {mean}.', changes),
+        step > 1 && t('Of the file every {step} frames one is shown.', { step }),
       ];
-      if (!known.length) told.pop();
-      if (rows[index]?.refused) told.unshift(t(rows[index].refused));
-      if (step > 1) told.push(t('Of the file every {step} frames one is shown.', { step }));
       return {
         step: shortly(frames[index].seconds),
         title: t('Video'),
@@ -129,7 +171,7 @@ function overFrames(mine, { video, frames, step, most }) {
           [t('Frame'), `${index + 1} / ${frames.length}`, ''],
           [t('Flicker'), flickers[index] === undefined ? '–' : number(flickers[index]), ''],
         ],
-        why: told.join(' '),
+        why: told.filter(Boolean).join(' '),
       };
     },
     async show(index) {

@@ -4,17 +4,8 @@
 // navigator.language and nothing else, so that is where the choice is put: one language for its texts and
 // ours.
 (() => {
-  const spoken = new Map([
-    ['zh', 'zh-CN'],
-    ['ko', 'ko'],
-    ['en', 'en'],
-  ]); // any Chinese gets the one that there is
-  const ours = (tag) =>
-    spoken.get(
-      String(tag || '')
-        .toLowerCase()
-        .split(/[-_]/)[0],
-    );
+  const spoken = { zh: 'zh-CN', ko: 'ko', en: 'en' }; // any Chinese gets the one that there is
+  const ours = (tag) => spoken[/^(?:zh|ko|en)(?![^-_])/i.exec(tag || '')?.[0].toLowerCase()];
   const tag =
     [new URLSearchParams(window.location.search).get('lang'), ...navigator.languages]
       .map(ours)

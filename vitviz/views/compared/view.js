@@ -2,11 +2,9 @@
 
 import { chartBeside } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { el, stack } from '../../canvas/elements.js';
+import { el, running, stack } from '../../canvas/elements.js';
 import { matrix } from '../../canvas/matrix.js';
-import { ofASet } from '../../canvas/names.js';
-import { running } from '../../canvas/running.js';
-import { t } from '../../canvas/words.js';
+import { ofASet, t } from '../../canvas/words.js';
 
 /** Whether what is asked for exists: a second checkpoint, a film. */
 const there = (self) => !(self.settings.against in self.summary.missing);
@@ -28,16 +26,7 @@ export default () => ({
     return { far, life: null, stopped: '', drawn, over, curve };
   },
 
-  items(self) {
-    return there(self) ? ['matrix', 'chart'] : ['chart'];
-  },
-
-  /** All that an answer of `load` depends on. */
-  asks(self) {
-    return this.items(self)
-      .map((name) => self.item(name).slice(self.key.length))
-      .join('|');
-  },
+  items: (self) => (there(self) ? ['matrix', 'chart'] : ['chart']),
 
   /** What is drawn; without the matrix where its training was stopped. */
   async load(self, signal) {
@@ -113,8 +102,5 @@ export default () => ({
 });
 
 /** Over which pictures. */
-function said(self) {
-  const { pictures } = self.summary;
-  if (pictures === null) return t('Over 20 parts of the four sample photographs: a first look.');
-  return ofASet(pictures);
-}
+const said = ({ summary: { pictures } }) =>
+  pictures === null ? t('Over 20 parts of the four sample photographs: a first look.') : ofASet(pictures);

@@ -1,13 +1,52 @@
-// The account beside the map: a chart (the waterfall, or the answer forming) and the wall of all heads.
+// The account beside the map: a chart (the waterfall, or the answer forming) and the wall of all heads,
+// layers from left to right, heads from top to bottom, each a cell coloured by its number of logits.
 
 import { chartBeside } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { differs } from '../../canvas/difference.js';
 import { el, stack } from '../../canvas/elements.js';
-import { still } from '../../canvas/still.js';
+import { headKey } from '../../canvas/lit.js';
+import { matrix } from '../../canvas/matrix.js';
+import { differs, still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
-import { asked, either } from './lines.js';
-import { drawWall, wall } from './wall.js';
+import { asked, either, signed } from './lines.js';
+
+/** A wall whose heads are told by the number in their cell and handed to `pick`, layer and head from 1. */
+export function wall(self, pick) {
+  const at = (row, col) => ({ layer: col + 1, head: row + 1 });
+  return matrix(self, {
+    said: (row, col, value) => [
+      signed(value),
+      t('Layer {layer}, head {head}', at(row, col)),
+      t('Click to see its patches'),
+    ],
+    pick: (row, col) => pick(col + 1, row + 1),
+    key: (row, col) => headKey(at(row, col)),
+  });
+}
+
+/** All heads as cells, coloured from -most to most; a number that is none leaves its cell empty. */
+export function drawWall(self, made, { values, most, title, room, width, chosen = self.settings.chosen }) {
+  const { layers, heads } = self.value;
+  const [layer, head] = chosen.split('.').map(Number);
+  const rows = Array.from({ length: heads }, (_, row) =>
+    Array.from({ length: layers }, (_, col) => values[col * heads + row]),
+  );
+  const figure = {
+    values: rows,
+    scale: { colours: 'balance', low: -most, high: most, label: '' },
+    along: t('layer'),
+    down: t('head'),
+    title,
+    rows: [],
+    cols: [],
+    chosen: (head - 1) * layers + layer - 1,
+    question: String(most),
+    unscaled: true,
+    notes: [],
+  };
+  const height = Math.min(room - 30, 40 * self.zoom * heads + 44 * self.zoom);
+  made.draw(figure, { width, height, most: 54 * self.zoom });
+}
 
 /** The parts of the account; `pick(layer, head)` is told of a head, both from 1. */
 export function account(self, { pick }) {
@@ -67,10 +106,4 @@ export function drawShares(self, made, { values, room, width, some = false, most
     : t('The share of every head, up to {most}', told);
   made.shares.node.hidden = false;
   drawWall(self, made.shares, { values, most: end, title, room, width });
-}
-
-/** Takes the chart out of view; the wall stays. */
-export function hideChart(made) {
-  made.drawn.node.hidden = true;
-  made.said.textContent = '';
 }

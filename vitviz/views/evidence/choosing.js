@@ -93,7 +93,6 @@ export function chooseHead(self, layer, head) {
   self.set('chosen', self.settings.chosen === text ? '' : text);
 }
 
-/** Chooses nothing. */
 export function clear(self) {
   self.settings.patches = '';
   self.set('chosen', '');

@@ -1,11 +1,11 @@
-// Each part taken away alone: what the answer loses, beside what the part itself had written.
+// Each part taken away alone: what the answer loses, beside what the part itself had written. The smallest
+// part that answers: how much of the answer is left with some edges alone, begun by a button.
 
 import { button, el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
-import { drawShares, largest } from './account.js';
+import { drawShares, drawWall, largest, wall } from './account.js';
 import { asked, either } from './lines.js';
 import { stepwise } from './steps.js';
-import { drawWall, wall } from './wall.js';
 
 /** The panel; `pick(layer, head)` as for the account. */
 export function effects(self, { pick }) {
@@ -65,4 +65,39 @@ function draw(self, made) {
   const title = t('What the answer loses without each head, up to {most}', { most: either(most) });
   drawWall(self, made.totals, { values, most, title, room: walls / 2, width });
   drawShares(self, ui.made, { values: direct, room: walls / 2, width, most });
+}
+
+/** The panel, out of view until it is asked for. */
+export function smallest(self) {
+  const made = stepwise(self, { next: further, draw: paint });
+  const said = el('p', {
+    class: 'vv-text',
+    text: t('Edges are kept by the largest share, all others replaced, and the model is run each time.'),
+  });
+  const bar = el('div', { class: 'vv-buttons', 'data-export': 'no' }, ...made.nodes);
+  const kind = { class: 'vv-stack vv-alone', hidden: true };
+  made.node = el('div', kind, said, bar, made.drawn.node, made.problem);
+  return made;
+}
+
+const most = (self) => self.control('tried').maximum;
+
+function further(self, made) {
+  const done = made.done + 1;
+  const question = { target: self.settings.target, show: 'smallest', tried: done };
+  return done > most(self) ? null : { question, done };
+}
+
+export function drawSmallest(self, made) {
+  if (made.about(`${self.key}/${self.settings.target}`)) made.halt();
+  paint(self, made);
+}
+
+function paint(self, made) {
+  if (self.settings.show !== 'smallest') return;
+  const tall = Math.max(170, Math.min(420, (self.deep || 620) / self.zoom - 330)) * self.zoom;
+  made.drawn.node.hidden = !made.figure;
+  if (made.figure) made.drawn.draw(made.figure, Math.max(260, self.below.clientWidth), tall);
+  const [done, count] = [made.done, most(self)];
+  made.progress(count, done ? t('{done} of {count} steps', { done, count }) : '');
 }

@@ -6,7 +6,6 @@ import { t } from '../../canvas/words.js';
 import { drawChart } from './account.js';
 import { asked, className, shown, signed } from './lines.js';
 
-/** What the classifier would say if the model ended at a depth. */
 export function drawForming(self, made) {
   const size = self.zoom;
   const tall = Math.max(160 * size, Math.min(380 * size, (self.deep || 420) - 210 * size));

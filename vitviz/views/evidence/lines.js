@@ -1,7 +1,7 @@
 // What the account says: its lines summed, the classes by name, what is chosen of it.
 
-import { differs } from '../../canvas/difference.js';
 import { fixed, number, total } from '../../canvas/numbers.js';
+import { differs } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 
 /** Patches out of a setting. */
@@ -79,9 +79,6 @@ export function ofCosine(self, logit) {
 
 /** What stands beside the map: of a difference the account. */
 export const shown = (self) => (differs(self) ? 'account' : self.settings.show);
-
-/** Every head's share as a plain array, layer by layer. */
-export const wallOf = (self) => Array.from(self.data.heads.values);
 
 /** What the account is of, as a text: scales stand still as long as it stays the same. */
 export const asked = (self) => `${self.settings.target}/${self.settings.relative}/${differs(self)}`;

@@ -6,7 +6,6 @@ import { number } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { className, shown } from './lines.js';
 
-/** Whether it is in view. */
 export const likeliest = (self) => shown(self) === 'sentences';
 
 /**

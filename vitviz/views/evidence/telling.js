@@ -1,9 +1,8 @@
 // The sum that balances, in words: of the account, of another method's map, and of what is chosen.
 
-import { patchName } from '../../canvas/names.js';
 import { fixed, total } from '../../canvas/numbers.js';
-import { t } from '../../canvas/words.js';
-import { added, balanced, ofCosine, signed, sums, wallOf } from './lines.js';
+import { patchName, t } from '../../canvas/words.js';
+import { added, balanced, ofCosine, signed, sums } from './lines.js';
 import { likeliest } from './sentences.js';
 
 /** Shows what can be done with what is chosen, and what it adds up to, where room for it was kept. */
@@ -49,15 +48,11 @@ export function tell(self, picked, [layer, head]) {
   ];
   const sum = lines.map(([name, value], i) => ` ${added(value, i)} ${name}`).join('');
   ui.parts.textContent = `${ofCosine(self, all.logit)}=${sum}`;
-  const share = layer
-    ? head
-      ? data.heads.values[(layer - 1) * self.value.heads + head - 1]
-      : wallOf(self)
-          .slice((layer - 1) * self.value.heads, layer * self.value.heads)
-          .reduce((a, b) => a + b, 0)
-    : null;
   let said = '';
   if (layer) {
+    const { heads } = self.value;
+    const shares = data.heads.values.slice((layer - 1) * heads, layer * heads);
+    const share = head ? shares[head - 1] : shares.reduce((a, b) => a + b, 0);
     said = t('Chosen: {share}; everything else: {rest}', {
       share: signed(share),
       rest: signed(all.sum - share),

@@ -2,42 +2,33 @@
 // balances.
 
 import { unpacked } from '../../canvas/data.js';
-import { differs } from '../../canvas/difference.js';
 import { button, div, el, span, stack } from '../../canvas/elements.js';
 import { map } from '../../canvas/map.js';
-import { bounds } from '../../canvas/numbers.js';
 import { outline } from '../../canvas/pointer.js';
-import { still } from '../../canvas/still.js';
+import { differs, reach, still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
-import { account, drawAccount, drawGraph, hideChart } from './account.js';
+import { account, drawAccount, drawGraph } from './account.js';
 import { chooseHead, clear, drags, picker, showPickers, takeAway, toggle } from './choosing.js';
-import { drawEffects, effects } from './effects.js';
+import { drawEffects, drawSmallest, effects, smallest } from './effects.js';
 import { bestOf, drawForming, forming, ownAnswers, worth } from './forming.js';
 import { asked, chosenOf, className, listed, shown, sumName, targets } from './lines.js';
 import { drawLegend, legend, likeliest, likeliestMap, markEntry } from './sentences.js';
-import { drawSmallest, smallest } from './smallest.js';
 import { tell } from './telling.js';
 import { drawWriters, writers, written, writtenMap } from './writers.js';
+
+const SUMS = ['map', 'heads', 'mlps', 'biases', 'lines', 'explained', 'sources', 'share', 'direct'];
 
 export default () => ({
   title: 'Evidence',
   walled: true,
   pictures: () => ['upload'],
   items: (self) => [
-    'map',
-    'heads',
-    'mlps',
-    'biases',
-    'lines',
-    'explained',
-    'sources',
+    ...SUMS,
     'classes',
     'labels',
     ...(['effects', 'smallest', 'sentences'].includes(shown(self)) ? [] : ['chart']), // step by step, or none
-    'share',
     ...(forming(self) ? ['own', 'best'] : []),
     ...(likeliest(self) ? ['likeliest', 'legend'] : []),
-    'direct',
     ...written(self),
   ],
   idle: (self) => (differs(self) ? ['show', 'depth', 'paths', 'patchwise', 'least'] : []),
@@ -98,8 +89,7 @@ export default () => ({
     const names = [of, rather].filter((one) => one !== null).map((one) => className(self, one));
     if (!self.value.second) document.dispatchEvent(new CustomEvent('vitviz:asked', { detail: names }));
     const values = data.map.values;
-    const [low, high] = bounds(values);
-    const most = Math.max(-low, high) || 1;
+    const most = reach(values) || 1;
     const chosen = chosenOf(self);
     const scale = `map/${settings.method}/${settings.chosen}/${asked(self)}`;
     const shared = still(self, scale, 0, most)[1]; // over a film, and for two checkpoints side by side
@@ -154,7 +144,8 @@ export default () => ({
     if (alone) return drawSmallest(self, ui.least);
     if (painted) return;
     if (show === 'effects') {
-      hideChart(ui.made);
+      ui.made.drawn.node.hidden = true; // the wall stays
+      ui.made.said.textContent = '';
       return drawEffects(self, ui.tried);
     }
     if (show === 'forming') drawForming(self, ui.made);

@@ -2,13 +2,10 @@
 
 import { chart } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { div, el, fit, sheet, stack } from '../../canvas/elements.js';
+import { div, el, fit, running, sheet, slider, stack, tops } from '../../canvas/elements.js';
 import { asText } from '../../canvas/memory.js';
+import { pieces } from '../../canvas/missing.js';
 import { number } from '../../canvas/numbers.js';
-import { pieces } from '../../canvas/pieces.js';
-import { running } from '../../canvas/running.js';
-import { slider } from '../../canvas/slider.js';
-import { tops } from '../../canvas/tops.js';
 import { t } from '../../canvas/words.js';
 
 const PATCHES = ['drop', 'shuffle']; // whose pictures are drawn here, of whole patches

@@ -1,15 +1,13 @@
 // The map of one query: its weights, what is said of them, the prefix tokens as buttons, the pinned tokens.
 
 import { tinted } from '../../canvas/colours.js';
-import { differs, labelled, reach } from '../../canvas/difference.js';
 import { button, el, sheet, span } from '../../canvas/elements.js';
 import { leftOut } from '../../canvas/missing.js';
-import { tokenName } from '../../canvas/names.js';
 import { fixed, number, total } from '../../canvas/numbers.js';
 import { pinned, pinsOf } from '../../canvas/pins.js';
-import { still } from '../../canvas/still.js';
-import { t } from '../../canvas/words.js';
-import { deeper, distanceOf, entropy, first, nameOf, put, small, tokensOf } from './tokens.js';
+import { differs, labelled, reach, still } from '../../canvas/still.js';
+import { nameOf, t, tokenName } from '../../canvas/words.js';
+import { deeper, distanceOf, entropy, first, put, small, tokensOf } from './tokens.js';
 
 /** Whether the map shows who attends to the token; the rollout knows only what a token has collected. */
 const askedBy = (self) => self.settings.direction === 'column' && self.settings.show !== 'rollout';
@@ -58,7 +56,6 @@ export function chooseToken(self, token) {
   self.set('token', token);
 }
 
-/** The colours of all scales here. */
 export const coloursOf = (self) => (differs(self) ? 'balance' : self.settings.colormap || 'viridis');
 
 /** The largest weight of a token's map that was seen over a film. */
@@ -101,7 +98,6 @@ export function paint(self) {
   }
 }
 
-/** What is said of the query in view. */
 export function told(self) {
   const { settings, ui } = self;
   const values = ui.weights;
@@ -124,7 +120,6 @@ export function told(self) {
     .join(' ');
 }
 
-/** The prefix tokens as buttons. */
 export function showChips(self) {
   const { chips } = self.ui;
   const names = self.grid.prefix;
@@ -141,7 +136,6 @@ export function showChips(self) {
   chips.hidden = !names.length;
 }
 
-/** The pinned tokens with their maps. */
 export function showPins(self) {
   const { ui, grid, settings, data } = self;
   const { rows, cols } = grid;

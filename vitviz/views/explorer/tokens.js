@@ -1,17 +1,11 @@
 // Tokens of the sequence: how many, what they are called, what is known of heads.
 
-import { patchName, placeName, tokenName } from '../../canvas/names.js';
-
 /** Whether a layer comes whole, so that hovering asks for nothing. */
 export const small = (self) => self.summary.whole;
 export const tokensOf = (self) => self.grid.rows * self.grid.cols + self.grid.prefix.length;
 export const first = (self) => self.grid.prefix.length;
 /** A head's attention distance in pixels; both counted from 0. */
 export const distanceOf = (self, layer, head) => self.data.distances.values[layer * self.value.heads + head];
-export const nameOf = (self, token) =>
-  token < first(self)
-    ? tokenName(self.grid.prefix[token])
-    : `${patchName(token - first(self))} (${placeName(self.grid, token - first(self))})`;
 
 /** Whether it is told why the head looks there. */
 export const deeper = (self) => self.settings.beside === 'score';

@@ -1,21 +1,72 @@
 // Attention by hand: where a token looks, or who looks at it, in any head of any layer; a wall of all of
-// them.
+// them; and why it looks there: one score before the softmax by who wrote its query and who wrote its key.
 
-import { colourbar } from '../../canvas/colourbar.js';
+import { colourbar } from '../../canvas/colours.js';
+import { unpacked } from '../../canvas/data.js';
 import { button, div, el, stack } from '../../canvas/elements.js';
+import { headKey } from '../../canvas/lit.js';
 import { ground } from '../../canvas/map.js';
+import { matrix } from '../../canvas/matrix.js';
 import { leftOut, nearestShown } from '../../canvas/missing.js';
-import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
 import { framing } from '../../canvas/outliers.js';
 import { pinMarks, togglePin } from '../../canvas/pins.js';
-import { cells, outline, rowByRow } from '../../canvas/pointer.js';
-import { tip } from '../../canvas/tip.js';
-import { t } from '../../canvas/words.js';
+import { cells, outline, rowByRow, tip } from '../../canvas/pointer.js';
+import { nameOf, patchName, placeName, t } from '../../canvas/words.js';
 import { ask, chooseToken, paint, showChips, showPins, told } from './query.js';
-import { drawScore, score } from './score.js';
-import { deeper, distanceOf, first, nameOf, put, small, tokensOf } from './tokens.js';
+import { deeper, distanceOf, first, put, small, tokensOf } from './tokens.js';
 import { drawWall } from './wall.js';
+
+const FRAMES = ['var(--vv-orange)', 'var(--vv-blue)']; // of the key, and of that with which it is compared
+
+/** The panel; `slot` is the setting that a click in the picture changes. */
+function score(self, plot) {
+  const made = { slot: 'key', told: null, frames: FRAMES.map((colour) => outline(plot, '', colour)) };
+  const head = (i) => headKey(made.told.heads[i]);
+  made.matrix = matrix(self, {
+    key: (row, col) => head(col) || head(row),
+  });
+  made.open = button(t('Why there?'), () => self.set('beside', deeper(self) ? 'wall' : 'score'), {
+    'data-export': 'no',
+    title: t('Why it looks there'),
+  });
+  made.slots = el('div', { class: 'vv-buttons', 'data-export': 'no' });
+  [made.above, made.notes] = [el('p', { class: 'vv-text' }), el('p', { class: 'vv-text' })];
+  made.node = stack(made.slots, made.above, made.matrix.node, made.notes);
+  return made;
+}
+
+function drawScore(self, made) {
+  made.node.hidden = !deeper(self);
+  made.open.setAttribute('aria-pressed', String(deeper(self)));
+  made.frames.forEach((frame) => frame.hide());
+  if (!deeper(self)) return;
+  made.told = unpacked(self.data.score);
+  const { slots = [], places, above = '', matrix: figure, notes } = made.told;
+  const choose = (slot) => {
+    made.slot = slot;
+    self.draw();
+    made.slots.querySelector('[aria-pressed=true]').focus();
+  };
+  const choice = ([slot, text]) =>
+    button(t(text), () => choose(slot), { 'aria-pressed': String(slot === made.slot) });
+  made.slots.replaceChildren(
+    el('span', { style: 'width:100%', text: t('A click in the picture chooses:') }),
+    ...slots.map(choice),
+  );
+  made.above.textContent = t(above);
+  made.notes.textContent = notes.map((one) => t(one)).join(' ');
+  made.slots.hidden = made.matrix.node.hidden = !figure;
+  if (!figure) return;
+  made.frames.forEach((frame, i) => {
+    const place = slots.findIndex(([slot]) => slot === ['key', 'against'][i]);
+    put(self, frame, places[place]);
+  });
+  const width = Math.max(280, self.below.clientWidth - 4);
+  const used = made.node.offsetHeight - made.matrix.node.offsetHeight + 100 * self.zoom;
+  const height = Math.max(150 * self.zoom, self.deep ? self.deep - used : width);
+  made.matrix.draw(figure, { width, height });
+}
 
 export default () => ({
   title: 'Attention, head by head',
@@ -91,19 +142,11 @@ export default () => ({
       },
     });
     heat.addEventListener('keydown', (event) => {
-      const { layer, head } = self.settings;
-      const step = {
-        '[': ['head', head - 1],
-        ']': ['head', head + 1],
-        PageUp: ['layer', layer - 1],
-        PageDown: ['layer', layer + 1],
-      }[event.key];
-      if (!step) return;
+      const step = { '[': ['head', -1], ']': ['head', 1], PageUp: ['layer', -1], PageDown: ['layer', 1] };
+      if (!step[event.key]) return;
+      const [name, by] = step[event.key];
       event.preventDefault();
-      self.set(
-        step[0],
-        Math.max(1, Math.min(step[0] === 'head' ? self.value.heads : self.value.layers, step[1])),
-      );
+      self.set(name, Math.max(1, Math.min(self.value[`${name}s`], self.settings[name] + by)));
       self.say(t('Layer {layer}, head {head}', self.settings));
     });
     const cellOf = (cell) => {

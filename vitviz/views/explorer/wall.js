@@ -1,12 +1,11 @@
 // The wall of the explorer: all layers x heads as thumbnails for one query, the mean of the heads last.
 
 import { tinted } from '../../canvas/colours.js';
-import { differs, labelled, reach } from '../../canvas/difference.js';
 import { fit } from '../../canvas/elements.js';
-import { still } from '../../canvas/still.js';
-import { t } from '../../canvas/words.js';
+import { differs, labelled, reach, still } from '../../canvas/still.js';
+import { nameOf, t } from '../../canvas/words.js';
 import { coloursOf } from './query.js';
-import { distanceOf, nameOf } from './tokens.js';
+import { distanceOf } from './tokens.js';
 
 /**
  * All maps as one picture of a number for each patch: a row of maps for each layer, a column for each head,

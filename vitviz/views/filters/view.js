@@ -3,11 +3,36 @@
 import { chartBeside } from '../../canvas/chart.js';
 import { ramp } from '../../canvas/colours.js';
 import { unpacked } from '../../canvas/data.js';
-import { div, el, fit, stack } from '../../canvas/elements.js';
-import { number, percent } from '../../canvas/numbers.js';
-import { cells, outline, rowByRow } from '../../canvas/pointer.js';
+import { div, el, fit, say, sheet, stack } from '../../canvas/elements.js';
+import { bounds, number, percent } from '../../canvas/numbers.js';
+import { cells, plotted, rowByRow } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
-import { atlas } from './atlas.js';
+
+/** Filters, each scaled alone to [0, 1], in one picture of `across` a row; with the bounds of each. */
+function atlas(values, count, height, width, across, order) {
+  const canvas = sheet(across * width, Math.ceil(count / across) * height);
+  const context = canvas.getContext('2d');
+  const image = context.createImageData(canvas.width, canvas.height);
+  const size = height * width * 3;
+  const ends = [];
+  for (let i = 0; i < count; i++) {
+    const start = order[i] * size;
+    const [low, high] = bounds(values, start, start + size);
+    ends.push([low, high]);
+    const factor = high > low ? 255 / (high - low) : 0;
+    const left = (i % across) * width;
+    const top = Math.floor(i / across) * height;
+    for (let k = start, y = 0; y < height; y++) {
+      let to = ((top + y) * canvas.width + left) * 4;
+      for (let x = 0; x < width; x++, k += 3, to += 4) {
+        for (let c = 0; c < 3; c++) image.data[to + c] = (values[k + c] - low) * factor;
+        image.data[to + 3] = 255;
+      }
+    }
+  }
+  context.putImageData(image, 0, 0);
+  return { canvas, across, ends };
+}
 
 /** A share as a percentage of two digits or so. */
 const rough = (share) => percent(share, share >= 0.0995 ? 0 : share >= 0.00995 ? 1 : 2);
@@ -22,9 +47,7 @@ export default () => ({
 
   build(self) {
     self.cur = 0;
-    const canvas = el('canvas');
-    const plot = div('vv-plot', canvas);
-    const hover = outline(plot);
+    const { canvas, plot, spot: hover } = plotted();
     const big = el('canvas', { role: 'img' });
     const name = el('p', { class: 'vv-h' });
     const said = el('p', { class: 'vv-text' });
@@ -98,8 +121,7 @@ export default () => ({
       if (!raw) context.fillText(rough(data.variance.values[i]), x + tw / 2, y + th + 4, pitch);
     }
     ui.canvas.setAttribute('aria-label', t('Filters of the patch embedding.'));
-    ui.note.textContent = t(self.summary.note || '');
-    ui.note.hidden = !self.summary.note;
+    say(ui.note, t(self.summary.note || ''));
     ui.chart.node.hidden = raw;
     this.show(self, self.cur, true);
   },

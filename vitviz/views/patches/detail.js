@@ -1,12 +1,10 @@
 // The picked patch: its pixels, its three planes of numbers, its vector, the norms of its embedding.
 
 import { tinted } from '../../canvas/colours.js';
-import { div, fit, span } from '../../canvas/elements.js';
-import { patchName, placeName } from '../../canvas/names.js';
+import { div, fit, span, track } from '../../canvas/elements.js';
 import { normalised } from '../../canvas/normalised.js';
 import { still } from '../../canvas/still.js';
-import { track } from '../../canvas/tops.js';
-import { t } from '../../canvas/words.js';
+import { patchName, placeName, t } from '../../canvas/words.js';
 
 /** What a patch is called, and its place in the sequence. */
 export function described(self, patch) {
@@ -27,7 +25,6 @@ export function described(self, patch) {
   return [first, behind];
 }
 
-/** The picked patch: its pixels, its three planes of numbers, its vector, its embedding's norms. */
 export function inspect(self) {
   const { ui, grid, data, summary } = self;
   const [ph, pw] = grid.patch;
@@ -98,7 +95,6 @@ export function normsOf({ values }, patch, count) {
   return { before: values[patch], after: values[count + patch], most };
 }
 
-/** The norms as bars. */
 function showNorms(self, patch, count) {
   const { before, after, most: own } = normsOf(self.data.norms, patch, count);
   const [, most] = still(self, 'norms', 0, own);

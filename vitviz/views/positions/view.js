@@ -1,15 +1,66 @@
 // Cosine similarity of the position embeddings: tile by tile as in the paper's figure 7, or as one matrix.
 
-import { colourbar } from '../../canvas/colourbar.js';
-import { tinted } from '../../canvas/colours.js';
+import { colourbar, tinted } from '../../canvas/colours.js';
 import { div, el, fit } from '../../canvas/elements.js';
 import { leads } from '../../canvas/leads.js';
-import { patchName, placeName } from '../../canvas/names.js';
 import { fixed, number } from '../../canvas/numbers.js';
-import { cells, outline, rowByRow } from '../../canvas/pointer.js';
-import { tip } from '../../canvas/tip.js';
-import { t } from '../../canvas/words.js';
-import { axis, ends, picture } from './matrix.js';
+import { cells, outline, plotted, rowByRow, tip } from '../../canvas/pointer.js';
+import { patchName, placeName, t } from '../../canvas/words.js';
+
+/** The numbers patch by patch as a tile of the grid, each tile where its patch lies. */
+export function tilesOf(values, { rows, cols }) {
+  const count = rows * cols;
+  const tiles = new Float32Array(values.length);
+  for (let i = 0; i < count; i++) {
+    const top = Math.floor(i / cols) * rows;
+    const left = (i % cols) * cols;
+    for (let r = 0; r < rows; r++) {
+      const line = values.subarray(i * count + r * cols, i * count + (r + 1) * cols);
+      tiles.set(line, (top + r) * cols * cols + left);
+    }
+  }
+  return tiles;
+}
+
+/** The numbers as a picture of a pixel each: row patch, column patch; or a tile of the grid a patch. */
+function picture(self, form, low, high) {
+  const { values } = self.data.similarity;
+  const { rows, cols } = self.grid;
+  const count = rows * cols;
+  const name = [self.key, form, low, high].join('/');
+  if (self.ui.name === name) return self.ui.picture;
+  [self.ui.name, self.ui.picture] = [
+    name,
+    form === 'tiles'
+      ? tinted(tilesOf(values, self.grid), rows * rows, cols * cols, 'viridis', low, high)
+      : tinted(values, count, count, 'viridis', low, high),
+  ];
+  return self.ui.picture;
+}
+
+/** Both ends of the colours: of the film's whole training; of two checkpoints side by side, of both. */
+export function ends(self) {
+  if (self.settings.scale !== 'data') return [-1, 1];
+  const beside = self.beside();
+  const found = [self, ...beside].map(({ summary }) => [summary.minimum ?? -1, summary.maximum ?? 1]);
+  const now = [Math.min(...found.map(([low]) => low)), Math.max(...found.map(([, high]) => high))];
+  const apart = beside.filter(({ ui }) => ui.ends && ui.ends.join() !== now.join());
+  for (const other of apart) requestAnimationFrame(() => other.draw());
+  self.ui.ends = now;
+  return now;
+}
+
+function axis(context, labels, size, horizontal, unit, scale) {
+  // numbers along one side, as many as find room
+  context.textAlign = horizontal ? 'center' : 'right';
+  context.textBaseline = horizontal ? 'top' : 'middle';
+  const room = (horizontal ? 26 : 16) * scale;
+  const every = Math.max(1, Math.ceil((room * labels) / size / unit) * unit);
+  for (let i = 0; i < labels; i += every) {
+    const at = ((i + 0.5) * size) / labels;
+    horizontal ? context.fillText(String(i + 1), at, 0) : context.fillText(String(i + 1), 0, at);
+  }
+}
 
 export default () => ({
   title: 'Similarity of position embeddings',
@@ -20,13 +71,9 @@ export default () => ({
 
   build(self) {
     [self.shown, self.pinned] = [null, false];
-    const canvas = el('canvas');
-    const plot = div('vv-plot', canvas);
-    const hover = outline(plot);
+    const { canvas, plot, spot: hover } = plotted();
     const bar = colourbar();
-    const detail = el('canvas');
-    const detailPlot = div('vv-plot', detail);
-    const spot = outline(detailPlot);
+    const { canvas: detail, plot: detailPlot, spot } = plotted();
     const own = outline(detailPlot, 'vv-pinned');
     const name = el('p', { class: 'vv-h' });
     const said = el('p', { class: 'vv-text' });

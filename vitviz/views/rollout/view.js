@@ -1,17 +1,71 @@
 // Attention rollout over the upload, at the upload's own resolution; each layer's own attention beside it.
 
-import { colourbar } from '../../canvas/colourbar.js';
-import { tinted } from '../../canvas/colours.js';
-import { differs, labelled, reach } from '../../canvas/difference.js';
+import { colourbar, enlarged, tinted } from '../../canvas/colours.js';
 import { button, div, el, fit, sheet, stack, thumb } from '../../canvas/elements.js';
 import { drawMissing } from '../../canvas/missing.js';
-import { patchName, placeName } from '../../canvas/names.js';
-import { fixed, number, total } from '../../canvas/numbers.js';
+import { bounds, fixed, number, total } from '../../canvas/numbers.js';
 import { framing } from '../../canvas/outliers.js';
-import { cells, outline, rowByRow } from '../../canvas/pointer.js';
-import { tip } from '../../canvas/tip.js';
-import { t } from '../../canvas/words.js';
-import { asPaper, chosen, coloursOf, lay, scale } from './lay.js';
+import { cells, outline, plotted, rowByRow, tip } from '../../canvas/pointer.js';
+import { differs, labelled, reach, still } from '../../canvas/still.js';
+import { patchName, placeName, t } from '../../canvas/words.js';
+
+/** The map in view: the rollout, or one layer's mean attention. */
+function chosen(self) {
+  const { map, layers } = self.data;
+  const size = self.grid.rows * self.grid.cols;
+  const { alone } = self.settings;
+  return alone ? layers.values.subarray((alone - 1) * size, alone * size) : map.values;
+}
+
+/** Whether it is drawn as in the paper: map / max as brightness, which a difference has not. */
+const asPaper = (self) => self.settings.overlay === 'paper' && !differs(self);
+
+const coloursOf = (self) => (differs(self) ? 'balance' : asPaper(self) ? 'grey' : self.settings.colormap);
+
+function scale(self, values) {
+  if (differs(self)) {
+    const most = still(self, JSON.stringify(self.settings), 0, reach(values))[1] || 1;
+    return [-most, most];
+  }
+  const [low, high] = still(self, JSON.stringify(self.settings), ...bounds(values));
+  return [
+    self.settings.scale === 'data' && self.settings.overlay !== 'paper' && low < high ? low : 0,
+    high || 1,
+  ]; // the paper's form is map / max
+}
+
+/** Where the crop lies, with `s` pixels for each pixel of the upload. */
+function cropOf({ photo }, s) {
+  const [x, y, right, bottom] = photo.box.map((edge) => edge * s);
+  return { x, y, width: right - x, height: bottom - y };
+}
+
+/** Lays the map over a picture drawn on `context` with `s` pixels for each pixel of the upload. */
+function lay(self, context, s, width, height) {
+  const values = chosen(self);
+  const paper = asPaper(self);
+  const { rows, cols } = self.grid;
+  const [low, high] = scale(self, values);
+  const smooth = self.settings.smooth !== 'off';
+  const source = smooth
+    ? enlarged(values, rows, cols, Math.max(2, Math.ceil(420 / Math.max(rows, cols))))
+    : { values, rows, cols };
+  const heat = tinted(source.values, source.rows, source.cols, coloursOf(self), low, high);
+  const { x, y, width: w, height: h } = cropOf(self, s);
+  context.save();
+  context.fillStyle = paper ? '#000' : self.colour('--vv-paper');
+  context.globalAlpha = paper ? 0.85 : 0.62;
+  context.beginPath();
+  context.rect(0, 0, width, height);
+  context.rect(x, y, w, h);
+  context.fill('evenodd');
+  context.globalAlpha = paper ? 1 : (self.settings.opacity ?? 0.6);
+  context.globalCompositeOperation = paper ? 'multiply' : 'source-over';
+  context.imageSmoothingEnabled = smooth;
+  context.imageSmoothingQuality = 'high';
+  context.drawImage(heat, x, y, w, h);
+  context.restore();
+}
 
 function sentence(self) {
   const share = total(chosen(self));
@@ -54,16 +108,13 @@ export default () => ({
   idle: (self) => (differs(self) ? ['overlay', 'colormap', 'scale'] : []),
 
   build(self) {
-    const canvas = el('canvas');
-    const plot = div('vv-plot', canvas);
+    const { canvas, plot, spot: hover } = plotted();
     const bar = colourbar();
     const title = el('p', { class: 'vv-h' });
     const said = el('p', { class: 'vv-text' });
     const strip = el('div', { class: 'vv-thumbs', role: 'group', 'aria-label': t('Layers') });
-    const hover = outline(plot);
     const asked = outline(plot, 'vv-pinned');
     const framed = framing(self, plot);
-    hover.node.dataset.export = 'no';
     self.figure.append(div('vv-stack vv-centred', title, plot, div('vv-row', bar.node, said), framed.node));
     const text = t('Each layer alone: mean over its heads, every map scaled by itself');
     self.below.append(stack(el('p', { class: 'vv-text', text }), strip));
@@ -95,8 +146,7 @@ export default () => ({
 
   draw(self) {
     const { ui, data, settings, grid } = self;
-    const { upload, box } = self.photo;
-    const [w, h] = upload;
+    const [w, h] = self.photo.upload;
     const width = Math.min(self.width, (w / h) * self.tall);
     const s = width / w;
     const height = h * s;
@@ -107,18 +157,14 @@ export default () => ({
       const context = ui.scaled.getContext('2d');
       context.imageSmoothingQuality = 'high';
       context.drawImage(data.upload, 0, 0, ui.scaled.width, ui.scaled.height);
-      const [left, top, right, bottom] = box.map((edge) => edge * s * self.density);
-      const cut = { x: left, y: top, width: right - left, height: bottom - top };
-      drawMissing(self, context, rowByRow(grid, cut));
+      drawMissing(self, context, rowByRow(grid, cropOf(self, s * self.density)));
     }
     self.figure.firstElementChild.style.setProperty('--vv-drawn', `${width}px`);
     const context = fit(ui.canvas, width, height, self.density);
     context.drawImage(ui.scaled, 0, 0, width, height);
     lay(self, context, s, width, height);
     ui.values = chosen(self);
-    const [left, top, right, bottom] = box.map((edge) => edge * s);
-    const cut = { x: left, y: top, width: right - left, height: bottom - top };
-    ui.place = { rows: grid.rows, cols: grid.cols, ...cut };
+    ui.place = { rows: grid.rows, cols: grid.cols, ...cropOf(self, s) };
     const [low, high] = scale(self, ui.values);
     const picked = /^\d+$/.test(settings.query) ? Number(settings.query) : -1;
     const share = t('Share of attention, per patch');

@@ -2,13 +2,12 @@
 
 import { painted, tinted } from '../../canvas/colours.js';
 import { el } from '../../canvas/elements.js';
-import { bounds, number, percent } from '../../canvas/numbers.js';
-import { still } from '../../canvas/still.js';
+import { number, percent } from '../../canvas/numbers.js';
+import { reach, still } from '../../canvas/still.js';
 import { t } from '../../canvas/words.js';
 import { shared } from './second.js';
 import { roomOf, sizeOf, where } from './tokens.js';
 
-/** The three first components as colours, each alone, and the colours at every depth. */
 export function drawComponents(self) {
   const { ui, grid, data, settings } = self;
   const { rows, cols } = grid;
@@ -49,8 +48,7 @@ export function drawComponents(self) {
   [...ui.single.children].forEach((figure, c) => {
     figure.style.width = `${side}px`;
     const values = Float32Array.from({ length: size }, (_, i) => scores[3 * i + c]);
-    const [low, high] = bounds(values.filter(Number.isFinite));
-    const [, most] = still(self, `component/${c}/${asked}`, 0, Math.max(-low, high) || 1);
+    const [, most] = still(self, `component/${c}/${asked}`, 0, reach(values) || 1);
     tinted(values, rows, cols, 'balance', -most, most, 0, figure.firstChild).style.cssText =
       `width:${side}px;height:${side * aspect}px;image-rendering:pixelated`;
     figure.lastChild.textContent = t('Component {number}: {share}', { number: c + 1, share: share(c) });

@@ -1,12 +1,11 @@
 // Which tokens are alike: the cosines of one with all others, its pins, and the prefix tokens as buttons.
 
 import { tinted } from '../../canvas/colours.js';
-import { labelled } from '../../canvas/difference.js';
 import { button, el, span } from '../../canvas/elements.js';
-import { patchName, tokenName } from '../../canvas/names.js';
 import { fixed } from '../../canvas/numbers.js';
 import { pinColours, pinned, pinsOf } from '../../canvas/pins.js';
-import { t } from '../../canvas/words.js';
+import { labelled } from '../../canvas/still.js';
+import { patchName, t, tokenName } from '../../canvas/words.js';
 import { facing } from './second.js';
 import { cosines, roomOf, scale, shortOf, sizeOf, skipOf, tokensOf, where } from './tokens.js';
 
@@ -79,7 +78,6 @@ export function showChips(self, title, pick = (_token) => {}) {
   chips.hidden = !names.length;
 }
 
-/** The pinned tokens with their maps. */
 function showPins(self) {
   const { ui, data } = self;
   const { rows, cols, patch } = self.grid;

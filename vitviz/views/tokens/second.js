@@ -2,11 +2,9 @@
 
 import { painted, tinted } from '../../canvas/colours.js';
 import { div, el, fit, sheet } from '../../canvas/elements.js';
-import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
-import { cells, outline } from '../../canvas/pointer.js';
-import { tip } from '../../canvas/tip.js';
-import { t } from '../../canvas/words.js';
+import { cells, outline, tip } from '../../canvas/pointer.js';
+import { patchName, placeName, t } from '../../canvas/words.js';
 import { scale, sizeOf, skipOf } from './tokens.js';
 
 /** Whether both photographs are shown in colours of one basis. */

@@ -1,19 +1,13 @@
 // Tokens of the sequence, what is known of them at a depth, and the room of what explains the figure.
 
-import { differs, reach } from '../../canvas/difference.js';
-import { patchName, placeName, tokenName } from '../../canvas/names.js';
 import { bounds } from '../../canvas/numbers.js';
 import { above } from '../../canvas/outliers.js';
-import { still } from '../../canvas/still.js';
-import { t } from '../../canvas/words.js';
+import { differs, reach, still } from '../../canvas/still.js';
+import { patchName, t, tokenName } from '../../canvas/words.js';
 
 /** How many tokens stand before the patches. */
 export const skipOf = (self) => self.grid.prefix.length;
-
-/** How many patches there are. */
 export const sizeOf = (self) => self.grid.rows * self.grid.cols;
-
-/** How long the sequence is. */
 export const tokensOf = (self) => skipOf(self) + sizeOf(self);
 
 /** Whether all cosines come at once, so that hovering asks for nothing. */
@@ -26,12 +20,6 @@ export const marking = (self) =>
 /** What a token is called. */
 export const shortOf = (self, token) =>
   token < skipOf(self) ? tokenName(self.grid.prefix[token]) : patchName(token - skipOf(self));
-
-/** What a token is called, with its place. */
-export const nameOf = (self, token) =>
-  token < skipOf(self)
-    ? shortOf(self, token)
-    : `${shortOf(self, token)} (${placeName(self.grid, token - skipOf(self))})`;
 
 /** The cosines of one token with every other; null where they have not been fetched. */
 export function cosines(self, token) {

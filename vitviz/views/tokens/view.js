@@ -9,13 +9,12 @@ import { leftOut, nearestShown } from '../../canvas/missing.js';
 import { number } from '../../canvas/numbers.js';
 import { tell } from '../../canvas/outliers.js';
 import { pinMarks, togglePin } from '../../canvas/pins.js';
-import { t } from '../../canvas/words.js';
+import { nameOf, t } from '../../canvas/words.js';
 import { drawComponents } from './components.js';
 import { ask, drawSimilarity, paint } from './likeness.js';
-import { drawNorms, frameOutliers } from './norms.js';
+import { drawNorms, frameOutliers, histogram, strip } from './norms.js';
 import { second, shared } from './second.js';
-import { histogram, strip } from './sides.js';
-import { marking, nameOf, outliers, roomOf, skipOf, small, tokensOf } from './tokens.js';
+import { marking, outliers, roomOf, skipOf, small, tokensOf } from './tokens.js';
 
 /** Which settings change what is shown. */
 const APPLIES = {
@@ -32,19 +31,12 @@ function drawHeads(self) {
   self.ui.alike.draw(alike, { width, height: height - 80, most: 56 });
 }
 
-/** What each kind of figure is drawn by. */
 const FIGURES = {
   similarity: drawSimilarity,
   components: drawComponents,
   norms: drawNorms,
   heads: drawHeads,
 };
-
-/** What is asked of a second photograph, where there is one. */
-function photographed(self) {
-  if (!self.settings.other) return [];
-  return ['photo', small(self) ? 'across' : 'facing'];
-}
 
 export default () => ({
   title: 'Tokens, depth by depth',
@@ -110,7 +102,8 @@ export default () => ({
     const { show } = self.settings;
     const marked = marking(self) && show !== 'norms' ? ['norms', 'usual'] : [];
     const cosines = small(self) ? ['cosines'] : ['line', 'pinned'];
-    if (show === 'similarity') return [...cosines, 'by_depth', ...photographed(self), ...marked];
+    const photo = self.settings.other ? ['photo', small(self) ? 'across' : 'facing'] : [];
+    if (show === 'similarity') return [...cosines, 'by_depth', ...photo, ...marked];
     const both = shared(self) ? ['photo', 'other_tints'] : [];
     if (show === 'components') return ['tints', 'components', 'shares', ...both, ...marked];
     return show === 'norms'

@@ -2,22 +2,16 @@
 
 import { tinted } from '../../canvas/colours.js';
 import { div, el, fit, span } from '../../canvas/elements.js';
-import { patchName, placeName } from '../../canvas/names.js';
 import { bounds, number } from '../../canvas/numbers.js';
-import { cells, outline } from '../../canvas/pointer.js';
-import { tip } from '../../canvas/tip.js';
-import { t } from '../../canvas/words.js';
+import { cells, outline, plotted, rowByRow, tip } from '../../canvas/pointer.js';
+import { patchName, placeName, t } from '../../canvas/words.js';
 import { beside, digits, drawPatch, largest, shapeOf } from './parts.js';
 
 /**
  * The model's input in its patches; `draw` lays weights over it and outlines the patches that are meant.
- * @param {any} self
- * @param {object} options
- * @param {string} options.label
- * @param {(cell: number) => any} [options.pick]
- * @param {(cell: number) => string} [options.tell] the tooltip's last line
+ * `pick(cell)` is told of a click, `tell(cell)` gives the tooltip's last line.
  */
-export function board(self, { label, pick, tell }) {
+export function board(self, { label, pick = null, tell = null }) {
   const canvas = el('canvas');
   const plot = div('vv-plot', canvas);
   const chosen = outline(plot, 'vv-pinned');
@@ -70,38 +64,25 @@ export function board(self, { label, pick, tell }) {
 
 /**
  * A vector as a strip of colours, wrapped to the width; every number under the pointer, the picked one
- * outlined.
- * @param {any} self
- * @param {object} options
- * @param {string} options.label
- * @param {(i: number) => string} [options.name]
- * @param {(i: number) => any} [options.pick]
- * @param {(i: number) => any} [options.touched] told of the number under the pointer; -1 for none
- * @param {(i: number) => string} [options.extra] the tooltip's last line
+ * outlined. `touched(i)` is told of the number under the pointer, -1 for none; `extra(i)` gives the tooltip's
+ * last line.
  */
-export function strip(self, { label, name, pick, touched, extra }) {
-  const canvas = el('canvas');
-  const plot = div('vv-plot', canvas);
-  const spot = outline(plot);
+export function strip(self, { label, pick = null, touched = null, extra = null }) {
+  const { canvas, plot, spot } = plotted();
   const chosen = outline(plot, 'vv-pinned');
   const title = span(label);
   const range = el('span', { class: 'vv-range' });
   const node = div('vv-strip', el('p', { class: 'vv-striplabel' }, title, range), plot);
-  spot.node.dataset.export = 'no';
   let state = null;
   let marked = -1;
-  const put = (mark, i) =>
-    i >= 0
-      ? mark.put(
-          (i % state.cols) * state.cell,
-          Math.floor(i / state.cols) * state.down,
-          Math.max(3, state.cell),
-          state.tall,
-        )
-      : mark.hide();
+  const put = (mark, i) => {
+    if (i < 0) return mark.hide();
+    const [x, y] = rowByRow(state, state)(i);
+    mark.put(x, y, Math.max(3, state.cell), state.tall);
+  };
   const lines = (i) => [
     digits(state.values[i]),
-    name ? name(i) : t('Number {index} of {count}', { index: i + 1, count: state.values.length }),
+    t('Number {index} of {count}', { index: i + 1, count: state.values.length }),
     ...(extra ? [extra(i)] : []),
   ];
   cells(self, canvas, {
@@ -133,7 +114,7 @@ export function strip(self, { label, name, pick, touched, extra }) {
     const tall = (rows > 6 ? 8 : rows > 2 ? 12 : 18) * large;
     const down = tall + 2;
     const context = fit(canvas, cols * cell, rows * down - 2, self.density);
-    state = { values, rows, cols, cell, tall, down, x: 0, y: 0, width: cols * cell, height: rows * down };
+    state = { values, rows, cols, cell, tall, x: 0, y: 0, width: cols * cell, height: rows * down };
     context.imageSmoothingEnabled = false;
     for (let r = 0; r < rows; r++) {
       const part = values.slice(r * cols, (r + 1) * cols);

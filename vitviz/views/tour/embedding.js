@@ -2,11 +2,9 @@
 
 import { tinted } from '../../canvas/colours.js';
 import { div, el, figure, fit, sheet, stack } from '../../canvas/elements.js';
-import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
-import { cells, outline } from '../../canvas/pointer.js';
-import { tip } from '../../canvas/tip.js';
-import { t } from '../../canvas/words.js';
+import { cells, outline, plotted, tip } from '../../canvas/pointer.js';
+import { patchName, placeName, t } from '../../canvas/words.js';
 import { board, strip } from './board.js';
 import { flattened } from './input.js';
 import { beside, captioned, digits, largest, pair, patchOf, summed, take, tokenTitle } from './parts.js';
@@ -88,9 +86,7 @@ export const embeddingStep = {
 export const tokenStep = {
   build(self) {
     const front = self.grid.prefix.map((name) => strip(self, { label: tokenTitle(name) }));
-    const all = el('canvas');
-    const plot = div('vv-plot', all);
-    const spot = outline(plot);
+    const { canvas: all, plot, spot } = plotted();
     const ui = { place: null };
     const value = (cell) => self.data.embedded.values[cell];
     cells(self, all, {

@@ -1,10 +1,9 @@
 // Steps 2 and 3: the patches, and their numbers.
 
 import { div, el, fit, stack } from '../../canvas/elements.js';
-import { patchName, placeName } from '../../canvas/names.js';
 import { normalised } from '../../canvas/normalised.js';
-import { outline } from '../../canvas/pointer.js';
-import { t } from '../../canvas/words.js';
+import { outline, plotted } from '../../canvas/pointer.js';
+import { patchName, placeName, t } from '../../canvas/words.js';
 import { board, strip } from './board.js';
 import { beside, captioned, digits, drawPatch, folded, pair, patchOf, shapeOf, take } from './parts.js';
 import { colourNames } from './picture.js';
@@ -47,9 +46,8 @@ export const patchesStep = {
 export const flattenStep = {
   build(self) {
     const from = board(self, { label: t('The picture, cut into patches.'), pick: take(self) });
-    const big = el('canvas', { role: 'img', 'aria-label': t('The picked patch') });
-    const plot = div('vv-plot', big);
-    const spot = outline(plot);
+    const about = { role: 'img', 'aria-label': t('The picked patch') };
+    const { canvas: big, plot, spot } = plotted(about);
     const start = el('p', { class: 'vv-numbers' });
     const colour = (i) => {
       const [pixel, wide] = [Math.floor(i / 3), self.grid.patch[1]];

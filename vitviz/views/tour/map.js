@@ -1,9 +1,11 @@
 // Figure 1 of the paper as a map of the tour: the model at hand from the picture below to the answer on top.
-// Each block leads to its step, and the step that is shown is lit.
+// Each block leads to its step, and the step that is shown is lit. Before the first step the way at a glance:
+// a click on a part goes to the view that explains it.
 
-import { button, div, el, fit } from '../../canvas/elements.js';
-import { tokenName } from '../../canvas/names.js';
-import { t } from '../../canvas/words.js';
+import { button, div, el, fit, span } from '../../canvas/elements.js';
+import { open } from '../../canvas/memory.js';
+import { percent } from '../../canvas/numbers.js';
+import { t, tokenName } from '../../canvas/words.js';
 import { drawPatch, shapeOf, told } from './parts.js';
 
 const SHOWN = 5; // patches in a row
@@ -96,7 +98,7 @@ export function mapOf(self) {
 }
 
 /** The picture, and the picture cut apart, each as large as a box. */
-export function cutApart(self, whole, cut, width, height) {
+function cutApart(self, whole, cut, width, height) {
   const { rows, cols } = shapeOf(self);
   fit(whole, width, height, self.density).drawImage(self.data.input, 0, 0, width, height);
   const context = fit(cut, width, height, self.density);
@@ -117,4 +119,71 @@ function paint(self, canvases) {
   const count = Math.min(SHOWN, rows * cols);
   const line = fit(row, count * (side + 2), (side * tall) / wide, self.density);
   for (let i = 0; i < count; i++) drawPatch(self, line, i, [i * (side + 2), 0, side, (side * tall) / wide]);
+}
+
+const SIDE = 112; // px of the picture, where there is room
+
+/** `node`; `play()`, which lets the parts come one after the other; and `show()`. */
+export function overviewOf(self, first) {
+  const whole = el('canvas', { 'aria-hidden': 'true' });
+  const cut = el('canvas', { 'aria-hidden': 'true' });
+  const layers = el('span', { class: 'vv-over-layers', 'aria-hidden': 'true' });
+  const answer = el('span', { class: 'vv-over-answer' });
+  const sizes = [];
+  const part = (name, to, ...drawn) => {
+    sizes.push(el('span', { class: 'vv-block-size' }));
+    const about = { class: 'vv-over', title: t('See how it is made') };
+    const named = el('span', { class: 'vv-block-name', text: name });
+    return button('', to, about, el('span', { class: 'vv-over-drawn' }, ...drawn), named, sizes.at(-1));
+  };
+  const parts = [
+    part(t('Picture'), first, whole),
+    part(t('Patches'), () => open('patches'), cut),
+    part(t('Layers'), () => open('explorer'), layers),
+    part(t('Answer'), () => open('evidence'), answer),
+  ];
+  const arrow = () => el('span', { class: 'vv-sign', 'aria-hidden': 'true', text: '→' });
+  const came = ['0', '0.7', '1', '1.7', '2', '4', '4.3']; // of arrow and part, in turns
+  const node = el(
+    'div',
+    {
+      class: 'vv-overview',
+      role: 'group',
+      'aria-label': t('From the picture to the answer'),
+      'data-export': 'no',
+      'data-slide': 'no',
+      onanimationend: ({ animationName }) =>
+        animationName === 'vv-answered' && node.classList.remove('vv-plays'),
+    },
+    ...parts.flatMap((one, i) => (i ? [arrow(), one] : [one])),
+  );
+  [...node.children].forEach((one, i) => {
+    one.style.setProperty('--vv-at', came[i]);
+  });
+
+  function show() {
+    const { rows, cols, tall, wide, aspect } = shapeOf(self);
+    const { top } = self.summary;
+    const side = Math.min(SIDE, (node.clientWidth - 90) / 4);
+    const [width, height] = aspect > 1 ? [side / aspect, side] : [side, side * aspect];
+    cutApart(self, whole, cut, width, height);
+    node.style.setProperty('--vv-over', `${side}px`);
+    node.style.setProperty('--vv-heads', self.value.heads);
+    const { layers: count, heads } = self.value;
+    layers.replaceChildren(
+      ...Array.from({ length: count }, (_, i) => el('i', { style: `--vv-at:${i / count}` })),
+    );
+    const bar = (share) => el('span', { class: 'vv-answer-bar', style: `width:${100 * share}%` });
+    const line = (share) => el('span', { class: 'vv-answer-track' }, bar(share));
+    answer.replaceChildren(...top.map(([name, share]) => el('span', {}, span(t(name)), line(share))));
+    const texts = [
+      `${cols * wide} × ${rows * tall}`,
+      `${rows} × ${cols}`,
+      t('{layers} × {heads} heads', { layers: count, heads }),
+      top.length ? percent(top[0][1]) : t('No classifier'),
+    ];
+    texts.forEach((text, i) => (sizes[i].textContent = text));
+  }
+
+  return { node, show, play: () => node.classList.add('vv-plays') };
 }

@@ -1,10 +1,9 @@
 // What the steps of the tour are made of: words, formulas, tables, foldings.
 
-import { button, div, el } from '../../canvas/elements.js';
-import { patchName, tokenName } from '../../canvas/names.js';
-import { bounds, number, tenTo } from '../../canvas/numbers.js';
-import { slider } from '../../canvas/slider.js';
-import { t } from '../../canvas/words.js';
+import { button, div, el, slider } from '../../canvas/elements.js';
+import { number, tenTo } from '../../canvas/numbers.js';
+import { reach } from '../../canvas/still.js';
+import { patchName, t, tokenName } from '../../canvas/words.js';
 
 /** The grid with its patch's height and width, and how tall the input is for each of its width. */
 export function shapeOf({ grid: { rows, cols, patch } }) {
@@ -31,10 +30,7 @@ export const nameOf = (self, token) =>
   token < first(self) ? tokenTitle(self.grid.prefix[token]) : patchName(token - first(self));
 export const tokenTitle = (name) =>
   name === 'class' ? t('Class token') : name === 'distillation' ? t('Distillation token') : tokenName(name);
-export const largest = (values) => {
-  const [low, high] = bounds(values);
-  return Math.max(-low, high) || 1;
-};
+export const largest = (values) => reach(values) || 1;
 /** A number to reckon with: six digits, none left out. */
 export function digits(value) {
   if (value === 0 || !Number.isFinite(value)) return number(value);

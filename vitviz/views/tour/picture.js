@@ -1,9 +1,9 @@
 // Step 1: the photograph, and the model's input pixel by pixel.
 
-import { drawCrop, rim } from '../../canvas/crop.js';
-import { div, el, fit, stack } from '../../canvas/elements.js';
+import { el, fit, stack } from '../../canvas/elements.js';
+import { drawCrop, rim } from '../../canvas/missing.js';
 import { number } from '../../canvas/numbers.js';
-import { cells, outline, rowByRow } from '../../canvas/pointer.js';
+import { cells, plotted, rowByRow } from '../../canvas/pointer.js';
 import { t } from '../../canvas/words.js';
 import { beside, captioned, digits, pair, patchOf, plain, shapeOf, sheetOf } from './parts.js';
 
@@ -15,9 +15,7 @@ export const pictureStep = {
       role: 'img',
       'aria-label': t('The photograph, with the part that the model sees'),
     });
-    const input = el('canvas');
-    const plot = div('vv-plot', input);
-    const spot = outline(plot);
+    const { canvas: input, plot, spot } = plotted();
     const table = el('div');
     const size = () => {
       const { rows, cols, tall, wide } = shapeOf(self);

@@ -1,10 +1,9 @@
 // Step 6: positions, and live experiments: patches in another order, the position embedding at zero.
 
 import { unpacked } from '../../canvas/data.js';
-import { button, div, el, stack } from '../../canvas/elements.js';
+import { button, div, el, stack, tops } from '../../canvas/elements.js';
 import { leads } from '../../canvas/leads.js';
 import { number } from '../../canvas/numbers.js';
-import { tops } from '../../canvas/tops.js';
 import { t } from '../../canvas/words.js';
 import { board, strip } from './board.js';
 import { beside, captioned, largest, pair, patchOf, prose, take } from './parts.js';
@@ -30,54 +29,48 @@ function answerCard(title, picture) {
 /** What the two differences say, in words that the numbers bear out. */
 function verdict(self, found) {
   const what = self.summary.classes ? t('logit') : t('number of y');
-  const out = [];
-  const measured = ({ largest, relative }) => {
-    return { what, value: number(largest, 2), share: number(100 * relative, 2) };
-  };
   const same = (difference) => difference.relative < 1e-4;
-  out.push(
-    same(found.with)
-      ? t(
-          'With its positions, this model gives the same answer to the shuffled picture, up to rounding: ' +
-            'no {what} differs by more than {value}.',
-          measured(found.with),
-        )
+  const [kept, gone] = [found.with, found.without].map((one) => ({
+    what,
+    value: number(one?.largest, 2),
+    share: number(100 * one?.relative, 2),
+  }));
+  const first = same(found.with)
+    ? t(
+        'With its positions, this model gives the same answer to the shuffled picture, up to rounding: ' +
+          'no {what} differs by more than {value}.',
+        kept,
+      )
+    : t(
+        'With its positions, the model reads another picture when the patches are shuffled: a {what} ' +
+          'differs by up to {value}, which is {share} % of the largest.',
+        kept,
+      );
+  return `${first} ${zeroed(self, found.without && same(found.without), gone)}`;
+}
+
+/** What the difference without positions says, where they can be taken away: then `same` is true or false. */
+function zeroed({ summary }, same, gone) {
+  if (same === null || same === undefined)
+    return summary.positions === 'none'
+      ? t('Setting E_pos to zero is not applicable, because this model has no position embedding.')
       : t(
-          'With its positions, the model reads another picture when the patches are shuffled: a {what} ' +
-            'differs by up to {value}, which is {share} % of the largest.',
-          measured(found.with),
-        ),
-  );
-  if (!found.without) {
-    const none = self.summary.positions === 'none';
-    out.push(
-      none
-        ? t('Setting E_pos to zero is not applicable, because this model has no position embedding.')
-        : t(
-            'Setting E_pos to zero is not applicable, because this model’s positions are not (only) a ' +
-              'table that can be zeroed.',
-          ),
+          'Setting E_pos to zero is not applicable, because this model’s positions are not (only) a ' +
+            'table that can be zeroed.',
+        );
+  if (same)
+    return t(
+      'Without E_pos both orders give the same answer, up to rounding: no {what} differs by more than ' +
+        '{value}. What it answers there says little, because it was trained with E_pos.',
+      gone,
     );
-  } else if (same(found.without)) {
-    out.push(
-      t(
-        'Without E_pos both orders give the same answer, up to rounding: no {what} differs by more than ' +
-          '{value}. What it answers there says little, because it was trained with E_pos.',
-        measured(found.without),
-      ),
-    );
-  } else {
-    out.push(
-      self.summary.stem
-        ? t(
-            'Without E_pos a {what} still differs by up to {value}, because the convolutional stem looks ' +
-              'across the borders of the patches.',
-            measured(found.without),
-          )
-        : t('Without E_pos a {what} still differs by up to {value}.', measured(found.without)),
-    );
-  }
-  return out.join(' ');
+  return summary.stem
+    ? t(
+        'Without E_pos a {what} still differs by up to {value}, because the convolutional stem looks ' +
+          'across the borders of the patches.',
+        gone,
+      )
+    : t('Without E_pos a {what} still differs by up to {value}.', gone);
 }
 
 export const positionsStep = {

@@ -3,17 +3,14 @@
 import { pixels } from '../../canvas/data.js';
 import { button, div, el } from '../../canvas/elements.js';
 import { t } from '../../canvas/words.js';
-import { probabilitiesStep, readoutStep } from './answer.js';
+import { pathStep, probabilitiesStep, readoutStep, sumStep, withoutStep } from './answer.js';
 import { embeddingStep, tokenStep } from './embedding.js';
-import { attentionStep } from './encoder.js';
+import { attentionStep, layersStep } from './encoder.js';
 import { flattenStep, patchesStep } from './input.js';
-import { layersStep } from './layers.js';
-import { mapOf } from './map.js';
-import { overviewOf } from './overview.js';
+import { mapOf, overviewOf } from './map.js';
 import { formula, prose, told } from './parts.js';
 import { pictureStep } from './picture.js';
 import { positionsStep } from './shuffle.js';
-import { pathStep, sumStep, withoutStep } from './sum.js';
 
 const stops = {
   picture: pictureStep,

@@ -3,11 +3,9 @@
 import { tinted } from '../../canvas/colours.js';
 import { div, el, stack, thumb } from '../../canvas/elements.js';
 import { lighting } from '../../canvas/lit.js';
-import { patchName, placeName } from '../../canvas/names.js';
 import { number } from '../../canvas/numbers.js';
-import { outline } from '../../canvas/pointer.js';
-import { tip } from '../../canvas/tip.js';
-import { t } from '../../canvas/words.js';
+import { plotted, tip } from '../../canvas/pointer.js';
+import { patchName, placeName, t } from '../../canvas/words.js';
 
 /** Each value's share of the others that are smaller; equal ones share the mean of their places. */
 export function ranksOf(values) {
@@ -48,9 +46,7 @@ export function maps(self, { title, pick, of }) {
   const thumbs = new Map();
 
   function made(name) {
-    const canvas = el('canvas', {});
-    const plot = div('vv-plot', canvas);
-    const mark = outline(plot);
+    const { canvas, plot, spot: mark } = plotted();
     const node = thumb(plot, title(name), () => pick(name), lighting(name));
     const at = (event) => {
       const box = canvas.getBoundingClientRect();
@@ -65,13 +61,8 @@ export function maps(self, { title, pick, of }) {
   }
 
   function point(name, cell, event) {
-    const { rows, cols } = self.grid;
-    for (const { canvas, mark } of thumbs.values()) {
-      const w = canvas.clientWidth / cols;
-      const h = canvas.clientHeight / rows;
-      if (cell < 0) mark.hide();
-      else mark.put((cell % cols) * w, Math.floor(cell / cols) * h, w, h);
-    }
+    for (const { canvas, mark } of thumbs.values())
+      mark.over({ ...self.grid, width: canvas.clientWidth, height: canvas.clientHeight }, cell);
     if (cell < 0) return tip.hide();
     const { map } = of(name);
     const above = map.filter((value) => value > map[cell]).length + 1;

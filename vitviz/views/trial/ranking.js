@@ -1,24 +1,34 @@
-// The ranking: areas under both curves, what lies between them, SaCo, and what a map leaves unexplained.
+// The ranking: areas under both curves, what lies between them, SaCo, and what a map leaves unexplained; of a
+// set, how far each method lies ahead of chance with two standard errors.
 
+import { chartBeside } from '../../canvas/chart.js';
+import { unpacked } from '../../canvas/data.js';
 import { button, div, el, span, stack, svg } from '../../canvas/elements.js';
 import { lighting, relit, whenLit } from '../../canvas/lit.js';
 import { fixed } from '../../canvas/numbers.js';
 import { t } from '../../canvas/words.js';
 import { drawMap, largest } from './maps.js';
 
+/** A table as wide as it needs: `fill(columns, rows)`. */
+function tabled() {
+  const [head, body] = [el('tr', {}), el('tbody', {})];
+  const wide = { class: 'vv-wide-table', tabindex: 0, role: 'region', 'aria-label': t('Ranking') };
+  const table = el('table', { class: 'vv-ranking' }, el('thead', {}, head), body);
+  const fill = (columns, rows) => {
+    head.replaceChildren(...columns.map((text) => el('th', { scope: 'col', text })));
+    body.replaceChildren(...rows);
+  };
+  return { node: el('div', wide, table), fill };
+}
+
 /** A table with a row a method, best first; a click holds its curves. */
 export function ranking(self, { title, pick, of, style }) {
-  const head = el('tr', {});
-  const body = el('tbody', {});
+  const table = tabled();
   const said = el('p', { class: 'vv-text' });
   const canvas = el('canvas');
   const name = el('span', {});
   const one = div('vv-tried-map', div('vv-plot', canvas), name);
-  const table = el('table', { class: 'vv-ranking' }, el('thead', {}, head), body);
-  const node = stack(
-    el('div', { class: 'vv-wide-table', tabindex: 0, role: 'region', 'aria-label': t('Ranking') }, table),
-    div('vv-row vv-ranked', one, said),
-  );
+  const node = stack(table.node, div('vv-row vv-ranked', one, said));
   let known = [];
   whenLit(self, show);
 
@@ -43,10 +53,10 @@ export function ranking(self, { title, pick, of, style }) {
     });
     const areas = [t('Most ↓'), t('Least ↑'), t('Gap ↑')].map((text) => text + unit);
     const columns = [t('Method'), ...areas, 'SaCo', t('Rest')];
-    head.replaceChildren(...columns.map((text) => el('th', { scope: 'col', text })));
     const rows = verdict ? verdict.rows : names.map((method) => ({ method }));
-    body.replaceChildren(
-      ...rows.map(({ method, areas, gap, saco, beats, unexplained }) => {
+    table.fill(
+      columns,
+      rows.map(({ method, areas, gap, saco, beats, unexplained }) => {
         const key = svg('svg', { class: 'vv-line-key', width: 18, height: 4 });
         const line = { x1: 0, x2: 18, y1: 2, y2: 2, 'stroke-width': 2.5 };
         key.append(svg('line', { ...line, ...style(method) }));
@@ -62,7 +72,7 @@ export function ranking(self, { title, pick, of, style }) {
         return el('tr', kind, named, ...cells.map((text) => el('td', { text })));
       }),
     );
-    relit(body);
+    relit(table.node);
     said.textContent = verdict
       ? [
           t(
@@ -77,4 +87,52 @@ export function ranking(self, { title, pick, of, style }) {
   }
 
   return { node, draw, show };
+}
+
+/** The plot and the table; `draw(told)` draws what the item "standing" says. */
+export function standing(self, { title }) {
+  const drawn = chartBeside(self);
+  drawn.node.classList.add('vv-standing');
+  const table = tabled();
+  const said = el('p', { class: 'vv-text' });
+  const gone = el('p', { class: 'vv-text vv-refused' });
+  const logit = () => self.settings.score === 'logit';
+  const value = (one) => (one === null ? '–' : logit() ? fixed(one, 2) : fixed(100 * one, 1));
+  const both = (mean, error) => (error === null ? value(mean) : `${value(mean)} ± ${value(error)}`);
+
+  function draw({ rows, refused }) {
+    const needed = 24 * self.zoom * rows.length + 70 * self.zoom;
+    drawn.draw(unpacked(self.data.chart), self.width, Math.min(needed, self.tall - 40 * self.zoom));
+    const unit = logit() ? '' : ' %';
+    const columns = [
+      t('Rank'),
+      t('Method'),
+      t('Most first ↓') + unit,
+      t('Least first ↑') + unit,
+      t('Gap ↑') + unit,
+      t('Two classes'),
+    ];
+    table.fill(
+      columns,
+      rows.map((row) =>
+        el(
+          'tr',
+          { class: row.beats_chance ? undefined : 'vv-chancy', 'data-lit': row.method },
+          el('td', { text: String(row.rank) }),
+          el('th', { scope: 'row', text: title(row.method) }),
+          el('td', { text: both(row.most, row.most_error) }),
+          el('td', { text: both(row.least, row.least_error) }),
+          el('td', { text: value(row.gap) }),
+          el('td', { text: row.alike === null ? '–' : fixed(row.alike, 2) }),
+        ),
+      ),
+    );
+    said.textContent = [
+      t('± is the standard error. Who shares a rank cannot be told apart; slanted rows not from chance.'),
+      t('Two classes: how alike a method’s maps of the two likeliest are; 1 means that it knows no class.'),
+    ].join(' ');
+    gone.textContent = refused.map((sentence) => t(sentence)).join(' ');
+  }
+
+  return { node: drawn.node, table: stack(table.node, gone, said), draw };
 }

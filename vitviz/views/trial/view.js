@@ -3,15 +3,28 @@
 
 import { chartBeside, stroked } from '../../canvas/chart.js';
 import { unpacked } from '../../canvas/data.js';
-import { div, el, span, stack } from '../../canvas/elements.js';
+import { div, el, running, say, span, stack } from '../../canvas/elements.js';
+import { matrix } from '../../canvas/matrix.js';
 import { asText as query } from '../../canvas/memory.js';
-import { ofASet } from '../../canvas/names.js';
-import { running } from '../../canvas/running.js';
-import { t } from '../../canvas/words.js';
-import { agreement } from './agreement.js';
+import { ofASet, t } from '../../canvas/words.js';
 import { maps } from './maps.js';
-import { ranking } from './ranking.js';
-import { standing } from './standing.js';
+import { ranking, standing } from './ranking.js';
+
+/** The matrix of methods, with the column of the other class once that has been asked about. */
+function agreement(self) {
+  const drawn = matrix(self);
+  const wait = el('p', { class: 'vv-text', text: t('The ranking comes when all methods are tried.') });
+
+  function draw(_names, { verdict, alike }) {
+    const figure = alike ?? verdict?.agreement;
+    drawn.node.hidden = !figure;
+    wait.hidden = Boolean(figure);
+    const width = Math.max(260, self.below.clientWidth) - 4;
+    if (figure) drawn.draw(figure, { width, height: Infinity, most: 30 * self.zoom });
+  }
+
+  return { node: stack(drawn.node, wait), draw };
+}
 
 /** What all numbers in view depend on: another goal is another trial. */
 const goalOf = ({ key, settings }) => `${key}/${settings.target}/${settings.patches_as}`;
@@ -138,8 +151,7 @@ const this_ = {
     const told = unpacked(self.data.standing);
     if (told.patches_as !== self.settings.patches_as) return self.set('patches_as', told.patches_as);
     ui.run = this_.fresh('');
-    ui.far.said.textContent = ofASet(told.pictures);
-    ui.far.said.hidden = false;
+    say(ui.far.said, ofASet(told.pictures));
     ui.verdict.textContent = t(told.verdict);
     for (const part of Object.values(ui.parts)) part.node.hidden = true;
     ui.over.draw(told);
