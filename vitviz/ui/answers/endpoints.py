@@ -326,16 +326,10 @@ class Endpoints:
             a list of {name, architecture, source, input_size: [channels, height, width], trained_on, licence,
             paper, note, on_disk}
         """
-        from vitviz import engine
-
-        found = engine.checkpoints(self._studio.settings.weights)
-        known = {checkpoint.name: checkpoint for checkpoint in found}
+        # not where it lies
         fields = "name architecture source input_size trained_on licence paper note on_disk".split()
-        return [  # not where it lies
-            {field: getattr(known[name], field) for field in fields}
-            for name in self._studio.checkpoints.names()
-            if name in known
-        ]
+        offered = self._studio.checkpoints.offered()
+        return [{field: getattr(one, field) for field in fields} for one in offered]
 
     def figure(
         self, image: Picture, view: str = "rollout", checkpoint: str = "", settings: str = "",
@@ -461,11 +455,10 @@ def _of(trace: Any) -> dict[str, str]:
 def publish(studio: Studio) -> None:
     """Adds the endpoints to the page that is being built."""
     endpoints = Endpoints(studio)
-    for name in PUBLIC:
-        gr.api(_documented(_spoken(getattr(endpoints, name))), api_name=name)
-    for view in derived.answering():
-        made = derived.endpoint(view, endpoints.subject_of, studio.work.reading)
-        gr.api(_documented(_spoken(made)), api_name=view.slug)
+    how = endpoints.subject_of, studio.work.reading
+    made = (derived.endpoint(view, *how) for view in derived.answering())
+    for one in (*(getattr(endpoints, name) for name in PUBLIC), *made):
+        gr.api(_documented(_spoken(one)), api_name=one.__name__)
 
 
 def _spoken(fn: Callable) -> Callable:

@@ -85,6 +85,14 @@ class Cache(Generic[T]):
             with self._lock:
                 self._making.pop(key).set()
 
+    def within(self, around: Callable[[], AbstractContextManager], key: Hashable, make: Callable[[], T]) -> T:
+        """The same; where the entry is not there yet, it is waited for or made within `around()`."""
+        found = self.peek(key)
+        if found is not None:
+            return found
+        with around():
+            return self.get(key, make)
+
     def drop(self, key: Hashable, entry: T) -> None:
         """Puts an entry out, unless another has taken its place since."""
         with self._lock:
@@ -114,13 +122,6 @@ def names(key: Hashable, among: Collection[str]) -> bool:
     return any(names(one, among) for one in key) if isinstance(key, tuple) else key in among
 
 
-class Kept:
-    """Any value in a cache that counts bytes."""
-
-    def __init__(self, value):
-        self.value, self.nbytes = value, bytes_of(value)
-
-
 def bytes_of(value: Any) -> int:
     """What a value holds, at least a thousand bytes: tensors and arrays their size, records their fields'."""
     if isinstance(value, bytes):
@@ -128,10 +129,7 @@ def bytes_of(value: Any) -> int:
     size = getattr(value, "nbytes", None)
     if isinstance(size, int):
         return size
-    if isinstance(value, tuple | list):
-        parts = value
-    else:
-        parts = vars(value).values() if hasattr(value, "__dict__") else ()
+    parts = value if isinstance(value, tuple | list) else getattr(value, "__dict__", {}).values()
     held = [part for part in parts if not isinstance(part, str | int | float | bool | None)]
     return 1_000 + sum(map(bytes_of, held))
 

@@ -164,11 +164,7 @@ class Sets:
     def sampled(self, run: Run, asked: str = "all") -> Any:
         """The survey of the sample pictures by a run's checkpoint at its size: of all, or what is `asked`."""
         key = self._keys.of(b"sampled", repr((asked, run.checkpoint, run.weights, run.size)).encode())
-        found = self._surveys.peek(key)
-        if found is not None:
-            return found
-        with self._work.placed():
-            return self._surveys.get(key, lambda: self._of_samples(run, asked))
+        return self._surveys.within(self._work.placed, key, lambda: self._of_samples(run, asked))
 
     def film_of(self, run: Run) -> Mapping[int, Any]:
         """The similarity at every step of the training, surveyed once it is asked for; empty without one."""

@@ -1,5 +1,5 @@
 // The questions, in a row before the tabs: each opens the first of the views that answer it. Which tabs stand
-// there then is the style's business (tabs.py).
+// there then is the style's business (build.py).
 
 import { button, el, whenChanged } from '../../canvas/elements.js';
 import { open } from '../../canvas/memory.js';

@@ -16,8 +16,8 @@ from vitviz.record.strokes import Strokes
 from vitviz.ui.answers import lessons, links
 from vitviz.ui.door import uploads
 from vitviz.ui.memory.pictures import PUT_AWAY
-from vitviz.ui.page import assumed, sizes
-from vitviz.ui.page.shown import WHOLE, Shown, asked_for, language_of, reported
+from vitviz.ui.page import assumed
+from vitviz.ui.page.shown import OWN, WHOLE, Shown, asked_for, language_of, reported
 from vitviz.ui.words import translated, wanted
 
 FIRST_SAMPLE = "coffee"  # one of the classes that the shipped checkpoint knows
@@ -207,7 +207,7 @@ class Handlers:
 
     def resize(self, state: dict, size: str | None) -> list:
         """Another size of the model's input."""
-        return self.page.again(state, {"size": str(size or sizes.OWN)})
+        return self.page.again(state, {"size": str(size or OWN)})
 
     def seen(self, state: dict, event: gr.EventData) -> list:
         """An earlier moment of this page; the answer carries the ticket, and whether it was refused."""
@@ -249,21 +249,17 @@ class Handlers:
         return self._taught(state, lambda: lessons.opened(folder, name), progress)
 
     def _taught(self, state: dict, found: Callable[[], lessons.Lesson], progress: gr.Progress) -> list:
-        studio, restored = self.studio, []
+        pictures, vectors, restored = self.studio.pictures, self.studio.checkpoints.vectors, []
 
         def make(state: dict) -> list:
             lesson = found()
             seen = lesson.seen
-            picture = (
-                studio.pictures.sample(seen.sample)
-                if seen.sample
-                else studio.pictures.keep_bytes(lesson.picture)
-            )
+            picture = pictures.sample(seen.sample) if seen.sample else pictures.keep_bytes(lesson.picture)
             if lesson.other:
-                own = studio.pictures.keep_bytes(lesson.other)
+                own = pictures.keep_bytes(lesson.other)
                 seen = replace(seen, strokes=(seen.strokes or "").replace("onto.other_", f"onto.{own}_"))
             if lesson.vectors:
-                studio.checkpoints.vectors.named("", lesson.vectors, lessons.VECTORS)
+                vectors.named("", lesson.vectors, lessons.VECTORS)
             page = self._moment(state, seen, picture, reported(progress, seen.checkpoint or "", state))
             restored[:] = [lesson]
             return page
