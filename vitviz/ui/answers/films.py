@@ -29,12 +29,11 @@ from vitviz.ui.answers.plain import whole
 from vitviz.ui.door import visitor
 from vitviz.ui.memory.studio import Studio
 from vitviz.ui.memory.videos import thinned
-from vitviz.views import Needs
+from vitviz.views import Needs, View
 from vitviz.views.printing import ALONE, Asked
 
 if TYPE_CHECKING:
     from vitviz.engine import Frame
-    from vitviz.views import View
 
 FRAMES = 120  # of a video; of more every so many
 MOST = 60  # frames; of a longer film every so many, its first and its last among them

@@ -57,8 +57,8 @@ def routes(studio: Studio) -> list[APIRoute]:
             if name == "film.progress":
                 return JSONResponse(films.progress(studio, key, given))
             if dot and kind in ("film", "print"):
-                made = films if kind == "film" else prints
-                return download(*made.asked_for(studio, key, view, ending, given))
+                files = films if kind == "film" else prints
+                return download(*files.asked_for(studio, key, view, ending, given))
             if name in [file.name for file in shown.files]:
                 return download(studio.file(key, view, name, given), f"vitviz-{view}-{name}")
             return binary(studio.item(key, view, name, given), PASSING if passing else KEPT)

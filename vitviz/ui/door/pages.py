@@ -41,7 +41,7 @@ class Pages:
 
     def __init__(self, app: Any):
         self._app = app
-        self._made = LRUCache(MOST)
+        self._made: LRUCache[tuple, tuple[list, bytes, bytes]] = LRUCache(MOST)
 
     async def __call__(self, scope, receive, send) -> None:
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):

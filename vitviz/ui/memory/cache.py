@@ -78,7 +78,13 @@ class Cache(Generic[T]):
         token = _making.set(True)
         try:
             entry = make()
-            self._put(key, entry)
+            size = self._size(entry)
+            with self._lock:
+                self._entries[key] = (entry, size)
+                total = sum(size for _, size in self._entries.values())
+                while total > self.limit and len(self._entries) > 1:
+                    _, (_, gone) = self._entries.popitem(last=False)
+                    total -= gone
             return entry
         finally:
             _making.reset(token)
@@ -106,15 +112,6 @@ class Cache(Generic[T]):
             for key in gone:
                 del self._entries[key]
         return gone
-
-    def _put(self, key: Hashable, entry: T) -> None:
-        size = self._size(entry)
-        with self._lock:
-            self._entries[key] = (entry, size)
-            total = sum(size for _, size in self._entries.values())
-            while total > self.limit and len(self._entries) > 1:
-                _, (_, gone) = self._entries.popitem(last=False)
-                total -= gone
 
 
 def names(key: Hashable, among: Collection[str]) -> bool:

@@ -44,8 +44,9 @@ class Frames:
     @contextmanager
     def passing(self, data: bytes, video: str = "", stays: bool = False) -> Iterator[str]:
         """The same that stands within this, and after it only where it `stays` and nothing failed."""
+        picture = self.stand(data, video)
         with ExitStack() as leaving:
-            leaving.callback(self.forget, picture := self.stand(data, video))
+            leaving.callback(self.forget, picture)
             yield picture
             if stays:
                 leaving.pop_all()

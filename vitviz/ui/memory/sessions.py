@@ -27,7 +27,8 @@ class Sessions:
     """The newest state of every visitor; the oldest visitors are forgotten first, and then count as alone."""
 
     def __init__(self, most: int = 20_000):
-        self._newest, self._lock = LRUCache(most), threading.Lock()
+        self._newest: LRUCache[str, State] = LRUCache(most)
+        self._lock = threading.Lock()
 
     def begun(self, state: State) -> State:
         """The state of a page that has just been opened."""

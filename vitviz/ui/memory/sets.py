@@ -1,6 +1,7 @@
 """Sets of pictures: surveys made batch by batch in turns, for one checkpoint, for two at once, for a film."""
 
 import secrets
+from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -28,20 +29,15 @@ MANY = (
 )
 
 
-class Film(Mapping[int, Any]):
+class Film(UserDict):
     """What is made of each step of a training, when it is asked for."""
 
     def __init__(self, steps: Mapping[int, str], make: Callable[[str], Any]):
-        self._steps, self._make = steps, make
+        super().__init__(steps)
+        self._make = make
 
     def __getitem__(self, step: int) -> Any:
-        return self._make(self._steps[step])
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._steps)
-
-    def __len__(self) -> int:
-        return len(self._steps)
+        return self._make(self.data[step])
 
 
 class Sets:

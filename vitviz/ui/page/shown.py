@@ -1,11 +1,8 @@
 """Everything on the page for one picture and checkpoint, as the values of `outputs` in their order."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import gradio as gr
 
@@ -24,9 +21,6 @@ from vitviz.ui.page.components import Canvas, Files, Part, Upload
 from vitviz.ui.page.figures import figures_of, framed
 from vitviz.ui.words import say, told, translated
 from vitviz.views import VIEWS
-
-if TYPE_CHECKING:
-    from vitviz.engine import Inspector
 
 PAIRS = (  # what one can learn from two checkpoints on the same picture
     ("Before and after training (on disk)", "vitviz-tiny@0|vitviz-tiny"),
@@ -127,16 +121,16 @@ class Shown:
         names = set(self.studio.checkpoints.names())
         return [{"text": text, "pair": pair} for text, pair in TWINS if set(pair.split("|")) <= names]
 
-    def again(
-        self, state: dict, change: dict, report=None, checkpoint: Callable[[dict], str] | None = None
-    ) -> list:
-        """The same picture with something else changed, and by default the same checkpoint."""
-        state, named = self.studio.sessions.newest(state), checkpoint or self.checkpoint
+    def again(self, state: dict, change: dict, report=None, named: Callable[[str], str] = str) -> list:
+        """The same picture with something else changed, by the checkpoint `named` after the present one."""
+        state = self.studio.sessions.newest(state)
         if not state.get("picture"):
             return self.unchanged()
-        return self.attempt(
-            state, lambda now: self.show({**now, **change}, now["picture"], named(now), report)
-        )
+
+        def shown(now: dict) -> list:
+            return self.show({**now, **change}, now["picture"], named(self.checkpoint(now)), report)
+
+        return self.attempt(state, shown)
 
     def checkpoint(self, state: dict) -> str:
         return state.get("checkpoint", self.studio.settings.checkpoint)
@@ -155,11 +149,10 @@ class Shown:
         key = self._look(state, picture, checkpoint, progress, without=without) if without else whole
         second_key = self._look(state, picture, second, progress) if second else ""
         earlier = state.get("earlier" if state.get("picture", picture) == picture else "picture", "")
-        state |= {"earlier": earlier}
-        state = {**state, "picture": picture, "checkpoint": checkpoint, "key": key, "second_key": second_key}
-        state |= {"untouched": untouched, "whole": whole, "surveys": {}, "scene": studio.scene(key)}
+        keys = {"key": key, "second_key": second_key, "untouched": untouched, "whole": whole}
+        state |= {"earlier": earlier, "picture": picture, "checkpoint": checkpoint, **keys}
         soon = soon and any(studio.long(one) for one in (untouched, second_key) if one)
-        return self.page({**state, **WHOLE, "awaited": soon})
+        return self.page({**state, "surveys": {}, "scene": studio.scene(key), **WHOLE, "awaited": soon})
 
     def page(self, state: dict) -> list:
         """The page of a state whose keys are known; of one that is awaited, what no pass is needed for."""
@@ -293,7 +286,7 @@ def language_of(state: dict) -> str:
     return state.get("language", "en")
 
 
-def _sizes(inspector: Inspector, language: str, tokens: int) -> list[tuple[str, str]]:
+def _sizes(inspector, language: str, tokens: int) -> list[tuple[str, str]]:
     """What the page offers for a checkpoint, of up to so many tokens; anything else can be typed."""
     (height, width), patch = inspector.preprocessing.size, inspector.grid().patch
     scaled = [
@@ -308,7 +301,7 @@ def _sizes(inspector: Inspector, language: str, tokens: int) -> list[tuple[str, 
     ]
 
 
-def _pixels(asked: str, inspector: Inspector, upload: tuple[int, int]) -> tuple[int, int] | None:
+def _pixels(asked: str, inspector, upload: tuple[int, int]) -> tuple[int, int] | None:
     """Height and width in px, None for the checkpoint's own; `upload` is width and height. VitvizError for
     what is no size; whether the patch divides it is checked by the inspector.
     """
