@@ -43,7 +43,9 @@ class Folder:
     def __init__(self, parent: str | os.PathLike | None = None):
         place = Path(parent or tempfile.gettempdir())
         place.mkdir(parents=True, exist_ok=True)
-        remove_abandoned(place)
+        for folder in place.glob(f"{PREFIX}*"):
+            if _abandoned(folder):
+                shutil.rmtree(folder, ignore_errors=True)
         self._own = tempfile.TemporaryDirectory(prefix=PREFIX, dir=place, ignore_cleanup_errors=True)
         self.path = Path(self._own.name)
         self.uploads = self.path / UPLOADS
@@ -120,17 +122,8 @@ def _leave(app: Begun, status: int) -> NoReturn:
     os._exit(status)
 
 
-def remove_abandoned(place: Path) -> list[Path]:
-    """Removes the folders of apps of this user that no longer run, and returns them."""
-    removed = []
-    for folder in place.glob(f"{PREFIX}*"):
-        if _abandoned(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-            removed.append(folder)
-    return removed
-
-
 def _abandoned(folder: Path) -> bool:
+    """Whether it is that of an app of this user that no longer runs."""
     if not fcntl:
         return False
     try:

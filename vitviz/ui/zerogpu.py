@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import pickle
 import uuid
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -36,6 +35,7 @@ if here():
 import gradio as gr  # noqa: E402, after the above
 import httpx  # noqa: E402, likewise
 from gradio.context import LocalContext  # noqa: E402, likewise
+from gradio.utils import LRUCache  # noqa: E402, likewise
 
 from vitviz.errors import VitvizError  # noqa: E402, likewise
 
@@ -51,7 +51,7 @@ KEPT = 2  # models that a fork keeps on the GPU
 
 _MAIN = os.getpid()
 _lent: WeakValueDictionary[str, Forward] = WeakValueDictionary()  # by name; a fork has those of its birth
-_moved: OrderedDict[str, Forward] = OrderedDict()  # the fork's own, on the GPU
+_moved: LRUCache[str, Forward] = LRUCache(KEPT)  # the fork's own, on the GPU
 
 
 class Unavailable(VitvizError):
@@ -100,8 +100,6 @@ def _on_gpu(name: str, model: bytes | None) -> Forward | None:
         if forward is None:
             return None
         _moved[name] = forward.on("auto")
-        while len(_moved) > KEPT:
-            _moved.popitem(last=False)
     _moved.move_to_end(name)
     return _moved[name]
 

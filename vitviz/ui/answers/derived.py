@@ -70,18 +70,16 @@ def endpoint(view: View, subject_of: Callable, reading: Callable = contextlib.nu
 
 
 def _of(control: Control) -> inspect.Parameter:
+    kind, default = str, control.start()
     if isinstance(control, Choice):
         kind = Literal[tuple(value for value, _ in control.options)]
-        return _parameter(control.name, kind, control.start())
-    if isinstance(control, Whole) and control.tokens:
-        return _parameter(control.name, str, "")
-    if isinstance(control, Slider | Whole):
-        default = control.start()
-        number = int if isinstance(control, Whole) or float(control.step).is_integer() else float
-        return _parameter(
-            control.name, number | None if default == "" else number, None if default == "" else default
-        )
-    return _parameter(control.name, str, control.start())
+    elif isinstance(control, Whole) and control.tokens:
+        default = ""
+    elif isinstance(control, Slider | Whole):
+        kind = int if isinstance(control, Whole) or float(control.step).is_integer() else float
+        if default == "":
+            kind, default = kind | None, None
+    return _parameter(control.name, kind, default)
 
 
 def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:

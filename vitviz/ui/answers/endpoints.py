@@ -326,16 +326,10 @@ class Endpoints:
             a list of {name, architecture, source, input_size: [channels, height, width], trained_on, licence,
             paper, note, on_disk}
         """
-        from vitviz import engine
-
-        found = engine.checkpoints(self._studio.settings.weights)
-        known = {checkpoint.name: checkpoint for checkpoint in found}
+        # not where it lies
         fields = "name architecture source input_size trained_on licence paper note on_disk".split()
-        return [  # not where it lies
-            {field: getattr(known[name], field) for field in fields}
-            for name in self._studio.checkpoints.names()
-            if name in known
-        ]
+        offered = self._studio.checkpoints.offered()
+        return [{field: getattr(one, field) for field in fields} for one in offered]
 
     def figure(
         self, image: Picture, view: str = "rollout", checkpoint: str = "", settings: str = "",
@@ -355,12 +349,11 @@ class Endpoints:
         Returns:
             {checkpoint, view, name: the file's, caption: text, data: the file in base64}
         """
-        key = self._key(image, checkpoint, without, strokes)
-        if beside := str(second).strip():
+        if str(second).strip():
             asked = self._studio.view(str(view))
             if not (asked.paired or asked.sided):
                 raise WrongSetting(f"{asked.title} is of one checkpoint; leave second empty.")
-            key = self._studio.runs.pair(key, self._key(image, beside, without, strokes))
+        key = self._key(image, checkpoint, without, strokes, second)
         given, look = prints.settings_of(str(settings)), _look(detail, language)
         made = prints.figure(self._studio, key, str(view), given, look)
         data = prints.written(self._studio, made, str(format), width, whole(dpi, "dpi", 1, 10_000))
@@ -402,10 +395,7 @@ class Endpoints:
     ) -> Subject:
         """What a view looks at: weights, a picture, or a set where `second` is given, if only as ""."""
         if second is not None:
-            names = [self._name(checkpoint), *([str(second).strip()] if str(second).strip() else [])]
-            sample = self._studio.pictures.sample(samples()[0].name)
-            keys = [self._studio.look(sample, name) for name in names]
-            return self._studio.subject(keys[0] if len(keys) == 1 else self._studio.runs.pair(*keys))
+            return self._studio.subject(self._key(samples()[0].name, checkpoint, second=second))
         if image is None:
             return Subject(self._inspector(checkpoint))
         return self._subject(image, checkpoint, without)
@@ -424,10 +414,14 @@ class Endpoints:
     def _subject(self, image: Any, checkpoint: str, without: str = "") -> Subject:
         return self._studio.subject(self._key(image, checkpoint, without))
 
-    def _key(self, image: Any, checkpoint: str, without: str = "", strokes: str = "") -> str:
-        """The key of a picture as a checkpoint sees it, painted over, and less what is taken away."""
+    def _key(
+        self, image: Any, checkpoint: str, without: str = "", strokes: str = "", second: str = ""
+    ) -> str:
+        """The key of a picture as a checkpoint, and a `second`, see it: painted over, less what is taken."""
         changes = {"without": Without.parse(str(without)), "strokes": Strokes.parse(str(strokes))}
-        return self._studio.look(self._picture(image), self._name(checkpoint), **changes)
+        picture, beside = self._picture(image), str(second).strip()
+        key = self._studio.look(picture, self._name(checkpoint), **changes)
+        return self._studio.runs.pair(key, self._studio.look(picture, beside, **changes)) if beside else key
 
     def _picture(self, image: Any) -> str:
         """The picture's key: of a sample by its name, or of an upload; a bare path would be this server's."""
@@ -461,11 +455,10 @@ def _of(trace: Any) -> dict[str, str]:
 def publish(studio: Studio) -> None:
     """Adds the endpoints to the page that is being built."""
     endpoints = Endpoints(studio)
-    for name in PUBLIC:
-        gr.api(_documented(_spoken(getattr(endpoints, name))), api_name=name)
-    for view in derived.answering():
-        made = derived.endpoint(view, endpoints.subject_of, studio.work.reading)
-        gr.api(_documented(_spoken(made)), api_name=view.slug)
+    how = endpoints.subject_of, studio.work.reading
+    made = (derived.endpoint(view, *how) for view in derived.answering())
+    for one in (*(getattr(endpoints, name) for name in PUBLIC), *made):
+        gr.api(_documented(_spoken(one)), api_name=one.__name__)
 
 
 def _spoken(fn: Callable) -> Callable:

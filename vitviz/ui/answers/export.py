@@ -127,18 +127,13 @@ def _write(
             data = studio.file(source, view.slug, file.name, asked[view.slug])
             archive.writestr(f"{folder}{view.slug}-{file.name}", data)
     archive.writestr(f"{folder}input.png", studio.image(key, "input"), zipfile.ZIP_STORED)
-    without = studio.runs.run(key).without.text()
-    about = {**_about(subject, settings, left_out, surveys, without), **(more or {})}
+    about = {**_about(subject, settings, left_out, surveys), **(more or {})}
     archive.writestr(f"{folder}settings.json", json.dumps(about, indent=1, ensure_ascii=False))
     return left_out
 
 
 def _about(
-    subject: Subject,
-    settings: Mapping[str, Any],
-    left_out: Mapping[str, str],
-    surveys: Mapping[str, str],
-    without: str,
+    subject: Subject, settings: Mapping[str, Any], left_out: Mapping[str, str], surveys: Mapping[str, str]
 ) -> dict[str, Any]:
     checkpoint, trace = subject.inspector.checkpoint, subject.trace
     described = ("name", "architecture", "trained_on", "licence", "paper", "note")
@@ -157,7 +152,7 @@ def _about(
         },
         "grid": cells(grid),
         "retouched": view.retouched.text(),  # what was painted over the picture, in pixels of upload.jpg
-        "without": without,  # what was taken away, heads and layers counted from 1
+        "without": trace.without.text(),  # what was taken away, heads and layers counted from 1
         "prediction": [{"label": label, "probability": probability} for label, probability in trace.top(5)],
         "averages_are_of": {view.slug: of[view.slug] for view in VIEWS if view.averages},
         "views": {slug: values for slug, values in settings.items() if slug not in left_out},

@@ -6,6 +6,7 @@ Whoever asks for a film brings a ticket of their own, and may ask under it how m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from vitviz.errors import Unknown, VitvizError
@@ -28,12 +29,11 @@ from vitviz.ui.answers.plain import whole
 from vitviz.ui.door import visitor
 from vitviz.ui.memory.studio import Studio
 from vitviz.ui.memory.videos import thinned
-from vitviz.views import Needs
+from vitviz.views import Needs, View
 from vitviz.views.printing import ALONE, Asked
 
 if TYPE_CHECKING:
     from vitviz.engine import Frame
-    from vitviz.views import View
 
 FRAMES = 120  # of a video; of more every so many
 MOST = 60  # frames; of a longer film every so many, its first and its last among them
@@ -120,17 +120,18 @@ def asked_for(
     """The file of an address, and its name; film.over, .width, .seconds, .detail, .dark, .lang say how."""
     address = prints.Wanted(given, PREFIX, "Films", ASKED, ending, FORMATS)
     ticket = address.text("ticket", "", "[0-9a-z]{0,40}", "up to 40 letters and digits")
-    told = _counted(studio, key, ticket)
+    count = studio.counted(key, ticket)
     width = address.number("width", "960")
     seconds = float(address.text("seconds", "0.8", r"[0-9](\.[0-9])?", "0.1 to 5, such as 0.8"))
     require(ending, width, seconds)
-    asked = (address.theirs, address.text("over", "training"), address.look(), told(0))
+    asked = (address.theirs, address.text("over", "training"), address.look(), partial(_count, count, 0))
     if asked[1] == "video":
         ends = (address.number("first", "0"), address.number("last", "9999"))
         made = of_video(studio, key, slug, asked[0], address.text("video", ""), ends, *asked[2:])
     else:
         made = film(studio, key, slug, *asked)
-    return written(studio, made, ending, width, seconds, told(1)), f"{made.name}.{ending}"
+    data = written(studio, made, ending, width, seconds, partial(_count, count, 1))
+    return data, f"{made.name}.{ending}"
 
 
 def require(form: str, width: int, seconds: float) -> None:
@@ -187,14 +188,6 @@ def _moments(studio: Studio, view: View, checkpoint: str) -> list[Frame]:
     return moments
 
 
-def _counted(studio: Studio, key: str, ticket: str) -> Callable[[int], Told]:
-    """Who counts frames under a ticket: seen with 0, drawn with 1."""
-    count = studio.counted(key, ticket)
-
-    def part(drawn: int) -> Told:
-        def told(done: int, of: int) -> None:
-            count[:] = [done + drawn * of, 2 * of]
-
-        return told
-
-    return part
+def _count(count: list[int], drawn: int, done: int, of: int) -> None:
+    """Counts frames that are seen (`drawn` is 0) or drawn (1)."""
+    count[:] = [done + drawn * of, 2 * of]

@@ -72,15 +72,8 @@ def _name(text: str) -> str | None:
 
 def shown(state: Mapping[str, Any]) -> dict[str, Any]:
     """What the page's script has to know of a session to write its link and to come back to it."""
-    names = ("second", "second_key", "size", "without", "strokes", "picture", "scene")
-    seen = {name: state.get(name, "") for name in names}
-    return {
-        "key": state["key"],
-        "checkpoint": state["checkpoint"],
-        **seen,
-        "sample": state.get("sample"),
-        "base": base(),
-    }
+    names = "key checkpoint second second_key size without strokes picture scene".split()
+    return {**{name: state.get(name, "") for name in names}, "sample": state.get("sample"), "base": base()}
 
 
 def base() -> str:

@@ -11,9 +11,9 @@ from functools import cache
 from vitviz.errors import Unknown
 from vitviz.ui import words
 from vitviz.views import scripts
-from vitviz.views.scripts import script_of
 
 _ROOMS = (*scripts.ROOMS, "ui")
+script_of = scripts.script_of
 
 
 def source(path: str) -> str:
@@ -50,6 +50,3 @@ def _sources() -> dict[str, str]:
             f"export default {json.dumps(dict(words.texts(tag)), ensure_ascii=False)};\n"
         )
     return found
-
-
-__all__ = ["base", "loading", "script_of", "source", "style"]

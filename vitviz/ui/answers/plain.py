@@ -60,8 +60,7 @@ def whole(value: Any, name: str, least: int, most: int) -> int:
 
 def truth(value: object, name: str) -> bool:
     """True or false as a client may send it, words too (any text is true in Python); else WrongSetting."""
-    words = {"true": True, "false": False}
-    found = value if isinstance(value, bool) else words.get(value.lower()) if isinstance(value, str) else None
+    found = {"true": True, "false": False}.get(str(value).lower())
     if found is None:
         raise WrongSetting(f"{name}={value!r} is neither true nor false.")
     return found

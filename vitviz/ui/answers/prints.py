@@ -34,11 +34,10 @@ def of_settings(studio: Studio, key: str, view: View, settings: Mapping[str, Any
     """The same for settings that have been read."""
     with studio.work.placed():
         subject = studio.subject(key)
-        upload = None if subject.trace is None else studio.photograph(key)
+        if subject.trace is not None:
+            picture = studio.pictures.sample_of(studio.runs.run(key).picture) or "own-picture"
+            asked = replace(asked, upload=studio.photograph(key), picture=picture)
         with studio.work.reading(subject):
-            if upload is not None:
-                picture = studio.pictures.sample_of(studio.runs.run(key).picture) or "own-picture"
-                asked = replace(asked, upload=upload, picture=picture)
             return printed(view, subject, settings, asked)
 
 

@@ -47,24 +47,21 @@ def routes(studio: Studio) -> list[APIRoute]:
         return download(data, export.file_name(studio.subject(key).checkpoint, ".zip"))
 
     def item(given: dict, key: str, view: str, name: str) -> Response:
+        kind, dot, ending = name.partition(".")
         with studio.frames.looked_at(key) as passing:
-            return found(given, key, view, name, PASSING if passing else KEPT)
-
-    def found(given: dict, key: str, view: str, name: str, headers: dict) -> Response:
-        shown = studio.view(view)
-        if name == "numbers.npz":
-            return download(studio.numbers(key, view, given), f"vitviz-{view}.npz")
-        if name == "film.json":
-            return JSONResponse(films.offered(studio, key, view, given))
-        if name == "film.progress":
-            return JSONResponse(films.progress(studio, key, given))
-        if name.startswith("film."):
-            return download(*films.asked_for(studio, key, view, name.removeprefix("film."), given))
-        if name.startswith("print."):
-            return download(*prints.asked_for(studio, key, view, name.removeprefix("print."), given))
-        if name in [file.name for file in shown.files]:
-            return download(studio.file(key, view, name, given), f"vitviz-{view}-{name}")
-        return binary(studio.item(key, view, name, given), headers)
+            shown = studio.view(view)
+            if name == "numbers.npz":
+                return download(studio.numbers(key, view, given), f"vitviz-{view}.npz")
+            if name == "film.json":
+                return JSONResponse(films.offered(studio, key, view, given))
+            if name == "film.progress":
+                return JSONResponse(films.progress(studio, key, given))
+            if dot and kind in ("film", "print"):
+                files = films if kind == "film" else prints
+                return download(*files.asked_for(studio, key, view, ending, given))
+            if name in [file.name for file in shown.files]:
+                return download(studio.file(key, view, name, given), f"vitviz-{view}-{name}")
+            return binary(studio.item(key, view, name, given), PASSING if passing else KEPT)
 
     def at_hand(given: dict, key: str, view: str, name: str) -> Response | None:
         # what is wrong with the question is told where it is answered

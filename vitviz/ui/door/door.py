@@ -80,7 +80,8 @@ class Door:
         try:
             self._admit(scope)
             if scope["type"] == "http" and scope["method"] == "POST":
-                uploading = self._uploads(scope["path"])
+                path = scope["path"]
+                uploading = path.rstrip("/").endswith("/upload") and not BY_NAME.search(path)
                 receive = self._counted(scope, receive) if uploading else await self._read(scope, receive)
                 send = _worded(scope, receive, send) if uploading else send
         except Refused as refused:
@@ -114,24 +115,23 @@ class Door:
                 del named[name]
         scope["headers"] = named.raw
 
-    def _uploads(self, path: str) -> bool:
-        return path.rstrip("/").endswith("/upload") and not self._calls.named(path)
-
     async def _read(self, scope, receive) -> Callable:
         """What hands a question on, once it has arrived whole and is checked."""
-        body = bytearray()
-        while True:
+        body, more = bytearray(), True
+        while more:
             message = await receive()
-            if message["type"] != "http.request":
-                break
             body += message.get("body", b"")
             if len(body) > LARGEST:
                 most = f"{LARGEST // 2**20} MB, the most that is accepted"
                 raise Refused(413, f"The question is larger than {most}.")
-            if not message.get("more_body"):
-                break
+            more = message.get("more_body")
         asked = meant(bytes(body))
-        self._calls.check(scope["path"], _parsed(asked))
+        try:
+            parsed = json.loads(asked) if asked else None
+            json.dumps(parsed, ensure_ascii=False).encode()  # half a character would break off what quotes it
+        except (ValueError, RecursionError):
+            raise Refused(400, "The question is no JSON that can be read.") from None
+        self._calls.check(scope["path"], parsed)
         whole: list[dict] = [{"type": "http.request", "body": asked, "more_body": False}]
 
         async def again() -> dict:
@@ -145,7 +145,9 @@ class Door:
             raise Refused(429, said(too_much))
         most = self._quota.request
         if int(Headers(scope=scope).get("content-length") or 0) > most:
-            raise Refused(413, _too_much(most))
+            raise Refused(
+                413, f"These files have more than {most / 1e6:.0f} MB together, the most at once. Send fewer."
+            )
         arrived = 0
 
         async def counting() -> dict:
@@ -234,19 +236,6 @@ def _told(sentence: str, status: int, scope) -> JSONResponse:
     return JSONResponse({"detail": translated(sentence, wanted(asked))}, status_code=status)
 
 
-def _parsed(body: bytes) -> Any:
-    try:
-        parsed = json.loads(body) if body else None
-        json.dumps(parsed, ensure_ascii=False).encode()  # half a character would break off what quotes it
-    except (ValueError, RecursionError):
-        raise Refused(400, "The question is no JSON that can be read.") from None
-    return parsed
-
-
-def _too_much(most: int) -> str:
-    return f"These files have more than {most / 1e6:.0f} MB together, the most at once. Send fewer."
-
-
 def _short(name: str | None) -> str:
     """A name out of a header as plain text: it may be anything."""
     return re.sub(r"[^\w.:\[\]/-]", "_", name or "nothing")[:100]
@@ -271,12 +260,10 @@ class Calls:
     def __init__(self, demo: gr.Blocks):
         self._queue = demo._queue
         self._inputs = {number: fn.inputs for number, fn in demo.fns.items()}
-        public = {
-            fn.api_name: (number, fn.fn) for number, fn in demo.fns.items() if fn.api_visibility == "public"
-        }
-        self._numbers = {name: number for name, (number, _) in public.items()}
-        self._parameters = {
-            name: list(inspect.signature(fn).parameters.values()) for name, (_, fn) in public.items()
+        self._public = {
+            fn.api_name: (number, list(inspect.signature(fn.fn).parameters.values()))
+            for number, fn in demo.fns.items()
+            if fn.api_visibility == "public"
         }
 
     def awaited(self, name: str) -> bool:
@@ -284,11 +271,6 @@ class Calls:
         queue = self._queue
         known = name in queue.pending_messages_per_session or name in queue.event_ids_to_events
         return known or any(name in events for events in tuple(queue.pending_event_ids_session.values()))
-
-    @staticmethod
-    def named(path: str) -> bool:
-        """Whether a path calls a listener by its name."""
-        return BY_NAME.search(path) is not None
 
     def check(self, path: str, body: Any) -> None:
         """Refused for a question that no listener could answer."""
@@ -306,27 +288,18 @@ class Calls:
         _check_files(body)
 
     def _check_named(self, name: str, spelled: bool, body: dict) -> None:
-        if name not in self._numbers:  # the page's own listeners have names too, but are nobody else's
-            known = ", ".join(self._numbers)
+        if name not in self._public:  # the page's own listeners have names too, but are nobody else's
+            known = ", ".join(self._public)
             raise Refused(404, f"There is no endpoint of this name: expected one of {known}.")
-        parameters = self._parameters[name]
+        number, parameters = self._public[name]
         if spelled:
-            return self._check_spelled(name, body)
-        if body.get("fn_index") not in (None, self._numbers[name]):
+            return _check_spelled(name, parameters, body)
+        if body.get("fn_index") not in (None, number):
             raise Refused(422, f"fn_index is not that of {name}. Leave it out.")
         data = body.get("data")
         if not isinstance(data, list) or len(data) != len(parameters):
             expected = f"{len(parameters)} values ({_signature(parameters)})"
             raise Refused(422, f"{name} takes {expected} and was given {_count(data)}.")
-
-    def _check_spelled(self, name: str, body: dict) -> None:
-        parameters = self._parameters[name]
-        missing = [one.name for one in parameters if one.default is one.empty and one.name not in body]
-        unknown = [key for key in body if key not in [one.name for one in parameters]]
-        if missing or unknown:
-            wrong = f"was given {len(unknown)} values of other names"
-            wrong = f"is missing {', '.join(missing)}" if missing else wrong
-            raise Refused(422, f"{name} takes {_signature(parameters)}, but {wrong}.")
 
     def _check_numbered(self, body: dict) -> None:
         number, data = body.get("fn_index"), body.get("data")
@@ -337,7 +310,21 @@ class Calls:
             expected = f"data of {len(inputs)} values"
             raise Refused(422, f"This listener takes {expected}, but was given {_count(data)}.")
         for block, value in zip(inputs, data, strict=False):
-            _check_form(getattr(block, "data_model", None), value)
+            model = getattr(block, "data_model", None)  # only inputs of files have one on the page
+            try:
+                if model is not None and value is not None:
+                    model.model_validate(value, context={"validate_meta": True})  # as Gradio does
+            except (ValueError, TypeError):
+                raise Refused(422, uploads.NOT_UPLOADED) from None
+
+
+def _check_spelled(name: str, parameters: list[inspect.Parameter], body: dict) -> None:
+    missing = [one.name for one in parameters if one.default is one.empty and one.name not in body]
+    unknown = body.keys() - {one.name for one in parameters}
+    if missing or unknown:
+        wrong = f"was given {len(unknown)} values of other names"
+        wrong = f"is missing {', '.join(missing)}" if missing else wrong
+        raise Refused(422, f"{name} takes {_signature(parameters)}, but {wrong}.")
 
 
 def _count(data: Any) -> str:
@@ -348,16 +335,6 @@ def _signature(parameters: list[inspect.Parameter]) -> str:
     return ", ".join(
         one.name if one.default is one.empty else f"{one.name}={one.default!r}" for one in parameters
     )
-
-
-def _check_form(model: Any, value: Any) -> None:
-    """Refused where something else is given in place of files, the only inputs of the page with a model."""
-    if model is None or value is None:
-        return
-    try:
-        model.model_validate(value, context={"validate_meta": True})  # as Gradio does
-    except (ValueError, TypeError):
-        raise Refused(422, uploads.NOT_UPLOADED) from None
 
 
 def _check_files(body: Any) -> None:
@@ -401,9 +378,10 @@ class Hosts:
 
     def __init__(self, bound: str, allowed: Iterable[str] = (), share: bool = False):
         self._allowed = {name.lower().strip(".") for name in allowed}
-        self._all = "*" in self._allowed or (not self._allowed and not _local(_name(bound) or bound))
-        if not _local(_name(bound) or bound):
-            self._allowed.add((_name(bound) or bound).lower())
+        bound = _name(bound) or bound
+        self._all = "*" in self._allowed or (not self._allowed and not _local(bound))
+        if not _local(bound):
+            self._allowed.add(bound.lower())
         if share:
             self._allowed.add("*.gradio.live")  # where Gradio's public links lead
 

@@ -10,10 +10,9 @@ import gzip
 import html
 import json
 import re
-from collections import OrderedDict
 from typing import Any
 
-from gradio.utils import get_upload_folder
+from gradio.utils import LRUCache, get_upload_folder
 from starlette.datastructures import Headers, MutableHeaders
 
 from vitviz.ui import words
@@ -42,7 +41,7 @@ class Pages:
 
     def __init__(self, app: Any):
         self._app = app
-        self._made: OrderedDict[tuple, tuple[list, bytes, bytes]] = OrderedDict()
+        self._made: LRUCache[tuple, tuple[list, bytes, bytes]] = LRUCache(MOST)
 
     async def __call__(self, scope, receive, send) -> None:
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
@@ -67,8 +66,6 @@ class Pages:
                 script = f"<head><script>{words.first()}</script>".encode()
                 body = shared(body.replace(b"<head>", script, 1), scope)
             self._made[which] = start["headers"], body, gzip.compress(body)
-            while len(self._made) > MOST:
-                self._made.popitem(last=False)
         headers, body, packed = self._made[which]
         small = "gzip" in asked.get("accept-encoding", "")
         told = MutableHeaders(raw=list(headers))

@@ -235,22 +235,11 @@ class _Answer:
     """
 
     def __init__(self, held: ExitStack | None = None):
-        self.held, self.placed, self._before, self._began = held, False, 0.0, None
+        self.held, self.placed, self.before, self.began = held, False, 0.0, None
         self.known: WeakValueDictionary = WeakValueDictionary()
 
     def seconds(self) -> float:
-        return self._before + (0.0 if self._began is None else time.monotonic() - self._began)
-
-    @contextmanager
-    def computing(self) -> Iterator[bool]:
-        """Around a turn; whether it is none within another."""
-        outer = self._began is None
-        self._began = time.monotonic() if outer else self._began
-        try:
-            yield outer
-        finally:
-            if outer:
-                self._before, self._began = self.seconds(), None
+        return self.before + (0.0 if self.began is None else time.monotonic() - self.began)
 
 
 _answer: ContextVar[_Answer | None] = ContextVar("vitviz_answer", default=None)
@@ -288,14 +277,21 @@ def begun() -> bool:
 def timed(seconds: float) -> Iterator[None]:
     """Around a turn: what is computed inside ends by TooMuch once the time of its answer is over."""
     answer = _answer.get() or _Answer()
+    if answer.began is not None:  # within another turn
+        yield
+        return
 
     def over() -> bool:
         if answer.seconds() > seconds:
             raise TooMuch(Sentence(TOO_LONG, seconds=f"{seconds:g}"))
         return False
 
-    with answer.computing() as outer, stopping.when(over) if outer else nullcontext():
-        yield
+    answer.began = time.monotonic()
+    try:
+        with stopping.when(over):
+            yield
+    finally:
+        answer.before, answer.began = answer.seconds(), None
 
 
 def known() -> dict | WeakValueDictionary:

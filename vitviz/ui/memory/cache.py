@@ -78,12 +78,26 @@ class Cache(Generic[T]):
         token = _making.set(True)
         try:
             entry = make()
-            self._put(key, entry)
+            size = self._size(entry)
+            with self._lock:
+                self._entries[key] = (entry, size)
+                total = sum(size for _, size in self._entries.values())
+                while total > self.limit and len(self._entries) > 1:
+                    _, (_, gone) = self._entries.popitem(last=False)
+                    total -= gone
             return entry
         finally:
             _making.reset(token)
             with self._lock:
                 self._making.pop(key).set()
+
+    def within(self, around: Callable[[], AbstractContextManager], key: Hashable, make: Callable[[], T]) -> T:
+        """The same; where the entry is not there yet, it is waited for or made within `around()`."""
+        found = self.peek(key)
+        if found is not None:
+            return found
+        with around():
+            return self.get(key, make)
 
     def drop(self, key: Hashable, entry: T) -> None:
         """Puts an entry out, unless another has taken its place since."""
@@ -99,26 +113,10 @@ class Cache(Generic[T]):
                 del self._entries[key]
         return gone
 
-    def _put(self, key: Hashable, entry: T) -> None:
-        size = self._size(entry)
-        with self._lock:
-            self._entries[key] = (entry, size)
-            total = sum(size for _, size in self._entries.values())
-            while total > self.limit and len(self._entries) > 1:
-                _, (_, gone) = self._entries.popitem(last=False)
-                total -= gone
-
 
 def names(key: Hashable, among: Collection[str]) -> bool:
     """Whether a key is one of some names, or holds one."""
     return any(names(one, among) for one in key) if isinstance(key, tuple) else key in among
-
-
-class Kept:
-    """Any value in a cache that counts bytes."""
-
-    def __init__(self, value):
-        self.value, self.nbytes = value, bytes_of(value)
 
 
 def bytes_of(value: Any) -> int:
@@ -128,10 +126,7 @@ def bytes_of(value: Any) -> int:
     size = getattr(value, "nbytes", None)
     if isinstance(size, int):
         return size
-    if isinstance(value, tuple | list):
-        parts = value
-    else:
-        parts = vars(value).values() if hasattr(value, "__dict__") else ()
+    parts = value if isinstance(value, tuple | list) else getattr(value, "__dict__", {}).values()
     held = [part for part in parts if not isinstance(part, str | int | float | bool | None)]
     return 1_000 + sum(map(bytes_of, held))
 

@@ -19,7 +19,7 @@ from vitviz.ui.memory.work import Work
 from vitviz.ui.options import Settings
 
 if TYPE_CHECKING:
-    from vitviz.engine import Frame
+    from vitviz.engine import Checkpoint, Frame
 
 KEPT = 50  # lists of sentences, or of vectors, that one checkpoint is asked about; each has little of its own
 
@@ -34,20 +34,20 @@ class Checkpoints:
         # asked about sentences or vectors, by their names, for as long as what they were made of is there
         self._asked: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
-    def names(self) -> list[str]:
-        """The checkpoints that can be picked."""
+    def offered(self) -> list[Checkpoint]:
+        """The checkpoints that can be picked, those on this server first."""
         from vitviz import engine
 
-        names = [checkpoint.name for checkpoint in engine.checkpoints(self.settings.weights)]
-        return [name for name in names if not self.settings.allowed or name in self.settings.allowed]
+        found, allowed = engine.checkpoints(self.settings.weights), self.settings.allowed
+        return [one for one in found if not allowed or one.name in allowed]
+
+    def names(self) -> list[str]:
+        """Their names."""
+        return [one.name for one in self.offered()]
 
     def choices(self) -> list[tuple[str, str]]:
         """The same for a picker: a line that describes each, and its name."""
-        from vitviz import engine
-
-        allowed = set(self.names())
-        found = engine.checkpoints(self.settings.weights)
-        return [(line_of(checkpoint), checkpoint.name) for checkpoint in found if checkpoint.name in allowed]
+        return [(line_of(one), one.name) for one in self.offered()]
 
     def film(self, checkpoint: str) -> dict[str, Any]:
         """The training film that a loaded checkpoint belongs to, and which of its frames it is; or {}."""
@@ -78,23 +78,21 @@ class Checkpoints:
         given = self.settings
         asked = {"device": given.device, "dtype": given.dtype, "folder": given.weights, "trusted": False}
 
-        def load():
+        def load(again: bool = False):
             with self.work.drawing(0, alone=False):
                 found = engine.find(name, given.weights, trusted=False)
             # what comes over the network holds no turn meanwhile
             here = found.source != "hub" or found.on_disk
             with self.work.drawing(0, alone=False) if here else nullcontext():
-                return zerogpu.lent(engine.load(name, **asked, progress=progress))
-
-        def load_again():
-            inspector = load()
-            inspector.placed.checkpoint = replace(inspector.checkpoint, replaced=True)
+                inspector = zerogpu.lent(engine.load(name, **asked, progress=progress))
+            if again:
+                inspector.placed.checkpoint = replace(inspector.checkpoint, replaced=True)
             return inspector
 
         found = self._inspectors.get(name, load)
         if not engine.unchanged(found.checkpoint):
             self._inspectors.drop(name, found)
-            found = self._inspectors.get(name, load_again)
+            found = self._inspectors.get(name, lambda: load(again=True))
         known()[name] = found
         return found
 

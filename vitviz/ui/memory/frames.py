@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from vitviz.ui.door import visitor
@@ -45,14 +45,11 @@ class Frames:
     def passing(self, data: bytes, video: str = "", stays: bool = False) -> Iterator[str]:
         """The same that stands within this, and after it only where it `stays` and nothing failed."""
         picture = self.stand(data, video)
-        try:
+        with ExitStack() as leaving:
+            leaving.callback(self.forget, picture)
             yield picture
-        except BaseException:
-            stays = False
-            raise
-        finally:
-            if not stays:
-                self.forget(picture)
+            if stays:
+                leaving.pop_all()
 
     def seen_as(self, key: str, picture: str) -> str:
         """The key of a frame looked at as `key`'s picture is: by that checkpoint, and without the same."""
@@ -112,6 +109,3 @@ class Frames:
                 self._watch()
         for one in old:
             self.forget(one)
-
-
-__all__ = ["Frames"]

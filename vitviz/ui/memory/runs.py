@@ -1,7 +1,5 @@
 """What a key stands for: a run (a picture, and what it is looked at with), or two things side by side."""
 
-from collections.abc import Callable
-
 from vitviz.errors import CheckpointError, Unknown
 from vitviz.record.runs import Run
 from vitviz.ui.memory.cache import Cache, Keys
@@ -22,18 +20,11 @@ class Runs:
         self._pairs: Cache[tuple[str, str]] = Cache(20_000, lambda pair: 1)
         self._assumed: Cache[str] = Cache(20_000, lambda text: 1)  # outlives its checkpoint
 
-    def known(
-        self,
-        picture: str,
-        checkpoint: str,
-        size: tuple[int, int] | None = None,
-        progress: Callable[[int, int], None] | None = None,
-        **changes,
-    ) -> str:
+    def known(self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, **changes) -> str:
         """The key of a picture as a checkpoint sees it, before anything is computed; `changes` are fields of
         the run, such as `without`. TooMuch for an input that is too large.
         """
-        inspector = self._checkpoints.inspector(checkpoint, progress)
+        inspector = self._checkpoints.inspector(checkpoint)
         self._limits.require(inspector, size)
         assumed = " ".join(one.taken or one.name for one in inspector.checkpoint.assumed)
         run = self.of(picture, checkpoint, size, **changes)

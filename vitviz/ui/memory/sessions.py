@@ -12,9 +12,10 @@ last pages. A page that it has forgotten comes with an empty state, and is known
 
 import secrets
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
+
+from gradio.utils import LRUCache
 
 from vitviz.ui.door import visitor
 from vitviz.ui.door.turns import one_answer
@@ -26,8 +27,8 @@ class Sessions:
     """The newest state of every visitor; the oldest visitors are forgotten first, and then count as alone."""
 
     def __init__(self, most: int = 20_000):
-        self._newest: OrderedDict[str, State] = OrderedDict()
-        self._most, self._lock = most, threading.Lock()
+        self._newest: LRUCache[str, State] = LRUCache(most)
+        self._lock = threading.Lock()
 
     def begun(self, state: State) -> State:
         """The state of a page that has just been opened."""
@@ -52,13 +53,7 @@ class Sessions:
                 newest = self._newest.get(state.get("session", ""), state)
                 if newest.get("version") == state.get("version"):
                     page[0] = {**page[0], "version": state.get("version", 0) + 1}
-                    self._keep(page[0])
+                    if "session" in page[0]:
+                        self._newest[page[0]["session"]] = page[0]
                     return page
             state = newest
-
-    def _keep(self, state: State) -> None:
-        if "session" in state:
-            self._newest[state["session"]] = state
-            self._newest.move_to_end(state["session"])
-            while len(self._newest) > self._most:
-                self._newest.popitem(last=False)

@@ -1,6 +1,7 @@
 """Sets of pictures: surveys made batch by batch in turns, for one checkpoint, for two at once, for a film."""
 
 import secrets
+from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -28,20 +29,15 @@ MANY = (
 )
 
 
-class Film(Mapping[int, Any]):
+class Film(UserDict):
     """What is made of each step of a training, when it is asked for."""
 
     def __init__(self, steps: Mapping[int, str], make: Callable[[str], Any]):
-        self._steps, self._make = steps, make
+        super().__init__(steps)
+        self._make = make
 
     def __getitem__(self, step: int) -> Any:
-        return self._make(self._steps[step])
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._steps)
-
-    def __len__(self) -> int:
-        return len(self._steps)
+        return self._make(self.data[step])
 
 
 class Sets:
@@ -164,11 +160,7 @@ class Sets:
     def sampled(self, run: Run, asked: str = "all") -> Any:
         """The survey of the sample pictures by a run's checkpoint at its size: of all, or what is `asked`."""
         key = self._keys.of(b"sampled", repr((asked, run.checkpoint, run.weights, run.size)).encode())
-        found = self._surveys.peek(key)
-        if found is not None:
-            return found
-        with self._work.placed():
-            return self._surveys.get(key, lambda: self._of_samples(run, asked))
+        return self._surveys.within(self._work.placed, key, lambda: self._of_samples(run, asked))
 
     def film_of(self, run: Run) -> Mapping[int, Any]:
         """The similarity at every step of the training, surveyed once it is asked for; empty without one."""

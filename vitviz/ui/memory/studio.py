@@ -19,7 +19,7 @@ from vitviz.record import progress
 from vitviz.record.asked import plain
 from vitviz.record.runs import Run
 from vitviz.record.strokes import NONE
-from vitviz.ui.memory.cache import Cache, Kept, Keys, bytes_of, names
+from vitviz.ui.memory.cache import Cache, Keys, bytes_of, names
 from vitviz.ui.memory.checkpoints import Checkpoints
 from vitviz.ui.memory.frames import Frames
 from vitviz.ui.memory.pictures import Pictures
@@ -76,10 +76,7 @@ class Studio:
 
             return Subject(loaded, survey=survey, beside=beside, film=lambda: film)
         run = self.runs.run(key)
-        trace = self._traces.peek(key)
-        if trace is None:
-            with self.work.placed():
-                trace = self._traces.get(key, lambda: self._traced(key, run))
+        trace = self._traces.within(self.work.placed, key, lambda: self._traced(key, run))
         weights = (run.checkpoint, run.weights, trace.grid)
         return Subject(
             lambda: self.runs.inspector(run),
@@ -167,12 +164,8 @@ class Studio:
             subject = self._fitting(key, view)
             return self._read(subject, lambda: view.array(subject, name, settings))
 
-        found = self._drawn.peek(place)
-        if found is not None:
-            return found
         passes = view.on_request or view.exact or view.needs is Needs.SET  # more than are looked at anyway
-        with self.work.placed() if passes else nullcontext():
-            return self._drawn.get(place, made)
+        return self._drawn.within(self.work.placed if passes else nullcontext, place, made)
 
     def at_hand(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> np.ndarray | None:
         """The same where it has been drawn already: nothing is computed, and nobody waited for."""
@@ -335,11 +328,8 @@ class Studio:
         """`_once` of what costs a batch's passes: in a turn, which is taken before the cache is asked, since
         who makes something has to have one; no turn for what is known.
         """
-        known = self._drawn.peek(("once", key))
-        if known is not None:
-            return known.value
-        with self.work.computing(self.runs.inspector(run), run.size, BATCH):
-            return self._once(key, make)
+        return self._once(key, make, lambda: self.work.computing(self.runs.inspector(run), run.size, BATCH))
 
-    def _once(self, key, make):
-        return self._drawn.get(("once", key), lambda: Kept(make())).value
+    def _once(self, key, make, around=nullcontext):
+        # kept as the one part of a tuple: it may be None, or have no size
+        return self._drawn.within(around, ("once", key), lambda: (make(),))[0]

@@ -116,6 +116,3 @@ def _jpeg(pixels: Any) -> bytes:
     picture.thumbnail((SIDE, SIDE))
     picture.save(file, "JPEG", quality=95, subsampling=0)
     return file.getvalue()
-
-
-__all__ = ["Video", "Videos", "thinned"]

@@ -16,16 +16,19 @@ from vitviz.ui.door import door
 from vitviz.ui.door.uploads import Quota
 from vitviz.ui.memory.studio import Studio
 from vitviz.ui.options import Options
-from vitviz.ui.page import live, tabs
-from vitviz.ui.page.components import Page, Part
+from vitviz.ui.page import live
+from vitviz.ui.page.components import Canvas, Page, Part
 from vitviz.ui.page.handlers import FIRST_SAMPLE, Handlers
 from vitviz.ui.page.over_a_set import OverASet
 from vitviz.ui.page.shown import Left, Shown
 from vitviz.ui.words import say, translated
-from vitviz.views import VIEWS
+from vitviz.views import GROUPS, VIEWS, View
 
 # A page that Gradio has forgotten is known by our own sessions, which take a thousandth of its memory.
 PAGES = 200
+GROUPED = {"groups": [[group, [view.slug for view in views]] for group, views in GROUPS.items()]}
+LATEX = [{"left": "$", "right": "$", "display": False}]
+FORMULAS = {"latex_delimiters": LATEX, "elem_classes": "vitviz-formulas"}
 NOT_OPENED = translated(
     "The page could not be opened: the server has too much to do just now, or something failed. "
     "Load it again in a moment.",
@@ -57,16 +60,44 @@ def build(studio: Studio) -> gr.Blocks:
             with gr.Column(scale=2, min_width=280, elem_id="vitviz-left"):
                 left = Left(studio)
             with gr.Column(scale=5, min_width=360, elem_id="vitviz-right"):
-                Part("groups", value=tabs.GROUPED, elem_id="vitviz-groups")
+                Part("groups", value=GROUPED, elem_id="vitviz-groups")
                 # what waits for no pass is the first to be seen
                 soon = next(view.slug for view in VIEWS if view.soon)
                 with gr.Tabs(selected=soon, overflow_behavior="wrap", elem_id="vitviz-tabs") as right:
-                    views = [tabs.tab(view, studio) for view in VIEWS]
+                    figures = {view.slug: _tab(view) for view in VIEWS}
                 left.set.render()
                 left.film.render()  # a timeline below the views
-        _connect(demo, Shown(studio, session, left, link, views), session, right)
+        _connect(demo, Shown(studio, session, left, link, figures), session, right)
         endpoints.publish(studio)
     return demo
+
+
+def _grouped() -> str:
+    """Of the tabs only those stand in their row that are of one group with the chosen one."""
+    rules = []
+    for _, slugs in GROUPED["groups"]:
+        own = [f"#vitviz-tab-{slug}-button" for slug in slugs]
+        chosen = ", ".join(f"[data-tab='{slug}']" for slug in slugs)
+        rules.append(f":root:not({chosen}) :is({', '.join(own)}) {{ display: none }}")
+    return "\n".join(rules)
+
+
+def _tab(view: View) -> list[Canvas]:
+    """One view's tab; its figures, of the first checkpoint and of the one beside it."""
+    told = view.words
+    lead = say("{what}\n\n{how}", what=told.what, how=told.how)
+    with gr.Tab(say(view.title), id=view.slug, elem_id=f"vitviz-tab-{view.slug}"):
+        with gr.Row(elem_classes="vitviz-about"):
+            gr.Markdown(lead, elem_classes="vitviz-lead")
+            with gr.Accordion(say("Definition, source and limits"), open=False, elem_classes="vitviz-fold"):
+                gr.Markdown(say(told.definition), **FORMULAS)
+                gr.Markdown(say("**Source.** {source}.", source=told.source))
+                gr.Markdown(say("**What it does not show.** {caveat}", caveat=told.caveat), **FORMULAS)
+        with gr.Row(equal_height=False, elem_classes="vitviz-figures"):
+            return [
+                Canvas(view.slug, elem_id=f"vitviz-{view.slug}", elem_classes="vitviz-first"),
+                Canvas(view.slug, True, elem_id=f"vitviz-second-{view.slug}", elem_classes="vitviz-beside"),
+            ]
 
 
 def launch(demo: gr.Blocks, studio: Studio, options: Options) -> None:
@@ -85,7 +116,7 @@ def launch(demo: gr.Blocks, studio: Studio, options: Options) -> None:
         max_threads=door.THREADS,
         share=options.share,
         theme=theme(),
-        head=f"<style>{modules.style()}{tabs.style()}</style>",  # Gradio's `css=` drops the container queries
+        head=f"<style>{modules.style()}{_grouped()}</style>",  # Gradio's `css=` drops the container queries
         i18n=words.i18n(),
         max_file_size="20mb",
         run_history=False,

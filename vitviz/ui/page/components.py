@@ -87,18 +87,10 @@ class Upload(gr.Image):
     `vitviz.ui.door.uploads` may open it.
     """
 
-    def __init__(self, **options):
-        sources = ["upload", "clipboard"]
-        super().__init__(type="filepath", image_mode=None, sources=sources, **options)
+    is_template = True  # of gr.Image, as which the page draws it
 
     def preprocess(self, payload):
         return None if payload is None else payload.path
-
-    def get_block_name(self) -> str:
-        return "image"
-
-    def get_config(self, cls=None) -> dict:
-        return super().get_config(gr.Image)  # the page reads Image's own parameters, which ours has not
 
 
 class Files(gr.File):
@@ -107,15 +99,14 @@ class Files(gr.File):
     Gradio's own makes an empty temporary file for each whenever they are used, and never removes it.
     """
 
+    is_template = True  # of gr.File
+
     def __init__(self, file_count: str = "single", **options):
-        super().__init__(file_count=file_count, type="filepath", **options)
+        super().__init__(file_count=file_count, **options)
 
     def preprocess(self, payload):
         many = self.file_count == "multiple" and payload is not None
         return [file.path for file in payload.root] if many else getattr(payload, "path", None)
 
-    def get_block_name(self) -> str:
-        return "file"
-
     def get_config(self, cls=None) -> dict:
-        return super().get_config(gr.File)
+        return super().get_config(gr.File)  # the page reads File's own parameters, which ours has not

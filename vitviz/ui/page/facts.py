@@ -24,6 +24,14 @@ SHOWN = {
 }  # fmt: skip
 _AMONG = told("The share of each among these {count} classes alone, even where none of them is true.")
 _EACH = told("Each class by itself: the {count} probabilities need not add up to one.")
+_ONLY = told("It can only answer with one of its {count} classes, even where none of them fits the picture.")
+_FAR = told(
+    "Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention}."
+)
+_FAR_BOTH = told(
+    "Computed in {dtype}: on its first picture no attention weight is farther from float32 than {attention},"
+    " no class probability than {classes}."
+)
 KNOWN = 50  # likeliest classes that the page can tell of; it shows three, and those that are asked about
 EARLIER = told("The photograph before this one")
 TOKENS = "{tokens} ({patches} patches, prefix: {prefix})"
@@ -93,30 +101,19 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
     if checkpoint.replaced:
         text = told("Its files were replaced while this site was running: these are the new weights.")
         notes.append(travelling(text))
+    text = ""
     if trace.classes is not None:
         text = _EACH if trace.classes.score == "sigmoid" else _AMONG
-        notes.append({"text": text, "values": {"count": len(trace.labels)}})
     elif trace.logits is not None and 0 < len(trace.labels) < 1000:
-        text = told(
-            "It can only answer with one of its {count} classes, even where none of them fits the picture."
-        )
+        text = _ONLY
+    if text:
         notes.append({"text": text, "values": {"count": len(trace.labels)}})
     if trace.deviation is not None:
-        text = told(
-            "Computed in {dtype}: on its first picture no attention weight is farther from float32 than"
-            " {attention}."
-        )
-        if trace.deviation.classes is not None:
-            text = told(
-                "Computed in {dtype}: on its first picture no attention weight is farther from float32 than"
-                " {attention}, no class probability than {classes}."
-            )
-        distance = {
-            name: f"{value:.2g}"
-            for name, value in vars(trace.deviation).items()
-            if name in ("attention", "classes") and value is not None
-        }
-        notes.append({"text": text, "values": {"dtype": trace.dtype, **distance}})
+        attention, classes = trace.deviation.attention, trace.deviation.classes
+        text, values = _FAR, {"dtype": trace.dtype, "attention": f"{attention:.2g}"}
+        if classes is not None:
+            text, values = _FAR_BOTH, {**values, "classes": f"{classes:.2g}"}
+        notes.append({"text": text, "values": values})
     return notes
 
 

@@ -40,9 +40,12 @@ def value(studio: Studio, key: str, view: View, soon: bool = False) -> dict[str,
         reason = view.refused(subject)
         if reason:
             return {**frame, "message": travelling(reason), "paintable": view.misses_patches(subject)}
+        found = declared(view, subject)
+        if subject.awaited and view.needs is not Needs.WEIGHTS:
+            found |= {"items": {}}  # before a pass there are only those that the weights alone make
         return {
             **frame,
-            **_declared(view, subject),
+            **found,
             "printable": view.printable,
             "files": [[file.name, file.label] for file in view.files],
             "summary": studio.summary(key, view),
@@ -56,9 +59,3 @@ def framed(studio: Studio, key: str, slug: str, subject: Subject | None = None) 
     subject = subject or studio.before(key)
     upload = "" if studio.sets.survey(key) is not None else studio.runs.run(key).picture
     return {"key": key, "scene": studio.scene(key), "upload": upload, **described.framed(subject, slug)}
-
-
-def _declared(view: View, subject: Subject) -> dict[str, Any]:
-    """Its settings and items; before a pass only the items that the weights alone make."""
-    found = declared(view, subject)
-    return {**found, "items": {}} if subject.awaited and view.needs is not Needs.WEIGHTS else found

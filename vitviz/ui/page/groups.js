@@ -1,5 +1,5 @@
 // The questions, in a row before the tabs: each opens the first of the views that answer it. Which tabs stand
-// there then is the style's business (tabs.py). On the first visit three steps over the page, once: their
+// there then is the style's business (build.py). On the first visit three steps over the page, once: their
 // button, Escape and a click beside them skip them.
 
 import { button, div, el, whenChanged } from '../../canvas/elements.js';

@@ -16,8 +16,8 @@ from vitviz.record.strokes import Strokes
 from vitviz.ui.answers import lessons, links
 from vitviz.ui.door import uploads
 from vitviz.ui.memory.pictures import PUT_AWAY
-from vitviz.ui.page import assumed, sizes
-from vitviz.ui.page.shown import WHOLE, Shown, asked_for, language_of, reported
+from vitviz.ui.page import assumed
+from vitviz.ui.page.shown import OWN, WHOLE, Shown, asked_for, language_of, reported
 from vitviz.ui.words import translated, wanted
 
 FIRST_SAMPLE = "coffee"  # one of the classes that the shipped checkpoint knows
@@ -147,7 +147,7 @@ class Handlers:
         if not second:
             return self.page.unchanged()
         report = reported(progress, first, self.studio.sessions.newest(state))
-        return self.page.again(state, {"second": second}, report, lambda now: first)
+        return self.page.again(state, {"second": second}, report, lambda name: first)
 
     def compare(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
         """The same by the button under the picker; an empty pair ends the comparison."""
@@ -171,17 +171,12 @@ class Handlers:
         text = _text(event, "said")
         if text is None:
             return self.page.unchanged()
-        return self.page.again(
-            state, {}, None, lambda now: assumed.name_with(self.page.checkpoint(now), text)
-        )
+        return self.page.again(state, {}, named=lambda name: assumed.name_with(name, text))
 
     def keep(self, state: dict, event: gr.EventData) -> list:
         """What was said is kept beside the file, with the names of the classes, one a line."""
-
-        def kept(now: dict) -> str:
-            return assumed.keep(self.studio, self.page.checkpoint(now), _text(event, "labels") or "")
-
-        return self.page.again(state, {}, None, kept)
+        labels = _text(event, "labels") or ""
+        return self.page.again(state, {}, named=lambda name: assumed.keep(self.studio, name, labels))
 
     def ask(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
         """Sentences as classes, with templates; none for the checkpoint's own again."""
@@ -191,7 +186,7 @@ class Handlers:
         each = [list(dict.fromkeys(one)) for one in given]
         state = self.studio.sessions.newest(state)
         report = reported(progress, plain(self.page.checkpoint(state)), state)
-        return self.page.again(state, {}, report, lambda now: with_text(self.page.checkpoint(now), *each))
+        return self.page.again(state, {}, report, lambda name: with_text(name, *each))
 
     def answers(self, state: dict):
         """What each choice would answer to the picture in view; where that cannot be, the form stays."""
@@ -207,7 +202,7 @@ class Handlers:
 
     def resize(self, state: dict, size: str | None) -> list:
         """Another size of the model's input."""
-        return self.page.again(state, {"size": str(size or sizes.OWN)})
+        return self.page.again(state, {"size": str(size or OWN)})
 
     def seen(self, state: dict, event: gr.EventData) -> list:
         """An earlier moment of this page; the answer carries the ticket, and whether it was refused."""
@@ -233,14 +228,10 @@ class Handlers:
         """A zip that was dropped, or a file of vectors, then the classes. Besides `outputs`, as with `learn`:
         lessons, tab, and the file, emptied.
         """
-        called = Path(str(path)).name
+        called, named = Path(str(path)).name, self.studio.checkpoints.vectors.named
         if called.lower().endswith(ENDINGS):
-
-            def named(now: dict) -> str:
-                vectors = self.studio.checkpoints.vectors
-                return vectors.named(self.page.checkpoint(now), uploads.read(path), called)
-
-            return [*self.page.again(state, {}, None, named), gr.skip(), gr.skip(), None]
+            page = self.page.again(state, {}, named=lambda name: named(name, uploads.read(path), called))
+            return [*page, gr.skip(), gr.skip(), None]
         return self._taught(state, lambda: lessons.read(uploads.read(path)), progress)
 
     def learn(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
@@ -249,21 +240,17 @@ class Handlers:
         return self._taught(state, lambda: lessons.opened(folder, name), progress)
 
     def _taught(self, state: dict, found: Callable[[], lessons.Lesson], progress: gr.Progress) -> list:
-        studio, restored = self.studio, []
+        pictures, vectors, restored = self.studio.pictures, self.studio.checkpoints.vectors, []
 
         def make(state: dict) -> list:
             lesson = found()
             seen = lesson.seen
-            picture = (
-                studio.pictures.sample(seen.sample)
-                if seen.sample
-                else studio.pictures.keep_bytes(lesson.picture)
-            )
+            picture = pictures.sample(seen.sample) if seen.sample else pictures.keep_bytes(lesson.picture)
             if lesson.other:
-                own = studio.pictures.keep_bytes(lesson.other)
+                own = pictures.keep_bytes(lesson.other)
                 seen = replace(seen, strokes=(seen.strokes or "").replace("onto.other_", f"onto.{own}_"))
             if lesson.vectors:
-                studio.checkpoints.vectors.named("", lesson.vectors, lessons.VECTORS)
+                vectors.named("", lesson.vectors, lessons.VECTORS)
             page = self._moment(state, seen, picture, reported(progress, seen.checkpoint or "", state))
             restored[:] = [lesson]
             return page

@@ -1,22 +1,24 @@
 """Everything on the page for one picture and checkpoint, as the values of `outputs` in their order."""
 
+import re
 from collections.abc import Callable
 from functools import cached_property
 
 import gradio as gr
 
+from vitviz.errors import VitvizError
 from vitviz.record.asked import plain
 from vitviz.record.runs import Without
 from vitviz.record.samples import sample_image, samples
+from vitviz.record.sentence import Sentence
 from vitviz.record.strokes import Strokes
 from vitviz.ui.answers import lessons, links
 from vitviz.ui.answers.plain import told_of
 from vitviz.ui.door.visitor import require_visitor
 from vitviz.ui.memory.studio import Studio
-from vitviz.ui.page import assumed, facts, over_a_set, sizes
+from vitviz.ui.page import assumed, facts, over_a_set
 from vitviz.ui.page.components import Canvas, Files, Part, Upload
-from vitviz.ui.page.figures import framed
-from vitviz.ui.page.tabs import Tab
+from vitviz.ui.page.figures import figures_of, framed
 from vitviz.ui.words import say, told, translated
 from vitviz.views import VIEWS
 
@@ -36,6 +38,11 @@ TWINS = (
     (told("none and 2-D"), "vitviz-positions-none-0|vitviz-positions-2d-0"),
     (told("1-D and 2-D"), "vitviz-positions-1d-0|vitviz-positions-2d-0"),
 )
+NO_SIZE = (
+    "{size} is no input size: expected a number of pixels such as 224, or height x width such as 224 x 320."
+)
+OWN, SHAPE = "own", "shape"
+_PIXELS = re.compile(r"\s*(\d{1,5})(?:\s*[x×*,]\s*(\d{1,5}))?\s*(?:px)?\s*", re.IGNORECASE)
 # Of a state whose page waits for no pass; else `last` is the state of what was in view before.
 WHOLE = {"awaited": False, "last": None}
 
@@ -49,12 +56,9 @@ class Left:
         self.second_facts = Part("facts", elem_id="vitviz-second-facts")
         self.edits = Part("edits", ("without", "retouch"), elem_id="vitviz-edits")
         limits = studio.settings.limits
-        most = say(
-            "Picture, or video ≤ {seconds} s",
-            seconds=f"{limits.video_seconds:g}",
-        )
+        most = say("Picture, or video ≤ {seconds} s", seconds=f"{limits.video_seconds:g}")
         name = {"label": say("Your photograph"), "elem_id": "vitviz-upload"}
-        self.upload = Upload(placeholder=most, height=150, **name)
+        self.upload = Upload(placeholder=most, height=150, sources=["upload", "clipboard"], **name)
         self.gallery = gr.Gallery(
             [(sample_image(sample.name), sample.shows) for sample in samples()],
             label=say("Samples"),
@@ -86,10 +90,10 @@ class Left:
             pixels = say(
                 "Pixels of the model's input: one number, or height × width; whole patches, at most {count}"
                 " tokens",
-                count=str(studio.settings.limits.tokens),
+                count=str(limits.tokens),
             )
-            own = [(say("As trained"), sizes.OWN)]
-            self.size = _typed(say("Input size"), "vitviz-size", own, sizes.OWN, info=pixels)
+            own = [(say("As trained"), OWN)]
+            self.size = _typed(say("Input size"), "vitviz-size", own, OWN, info=pixels)
         self.assumed = Part("assumed", ("assume", "answers", "keep"), elem_id="vitviz-assumed")
         self.files = Files("multiple", elem_id="vitviz-set-files", show_label=False)
         events = ("samples", "survey", "stop", "single", "answer")
@@ -100,19 +104,16 @@ class Left:
 class Shown:
     """What the page shows over one studio. A session is a small dict: keys, names, the chart's settings."""
 
-    def __init__(self, studio: Studio, session: gr.State, left: Left, link: Part, views: list[Tab]):
-        self.studio, self.left, self.link, self._views = studio, left, link, views
+    def __init__(
+        self, studio: Studio, session: gr.State, left: Left, link: Part, figures: dict[str, list[Canvas]]
+    ):
+        self.studio, self.left, self.link = studio, left, link
+        self.over_sets = [one for view in over_a_set.AVERAGED for one in figures[view.slug]]
         self.outputs = [
             session, left.picker, left.second, left.size, left.notice, left.film, link, left.stage,
             left.facts, left.second_facts, left.edits, left.assumed, left.sentences, left.compare, left.set,
-            *(component for view in views for component in view.drawn),
+            *(one for two in figures.values() for one in two),
         ]  # fmt: skip
-
-    @property
-    def over_sets(self) -> list[gr.components.Component]:
-        """The figures of the views that are averaged over a set."""
-        tabs = zip(VIEWS, self._views, strict=True)
-        return [one for view, tab in tabs if view.averages for one in tab.drawn]
 
     @cached_property
     def _twins(self) -> list[dict[str, str]]:
@@ -120,16 +121,16 @@ class Shown:
         names = set(self.studio.checkpoints.names())
         return [{"text": text, "pair": pair} for text, pair in TWINS if set(pair.split("|")) <= names]
 
-    def again(
-        self, state: dict, change: dict, report=None, checkpoint: Callable[[dict], str] | None = None
-    ) -> list:
-        """The same picture with something else changed, and by default the same checkpoint."""
-        state, named = self.studio.sessions.newest(state), checkpoint or self.checkpoint
+    def again(self, state: dict, change: dict, report=None, named: Callable[[str], str] = str) -> list:
+        """The same picture with something else changed, by the checkpoint `named` after the present one."""
+        state = self.studio.sessions.newest(state)
         if not state.get("picture"):
             return self.unchanged()
-        return self.attempt(
-            state, lambda now: self.show({**now, **change}, now["picture"], named(now), report)
-        )
+
+        def shown(now: dict) -> list:
+            return self.show({**now, **change}, now["picture"], named(self.checkpoint(now)), report)
+
+        return self.attempt(state, shown)
 
     def checkpoint(self, state: dict) -> str:
         return state.get("checkpoint", self.studio.settings.checkpoint)
@@ -148,11 +149,10 @@ class Shown:
         key = self._look(state, picture, checkpoint, progress, without=without) if without else whole
         second_key = self._look(state, picture, second, progress) if second else ""
         earlier = state.get("earlier" if state.get("picture", picture) == picture else "picture", "")
-        state |= {"earlier": earlier}
-        state = {**state, "picture": picture, "checkpoint": checkpoint, "key": key, "second_key": second_key}
-        state |= {"untouched": untouched, "whole": whole, "surveys": {}, "scene": studio.scene(key)}
+        keys = {"key": key, "second_key": second_key, "untouched": untouched, "whole": whole}
+        state |= {"earlier": earlier, "picture": picture, "checkpoint": checkpoint, **keys}
         soon = soon and any(studio.long(one) for one in (untouched, second_key) if one)
-        return self.page({**state, **WHOLE, "awaited": soon})
+        return self.page({**state, "surveys": {}, "scene": studio.scene(key), **WHOLE, "awaited": soon})
 
     def page(self, state: dict) -> list:
         """The page of a state whose keys are known; of one that is awaited, what no pass is needed for."""
@@ -164,7 +164,7 @@ class Shown:
         subjects = [(studio.before if soon else studio.subject)(key) if key else None for key in keys]
         subject, film = subjects[0], studio.checkpoints.film(checkpoint)
         inspector = studio.checkpoints.inspector(checkpoint)
-        offered = sizes.choices(inspector, language_of(state), studio.settings.limits.tokens)
+        offered = _sizes(inspector, language_of(state), studio.settings.limits.tokens)
         ground = studio.pictures.ground(state["picture"], Strokes.parse(state["strokes"]))
         sample = studio.pictures.sample_of(ground)
         answer, beside = (facts.answer(subjects[i], keys[i], sample) if keys[i] else {} for i in (0, 1))
@@ -176,7 +176,7 @@ class Shown:
             state,
             checkpoint,
             second or None,
-            gr.update(choices=offered, value=state.get("size", sizes.OWN)),
+            gr.update(choices=offered, value=state.get("size", OWN)),
             {"text": ""},
             film,
             links.shown(state),
@@ -188,13 +188,13 @@ class Shown:
             facts.asked(inspector),
             {"shown": True, "second": second, "before": _before(film), "twins": self._twins},
             over_a_set.shown(studio, drawn),
-            *[value for view in self._views for value in view.draw(drawn, soon)],
+            *[one for view in VIEWS for one in figures_of(view, studio, drawn, soon)],
         ]
 
     def averaged(self, page: list, averages: object) -> list:
         """The page with the averages over a set that it had before it was loaded again, by their views."""
         had = averages if isinstance(averages, dict) else {}  # out of the page, so perhaps anything
-        asked = {view.slug: had.get(view.slug) for view in VIEWS if view.averages}
+        asked = {view.slug: had.get(view.slug) for view in over_a_set.AVERAGED}
         known = {
             slug: key for slug, key in asked.items() if isinstance(key, str) and self.studio.sets.survey(key)
         }
@@ -218,12 +218,12 @@ class Shown:
 
     def _look(self, state: dict, picture: str, checkpoint: str, progress=None, **changes) -> str:
         """The key of a picture seen by a checkpoint at the size that the session asks for."""
-        asked = state.get("size", sizes.OWN)
+        asked = state.get("size", OWN)
         inspector = self.studio.checkpoints.inspector(checkpoint, progress)
         pictures, strokes = self.studio.pictures, Strokes.parse(state.get("strokes", ""))
         ground = pictures.ground(picture, strokes)
-        upload = pictures.size(ground) if asked == sizes.SHAPE else (0, 0)
-        size = sizes.pixels(asked, inspector, upload)
+        upload = pictures.size(ground) if asked == SHAPE else (0, 0)
+        size = _pixels(asked, inspector, upload)
         return self.studio.runs.known(picture, checkpoint, size, strokes=strokes, **changes)
 
     def sample(self, state: dict, name: str, checkpoint: str, progress=None) -> list:
@@ -242,7 +242,7 @@ class Shown:
             return self.studio.sessions.settled(state, made)
         except Exception as error:
             state = self.studio.sessions.newest(state)
-            kept = [self.checkpoint(state), state.get("second") or None, state.get("size", sizes.OWN)]
+            kept = [self.checkpoint(state), state.get("second") or None, state.get("size", OWN)]
             return [gr.skip(), *kept, told_of(error), self._film(state), *self.unchanged(-6)]
 
     def _film(self, state: dict) -> dict:
@@ -279,8 +279,40 @@ def _before(film: dict) -> str:
 def asked_for(link: links.Link) -> dict[str, str]:
     """What a session keeps of a link, besides picture and checkpoint."""
     edits = {"without": link.without or "", "strokes": link.strokes or ""}
-    return {"second": link.second or "", "size": link.size or sizes.OWN, **edits}
+    return {"second": link.second or "", "size": link.size or OWN, **edits}
 
 
 def language_of(state: dict) -> str:
     return state.get("language", "en")
+
+
+def _sizes(inspector, language: str, tokens: int) -> list[tuple[str, str]]:
+    """What the page offers for a checkpoint, of up to so many tokens; anything else can be typed."""
+    (height, width), patch = inspector.preprocessing.size, inspector.grid().patch
+    scaled = [
+        tuple(max(p, round(side * factor / p) * p) for side, p in zip((height, width), patch, strict=True))
+        for factor in (0.5, 1.5, 2)
+    ]
+    scaled = [size for size in scaled if inspector.demand(size).tokens <= tokens]
+    return [
+        (translated("As trained", language), OWN),
+        (translated("The picture's own shape", language), SHAPE),
+        *((f"{h} × {w} px", f"{h}x{w}") for h, w in scaled),
+    ]
+
+
+def _pixels(asked: str, inspector, upload: tuple[int, int]) -> tuple[int, int] | None:
+    """Height and width in px, None for the checkpoint's own; `upload` is width and height. VitvizError for
+    what is no size; whether the patch divides it is checked by the inspector.
+    """
+    if asked in ("", OWN):
+        return None
+    if asked == SHAPE:
+        from vitviz.engine.pictures.preprocess import fitted_size
+
+        grid = inspector.grid()
+        return fitted_size(upload, grid.patches, grid.patch)
+    found = _PIXELS.fullmatch(asked)
+    if not found:
+        raise VitvizError(Sentence(NO_SIZE, size=repr(asked[:60])))
+    return int(found[1]), int(found[2] or found[1])

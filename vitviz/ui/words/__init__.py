@@ -21,8 +21,6 @@ from starlette.requests import HTTPConnection
 
 from vitviz.views.languages import NAMES, texts, translated
 
-_HERE = Path(__file__).parent
-
 # key → what `say` was asked for, until the page is launched
 _said: dict[str, tuple[str, dict[str, str]]] = {}
 
@@ -74,7 +72,7 @@ def ours(tag: str) -> str | None:
 @cache
 def first() -> str:
     """The script that stands before any of Gradio's, and chooses the language."""
-    return (_HERE / "first.js").read_text(encoding="utf-8")
+    return Path(__file__).with_name("first.js").read_text(encoding="utf-8")
 
 
 def _preferred(header: str) -> list[str]:
