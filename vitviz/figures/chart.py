@@ -205,14 +205,14 @@ def spoken(value: float, error: float, unit: str = "") -> str:
     return number(value, 4) + (f" ± {number(error, 2)}" if error else "") + (f" {unit}" if unit else "")
 
 
-def told(chart: Chart, one: Series | Bars, i: int, say=str) -> list[str]:
+def told(chart: Chart, one: Series | Bars, i: int) -> list[str]:
     """What stands under the pointer at one point, as `canvas/chart.js` says it."""
     of = {name: values[i] for name, values in one.of.items()}
     values = {**of, **{name: column[i] for name, column in one.also.items()}}
     times, unit = (100, " %") if chart.percent else (1, chart.unit and f" {chart.unit}")
     head = one.said[i] if one.said else number(times * float(one.y[i]), 4) + unit
     lines = (*([MARKS[tuple(of)]] if tuple(of) in MARKS else []), *one.told)
-    return [line for line in (say(head), *(filled(say(one), values) for one in lines)) if line]
+    return [line for line in (str(head), *(filled(str(one), values) for one in lines)) if line]
 
 
 def table(values: np.ndarray, say: Callable[[float], str]) -> list[list[str]]:
@@ -255,6 +255,29 @@ def number(value: float, digits: int = 3) -> str:
     else:
         text = f"{near:.10f}".rstrip("0").rstrip(".")
     return "−" + text if value < 0 else text
+
+
+def ends(values: np.ndarray) -> tuple[float, float]:
+    """The smallest and the largest of what is a number; (0, 0) where nothing is."""
+    known = np.asarray(values, float)[np.isfinite(values)]
+    return (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+
+
+def balanced(values: np.ndarray) -> float:
+    """How far a scale that is even about zero reaches."""
+    low, high = ends(values)
+    return max(-low, high) or 1.0
+
+
+def roomy(values: np.ndarray, share: float) -> tuple[float, float]:
+    """From where to where an axis goes that holds values and zero, with a share of that on both sides.
+
+    >>> roomy(np.array([1.0, 10.0]), 0.1)
+    (-1.0, 11.0)
+    """
+    low, high = values.min(initial=0.0), values.max(initial=0.0)
+    room = share * (high - low) or 1.0
+    return float(low - room), float(high + room)
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:

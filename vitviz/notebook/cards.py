@@ -22,7 +22,7 @@ from vitviz.analyses.words import HeadsInWords
 from vitviz.analyses.writers import Paths, Score, Writer, Writers
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.inspector import Inspector
-from vitviz.figures.chart import BLUE, ORANGE, Bars, Chart, Series
+from vitviz.figures.chart import BLUE, ORANGE, Bars, Chart, Series, roomy
 from vitviz.notebook import maps
 from vitviz.notebook.maps import card, image, number, table
 from vitviz.notebook.results import Listed, Named, Picture
@@ -40,6 +40,9 @@ SHOWN = 12  # rows of long tables
 def html(thing: Any) -> str:
     """A result as one piece of HTML; TypeError for what is no result of vitviz."""
     raise TypeError(f"Given {type(thing).__name__}; expected a result of vitviz, such as a Trace.")
+
+
+html.register(Cell, Cell.frame)
 
 
 @html.register
@@ -188,10 +191,9 @@ def _writers(found: Writers) -> str:
         colours = (BLUE,) * found.layer + (ORANGE,) * found.layer
         x = np.concatenate([depth - 0.2, depth + 0.2])
         bars = Bars(x, np.zeros(parts.size), parts.ravel(), colours, 0.36)
-        low, high = min(0.0, parts.min()), max(0.0, parts.max())
         drawn = maps.inlined(
             Chart(
-                "Network depth (layer)", "logits", (0.4, found.layer + 0.6), _roomy(low, high), bars=bars,
+                "Network depth (layer)", "logits", (0.4, found.layer + 0.6), roomy(parts, 0.08), bars=bars,
                 named=((BLUE, "heads together"), (ORANGE, "MLP")),
             )
         )  # fmt: skip
@@ -242,7 +244,7 @@ def _edges(found: EdgeEffects) -> str:
         x, y = shares[known], effects[known]
         also = {"edge": [name for name, one in zip(names, known, strict=True) if one]}
         dots = Series(x, y, dots=True, told=("{edge}",), also=also)
-        ends = (_roomy(min(0.0, one.min()), max(0.0, one.max())) for one in (x, y))
+        ends = (roomy(one, 0.08) for one in (x, y))
         sides = ("share (logits)", "effect (logits)")
         drawn = maps.inlined(Chart(*sides, *ends, series=(dots,), whole=False, unit="logits"))
     order = np.argsort(-np.abs(np.nan_to_num(effects)))[:SHOWN].tolist()
@@ -267,11 +269,6 @@ def _smallest(found: SmallestPart) -> str:
         f" ({found.parts_as}): by share the answer {stands}; random orders are means over draws."
     )
     return card("The smallest part that answers", table(("edges kept", *orders), rows), caption=caption)
-
-
-def _roomy(low: float, high: float) -> tuple[float, float]:
-    room = 0.08 * (high - low) or 1.0
-    return float(low - room), float(high + room)
 
 
 @html.register
@@ -327,11 +324,6 @@ def _words(found: HeadsInWords) -> str:
         " word is told only where it holds more than random vectors do."
     )
     return card("Heads in words", table(("head", "deviation", "words"), rows), caption=caption)
-
-
-@html.register
-def _cell(cell: Cell) -> str:
-    return cell.frame()
 
 
 @html.register

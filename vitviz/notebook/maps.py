@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, UInt8
 
 from vitviz.analyses.filters import display_scaled
-from vitviz.figures.chart import Chart, by_layer
+from vitviz.figures.chart import Chart, by_layer, ends
 from vitviz.figures.colormaps import coloured
 from vitviz.figures.encode import encoded
 from vitviz.figures.overlay import enlarged
@@ -90,12 +90,11 @@ def scale(low: float, high: float, colours: str, said: str, width: int = 240) ->
     return f'<div style="width:{width}px;max-width:100%">{bar}{told}</div>'
 
 
-def bounds(values: np.ndarray, diverging: bool = False) -> tuple[float, float]:
-    """Both ends of a scale over what is a number; symmetric about zero where numbers are for and against."""
-    known = values[np.isfinite(values)]
-    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+def bounds(values: np.ndarray, diverging: bool = False) -> tuple[float, float, str]:
+    """A scale over what is a number, its colours last; even about zero where numbers are for and against."""
+    low, high = ends(values)
     most = max(-low, high)
-    return (-most, most) if diverging else (low, high)
+    return (-most, most, "balance") if diverging else (low, high, "viridis")
 
 
 def squares(
@@ -128,14 +127,13 @@ def drawn(tensor: Any, what: Name) -> str:
 def over(values: Any, said: str, picture: np.ndarray | None = None, diverging: bool = False) -> str:
     """A map of patches with its colour bar: over its picture where that is known, else in squares."""
     values = np.asarray(values, dtype=np.float64)
-    low, high = bounds(values, diverging)
-    colours = "balance" if diverging else "viridis"
-    pixels = squares(values, low, high, colours)
+    look = bounds(values, diverging)
+    pixels = squares(values, *look)
     if picture is not None and np.isfinite(values).all():
-        tinted = squares(enlarged(values, picture.shape[:2]), low, high, colours).astype(np.float32)
+        tinted = squares(enlarged(values, picture.shape[:2]), *look).astype(np.float32)
         pixels = np.rint(picture + 0.6 * (tinted - picture)).astype(np.uint8)
     drawn = image(pixels, f"map of {values.shape[0]} × {values.shape[1]} patches: {said}", WIDTH)
-    return f"<div>{drawn}{scale(low, high, colours, said, WIDTH)}</div>"
+    return f"<div>{drawn}{scale(*look, said, WIDTH)}</div>"
 
 
 def atlas(pictures: Float[np.ndarray, "count row col channel"]) -> str:
@@ -161,31 +159,30 @@ def inlined(chart: Chart) -> str:
 
 def _strip(values: np.ndarray, what: Name) -> str:
     """A small map a layer, all on one scale."""
-    low, high = bounds(values, what.diverging)
-    colours = "balance" if what.diverging else "viridis"
+    look = bounds(values, what.diverging)
     small = [
-        f"<span>{image(squares(one, low, high, colours), f'layer {n}', STRIP)}{n}</span>"
+        f"<span>{image(squares(one, *look), f'layer {n}', STRIP)}{n}</span>"
         for n, one in enumerate(values, what.first)
     ]
-    return f'<div class="vitviz-strip">{"".join(small)}</div>{scale(low, high, colours, what.unit)}'
+    return f'<div class="vitviz-strip">{"".join(small)}</div>{scale(*look, what.unit)}'
 
 
 def _mosaic(values: np.ndarray, what: Name) -> str:
     """Each patch's own map, where the patch stands."""
     rows, cols = values.shape[:2]
-    low, high = bounds(values)
+    look = bounds(values)
     each = values.reshape(rows * cols, *values.shape[2:])
-    tiles = np.stack([squares(one, low, high, "viridis") for one in each])
+    tiles = np.stack([squares(one, *look) for one in each])
     whole = image(_tiled(tiles, cols, gap=1), f"{rows} × {cols} maps", 480)
-    return f"{whole}{scale(low, high, 'viridis', what.unit)}"
+    return f"{whole}{scale(*look, what.unit)}"
 
 
 def _matrix(values: np.ndarray, what: Name) -> str:
     """Layers downwards, tokens across."""
-    low, high = bounds(values)
+    look = bounds(values)
     tall = max(1, round(0.4 * values.shape[1] / len(values)))
-    pixels = squares(values, low, high, "viridis").repeat(tall, axis=0)
-    return f"{image(pixels, f'{what.unit} by layer and token', 560)}{scale(low, high, 'viridis', what.unit)}"
+    pixels = squares(values, *look).repeat(tall, axis=0)
+    return f"{image(pixels, f'{what.unit} by layer and token', 560)}{scale(*look, what.unit)}"
 
 
 def _square(values: np.ndarray, what: Name) -> str:

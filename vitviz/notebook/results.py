@@ -182,7 +182,6 @@ class Listed(Shown, list):
 
     def frame(self) -> Any:
         """A row each, as a pandas DataFrame; VitvizError where pandas is not installed."""
-
         return frame_of([vars(one) for one in self])
 
 

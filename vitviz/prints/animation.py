@@ -13,6 +13,7 @@ import io
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,11 +192,7 @@ class Animation:
     def _reel(self, width: int) -> Any:
         checked_width(width)
         first = self.frames[0]
-
-        def say(text):
-            return translated(text, first.language)
-
-        plates = [frame.plate for frame in self.frames]
+        say, plates = partial(translated, tag=first.language), [frame.plate for frame in self.frames]
         return paper("sheet").Reel(plates, self.labels, width, first.dark, say, first.language)
 
 

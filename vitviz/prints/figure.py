@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -42,10 +43,7 @@ def caption_of(
     language: str = "en", picture: str = "", shown: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """What is shown, of which `picture`: panels, settings, definition (LaTeX), limits, source, citation."""
-
-    def say(text):
-        return translated(text, language)
-
+    say = partial(translated, tag=language)
     checkpoint, trace, grid = subject.inspector.checkpoint, subject.trace, subject.grid
     beside = {} if second is None else {"name": second.checkpoint, "known": _known(second)}
     told = {"height": grid.pixels[0], "width": grid.pixels[1], "rows": grid.rows, "cols": grid.cols}
@@ -188,19 +186,22 @@ class Figure:
 
     def svg(self, width: float | None = None) -> bytes:
         """`width` mm wide, by default as wide as it needs; text stays text."""
-        return self._drawn("svg", width)
+        return self.file("svg", width)
 
     def pdf(self, width: float | None = None) -> bytes:
         """The same as PDF."""
-        return self._drawn("pdf", width)
+        return self.file("pdf", width)
 
     def png(self, width: float | None = None, dpi: int = 300) -> bytes:
         """The same as round(width / 25.4 · dpi) pixels across, at 150, 300 or 600 dpi."""
-        return self._drawn("png", width, dpi)
+        return self.file("png", width, dpi)
 
     def file(self, form: str, width: float | None = None, dpi: int = 300) -> bytes:
         """Any of them by its name, and "txt" for the caption; VitvizError for what does not exist."""
-        return self.caption.encode() if form == "txt" else self._drawn(form, width, dpi)
+        if form == "txt":
+            return self.caption.encode()
+        told = (self.dark, self._say, self.language, self.title, self.caption.partition("\n")[0])
+        return paper("sheet").drawn(self.plate, form, width, dpi, *told, stopping.check)
 
     def save(self, path: str | Path, width: float | None = None, dpi: int = 300) -> Path:
         """Writes a .svg, .pdf or .png, and the caption beside it as .txt; returns the figure's path.
@@ -224,10 +225,6 @@ class Figure:
 
     def _say(self, text: str) -> str:
         return translated(text, self.language)
-
-    def _drawn(self, form: str, width: float | None, dpi: int = 300) -> bytes:
-        told = (self.dark, self._say, self.language, self.title, self.caption.partition("\n")[0])
-        return paper("sheet").drawn(self.plate, form, width, dpi, *told, stopping.check)
 
 
 def figure(

@@ -16,22 +16,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from vitviz.errors import Unknown, VitvizError
+from vitviz.figures.chart import Chart, travelled
+from vitviz.figures.paper.plates import Panel, Plate
 from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence
+from vitviz.views import printing
 from vitviz.views.controls import DIFFERENCE, About, Choice, Control, Whole, Wholes, parsed
-from vitviz.views.items import File, Item, as_json, drawn
 from vitviz.views.sequence import placed
+from vitviz.views.shared import packed
 from vitviz.views.subject import Subject
-
-if TYPE_CHECKING:
-    from vitviz.figures.chart import Chart
-    from vitviz.figures.paper.plates import Panel, Plate
-    from vitviz.views.printing import Asked, Film
 
 LEFT_OUT = (
     "{view} is not applicable here, because patches have been left out of the sequence. Put them back, or"
@@ -47,6 +45,60 @@ UNCHANGED = (
 )
 PAPER = "Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021, arXiv 2010.11929"
 CHART = "the chart, as JSON"
+
+
+@dataclass(frozen=True)
+class Item:
+    """An array of numbers that a view can be asked for.
+
+    `axes` names its axes, such as "layer head" or "row col": what they are called on the page and in the
+    endpoint, and how long those are that the model decides. `depends` names the settings that change it:
+    nothing else asks for it anew. `says` tells what the numbers are, with their unit. An item that is not
+    `taken` is for drawing alone. Of a `signed` one zero is the middle of the scale: for and against. What is
+    `opened` by a setting is asked for only where that has this value.
+    """
+
+    name: str
+    axes: str
+    says: str = ""
+    dtype: str = "float32"
+    depends: tuple[str, ...] = ()
+    taken: bool = True
+    signed: bool = False
+    opened: tuple[tuple[str, str], ...] = ()
+
+    def checked(self, array: np.ndarray, about: About) -> np.ndarray:
+        """The array as it travels; RuntimeError where it is not what was declared: a bug of the view."""
+        array = np.ascontiguousarray(array, dtype=self.dtype)
+        grid, names = about.grid, self.axes.split()
+        known = {"layer": about.layers, "depth": about.layers + 1, "head": about.heads}
+        known |= {"row": grid.rows, "col": grid.cols, "patch": grid.patches}
+        known |= dict.fromkeys(("token", "query", "key"), grid.tokens)
+        sizes = [known.get(name, size) for name, size in zip(names, array.shape, strict=False)]
+        if len(names) != array.ndim or sizes != list(array.shape):
+            raise RuntimeError(
+                f"{self.name} is declared as {self.axes!r} ({sizes}); its shape is {array.shape}."
+            )
+        return array
+
+
+def drawn(name: str, axes: str, says: str, *depends: str, **more: Any) -> Item:
+    """An item for drawing alone, which is not taken home."""
+    return Item(name, axes, says, depends=depends, taken=False, **more)
+
+
+def as_json(name: str, says: str, *depends: str, **more: Any) -> Item:
+    """The same of JSON."""
+    return drawn(name, "byte", f"{says}, as JSON", *depends, dtype="uint8", **more)
+
+
+@dataclass(frozen=True)
+class File:
+    """A download besides the numbers: its name, which is the route's too, and what the page calls it."""
+
+    name: str
+    label: str
+    kind: str = "application/octet-stream"
 
 
 class Needs(enum.Enum):
@@ -167,29 +219,20 @@ class View(ABC):
         """One of the declared items as it travels, the chart among them."""
         item = self.declared(name)
         if item.says == CHART:
-            from vitviz.figures.chart import travelled
-            from vitviz.views.shared import packed
-
             return packed(travelled(self.chart(subject, settings)))
         return item.checked(self.found(subject, name, settings), subject.about)
 
-    def plate(self, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Plate:
+    def plate(self, subject: Subject, settings: Mapping[str, Any], asked: printing.Asked) -> Plate:
         """Its figure for print, by its printed.py or of map and chart; VitvizError says why there is none."""
-        from vitviz.views import printing
-
         if not self.printable:
-            reason = self.unprinted or Sentence(printing.NO_PRINT, view=self.title)
-            raise VitvizError(reason)
+            raise VitvizError(self.unprinted or Sentence(printing.NO_PRINT, view=self.title))
+        by = printing.derived
         if self._prints:
-            return importlib.import_module(f"{type(self).__module__}.printed").plate(
-                self, subject, settings, asked
-            )
-        return printing.derived(self, subject, settings, asked)
+            by = importlib.import_module(f"{type(self).__module__}.printed").plate
+        return by(self, subject, settings, asked)
 
-    def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
+    def over_layers(self, settings: Mapping[str, Any], about: About) -> printing.Film:
         """Each frame of its film over the layers, by name and settings; none where nothing grows."""
-        from vitviz.views import printing
-
         grows = {"layer": printing.each_layer, "depth": printing.each_depth}
         found = [grows[one.name] for one in self.controls if self.mapped and one.name in grows]
         return found[0](settings, about) if found else ()
@@ -296,8 +339,3 @@ class View(ABC):
             if isinstance(control, Choice) and control.label:
                 found |= {text for _, text in control.options}
         return found - {""}
-
-
-__all__ = [
-    "File", "Item", "Needs", "PAPER", "View", "Words", "as_json", "before", "changed", "drawn",
-]  # fmt: skip

@@ -7,17 +7,13 @@ and patches from 0. A control without a label has no field: the figure sets it b
 clicked.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from vitviz.errors import WrongSetting
-
-if TYPE_CHECKING:
-    from vitviz.record.grid import Grid
+from vitviz.record.grid import Grid
 
 MOST = 99_999  # what a link may ask for before the model is known
 

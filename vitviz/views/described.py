@@ -11,19 +11,13 @@ from vitviz.views.subject import Subject
 def framed(subject: Subject, slug: str) -> dict[str, Any]:
     """What every figure is told of the model and the picture."""
     grid, about, view = subject.grid, subject.about, subject.seen
+    cells = {"rows": grid.rows, "cols": grid.cols}
     without = subject.trace.without if subject.trace is not None else Without()
-    picture = (
-        {"upload": list(view.upload), "box": list(view.box), "input": list(grid.pixels)} if view else None
-    )
+    picture = view and {"upload": list(view.upload), "box": list(view.box), "input": list(grid.pixels)}
     return {
         "view": slug,
         "checkpoint": subject.checkpoint,
-        "grid": {
-            "rows": grid.rows,
-            "cols": grid.cols,
-            "patch": list(grid.patch),
-            "prefix": list(grid.prefix_names),
-        },
+        "grid": cells | {"patch": list(grid.patch), "prefix": list(grid.prefix_names)},
         "layers": about.layers,
         "heads": about.heads,
         "picture": picture,

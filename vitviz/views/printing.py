@@ -4,30 +4,24 @@ A view's figure for print is `plate(view, subject, settings, asked)` in printed.
 same items as its figure on the page. A view that the shared map draws needs none.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from vitviz.figures.paper.plates import Map, Mark, Plate, Scale
+from vitviz.figures.chart import balanced, ends
+from vitviz.figures.paper.plates import NARROW, WIDE, Map, Mark, Plate, Scale
+from vitviz.record.grid import Grid
 from vitviz.record.sentence import Sentence
-
-if TYPE_CHECKING:
-    from vitviz.record.grid import Grid
-    from vitviz.views.base import View
-    from vitviz.views.controls import About
-    from vitviz.views.subject import Subject
+from vitviz.views.controls import About
+from vitviz.views.subject import Subject
 
 NOTHING_GROWS = "{view} has no film over the layers: nothing in it grows from one to the next."
 NO_PRINT = "{view} has no figure for print: it draws itself in the browser alone."
 Film = tuple[tuple[str, dict[str, Any]], ...]  # each frame's label and settings
 PINS = ("#e69f00", "#56b4e9", "#009e73", "#cc79a7")  # Okabe and Ito, told apart with any colour vision
-WIDE = 174.0  # mm: both columns of a paper
-NARROW = 86.0  # one column
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,24 +137,12 @@ def over_which(subject: Subject) -> Sentence:
     return Sentence("Over {count} pictures.", count=subject.survey.images)
 
 
-def ends(values: np.ndarray) -> tuple[float, float]:
-    """The smallest and the largest of what is a number; (0, 0) where nothing is."""
-    known = np.asarray(values, float)[np.isfinite(values)]
-    return (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
-
-
 def scaled(settings: Mapping[str, Any], values: np.ndarray, scale: Scale) -> Scale:
     """The scale of such values; even about zero where they are a difference."""
     if settings.get("difference") != "on":
         return scale
     most = balanced(values)
     return Scale("balance", -most, most, Sentence("{what}: after − before", what=scale.label))
-
-
-def balanced(values: np.ndarray) -> float:
-    """How far a scale that is even about zero reaches."""
-    low, high = ends(values)
-    return max(-low, high) or 1.0
 
 
 def shape_of(grid: Grid) -> float:
@@ -197,7 +179,7 @@ def over(
     return Map(title, picture, values, pixels, scale, None, opacity, False, marks, shape_of(subject.grid))
 
 
-def derived(view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Plate:
+def derived(view, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Plate:
     """The figure of a view without a printed.py: its map, its chart, or both, and what it adds in detail."""
     chart = view.chart(subject, settings)
     mapped = view.map and shared(view, subject, settings, asked)
@@ -207,7 +189,7 @@ def derived(view: View, subject: Subject, settings: Mapping[str, Any], asked: As
     return Plate((panels,), chart.notes if chart else (), width=width)
 
 
-def shared(view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Map:
+def shared(view, subject: Subject, settings: Mapping[str, Any], asked: Asked) -> Map:
     """What the shared map draws: its item over the patches, about zero or not."""
     item = view.map
     values = view.found(subject, item.name, settings)

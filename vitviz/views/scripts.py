@@ -8,6 +8,7 @@ import base64
 import json
 from pathlib import Path
 
+from vitviz.figures.colormaps import TABLES
 from vitviz.views import VIEWS
 
 PACKAGE = Path(__file__).parents[1]
@@ -29,13 +30,8 @@ def files(ending: str, rooms: tuple[str, ...] = ROOMS) -> dict[str, str]:
 
 def made() -> dict[str, str]:
     """The modules that lie in no file."""
+    colours = {name: base64.b64encode(table.tobytes()).decode() for name, table in TABLES.items()}
     return {
-        "canvas/colormaps.js": f"export default {json.dumps(_colours())};\n",
+        "canvas/colormaps.js": f"export default {json.dumps(colours)};\n",
         "canvas/views.js": f"export default {json.dumps([view.slug for view in VIEWS])};\n",
     }
-
-
-def _colours() -> dict[str, str]:
-    from vitviz.figures.colormaps import TABLES
-
-    return {name: base64.b64encode(table.tobytes()).decode() for name, table in TABLES.items()}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import numpy as np
 from vitviz import analyses
 from vitviz.errors import UnsupportedModel, WrongSetting
 from vitviz.record.sentence import Sentence
+from vitviz.views import late
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,20 +39,18 @@ def sweep_of(subject: Subject) -> Sweep:
 
 def passes_of(subject: Subject, target: Target, patches_as: str = "dropped") -> Explained:
     """The passes of maps on the untouched model, within `once_by_passes`; finds are kept, never the model."""
-    from vitviz.engine.asking import maps  # with torch, which a page that is being built has no use for
 
     def keep(name, make):
         return subject.once(f"{name} {target}", make)
 
-    return maps.explained(subject.inspector, subject.trace, target, patches_as, once=keep)
+    return late.maps.explained(subject.inspector, subject.trace, target, patches_as, once=keep)
 
 
 def relevance_of(subject: Subject, target: Target, method: str) -> Relevance:
     """One method's map, the same in every view."""
-    from vitviz.analyses.relevance import relevance_of as found_by
 
     def make():
-        return found_by(passes_of(subject, target), method)
+        return late.relevance.relevance_of(passes_of(subject, target), method)
 
     return subject.once_by_passes(f"relevance {method} {target}", make)
 
@@ -97,30 +98,34 @@ def packed(value: Any) -> np.ndarray:
     return np.frombuffer(json.dumps(value).encode(), dtype=np.uint8)
 
 
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Rows with the same names as a table."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue().encode()
+
+
 def ledger_of(subject: Subject) -> Ledger:
     """What all accounts of a trace have in common; UnsupportedModel where there is none that balances."""
-    from vitviz.engine.asking import models  # with torch, which a page that is being built has no use for
-
-    return subject.once("ledger", lambda: models.balanced_ledger(subject.inspector, subject.trace))
+    return subject.once("ledger", lambda: late.models.balanced_ledger(subject.inspector, subject.trace))
 
 
 def recorded(subject: Subject) -> None:
     """Sees that what every part wrote in a trace's pass is recorded."""
-    from vitviz.engine.asking import circuits
-
-    subject.once_by_passes("written", lambda: bool(circuits.recorded(subject.inspector, subject.trace)))
+    subject.once_by_passes("written", lambda: bool(late.circuits.recorded(subject.inspector, subject.trace)))
 
 
 def writers_of(
     subject: Subject, asked: Target, layer: int, head: int, via: Sequence = (), relative: bool = False
 ) -> Writers:
     """Who wrote what a head reads, from 0, on its way to an answer through the heads `via`."""
-    from vitviz.engine.asking import circuits
 
     def make():
         recorded(subject)
         more = {"relative": relative, "via": via}
-        return circuits.writers(subject.inspector, subject.trace, asked, layer, head, **more)
+        return late.circuits.writers(subject.inspector, subject.trace, asked, layer, head, **more)
 
     return subject.once(f"writers {asked} {relative} {via} {layer} {head}", make)
 

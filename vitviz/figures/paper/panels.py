@@ -141,12 +141,9 @@ def draw(pen: Pen, panel: Panel, room: Room, x: float, y: float, name: str) -> N
     for i, line in enumerate(room.title):
         pen.text(x, y + (i + 0.5) * letters.line(TITLE), line, TITLE)
     left, top = x + room.left, y + room.top
-    if isinstance(panel, Chart):
-        return draw_chart(pen, panel, room, left, top)
-    if isinstance(panel, Legend):
-        return draw_legend(pen, panel, room, left, top)
-    if isinstance(panel, Table):
-        return draw_table(pen, panel, room, left, top)
+    plain = {Chart: draw_chart, Legend: draw_legend, Table: draw_table}
+    if type(panel) in plain:
+        return plain[type(panel)](pen, panel, room, left, top)
     {Map: _map, Tiles: _tiles, Matrix: _matrix}[type(panel)](pen, panel, room, left, top, name)
     if barred(panel):
         bar = BAR + 0.5 + 2 * letters.line()
@@ -187,11 +184,7 @@ def laid(panel: Map) -> UInt8[np.ndarray, "tall wide 4"]:
     else:
         colours = tinted(np.where(known, values, panel.scale.low), panel.scale)
     alpha = np.where(known, round(255 * panel.opacity), 0).astype(np.uint8)
-    return squares(np.dstack([colours, alpha]))
-
-
-def squares(pixels: np.ndarray) -> np.ndarray:
-    """Every pixel as a square of so many that the picture has at least FINE across."""
+    pixels = np.dstack([colours, alpha])
     times = max(1, -(-FINE // pixels.shape[1]))
     return np.repeat(np.repeat(pixels, times, axis=0), times, axis=1)
 
@@ -265,9 +258,7 @@ def _matrix(pen: Pen, panel: Matrix, room: Room, x: float, y: float, name: str) 
     if cols > 4 * FINE:  # no more cells than print can show: neighbours become their mean
         size = (4 * FINE, 4 * FINE * rows // cols)
         values = cv2.resize(values.astype(np.float32), size, interpolation=cv2.INTER_AREA)
-    known = np.isfinite(values)
-    colours = tinted(np.where(known, values, panel.scale.low), panel.scale)
-    pixels = squares(np.dstack([colours, np.where(known, 255, 0).astype(np.uint8)]))
+    pixels = laid(Map(values=values, scale=panel.scale))
     pen.picture(pixels, x, y, room.width, room.height, name=f"{name}-values")
     down, along = (rooms.names(panel, axis) for axis in (0, 1))
     for col in _told(along, max(map(letters.width, along)) + 1.2, w, panel.step):

@@ -58,16 +58,15 @@ class Pen:
 
     def text(
         self, x: float, y: float, text: str, size: float | None = None, align: str = "left",
-        quiet: bool = False, colour: str = "", upright: bool = False, middle: bool = True,
+        quiet: bool = False, upright: bool = False,
     ) -> None:  # fmt: skip
-        """One line, at its middle height or hanging from y; `upright` reads upwards."""
-        drawn = self._axes.text(
-            x, y, text, fontproperties=self.letters.font(size), ha=align,
-            va="center_baseline" if middle else "top",
-            color=colour or (self.ink.quiet if quiet else self.ink.ink), rotation=90 if upright else 0,
-            rotation_mode="anchor" if upright else "default", parse_math=False, zorder=next(self._order),
+        """One line, y at its middle height; `upright` reads upwards."""
+        turned = {"rotation": 90, "rotation_mode": "anchor"} if upright else {}
+        self._axes.text(
+            x, y, text, fontproperties=self.letters.font(size), ha=align, va="center_baseline",
+            color=self.ink.quiet if quiet else self.ink.ink, parse_math=False, zorder=next(self._order),
+            clip_on=False, **turned,
         )  # fmt: skip
-        drawn.set_clip_on(False)
 
     def line(
         self, x: list[float], y: list[float], colour: str = "", width: float = 0.2, dash: str = ""
@@ -109,12 +108,10 @@ class Pen:
         """Pixels over a rectangle: as they are, or a photograph, resampled for the size that it gets."""
         if photo:
             pixels = photographed(pixels, width, self._dense or PHOTO)
-        drawn = self._axes.imshow(
+        self._axes.imshow(
             pixels, extent=(x, x + width, y + height, y), origin="upper", aspect="auto", interpolation="none",
-            zorder=next(self._order),
+            zorder=next(self._order), clip_on=False, gid=name or None,
         )  # fmt: skip
-        drawn.set_clip_on(False)
-        drawn.set_gid(name or None)
 
 
 def photographed(

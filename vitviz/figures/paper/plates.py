@@ -4,7 +4,7 @@ Nothing here draws, and matplotlib is not imported: a view says with these what 
 it. Texts are English and keys of their translations, as everywhere; those with values are Sentences.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +12,9 @@ from jaxtyping import UInt8
 
 from vitviz.figures.chart import Chart, Matrix, Scale, Series
 from vitviz.figures.colormaps import coloured
+
+WIDE = 174.0  # mm: both columns of a paper
+NARROW = 86.0  # one column
 
 
 @dataclass(frozen=True)
@@ -113,30 +116,30 @@ def steady(plates: Sequence[Plate]) -> list[Plate]:
     >>> [plate.rows[0][0].scale.high for plate in steady(made)]
     [3, 3]
     """
-    places = [zip(*rows, strict=True) for rows in zip(*(plate.rows for plate in plates), strict=True)]
-    ranges = [[_range(panels) for panels in row] for row in places]
-    made = []
-    for plate in plates:
-        rows = (zip(*row, strict=True) for row in zip(plate.rows, ranges, strict=True))
-        made.append(replace(plate, rows=tuple(tuple(_within(*one) for one in row) for row in rows)))
-    return made
+    found = by_place([plate.rows for plate in plates], _widest)
+    return [replace(plate, rows=rows) for plate, rows in zip(plates, found, strict=True)]
 
 
-def _range(panels: Sequence[Panel]) -> dict:
-    """What is to be replaced in each of the panels that stand in one place of the plates."""
+def by_place(each: Sequence[Sequence[Sequence]], of: Callable[[Sequence], Sequence]) -> list[tuple]:
+    """Rows of several plates, with what `of` makes of all that stand in one place."""
+    made = [[of(place) for place in zip(*rows, strict=True)] for rows in zip(*each, strict=True)]
+    return [tuple(tuple(place[i] for place in row) for row in made) for i in range(len(each))]
+
+
+def _widest(panels: Sequence[Panel]) -> Sequence[Panel]:
     if isinstance(panels[0], Chart):
         ends = {axis: np.asarray([getattr(panel, axis) for panel in panels]) for axis in ("x", "y")}
-        return {axis: (found[:, 0].min(), found[:, 1].max()) for axis, found in ends.items()}
-    if isinstance(panels[0], Legend | Table):
-        return {}
-    scales = [panel.scale for panel in panels if panel.scale is not None]
-    return {"low": min(one.low for one in scales), "high": max(one.high for one in scales)} if scales else {}
-
-
-def _within(panel: Panel, known: dict) -> Panel:
-    if isinstance(panel, Chart):
-        return replace(panel, **known)
-    return panel if not known or panel.scale is None else replace(panel, scale=replace(panel.scale, **known))
+        known = {axis: (found[:, 0].min(), found[:, 1].max()) for axis, found in ends.items()}
+        return [replace(panel, **known) for panel in panels]
+    scales = [getattr(panel, "scale", None) for panel in panels]
+    known = [one for one in scales if one is not None]
+    if not known:
+        return panels
+    most = {"low": min(one.low for one in known), "high": max(one.high for one in known)}
+    return [
+        panel if one is None else replace(panel, scale=replace(one, **most))
+        for panel, one in zip(panels, scales, strict=True)
+    ]
 
 
 def tinted(values: np.ndarray, scale: Scale) -> UInt8[np.ndarray, "*shape 3"]:

@@ -69,9 +69,7 @@ def room_of(panel: Panel, wide: float, letters: Letters, say: Callable[[str], st
 
 def barred(panel: Panel) -> bool:
     """Whether a scale of colours stands below the panel."""
-    if isinstance(panel, Chart | Legend | Table) or panel.scale is None:
-        return False
-    return not (isinstance(panel, Tiles) and panel.unscaled)
+    return getattr(panel, "scale", None) is not None and not (isinstance(panel, Tiles) and panel.unscaled)
 
 
 def names(panel: Matrix, axis: int) -> tuple[str, ...]:
@@ -134,13 +132,10 @@ def entries(panel: Chart | Legend, say: Callable[[str], str]) -> list[tuple[str,
         for one in shown
     ]
     found += [(say(name), colour, "square") for colour, name in panel.named]
-    levels = [(named_at(panel, one), one.colour) for one in panel.levels]
-    return found + [(say(name), colour, "dashed") for name, colour in levels if name]
-
-
-def named_at(panel: Chart, level: Level) -> str:
-    """What a level is called: otherwise where it lies beyond the axis, and no line is drawn."""
-    return level.name if not level.beyond or within(panel, level) else level.beyond
+    for one in panel.levels:  # otherwise called where it lies beyond the axis, and no line is drawn
+        name = one.name if within(panel, one) else one.beyond or one.name
+        found += [(say(name), one.colour, "dashed")] if name else []
+    return found
 
 
 def within(panel: Chart, level: Level) -> bool:

@@ -24,7 +24,7 @@ from vitviz.figures.chart import Chart, told
 from vitviz.figures.paper.lettering import Letters, families
 from vitviz.figures.paper.panels import draw
 from vitviz.figures.paper.pen import DARK, LIGHT, Pen
-from vitviz.figures.paper.plates import Plate
+from vitviz.figures.paper.plates import Plate, by_place
 from vitviz.figures.paper.rooms import TITLE, Room, room_of
 
 EDGE, BESIDE, BELOW = 2.0, 5.0, 4.5  # mm: around the sheet, between panels, between rows
@@ -66,17 +66,13 @@ def laid_out(
 
 def alike(layouts: Sequence[Layout]) -> list[Layout]:
     """The same with every panel in one place over all of them, of one size, as frames of a film need it."""
-    places = [zip(*rows, strict=True) for rows in zip(*(one.rows for one in layouts), strict=True)]
-    margins = [
-        [{name: max(getattr(room, name) for room in rooms) for name in ("top", "bottom")} for rooms in row]
-        for row in places
-    ]
-    lines = max(one.lines for one in layouts)
 
-    def widened(row: Sequence[Room], by: Sequence[dict[str, float]]) -> tuple[Room, ...]:
-        return tuple(replace(room, **margin) for room, margin in zip(row, by, strict=True))
+    def widened(rooms: Sequence[Room]) -> list[Room]:
+        most = {name: max(getattr(room, name) for room in rooms) for name in ("top", "bottom")}
+        return [replace(room, **most) for room in rooms]
 
-    return [replace(one, lines=lines, rows=tuple(map(widened, one.rows, margins))) for one in layouts]
+    lines, found = max(one.lines for one in layouts), by_place([one.rows for one in layouts], widened)
+    return [replace(one, lines=lines, rows=rows) for one, rows in zip(layouts, found, strict=True)]
 
 
 def painted(pen: Pen, plate: Plate, layout: Layout) -> None:

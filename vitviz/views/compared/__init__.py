@@ -11,6 +11,7 @@ from vitviz import analyses
 from vitviz.errors import WrongSetting
 from vitviz.figures.chart import BLUE, ORANGE, Chart, Matrix, Scale, Series, travelled
 from vitviz.record.sentence import Sentence
+from vitviz.views import late
 from vitviz.views.base import Item, Needs, View, Words, as_json, drawn
 from vitviz.views.controls import Choice, Whole
 from vitviz.views.printing import joined
@@ -180,20 +181,12 @@ class Compared(View):
             like = {"line": True, "dots": True, "told": told, "also": also}
             series.append(Series(x, values[known], one.checkpoint, colour, **like))
         options = next(dict(control.options) for control in self.controls if control.name == "curve")
-        along = Sentence("relative depth (block / number of blocks)")
         most = max((float(one.y.max()) for one in series), default=0.0)
-        return Chart(
-            along if relative else Sentence("number of the block"),
-            Sentence(UP[curve]),
-            (0.0, 1.03) if relative else (0.4, max(map(len, found)) + 0.6),
-            (0.0, 1.08 * most or 1.0),
-            joined(Sentence(options[settings["curve"]]), whose),
-            tuple(series),
-            whole=not relative,
-            aspect=0.78,
-            unit="px" if curve == "distance" else "",
-            notes=tuple(lost),
-        )
+        along = Sentence("relative depth (block / number of blocks)" if relative else "number of the block")
+        ends = (0.0, 1.03) if relative else (0.4, max(map(len, found)) + 0.6), (0.0, 1.08 * most or 1.0)
+        title, unit = joined(Sentence(options[settings["curve"]]), whose), "px" if curve == "distance" else ""
+        like = {"whole": not relative, "aspect": 0.78, "unit": unit, "notes": tuple(lost)}
+        return Chart(along, Sentence(UP[curve]), *ends, title, tuple(series), **like)
 
     def matrix(self, subject: Subject, settings: Mapping[str, Any]) -> Matrix:
         """CKA of any two depths, or of each with itself at every step of the training."""
@@ -218,21 +211,15 @@ class Compared(View):
         title = Sentence(
             "Each depth with itself during the training" if film else "How alike depths tell pictures apart"
         )
-        scale, rows = (
-            Scale("viridis", 0.0, 1.0, Sentence("Likeness (CKA)")),
-            tuple(map(str, range(len(values)))),
-        )
-        return Matrix(values, scale, along, down, title, rows=rows, cols=cols, told=told)
+        scale, rows = Scale("viridis", 0.0, 1.0, Sentence("Likeness (CKA)")), map(str, range(len(values)))
+        return Matrix(values, scale, along, down, title, rows=tuple(rows), cols=cols, told=told)
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The matrix, and those of the curves that there are; of the second checkpoint too."""
         survey = surveyed(subject)
-        found = {
-            "cka": self.item(subject, "cka", settings),
-            "error": self.item(subject, "error", settings),
-            "pictures": np.asarray(sum(len(one.pictures) for one in survey.grams)),
-            **_known(curves(subject), ""),
-        }
+        found = {name: self.item(subject, name, settings) for name in ("cka", "error")}
+        found["pictures"] = np.asarray(sum(len(one.pictures) for one in survey.grams))
+        found |= _known(curves(subject), "")
         if settings["against"] == "film":
             found["steps"] = self.item(subject, "steps", settings)
         if subject.beside is not None:
@@ -241,8 +228,6 @@ class Compared(View):
         return found
 
     def _matrix(self, subject: Subject, settings: Mapping[str, Any], compare) -> Tensor:
-        import torch
-
         tokens, own = settings["tokens"], surveyed(subject)
         if settings["against"] != "film":
             other = own if settings["against"] == "own" else surveyed(second(subject))
@@ -251,7 +236,7 @@ class Compared(View):
         if not steps:
             raise WrongSetting(Sentence(NO_FILM))
         found = [compare(_grams(own, tokens), _grams(one, tokens), tokens).diag() for one in steps.values()]
-        return torch.stack(found, dim=1)
+        return late.torch.stack(found, dim=1)
 
 
 def measured(survey: Any) -> bool:

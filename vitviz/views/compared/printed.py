@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from vitviz.figures.paper.plates import Plate
+from vitviz.figures.paper.plates import NARROW, WIDE, Plate
 from vitviz.record.sentence import Sentence
-from vitviz.views.printing import NARROW, WIDE, over_which
+from vitviz.views.printing import over_which
 
 
 def plate(view, subject, settings, asked) -> Plate:

@@ -1,7 +1,5 @@
 """How far each head looks (paper figure 7 right, figure 11)."""
 
-import csv
-import io
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,7 +11,7 @@ from vitviz.figures.chart import Chart, Level, Series, by_layer, ramp
 from vitviz.record.sentence import Sentence
 from vitviz.views.base import PAPER, File, Item, View, Words, drawn
 from vitviz.views.controls import Choice
-from vitviz.views.shared import sweep_of
+from vitviz.views.shared import as_csv, sweep_of
 from vitviz.views.subject import Subject
 
 REACH = "Around each head ± its standard error over the pictures."
@@ -114,7 +112,7 @@ class Distance(View):
         return (_chart(mass, settings, up, _title(subject), high=high),)
 
     def file(self, subject: Subject, name: str, settings: Mapping[str, Any], upload: Any = None) -> bytes:
-        return _table(subject, settings, self.numbers(subject, settings)).encode()
+        return as_csv(_rows(subject, settings, self.numbers(subject, settings)))
 
 
 def _error(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray | None:
@@ -152,16 +150,16 @@ def _chart(values: np.ndarray, settings: Mapping[str, Any], up: str, title: str,
     return replace(chart, along=along, x=(0.4, heads + 0.6), series=tuple(lines))
 
 
-def _table(subject: Subject, settings: Mapping[str, Any], numbers: Mapping[str, np.ndarray]) -> str:
-    """A line for each head, layers and heads counted from 1; settings stand in every line."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow("checkpoint pictures rows layer head distance_px prefix_mass uniform_px dtype".split())
+def _rows(
+    subject: Subject, settings: Mapping[str, Any], numbers: Mapping[str, np.ndarray]
+) -> list[dict[str, Any]]:
+    """A row for each head, layers and heads counted from 1; settings stand in every row."""
     name, source = subject.checkpoint, subject.trace or subject.survey
     name = "'" + name if name[:1] in "=+-@\t\r" else name  # no formula
     rows = settings["rows"] + (", after - before" if settings["difference"] == "on" else "")
-    same = [name, numbers.get("pictures", 1), rows]
-    for (layer, head), distance in np.ndenumerate(numbers["distance"]):
-        mass = numbers["prefix_mass"][layer, head]
-        writer.writerow([*same, layer + 1, head + 1, distance, mass, numbers["uniform"], source.dtype])
-    return text.getvalue()
+    same = {"checkpoint": name, "pictures": numbers.get("pictures", 1), "rows": rows}
+    ends, mass = {"uniform_px": numbers["uniform"], "dtype": source.dtype}, numbers["prefix_mass"]
+    return [
+        {**same, "layer": at[0] + 1, "head": at[1] + 1, "distance_px": one, "prefix_mass": mass[at], **ends}
+        for at, one in np.ndenumerate(numbers["distance"])
+    ]

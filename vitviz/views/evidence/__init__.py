@@ -21,6 +21,7 @@ _NO_HEAD = "{checkpoint} has no classifier, so there is no answer that could be 
 _NO_ACCOUNT = "There is no account of this answer: {reason}"
 ONE_MAP = "Only the account grows layer by layer; the maps of other methods are of all layers at once."
 _ASKED = ("target", "relative")
+_MAPPED = (*_ASKED, "method", "chosen", "until")
 _TRAIL = (*_ASKED, "chosen", "trail")
 _TRUTH = (("show", "writers"), ("beside", "truth"))
 MAPS = tuple(  # those that a visitor need not wait for; `vitviz.METHODS` has them all
@@ -28,8 +29,7 @@ MAPS = tuple(  # those that a visitor need not wait for; `vitviz.METHODS` has th
     for name in TITLES
     if name not in ("attention_grad_cam", "integrated_gradients", "leave_one_out", "random", "centre")
 )
-
-
+PATCHWISE = tuple((name, TITLES[name]) for name in DENSE)
 _MADE = {
     "own": made.own,
     "best": made.best,
@@ -128,13 +128,7 @@ class Evidence(View):
         Choice("relative", "Logit", options=(("no", "As it is"), ("yes", "Against the mean class"))),
         Choice("method", "Map by", options=MAPS, only=_EXPLAINED),
         Choice("show", "Beside the map", options=SHOWN),
-        Choice(
-            "patchwise",
-            "Patches by",
-            options=tuple((name, TITLES[name]) for name in DENSE),
-            default="naclip",
-            only=_LIKELIEST,
-        ),
+        Choice("patchwise", "Patches by", options=PATCHWISE, default="naclip", only=_LIKELIEST),
         Slider("least", "None below a cosine of", minimum=-1, step=0.01, default=-1, only=_LIKELIEST),
         Slider("paths", "Paths", minimum=1, maximum=graph.MOST, default=12, only={"show": ("paths",)}),
         Slider("depth", "Depth", maximum="layers", default="layers", only={"show": ("forming",)}),
@@ -151,13 +145,7 @@ class Evidence(View):
         Wholes("patches", maximum="patches", most=400),  # whose share in every head is in view
     )
     items = (
-        Item(
-            "map",
-            "row col",
-            "heads' shares by source patch, logits",
-            depends=(*_ASKED, "method", "chosen", "until"),
-            signed=True,
-        ),
+        Item("map", "row col", "heads' shares by source patch, logits", depends=_MAPPED, signed=True),
         Item(
             "explained", "line", "what the map explains, and leaves unexplained", depends=("target", "method")
         ),
@@ -195,16 +183,8 @@ class Evidence(View):
     )
 
     charted = (*_TRAIL, "show", "part", "layer", "paths", "tried")
-    also = (
-        _NO_HEAD,
-        _NO_ACCOUNT,
-        ONE_MAP,
-        made.EDITED,
-        WHOLE,
-        *made.ONE_ONLY.values(),
-        *truth.SAID,
-        *sentences.SAID,
-    )
+    also = {_NO_HEAD, _NO_ACCOUNT, ONE_MAP, made.EDITED, WHOLE, *made.ONE_ONLY.values()}
+    also |= {*truth.SAID, *sentences.SAID}
     differs = ("map", "explained", "heads", "mlps", "biases", "lines", "sources", "direct")
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:

@@ -42,30 +42,21 @@ def account(view, subject, settings) -> Chart:
     parts = []
     for layer in range(1, len(heads) + 1):
         parts += [Sentence("Layer {layer}, attention", layer=layer), writer_name("mlp", layer)]
-    said = {
-        "said": tuple(map(signed, (*steps, total))),
-        "told": (Sentence("{part}"),),
-        "also": {"part": [Sentence("start"), *parts, *constants, total_is]},
-    }
+    said = {"said": tuple(map(signed, (*steps, total))), "told": (Sentence("{part}"),)}
+    said["also"] = {"part": [Sentence("start"), *parts, *constants, total_is]}
     bars = Bars(place, np.append(before, 0.0), np.append(after, total), (*colours, GREY), **said)
     low, high = min(0.0, before.min(), after.min()), max(0.0, before.max(), after.max())
     every = max(1, len(heads) // 12)
     ticks = tuple((2.0 * i + 1.5, str(i + 1)) for i in range(0, len(heads), every))
     spare = 0.04 * (high - low) or 1.0
-    return Chart(
-        Sentence(
-            "start, layers, biases, norm, {sum}" if scaled else "start, layers, biases, {sum}", sum=total_is
-        ),
-        Sentence("Share of the {sum}", sum=total_is),
-        (-0.7, place[-1] + 0.7),
-        (low - spare if low < 0 else 0.0, high + spare),
-        Sentence("The account, from the start to the {sum}", sum=total_is),
-        bars=bars,
-        ticks=ticks,
-        named=LEGEND,
-        aspect=0.78,
-        question=f"{settings['target']}/{settings['relative']}/{settings['difference']}",
+    along = Sentence(
+        "start, layers, biases, norm, {sum}" if scaled else "start, layers, biases, {sum}", sum=total_is
     )
+    title = Sentence("The account, from the start to the {sum}", sum=total_is)
+    ends = (-0.7, place[-1] + 0.7), (low - spare if low < 0 else 0.0, high + spare)
+    like = {"bars": bars, "ticks": ticks, "named": LEGEND, "aspect": 0.78}
+    like["question"] = f"{settings['target']}/{settings['relative']}/{settings['difference']}"
+    return Chart(along, Sentence("Share of the {sum}", sum=total_is), *ends, title, **like)
 
 
 def written(view, subject, settings) -> Chart:
@@ -93,6 +84,10 @@ def written(view, subject, settings) -> Chart:
     parts = {"embedding": found.embedding, "positions": found.positions or 0.0, "heads": heads.sum()}
     parts |= {"mlps": mlps.sum(), "biases": values[-1]}
     said = {name: signed(float(value)) for name, value in parts.items()}
+    shades = tuple(PALE[one] if light else one for one, light in zip(colours, pale, strict=True))
+    also = {"name": [writer_name(*one) for one in names], "hint": hints}
+    told = {"of": {"writer": writer, "lit": lit}, "said": tuple(map(signed, values)), "also": also}
+    told["told"] = (Sentence("{name}"), Sentence("{hint}"))
     reader = writer_name("head", layer, head)
     return Chart(
         Sentence("patch, place, layers (heads, MLP pale), biases"),
@@ -100,16 +95,7 @@ def written(view, subject, settings) -> Chart:
         (-0.7, len(bars) - 0.3),
         (low, high),
         Sentence("{head}: who wrote what it reads", head=reader),
-        bars=Bars(
-            place,
-            np.zeros(len(bars)),
-            values,
-            tuple(PALE[one] if light else one for one, light in zip(colours, pale, strict=True)),
-            of={"writer": writer, "lit": lit},
-            said=tuple(map(signed, values)),
-            told=(Sentence("{name}"), Sentence("{hint}")),
-            also={"name": [writer_name(*one) for one in names], "hint": hints},
-        ),
+        bars=Bars(place, np.zeros(len(bars)), values, shades, **told),
         ticks=tuple((ends + 2.0 * one + 0.5, str(one + 1)) for one in range(0, layer - 1, every)),
         named=LEGEND,
         aspect=0.78,

@@ -10,6 +10,7 @@ import numpy as np
 
 from vitviz.figures.chart import BLUE, GREY, ORANGE, Chart, Series
 from vitviz.record.sentence import Sentence
+from vitviz.views import late
 from vitviz.views.evidence import made
 from vitviz.views.printing import counted, signed, writer_name
 from vitviz.views.shared import recorded
@@ -27,13 +28,11 @@ BOUNDED = (
 
 def found(subject: Subject, settings: Mapping[str, Any]):
     """The largest paths, most first, as many as can be asked for."""
-    from vitviz.engine.asking import circuits
-
     asked, relative = made.target(subject, settings), settings["relative"] == "yes"
     recorded(subject)
     return subject.once(
         f"paths {asked} {relative}",
-        lambda: circuits.paths(subject.inspector, subject.trace, asked, MOST, relative=relative),
+        lambda: late.circuits.paths(subject.inspector, subject.trace, asked, MOST, relative=relative),
     )
 
 
@@ -95,32 +94,18 @@ def chart(view, subject: Subject, settings: Mapping[str, Any]) -> Chart:
         told = (Sentence("{name}"), Sentence("{hint}"))
         said = [signed(nodes[step]) for step in some]
         series.append(Series(x, y, "", GREY, dots=True, of=of, said=said, told=told, also=also))
-    names = [
-        Sentence("patch"),
-        Sentence("place"),
-        *map(str, rows[2:-2]),
-        Sentence("MLPs"),
-        Sentence("biases"),
-    ]
+    last = Sentence("MLPs"), Sentence("biases")
+    names = [Sentence("patch"), Sentence("place"), *map(str, rows[2:-2]), *last]
     sums = sum(one.share for one in shown)
-    return Chart(
-        Sentence("the input, layers, the answer"),
-        Sentence("head"),
-        (-0.4, about.layers + 1.4),
-        (0.6 - len(rows), 0.6),
-        Sentence("The {count} largest paths into the answer", count=len(shown)),
-        tuple(series),
-        ticks=tuple((float(one), str(one)) for one in range(1, about.layers + 1)),
-        rungs=tuple((-float(i), name) for i, name in enumerate(names)),
-        named=((ORANGE, Sentence("for")), (BLUE, Sentence("against"))),
-        aspect=0.78,
-        notes=(
-            Sentence(
-                BOUNDED, shown=signed(sums), total=signed(paths.total), count=len(shown),
-                rest=signed(paths.total - sums), opened=paths.opened,
-            ),
-        ),
-    )  # fmt: skip
+    told = {"shown": signed(sums), "total": signed(paths.total), "rest": signed(paths.total - sums)}
+    like = {"notes": (Sentence(BOUNDED, count=len(shown), opened=paths.opened, **told),), "aspect": 0.78}
+    like["ticks"] = tuple((float(one), str(one)) for one in range(1, about.layers + 1))
+    like["rungs"] = tuple((-float(i), name) for i, name in enumerate(names))
+    like["named"] = (ORANGE, Sentence("for")), (BLUE, Sentence("against"))
+    axes = Sentence("the input, layers, the answer"), Sentence("head")
+    ends = (-0.4, about.layers + 1.4), (0.6 - len(rows), 0.6)
+    title = Sentence("The {count} largest paths into the answer", count=len(shown))
+    return Chart(*axes, *ends, title, tuple(series), **like)
 
 
 def _edge(ends: tuple, size: float, share: float, begin, end) -> tuple[float, Series]:

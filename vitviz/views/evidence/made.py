@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from vitviz import analyses
 from vitviz.errors import UnsupportedModel, WrongSetting
 from vitviz.record.sentence import Sentence
+from vitviz.views import late
 from vitviz.views.base import before
 from vitviz.views.shared import Target, ledger_of, relevance_of, taken_away, target_of
 from vitviz.views.subject import Subject
@@ -46,15 +48,13 @@ def of_target(subject: Subject, settings: Mapping[str, Any], table):
 
 
 def account(subject: Subject, settings: Mapping[str, Any]):
-    from vitviz.analyses import account_of
-
     asked, relative = target(subject, settings), settings["relative"] == "yes"
     name = f"account {asked} {relative}"
-    found = subject.once(name, lambda: account_of(ledger_of(subject), asked, relative))
+    found = subject.once(name, lambda: analyses.account_of(ledger_of(subject), asked, relative))
     if settings.get("difference") != "on":
         return found
     was = before(subject)
-    return found.minus(was.once(name, lambda: account_of(ledger_of(was), asked, relative)))
+    return found.minus(was.once(name, lambda: analyses.account_of(ledger_of(was), asked, relative)))
 
 
 def map_of(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
@@ -63,17 +63,18 @@ def map_of(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
     if not chosen and not until:
         return found.patches.numpy()
     if not chosen:
-        return _patches(subject, found.sources[:until].sum(dim=(0, 1)))
+        return by_patch(subject, found.sources[:until].sum(dim=(0, 1)))
     layer, *head = (int(part) - 1 for part in chosen.split("."))
     about = subject.about
     if not (0 <= layer < about.layers and all(0 <= one < about.heads for one in head)):
         bounds = f"layer 1 to {about.layers}, head 1 to {about.heads}"
         raise WrongSetting(f"Given chosen={chosen}; expected {bounds}, such as 1.1.")
     sources = found.sources[layer, head[0]] if head else found.sources[layer].sum(dim=0)
-    return _patches(subject, sources)
+    return by_patch(subject, sources)
 
 
-def _patches(subject: Subject, sources) -> np.ndarray:
+def by_patch(subject: Subject, sources) -> np.ndarray:
+    """Numbers by token of the patches alone: row, col."""
     return sources[subject.grid.prefix :].reshape(subject.grid.rows, subject.grid.cols).numpy()
 
 
@@ -93,33 +94,25 @@ def relevance(subject: Subject, settings: Mapping[str, Any]):
 
 def now(subject: Subject):
     """The logits (depth, class) of what the classifier reads, the norm afresh."""
-    from vitviz.engine.asking import models
-
-    return subject.once("lens", lambda: models.lens(subject.inspector, subject.trace))
+    return subject.once("lens", lambda: late.models.lens(subject.inspector, subject.trace))
 
 
 def shares(subject: Subject):
     """The shares so far (depth, class), the norm held."""
-    from vitviz.engine.asking import models
-
-    return subject.once("shares", lambda: models.lens(subject.inspector, subject.trace, form="share"))
+    return subject.once("shares", lambda: late.models.lens(subject.inspector, subject.trace, form="share"))
 
 
 def patches_are(subject: Subject) -> str:
     """What a patch's own answer is: "reading", "probe", or the sentence why there is none."""
-    from vitviz.analyses import lens_kind
-
     tail = subject.inspector.tail(subject.grid.pixels)
-    return ONE_ONLY.get(tail.pooling.kind) or lens_kind(tail)
+    return ONE_ONLY.get(tail.pooling.kind) or analyses.lens_kind(tail)
 
 
 def _answers(subject: Subject, depth: int):
     """Every patch's own probabilities at a depth: class, row, col."""
-    from vitviz.analyses import lens_probabilities
-
     if patches_are(subject) not in ("reading", "probe"):
         raise UnsupportedModel(Sentence(patches_are(subject)))
-    return lens_probabilities(ledger_of(subject), depth)
+    return analyses.lens_probabilities(ledger_of(subject), depth)
 
 
 def own(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
@@ -143,20 +136,12 @@ def effects(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
 
 def all_effects(subject: Subject, settings: Mapping[str, Any]):
     """The effects of all layers as `vitviz.analyses.Effects`."""
-    import torch
-
-    from vitviz.analyses import Effects
-
-    layers = range(subject.about.layers)
-    found = torch.stack(
-        [of_target(subject, settings, taken_away(subject, layer).double()) for layer in layers]
-    )
-    logit = account(subject, settings).logit
-    return Effects(logit, found[:, :-1], found[:, -1], "mean", subject.inspector.reference().sentence)
+    each = (taken_away(subject, layer).double() for layer in range(subject.about.layers))
+    found = late.torch.stack([of_target(subject, settings, one) for one in each])
+    logit, reference = account(subject, settings).logit, subject.inspector.reference().sentence
+    return analyses.Effects(logit, found[:, :-1], found[:, -1], "mean", reference)
 
 
 def agreement(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
     """How well direct shares foretell the effects: Pearson's correlation over heads, over MLPs."""
-    from vitviz import analyses
-
     return np.asarray(analyses.agreement(all_effects(subject, settings), account(subject, settings)))

@@ -6,21 +6,11 @@ import json
 
 import numpy as np
 
-from vitviz.figures.paper.plates import Mark, Matrix, Plate, Scale
+from vitviz.figures.chart import balanced
+from vitviz.figures.paper.plates import NARROW, WIDE, Mark, Matrix, Plate, Scale
 from vitviz.record.sentence import Sentence
 from vitviz.views.evidence import printed_effects, sentences, truth
-from vitviz.views.printing import (
-    NARROW,
-    WIDE,
-    balanced,
-    either,
-    fixed,
-    joined,
-    over,
-    prefix_name,
-    signed,
-    writer_name,
-)  # fmt: skip
+from vitviz.views.printing import either, fixed, joined, over, prefix_name, signed, writer_name
 from vitviz.views.shared import target_name
 
 HELD = (
@@ -144,10 +134,7 @@ def _wall(view, subject, settings) -> Matrix:
     """Every head's share; of chosen patches where some are chosen."""
     heads = np.asarray(view.item(subject, "heads", settings), float)
     most = balanced(heads)
-    said = (
-        "Of the chosen patches, up to {most}"
-        if settings["patches"]
-        else "The share of every head, up to {most}"
-    )
+    said = "Of the chosen patches, up to {most}"
+    said = said if settings["patches"] else "The share of every head, up to {most}"
     label = printed_effects.share(settings)
     return printed_effects.wall_of(heads, settings, most, Sentence(said, most=either(most)), label)

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from vitviz.figures.chart import BLUE, GREY, ORANGE, Chart, Series
+from vitviz.figures.chart import BLUE, GREY, ORANGE, Chart, Series, balanced, roomy
 from vitviz.figures.paper.plates import Matrix, Scale
 from vitviz.record.sentence import Sentence
 from vitviz.views.evidence import made
-from vitviz.views.printing import balanced, either, fixed, joined, signed, writer_name
+from vitviz.views.printing import either, fixed, joined, signed, writer_name
 
 NO_CORRELATION = "There is no correlation: there are too few, or all are alike."
 MARKED = 3  # dots whose distance from the diagonal is drawn
@@ -56,26 +56,17 @@ def dots(view, subject, settings) -> Chart:
     of = {"layer": layer, "head": head[0]} if heads else {}
     named = Sentence("one head") if heads else Sentence("one MLP")
     parts = Series(x, y, named, BLUE, dots=True, of=of, said=said, told=told, also=also)
-    return Chart(
-        Sentence("its own share, in logits"),
-        Sentence("lost without it, in logits"),
-        ends,
-        ends,
-        Sentence("Its own share, and what the answer loses without it"),
-        (line, *apart, parts),
-        whole=False,
-        aspect=0.78,
-        square=True,
-        question=f"{settings['target']}/{settings['relative']}/{settings['part']}",
-        notes=(_notes(subject, settings, shares, effects),),
-    )
+    along, up = Sentence("its own share, in logits"), Sentence("lost without it, in logits")
+    title = Sentence("Its own share, and what the answer loses without it")
+    like = {"whole": False, "aspect": 0.78, "square": True}
+    like["question"] = f"{settings['target']}/{settings['relative']}/{settings['part']}"
+    notes = (_notes(subject, settings, shares, effects),)
+    return Chart(along, up, ends, ends, title, (line, *apart, parts), notes=notes, **like)
 
 
 def alike(*values: np.ndarray) -> tuple[Series, tuple[float, float]]:
     """Where effect and share are the same, and from where to where values and zero lie."""
-    low, high = (pick([0.0, *np.concatenate(values)]) for pick in (min, max))
-    spare = 0.06 * (high - low) or 1.0
-    ends = np.array([low - spare, high + spare])
+    ends = np.array(roomy(np.concatenate(values), 0.06))
     return Series(ends, ends, Sentence("lost as much as its own share"), GREY, line=True), tuple(ends)
 
 
@@ -98,11 +89,8 @@ def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> Senten
     alike = []
     if settings["layer"] == 1:
         found = made.agreement(subject, settings)[0 if settings["part"] == "heads" else 1]
-        alike.append(
-            Sentence(NO_CORRELATION)
-            if math.isnan(found)
-            else Sentence("Correlation of share and loss: {value}", value=fixed(found, 2))
-        )
+        known = Sentence("Correlation of share and loss: {value}", value=fixed(found, 2))
+        alike.append(Sentence(NO_CORRELATION) if math.isnan(found) else known)
     apart = np.abs(effects - shares)
     if not np.isfinite(apart).any():
         return joined(*alike)

@@ -12,10 +12,11 @@ import numpy as np
 
 from vitviz.errors import UnsupportedModel
 from vitviz.figures.chart import GREY, Series, number, travelled
-from vitviz.figures.paper.plates import Map, Plate, Table
+from vitviz.figures.paper.plates import NARROW, Map, Plate, Table
 from vitviz.record.sentence import Sentence, not_applicable
+from vitviz.views import late
 from vitviz.views.evidence.made import EDITED
-from vitviz.views.printing import NARROW, seen, shape_of
+from vitviz.views.printing import seen, shape_of
 from vitviz.views.shared import packed, passes_of
 from vitviz.views.subject import Subject
 
@@ -35,8 +36,6 @@ def several(subject: Subject) -> bool:
 
 def likeliest(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
     """Every patch's likeliest class and its cosine: row, col, pair."""
-    from vitviz.analyses.relevance import dense
-
     classes, method = subject.trace.classes, settings["patchwise"]
     if not several(subject):
         raise UnsupportedModel(not_applicable(subject.checkpoint, Sentence(FEW)))
@@ -44,7 +43,7 @@ def likeliest(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
         raise UnsupportedModel(Sentence(EDITED))
 
     def make():
-        scores = dense.patch_scores(passes_of(subject, 0), method)
+        scores = late.dense.patch_scores(passes_of(subject, 0), method)
         best = ((scores - classes.bias) / classes.scale).max(dim=0)
         return np.stack([best.indices.numpy(), best.values.numpy()], axis=-1).astype(np.float32)
 
@@ -88,8 +87,7 @@ def plate(view, subject: Subject, settings: Mapping[str, Any], asked) -> Plate:
         first, *more = [name] if isinstance(name, Sentence) else wrap(name, 48) or [name]
         share = np.mean(shown == (place if colour else -1))
         rows += [(first, f"{number(100 * share)} %"), *((line, "") for line in more)]
-        samples += (
-            [Series(np.empty(0), np.empty(0), colour=colour, thick=2.0)] * bool(colour) * (1 + len(more))
-        )
+        sample = Series(np.empty(0), np.empty(0), colour=colour, thick=2.0)
+        samples += [sample] * bool(colour) * (1 + len(more))
     table = Table((Sentence("Class"), Sentence("Patches")), tuple(rows), series=tuple(samples))
     return Plate(((drawn,), (table,)), (Sentence(ADDS),), width=NARROW)

@@ -11,6 +11,7 @@ import numpy as np
 from vitviz.errors import UnsupportedModel
 from vitviz.figures.chart import BLUE, Chart, Series, travelled
 from vitviz.record.sentence import Sentence
+from vitviz.views import late
 from vitviz.views.evidence import made, writers
 from vitviz.views.evidence.printed_effects import NO_CORRELATION, alike
 from vitviz.views.printing import counted, fixed, signed, writer_name
@@ -31,27 +32,23 @@ ALONG = "Shares are along the path in view, effects on all ways to the answer."
 
 def edges(subject: Subject, settings: Mapping[str, Any]) -> tuple[list, int]:
     """The seeded sample of edges into the head that is followed, and how many there are."""
-    from vitviz.analyses.effects import edges_into, sampled
-
     if subject.trace.without:
         raise UnsupportedModel(Sentence(WHOLE))
     found = writers.writers(subject, settings)
     positions = found.positions is not None and settings["parts_as"] == "zero"  # their mean is themselves
-    every = edges_into(found.layer, found.head, subject.about.heads, settings["into"], positions)
-    return sampled(every, MOST, 0), len(every)
+    every = late.effects.edges_into(found.layer, found.head, subject.about.heads, settings["into"], positions)
+    return late.effects.sampled(every, MOST, 0), len(every)
 
 
 def found(subject: Subject, settings: Mapping[str, Any]) -> tuple[list, np.ndarray, np.ndarray]:
     """The edges that have been run, with their shares (NaN for queries and keys) and effects, in logits."""
-    from vitviz.engine.asking import circuits
-
     some, effects = edges(subject, settings)[0], []
     for first in range(0, min(len(some), BATCH * settings["tried"]), BATCH):
         asked = some[first : first + BATCH]
 
         def lost(asked=asked):
             recorded(subject)
-            return circuits.losses_of(subject.inspector, subject.trace, asked, settings["parts_as"])
+            return late.circuits.losses_of(subject.inspector, subject.trace, asked, settings["parts_as"])
 
         one = asked[0]
         name = f"edges {one.layer} {one.head} {one.into} {settings['parts_as']} {first}"
@@ -87,34 +84,24 @@ def chart(subject: Subject, settings: Mapping[str, Any]) -> Chart:
     said = [Sentence("without it the answer loses {effect}", effect=signed(one)) for one in effects]
     of = {"writer": keys, "lit": bars}
     dots = Series(x, effects, Sentence("one writer"), BLUE, dots=True, of=of, said=said, told=told, also=also)
-    return Chart(
-        Sentence("its own share, in logits" if valued else "layer that wrote it"),
-        Sentence("effect, in logits"),
-        ends,
-        ends if valued else alike(effects)[1],
-        Sentence("Held against the truth"),
-        (*([line] if valued else []), dots),
-        whole=not valued,
-        aspect=0.78,
-        square=valued,
-        question="/".join(str(settings[one]) for one in ("target", "relative", "trail", "into", "parts_as")),
-        notes=_notes(subject, settings, shares, effects),
-    )
+    along = Sentence("its own share, in logits" if valued else "layer that wrote it")
+    axes = along, Sentence("effect, in logits"), ends, ends if valued else alike(effects)[1]
+    asked = (str(settings[one]) for one in ("target", "relative", "trail", "into", "parts_as"))
+    like = {"whole": not valued, "aspect": 0.78, "square": valued, "question": "/".join(asked)}
+    series, notes = (line, dots) if valued else (dots,), _notes(subject, settings, shares, effects)
+    return Chart(*axes, Sentence("Held against the truth"), series, notes=notes, **like)
 
 
 def _notes(subject: Subject, settings, shares: np.ndarray, effects: np.ndarray) -> tuple[Sentence, ...]:
     """What was run and how it correlates, once all is there."""
-    import torch
-
-    from vitviz.analyses.effects import correlation
-
+    from_numpy = late.torch.from_numpy
     some, of = edges(subject, settings)
     if len(effects) < len(some):
         return ()
     ran = Sentence(ALL if len(some) == of else RUN, count=len(some), of=of)
     if settings["into"] != "value":
         return ran, Sentence(NO_SHARE)
-    value = correlation(torch.from_numpy(effects), torch.from_numpy(shares))
+    value = late.effects.correlation(from_numpy(effects), from_numpy(shares))
     alike = Sentence(NO_CORRELATION) if math.isnan(value) else Sentence(CORRELATION, value=fixed(value, 2))
     along = [Sentence(ALONG)] if len(writers.trail(subject, settings)) > 1 else []
     return Sentence(WHY), alike, ran, *along

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from vitviz.errors import WrongSetting
+from vitviz.views import late
 from vitviz.views.evidence import made
 from vitviz.views.shared import packed, writers_of
 from vitviz.views.subject import Subject
@@ -63,22 +64,20 @@ def arrays(subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarra
 
 def part(subject: Subject, settings: Mapping[str, Any]) -> np.ndarray:
     """What one writer gave, by the patch at which the head reads it; of no writer, all together."""
-    from vitviz.analyses.writers import Writer
-
     found, chosen = writers(subject, settings).by_token, settings["writer"]
     kind, *numbers = chosen.split(".")
     place = tuple(int(number) - 1 for number in numbers)
-    grid, about = subject.grid, subject.about
+    about = subject.about
     if not chosen:
         ends = [one for one in (found.embedding, found.positions, found.constant) if one is not None]
         layered = found.heads.nansum(dim=(0, 1)) + (found.biases + found.mlps).nansum(dim=0)
         tokens = sum(ends) + layered
     else:
         there = all(0 <= one < most for one, most in zip(place, (about.layers, about.heads), strict=False))
-        tokens = found.of(Writer(kind, *place)) if there else None
+        tokens = found.of(late.writers.Writer(kind, *place)) if there else None
         if tokens is None:
             raise WrongSetting(f"Given writer={chosen}; this model has no such writer.")
-    return tokens[grid.prefix :].reshape(grid.rows, grid.cols).numpy()
+    return made.by_patch(subject, tokens)
 
 
 ITEMS = {"writer_heads": heads, "writer_map": part, "trail": steps}

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vitviz import analyses
 from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, WAYS
 from vitviz.errors import UnsupportedModel, WrongSetting
 from vitviz.figures.chart import GREY, SEVERAL, Chart, Level, Series, spoken
 from vitviz.record.sentence import Sentence, said, travelling
+from vitviz.views import late
 from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import Choice, Whole
 from vitviz.views.printing import joined
@@ -108,18 +111,14 @@ class Experiment(View):
             *(name for names in DRAWN.values() for name in names))  # fmt: skip
 
     def unsupported(self, subject: Subject) -> str | None:
-        from vitviz.analyses.experiment import why_not
-
-        return why_not(subject.trace)
+        return late.experiment.why_not(subject.trace)
 
     def drawn_from(self, subject: Subject) -> tuple[Item, ...]:
         return tuple(self.declared(name) for name in ("orders", "plan", "point", "chart"))
 
     def at_hand(self, subject: Subject, settings: Mapping[str, Any]) -> bool:
-        from vitviz.analyses.experiment import steps_of
-
         kind = settings["kind"]
-        steps = range(1, len(steps_of(subject.grid, kind)))
+        steps = range(1, len(late.experiment.steps_of(subject.grid, kind)))
         return all(subject.made(_name(way, step)) for way in WAYS[kind] for step in steps)
 
     def likely(self, subject: Subject, name: str) -> tuple[str, ...]:
@@ -129,12 +128,10 @@ class Experiment(View):
         return {"answer": likeliest(subject.trace, 1)[0]}
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
-        from vitviz.analyses.experiment import orders_of, steps_of
-
         kind, grid = settings["kind"], subject.grid
         if name == "orders":
-            return orders_of(grid, kind)
-        steps = steps_of(grid, kind)
+            return late.experiment.orders_of(grid, kind)
+        steps = late.experiment.steps_of(grid, kind)
         if name == "steps":
             return steps
         if name == "plan":
@@ -150,9 +147,7 @@ class Experiment(View):
 
     def whole(self, subject: Subject, kind: str) -> Found:
         """All steps, each made once."""
-        from vitviz.analyses.experiment import experiment_of
-
-        return experiment_of(subject.trace, kind, lambda way, step: _known(subject, way, step))
+        return late.experiment.experiment_of(subject.trace, kind, partial(_known, subject))
 
     def answered(self, subject: Subject, kind: str, step: int) -> list[list[Any] | None]:
         """By way: the likeliest classes of every draw with their shares, None where it does not exist."""
@@ -160,15 +155,13 @@ class Experiment(View):
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
         """Mean and band of every way, at as many points as are known."""
-        from vitviz.analyses import mean_and_error
-        from vitviz.analyses.experiment import places_of, scores_of
-
         kind, score, known = settings["kind"], settings["score"], settings["known"]
-        told, names, x = KINDS[kind], step_names(subject.grid, kind), places_of(subject.grid, kind)
+        told, grid = KINDS[kind], subject.grid
+        names, x = step_names(grid, kind), late.experiment.places_of(grid, kind)
         answer, label = int(subject.trace.logits.argmax()), likeliest(subject.trace, 1)[0]["name"]
         of = Sentence("probability of {class}", **{"class": label})
         of = Sentence("draws that keep the answer") if score == "kept" else of
-        done = [done_at(subject.grid, kind, step) for step in range(len(x))]
+        done = [done_at(grid, kind, step) for step in range(len(x))]
         series, notes = [], []
         if told.over:
             notes.append(Sentence(told.over, count=len(draw_names(subject, kind))))
@@ -178,7 +171,8 @@ class Experiment(View):
             if refused is not None:
                 notes.append(Sentence("{name}: {value}", name=way_name(way), value=refused))
                 continue
-            means = [mean_and_error(scores_of(one, answer, subject.trace)[score]) for one in found]
+            scores = (late.experiment.scores_of(one, answer, subject.trace) for one in found)
+            means = [analyses.mean_and_error(one[score]) for one in scores]
             mean, error = np.asarray(means, float).reshape(-1, 2).T
             more = {
                 "band": (np.clip(mean - 2 * error, 0, 1), np.clip(mean + 2 * error, 0, 1)),
@@ -189,21 +183,15 @@ class Experiment(View):
             }
             places = np.asarray(x[: len(found)], float)
             series.append(Series(places, mean, way_name(way), colour, True, True, **more))
-        wide = subject.grid.patch[1]
+        wide = grid.patch[1]
         marks = [(wide, Sentence("a patch")), (2 * wide, Sentence("two patches"))] if kind == "shift" else ()
         shuffle = kind == "shuffle"
-        return Chart(
-            Sentence(told.along),
-            of,
-            (0.7, len(x) + 0.3) if shuffle else (-0.02 * x[-1], 1.06 * x[-1]),
-            (0.0, 1.0),
-            Sentence("{name}: {value}", name=Sentence("The answer to the whole picture"), value=label),
-            tuple(series),
-            levels=tuple(Level(float(at), name, upright=True, colour=GREY) for at, name in marks),
-            percent=True,
-            ticks=tuple(zip(x, names, strict=True))[:: 1 if shuffle else max(1, len(x) // 4)],
-            notes=tuple(notes),
-        )
+        across = (0.7, len(x) + 0.3) if shuffle else (-0.02 * x[-1], 1.06 * x[-1])
+        title = Sentence("{name}: {value}", name=Sentence("The answer to the whole picture"), value=label)
+        levels = tuple(Level(float(at), name, upright=True, colour=GREY) for at, name in marks)
+        ticks = tuple(zip(x, names, strict=True))[:: 1 if shuffle else max(1, len(x) // 4)]
+        like = {"levels": levels, "percent": True, "ticks": ticks, "notes": tuple(notes)}
+        return Chart(Sentence(told.along), of, across, (0.0, 1.0), title, tuple(series), **like)
 
 
 def way_name(way: str) -> Sentence:
@@ -213,21 +201,17 @@ def way_name(way: str) -> Sentence:
 
 def done_at(grid: Grid, kind: str, step: int) -> Sentence:
     """What was done at a point of the curves."""
-    from vitviz.analyses.experiment import places_of, steps_of
-
     if step == 0:
         return Sentence("the whole picture")
-    count, patches = int(steps_of(grid, kind)[step]), grid.patches
-    told = {"share": places_of(grid, kind)[step], "count": count, "patches": patches}
+    count, patches = int(late.experiment.steps_of(grid, kind)[step]), grid.patches
+    told = {"share": late.experiment.places_of(grid, kind)[step], "count": count, "patches": patches}
     return Sentence(KINDS[kind].done, side=round((patches / count) ** 0.5), **told)
 
 
 def step_names(grid: Grid, kind: str) -> list[str]:
     """The points by name: a share, a number of pieces, pixels or degrees."""
-    from vitviz.analyses.experiment import places_of, steps_of
-
-    found = steps_of(grid, kind) if kind == "shuffle" else places_of(grid, kind)
-    return [f"{one}{KINDS[kind].unit}" for one in found]
+    places = late.experiment.steps_of if kind == "shuffle" else late.experiment.places_of
+    return [f"{one}{KINDS[kind].unit}" for one in places(grid, kind)]
 
 
 def draw_names(subject: Subject, kind: str) -> tuple[str, ...]:
@@ -242,11 +226,9 @@ def draw_names(subject: Subject, kind: str) -> tuple[str, ...]:
 
 def _plan(subject: Subject, kind: str) -> dict[str, Any]:
     """What the page needs to know of a kind before anything is asked."""
-    from vitviz.analyses.experiment import places_of
-
     names = step_names(subject.grid, kind)
     return {
-        "places": places_of(subject.grid, kind),
+        "places": late.experiment.places_of(subject.grid, kind),
         "names": names,
         "done": [travelling(done_at(subject.grid, kind, step)) for step in range(len(names))],
         "draws": draw_names(subject, kind),
@@ -259,31 +241,27 @@ def _others(subject: Subject, kind: str) -> dict[str, np.ndarray]:
     """The other pictures by title, where a kind has a use for them."""
     if kind not in ("ground", "texture"):
         return {}
-    from vitviz.engine.asking import experiments
-
-    return subject.once("others", lambda: experiments.others_of(subject.inspector, subject.trace))
+    return subject.once("others", lambda: late.experiments.others_of(subject.inspector, subject.trace))
 
 
 def _shown(subject: Subject, way: str, step: int, draw: int) -> np.ndarray:
     """The picture as the model got it, height width channel: what was left out is see-through."""
-    from vitviz.analyses.altered import CHANGES, altered
-    from vitviz.analyses.experiment import orders_of, places_of, steps_of
-
     grid, picture = subject.grid, subject.trace.view.picture
     whole = np.dstack([picture, np.full(picture.shape[:2], 255, np.uint8)])
-    if way in CHANGES:
-        found = altered(picture, way, places_of(grid, way)[step], grid, [*_others(subject, way).values()])
+    if way in late.altered.CHANGES:
+        place, others = late.experiment.places_of(grid, way)[step], [*_others(subject, way).values()]
+        found = late.altered.altered(picture, way, place, grid, others)
         seen = (255 * found[min(draw, len(found) - 1)]).round().permute(1, 2, 0)
         whole[..., :3] = seen.numpy()
         return whole
     (tall, wide), kind = grid.patch, "shuffle" if way == "shuffled" else "drop"
-    orders = orders_of(grid, kind)
+    orders = late.experiment.orders_of(grid, kind)
     inside = whole[: grid.pixels[0], : grid.pixels[1]]
     cut = inside.reshape(grid.rows, tall, grid.cols, wide, 4).swapaxes(1, 2).reshape(-1, tall, wide, 4).copy()
     if way == "shuffled":
         cut = cut[orders[step, draw]]
     else:
-        gone = orders[0, draw, : steps_of(grid, kind)[step]]
+        gone = orders[0, draw, : late.experiment.steps_of(grid, kind)[step]]
         cut[gone] = 0 if way == "dropped" else (0, 0, 0, 255)
     laid = cut.reshape(grid.rows, grid.cols, tall, wide, 4).swapaxes(1, 2)
     whole[: grid.pixels[0], : grid.pixels[1]] = laid.reshape(inside.shape)
@@ -292,12 +270,11 @@ def _shown(subject: Subject, way: str, step: int, draw: int) -> np.ndarray:
 
 def _answers(subject: Subject, way: str, step: int) -> Tensor | str:
     """Logits, draw x class, or why this way does not exist; made once and kept with the picture."""
-    from vitviz.engine.asking import experiments  # with torch, which a page being built has no use for
 
     def asked() -> Tensor | str:
         try:
             others = [*_others(subject, way).values()]
-            return experiments.answers(subject.inspector, subject.trace, way, step, others=others)
+            return late.experiments.answers(subject.inspector, subject.trace, way, step, others=others)
         except UnsupportedModel as reason:
             return said(reason)
 
@@ -326,18 +303,15 @@ def _numbers(found: Found, score: str) -> np.ndarray:
 
 def _told(subject: Subject, kind: str, step: int) -> list[dict[str, Any]]:
     """By way: mean and error of each score, every draw's, and its likeliest classes with their shares."""
-    from vitviz.analyses import mean_and_error
-    from vitviz.analyses.experiment import scores_of
-
     told, answer = [], int(subject.trace.logits.argmax())
     for way in WAYS[kind]:
         logits = _answers(subject, way, step)
         if isinstance(logits, str):
             told.append({"refused": travelling(logits)})
             continue
-        scores = scores_of(logits, answer, subject.trace)
+        scores = late.experiment.scores_of(logits, answer, subject.trace)
         drawn = {name: draws.tolist() for name, draws in scores.items() if name in SCORES}
-        means = {name: mean_and_error(scores[name]) for name in drawn}
+        means = {name: analyses.mean_and_error(scores[name]) for name in drawn}
         tops = [likeliest(replace(subject.trace, logits=one), TOLD) for one in logits]
         named = [[[one["name"], one["probability"]] for one in found] for found in tops]
         told.append({"draws": drawn, "means": means, "tops": named})

@@ -5,10 +5,10 @@ from dataclasses import replace
 from vitviz.analyses.experiment import places_of
 from vitviz.analyses.protocol import WAYS
 from vitviz.figures.chart import GREY, Level
-from vitviz.figures.paper.plates import Map, Plate
+from vitviz.figures.paper.plates import NARROW, WIDE, Map, Plate
 from vitviz.record.sentence import Sentence
 from vitviz.views.experiment import MOST, done_at, draw_names, way_name
-from vitviz.views.printing import NARROW, WIDE, joined
+from vitviz.views.printing import joined
 
 
 def plate(view, subject, settings, asked) -> Plate:

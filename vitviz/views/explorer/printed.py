@@ -2,21 +2,10 @@
 
 import numpy as np
 
-from vitviz.figures.paper.plates import Map, Mark, Plate, Scale, Tiles
+from vitviz.figures.paper.plates import NARROW, WIDE, Map, Mark, Plate, Scale, Tiles
 from vitviz.record.sentence import Sentence
 from vitviz.views.explorer import score
-from vitviz.views.printing import (
-    NARROW,
-    PINS,
-    WIDE,
-    fixed,
-    joined,
-    over,
-    prefix_name,
-    scaled,
-    shape_of,
-    token_name,
-)
+from vitviz.views.printing import PINS, fixed, joined, over, prefix_name, scaled, shape_of, token_name
 
 
 def plate(view, subject, settings, asked) -> Plate:
@@ -55,9 +44,8 @@ def _map(view, subject, settings, asked, token: int, line: np.ndarray, colour: s
     shared = settings["scale"] == "shared" and not rollout
     most = float(view.item(subject, "wallmax", settings).max() if shared else np.nanmax(values, initial=0.0))
     label = Sentence("Share of attention over all layers") if rollout else Sentence("Attention weight")
-    scale = scaled(
-        settings, np.array([-most, most]) if shared else values, Scale("viridis", 0.0, most or 1.0, label)
-    )
+    reach = np.array([-most, most]) if shared else values
+    scale = scaled(settings, reach, Scale("viridis", 0.0, most or 1.0, label))
     marks = (Mark(token - grid.prefix, colour),) if token >= grid.prefix else ()
     asks = settings["direction"] == "column" and not rollout
     named = token_name(grid, token)
@@ -96,11 +84,8 @@ def _told(subject, settings, line: np.ndarray) -> list[str]:
 def _wall(view, subject, settings) -> Tiles:
     """Layer by head: every map of the token, the mean of the heads below."""
     grid = subject.grid
-    wall, differs = (
-        np.asarray(view.item(subject, "wall", settings), float) / 255.0,
-        settings["difference"] == "on",
-    )
-    wall = 2 * wall - 1 if differs else wall
+    wall = np.asarray(view.item(subject, "wall", settings), float) / 255.0
+    wall = 2 * wall - 1 if settings["difference"] == "on" else wall
     most = np.asarray(view.item(subject, "wallmax", settings), float)
     layers, heads = most.shape
     shared = settings["scale"] == "shared"

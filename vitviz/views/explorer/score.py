@@ -6,21 +6,11 @@ from typing import Any
 import numpy as np
 
 from vitviz.errors import UnsupportedModel
-from vitviz.figures.chart import Matrix, Scale, table
-from vitviz.figures.paper.plates import Plate
+from vitviz.figures.chart import Matrix, Scale, balanced, table
+from vitviz.figures.paper.plates import NARROW, WIDE, Plate
 from vitviz.record.sentence import Sentence, said
-from vitviz.views.printing import (
-    NARROW,
-    WIDE,
-    balanced,
-    counted,
-    fixed,
-    joined,
-    patch_name,
-    signed,
-    token_name,
-    writer_name,
-)  # fmt: skip
+from vitviz.views import late
+from vitviz.views.printing import counted, fixed, joined, patch_name, signed, token_name, writer_name
 from vitviz.views.sequence import placed, sequential
 from vitviz.views.shared import recorded
 from vitviz.views.subject import Subject
@@ -37,9 +27,6 @@ NOBODY = ("auto", "mean")  # where the settings name no token: the largest weigh
 
 def account(view, subject: Subject, settings: Mapping[str, Any]):
     """The account of a score; and who asks, whose key it is, and with whose compared, as people name them."""
-    from vitviz.analyses.query import query_place
-    from vitviz.engine.asking import circuits
-
     trace, layer, head = subject.trace, settings["layer"] - 1, settings["head"] - 1
     other = settings["key"]
     if other in NOBODY:
@@ -47,11 +34,11 @@ def account(view, subject: Subject, settings: Mapping[str, Any]):
     names = [placed(settings["token"], trace.grid), other]
     names = names if settings["direction"] == "row" else names[::-1]
     names += [] if settings["against"] in NOBODY else [settings["against"]]
-    places = [query_place(trace, one) for one in names]
+    places = [late.query.query_place(trace, one) for one in names]
     recorded(subject)
     found = subject.once(
         f"score {layer} {head} {places}",
-        lambda: circuits.score_account(subject.inspector, trace, layer, head, *places),
+        lambda: late.circuits.score_account(subject.inspector, trace, layer, head, *places),
     )
     return found, names
 

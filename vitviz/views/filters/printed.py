@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from vitviz.figures.paper.plates import Plate, Tiles
+from vitviz.figures.paper.plates import NARROW, WIDE, Plate, Tiles
 from vitviz.record.sentence import Sentence
-from vitviz.views.printing import NARROW, WIDE
 
 ACROSS, RAW_ACROSS = 7, 32
 

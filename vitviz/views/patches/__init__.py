@@ -56,26 +56,22 @@ class Patches(View):
         }
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
-        return np.stack(self._norms(subject))
+        trace = subject.trace
+        before = trace.patch_embedding.norm(dim=-1).numpy()
+        after = np.full_like(before, np.nan)
+        if trace.position_embedded is not None:
+            after = trace.position_embedded.norm(dim=-1).numpy()
+        return np.stack([before, after])
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        before, after = self._norms(subject)
-        trace = subject.trace
-        embedded = (
-            {} if trace.position_embedded is None else {"position_embedded": trace.position_embedded.numpy()}
-        )
-        return {
+        (before, after), trace = self.item(subject, "norms", settings), subject.trace
+        found = {
             "input_pixels": trace.view.picture,
             "crop_box": np.asarray(trace.view.box),
             "norm_before_position": before,
             "norm_after_position": after,
             "patch_embedding": trace.patch_embedding.numpy(),
-            **embedded,
         }
-
-    def _norms(self, subject: Subject) -> tuple[np.ndarray, np.ndarray]:
-        trace = subject.trace
-        before = trace.patch_embedding.norm(dim=-1).numpy()
-        if trace.position_embedded is None:
-            return before, np.full_like(before, np.nan)
-        return before, trace.position_embedded.norm(dim=-1).numpy()
+        if trace.position_embedded is not None:
+            found["position_embedded"] = trace.position_embedded.numpy()
+        return found

@@ -2,12 +2,14 @@
 
 import numpy as np
 
-from vitviz.figures.paper.plates import Map, Plate, Scale, Tiles
+from vitviz.figures.chart import ends
+from vitviz.figures.paper.plates import NARROW, WIDE, Map, Plate, Scale, Tiles
 from vitviz.record.sentence import Sentence
-from vitviz.views.printing import NARROW, WIDE, ends, prefix_name, shape_of
+from vitviz.views.printing import prefix_name, shape_of
 
 NUMBERED = 28  # patches in a row; of more the numbers would be too small to read
 CUT = 0.04  # of a patch: the gap that a figure has at least, since paper has no pointer to find the edges
+MORE = "{sum} patches of {height} × {width} pixels + {prefix} ({names}) = {tokens} tokens"
 
 
 def plate(view, subject, settings, asked) -> Plate:
@@ -19,14 +21,8 @@ def plate(view, subject, settings, asked) -> Plate:
     if settings["form"] == "sequence":
         across = min(grid.patches, max(20, int(np.ceil(np.sqrt(2 * grid.patches)))))
         numbers = tuple(str(i + 1) for i in range(grid.patches)) if across <= NUMBERED else ()
-        main = Tiles(
-            patches,
-            across,
-            Sentence("In the order of the sequence"),
-            numbers,
-            gap=max(gap, 0.1),
-            aspect=aspect,
-        )
+        title = Sentence("In the order of the sequence")
+        main = Tiles(patches, across, title, numbers, gap=max(gap, 0.1), aspect=aspect)
     else:
         numbers = [tuple(str(i + 1) for i in range(count)) for count in (cols, rows)]
         along, down = Sentence("Input patch column"), Sentence("Input patch row")
@@ -49,20 +45,9 @@ def plate(view, subject, settings, asked) -> Plate:
 
 def _counted(grid) -> str:
     """How many tokens the patches make."""
-    told = {
-        "sum": f"{grid.rows} × {grid.cols} = {grid.patches}",
-        "height": grid.patch[0],
-        "width": grid.patch[1],
-    }
+    whole, (tall, wide) = f"{grid.rows} × {grid.cols} = {grid.patches}", grid.patch
+    told = {"sum": whole, "height": tall, "width": wide, "tokens": grid.tokens}
     if not grid.prefix:
-        return Sentence(
-            "{sum} patches of {height} × {width} pixels: {tokens} tokens", **told, tokens=grid.tokens
-        )
+        return Sentence("{sum} patches of {height} × {width} pixels: {tokens} tokens", **told)
     names = prefix_name(grid.prefix_names[0]) if grid.prefix == 1 else ", ".join(grid.prefix_names)
-    return Sentence(
-        "{sum} patches of {height} × {width} pixels + {prefix} ({names}) = {tokens} tokens",
-        **told,
-        prefix=grid.prefix,
-        names=names,
-        tokens=grid.tokens,
-    )
+    return Sentence(MORE, prefix=grid.prefix, names=names, **told)

@@ -79,7 +79,7 @@ class Positions(View):
         grid, ends = subject.grid, []
         few = grid.patches <= MOST
         for table in subject.inspector.position_tables(grid.pixels) if few else [self._table(subject)]:
-            found = analyses.position_similarity(table, grid).reshape(grid.patches, -1).numpy()
+            found = _cosines(table, grid)
             if grid.patches > 1:
                 np.fill_diagonal(found, found[0, 1])
             ends += [float(found.min()), float(found.max())]
@@ -87,19 +87,16 @@ class Positions(View):
         return np.array((low, high) if low < high else (-1.0, 1.0))
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
-        return self._similarity(subject)
+        return subject.once_of_weights("similarity", lambda: _cosines(self._table(subject), subject.grid))
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
         grid = subject.grid
-        similarity = self._similarity(subject).reshape(grid.rows, grid.cols, grid.rows, grid.cols)
+        similarity = self.item(subject, "similarity", settings).reshape(2 * (grid.rows, grid.cols))
         return {"similarity": similarity, "position_embeddings": self._table(subject).numpy()}
 
     def _table(self, subject: Subject):
         return subject.inspector.position_table(subject.grid.pixels)
 
-    def _similarity(self, subject: Subject) -> np.ndarray:
-        def made() -> np.ndarray:
-            grid = subject.grid
-            return analyses.position_similarity(self._table(subject), grid).reshape(grid.patches, -1).numpy()
 
-        return subject.once_of_weights("similarity", made)
+def _cosines(table, grid) -> np.ndarray:
+    return analyses.position_similarity(table, grid).reshape(grid.patches, -1).numpy()

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from vitviz.figures.paper.plates import Map, Mark, Matrix, Plate, Scale, Tiles
+from vitviz.figures.paper.plates import WIDE, Map, Mark, Matrix, Plate, Scale, Tiles
 from vitviz.record.sentence import Sentence
-from vitviz.views.printing import WIDE, joined, patch_name, place_name, shape_of
+from vitviz.views.printing import joined, patch_name, place_name, shape_of
 
 
 def plate(view, subject, settings, asked) -> Plate:

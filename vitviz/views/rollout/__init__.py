@@ -6,9 +6,12 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
+from vitviz.figures.chart import balanced
+from vitviz.figures.encode import encoded
+from vitviz.figures.overlay import overlay
 from vitviz.views.base import PAPER, File, View, Words, drawn
 from vitviz.views.controls import About, Choice, LayerRange, Query, Slider, Whole
-from vitviz.views.printing import Film, balanced, layers_to
+from vitviz.views.printing import Film, layers_to
 from vitviz.views.subject import Subject
 
 AUTO = {
@@ -113,9 +116,6 @@ class Rollout(View):
 
     def file(self, subject: Subject, name: str, settings: Mapping[str, Any], upload: Any = None) -> bytes:
         """The overlay as it stands in the page, as many pixels as the upload has, on a light page."""
-        from vitviz.figures.encode import encoded
-        from vitviz.figures.overlay import overlay
-
         alone = settings["alone"]
         laid = self.found(subject, "layers" if alone else "map", settings)
         laid = laid[alone - 1] if alone else laid

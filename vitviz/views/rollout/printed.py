@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from vitviz.figures.chart import ends
 from vitviz.figures.overlay import faded
-from vitviz.figures.paper.plates import Map, Mark, Plate, Scale, Tiles, tinted
+from vitviz.figures.paper.plates import NARROW, WIDE, Map, Mark, Plate, Scale, Tiles, tinted
 from vitviz.record.sentence import Sentence
-from vitviz.views.printing import NARROW, WIDE, ends, fixed, joined, prefix_name, scaled, shape_of, token_name
+from vitviz.views.printing import fixed, joined, prefix_name, scaled, shape_of, token_name
 
 
 def plate(view, subject, settings, asked) -> Plate:

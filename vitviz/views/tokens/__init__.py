@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from vitviz.errors import WrongSetting
-from vitviz.figures.chart import BLUE, GREY, Bars, Chart, Level, number, travelled
+from vitviz.figures.chart import BLUE, GREY, Bars, Chart, Level, ends, number, travelled
 from vitviz.record.samples import samples
 from vitviz.record.sentence import Sentence
 from vitviz.views.base import Item, View, Words, as_json, drawn
 from vitviz.views.controls import About, Choice, Slider, Text, Whole, Wholes
-from vitviz.views.printing import Film, each_depth, ends, prefix_name
+from vitviz.views.printing import Film, each_depth, prefix_name
 from vitviz.views.shared import packed
 from vitviz.views.subject import Subject
 from vitviz.views.tokens import made, together
@@ -147,13 +147,11 @@ class Tokens(View):
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
         trace, depth = subject.trace, settings["depth"]
-        if name == "cosines":
-            if trace.grid.tokens > WHOLE:
-                raise WrongSetting(
-                    f"The cosines of all pairs are handed out up to {WHOLE} tokens; {trace.checkpoint} has "
-                    f"{trace.grid.tokens} at this input size. Ask for the line of a token instead."
-                )
-            return made.cosines(subject, settings)
+        if name == "cosines" and trace.grid.tokens > WHOLE:
+            raise WrongSetting(
+                f"The cosines of all pairs are handed out up to {WHOLE} tokens; {trace.checkpoint} has "
+                f"{trace.grid.tokens} at this input size. Ask for the line of a token instead."
+            )
         if name == "matrices":
             return packed(travelled(matrices(self, subject, settings)))
         if name in ("line", "similarity"):
@@ -161,13 +159,11 @@ class Tokens(View):
             return line if name == "line" else line[trace.grid.prefix :].reshape(trace.grid.rows, -1)
         if name == "pinned":
             return made.lines(subject, settings, settings["pins"])
-        if name == "by_depth":
-            return made.by_depth(subject, settings)
         if name == "across" and trace.grid.tokens > WHOLE:
             raise WrongSetting(Sentence(LONG, count=WHOLE))
         if name in ("across", "facing", "photo"):
             return getattr(together, name)(subject, settings)
-        if name in ("tints", "other_tints", "components", "shares"):
+        if name in ("cosines", "by_depth", "tints", "other_tints", "components", "shares"):
             return getattr(made, name)(subject, settings)
         if name in ("received", "cosine", "divergence"):
             return made.of_block(subject, name, max(depth, 1) - 1)
@@ -198,17 +194,10 @@ class Tokens(View):
         named = [
             (float(one), Sentence("{name}: {value}", name=name, value=number(one))) for one, name in prefix
         ]
-        return Chart(
-            across,
-            Sentence("Patches"),
-            (float(edges[0]), float(edges[-1])),
-            (0.0, 1.08 * float(counts.max()) or 1.0),
-            Sentence("Norms of the patches"),
-            bars=bars,
-            levels=tuple(Level(*one, upright=True, colour=GREY) for one in named[:FEW]),
-            whole=False,
-            aspect=0.75,
-        )
+        reach = (float(edges[0]), float(edges[-1])), (0.0, 1.08 * float(counts.max()) or 1.0)
+        axes, title = (across, Sentence("Patches"), *reach), Sentence("Norms of the patches")
+        levels = tuple(Level(*one, upright=True, colour=GREY) for one in named[:FEW])
+        return Chart(*axes, title, bars=bars, levels=levels, whole=False, aspect=0.75)
 
     def over_layers(self, settings: Mapping[str, Any], about: About) -> Film:
         if settings["show"] == "heads":  # which are all in one figure
@@ -228,9 +217,6 @@ class Tokens(View):
         found = {name: self.found(subject, name, settings) for name in names}
         if settings["show"] == "components":
             found |= made.basis_taken(subject, settings)
-        grid = subject.grid
-        return {
-            **found,
-            "prefix_tokens": np.asarray(grid.prefix_names, dtype=str),
-            "grid": np.asarray([grid.rows, grid.cols]),
-        }
+        found["prefix_tokens"] = np.asarray(subject.grid.prefix_names, dtype=str)
+        found["grid"] = np.asarray([subject.grid.rows, subject.grid.cols])
+        return found

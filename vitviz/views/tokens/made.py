@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from vitviz import analyses
 from vitviz.errors import WrongSetting
 from vitviz.record.sentence import Sentence
+from vitviz.views import late
 from vitviz.views.tokens import together
 
 if TYPE_CHECKING:
@@ -40,18 +41,15 @@ def lines(
         return np.zeros((0, trace.grid.tokens), np.float32)
     first = trace.grid.prefix
     rows = [one if one < first else first + analyses.place(trace, one - first) for one in tokens]
-    found = analyses.token_cosines(
-        trace, depth, settings["mean"] == "out", together.norm_of(subject, settings), rows
-    )
+    centred, norm = settings["mean"] == "out", together.norm_of(subject, settings)
+    found = analyses.token_cosines(trace, depth, centred, norm, rows)
     return analyses.over_sequence(trace, found).numpy()
 
 
 def by_depth(subject: Subject, settings: Settings) -> np.ndarray:
     """The chosen token with every patch at every depth."""
-    grid = subject.grid
-    found = [
-        lines(subject, settings, [settings["token"]], depth)[0] for depth in range(len(subject.trace.tokens))
-    ]
+    grid, depths = subject.grid, range(len(subject.trace.tokens))
+    found = [lines(subject, settings, [settings["token"]], depth)[0] for depth in depths]
     return np.stack(found)[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
 
 
@@ -85,17 +83,15 @@ def _tints(subject: Subject, settings: Settings) -> list[np.ndarray]:
     """Of each that shares the basis."""
 
     def made() -> list[np.ndarray]:
-        import torch
-
         found, scores = together.members(subject, settings), []
         for depth, basis in enumerate(_bases(subject, settings)):
             each = [basis.scores(together.patches(one, depth, settings)) for one in found]
-            scores.append(analyses.whitened(basis, torch.cat(each)))
+            scores.append(analyses.whitened(basis, late.torch.cat(each)))
         own = [analyses.own_colours(one.trace) for one in found]
         if settings["tint"] == "steady" and settings["basis"] != "all":
-            scores = analyses.steady(scores, torch.cat(own))
+            scores = analyses.steady(scores, late.torch.cat(own))
         elif settings["tint"] == "steady":  # one basis turns as a whole
-            turn = analyses.aligned(scores[0], torch.cat(own))
+            turn = analyses.aligned(scores[0], late.torch.cat(own))
             scores = [one @ turn for one in scores]
         parts = zip(*(one.split(list(map(len, own))) for one in scores), strict=True)
         return [_laid(one.trace, part) for one, part in zip(found, parts, strict=True)]
@@ -137,9 +133,8 @@ def of_block(subject: Subject, name: str, block: int) -> np.ndarray:
     """Of one block's attention, counted from 0."""
     if name == "received":
         return analyses.over_sequence(subject.trace, _received(subject)[block]).numpy()
-    return getattr(
-        subject.once(f"redundancy {block}", lambda: analyses.head_redundancy(subject.trace, block)), name
-    ).numpy()
+    made = subject.once(f"redundancy {block}", lambda: analyses.head_redundancy(subject.trace, block))
+    return getattr(made, name).numpy()
 
 
 def sinks(subject: Subject) -> np.ndarray:
@@ -150,18 +145,17 @@ def sinks(subject: Subject) -> np.ndarray:
 
 def entropies(subject: Subject, name: str) -> np.ndarray:
     """Of every block's heads: the mean of the patches, or each prefix token's own."""
-    trace = subject.trace
-    found = subject.once(
-        "entropies", lambda: [analyses.head_entropy(trace, block) for block in range(len(trace.layers))]
-    )
+    found = _by_block(subject, "entropies", analyses.head_entropy)
     return np.stack([(one.patches if name == "entropy" else one.prefix).numpy() for one in found])
 
 
 def _received(subject: Subject) -> list:
+    return _by_block(subject, "received", analyses.attention_received)
+
+
+def _by_block(subject: Subject, name: str, of: Callable) -> list:
     trace = subject.trace
-    return subject.once(
-        "received", lambda: [analyses.attention_received(trace, block) for block in range(len(trace.layers))]
-    )
+    return subject.once(name, lambda: [of(trace, block) for block in range(len(trace.layers))])
 
 
 def _bases(subject: Subject, settings: Settings) -> list[analyses.Basis]:
@@ -175,10 +169,8 @@ def _bases(subject: Subject, settings: Settings) -> list[analyses.Basis]:
         if settings["basis"] == "all":
             every = [together.patches(subject, depth, settings) for depth in depths]
             return [analyses.basis_of(every, count)] * len(depths)
-        return [
-            analyses.basis_of([together.patches(one, depth, settings) for one in found], count)
-            for depth in depths
-        ]
+        sets = ([together.patches(one, depth, settings) for one in found] for depth in depths)
+        return [analyses.basis_of(each, count) for each in sets]
 
     return subject.once(f"bases {together.named(subject, settings)}", made)
 

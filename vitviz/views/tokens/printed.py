@@ -4,22 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from vitviz.figures.chart import BLUE, ORANGE, Chart, Level, number
-from vitviz.figures.paper.plates import Map, Mark, Plate, Scale, Tiles, tinted
+from vitviz.figures.chart import BLUE, ORANGE, Chart, Level, balanced, ends, number
+from vitviz.figures.paper.plates import NARROW, WIDE, Map, Mark, Plate, Scale, Tiles, tinted
 from vitviz.record.sentence import Sentence
-from vitviz.views.printing import (
-    NARROW,
-    PINS,
-    WIDE,
-    balanced,
-    ends,
-    joined,
-    over,
-    patch_name,
-    prefix_name,
-    scaled,
-    shape_of,
-)
+from vitviz.views.printing import PINS, joined, over, patch_name, prefix_name, scaled, shape_of
 from vitviz.views.tokens.heads import matrices
 
 
@@ -104,9 +92,8 @@ def _norms(view, subject, settings, asked) -> Plate:
     low, high = ends(patches)
     scale = Scale("magma", min(low, median), high, Sentence("Norm of the token"))
     title = joined(Sentence("Norms"), _where(settings))
-    main = over(
-        subject, asked, patches.reshape(grid.rows, grid.cols), scale, title, marks, settings["opacity"]
-    )
+    values = patches.reshape(grid.rows, grid.cols)
+    main = over(subject, asked, values, scale, title, marks, settings["opacity"])
     told = {"median": number(median), "mad": number(mad), "limit": number(limit)}
     told |= {"count": len(marks), "all": int(np.isfinite(patches).sum())}
     notes = [
@@ -157,11 +144,8 @@ def _outliers(view, subject, settings) -> tuple[Mark, ...]:
 
 
 def _where(settings) -> str:
-    said = (
-        "depth {depth}, through the final norm"
-        if settings["norm"] == "final" and settings["show"] != "norms"
-        else "depth {depth}, raw"
-    )
+    final = settings["norm"] == "final" and settings["show"] != "norms"
+    said = "depth {depth}, through the final norm" if final else "depth {depth}, raw"
     return Sentence(said, depth=settings["depth"])
 
 

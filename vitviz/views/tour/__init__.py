@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from vitviz.engine.parts import Parts
     from vitviz.record.trace import Trace
 
+TOLD = {"answer": made.answer, "sum": account.summed, "without": account.without, "path": account.followed}
+
 
 class Tour(View):
     slug = "tour"
@@ -130,22 +132,12 @@ class Tour(View):
         if name == "worked":
             return packed(made.worked(self._row(trace, settings)))
         if name == "heads":
-            return analyses.attends_to(
-                trace, settings["layer"] - 1, placed(settings["token"], trace.grid)
-            ).numpy()
-        if name == "answer":
-            return packed(made.answer(subject))
-        if name == "sum":
-            return packed(account.summed(subject))
-        if name == "without":
-            return packed(account.without(subject))
-        if name == "path":
-            return packed(account.followed(subject))
-        if name == "experiment":
-            seed = settings["seed"]
-            found = subject.once_by_passes(f"shuffled {seed}", lambda: made.experiment(subject, seed))
-            return packed(found)
-        raise NotImplementedError(name)  # declared and forgotten here
+            query = placed(settings["token"], trace.grid)
+            return analyses.attends_to(trace, settings["layer"] - 1, query).numpy()
+        if name in TOLD:
+            return packed(TOLD[name](subject))
+        seed = settings["seed"]
+        return packed(subject.once_by_passes(f"shuffled {seed}", lambda: made.experiment(subject, seed)))
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart:
         """The Euclidean length of the tokens in the stream, z_0 to z_L: prefix tokens', the patches' mean."""
@@ -173,9 +165,8 @@ class Tour(View):
         tensors |= {"z_0": trace.tokens[0], "exponentials": row.powers, "attention_row": row.weights}
         return {
             "input_pixels": trace.view.picture,
-            "query": np.asarray(
-                str(placed(settings["token"], trace.grid))
-            ),  # a prefix token, or a patch from 0
+            # a prefix token, or a patch from 0
+            "query": np.asarray(str(placed(settings["token"], trace.grid))),
             "token_stream": np.stack([tokens[settings["token"]].numpy() for tokens in trace.tokens]),
             "scale": np.asarray(row.scale),
             "subtracted": np.asarray(row.shift),
@@ -184,9 +175,8 @@ class Tour(View):
         }
 
     def _row(self, trace: Trace, settings: Mapping[str, Any]) -> WorkedRow:
-        return analyses.worked_row(
-            trace, settings["layer"] - 1, settings["head"] - 1, placed(settings["token"], trace.grid)
-        )
+        layer, head = settings["layer"] - 1, settings["head"] - 1
+        return analyses.worked_row(trace, layer, head, placed(settings["token"], trace.grid))
 
 
 def facts_of(subject: Subject, parts: Parts) -> Facts:

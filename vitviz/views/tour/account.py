@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from vitviz import analyses
 from vitviz.errors import VitvizError
 from vitviz.figures.chart import travelled
 from vitviz.record.sentence import said
@@ -34,13 +35,11 @@ def accounted(subject: Subject) -> bool:
 
 def summed(subject: Subject) -> dict[str, Any]:
     """The first answer's logit: its largest shares of heads (layer and head from 1), the rest, their sum."""
-    from vitviz.analyses import account_of
-
     trace = subject.trace
     if not accounted(subject):
         return {}
     first = int(trace.logits.argmax())
-    account = account_of(ledger_of(subject), first)
+    account = analyses.account_of(ledger_of(subject), first)
     heads = account.heads.shape[1]
     largest = account.heads.flatten().argsort(descending=True)[:SHARES].tolist()
     lines = [
@@ -62,14 +61,9 @@ def without(subject: Subject) -> dict[str, Any]:
     head = found["lines"][0]
     logits = subject.trace.logits.double()
     lost = taken_away(subject, head["layer"] - 1)[head["head"] - 1].double()
-    first = int(logits.argmax())
-    return {
-        **found,
-        "before": _answers(subject, logits),
-        "after": _answers(subject, logits - lost),
-        "lost": lost[first].item(),
-        "left": (logits - lost)[first].item(),
-    }
+    left, first = logits - lost, int(logits.argmax())
+    answers = {"before": _answers(subject, logits), "after": _answers(subject, left)}
+    return {**found, **answers, "lost": lost[first].item(), "left": left[first].item()}
 
 
 def followed(subject: Subject) -> dict[str, Any]:

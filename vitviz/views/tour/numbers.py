@@ -52,9 +52,8 @@ def one_filter(subject: Subject, number: int) -> np.ndarray:
 
 def embedded(trace: Trace) -> np.ndarray:
     """E x_p without and with E_pos: (1 or 2) x patch x width."""
-    return np.stack(
-        [tokens.numpy() for tokens in (trace.patch_embedding, trace.position_embedded) if tokens is not None]
-    )
+    both = trace.patch_embedding, trace.position_embedded
+    return np.stack([tokens.numpy() for tokens in both if tokens is not None])
 
 
 def worked(row: WorkedRow) -> dict[str, Any]:
@@ -88,16 +87,13 @@ def answer(subject: Subject) -> dict[str, Any]:
     ):
         # two heads, or something between y and the head: the logits are shown, not how they are made
         head = None
-    rows = [
-        {
-            "name": trace.named(c),
-            "logit": short(logits[c]),
-            "power": short(powers[c]),
-            "probability": short(shares[c]),
-        }
-        | ({} if head is None else {"weights": listed(head.weight[c]), "bias": short(head.bias[c].item())})
-        for c in likeliest.tolist()
-    ]
+    rows = []
+    for c in likeliest.tolist():
+        row = {"name": trace.named(c), "logit": short(logits[c]), "power": short(powers[c])}
+        row["probability"] = short(shares[c])
+        if head is not None:
+            row |= {"weights": listed(head.weight[c]), "bias": short(head.bias[c].item())}
+        rows.append(row)
     return {**found, "top": rows, "total": total, "shift": shift, "each": each}
 
 
@@ -125,20 +121,13 @@ def experiment(subject: Subject, seed: int) -> dict[str, Any]:
         largest = float(abs(outputs[one] - outputs[two]).max())
         return {"largest": largest, "relative": largest / max(float(abs(outputs[one]).max()), 1e-30)}
 
-    answers = {
-        name: {
-            "top": [[label, short(p)] for label, p in one.top(3)],
-            "likeness": short(_cosine(ys["original"], ys[name])),
-        }
-        for name, one in traces.items()
-    }
+    answers = {}
+    for name, one in traces.items():
+        likeness = short(_cosine(ys["original"], ys[name]))
+        answers[name] = {"top": [[label, short(p)] for label, p in one.top(3)], "likeness": likeness}
     order = permutation(trace.grid.patches, seed).tolist()
-    return {
-        "order": order,
-        "answers": answers,
-        "with": difference("original", "shuffled"),
-        "without": difference("zeroed", "both"),
-    }
+    apart = {"with": difference("original", "shuffled"), "without": difference("zeroed", "both")}
+    return {"order": order, "answers": answers, **apart}
 
 
 def _cosine(one: np.ndarray, two: np.ndarray) -> float:

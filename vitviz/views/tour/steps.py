@@ -3,15 +3,14 @@
 from dataclasses import replace
 
 from vitviz.views.base import paragraphs
-from vitviz.views.tour import account, diagram, sequence
-from vitviz.views.tour import input as tour_input
+from vitviz.views.tour import account, diagram
 from vitviz.views.tour.facts import Facts, Step, keyed
 
 
 def steps(facts: Facts) -> list[Step]:
     """The thirteen steps for one model."""
-    start = (tour_input.picture, tour_input.patches, tour_input.flatten, tour_input.embedding)
-    middle = (sequence.class_token, sequence.positions, _attention, _layers, _readout, _probabilities)
+    start = (_picture, _patches, _flatten, _embedding)
+    middle = (_class_token, _positions, _attention, _layers, _readout, _probabilities)
     last = (account.sum_by_hand, account.one_taken_out, account.one_path)
     made = [make(facts) for make in (*start, *middle, *last)]
     return [replace(step, values={**facts.values, **step.values}) for step in made]
@@ -42,6 +41,218 @@ def texts() -> list[str]:
     found = [step for facts in models for step in steps(facts)]
     said = {text for step in found for text in (step.title, *step.said, step.attempt, *step.shapes)}
     return sorted(said.union(*map(diagram.texts, models)))
+
+
+def _picture(f: Facts) -> Step:
+    (rows, cols), (tall, wide) = f.grid, f.patch
+    height, width = rows * tall, cols * wide
+    *said, attempt = paragraphs("""
+        The photograph is scaled and cropped to {height} × {width} pixels, each with a red, a green and a blue
+        value.
+
+        Every value becomes a small number around zero: the channel’s mean is subtracted and the rest divided
+        by its standard deviation.
+
+        Point at a pixel of the model’s picture, and work out by hand one of the three numbers that the model
+        reads there.
+    """)
+    # a narrow space, as no language reads a comma the same way
+    values = {"width": width, "count": f"{height * width * 3:,}".replace(",", "\u202f")}
+    formulas = (f"x ∈ ℝ^{{H×W×C}} = ℝ^{{{height}×{width}×3}}",)
+    shapes = ("Input: {height} × {width} × 3 = {count} numbers",)
+    title = "The picture, as the model gets it"
+    return Step("picture", title, tuple(said), attempt, formulas, shapes, values)
+
+
+def _patches(f: Facts) -> Step:
+    said = paragraphs("""
+        The picture is cut into {rows} × {cols} = {patches} patches of {tall} × {wide} pixels.
+
+        From here on each patch is one word of a sentence, read row by row; the model never again sees the
+        picture as a picture.
+    """)
+    if f.stem:
+        said = paragraphs("""
+            A convolutional stem first turns the picture into features, at {rows} × {cols} = {patches} places
+            that lie {tall} × {wide} pixels apart.
+
+            Each place is one word of a sentence, read row by row; unlike a patch of the paper’s plain model,
+            it has also seen pixels beyond its edges.
+        """)
+    attempt = "Click a patch with something on it. It comes along through the steps that follow."
+    (rows, cols), (tall, wide) = f.grid, f.patch
+    symbol, area = ("P^{2}", f"{tall}^{{2}}") if tall == wide else ("(P_{h}·P_{w})", f"({tall}·{wide})")
+    formula = f"N = H·W / {symbol} = {rows * tall}·{cols * wide} / {area} = {f.patches}"
+    shapes = ("{patches} patches of {tall} × {wide} × 3",)
+    return Step("patches", "Cut into patches", said, attempt, (formula,), shapes)
+
+
+def _flatten(f: Facts) -> Step:
+    title = "Each patch becomes a row of numbers"
+    attempt = "Pick a plain patch (sky, a wall), then one with an edge, and compare their rows."
+    if f.stem:
+        said = paragraphs("""
+            Not applicable to this model as it stands in the paper, because its patches are cut from the
+            features of a convolutional stem and not from pixels.
+
+            Shown are the {tall} · {wide} · 3 = {numbers} numbers of the pixels below one place, as a plain
+            model would flatten them.
+        """)
+        return Step("flatten", title, said, attempt)
+    said = paragraphs("""
+        The pixels of a patch are written one after the other, red, green and blue of each: {tall} · {wide} ·
+        3 = {numbers} numbers.
+
+        Nothing is lost and nothing is learned yet, but above and below, left and right are gone: what belongs
+        together, the model has to learn.
+    """)
+    formulas = (
+        f"x_{{p}}^{{i}} ∈ ℝ^{{P²·C}} = ℝ^{{{f.numbers}}}",
+        f"x_{{p}} ∈ ℝ^{{N×(P²·C)}} = ℝ^{{{f.patches}×{f.numbers}}}",
+    )
+    return Step("flatten", title, said, attempt, formulas, ("Patches: {patches} × {numbers}",))
+
+
+def _embedding(f: Facts) -> Step:
+    if f.stem:
+        *said, attempt = paragraphs("""
+            One learned matrix E, the same for every place, turns the stem’s features there into a vector of D
+            = {width} numbers.
+
+            No filter over pixels can be shown, because E reads features that the convolutions before it have
+            made.
+
+            Pick two places that look alike, and compare their vectors.
+        """)
+        shapes = ("Embedding: {patches} × {width}",)
+        return Step("embedding", "The linear embedding", tuple(said), attempt, shapes=shapes)
+    *said, attempt = paragraphs("""
+        One learned matrix E, the same for every patch, turns the {numbers} numbers of a patch into a vector
+        of D = {width} numbers.
+
+        Each of these is a dot product, and says how well the patch fits one filter.
+
+        Click a number of the vector: its filter appears, and the sum that made the number.
+    """)
+    formulas = (f"x_{{p}}^{{i}}·E,  E ∈ ℝ^{{(P²·C)×D}} = ℝ^{{{f.numbers}×{f.width}}}",)
+    shapes = ("{patches} × {numbers}  ·  {numbers} × {width}  =  {patches} × {width}",)
+    return Step("embedding", "The linear embedding", tuple(said), attempt, formulas, shapes)
+
+
+# What a classifier reads by its pool, in a model that has no class token, and in one that has.
+_READS_INSTEAD = keyed("""
+    average: Its classifier reads the mean over the patch tokens; the paper tried that too, and found it as
+    good (appendix D.3).
+
+    max: Its classifier reads the largest of each number among the patch tokens.
+
+    average and max: Its classifier reads the mean of the patch tokens and the largest of each of their
+    numbers, half and half.
+
+    attention: At the end, a layer of its own asks all patches with one learned query instead: attention
+    pooling.
+
+    none: This checkpoint has no classifier, and says nothing of what one should read.
+""")
+_READS_OTHERS = keyed("""
+    average: This model’s classifier does not read it, though: it reads the mean over the patch tokens.
+
+    max: This model’s classifier does not read it, though: it reads the largest of each number among the patch
+    tokens.
+
+    average and max: This model’s classifier does not read it, though: it reads the mean of the patch tokens
+    and the largest of each of their numbers, half and half.
+
+    attention: This model’s classifier does not read it, though: at the end, a layer of its own asks the
+    patches with one learned query (attention pooling).
+
+    none: This checkpoint has no classifier, and says nothing of what one should read.
+""")
+_REGISTERS, _REGISTERS_READ = paragraphs("""
+    The {registers} register tokens are learned as well: spare room for the layers, and nobody reads them at
+    the end.
+
+    The {registers} register tokens are learned as well: spare room for the layers, and read at the end
+    together with the others.
+""")
+
+
+def _class_token(f: Facts) -> Step:
+    read_all = f.prefix_read or f.pool.endswith(" of all")
+    others = [name for name in f.prefix if name.startswith("register")]
+    if "class" not in f.prefix:
+        title = "No token for the answer"
+        reads = _READS_INSTEAD.get(f.pool, "Its classifier reads all tokens together.")
+        said = ("Not applicable to this model, because it has no class token.", reads)
+        attempt = "Choose another picture at the left: every row changes, because no token is learned."
+    else:
+        title = "A token for the answer"
+        put, reads, of_all, attempt = paragraphs("""
+            One learned vector, the class token, is put in front of the patches; it is the same for every
+            picture.
+
+            Knowing nothing of this picture at first, it collects on its way through the layers what the
+            classifier will read.
+
+            This model’s classifier does not read it alone, though: it reads all tokens together.
+
+            Choose another picture at the left: the rows in front stay as they are, the others change.
+        """)
+        said = (put, of_all if read_all else _READS_OTHERS.get(f.pool, reads))
+    if others:
+        said += (_REGISTERS_READ if read_all else _REGISTERS,)
+    if "distillation" in f.prefix:
+        said += ("The distillation token beside it was trained to repeat the answer of a teacher network.",)
+    count = "{prefix} + {patches} = {tokens} tokens" if f.prefix else "{tokens} tokens"
+    values = {"prefix": len(f.prefix), "registers": len(others)}
+    return Step(
+        "token", title, said, attempt, (f"[ {f.sequence} ]",), (f"{count} of {{width}} numbers",), values
+    )
+
+
+_POSITIONS = keyed("""
+    rotary: in every layer it turns queries and keys by angles that depend on where a patch lies (rotary
+    embedding).
+
+    relative: in every layer it adds to each score a learned number for the offset between two patches
+    (relative position bias).
+
+    none: it is told nothing about where a patch lies.
+""")
+
+
+def _positions(f: Facts) -> Step:
+    added, after, compare, attempt = paragraphs("""
+        So far a patch’s place in the sequence has no effect at all. E_pos, one learned vector for each place,
+        is added, so that equal patches in different places are no longer equal.
+
+        Without it the layers cannot tell one order of the patches from another: that can be tried below.
+
+        Shuffle the patches, and compare the answers with E_pos and without it.
+
+        Shuffle the patches, and see what becomes of the answer.
+    """)
+    shapes, formulas = ("Position embedding: {rows} × {width}",), ()
+    if f.positions == "learned":
+        said, attempt = (added, after), compare
+        if f.norm_before_blocks:
+            said += ("In this model a LayerNorm follows before the first block.",)
+    elif "learned" in f.positions:
+        other = next(kind for kind in _POSITIONS if kind in f.positions)
+        said = (added, "That is not all this model knows about places: " + _POSITIONS[other])
+    else:
+        kind = next(kind for kind in _POSITIONS if kind in f.positions)
+        none = "Adding E_pos is not applicable to this model, because it has no such table: "
+        said, shapes = (none + _POSITIONS[kind],), ()
+    if "learned" in f.positions:
+        formula = f"[ {f.sequence} ] + E_{{pos}}"
+        if f.position_rows == f.patches != f.tokens:
+            formula = f"[ {'; '.join(f.front)}; ( x_{{p}}^{{1}}E; …; x_{{p}}^{{N}}E ) + E_{{pos}} ]"
+            said += ("Here E_pos is added to the patches alone.",)
+        formulas = (f"(1)  z_{{0}} = {formula} ∈ ℝ^{{{f.tokens}×{f.width}}}",)
+    shapes = ("z₀: {tokens} × {width}", *shapes)
+    values = {"rows": f.position_rows}
+    return Step("positions", "Where each patch was", said, attempt, formulas, shapes, values)
 
 
 def _attention(f: Facts) -> Step:
@@ -193,6 +404,5 @@ def _probabilities(f: Facts) -> Step:
     if f.score or not f.named:
         said.append(of_sentences if f.score else unnamed)
     formula = "p_{c} = exp(logit_{c}) / Σ_{n} exp(logit_{n})"
-    return step(
-        tuple(said), attempt, (formula,), ("{classes} logits → {classes} probabilities, which sum to 1",)
-    )
+    shape = "{classes} logits → {classes} probabilities, which sum to 1"
+    return step(tuple(said), attempt, (formula,), (shape,))

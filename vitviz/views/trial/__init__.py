@@ -12,11 +12,12 @@ import numpy as np
 
 from vitviz.analyses.protocol import DENSE, TITLES, UNTRIED
 from vitviz.errors import Unknown
-from vitviz.figures.chart import Chart
+from vitviz.figures.chart import Chart, travelled
 from vitviz.record.sentence import Sentence
+from vitviz.views import late
 from vitviz.views.base import File, Item, View, Words, as_json
 from vitviz.views.controls import Choice, Text
-from vitviz.views.shared import likeliest, packed, target_of
+from vitviz.views.shared import as_csv, likeliest, packed, target_of
 from vitviz.views.subject import Subject
 from vitviz.views.trial.order import LAST, ORDER
 
@@ -123,9 +124,7 @@ class Trial(View):
 
     def chart(self, subject: Subject, settings: Mapping[str, Any]) -> Chart | None:
         """Of a set, how far each method lies ahead of chance; one picture's curves come one by one."""
-        from vitviz.views.trial import over
-
-        return None if subject.survey is None else over.ahead(subject.survey, settings)
+        return None if subject.survey is None else late.trial_over.ahead(subject.survey, settings)
 
     def summary(self, subject: Subject) -> dict[str, Any]:
         methods = [[name, TITLES[name]] for name in self.order(subject)]
@@ -136,18 +135,14 @@ class Trial(View):
         return {"methods": methods, "pictures": None, "starts": PASSES * operations <= BY_ITSELF, "top": top}
 
     def item(self, subject: Subject, name: str, settings: Mapping[str, Any]) -> np.ndarray:
-        from vitviz.figures.chart import travelled
-        from vitviz.views.trial import made, over
-        from vitviz.views.trial.panels import panels
-
+        made = late.trial_made
         if (name == "standing") is not (subject.survey is not None):
             raise Unknown(OF_ONE if subject.survey is not None else OF_MANY)
         if name == "standing":
-            return packed(over.told(subject.survey, settings))
+            return packed(late.trial_over.told(subject.survey, settings))
         if name == "classes":
-            return packed(
-                {"likeliest": likeliest(subject.trace, SHOWN), "labels": list(subject.trace.labels)}
-            )
+            labels = list(subject.trace.labels)
+            return packed({"likeliest": likeliest(subject.trace, SHOWN), "labels": labels})
         target = target_of(subject, settings["target"])
         if name == "agreement":
             methods = [one for one in self.order(subject) if one not in (*LAST, "random", "centre")]
@@ -165,16 +160,14 @@ class Trial(View):
             trial = made.whole(subject, target, settings["patches_as"], known)
             ranked = tuple(one for one, _ in trial.ranking(settings["score"]))
             names = ranked if known == order else tuple(trial.curves)
-            return packed(travelled(panels(trial, names, subject, settings)))
+            return packed(travelled(late.trial_panels.panels(trial, names, subject, settings)))
         return packed(made.one(made.tried(subject, target, settings["patches_as"], settings["method"])))
 
     def at_hand(self, subject: Subject, settings: Mapping[str, Any]) -> bool:
-        from vitviz.views.trial import made
-
         if subject.survey is not None:
             return True
         asked = target_of(subject, settings["target"]), settings["patches_as"]
-        return made.at_hand(subject, *asked, self.order(subject))
+        return late.trial_made.at_hand(subject, *asked, self.order(subject))
 
     def order(self, subject: Subject) -> tuple[str, ...]:
         """The methods that are tried; those that were made for sentences only where these are the classes."""
@@ -183,22 +176,16 @@ class Trial(View):
 
     def whole(self, subject: Subject, settings: Mapping[str, Any], alone: bool = False):
         """The trial of all methods, or of one `alone` beside chance, each made once."""
-        from vitviz.views.trial import made
-
         methods = ("random", settings["method"]) if alone else self.order(subject)
         target = target_of(subject, settings["target"])
-        return made.whole(subject, target, settings["patches_as"], tuple(dict.fromkeys(methods)))
+        return late.trial_made.whole(subject, target, settings["patches_as"], tuple(dict.fromkeys(methods)))
 
     def numbers(self, subject: Subject, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        from vitviz.views.trial import made, over
-
         if subject.survey is not None:
-            return over.arrays(subject.survey, settings)
-        return made.arrays(self.whole(subject, settings))
+            return late.trial_over.arrays(subject.survey, settings)
+        return late.trial_made.arrays(self.whole(subject, settings))
 
     def file(self, subject: Subject, name: str, settings: Mapping[str, Any], upload: Any = None) -> bytes:
-        from vitviz.views.trial import made, over
-
         if subject.survey is not None:
-            return made.written(over.rows(subject.survey, settings))
-        return made.table(self.whole(subject, settings))
+            return as_csv(late.trial_over.rows(subject.survey, settings))
+        return late.trial_made.table(self.whole(subject, settings))

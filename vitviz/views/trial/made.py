@@ -1,7 +1,5 @@
 """A trial's parts, each made once and kept with the picture, and how they travel: JSON, arrays, a table."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +15,7 @@ from vitviz.errors import OutOfMemory, UnsupportedModel
 from vitviz.figures.chart import Matrix, Scale, travelled
 from vitviz.record.sentence import Sentence, travelling
 from vitviz.views.printing import fixed
-from vitviz.views.shared import Target, passes_of, relevance_of
+from vitviz.views.shared import Target, as_csv, passes_of, relevance_of
 from vitviz.views.subject import Subject
 from vitviz.views.trial.order import group_of
 
@@ -64,7 +62,7 @@ def one(trial: Trial) -> dict[str, Any]:
         return {"refused": travelling(reason)}
     ((name, found),) = trial.maps.items()
     return {
-        "map": _listed(found.map.flatten(), 6),
+        "map": travelled(found.map.flatten().tolist()),
         "signed": found.signed,
         "logits": found.adds_up or name == "leave_one_out",
         "at": found.at,
@@ -87,24 +85,18 @@ def reach(trial: Trial, side: str, score: str) -> tuple[torch.Tensor, torch.Tens
 def told(trial: Trial, score: str) -> dict[str, Any]:
     """The ranking, the verdict, and how alike the maps are."""
     mean, deviation = trial.chance(score)
-    beats, ranked = trial.beats_chance(score), trial.ranking(score)
+    beats, rows = trial.beats_chance(score), []
+    for name, gap in trial.ranking(score):
+        row = {"method": name, "areas": list(trial.areas(name, score)), "gap": gap}
+        row |= {"saco": trial.curves[name].saco, "beats": name in beats}
+        rows.append({**row, "unexplained": trial.maps[name].unexplained})
     return {
         "verdict": travelling(verdict(trial, score)),
         "level": travelling(level(trial, score)),
         "chance": [mean, deviation],
         "reach": trial.reach(score),
         "sets": trial.sets,
-        "rows": [
-            {
-                "method": name,
-                "areas": list(trial.areas(name, score)),
-                "gap": gap,
-                "saco": trial.curves[name].saco,
-                "beats": name in beats,
-                "unexplained": trial.maps[name].unexplained,
-            }
-            for name, gap in ranked
-        ],
+        "rows": rows,
         "agreement": travelled(matrix(trial, score)),
     }
 
@@ -177,24 +169,10 @@ def arrays(trial: Trial) -> dict[str, np.ndarray]:
 
 def table(trial: Trial) -> bytes:
     """A row a method, best first."""
-    return written(
-        [{"checkpoint": trial.checkpoint, "title": TITLES[row["method"]], **row} for row in trial.rows()]
-    )
-
-
-def written(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Rows as CSV."""
-    file = io.StringIO()
-    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return file.getvalue().encode()
+    named = ((TITLES[row["method"]], row) for row in trial.rows())
+    return as_csv([{"checkpoint": trial.checkpoint, "title": title, **row} for title, row in named])
 
 
 def _sides(curves) -> np.ndarray:
     sides: tuple[Mapping, Mapping] = (curves.most, curves.least)
     return np.stack([np.stack([side[score].numpy() for score in SCORES]) for side in sides])
-
-
-def _listed(values, digits: int = 5) -> list[float]:
-    return [float(f"{value:.{digits}g}") for value in values.tolist()]

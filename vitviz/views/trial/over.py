@@ -57,17 +57,12 @@ def ahead(survey: Any, settings: Mapping[str, Any]) -> Chart:
     low, high = min(0.0, *(mean - reach)), max(0.01 * times, *(mean + reach))
     spare = 0.04 * (high - low)
     names = [joined(str(row["rank"]), Sentence(TITLES[row["method"]])) for row in rows]
-    return Chart(
-        Sentence("gap less chance’s, logits") if score == "logit" else Sentence("gap less chance’s, %"),
-        Sentence("Method"),
-        (low - spare, high + 2 * spare),
-        (0.4, last + 0.6),
-        series=(*lines, *dots),
-        levels=(Level(0.0, Sentence("chance"), upright=True, colour=GREY),),
-        whole=False,
-        aspect=0.06 + 0.042 * last,
-        rungs=tuple(zip(y.tolist(), names, strict=True)),
-    )
+    along = Sentence("gap less chance’s, logits" if score == "logit" else "gap less chance’s, %")
+    axes = along, Sentence("Method"), (low - spare, high + 2 * spare), (0.4, last + 0.6)
+    level = Level(0.0, Sentence("chance"), upright=True, colour=GREY)
+    like = {"whole": False, "aspect": 0.06 + 0.042 * last}
+    like["rungs"] = tuple(zip(y.tolist(), names, strict=True))
+    return Chart(*axes, series=(*lines, *dots), levels=(level,), **like)
 
 
 def arrays(survey: Any, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -94,11 +89,8 @@ def arrays(survey: Any, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
 def rows(survey: Any, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A row a method, best first, for a table; below them those that have no rank, with the reason."""
     place = protocol_of(survey, settings)
-    about = {
-        "checkpoint": survey.checkpoint,
-        "pictures": survey.images,
-        "patches_as": trial_in(survey).protocols[place],
-    }
+    protocol = trial_in(survey).protocols[place]
+    about = {"checkpoint": survey.checkpoint, "pictures": survey.images, "patches_as": protocol}
     found = [{**row, "refused": 0, "reason": ""} for row in in_all_scores(survey, place)]
     found += [
         {**dict.fromkeys(found[0], ""), "method": method, "refused": one.pictures, "reason": str(one.reason)}

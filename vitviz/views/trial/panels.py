@@ -36,20 +36,10 @@ def panels(
     every = [end for side in lines.values() for one in side for end in (one.y, *(one.band or ()))]
     low, high = (0.0, *map(np.min, every)), (1.0, *map(np.max, every))
     ends = (float(min(low)), float(max(high))) if score == "logit" else (0.0, 1.0)
-    return tuple(
-        Chart(
-            Sentence("patches taken away"),
-            _watched(subject, settings),
-            (-2.0, 106.0),
-            ends,
-            title,
-            lines[side],
-            percent=score != "logit",
-            ticks=tuple((at, f"{at} %") for at in range(0, 101, 25)),
-            keyed=True,
-        )
-        for side, (title, _) in SIDES.items()
-    )
+    axes = Sentence("patches taken away"), _watched(subject, settings), (-2.0, 106.0), ends
+    ticks = tuple((at, f"{at} %") for at in range(0, 101, 25))
+    like = {"percent": score != "logit", "ticks": ticks, "keyed": True}
+    return tuple(Chart(*axes, title, lines[side], **like) for side, (title, _) in SIDES.items())
 
 
 def _lines(trial: Trial, side: str, score: str, names: Sequence[str], held: str) -> tuple[Series, ...]:

@@ -10,9 +10,9 @@ from vitviz.analyses.protocol import TITLES
 from vitviz.analyses.trials.standing import said_of_refused, standing, trial_in
 from vitviz.analyses.trials.verdict import level, verdict, verdict_over
 from vitviz.figures.chart import Series
-from vitviz.figures.paper.plates import Legend, Panel, Plate, Scale, Table, Tiles, tinted
+from vitviz.figures.paper.plates import WIDE, Legend, Panel, Plate, Scale, Table, Tiles, tinted
 from vitviz.record.sentence import Sentence
-from vitviz.views.printing import WIDE, fixed, joined, shape_of
+from vitviz.views.printing import fixed, joined, shape_of
 from vitviz.views.trial import over
 from vitviz.views.trial.made import matrix
 from vitviz.views.trial.panels import panels
@@ -82,13 +82,10 @@ def _beside(trial, table: Table, subject, settings) -> tuple[Rows, Weights, tupl
 
 def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, Sentence]:
     """Every map as the order in which it takes patches away, or as its values."""
-    maps = [trial.maps[name] for name in names]
-    captions = tuple(
-        joined(Sentence(TITLES[name]), Sentence("Nothing positive here."))
-        if one.nothing_positive
-        else Sentence(TITLES[name])
-        for name, one in zip(names, maps, strict=True)
-    )
+    maps, titles = [trial.maps[name] for name in names], [Sentence(TITLES[name]) for name in names]
+    nothing = Sentence("Nothing positive here.")
+    each = zip(titles, maps, strict=True)
+    captions = tuple(joined(one, nothing) if found.nothing_positive else one for one, found in each)
     title, like = Sentence("All maps"), {"captions": captions, "aspect": aspect}
     if ranked:
         order = [ranks(one.map.flatten()).view(one.map.shape) / max(1, one.map.numel() - 1) for one in maps]
@@ -126,17 +123,11 @@ def _standing(rows, score: str) -> Table:
         mean, error = (_value(row[one], score) for one in (name, f"{name}_error"))
         return mean if error == "–" else f"{mean} ± {error}"
 
-    told = [
-        (
-            str(row["rank"]),
-            _starred(row["method"], row["beats_chance"]),
-            both(row, "most"),
-            both(row, "least"),
-            _value(row["gap"], score),
-            "–" if math.isnan(row["alike"]) else fixed(row["alike"], 2),
-        )
-        for row in rows
-    ]
+    told = []
+    for row in rows:
+        numbers = [both(row, "most"), both(row, "least"), _value(row["gap"], score)]
+        numbers.append("–" if math.isnan(row["alike"]) else fixed(row["alike"], 2))
+        told.append((str(row["rank"]), _starred(row["method"], row["beats_chance"]), *numbers))
     return Table((*_columns(score), Sentence("Two classes")), tuple(told), 1)
 
 
