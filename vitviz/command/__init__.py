@@ -1,10 +1,12 @@
 """The command line `vitviz`. A subcommand imports what it needs when it runs: help loads no model."""
 
+import gc
 import sys
 
 import typer
 
-from vitviz.command import app, checkpoints, figure, survey, video
+from vitviz.command import checkpoints, figure, survey, video
+from vitviz.errors import VitvizError
 
 program = typer.Typer(
     name="vitviz",
@@ -21,18 +23,22 @@ program.command("survey", help=survey.HELP)(survey.survey)
 program.command("figure", help=figure.HELP)(figure.figure)
 program.command("video", help=video.HELP)(video.video)
 program.command("checkpoints")(checkpoints.checkpoints)
-program.command("app", context_settings=app.OWN, help=app.HELP)(app.app)
+_OWN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+@program.command(context_settings=_OWN, help="Start the page; `vitviz app --help` lists its options.")
+def app(context: typer.Context) -> None:
+    """All options are the page's own, its --help too."""
+    gc.disable()  # as in app.py: what is imported stays
+    from vitviz.ui.starting import begun, serve
+
+    serve(begun(context.args, "vitviz app"))
 
 
 def main() -> None:
     """What is installed as `vitviz`; a mistake of the user ends it with a sentence and not with a trace."""
-    from vitviz.errors import VitvizError
-
     try:
         program()
     except VitvizError as error:
         print(error, file=sys.stderr)
         sys.exit(1)
-
-
-__all__ = ["main", "program"]

@@ -55,12 +55,10 @@ def figure(
     settings = dict(setting_of(one) for one in given or ())
     import vitviz
 
-    photo = _photo(picture)
+    photo, trace = _photo(picture), None
     inspector = vitviz.load(checkpoint, device=device, folder=weights)
-    trace = None
-    if strokes and photo is not None:
-        photo = vitviz.retouched(photo, strokes)
     if photo is not None:
+        photo = vitviz.retouched(photo, strokes) if strokes else photo
         trace = inspector.trace(photo, size=size, without=vitviz.Without.parse(without) if without else None)
     beside = vitviz.load(second, device=device, folder=weights) if second else None
     file = picture and not strokes and Path(picture).exists()  # its name stands in the caption

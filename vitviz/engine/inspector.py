@@ -21,7 +21,7 @@ from vitviz.engine.finding import film
 from vitviz.engine.fitting.in_memory import loaded_of
 from vitviz.engine.forward import Forward
 from vitviz.engine.passes import experiments, interventions, record, sweeps
-from vitviz.engine.passes.hooks import Hook
+from vitviz.engine.passes.recording import Change
 from vitviz.engine.passes.references import Reference
 from vitviz.engine.pictures.preprocess import Prepared
 from vitviz.engine.placed import Demand, Placed, asked_size, demand_of
@@ -239,7 +239,7 @@ class Inspector(Shown):
         change = None if positions else lambda model: experiments.without_positions(model, name)
         return self.forward.traces([prepared], seen, change=change)[0]
 
-    def hook(self, point: str, fn: Hook) -> AbstractContextManager[None]:
+    def hook(self, point: str, fn: Change) -> AbstractContextManager[None]:
         """Calls `fn` with a tensor "batch token width" of each pass inside the `with`, to read or replace it.
 
         `point` is blocks.N.input, blocks.N.attn, blocks.N.mlp (both before LayerScale) or blocks.N.output, N

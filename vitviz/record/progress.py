@@ -1,8 +1,5 @@
 """How far something long is: whoever asks says whom to tell, whoever computes tells it between two steps.
 
-    with progress.to(report):          # a function of (done, of)
-        inspector.trace(picture)       # after every layer: report(3, 12)
-
 It belongs to the context it is written in, as `vitviz.stopping` does.
 """
 
@@ -16,7 +13,7 @@ _report: ContextVar[Report | None] = ContextVar("vitviz_progress", default=None)
 
 @contextmanager
 def to(report: Report) -> Iterator[None]:
-    """What is computed inside tells `report(done, of)` how many of its steps are done.
+    """What is computed inside tells `report(done, of)` how many of its steps are done: a trace, its layers.
 
     >>> with to(print):
     ...     tell(3, 12)

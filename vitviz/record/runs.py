@@ -98,14 +98,12 @@ class Without(Shown):
                     f"Given {part[:40]!r} as taken away; expected such as heads=8.2 or patches=0.17."
                 )
             given[name] = value
-        numbers = {name: _numbers(name, given[name]) for name in ("mlps", "patches", "at") if name in given}
+        firsts = {"mlps": 1, "patches": 0, "at": 1}
+        numbers = {name: _numbers(name, given[name], one) for name, one in firsts.items() if name in given}
         if "heads" in given:
-            pairs = [_numbers("heads", pair) for pair in given["heads"].split("_")]
-            numbers["heads"] = [tuple(number - 1 for number in pair) for pair in pairs]
-        if "mlps" in numbers:
-            numbers["mlps"] = [layer - 1 for layer in numbers["mlps"]]
+            numbers["heads"] = [tuple(_numbers("heads", pair, 1)) for pair in given["heads"].split("_")]
         if "at" in numbers:
-            numbers["at"] = numbers["at"][0] - 1
+            numbers["at"] = numbers["at"][0]
         return cls(**{**given, **numbers})
 
 
@@ -146,8 +144,8 @@ def _whole(name: str, number) -> int:
     return found
 
 
-def _numbers(name: str, text: str) -> list[int]:
+def _numbers(name: str, text: str, first: int) -> list[int]:
     parts = text.split(".")
     if not all(part.isascii() and part.isdecimal() and len(part) <= 6 for part in parts):
         raise VitvizError(f"Given {name}={text[:40]!r}; expected whole numbers joined by dots.")
-    return [int(part) for part in parts]
+    return [int(part) - first for part in parts]

@@ -1,8 +1,5 @@
 """Work that nobody waits for is given up: whoever asks says when, whoever computes looks between steps.
 
-    with stopping.when(gone):          # a function without arguments; True once nobody waits
-        inspector.trace(picture)       # looks before every layer, and raises Stopped
-
 It belongs to the context it is written in: what other threads compute meanwhile goes on.
 """
 

@@ -4,6 +4,7 @@ What is asked, and made of answers, is in `vitviz.analyses.experiment`; here the
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -101,10 +102,7 @@ def experiment(
         raise VitvizError(f"Given others of {type(others).__name__}; expected a list of pictures.")
     images = None if others is None else dict(enumerate(others))
     seconds = [*others_of(inspector, trace, images).values()] if kind in ("ground", "texture") else []
-
-    def asked(way: str, step: int) -> Tensor:
-        return answers(inspector, trace, way, step, draws, seconds)
-
+    asked = partial(answers, inspector, trace, draws=draws, others=seconds)
     return experiment_of(trace, kind, asked, progress)
 
 

@@ -5,6 +5,7 @@ Each kind of map is a function in `vitviz.analyses.relevance`; here they meet th
 
 import copy
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import torch
 from jaxtyping import Float
@@ -98,10 +99,8 @@ def class_sensitivity(
     second = explained(inspector, first.trace, other)
     found = {}
     for method in methods:
-        try:
+        with suppress(UnsupportedModel):
             found[method] = spearman(relevance_of(first, method).map, relevance_of(second, method).map)
-        except UnsupportedModel:
-            continue
     return found
 
 

@@ -12,9 +12,7 @@ from vitviz.record.trace import Bias
 
 def bias_of(mask: Tensor, image: int, grid: Grid, device: torch.device) -> Bias:
     """A mask as a table over relative positions where it is one, else as it was given."""
-    mask = additive(mask, torch.float32)
-    while mask.ndim < 4:
-        mask = mask.unsqueeze(0)
+    mask = additive(mask, torch.float32)[(None,) * (4 - mask.ndim)]
     dense = mask[image if mask.shape[0] > 1 else 0].to(device=device, dtype=torch.float32)
     if dense.shape[1:] == (grid.tokens, grid.tokens):
         index, first = _relative_index(grid)
@@ -39,10 +37,9 @@ def _relative_index(grid: Grid) -> tuple[Tensor, Tensor]:
     Patch pairs share an entry where row and column differences agree; a prefix token has one entry towards
     all patches, one from all patches, and one for each prefix token, as in BEiT.
     """
-    row, col = torch.arange(grid.patches) // grid.cols, torch.arange(grid.patches) % grid.cols
-    delta = (row[:, None] - row[None] + grid.rows - 1) * (2 * grid.cols - 1) + (
-        col[:, None] - col[None] + grid.cols - 1
-    )
+    cells = torch.cartesian_prod(torch.arange(grid.rows), torch.arange(grid.cols))
+    row, col = (cells[:, None] - cells).unbind(-1)
+    delta = (row + grid.rows - 1) * (2 * grid.cols - 1) + col + grid.cols - 1
     pairs = (2 * grid.rows - 1) * (2 * grid.cols - 1)
     prefix = torch.arange(grid.prefix)
     index = torch.empty(grid.tokens, grid.tokens, dtype=torch.long)

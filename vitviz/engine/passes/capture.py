@@ -10,7 +10,7 @@ It does not see attention that is computed in any other way. That is why `check_
 what was seen with what the model went on with, and where they differ a model is refused, not drawn wrongly.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,36 +51,27 @@ class Pass:
             return self.recording.branches and self.recording.branches.hear(moment, args, output)
         return getattr(self, f"_{moment}")(layer, args, output)
 
-    def note(
-        self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **others
-    ) -> None:
-        """An attention call that is about to be made."""
+    def attend(
+        self, kernel, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **others
+    ) -> Tensor:
+        """Makes an attention call, and gives what the model goes on with."""
         if is_causal or others.get("enable_gqa"):
             raise UnsupportedModel(
                 "This model's attention is causal or shares keys between heads; "
                 "vitviz reads plain Vision Transformers, whose tokens all see each other."
             )
-        call = Call(query, key, value, attn_mask, query.shape[-1] ** -0.5 if scale is None else float(scale))
-        if self._layer is None:
-            self.recording.outside.append(call)
-        else:
-            self.recording.calls[self._layer].append(call)
-            self._awaited = (self._layer, query.shape[-2]) if self._check else None
-
-    def attend(
-        self, kernel: Callable[..., Tensor], query, key, value, attn_mask=None, *others, **named
-    ) -> Tensor:
-        """Makes an attention call, and gives what the model goes on with."""
         layer, edit = self._layer, self._edit
         if edit is not None and layer is not None:
             attn_mask = edit.mask(attn_mask, query)
-        self.note(query, key, value, attn_mask, *others, **named)
-        given = kernel(query, key, value, attn_mask, *others, **named)
+        call = Call(query, key, value, attn_mask, query.shape[-1] ** -0.5 if scale is None else float(scale))
+        given = kernel(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **others)
         if layer is None:
+            self.recording.outside.append(call)
             return given
-        given, _ = self._changed("heads", layer, given)
+        self.recording.calls[layer].append(call)
+        self._awaited = (layer, query.shape[-2]) if self._check else None
+        given = self._changed("heads", layer, given)
         if edit is not None and edit.heads.get(layer):
-            call = self.recording.calls[layer][-1]
             call.replaced, call.given = edit.heads[layer], given[:, list(edit.heads[layer])]
         return given
 
@@ -98,15 +89,15 @@ class Pass:
 
     def _input(self, layer: int, args: tuple, named: Any) -> tuple | None:
         stopping.check()
-        entering, changed = self._changed("input", layer, args[0])
+        entering = self._changed("input", layer, args[0])
         self._layer = layer
         if layer == 0:
             self.recording.tokens.append(entering)
-        if self._edit is not None:
-            named, changed = self._edit.named(named), True
-            if layer and self._edit.at == layer:
-                self.recording.tokens[-1] = entering
-        return ((entering, *args[1:]), named) if changed else None
+        if self._edit is None:
+            return None if entering is args[0] else ((entering, *args[1:]), named)
+        if layer and self._edit.without.at == layer:
+            self.recording.tokens[-1] = entering
+        return (entering, *args[1:]), self._edit.named(named)
 
     def _entering(self, layer: int, args: tuple, output: Any) -> None:
         if self._awaited is not None and self._awaited[0] == layer and args:
@@ -114,33 +105,31 @@ class Pass:
 
     def _attn(self, layer: int, args: tuple, output: Any) -> Any:
         stopping.check()
-        return self._changed("attn", layer, output)[0]
+        return self._changed("attn", layer, output)
 
     def _mlp(self, layer: int, args: tuple, output: Any) -> Any:
-        return self._changed("mlp", layer, output)[0]
+        return self._changed("mlp", layer, output)
 
     def _output(self, layer: int, args: tuple, output: Any) -> Any:
         self._layer = None
-        given, _ = self._changed("output", layer, output)
+        given = self._changed("output", layer, output)
         self.recording.tokens.append(given)
         progress.tell(layer + 1, len(self.recording.calls))
         return given
 
-    def _changed(self, moment: str, layer: int, tensor: Any) -> tuple[Any, bool]:
-        """The tensor after all changes at a place, and whether there was one."""
-        changed = False
+    def _changed(self, moment: str, layer: int, tensor: Any) -> Any:
+        """The tensor after all changes at a place; itself where there was none."""
         own = () if self._edit is None else self._edit.changes.get((moment, layer), ())
         for change in (*own, *self._changes.get((moment, layer), ())):
             given = change(tensor)
-            if given is not None:
-                tensor, changed = given, True
-        return tensor, changed
+            tensor = tensor if given is None else given
+        return tensor
 
 
 class Seam(TorchFunctionMode):
     """Hands fused attention calls of a pass, or `every` call, to the pass, which makes it by its `attend`."""
 
-    def __init__(self, owner: Any, every: bool = False):
+    def __init__(self, owner: Any, every: bool):
         super().__init__()
         self._owner, self._every = owner, every
 
@@ -153,9 +142,11 @@ class Seam(TorchFunctionMode):
 
 
 @contextmanager
-def heard(model: nn.Module, blocks: list[nn.Module], listener: Any, check: bool = False) -> Iterator[None]:
-    """`listener` hears the hooks, and makes the attention calls, of passes that this thread makes inside."""
-    with wiring.wired(model, blocks, listener, check), Seam(listener):
+def heard(
+    model: nn.Module, blocks: list[nn.Module], listener: Any, check=False, every=False
+) -> Iterator[None]:
+    """`listener` hears the hooks, and makes the attention calls or `every` call, of this thread's passes."""
+    with wiring.wired(model, blocks, listener, check), Seam(listener, every):
         yield
 
 

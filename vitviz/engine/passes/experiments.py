@@ -24,13 +24,11 @@ from vitviz.errors import VitvizError
 from vitviz.record.grid import Grid
 from vitviz.record.trace import View
 
-CHANNELS_FIRST = "height width channel -> channel height width"
-
 
 @in_float32()
 def as_seen(view: View, preprocessing: Preprocessing) -> Prepared:
     """The model's input from a picture that was resized and cropped already: only normalised."""
-    pixels = rearrange(torch.from_numpy(view.picture).float() / 255, CHANNELS_FIRST)
+    pixels = torch.from_numpy(view.picture).movedim(-1, 0).float() / 255
     return Prepared(normalised(pixels, preprocessing), view)
 
 
@@ -46,8 +44,7 @@ def normalised(
 def shuffled(prepared: Prepared, grid: Grid, seed: int) -> Prepared:
     """The picture with its patches in another order, as read and as shown; VitvizError for no seed."""
     order = torch.from_numpy(permutation(grid.patches, seed))
-    picture = rearrange(torch.from_numpy(prepared.view.picture), CHANNELS_FIRST)
-    picture = rearrange(reordered(picture, grid, order), "channel height width -> height width channel")
+    picture = reordered(torch.from_numpy(prepared.view.picture).movedim(-1, 0), grid, order).movedim(0, -1)
     view = replace(prepared.view, picture=np.ascontiguousarray(picture.numpy()))
     return Prepared(reordered(prepared.tensor, grid, order), view)
 

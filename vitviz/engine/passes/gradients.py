@@ -32,8 +32,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitviz.engine.passes import wiring
-from vitviz.engine.passes.capture import Seam
+from vitviz.engine.passes.biases import additive
+from vitviz.engine.passes.capture import heard
 from vitviz.errors import UnsupportedModel
 from vitviz.record import stopping
 
@@ -100,8 +100,8 @@ ADDED = {  # parameters that are added to tokens, stand among them, or are added
     "pos_embed": "positions",
     "q_bias": "linear biases", "v_bias": "linear biases",
 }  # fmt: skip
-_BIASED = {F.linear: 2, F.conv2d: 2, F.layer_norm: 3}  # which argument is the bias
-_NORMED = (F.layer_norm, F.rms_norm)
+# which argument is the bias, and what kind of line it is
+_BIASED = {F.linear: (2, "linear biases"), F.conv2d: (2, "linear biases"), F.layer_norm: (3, "norm biases")}
 
 
 @dataclass(frozen=True)
@@ -162,16 +162,15 @@ class Opened:
             return self._attend(*args, **kwargs)
         replaced = None if self._held is None else self._held.replacement(func)
         found = (replaced or func)(*args, **kwargs)
-        if func in _NORMED:
+        if func in _NORMS:
             self.normed.setdefault(self._depth, found)
         return found
 
     def _with_leaf(self, func: Callable, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-        place = _BIASED[func]
+        place, kind = _BIASED[func]
         bias = args[place] if len(args) > place else kwargs.get("bias")
         if bias is None or not self._keep_lines:
             return args, kwargs
-        kind = "norm biases" if func is F.layer_norm else "linear biases"
         leaf = self._leaf(kind, bias)
         if len(args) > place:
             return (*args[:place], leaf, *args[place + 1 :]), kwargs
@@ -179,8 +178,8 @@ class Opened:
 
     def _constant(self, given: Any) -> Any:
         """A parameter without its wish for a gradient; one that is added to tokens, as a leaf."""
-        if isinstance(given, list | tuple):
-            return type(given)(map(self._constant, given)) if type(given) in (list, tuple) else given
+        if type(given) in (list, tuple):
+            return type(given)(map(self._constant, given))
         if not isinstance(given, nn.Parameter):
             return given
         if id(given) not in self._added or not self._keep_lines:
@@ -201,14 +200,13 @@ class Opened:
             raise UnsupportedModel(
                 "This model's attention is causal or shares keys between heads, so there is no map of it."
             )
-        mask = None if attn_mask is None else attn_mask.detach() if self._held is not None else attn_mask
         if self._held is not None:
-            query, key = query.detach(), key.detach()
+            query, key, attn_mask = (one if one is None else one.detach() for one in (query, key, attn_mask))
         if self._held is not None or not self._weigh:
-            return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+            return F.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, scale=scale)
         scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.mT
-        if mask is not None:
-            scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+        if attn_mask is not None:
+            scores = scores + additive(attn_mask, scores.dtype)
         attention = torch.softmax(scores, dim=-1)
         inside = 0 <= self._depth <= self._last
         (self.attentions[self._depth] if inside else self.pooling).append(attention)
@@ -231,8 +229,7 @@ def opened(
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.autocast(weights.device.type, enabled=False),
-        wiring.wired(model, blocks, one, check=False),
-        Seam(one, every=True),
+        heard(model, blocks, one, every=True),
     ):
         yield one
 

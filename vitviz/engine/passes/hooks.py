@@ -5,7 +5,7 @@ A model is copied for other sizes and devices; hooks that stayed on it would be 
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from torch import Tensor, nn
@@ -15,15 +15,14 @@ from vitviz.engine.passes.capture import Change, transformer_blocks
 from vitviz.engine.passes.wiring import MOMENTS
 from vitviz.errors import VitvizError
 
-Hook = Callable[[Tensor], "Tensor | None"]
-
 
 class Hooks:
     """What the user has asked for on one inspector."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._asked: tuple[tuple[str, Hook], ...] = ()  # replaced as a whole: a pass keeps what it began with
+        # replaced as a whole: a pass keeps what it began with
+        self._asked: tuple[tuple[str, Change], ...] = ()
         renew_lock_of(self)
 
     def __bool__(self) -> bool:
@@ -32,7 +31,7 @@ class Hooks:
     def __reduce__(self) -> tuple:
         return Hooks, ()  # a hook belongs to the process that asked for it
 
-    def asked(self, model: nn.Module, point: str, fn: Hook, name: str) -> AbstractContextManager[None]:
+    def asked(self, model: nn.Module, point: str, fn: Change, name: str) -> AbstractContextManager[None]:
         """Holds for passes that begin inside the `with`; VitvizError, at once, for no such point."""
         require_point(model, point, name)
         if not callable(fn):
@@ -43,7 +42,7 @@ class Hooks:
         return self._held((point, fn))
 
     @contextmanager
-    def _held(self, one: tuple[str, Hook]) -> Iterator[None]:
+    def _held(self, one: tuple[str, Change]) -> Iterator[None]:
         with self._lock:
             self._asked = (*self._asked, one)
         try:
@@ -76,7 +75,7 @@ def require_point(model: nn.Module, point: str, name: str) -> None:
         )
 
 
-def _checked(point: str, fn: Hook) -> Change:
+def _checked(point: str, fn: Change) -> Change:
     def change(tensor: Tensor) -> Tensor | None:
         given = fn(tensor)
         if given is not None and not (isinstance(given, Tensor) and given.shape == tensor.shape):

@@ -51,7 +51,6 @@ class Edit:
     places: Tensor | None = None  # of the sequence, prefix first, that stay; None for all
     grid: Grid | None = None  # before anything was left out
     heads: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # by layer, those that are replaced
-    at: int | None = None  # the layer that other tokens enter
     changes: Mapping[tuple[str, int], tuple[Change, ...]] = field(default_factory=dict)
     hidden: Tensor | None = None  # places whose keys nobody sees: what leaving them out is held against
     without: Without = Without()  # what was asked for
@@ -63,8 +62,6 @@ class Edit:
             hidden = self.hidden.to(query.device)
             unseen = query.new_zeros(self.grid.tokens).index_fill(0, hidden, float("-inf"))
             bias = unseen if mask is None else additive(mask, query.dtype) + unseen
-            if bias.ndim == 1:
-                return bias.expand(query.shape[-2], -1)
             return bias.expand(*bias.shape[:-2], query.shape[-2], self.grid.tokens)
         if mask is None or self.places is None:
             return mask
@@ -88,7 +85,7 @@ def edit_of(without: Without, grid: Grid, kept: tuple[int, ...] | None, instead:
     changes: dict[tuple[str, int], tuple[Change, ...]] = {}
     places = None if kept is None else places_of(grid, kept)
     if places is not None:
-        changes["input", 0] = (_only(places),)
+        changes["input", 0] = (lambda tokens: tokens.index_select(1, places.to(tokens.device)),)
     if without.at is not None:
         other = instead.entered[without.at]
         place = ("input", without.at)
@@ -98,24 +95,21 @@ def edit_of(without: Without, grid: Grid, kept: tuple[int, ...] | None, instead:
         changes["heads", layer] = (_replaced(list(some), without.heads_as, instead.heads.get(layer)),)
     for layer in without.mlps:
         changes["mlp", layer] = (_replaced(slice(None), without.heads_as, instead.mlps.get(layer)),)
-    return Edit(places, grid, heads, without.at, changes)
+    return Edit(places, grid, heads, changes, without=without, kept=kept)
 
 
 def watching(grid: Grid, layers: int, kept: tuple[int, ...] | None = None) -> tuple[Edit, Parts]:
     """A pass that is changed by `kept` alone, and what heads and MLPs hand on in it, once it is made."""
-    seen = Parts({}, {}, {})
+    edit, seen = edit_of(Without(), grid, kept, Parts()), Parts()
+    changes = dict(edit.changes)
 
     def into(found: dict[int, Tensor], layer: int) -> Change:
         return lambda tensor: found.__setitem__(layer, tensor.detach().clone())
 
-    changes: dict[tuple[str, int], tuple[Change, ...]] = {}
     for layer in range(layers):
         for name, found in (("heads", seen.heads), ("mlp", seen.mlps), ("input", seen.entered)):
-            changes[name, layer] = (into(found, layer),)
-    places = None if kept is None else places_of(grid, kept)
-    if places is not None:
-        changes["input", 0] = (_only(places), *changes.get(("input", 0), ()))
-    return Edit(places, grid, changes=changes), seen
+            changes[name, layer] = (*changes.get((name, layer), ()), into(found, layer))
+    return replace(edit, changes=changes), seen
 
 
 def places_of(grid: Grid, kept: tuple[int, ...]) -> Tensor:
@@ -165,12 +159,7 @@ def require_parts(model: nn.Module, without: Without, grid: Grid, name: str) -> 
 
 
 def heads_of(block: nn.Module) -> int:
-    """How many heads a block has."""
     return int(getattr(getattr(block, "attn", block), "num_heads", 0))
-
-
-def _only(places: Tensor) -> Change:
-    return lambda tokens: tokens.index_select(1, places.to(tokens.device))
 
 
 def _replaced(some: list[int] | slice, how: str, instead: Tensor | None) -> Change:
@@ -208,7 +197,7 @@ def edited(
     if without.patches and kept is None:
         preprocessing = placed.preprocessing.with_size(size)
         prepared = painted(prepared, preprocessing, grid, without.patches, without.patches_as)
-    return prepared, replace(edit_of(without, grid, kept, instead), without=without, kept=kept)
+    return prepared, edit_of(without, grid, kept, instead)
 
 
 def put_instead(
@@ -259,17 +248,15 @@ def _require_leaving(forward: Forward, prepared: Prepared, size: tuple[int, int]
     except RuntimeError as error:
         if memory.is_shortage(error):
             raise
-        raise UnsupportedModel(_refusal(name, "it cannot compute without them")) from error
+        raise _refusal(name, "it cannot compute without them") from error
     difference = (shorter - hidden[:, places.to(hidden.device)]).abs().max()
     if not difference <= _SAME[pixels.dtype] * shorter.abs().max():
-        raise UnsupportedModel(
-            _refusal(name, "its tokens then lose their places, or are mixed by more than attention")
-        )
+        raise _refusal(name, "its tokens then lose their places, or are mixed by more than attention")
     forward.leaving.add(size)
 
 
-def _refusal(name: str, reason: str) -> str:
-    return (
+def _refusal(name: str, reason: str) -> UnsupportedModel:
+    return UnsupportedModel(
         f"{name}: leaving patches out is not applicable, because {reason}. Paint them over instead"
         " (patches_as='mean', 'blur' or 'black')."
     )

@@ -27,7 +27,13 @@ _ROWS = 512  # queries at a time: N x N for all heads need not stand in memory
 @in_float32()
 def deviation(trace: Trace, exact: nn.Module, pixels: Float[Tensor, "1 channel height width"]) -> Deviation:
     """The distance of a trace from what the `exact` model (CPU, float32) does with the same pixels."""
-    twin = _twin(trace, exact, pixels)
+    with torch.no_grad(), capture.recorded(exact) as recording:
+        logits = exact(pixels)
+    read, queries = readouts.read(exact, trace.readout, recording.tokens[-1]), readouts.queries_read(exact)
+    logits = None if trace.logits is None else logits
+    shared = {name: getattr(trace, name) for name in ("checkpoint", "grid", "readout", "labels")}
+    place = torch.device("cpu")
+    twin = record.trace_of(recording, logits, shared, trace.view, 0, place, read, queries)
     largest = 0.0
     for mine, true in zip(trace.layers, twin.layers, strict=True):
         for start in range(0, trace.grid.tokens, _ROWS):
@@ -42,13 +48,3 @@ def deviation(trace: Trace, exact: nn.Module, pixels: Float[Tensor, "1 channel h
         gaps = largest_gap(ledger_of(twin, tail_of(exact, twin.checkpoint)))
         gap = max(gaps) / twin.logits.abs().max().item()
     return Deviation(largest, classes, (mine - true).abs().max().item(), gap)
-
-
-def _twin(trace: Trace, exact: nn.Module, pixels: Tensor) -> Trace:
-    """The float32 model's own trace of the same pixels."""
-    with torch.no_grad(), capture.recorded(exact) as recording:
-        logits = exact(pixels)
-    read, queries = readouts.read(exact, trace.readout, recording.tokens[-1]), readouts.queries_read(exact)
-    logits = None if trace.logits is None else logits
-    shared = {name: getattr(trace, name) for name in ("checkpoint", "grid", "readout", "labels")}
-    return record.trace_of(recording, logits, shared, trace.view, 0, torch.device("cpu"), read, queries)

@@ -1,6 +1,6 @@
 """From a recorded forward pass and a model's own parts to the immutable record of one picture."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,11 +28,7 @@ def trace_of(
     `read`: how much of y each token is, by picture, where that depends on it; `queries`: of attention
     pooling's, how many are read, None for all. Logits are None of what is no classifier.
     """
-    readout, grid = shared["readout"], shared["grid"]
-
-    def kept(tensor: Tensor) -> Tensor:
-        return tensor[image].detach().to(device=device, dtype=torch.float32)
-
+    readout, grid, kept = shared["readout"], shared["grid"], _keeping(image, device)
     patches, positions = recording.patch_embedding, recording.position_embedded
     pooling = recording.outside[-1] if readout.name == "attention" and recording.outside else None
     pooling = None if pooling is None else attention_of(pooling, image, grid, device)
@@ -61,11 +57,7 @@ def attention_of(
     call: Call, image: int, grid: Grid, device: torch.device, biases: dict[int, Bias | None] | None = None
 ) -> Attention:
     """One attention call for one picture of the batch."""
-
-    def kept(tensor: Tensor) -> Tensor:
-        return tensor[image].detach().to(device=device, dtype=torch.float32)
-
-    biases = {} if biases is None else biases
+    kept, biases = _keeping(image, device), {} if biases is None else biases
     if call.mask is not None and id(call.mask) not in biases:
         biases[id(call.mask)] = bias_of(call.mask.detach(), image, grid, device)
     q, k, v = kept(call.q), kept(call.k), kept(call.v)
@@ -75,6 +67,10 @@ def attention_of(
     bias = None if call.mask is None else biases[id(call.mask)]
     given = None if call.given is None else kept(call.given)
     return Attention(q, k, v, call.scale, bias, call.replaced, given)
+
+
+def _keeping(image: int, device: torch.device) -> Callable[[Tensor], Tensor]:
+    return lambda tensor: tensor[image].detach().to(device=device, dtype=torch.float32)
 
 
 def covered(view: View, grid: Grid) -> View:

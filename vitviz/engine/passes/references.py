@@ -69,14 +69,9 @@ class Reference:
         """For a sequence of so many tokens: by place where it is the same, else one row for all patches."""
         if self.by_place and (dropped or self.mlps[0].shape[-2] != tokens):
             return self.even().parts(tokens)
-
-        def spread(tensor: Tensor) -> Tensor:
-            if self.by_place:
-                return tensor[None]
-            patches = tensor[..., self.prefix :, :].expand(*tensor.shape[:-2], tokens - self.prefix, -1)
-            return torch.cat([tensor[..., : self.prefix, :], patches], dim=-2)[None]
-
-        return Parts(dict(enumerate(map(spread, self.heads))), dict(enumerate(map(spread, self.mlps))))
+        rows = slice(None) if self.by_place else [min(place, self.prefix) for place in range(tokens)]
+        spread = [[one[..., rows, :][None] for one in some] for some in (self.heads, self.mlps)]
+        return Parts(*(dict(enumerate(one)) for one in spread))
 
 
 class References:
@@ -120,17 +115,13 @@ def measured(
     progress: Callable[[int], object] | None = None,
 ) -> Reference:  # fmt: skip
     """The means over RGB pictures at an input size, one pass each, without any hooks of the user."""
-    placed, totals, count = forward.placed, None, 0
+    placed, totals = forward.placed, []
     preprocessing = placed.preprocessing.with_size(size)
-    for picture in pictures:
+    for count, picture in enumerate(pictures, start=1):
         seen = forward.watched(prepare(picture, preprocessing), size)
         found = [one[layer][0].float().cpu() for one in (seen.heads, seen.mlps) for layer in range(len(one))]
         del seen
-        if totals is None:
-            totals = [torch.zeros_like(one) for one in found]
-        for total, one in zip(totals, found, strict=True):
-            total += one
-        count += 1
+        totals = [total.add_(one) for total, one in zip(totals, found, strict=True)] if totals else found
         if progress is not None:
             progress(count)
     means = [total.div_(count) for total in totals]

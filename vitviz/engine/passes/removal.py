@@ -124,12 +124,11 @@ class _Removing:
     def attend(
         self, kernel: Callable[..., Tensor], query, key, value, attn_mask=None, *others, **named
     ) -> Tensor:
-        """An attention call with the mask of what stays."""
         mask = self.mask(attn_mask, query) if self.inside else attn_mask
         return kernel(query, key, value, mask, *others, **named)
 
     def _rows(self, tokens: Tensor) -> Tensor:
-        return tokens.gather(1, self.kept[..., None].expand(-1, -1, tokens.shape[-1]))
+        return tokens.take_along_dim(self.kept[..., None], 1)
 
     def mask(self, mask: Tensor | None, queries: Tensor) -> Tensor | None:
         """What a call's mask becomes: rows and columns of those that stay, or the keys of the others shut."""
@@ -138,9 +137,6 @@ class _Removing:
             return closed if mask is None else additive(mask, queries.dtype) + closed
         if mask is None or mask.shape[-1] != self.grid.tokens:
             return mask
-        while mask.ndim < 4:
-            mask = mask.unsqueeze(0)
-        mask = mask.expand(len(self.kept), -1, self.grid.tokens, -1)
-        count, heads = self.kept.shape[1], mask.shape[1]
-        mask = mask.gather(2, self.kept[:, None, :, None].expand(-1, heads, -1, mask.shape[-1]))
-        return mask.gather(3, self.kept[:, None, None, :].expand(-1, heads, count, -1))
+        mask = mask[(None,) * (4 - mask.ndim)].expand(-1, -1, self.grid.tokens, -1)
+        rows, keys = self.kept[:, None, :, None], self.kept[:, None, None, :]
+        return mask.take_along_dim(rows, 2).take_along_dim(keys, 3)

@@ -25,7 +25,6 @@ from vitviz.engine.pictures.preprocess import Prepared
 from vitviz.errors import VitvizError, whole_number
 from vitviz.record import stopping
 from vitviz.record.runs import Without
-from vitviz.record.trace import Trace
 
 if TYPE_CHECKING:
     from vitviz.engine.forward import Forward
@@ -127,16 +126,19 @@ def swept(
     if whole_number(batch, least=1) is None:
         raise VitvizError(f"Given batch={batch!r}; expected how many parts are taken away at once, from 1.")
     stands = forward.reference(size).sentence if heads_as == "mean" else ""
-    score = _score(forward.traces([prepared], size)[0], target)
+    trace = forward.traces([prepared], size)[0]
+    trace.require_logits("there is no answer on which to see an effect")
+    classes = classes_of(trace, target)
     with _passing(forward):
         ready = _Ready(forward, prepared, size, heads_as, mlps, other)
-        whole, layers, parts = score(ready.whole)[0], len(ready.blocks), ready.parts
+        whole = score_of(ready.whole.double().cpu(), classes)
+        layers, parts = len(ready.blocks), ready.parts
         found = torch.full((layers, heads_of(ready.blocks[0]) + 1), float("nan"), dtype=torch.float64)
         done, of, firsts = 0, layers * len(parts), range(0, len(parts), batch)
         # the cheapest layer first: progress begins at its worst
         for layer, first in itertools.product(reversed(range(layers)), firsts):
             some = parts[first : first + batch]
-            without = score(ready.without(layer, some))
+            without = score_of(ready.without(layer, some).double().cpu(), classes)
             found[layer, [-1 if part is None else part for part in some]] = whole - without
             done += len(some)
             if progress is not None and progress(done, of) is False:
@@ -162,10 +164,3 @@ def of_layer(
             some = ready.parts[first : first + BATCH]
             found[[-1 if part is None else part for part in some]] = ready.whole - ready.without(layer, some)
     return found.float().cpu()
-
-
-def _score(trace: Trace, target: Any) -> Callable[[Tensor], Tensor]:
-    """From logits, batch x class, to the target's."""
-    trace.require_logits("there is no answer on which to see an effect")
-    classes = classes_of(trace, target)
-    return lambda logits: score_of(logits.double().cpu(), classes)

@@ -15,14 +15,14 @@ _MARKER = re.compile(rb"\xff+([^\x00\xff])")  # fill bytes may stand before one;
 _SCAN, _END, _ALONE = 0xDA, 0xD9, {0x01, *range(0xD0, 0xD9)}  # T.81, table B.1: these have no length
 
 
-def scans(data: bytes, most: int = MAX_SCANS) -> int:
-    """How many scans a JPEG file's first picture has by its markers (T.81, annex B), up to `most` + 1.
+def scans(data: bytes) -> int:
+    """How many scans a JPEG file's first picture has by its markers (T.81, annex B), up to `MAX_SCANS` + 1.
 
     >>> scans(bytes.fromhex("ffd8 ffda0002 00ff00 ffd0 12 ffda0002 34 ffd9 ffda0002"))
     2
     """
     found, place = 0, 0
-    while found <= most:
+    while found <= MAX_SCANS:
         marker = _MARKER.search(data, place)
         if marker is None or marker[1][0] == _END:
             break

@@ -29,11 +29,9 @@ def painted(
     prepared: Prepared, preprocessing: Preprocessing, grid: Grid, patches: tuple[int, ...], how: str
 ) -> Prepared:
     """The picture with some patches (from 0) painted over, in what is shown and what the model gets."""
-    picture, (height, width) = prepared.view.picture, grid.patch
-    over = np.zeros(picture.shape[:2], bool)
-    for patch in patches:
-        row, col = divmod(patch, grid.cols)
-        over[row * height : (row + 1) * height, col * width : (col + 1) * width] = True
+    picture, (height, width), (rows, cols) = prepared.view.picture, grid.patch, grid.pixels
+    over, some = np.zeros(picture.shape[:2], bool), np.isin(np.arange(grid.patches), patches)
+    over[:rows, :cols] = some.reshape(grid.rows, grid.cols).repeat(height, axis=0).repeat(width, axis=1)
     new = instead(prepared.tensor[None], preprocessing, grid, how)[0]
     mean, std = preprocessing.scale()
     shown = (255 * (new * std + mean)).round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
@@ -52,16 +50,11 @@ def instead(
     if how == "black":
         mean, std = preprocessing.scale()
         return (-mean / std).to(pixels).expand_as(pixels)
-    exact = pixels.to(torch.promote_types(pixels.dtype, torch.float32))
-    return _blurred(exact, BLUR * max(grid.patch)).to(pixels)
-
-
-def _blurred(pixels: Tensor, sigma: float) -> Tensor:
-    """Through a Gaussian of that deviation in pixels."""
+    exact, sigma = pixels.to(torch.promote_types(pixels.dtype, torch.float32)), BLUR * max(grid.patch)
     radius = min(int(2 * sigma), min(pixels.shape[-2:]) - 1)
-    offsets = torch.arange(-radius, radius + 1, dtype=pixels.dtype, device=pixels.device)
+    offsets = torch.arange(-radius, radius + 1, dtype=exact.dtype, device=exact.device)
     kernel = torch.exp(-0.5 * (offsets / sigma) ** 2)
     kernel = (kernel / kernel.sum()).expand(pixels.shape[1], 1, -1)
-    padded = F.pad(pixels, (radius,) * 4, mode="replicate")
+    padded = F.pad(exact, (radius,) * 4, mode="replicate")
     across = F.conv2d(padded, kernel[:, :, None], groups=pixels.shape[1])
-    return F.conv2d(across, kernel[..., None], groups=pixels.shape[1])
+    return F.conv2d(across, kernel[..., None], groups=pixels.shape[1]).to(pixels)

@@ -145,15 +145,12 @@ def fitted_size(upload: tuple[int, int], tokens: int, patch: tuple[int, int]) ->
         raise ValueError(f"A picture needs at least 1 patch, but {tokens} were given.")
     wanted = upload[0] / patch[1] / (upload[1] / patch[0])  # columns to rows
     rows, cols = sqrt(tokens / wanted), sqrt(tokens * wanted)
-
-    def distortion(grid: tuple[int, int]) -> float:
-        return abs(log(grid[1] / grid[0] / wanted))
-
     # larger first: min takes the first of equals
     around = product((ceil(rows), floor(rows)), (ceil(cols), floor(cols)))
     inside = [(max(1, min(r, tokens)), max(1, min(c, tokens))) for r, c in around]
-    best = min((grid for grid in inside if grid[0] * grid[1] <= tokens), key=distortion)
-    return best[0] * patch[0], best[1] * patch[1]
+    fitting = [(r, c) for r, c in inside if r * c <= tokens]
+    rows, cols = min(fitting, key=lambda grid: abs(log(grid[1] / grid[0] / wanted)))  # the least distorted
+    return rows * patch[0], cols * patch[1]
 
 
 def _edges(upload: int, resized: int, kept: int) -> tuple[float, float]:

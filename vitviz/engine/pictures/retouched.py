@@ -155,9 +155,7 @@ def _laid(piece: Image.Image, stroke: Stroke, how: Image.Resampling = Image.Resa
     """A piece, or its outline, as wide and high as it becomes, mirrored where that is negative."""
     sides = zip(piece.size, stroke.numbers[2:4], stroke.goal, strict=True)
     piece = piece.resize([max(1, abs(now) * one // was) for one, was, now in sides], how)
-    for side, way in zip(
-        stroke.goal, Image.Transpose, strict=False
-    ):  # from left to right, from top to bottom
+    for side, way in zip(stroke.goal, Image.Transpose, strict=False):  # left to right, then top to bottom
         piece = piece.transpose(way) if side < 0 else piece
     return piece
 
@@ -184,8 +182,7 @@ def _whole(pixels: Pixels, mean: tuple[int, ...], tool: str, number: int) -> Pix
     """What goes over the whole picture."""
     image, values = Image.fromarray(pixels), np.arange(256)
     if tool == "rotate":
-        turned = image.rotate(number, Image.Resampling.BILINEAR, fillcolor=mean)
-        return np.array(turned)
+        return np.array(image.rotate(number, Image.Resampling.BILINEAR, fillcolor=mean))
     if tool == "hue":
         turn = round(number * 256 / 360)
         hue, *rest = image.convert("HSV").split()
