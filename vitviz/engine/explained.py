@@ -170,7 +170,7 @@ class Explained:
 
     def path(self, steps: int) -> Path:
         """By the midpoint rule from the mean colour, 0 in the model's own units."""
-        total, done = torch.zeros_like(self.pixels), 0
+        total = torch.zeros_like(self.pixels)
         midpoints = (torch.arange(steps, dtype=self.pixels.dtype, device=self.pixels.device) + 0.5) / steps
         self._require_room(attentions=False, batch=min(_BATCH, steps))
         for some in midpoints.split(_BATCH):
@@ -178,7 +178,6 @@ class Explained:
             with gradients.opened(self.model, self.blocks, held=False, lines=False, weigh=False):
                 (slope,) = torch.autograd.grad(self._score(pixels).sum(), pixels)
             total += slope.sum(dim=0, keepdim=True)
-            done += len(some)
         with torch.no_grad(), exactly(self.inspector.device):
             start = self._score(torch.zeros_like(self.pixels)).item()
         return Path(self._by_patch(total / steps * self.pixels), start, steps)

@@ -81,7 +81,8 @@ def require(needed: int, device: torch.device, what: str, advice: str = SMALLER)
     if free is not None and needed > 0.8 * free:
         spare = "" if needed > free else ", a fifth of which is kept for the rest"
         raise OutOfMemory(
-            f"{what} needs about {_gigabytes(needed)}, but only {_gigabytes(free)} are free{spare}. {advice}"
+            f"{what} needs about {needed / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free{spare}."
+            f" {advice}"
         )
 
 
@@ -117,7 +118,3 @@ def _free_in_the_machine() -> int | None:
     if hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return None
-
-
-def _gigabytes(count: int) -> str:
-    return f"{count / 1e9:.1f} GB"

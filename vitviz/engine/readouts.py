@@ -66,10 +66,8 @@ def _reads_prefix(model: nn.Module) -> bool:
 
 
 def _norm(model: nn.Module) -> Literal["before", "after", "both", "none"]:
-    before, after = (
-        not isinstance(getattr(model, name, None) or nn.Identity(), nn.Identity)
-        for name in ("norm", "fc_norm")
-    )
+    norms = (getattr(model, name, None) or nn.Identity() for name in ("norm", "fc_norm"))
+    before, after = (not isinstance(one, nn.Identity) for one in norms)
     return "both" if before and after else "before" if before else "after" if after else "none"
 
 

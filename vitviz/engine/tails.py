@@ -93,11 +93,8 @@ def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
     if not getattr(model, "num_classes", 0) or isinstance(head, nn.Identity) or head is None:
         return None
     if isinstance(head, CosineHead) and isinstance(head.own, nn.Linear | nn.Identity):
-        rows, added, linear = (
-            held(head.scores.weight),
-            held(head.scores.bias),
-            isinstance(head.own, nn.Linear),
-        )
+        rows, added = held(head.scores.weight), held(head.scores.bias)
+        linear = isinstance(head.own, nn.Linear)
         projection, bias = (held(head.own.weight), held(head.own.bias)) if linear else (None, None)
         weights = rows @ projection.to(rows) if linear else rows
         constant = torch.zeros_like(added) if bias is None else rows @ bias.to(rows)
@@ -178,7 +175,7 @@ def read_now(model: nn.Module, tokens: Tensor, pre_logits: bool = False) -> Tens
 
 
 def norm_of(module: nn.Module | None) -> Norm | None:
-    """A norm as a value; None where there is none."""
+    """As a value; None where there is none."""
     if module is None or isinstance(module, nn.Identity):
         return None
     if isinstance(module, nn.LayerNorm):

@@ -129,8 +129,7 @@ def _counter(job: _Job) -> type:
                     f"The hub sends more than the {job.total or _UNANNOUNCED:,} bytes that it announced; the"
                     " download was cut off."
                 )
-            # A line that trickles, or begins anew for ever, gets no farther: only new bytes count, and not
-            # each one.
+            # A line that trickles, or begins anew for ever, gets no farther: only many new bytes count.
             if job.done >= min(job.farthest + _STEP, job.total or _STEP):
                 job.farthest, job.moved = job.done, time.monotonic()
 

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from timm.models import PretrainedCfg, get_pretrained_cfg
 
 from vitviz.engine.checkpoint import Checkpoint, Identity
 from vitviz.engine.finding import hub
-from vitviz.engine.finding.local import BESIDE
+from vitviz.engine.finding.catalogue import BESIDE
 from vitviz.engine.reading import folder
 from vitviz.engine.reading.folder import HUB_FILES, SUFFIXES, permitted, weights_file
 from vitviz.engine.reading.mapping import mapping_file
@@ -25,8 +25,8 @@ class Files:
     """A weights file, its config.json ({} for none), and transformers' preprocessor_config.json."""
 
     weights: Path
-    config: Mapping[str, Any] = field(default_factory=dict)
-    preprocessor: Mapping[str, Any] | None = None
+    config: Mapping[str, Any]
+    preprocessor: Mapping[str, Any] | None
 
 
 def files_of(checkpoint: Checkpoint, progress: hub.Progress | None = None, token: str | None = None) -> Files:

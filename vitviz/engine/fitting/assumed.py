@@ -30,10 +30,9 @@ _FAMILIES = {  # whole words of a file's name, whatever their version -> normali
 }  # fmt: skip
 _SAID_IN_WORDS = {
     "heads": "its number of heads", "normalisation": "its mean and deviation", "crop_pct": "its crop",
-    "interpolation": "how its pictures are resized", "activation": "its activation", "epsilon": "its norms'"
-    " epsilon",
-    "mapping": "what its tensors are", "pool": "what its classifier reads", "block": "where its norms stand",
-    "weights": "which of its sets of weights to show",
+    "interpolation": "how its pictures are resized", "activation": "its activation",
+    "epsilon": "its norms' epsilon", "mapping": "what its tensors are", "pool": "what its classifier reads",
+    "block": "where its norms stand", "weights": "which of its sets of weights to show",
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from vitviz.engine.finding.files import Files, registered
 from vitviz.engine.fitting import assumed, fitting
 from vitviz.engine.reading import google, huggingface, inferred, naflex, timm_config
 from vitviz.engine.reading.families import architectures, require_plain
-from vitviz.engine.reading.folder import SUFFIXES, refusing, understood
+from vitviz.engine.reading.folder import refusing, stem, understood
 from vitviz.engine.reading.given import Given, pools_of
 from vitviz.errors import CheckpointError
 
@@ -137,17 +137,17 @@ def _by_file_name(weights: Path, tensors: Mapping[str, Tensor], name: str, told:
     """The architecture that a file is named after, such as deit_tiny_patch16_224-a1311bcf.pth, if its tensors
     agree. Only a name of timm's own, whole, tells all; what follows it in another's is anybody's.
     """
-    stem = next(weights.name.removesuffix(suffix) for suffix in SUFFIXES if weights.name.endswith(suffix))
-    parts = [one for one in architectures() if re.match(rf"{re.escape(one)}(?![^\W_])", stem)]
+    called = stem(weights)
+    parts = [one for one in architectures() if re.match(rf"{re.escape(one)}(?![^\W_])", called)]
     if not parts:
         return None
-    architecture = stem if timm.models.is_model_pretrained(stem) else max(parts, key=len)
+    architecture = called if timm.models.is_model_pretrained(called) else max(parts, key=len)
     try:
         record = timm_config.default(architecture)
         found = _by_name(architecture, record, tensors, name)
     except CheckpointError:
         return None
-    whole = stem == architecture or weights.name == str(record.get("url") or "").rpartition("/")[2]
+    whole = called == architecture or weights.name == str(record.get("url") or "").rpartition("/")[2]
     if whole and found.model.num_classes == record["num_classes"]:
         return found
     left_open = assumed.of_model(found.model, tensors, found.data, told.heads is not None)

@@ -1,7 +1,7 @@
 """Filling a model with the tensors of a file, every one of them, or saying which do not fit.
 
-Nothing is left at its random start and nothing is stretched on the way: where timm would resample position
-embeddings or drop a classifier in silence, a user's file is refused, or the model is built to its own size.
+timm's own loading is not used, because it forgives: where it would leave weights at their random start,
+resample positions or drop a classifier in silence, a file is refused, or the model built to its own size.
 """
 
 import sys
@@ -18,8 +18,9 @@ from vitviz.engine import memory
 from vitviz.engine.passes.record import patch_size
 from vitviz.engine.reading import limits
 from vitviz.engine.reading.families import timm_module
+from vitviz.engine.reading.folder import refusing
 from vitviz.engine.reading.inferred import grid_side
-from vitviz.errors import CheckpointError, said
+from vitviz.errors import CheckpointError
 
 _BUILT = 3_000  # tensors that are made of any model before its file's count: none of timm's has 2,000
 _RESAMPLED_BY_TIMM = 16_000_000  # parameters, of position embeddings for larger pictures
@@ -35,20 +36,16 @@ class _Counted(TorchFunctionMode):
 
     _MAKING = {"empty", "zeros", "ones", "full", "rand", "randn", "tensor", "arange", "linspace"}
 
-    def __init__(self, most: int):
+    def __init__(self, most: int, sentence: str):
         super().__init__()
-        self.most = self.left = most
+        self.left, self.sentence = most, sentence
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if getattr(func, "__name__", "") in self._MAKING:
             self.left -= 1
             if self.left < 0:
-                raise _TooMany(f"it has more than {self.most:,} tensors")
+                raise CheckpointError(self.sentence)
         return func(*args, **(kwargs or {}))
-
-
-class _TooMany(ValueError):
-    pass
 
 
 def empty(
@@ -60,19 +57,16 @@ def empty(
     arguments, or would have far more numbers than these.
     """
     limits.require_depth(changes.get("depth"), tensors, name)
-    try:
-        with torch.device("meta"), _Counted(max(_BUILT, 2 * len(tensors))):
-            model = build(**changes).float()  # whatever torch's default is
-    except _TooMany as error:
-        raise CheckpointError(
-            f"{name} describes a model that its file cannot fill: {error}, and the file"
-            f" {len(tensors):,}{_asked(changes)}. Correct its config.json or architecture."
-        ) from error
-    except _UNBUILT as error:
-        raise CheckpointError(
-            f"{name} describes a model that cannot be built: {said(error)}. Check its config.json or"
-            " architecture."
-        ) from error
+    most = max(_BUILT, 2 * len(tensors))
+    too_many = (
+        f"{name} describes a model that its file cannot fill: it has more than {most:,} tensors, and the file"
+        f" {len(tensors):,}{_asked(changes)}. Correct its config.json or architecture."
+    )
+    unbuilt = (
+        f"{name} describes a model that cannot be built: {{said}}. Check its config.json or architecture."
+    )
+    with refusing(unbuilt, *_UNBUILT), torch.device("meta"), _Counted(most, too_many):
+        model = build(**changes).float()  # whatever torch's default is
     wanted, given = (sum(one.numel() for one in those.values()) for those in (model.state_dict(), tensors))
     if wanted > 2 * given + _RESAMPLED_BY_TIMM:
         raise CheckpointError(
@@ -100,7 +94,7 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) 
             f"{name} does not fit {what}: {_first(misfits)}. Name the architecture that it was trained with,"
             " or leave it out so that it is read from the tensors."
         )
-    tables = sum(buffer.numel() * buffer.element_size() for buffer in model.buffers())
+    tables = sum(buffer.nbytes for buffer in model.buffers())
     what, advice = f"What {name} looks up about its positions", "Choose a smaller input in its config.json."
     memory.require(tables, torch.device("cpu"), what, advice)
     model.to_empty(device="cpu")
@@ -130,8 +124,7 @@ def converted(
         after = module.checkpoint_filter_fn(dict(tensors), model, **options)
     except (AttributeError, RuntimeError, KeyError, IndexError, ValueError, ZeroDivisionError):
         return dict(tensors), []  # a file of another family; the strict check will name its keys
-    # A tensor that was only renamed or transposed still lies in the memory of the file's; a resampled one
-    # does not.
+    # A tensor that was only renamed or transposed still lies in the file's memory; a resampled one does not.
     resized = {key: tensor.untyped_storage() for key, tensor in after.items() if key.endswith(_RESIZED)}
     return after, [key for key, storage in resized.items() if storage.data_ptr() not in before]
 

@@ -7,28 +7,38 @@ all that is possible, what answers alike is taken, and where two do, it is asked
 """
 
 import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cache, partial
+from typing import Any
 
 import timm
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vitviz.engine import placed
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.fitting import fitting, own_module
+from vitviz.engine.fitting import fitting
 from vitviz.engine.fitting.filled import Filled
+from vitviz.engine.fitting.proposal import proposed
 from vitviz.engine.passes import copies
 from vitviz.engine.passes.record import grid_of
 from vitviz.engine.pictures.preprocess import Preprocessing
-from vitviz.engine.reading import huggingface, naflex, timm_config
+from vitviz.engine.reading import huggingface, inferred, naflex, timm_config
 from vitviz.engine.reading.families import FAMILIES, require_plain
-from vitviz.engine.reading.given import Given
-from vitviz.engine.reading.mapping import NameMap
-from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.engine.reading.given import ACTIVATIONS, Given, blocks_of, pools_of
+from vitviz.engine.reading.mapping import PATCH_ORDERS, NameMap, written
+from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError, said
 
 _numbers = itertools.count(1)
 _CPU = torch.device("cpu")
+_ALIKE = {torch.float32: 1e-4, torch.float64: 1e-4}  # of the largest answer; of halves a twentieth
+_APART = 10.0  # times as far as the best has to be what is not taken
+_EPSILONS = (1e-6, 1e-5, 1e-12)
+_HEADS_CALLED = ("num_heads", "num_attention_heads", "n_heads", "nhead", "heads", "n_head")
+_NAME_IT = "Hand over a mapping of its tensors' names (mapping='file.toml'), or a timm model."
 
 
 @in_float32()
@@ -54,7 +64,7 @@ def loaded_of(
     elif _is_of("transformers.models.", inner):
         taken = _of_transformers(inner, kind)
     else:
-        taken = own_module.of_module(inner, kind, given, mapping)
+        taken = of_module(inner, kind, given, mapping)
     given.applied(taken.model, kind)
     _prove(inner, taken, kind)
     if size is not None and size != tuple(taken.data["input_size"][-2:]):
@@ -74,13 +84,9 @@ def loaded_of(
 
 def _unwrapped(model: nn.Module) -> nn.Module:
     """The model inside of what torch.compile and parallel training put around it."""
-    while True:
-        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-            model = model.module
-        elif isinstance(getattr(model, "_orig_mod", None), nn.Module):
-            model = model._orig_mod
-        else:
-            return model
+    parallel = isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel)
+    inner = getattr(model, "module" if parallel else "_orig_mod", None)
+    return _unwrapped(inner) if isinstance(inner, nn.Module) else model
 
 
 def _is_of(library: str, model: nn.Module) -> bool:
@@ -130,7 +136,7 @@ def _of_transformers(model: nn.Module, kind: str) -> Filled:
             " that it gives no answer to a whole picture with which a copy's could be compared. Save it by"
             " save_pretrained, and load that folder by vitviz.load: its encoder is shown."
         )
-    tensors = huggingface.to_timm(own_module.state_of(model), str(config["model_type"]))
+    tensors = huggingface.to_timm(state_of(model), str(config["model_type"]))
     build, entry = huggingface.builder(config, tensors, kind)
     ours = fitting.empty(build, kind, tensors)
     fitting.fill(ours, tensors, kind, f"its configuration ({config['model_type']})")
@@ -150,10 +156,196 @@ def _forget_training(model: nn.Module) -> None:
 def _prove(model: nn.Module, taken: Filled, kind: str) -> None:
     """UnsupportedModel where the copy answers otherwise than the model."""
     size = tuple(taken.data["input_size"][-2:])
-    theirs = own_module.answers_of(model, size, kind)
-    error = own_module.distance(own_module.own_answers(taken.model, size, theirs), theirs)
-    if not error <= own_module.tolerance(model):
+    theirs = answers_of(model, size, kind)
+    error = distance(taken.model, size, theirs)
+    if not error <= tolerance(model):
         raise UnsupportedModel(
             f"{kind} answers otherwise than its copy, by {error:.2g} of the largest answer: hooks, adapters"
             " or code of its own change what it computes. Nothing is shown of it."
         )
+
+
+def tolerance(model: nn.Module) -> float:
+    return _ALIKE.get(next(model.parameters()).dtype, 0.05)
+
+
+def _noise(size: tuple[int, int]) -> Tensor:
+    return torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(0))
+
+
+def answers_of(model: nn.Module, size: tuple[int, int], kind: str) -> Tensor:
+    """What somebody's model says to two pictures of noise; its modes and torch's random state stay."""
+    modes = [(module, module.training) for module in model.modules()]
+    first = next(model.parameters())
+    try:
+        model.eval()
+        devices = [first.device] if first.device.type == "cuda" else []
+        with torch.no_grad(), torch.random.fork_rng(devices):
+            found: Any = model(_noise(size).to(first.device, first.dtype))
+    except VitvizError:
+        raise
+    except Exception as error:  # anybody's code
+        raise UnsupportedModel(
+            f"{kind} cannot be asked for an answer to a batch of two pictures of {size[0]} x {size[1]}"
+            f" pixels: {said(error)}."
+        ) from error
+    finally:
+        for module, training in modes:
+            module.training = training
+    for key in ("logits", "last_hidden_state"):
+        if isinstance(getattr(found, key, None), Tensor):
+            found = getattr(found, key)
+    if isinstance(found, tuple | list):
+        found = next((one for one in found if isinstance(one, Tensor)), None)
+    if not isinstance(found, Tensor) or found.ndim not in (2, 3):
+        raise UnsupportedModel(
+            f"{kind} answers with a {type(found).__name__}, where scores of classes were expected."
+        )
+    return found.detach().to("cpu", torch.float32)
+
+
+def distance(model: nn.Module, size: tuple[int, int], theirs: Tensor) -> float:
+    """How far our model's scores, or the tokens that it reads for them, are from theirs, of the largest."""
+    with torch.no_grad(), torch.random.fork_rng([]):  # a copy of a model that draws draws, too
+        ours = model.forward_features(_noise(size)) if theirs.ndim == 3 else model.eval()(_noise(size))
+    if ours.shape != theirs.shape or not theirs.isfinite().all():
+        return float("inf")
+    return ((ours - theirs).abs().max() / theirs.abs().max().clamp_min(1e-12)).item()
+
+
+def of_module(model: nn.Module, kind: str, given: Given, mapping: NameMap | None) -> Filled:
+    """The plain ViT that answers as a module does; `kind` is what to call it.
+
+    UnsupportedModel where there is none, or where names and shapes leave open what its tensors are;
+    VitvizError where mean and deviation or the number of heads have to be said.
+    """
+    if not given.normalised:
+        raise VitvizError(
+            f"{kind} does not tell how its pictures were normalised; expected mean=… and std=…, of values"
+            " from 0 to 1, such as mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)."
+        )
+    tensors = state_of(model)
+    if mapping is None and "blocks.0.attn.qkv.weight" not in tensors:
+        mapping = _proposed(tensors, kind)
+
+    @cache
+    def theirs(size: tuple[int, int]) -> Tensor:
+        answers = answers_of(model, size, kind)
+        if answers.ndim == 2 and torch.equal(answers[0], answers[1]):
+            raise VitvizError(
+                f"{kind} answers the same to every picture, so what it computes cannot be proven. Look once"
+                " its head has been trained."
+            )
+        return answers
+
+    nearest_first = partial(_nearest_first, model, kind, theirs, tensors, mapping)
+    told, limit = given.over(mapping.given) if mapping else given, tolerance(model)
+    best = nearest_first(told)
+    if best and best[0][0] > limit:  # not of the usual form
+        usual = best[0][1].model
+        blocks = [told.block] if told.block else blocks_of(usual)
+        for block, pool in itertools.product(blocks, [told.pool] if told.pool else pools_of(usual)):
+            found = nearest_first(replace(told, block=block, pool=pool))
+            best = found if found[0][0] < best[0][0] else best
+            if best[0][0] <= limit:
+                break
+    if not best:
+        raise UnsupportedModel(f"{kind} could not be built as a plain Vision Transformer. {_NAME_IT}")
+    (error, taken, heads), rest = best[0], best[1:]
+    if error > limit:
+        raise UnsupportedModel(
+            f"{kind} computes otherwise than a plain Vision Transformer with these weights: of {len(best)}"
+            f" that were tried, the nearest one's answers are off by {error:.2g} of the largest. Nothing is"
+            " shown of it."
+        )
+    rival = next((one for one in rest if one[2] != heads), None)
+    if rival is not None and rival[0] < _APART * max(error, 1e-9):
+        raise VitvizError(
+            f"{kind} answers alike with {heads} and with {rival[2]} heads, as hardly trained weights do. Say"
+            " heads=…"
+        )
+    return taken
+
+
+def _nearest_first(
+    model: nn.Module, kind: str, theirs: Callable[[tuple[int, int]], Tensor],
+    tensors: Mapping[str, Tensor], mapping: NameMap | None, told: Given,
+) -> list[tuple[float, Filled, int]]:  # fmt: skip
+    """The nearest plain ViT for each number of heads, with how far its answers are from theirs at a size."""
+    found = []
+    notes = (f"Its tensors were named by this mapping:\n{written(mapping)}",) if mapping else ()
+    for order in _orders(tensors, mapping):
+        named = replace(mapping, model={**mapping.model, "patch_order": order}) if order else mapping
+        translated = named.translated(tensors, kind) if named else dict(tensors)
+        try:
+            entry, args, _ = inferred.architecture_of(translated, kind, told.heads or 1)
+        except CheckpointError as error:
+            raise UnsupportedModel(f"{error} {_NAME_IT}") from error
+        build = partial(timm.create_model, entry, pretrained=False)
+        ours = fitting.empty(build, kind, translated, **args)
+        fitting.fill(ours, translated, kind, f"what its tensors tell ({entry})")
+        ours = ours.eval().requires_grad_(False)
+        data = {"input_size": (3, *args["img_size"]), "interpolation": "bicubic", "crop_pct": 1.0}
+        answers = theirs(args["img_size"])
+        epsilons = {part.eps for part in model.modules() if isinstance(part, nn.LayerNorm)}
+        for heads in [told.heads] if told.heads else _heads(model, args["embed_dim"]):
+            error, said = _nearest(ours, answers, replace(told, heads=heads), sorted(epsilons), kind)
+            copy = copies.lending(ours)
+            said.applied(copy, kind)
+            found.append((error, Filled(copy, entry, data, notes=notes), heads))
+    return sorted(found, key=lambda one: one[0])
+
+
+def _nearest(
+    ours: nn.Module, theirs: Tensor, told: Given, epsilons: list[float], kind: str
+) -> tuple[float, Given]:
+    """The activation and epsilon that bring the answers nearest, and how far they still are."""
+    found = []
+    for activation, epsilon in itertools.product(
+        [told.activation] if told.activation else ACTIVATIONS,
+        [told.epsilon] if told.epsilon else epsilons or _EPSILONS,
+    ):
+        said = replace(told, activation=activation, epsilon=epsilon)
+        said.applied(ours, kind)
+        found.append((distance(ours, tuple(ours.patch_embed.img_size), theirs), said))
+    return min(found, key=lambda one: one[0])
+
+
+def _orders(tensors: Mapping[str, Tensor], mapping: NameMap | None) -> Iterable[str | None]:
+    """The orders in which a patch may be flattened; None where it is not, or where the mapping tells."""
+    if mapping is not None and not mapping.model.get("patch_order"):
+        try:
+            mapping.translated(tensors, "")
+        except CheckpointError as error:
+            return PATCH_ORDERS if "patch_order" in str(error) else (None,)
+    return (None,)
+
+
+def _proposed(tensors: Mapping[str, Tensor], kind: str) -> NameMap:
+    found = proposed(tensors)
+    open_ = [*found.open, *(one for one in found.missing if not one.startswith("patch_order"))]
+    if open_:
+        raise UnsupportedModel(
+            f"{kind} names its tensors in its own way, and shapes leave more than one possibility for"
+            f" {', '.join(open_[:4])}{f' and {len(open_) - 4} more' if len(open_) > 4 else ''}. {_NAME_IT}"
+            f" What could be told:\n{written(found.mapping)}"
+        )
+    return found.mapping
+
+
+def _heads(model: nn.Module, width: int) -> list[int]:
+    """Numbers of heads to try: what the module's parts say of themselves, else all that divide the width."""
+    told = {
+        value for part in model.modules() for called in _HEADS_CALLED
+        if isinstance(value := getattr(part, called, None), int) and not isinstance(value, bool)
+        and 0 < value <= width and width % value == 0
+    }  # fmt: skip
+    return sorted(told) or [heads for heads in range(1, width // 4 + 1) if width % heads == 0]
+
+
+def state_of(model: nn.Module) -> dict[str, Tensor]:
+    """A module's weights on the CPU in float32, without what counts and what can be computed."""
+    return {
+        key: tensor.detach().to("cpu", torch.float32, copy=True) for key, tensor in model.state_dict().items()
+        if tensor.is_floating_point() and not re.search(r"relative_position_index$", key)
+    }  # fmt: skip

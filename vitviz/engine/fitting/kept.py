@@ -18,11 +18,11 @@ from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.fitting.proposal import proposed
 from vitviz.engine.pictures.preprocess import Preprocessing
 from vitviz.engine.reading import inferred
-from vitviz.engine.reading.folder import config_beside, stem, weights_file
+from vitviz.engine.reading.folder import config_beside, refusing, stem, weights_file
 from vitviz.engine.reading.given import Given, activation_in, block_in, split
 from vitviz.engine.reading.mapping import mapping_beside, mapping_file, written
 from vitviz.engine.reading.weights import read
-from vitviz.errors import CheckpointError, said
+from vitviz.errors import CheckpointError
 
 _EPSILON = 1e-6  # timm's
 
@@ -82,12 +82,10 @@ def keep(
     _, given = split(checkpoint.name)
     path = place / "config.json" if place.is_dir() else weights.with_name(f"{stem(weights)}.config.json")
     content = config_of(checkpoint, model, preprocessing, labels)
-    try:
+    with refusing(f"{path.name} cannot be written: {{said}}. Write it by hand.", OSError):
         if any(one.name == "mapping" for one in checkpoint.assumed) and mapping_beside(weights) is None:
             _write(mapping_file(weights), written(proposed(read(weights, given.weights).tensors).mapping))
         _write(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise CheckpointError(f"{path.name} cannot be written: {said(error)}. Write it by hand.") from error
     return path
 
 

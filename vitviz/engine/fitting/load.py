@@ -1,8 +1,4 @@
-"""From a checkpoint to a model that carries its trained weights, or a sentence that says why not.
-
-timm's own loading is not used, because it forgives: without `pretrained=True` it returns random weights, with
-another number of classes it drops the classifier, at another size it stretches positions, all in silence.
-"""
+"""From a checkpoint to a model that carries its trained weights, or a sentence that says why not."""
 
 import re
 from collections.abc import Mapping
@@ -14,10 +10,10 @@ import torch
 from torch import Tensor
 
 from vitviz.engine import memory
-from vitviz.engine.checkpoint import Checkpoint, Identity, Loaded
+from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.finding.catalogue import checkpoints
-from vitviz.engine.finding.files import Files, files_of, identity_of, unchanged
+from vitviz.engine.finding.files import files_of, identity_of, unchanged
 from vitviz.engine.finding.hub import Progress
 from vitviz.engine.fitting import assumed
 from vitviz.engine.fitting.filled import Filled, filled
@@ -27,11 +23,11 @@ from vitviz.engine.pictures.preprocess import Preprocessing
 from vitviz.engine.reading import huggingface, limits
 from vitviz.engine.reading.contrastive import projects
 from vitviz.engine.reading.families import require_plain
-from vitviz.engine.reading.folder import understood
+from vitviz.engine.reading.folder import refusing, understood
 from vitviz.engine.reading.given import split
 from vitviz.engine.reading.timm_config import labels_of
 from vitviz.engine.reading.weights import bytes_held, read, shapes
-from vitviz.errors import CheckpointError, HubError, said
+from vitviz.errors import CheckpointError, HubError
 
 _CPU = torch.device("cpu")
 _AGAIN = "Wait until it has been written, and choose it again."
@@ -79,7 +75,10 @@ def load(
         ) from error
     # as many as a safetensors header tells, else as its inflated bytes are in float32
     fits(sum(map(prod, shapes(files.weights).values())) or bytes_held(files.weights) // 4)
-    identity, files = _at_rest(checkpoint, files)
+    # the files' identity before anything large is read, and the small ones as they are under it
+    with refusing(f"{checkpoint.name} cannot be read: {{said}}. {_AGAIN}", OSError):
+        identity = identity_of(checkpoint)
+        files = files if checkpoint.source == "hub" else files_of(checkpoint)
     with understood(checkpoint.name):
         given = given.over(own_in(files.config))
     tensors, notes, sets = read(files.weights, given.weights)
@@ -106,26 +105,15 @@ def load(
         note=" ".join(filter(None, (checkpoint.note, *notes, *own.notes, *found.notes))),
         assumed=(*own.assumed, *found.assumed), on_disk=True, identity=identity,
     )  # fmt: skip
-    classes = model.num_classes
+    classes, called = model.num_classes, f"{found.architecture.partition('.')[0]}.{found.tag}"
+    if labels and len(labels) != classes:
+        raise CheckpointError(f"Given {len(labels)} labels; {checkpoint.name} has {classes} classes.")
     with understood(checkpoint.name):
         named = labels_of(files.config, classes, found.tag)
         if huggingface.is_transformers(files.config):
             named = huggingface.labels(files.config, classes)
-    if labels and len(labels) != classes:
-        raise CheckpointError(f"Given {len(labels)} labels; {checkpoint.name} has {classes} classes.")
-    called = f"{found.architecture.partition('.')[0]}.{found.tag}"
-    with understood(checkpoint.name):
         shared = projects(files.weights, names, called, classes, bool(labels or named))
     return Loaded(replace(known, projects=shared), model, preprocessing, labels or named)
-
-
-def _at_rest(checkpoint: Checkpoint, files: Files) -> tuple[Identity, Files]:
-    """The files' identity before anything large is read, and the small ones as they are under it."""
-    try:
-        identity = identity_of(checkpoint)
-        return identity, files if checkpoint.source == "hub" else files_of(checkpoint)
-    except OSError as error:
-        raise CheckpointError(f"{checkpoint.name} cannot be read: {said(error)}. {_AGAIN}") from error
 
 
 def _require_reasonable(found: Filled, name: str) -> None:
@@ -145,8 +133,7 @@ def _require_reasonable(found: Filled, name: str) -> None:
         )
 
 
-# Tables of indices and counters, which some models keep beside their weights; what is no part of the model is
-# refused later.
+# Indices and counters, which some models keep beside weights; what is no part of the model is refused later.
 _COUNTED = re.compile(r"(^|[._])(index|indices|ids|tracked|step|steps|epoch|mask)$")
 
 

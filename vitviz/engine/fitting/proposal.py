@@ -73,14 +73,11 @@ def around_layers(shape: Shape, bias: Shape, width: int) -> set[str]:
         return {"patch_embed.proj"} if shape[:2] == (width, 3) else set()
     if len(shape) == 1 and bias:
         return {"norm"} if shape[0] == width else set()
-    found = set()
     if len(shape) == 2 and bias:
-        side = isqrt(shape[1] // 3)
-        found |= {"patch_embed.proj"} if shape[0] == width and 3 * side * side == shape[1] else set()
-        found |= {"head"} if shape[1] == width else set()
-        return found
+        flat = shape[0] == width and 3 * isqrt(shape[1] // 3) ** 2 == shape[1]
+        return {*["patch_embed.proj"] * flat, *["head"] * (shape[1] == width)}
     if shape[-1:] != (width,) or any(length != 1 for length in shape[:-2]):
-        return found
+        return set()
     count = shape[-2] if len(shape) > 1 else 1
     if count == 1:
         return {"cls_token"}
@@ -162,7 +159,7 @@ def proposed(tensors: Mapping[str, Tensor]) -> Proposal:
     if not counts or layers is None:
         return Proposal(NameMap(), tuple(map(_told, shapes.items())), ("blocks",))
     width = counts.most_common(1)[0][0]
-    before, depth, after = layers
+    before, after = layers
     inside = {f"{before}{{layer}}{rest}": shape for rest, shape in after.items()}
     numbered = re.compile(rf"{re.escape(before)}\d+[._]")
     lying = {name: shape for name, shape in shapes.items() if not numbered.match(name)}
@@ -183,8 +180,8 @@ def proposed(tensors: Mapping[str, Tensor]) -> Proposal:
     return Proposal(mapping, tuple(left), tuple(missing))
 
 
-def _layers(shapes: Mapping[str, Shape]) -> tuple[str, int, dict[str, Shape]] | None:
-    """What stands before the number of a layer, how many there are, and what follows with its shape."""
+def _layers(shapes: Mapping[str, Shape]) -> tuple[str, dict[str, Shape]] | None:
+    """What stands before the number of a layer, and what follows with its shape."""
     found: dict[str, dict[int, dict[str, Shape]]] = defaultdict(lambda: defaultdict(dict))
     for name, shape in shapes.items():
         for match in _NUMBER.finditer(name):
@@ -197,7 +194,7 @@ def _layers(shapes: Mapping[str, Shape]) -> tuple[str, int, dict[str, Shape]] | 
     if not alike:
         return None
     before = max(alike, key=lambda one: (len(alike[one]) * len(alike[one][0]), -len(one)))
-    return before, len(alike[before]), alike[before][0]
+    return before, alike[before][0]
 
 
 def _with_heads(inside: Mapping[str, Shape], width: int) -> tuple[dict[str, Shape], int | None]:
@@ -206,17 +203,16 @@ def _with_heads(inside: Mapping[str, Shape], width: int) -> tuple[dict[str, Shap
     for name, shape in inside.items():
         for match in _NUMBER.finditer(name):
             groups[f"{name[: match.start()]}{{head}}{name[match.end() :]}"][int(match[0])] = shape
-    heads = {
-        len(group) for pattern, group in groups.items()
-        if len(group) > 1 and len(set(group.values())) == 1 and (shape := group[0] if 0 in group else ())
-        and len(shape) == 2 and shape[0] * len(group) == width == shape[1]
+    shared = {
+        pattern: group for pattern, group in groups.items()
+        if len(set(group.values())) == 1 and group.get(0) and group[0][0] * len(group) == width
     }  # fmt: skip
+    heads = {len(group) for group in shared.values() if len(group) > 1 and group[0][1:] == (width,)}
     if len(heads) != 1:
         return dict(inside), None
-    count = heads.pop()
-    kept = dict(inside)
-    for pattern, group in groups.items():
-        if len(group) == count and len(set(group.values())) == 1 and group.get(0, (0,))[0] * count == width:
+    count, kept = heads.pop(), dict(inside)
+    for pattern, group in shared.items():
+        if len(group) == count:
             for number in group:
                 kept.pop(pattern.replace("{head}", str(number)))
             kept[pattern] = group[0]

@@ -18,7 +18,7 @@ FAMILIES = {
     "naflexvit": "NaFlexViT",
 }  # fmt: skip
 
-_TOGETHER = {  # why several are not: timm's modules by the reason
+_TOGETHER = {  # why others are not: timm's modules by the reason
     "attends within windows of the picture, not over all of it": (
         "swin_transformer swin_transformer_v2 swin_transformer_v2_cr vision_transformer_sam hieradet_sam2"
         " gcvit maxxvit davit nest tiny_vit twins"
@@ -29,18 +29,15 @@ _TOGETHER = {  # why several are not: timm's modules by the reason
     "is the vision tower of a language model, whose layers vitviz does not know": (
         "gemma4_vit qwen3_vit deepseek_vit"
     ),
+    "mixes its heads before and after the softmax, and gives the class token layers of its own": "cait",
+    "blends its attention with a fixed map of positions after the softmax": "convit",
+    "attends between channels, not between patches": "xcit",
+    "runs two branches with patches of two sizes": "crossvit",
+    "runs a second transformer inside each patch": "tnt",
+    "attends with weights that are not made of queries and keys": "volo",
 }
-_REASONS = {
-    **{module: reason for reason, modules in _TOGETHER.items() for module in modules.split()},
-    "cait": "mixes its heads before and after the softmax, and gives the class token layers of its own",
-    "convit": "blends its attention with a fixed map of positions after the softmax",
-    "xcit": "attends between channels, not between patches",
-    "crossvit": "runs two branches with patches of two sizes",
-    "tnt": "runs a second transformer inside each patch",
-    "volo": "attends with weights that are not made of queries and keys",
-}
-# Differential attention subtracts two softmax maps, so a block has no one map (vit_dwee, vit_dpwee,
-# vit_dlittle).
+_REASONS = {module: reason for reason, modules in _TOGETHER.items() for module in modules.split()}
+# Differential attention subtracts two softmax maps, so a block has no one map.
 _DIFFERENTIAL = re.compile(r"vit_d(p?wee|little)_")
 # Transformers' own names for what is refused above, so that a folder of theirs gets the same answer.
 _TRANSFORMERS = {

@@ -35,8 +35,8 @@ def weights_file(folder: Path) -> Path | None:
 
 def stem(weights: Path) -> str:
     """A weights file's name without its ending."""
-    endings = sorted(filter(weights.name.endswith, SUFFIXES), key=len)
-    return weights.name.removesuffix(endings[-1]) if endings else weights.stem
+    endings = filter(weights.name.endswith, SUFFIXES)
+    return weights.name.removesuffix(next(endings, weights.suffix))
 
 
 def config_file(weights: Path) -> Path:
@@ -71,14 +71,14 @@ def read_json(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def refusing(sentence: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Turns errors of such kinds into a CheckpointError, which says why where its `sentence` has {why}."""
+    """Turns errors of such kinds into a CheckpointError, which says why at {why} or {said} in `sentence`."""
     try:
         yield
     except VitvizError:
         raise
     except kinds as error:
-        why = f"{type(error).__name__}: {said(error)}"
-        raise CheckpointError(filled(sentence, {"why": why})) from error
+        why = {"why": f"{type(error).__name__}: {said(error)}", "said": said(error)}
+        raise CheckpointError(filled(sentence, why)) from error
 
 
 def understood(name: str) -> AbstractContextManager[None]:
@@ -128,22 +128,22 @@ def shards(index: Path) -> dict[Path, set[str]]:
 
     In the hub's cache both are links into one folder of blobs, so a shard may lie beside the index's target.
     """
-    names = listed(index)
-    missing = [name for name in names if not (index.parent / name).is_file()]
+    found = {index.parent / name: tensors for name, tensors in listed(index).items()}
+    missing = [path.name for path in found if not path.is_file()]
     if missing:
         first, *more = missing
         which = f"{first} and {len(more)} more" if more else first
         raise CheckpointError(
-            f"{which} of {len(names)} shards {'are' if more else 'is'} missing from"
+            f"{which} of {len(found)} shards {'are' if more else 'is'} missing from"
             f" {index.parent.name}/. Download or copy the rest of the checkpoint."
         )
     homes = (index.parent.resolve(), index.resolve().parent)
-    for path in (index.parent / name for name in names):
+    for path in found:
         if not any(path.resolve().is_relative_to(home) for home in homes):
             raise CheckpointError(
                 f"{_place(path)} was not opened: it is a link out of its folder. Put the file itself there."
             )
-    return {index.parent / name: tensors for name, tensors in names.items()}
+    return found
 
 
 def _place(path: Path) -> str:

@@ -72,10 +72,10 @@ class Given:
     weights: str | None = None  # which of several sets of weights in one file
 
     def __post_init__(self) -> None:
+        said = self.said()
         for name in ("mean", "std"):
-            value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, _three(name, value))
+            if name in said:
+                object.__setattr__(self, name, _three(name, said[name]))
         if self.labels is not None:
             object.__setattr__(self, "labels", tuple(map(str, self.labels)))
         if self.heads is not None and whole_number(self.heads, least=1) is None:
@@ -83,16 +83,15 @@ class Given:
         named = {"activation": ACTIVATIONS, "pool": POOLS, "block": BLOCKS}
         named |= {"crop_mode": CROP_MODES, "interpolation": INTERPOLATIONS}
         for name, known in named.items():
-            value = getattr(self, name)
-            if value is not None and value not in known:
-                raise VitvizError(f"Given {name}={value!r}; expected one of {', '.join(known)}.")
+            if name in said and said[name] not in known:
+                raise VitvizError(f"Given {name}={said[name]!r}; expected one of {', '.join(known)}.")
         for name, most in (("crop_pct", 10.0), ("epsilon", 1.0)):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and 0 < value <= most):
+            value = said.get(name, most)
+            if not (isinstance(value, int | float) and 0 < value <= most):
                 raise VitvizError(f"Given {name}={value!r}; expected a number above 0 and up to {most:g}.")
 
     def __bool__(self) -> bool:
-        return any(getattr(self, one.name) is not None for one in fields(self))
+        return bool(self.said())
 
     def over(self, other: Given) -> Given:
         """The same, and of the other what this one says nothing about."""
@@ -206,8 +205,7 @@ def pools_of(model: nn.Module) -> list[str]:
 
 def block_in(model: nn.Module) -> str | None:
     """Where the norms of a model's blocks stand, as in `BLOCKS`; None for blocks of another kind."""
-    kinds = {kind: name for name, kind in BLOCKS.items()}
-    return kinds.get(type(model.blocks[0]))
+    return next((name for name, kind in BLOCKS.items() if kind is type(model.blocks[0])), None)
 
 
 def blocks_of(model: nn.Module) -> list[str]:

@@ -12,7 +12,6 @@ from einops import rearrange
 from torch import Tensor
 
 from vitviz.engine.reading.folder import refusing
-from vitviz.errors import CheckpointError
 
 _ROOTS = ("opt/target/", "params/img/", "params/", "")
 _ATTENTION = re.compile(r"MultiHeadDotProductAttention_\d/(query|key|value|out)/(kernel|bias)$")
@@ -34,24 +33,19 @@ def to_timm(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tensor],
     """The tensors in timm's layout, the number of heads, and sentences on what was left out.
 
     A representation layer (`pre_logits`) and the classifier that reads it are left out together, because timm
-    has no such layer and the classifier alone would answer nonsense. Raises CheckpointError for another
-    archive, and for one whose arrays are not shaped like Google's.
+    has no such layer and the classifier alone would answer nonsense. Raises CheckpointError for an archive
+    that `is_google`, but whose arrays are not shaped like Google's.
     """
     wrong = (
         f"{name} is named like one of Google's ViT archives, but its arrays are shaped otherwise ({{why}})."
     )
     # einops' error is a RuntimeError
     with refusing(f"{wrong} Download it again.", KeyError, ValueError, IndexError, RuntimeError):
-        return _converted(arrays, name)
+        return _converted(arrays)
 
 
-def _converted(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tensor], int, list[str]]:
-    root = next((root for root in _ROOTS if f"{root}embedding/kernel" in arrays), None)
-    if root is None:
-        raise CheckpointError(
-            f"{name} is not one of Google's ViT archives: it has no array embedding/kernel. "
-            "Expected are those of google-research/vision_transformer."
-        )
+def _converted(arrays: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], int, list[str]]:
+    root = next(root for root in _ROOTS if f"{root}embedding/kernel" in arrays)
     own = {key.removeprefix(root): value for key, value in arrays.items() if key.startswith(root)}
     notes = []
     if "pre_logits/kernel" in own:
@@ -109,8 +103,7 @@ def _block(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """One encoder block: queries, keys and values joined, heads flattened, kernels transposed."""
     joined: dict[str, dict[str, Tensor]] = {"weight": {}, "bias": {}}
     block: dict[str, Tensor] = {}
-    # The first norm is LayerNorm_0; the second is LayerNorm_2 in the paper's code and LayerNorm_1 in
-    # big_vision.
+    # The first norm is LayerNorm_0; the second LayerNorm_2 in the paper's code, LayerNorm_1 in big_vision.
     norms = sorted({part.partition("/")[0] for part in parts if part.startswith("LayerNorm_")})
     for part, value in parts.items():
         if found := _ATTENTION.match(part):

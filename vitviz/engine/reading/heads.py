@@ -20,8 +20,6 @@ from torch import Tensor
 _LAYERS = 6  # as many, spread evenly, are looked at
 _CLEAR = 15.0  # standard errors by which blocks have to stand out: untrained reach 2, trained 35 and more
 _AHEAD = 1.25  # times as much of the variance explained as by any other number of heads
-
-
 _USUAL = (64, 32, 16, 48, 80, 96, 128)  # dimensions a head, the paper's first
 _OTHERS = 6  # numbers of heads that are offered where none is usual
 

@@ -46,11 +46,9 @@ _RENAMED = [
     (r"^distillation_classifier\.", "head_dist."),
 ]
 _JOINED = {"attn.qkv": ("attn.q", "attn.k", "attn.v"), "mlp.fc1": ("mlp.gate_proj", "mlp.up_proj")}
-# What then still stands alone: biases of a layer whose keys have none, and the one projection of an MLP
-# without a gate.
+# What still stands alone: biases of a layer whose keys have none, the projection of an MLP without a gate.
 _ALONE = [(r"\.attn\.([qv])\.bias$", r".attn.\1_bias"), (r"\.mlp\.up_proj\.", ".mlp.fc1.")]
-# The pooler's layer is one that no classifier here reads; the mask token is for training; the index can be
-# computed.
+# No classifier here reads the pooler's layer; the mask token is for training; the index can be computed.
 _LEFT_OUT = re.compile(r"^(\w+\.)?(pooler\.dense\.|embeddings\.mask_token$)|relative_position_index$")
 
 

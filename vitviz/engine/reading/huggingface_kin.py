@@ -35,12 +35,20 @@ _DINOV3 = {
 class ClassAndMeanReadout(VisionTransformer):
     """Its classifier reads [class token, mean of the patches], as in transformers' DINOv2."""
 
+    def __init__(self, **args: Any):
+        super().__init__(**args)
+        self.head = nn.Linear(2 * self.embed_dim, self.num_classes)
+
     def pool(self, x: Tensor, pool_type: str | None = None) -> Tensor:
         return torch.cat([x[:, 0], x[:, self.num_prefix_tokens :].mean(dim=1)], dim=-1)
 
 
 class ClassOnlyReadout(VisionTransformerDistilled):
     """Has a distillation token, but its classifier reads the class token alone."""
+
+    def __init__(self, **args: Any):
+        super().__init__(**args)
+        self.head_dist = nn.Identity()
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         x = self.head_drop(x[:, 0])
@@ -52,15 +60,8 @@ def vit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
 
 
 def deit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
-    if "head_dist.weight" in tensors:
-        return partial(VisionTransformerDistilled, **args), _plain_entry(args)
-
-    def build() -> nn.Module:
-        model = ClassOnlyReadout(**args)
-        model.head_dist = nn.Identity()
-        return model
-
-    return build, _plain_entry(args)
+    kind = VisionTransformerDistilled if "head_dist.weight" in tensors else ClassOnlyReadout
+    return partial(kind, **args), _plain_entry(args)
 
 
 def dinov2(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
@@ -68,15 +69,8 @@ def dinov2(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
     args |= {"init_values": 1e-5, "reg_tokens": registers, "no_embed_class": registers > 0}
     if config.get("use_swiglu_ffn"):
         args |= {"mlp_layer": SwiGLUPacked, "act_layer": "silu"}
-    if not args["num_classes"]:
-        return partial(VisionTransformer, **args), _plain_entry(args)
-
-    def build() -> nn.Module:
-        model = ClassAndMeanReadout(**args)
-        model.head = nn.Linear(2 * args["embed_dim"], args["num_classes"])
-        return model
-
-    return build, _plain_entry(args)
+    kind = ClassAndMeanReadout if args["num_classes"] else VisionTransformer
+    return partial(kind, **args), _plain_entry(args)
 
 
 def beit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:

@@ -39,12 +39,13 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from vitviz.engine.reading.folder import stem
+from vitviz.engine.reading.folder import refusing, stem
 from vitviz.engine.reading.given import Given
-from vitviz.errors import CheckpointError, said
+from vitviz.errors import CheckpointError
 
 PATCH_ORDERS = ("row col channel", "channel row col")
-_STANDS_FOR = {"{layer}": r"(?P<layer>\d+)", "{head}": r"(?P<head>\d+)", "*": r"(?P<rest>.+)"}
+_STANDS_FOR = {"{layer}": ("layer", r"\d+"), "{head}": ("head", r"\d+"), "*": ("rest", ".+")}
+_STANDS = re.compile(r"\{layer\}|\{head\}|\*")
 _BIASED = re.compile(r"(.*\.)?(norm\w*|fc1|fc2|proj|head)\.weight$")
 
 
@@ -158,13 +159,9 @@ def _stacked(ours: str, parts: Mapping[tuple[int, int], tuple[str, Tensor]], kin
             f"{name}: its mapping stacks {ours} of {kinds} kinds of tensors, and the file has none for part"
             f" {missing[0] + 1}{f', head {missing[1]}' if heads > 1 else ''}. Mend [stack]."
         )
-    try:
+    shapes = ", ".join(f"{theirs} {tuple(tensor.shape)}" for theirs, tensor in parts.values())
+    with refusing(f"{name}: what its mapping stacks to {ours} does not fit: {shapes[:200]}.", RuntimeError):
         return torch.cat([parts[place][1] for place in sorted(parts)])
-    except RuntimeError as error:
-        shapes = ", ".join(f"{theirs} {tuple(tensor.shape)}" for theirs, tensor in parts.values())
-        raise CheckpointError(
-            f"{name}: what its mapping stacks to {ours} does not fit: {shapes[:200]}."
-        ) from error
 
 
 def _match(pattern: str, name: str) -> re.Match | None:
@@ -174,22 +171,16 @@ def _match(pattern: str, name: str) -> re.Match | None:
 @lru_cache(maxsize=4096)
 def _compiled(pattern: str) -> re.Pattern:
     """A pattern of a mapping; each placeholder once, a second one stands for the same."""
-    seen: set[str] = set()
-    expression = ""
-    for piece in re.split(r"(\{layer\}|\{head\}|\*)", pattern):
-        group = _STANDS_FOR.get(piece)
-        if piece in seen:
-            group = f"(?P={group[4:].split('>')[0]})"
-        expression += re.escape(piece) if group is None else group
-        seen |= {piece} if group else set()
+    expression = re.escape(pattern)
+    for placeholder, (group, kind) in _STANDS_FOR.items():
+        expression = expression.replace(re.escape(placeholder), f"(?P<{group}>{kind})", 1)
+        expression = expression.replace(re.escape(placeholder), f"(?P={group})")
     return re.compile(expression)
 
 
 def _filled(ours: str, match: re.Match) -> str:
-    for placeholder, name in (("{layer}", "layer"), ("{head}", "head"), ("*", "rest")):
-        value = match.groupdict().get(name)
-        ours = ours.replace(placeholder, value) if value is not None else ours
-    return ours
+    named = match.groupdict()
+    return _STANDS.sub(lambda found: named.get(_STANDS_FOR[found[0]][0], found[0]), ours)
 
 
 if sys.version_info >= (3, 11):
@@ -199,7 +190,6 @@ else:
 
 LARGEST = 1_000_000  # bytes of a mapping file
 MOST = 6  # placeholders in a name
-_STANDS = re.compile(r"\{layer\}|\{head\}|\*")
 _OTHER = re.compile(r"\{(?!(layer|head)\})|(?<!\{layer)(?<!\{head)\}")
 _TABLES = {"names": dict, "stack": dict, "transpose": list, "leave_out": list, "model": dict}
 _MODEL = ("heads", "epsilon", "activation", "pool", "block", "patch_order")
@@ -219,22 +209,18 @@ def mapping_beside(weights: Path) -> NameMap | None:
 def mapping_at(path: str | PathLike) -> NameMap:
     """The mapping in a file; CheckpointError for one that cannot be read or is none."""
     path = Path(path)
-    try:
+    reading = refusing(f"{path.name} cannot be read: {{said}}.", OSError)
+    with reading, refusing(f"{path.name} is no text in UTF-8. Save it again as such.", UnicodeDecodeError):
         if path.stat().st_size > LARGEST:
             raise CheckpointError(f"{path.name} has more than {LARGEST:,} bytes; a mapping is a few lines.")
         return parsed(path.read_text(encoding="utf-8"), path.name)
-    except OSError as error:
-        raise CheckpointError(f"{path.name} cannot be read: {said(error)}.") from error
-    except UnicodeDecodeError as error:
-        raise CheckpointError(f"{path.name} is no text in UTF-8. Save it again as such.") from error
 
 
 def parsed(text: str, name: str) -> NameMap:
     """A mapping from TOML; CheckpointError, with the line where the TOML is at fault, for what is none."""
-    try:
+    wrong = f"{name} is not valid TOML: {{said}}. Mend that line."
+    with refusing(wrong, tomllib.TOMLDecodeError, RecursionError):
         content = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise CheckpointError(f"{name} is not valid TOML: {said(error)}. Mend that line.") from error
     strange = [key for key, value in content.items() if not isinstance(value, _TABLES.get(key, ()))]
     texts = [
         *content.get("names", {}).values(), *content.get("transpose", ()), *content.get("leave_out", ()),

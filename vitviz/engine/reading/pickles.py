@@ -55,8 +55,7 @@ def unpickled(path: Path) -> Any:
     _require_harmless(path)
     try:
         with _UNPICKLING, torch.serialization.safe_globals([argparse.Namespace]):
-            # Never mapped into memory: where such a file is overwritten, the operating system ends the whole
-            # process.
+            # Never mapped into memory: one that is overwritten meanwhile would end the whole process.
             return torch.load(path, map_location="cpu", weights_only=True, mmap=False)
     except pickle.UnpicklingError as error:
         if not re.search(r"Unsupported (global|class|operand)|GLOBAL", str(error)):

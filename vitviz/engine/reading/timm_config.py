@@ -8,6 +8,7 @@ from typing import Any
 from timm.data import ImageNetInfo, infer_imagenet_subset
 from timm.models import PretrainedCfg, get_pretrained_cfg
 
+from vitviz.engine.reading.folder import refusing
 from vitviz.errors import CheckpointError
 from vitviz.record.sentence import Sentence
 
@@ -52,12 +53,9 @@ def default(architecture: str) -> dict[str, Any]:
     >>> default("deit_tiny_patch16_224")["mean"], default("vit_tiny_patch16_224")["mean"]
     ((0.485, 0.456, 0.406), (0.5, 0.5, 0.5))
     """
-    try:
+    unknown = f"timm has no checkpoint {architecture!r}. Leave out the part after the dot."
+    with refusing(unknown, RuntimeError):
         record = get_pretrained_cfg(architecture) or PretrainedCfg()
-    except RuntimeError as error:
-        raise CheckpointError(
-            f"timm has no checkpoint {architecture!r}. Leave out the part after the dot."
-        ) from error
     return {**asdict(record), "label_names": None, "label_descriptions": None}
 
 

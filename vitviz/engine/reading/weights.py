@@ -12,6 +12,7 @@ import operator
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from vitviz.engine.memory import is_shortage
 from vitviz.engine.reading import limits
-from vitviz.engine.reading.folder import is_index, shards
+from vitviz.engine.reading.folder import is_index, refusing, shards
 from vitviz.engine.reading.pickles import unpickled
 from vitviz.errors import CheckpointError, OutOfMemory, said
 
@@ -32,12 +33,9 @@ def require_whole(path: Path) -> None:
     """CheckpointError for a safetensors file that is not as large as its header says, or has none."""
     size = path.stat().st_size
     content, begin = _parsed(path)
-    try:
+    damaged = f"{path.name} is damaged: its header is none of safetensors. Download or save it again."
+    with refusing(damaged, KeyError, TypeError, IndexError, AttributeError):
         ends = [operator.index(entry["data_offsets"][1]) for entry in content.values()]
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise CheckpointError(
-            f"{path.name} is damaged: its header is none of safetensors. Download or save it again."
-        ) from error
     limits.require_few(ends, path)
     expected = begin + max(ends, default=0)
     if expected != size:
@@ -60,10 +58,8 @@ def _parsed(path: Path) -> tuple[dict[str, Any], int]:
                 " the weights again, without the rest."
             )
         text = file.read(length)
-    try:
+    with refusing(damaged, ValueError, RecursionError):
         content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(damaged) from error
     if isinstance(content, dict):  # else its readers find no tensors
         content.pop("__metadata__", None)
     return content, 8 + length
@@ -116,14 +112,11 @@ _WRAPPERS = (
 )  # fmt: skip
 _NESTED = 8  # wrappers around wrappers
 _COMPILED = re.compile(r"^((_orig_mod|module)\.)+")
-# Parts that only training needs: MAE's decoder, BEiT's guess at visual words, and the projection heads of
-# DINO and iBOT.
+# Parts that only training needs: MAE's decoder, BEiT's visual words, projection heads of DINO and iBOT.
 _TRAINING_ONLY = re.compile(r"^(decoder(_\w+)?(?=\.|$)|lm_head(?=\.)|(dino_|ibot_)?head\.(mlp|last_layer)\b)")
 
 
 class Read(NamedTuple):
-    """What is in a weights file."""
-
     tensors: dict[str, Tensor]  # as float32, integers as they are
     notes: list[str]  # sentences on what was left out
     sets: tuple[str, ...]  # the names of all its sets of weights, the one that was read first
@@ -205,7 +198,6 @@ def _alike(one: Mapping, other: Mapping) -> bool:
 
 
 def _content(path: Path) -> Any:
-    """What is in one file."""
     try:
         if path.suffix == ".safetensors":
             require_whole(path)
@@ -245,9 +237,7 @@ def _joined(index: Path) -> dict[str, Any]:
 
 
 def shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of a safetensors file or all its shards, by headers; empty for any other, and for
-    one that is damaged.
-    """
+    """Names and shapes in a safetensors file or all its shards, by headers; {} for another or damaged one."""
     try:
         if is_index(path):
             return {name: shape for shard in shards(path) for name, shape in shapes(shard).items()}
@@ -260,13 +250,11 @@ def shapes(path: Path) -> dict[str, tuple[int, ...]]:
 def bytes_held(path: Path) -> int:
     """The bytes of what is in a file, or in all shards of an index, once it is inflated."""
     own = sum(one.stat().st_size for one in (shards(path) if is_index(path) else [path]))
-    if path.suffix != ".npz":
-        return own
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return max(own, sum(entry.file_size for entry in archive.infolist()))
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
-        return own
+    if path.suffix == ".npz":
+        with suppress(OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
+            with zipfile.ZipFile(path) as archive:
+                return max(own, sum(entry.file_size for entry in archive.infolist()))
+    return own
 
 
 def _require_plain(tensors: Mapping[Any, Any], path: Path) -> None:
@@ -286,9 +274,7 @@ def _require_plain(tensors: Mapping[Any, Any], path: Path) -> None:
                 f"{path.name} holds {name} as a {kind} tensor where a dense one was expected. "
                 "Save tensor.to_dense() or tensor.dequantize(), best as .safetensors."
             )
-    limits.require_held(
-        sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()), path, bytes_held(path)
-    )
+    limits.require_held(sum(tensor.nbytes for tensor in tensors.values()), path, bytes_held(path))
 
 
 def _kind(tensor: Tensor) -> str:
@@ -308,10 +294,9 @@ def _plain(found: Any, path: Path, notes: list[str]) -> dict[str, Tensor]:
         )
     _require_plain(found, path)
     named = {_COMPILED.sub("", name): value for name, value in found.items()}
-    if any(name.startswith("backbone.") for name in named):
-        named = {name.removeprefix("backbone."): value for name, value in named.items()}
-    if named and all(name.startswith("model.") for name in named):  # as Lightning saves a module's model
-        named = {name.removeprefix("model."): value for name, value in named.items()}
+    for prefix, where in (("backbone.", any), ("model.", all)):  # as Lightning saves a module's model
+        if where(name.startswith(prefix) for name in named):
+            named = {name.removeprefix(prefix): value for name, value in named.items()}
     left_out = sorted({match[0] for name in named if (match := _TRAINING_ONLY.match(name))})
     if left_out:
         notes.append(f"Parts that only training needs were left out: {', '.join(left_out)}.")
