@@ -4,10 +4,10 @@ beartype.
 The rooms that compute are checked. The others have tests that hand them wrong shapes on purpose, to read the
 sentence that a user gets; a type error would come first.
 
-Tests run in as many processes as there are cores, up to four, and in one more where all tiers run: what opens
-a page waits for a third of its time. Each is given its share of the cores before torch is imported: threads of
-several processes on one core would spend their time waiting for one another.
-Each has a folder of its own for what Gradio writes, because a test counts what is in it.
+Tests run in as many processes as there are cores, up to four, and one more where all tiers run: what opens a
+page waits a third of its time. Each is given its share of the cores before torch is imported: threads of
+several processes on one core would spend their time waiting for one another. Each has a folder of its own for
+what Gradio writes, because a test counts what is in it.
 
 The tiers are markers (docs/testing.md): what opens a page or asks for the running app is marked by what it
 asks for, the rest says so itself, and a quick test that starts a program anyway is told.
