@@ -103,7 +103,9 @@ class Without(Shown):
         if "heads" in given:
             numbers["heads"] = [tuple(_numbers("heads", pair, 1)) for pair in given["heads"].split("_")]
         if "at" in numbers:
-            numbers["at"] = numbers["at"][0]
+            numbers["at"], *others = numbers["at"]
+            if others:
+                raise VitvizError(f"Given at={given['at'][:40]!r}; expected the number of one layer.")
         return cls(**{**given, **numbers})
 
 

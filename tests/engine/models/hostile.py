@@ -197,6 +197,10 @@ HOSTILE = {
         instructions(_BYTES.replace(b"__builtin__\nbytearray", b"torch\nFloatTensor")),
         "run code",
     ),
+    "a pickle of millions in the old form": (
+        instructions(_LEGACY + b"\x80\x02]" + b"K\x01a" * 1_200_000 + b".", zipped=False),
+        "instructions",
+    ),
     "a pickle of millions": (instructions(b"\x80\x02]" + b"K\x01a" * 1_200_000 + b"."), "instructions"),
     "holds itself": (pickled(holding_itself), "holds itself"),
     "expanded": (pickled(lambda state: {"a.weight": torch.zeros(1).expand(10**6, 10**6)}), "expanded"),

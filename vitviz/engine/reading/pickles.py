@@ -95,8 +95,8 @@ def _imports_of_streams(file: IO[bytes], path: Path) -> set[str]:
     for stream in range(_STREAMS):
         try:
             wanted |= set(_imports(file, path))
-        except ValueError:
-            if stream == 0:
+        except ValueError as error:
+            if stream == 0 or isinstance(error, CheckpointError):  # too long, in whichever it is
                 raise
             break
     return wanted

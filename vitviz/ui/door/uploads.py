@@ -123,8 +123,8 @@ class Quota:
                     continue
                 if os.path.realpath(path) not in self._kept:
                     found.append((about.st_mtime, about.st_size, path))
-            old = not names and time.time() - os.lstat(folder).st_mtime > LIFETIME
-            if old and folder != get_upload_folder():
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # gone meanwhile, or in use again
+                old = not names and time.time() - os.lstat(folder).st_mtime > LIFETIME
+                if old and folder != get_upload_folder():
                     os.rmdir(folder)
         return found

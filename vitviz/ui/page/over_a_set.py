@@ -108,7 +108,8 @@ class OverASet:
 
     def one(self, state: dict, event: gr.EventData) -> list:
         """`single` for the page."""
-        return self.single(state, str((event._data or {}).get("view") or ""))
+        data = event._data if isinstance(event._data, dict) else {}
+        return self.single(state, str(data.get("view") or ""))
 
     def single(self, state: dict, slug: str) -> list:
         """State, figures and panel with the one picture again."""
