@@ -50,6 +50,7 @@ def heeding_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+PATIENCE = 60_000  # ms that anything is waited for: five seconds are a fast and idle machine's
 STARTS = 90  # s that an app may take to start; 10 by itself, four times that beside much else
 
 
@@ -134,7 +135,7 @@ def browser():
     if executable is None:
         reason = "no Chromium and Playwright on this machine: the page is not tested in a browser"
         pytest.fail(reason) if os.environ.get("VITVIZ_REQUIRE_ALL") else pytest.skip(reason)
-    expect.set_options(timeout=30_000)  # as all else is waited for: five seconds are a fast machine's
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=executable, args=FLAGS)
         yield launched
@@ -150,6 +151,7 @@ class Window:
 
     def __init__(self, browser, first: bool = False, **options):
         self.context = browser.new_context(accept_downloads=True, **options)
+        self.context.set_default_timeout(PATIENCE)
         self.context.add_init_script(nothing.SCRIPT)
         if not first:
             self.context.add_init_script("try { localStorage.setItem('vitviz-welcomed', '1') } catch {}")
@@ -242,7 +244,7 @@ def open_page(browser, server, windows):
     assert elsewhere == [], f"requests to other hosts: {elsewhere}"
 
 
-def ready(page, view: str, timeout: float = 30_000) -> str:
+def ready(page, view: str, timeout: float = PATIENCE) -> str:
     """Waits until a view has been drawn, and returns the picture's key."""
     mark = page.locator(f"#vitviz-{view} [data-ready]").first
     mark.wait_for(state="visible", timeout=timeout)

@@ -25,7 +25,7 @@ def test_no_click_moves_a_drawing(open_page, width, height):
     for view in (view.slug for view in walked(page, [named[slug] for slug in clicked])):
         if view == "trial":
             page.locator("#vitviz-trial [data-tried]:not([data-tried=''])").wait_for(
-                state="attached", timeout=120_000
+                state="attached", timeout=300_000
             )
         page.wait_for_timeout(500)
         before = page.evaluate(PLACES, view)

@@ -48,7 +48,7 @@ def test_a_second_checkpoint_stands_on_the_same_axes_and_the_training_too(open_p
     np.testing.assert_allclose(np.reshape(one, (9, 9)), np.reshape(other, (9, 9)).T, atol=1e-6)
     page.locator("#vitviz-compared [data-name=against]").get_by_text("Its training").click()
     followed = f"() => ((view) => view.data.matrix && {DRAWN}.cols.length > 9)({VIEW})"
-    page.wait_for_function(followed, timeout=120_000)  # seventeen steps look at twenty pictures
+    page.wait_for_function(followed, timeout=300_000)  # seventeen steps look at twenty pictures
 
 
 def test_a_set_of_ones_own_can_be_compared(open_page, tmp_path):
@@ -92,7 +92,7 @@ def test_a_training_says_how_far_it_is_and_can_be_stopped(open_page):
     page.unroute_all()
     go.click()
     followed = f"() => ((view) => view.data.matrix && {DRAWN}.cols.length === {count})({VIEW})"
-    page.wait_for_function(followed, timeout=120_000)
+    page.wait_for_function(followed, timeout=300_000)
     expect(go).to_be_hidden()
     expect(canvas.first).to_be_visible()
     steps = [int(one.split("=")[-1]) for one in asked[4:]]

@@ -142,5 +142,5 @@ def test_a_guess_is_drawn_first_and_told_how_far_it_was_off(open_page):
     page.mouse.up()
     expect(view.locator(".vv-legends")).to_contain_text("your guess")
     view.get_by_role("button", name="Start the experiment").click()
-    expect(said).to_contain_text("percentage points on average", timeout=120_000)
+    expect(said).to_contain_text("percentage points on average", timeout=300_000)
     expect(view.locator(".vv-chart polyline")).to_have_count(3)

@@ -30,7 +30,7 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
     expect(trying).to_have_text("1 of 15: Blob in the centre", timeout=60_000)
     assert page.locator(WHOLE).count() == 0
     held.let_go()
-    page.locator(WHOLE).wait_for(state="attached", timeout=120_000)
+    page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
     expect(page.locator("#vitviz-trial .vv-verdict")).to_contain_text("is best here")
     rows = page.locator("#vitviz-trial .vv-ranking tbody tr")
     assert rows.count() == 15
@@ -86,7 +86,7 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
     page.set_viewport_size({"width": 1280, "height": 720})
     for asked in ("", "&lang=zh-CN", "&lang=ko", "&present=1", "&lang=ko&present=1"):
         page.goto(re.sub(r"\?.*", "", page.url) + f"?tab=trial&sample=coffee{asked}")
-        page.locator(WHOLE).wait_for(state="attached", timeout=120_000)
+        page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
         page.wait_for_timeout(500)
         below = view.locator(".vv-below").bounding_box()
         seen = [".vv-ranking tbody tr >> nth=14", *[".vv-tried-map canvas"] * ("present" in asked)]
@@ -111,7 +111,7 @@ def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
     width = page.evaluate("document.documentElement.scrollWidth")
     assert width <= 390, "nothing juts out of a phone's window"
     go.click()
-    page.locator(WHOLE).wait_for(state="attached", timeout=120_000)
+    page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
 
 
 def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
@@ -126,7 +126,7 @@ def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
     page.locator(".vv-set-way select").select_option("black")
     page.locator(".vv-set .vv-go").click()
     view = page.locator("#vitviz-trial")
-    expect(view.locator(".vv-trying")).to_have_text("Over the set of 2 pictures.", timeout=120_000)
+    expect(view.locator(".vv-trying")).to_have_text("Over the set of 2 pictures.", timeout=300_000)
     expect(view.locator(".vv-verdict")).to_contain_text("Over 2 pictures")
     rows = view.locator(".vv-ranking tbody tr:visible")
     expect(rows).to_have_count(13)
@@ -164,7 +164,7 @@ def test_a_set_can_be_stopped_and_keeps_the_pictures_that_were_on_trial(open_pag
     page.locator(".vv-set .vv-go").click()
     stop = page.locator(".vv-set .vv-go")
     some = re.compile(r"Over the set of \d+ pictures\.")
-    expect(view.locator(".vv-trying")).to_have_text(some, timeout=120_000)
+    expect(view.locator(".vv-trying")).to_have_text(some, timeout=300_000)
     stop.click()
     expect(stop).to_have_text("Average", timeout=60_000)
     page.wait_for_timeout(3000)  # what was on its way has arrived
