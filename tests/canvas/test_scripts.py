@@ -108,7 +108,7 @@ def test_every_name_that_a_module_imports_is_exported_where_it_lies(path):
 def test_modules_lie_under_an_address_that_changes_with_any_of_them(monkeypatch):
     before = modules.base()
     assert re.fullmatch("gradio_api/vitviz/modules/[0-9a-f]{16}/", before)
-    changed = {**modules._sources(), "canvas/tip.js": "changed"}
+    changed = {**modules._sources(), "canvas/map.js": "changed"}
     modules.base.cache_clear()
     monkeypatch.setattr(modules, "_sources", lambda: changed)
     try:
