@@ -29,7 +29,7 @@ from tests.engine.models import hostile
 from tests.engine.models.probe import faults, probed
 
 COUNTS = {
-    "checkpoints": 265,
+    "checkpoints": 264,
     "offered": len(hostile.HOSTILE),
     "pictures": 150,
     "zips": 50,

@@ -53,9 +53,10 @@ def test_every_view_is_drawn(opened, looked, view):
     assert frame.locator(".vv-error").is_hidden() and frame.locator(".vv-note").is_hidden()
     wide = "(one) => one.getBoundingClientRect().width"
     assert max(frame.evaluate(f"[...document.querySelectorAll('.vv canvas, .vv svg')].map({wide})")) > 60
-    tall = frame.evaluate("document.documentElement.offsetHeight")
-    assert abs(page.evaluate("document.querySelector('iframe').offsetHeight") - tall) < 8, (
-        "nothing is cut off"
+    # nothing is cut off; what is drawn first may be of another height than what stays
+    page.wait_for_function(
+        "() => { const frame = document.querySelector('iframe');"
+        " return Math.abs(frame.offsetHeight - frame.contentDocument.documentElement.offsetHeight) < 8 }"
     )
     assert frame.evaluate("document.documentElement.scrollWidth <= innerWidth + 1")
 
