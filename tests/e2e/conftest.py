@@ -104,15 +104,9 @@ class Server:
 
 
 def chromium() -> str | None:
-    """The browser of this machine."""
-    return next(
-        (
-            found
-            for name in ("chromium", "chromium-browser", "google-chrome")
-            if (found := shutil.which(name))
-        ),
-        None,
-    )
+    """The browser of this machine; the shell is the same without windows of its own, a sixth faster."""
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    return next(filter(None, map(shutil.which, names)), None)
 
 
 @pytest.fixture(scope="session")

@@ -38,13 +38,6 @@ class Deadly:
         return MEASURES["distance"].of(seen)
 
 
-class Holder:
-    """Somebody else's work, which keeps a core."""
-
-    def held(self):
-        return True
-
-
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
     folder, random = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
@@ -109,6 +102,12 @@ def test_where_others_hold_all_cores_one_process_does_it_and_says_so(
     cluster, pictures, inspector, monkeypatch
 ):
     from vitviz.surveys import cluster as own
+
+    class Holder:
+        """Somebody else's work, which keeps a core; being local, it is sent whole, and imports nothing."""
+
+        def held(self):
+            return True
 
     monkeypatch.setattr(own, "WAITS", 2.0)
     holders = [ray.remote(num_cpus=1)(Holder).remote() for _ in range(2)]
