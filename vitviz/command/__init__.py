@@ -19,10 +19,8 @@ program = typer.Typer(
         " over whole data sets."
     ),
 )
-program.command("survey", help=survey.HELP)(survey.survey)
-program.command("figure", help=figure.HELP)(figure.figure)
-program.command("video", help=video.HELP)(video.video)
-program.command("checkpoints")(checkpoints.checkpoints)
+for command in (survey.survey, figure.figure, video.video, checkpoints.checkpoints):
+    program.command()(command)
 _OWN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 

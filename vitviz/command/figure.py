@@ -8,22 +8,6 @@ from typer import Argument, Option
 from vitviz.command.checkpoints import Checkpoint, Device, Weights
 from vitviz.errors import VitvizError
 
-HELP = """One view of one picture as SVG, PDF or PNG for print, with its caption beside it as text.
-
-VIEW is a view's name in the page's links, such as rollout, or explorer for attention; any other is answered
-with the list of all. PICTURE is a file, or the name of a sample such as chelsea; filters, positions and
-compared, which is over parts of the sample photographs, need none.
-
-\b
-Examples:
-  vitviz figure rollout photo.jpg -o rollout.svg
-  vitviz figure explorer chelsea --set layer=3 --set head=2 --detail -o attention.pdf
-  vitviz figure filters -c vit_base_patch16_224 --width 86 --dpi 600 -o filters.png
-
-Settings are those of the page, by the names in its links; layers and heads count from 1, patches from 0.
-Without -o the file lies in this folder, named by view, checkpoint and settings.
-"""
-
 Given = Annotated[
     list[str] | None, Option("--set", "-s", help="A setting, such as fusion=max; may be repeated.")
 ]
@@ -51,8 +35,22 @@ def figure(
     device: Device = "auto",
     weights: Weights = None,
 ) -> None:
-    """Draws it and says where it lies."""
-    settings = dict(setting_of(one) for one in given or ())
+    """One view of one picture as SVG, PDF or PNG for print, with its caption beside it as text.
+
+    VIEW is a view's name in the page's links, such as rollout, or explorer for attention; any other is
+    answered with the list of all. PICTURE is a file, or the name of a sample such as chelsea; filters,
+    positions and compared, which is over parts of the sample photographs, need none.
+
+    \b
+    Examples:
+      vitviz figure rollout photo.jpg -o rollout.svg
+      vitviz figure explorer chelsea --set layer=3 --set head=2 --detail -o attention.pdf
+      vitviz figure filters -c vit_base_patch16_224 --width 86 --dpi 600 -o filters.png
+
+    Settings are those of the page, by the names in its links; layers and heads count from 1, patches from 0.
+    Without -o the file lies in this folder, named by view, checkpoint and settings.
+    """
+    settings = settings_of(given)
     import vitviz
 
     photo, trace = _photo(picture), None
@@ -69,12 +67,12 @@ def figure(
     print(f"{path}, {path.with_suffix('.txt')}")
 
 
-def setting_of(text: str) -> tuple[str, str]:
-    """The name and value of a setting as it is typed; VitvizError where there is no sign between them."""
-    name, sign, value = text.partition("=")
-    if not sign:
-        raise VitvizError(f"Given --set {text}; expected name=value, such as --set fusion=max.")
-    return name, value
+def settings_of(given: list[str] | None) -> dict[str, str]:
+    """Settings as they are typed, by name; VitvizError for one without a sign between name and value."""
+    for text in given or ():
+        if "=" not in text:
+            raise VitvizError(f"Given --set {text}; expected name=value, such as --set fusion=max.")
+    return dict(text.split("=", 1) for text in given or ())
 
 
 def _photo(picture: str):

@@ -15,35 +15,6 @@ from vitviz.errors import VitvizError
 NAMES = tuple(
     "distance prefix_mass entropy skip similarity ledger lens accuracy trial smallest_part words".split()
 )
-
-HELP = """Averages over pictures, with standard errors, a row a picture and a report.
-
-SOURCE is a folder of pictures, a folder with one folder a class, a list in .csv or .parquet (columns path
-and label), a webdataset .tar or a folder of them, or hf:NAME[:SPLIT] for a data set of the hub.
-
-\b
-Examples:
-  vitviz survey photos/ --out report/
-  vitviz survey imagenet/val --checkpoint vit_base_patch16_224 \\
-      --measure distance --measure accuracy --limit 1000 --seed 0 --out report/
-
-Ended at any moment, the same command goes on where it was. Pictures that cannot be read are listed in
-skipped.csv.
-
-\b
-Measures:
-  distance     how far each head looks, in pixels (figure 7 right of the paper)
-  prefix_mass  the attention that each head spends on class token and registers
-  entropy      how many tokens each head spreads over, in nats
-  skip         how much longer the skip is than the branch beside it, by layer
-  similarity   how alike the tokens of any two depths are (CKA)
-  ledger       each head's and MLP's share of the answer's logit
-  lens         by depth, how often the answer is there already
-  accuracy     how often the answer is right; needs labels
-  trial        how well maps of relevance predict what the model loses, beside chance
-  smallest_part  how few edges the answer needs, by share and at random
-  words        what each head writes, in words; for CLIP, SigLIP and their kin
-"""
 PROGRESS = "{n_fmt} of {total_fmt} pictures, {rate_noinv_fmt}, {remaining} left"
 
 
@@ -85,7 +56,7 @@ def survey(
     ] = None,
     words: Annotated[
         Path | None,
-        typer.Option(help="For words: sentences to choose from, one a line. Default: 200 plain words."),
+        Option(help="For words: sentences to choose from, one a line. Default: 200 plain words."),
     ] = None,
     size: Annotated[
         int | None, Option(help="Side of the model's input in pixels. Default: as trained.", min=1)
@@ -101,7 +72,34 @@ def survey(
         bool, Option("--json", help="Print averages and settings as JSON; progress goes to stderr.")
     ] = False,
 ) -> None:
-    """Runs a survey to its end and says where its files are."""
+    """Averages over pictures, with standard errors, a row a picture and a report.
+
+    SOURCE is a folder of pictures, a folder with one folder a class, a list in .csv or .parquet (columns path
+    and label), a webdataset .tar or a folder of them, or hf:NAME[:SPLIT] for a data set of the hub.
+
+    \b
+    Examples:
+      vitviz survey photos/ --out report/
+      vitviz survey imagenet/val --checkpoint vit_base_patch16_224 \\
+          --measure distance --measure accuracy --limit 1000 --seed 0 --out report/
+
+    Ended at any moment, the same command goes on where it was. Pictures that cannot be read are listed in
+    skipped.csv.
+
+    \b
+    Measures:
+      distance     how far each head looks, in pixels (figure 7 right of the paper)
+      prefix_mass  the attention that each head spends on class token and registers
+      entropy      how many tokens each head spreads over, in nats
+      skip         how much longer the skip is than the branch beside it, by layer
+      similarity   how alike the tokens of any two depths are (CKA)
+      ledger       each head's and MLP's share of the answer's logit
+      lens         by depth, how often the answer is there already
+      accuracy     how often the answer is right; needs labels
+      trial        how well maps of relevance predict what the model loses, beside chance
+      smallest_part  how few edges the answer needs, by share and at random
+      words        what each head writes, in words; for CLIP, SigLIP and their kin
+    """
     unknown = [name for name in measure or () if name not in NAMES]
     if unknown:  # before torch is imported and a checkpoint loaded
         raise VitvizError(f"There is no measure {unknown[0]!r}; expected of {', '.join(NAMES)}.")

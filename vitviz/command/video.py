@@ -7,20 +7,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from vitviz.command.checkpoints import Checkpoint, Device, Weights
-from vitviz.command.figure import Given, setting_of
+from vitviz.command.figure import Given, settings_of
 from vitviz.errors import VitvizError
-
-HELP = """A view of every frame of a video, as a film (.mp4, .gif) or a table (.csv: a row a frame with its
-number, time, answer, probability, and flicker, the mean change of the map from the frame before).
-
-SOURCE is an MP4, MOV, WebM, MKV, AVI, GIF or animated WebP file.
-
-\b
-Examples:
-  vitviz video walk.mp4 -o walk-rollout.mp4
-  vitviz video walk.mp4 --view tokens --set show=components --start 2 --stop 6 --step 3 -o walk.gif
-  vitviz video walk.mp4 --view evidence -o walk.csv
-"""
 
 
 def video(
@@ -38,8 +26,18 @@ def video(
     device: Device = "auto",
     weights: Weights = None,
 ) -> None:
-    """Writes it and says where it lies."""
-    settings = dict(setting_of(one) for one in given or ())
+    """A view of every frame of a video, as a film (.mp4, .gif) or a table (.csv: a row a frame with its
+    number, time, answer, probability, and flicker, the mean change of the map from the frame before).
+
+    SOURCE is an MP4, MOV, WebM, MKV, AVI, GIF or animated WebP file.
+
+    \b
+    Examples:
+      vitviz video walk.mp4 -o walk-rollout.mp4
+      vitviz video walk.mp4 --view tokens --set show=components --start 2 --stop 6 --step 3 -o walk.gif
+      vitviz video walk.mp4 --view evidence -o walk.csv
+    """
+    settings = settings_of(given)
     if out.suffix.lower() not in (".mp4", ".gif", ".csv"):
         raise VitvizError(f"Given {out.name}; expected a film's name in .mp4 or .gif, or a table's in .csv.")
     import vitviz

@@ -177,17 +177,15 @@ def by_layer(
     low, most = float(known.min(initial=0.0)), float(known.max(initial=0.0))
     if error is not None:
         more["said"] = tuple(spoken(*pair, unit) for pair in zip(values.flat, spread.flat, strict=True))
+    band = None if error is None else ((values - spread).ravel(), (values + spread).ravel())
     if values.ndim == 1:
         more.setdefault("of", {"layer" if first else "depth": depth})
-        band = None if error is None else (values - spread, values + spread)
         series = (Series(depth, values, line=True, dots=True, band=band, **more),)
     else:
         heads = values.shape[1]
-        each = {"layer": np.repeat(depth, heads), "head": np.tile(np.arange(heads), len(depth)) + 1}
-        more.setdefault("of", each)
-        band = None if error is None else ((values - spread).ravel(), (values + spread).ravel())
-        places = np.repeat(depth, heads), values.ravel()
-        dots = Series(*places, Sentence("one head"), dots=True, band=band, **more)
+        layers = np.repeat(depth, heads)
+        more.setdefault("of", {"layer": layers, "head": np.tile(np.arange(heads), len(depth)) + 1})
+        dots = Series(layers, values.ravel(), Sentence("one head"), dots=True, band=band, **more)
         mean = Series(depth, values.mean(axis=1), Sentence("mean of the heads"), GREY, line=True)
         series = (dots, mean)
     across = (first - 0.6, first + len(values) - 0.4)

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from einops import rearrange
 from jaxtyping import Float, UInt8
 
 from vitviz.analyses.filters import display_scaled
 from vitviz.figures.chart import Chart, by_layer, ends
 from vitviz.figures.colormaps import coloured
 from vitviz.figures.encode import encoded
-from vitviz.figures.overlay import enlarged
+from vitviz.figures.overlay import overlay
 from vitviz.notebook.results import Name
 from vitviz.record.classes import probabilities
 
@@ -98,8 +99,8 @@ def bounds(values: np.ndarray, diverging: bool = False) -> tuple[float, float, s
 
 
 def squares(
-    values: Float[np.ndarray, "row col"], low: float, high: float, colours: str
-) -> UInt8[np.ndarray, "row col 3"]:
+    values: Float[np.ndarray, "*shape"], low: float, high: float, colours: str
+) -> UInt8[np.ndarray, "*shape 3"]:
     """A pixel a number; mid-grey where there is none."""
     pixels = coloured(np.nan_to_num(values), low, high, colours)
     pixels[~np.isfinite(values)] = 128
@@ -127,11 +128,10 @@ def drawn(tensor: Any, what: Name) -> str:
 def over(values: Any, said: str, picture: np.ndarray | None = None, diverging: bool = False) -> str:
     """A map of patches with its colour bar: over its picture where that is known, else in squares."""
     values = np.asarray(values, dtype=np.float64)
-    look = bounds(values, diverging)
+    low, high, colours = look = bounds(values, diverging)
     pixels = squares(values, *look)
     if picture is not None and np.isfinite(values).all():
-        tinted = squares(enlarged(values, picture.shape[:2]), *look).astype(np.float32)
-        pixels = np.rint(picture + 0.6 * (tinted - picture)).astype(np.uint8)
+        pixels = overlay(picture, values, colours=colours, low=low, high=high)
     drawn = image(pixels, f"map of {values.shape[0]} × {values.shape[1]} patches: {said}", WIDTH)
     return f"<div>{drawn}{scale(*look, said, WIDTH)}</div>"
 
@@ -171,8 +171,7 @@ def _mosaic(values: np.ndarray, what: Name) -> str:
     """Each patch's own map, where the patch stands."""
     rows, cols = values.shape[:2]
     look = bounds(values)
-    each = values.reshape(rows * cols, *values.shape[2:])
-    tiles = np.stack([squares(one, *look) for one in each])
+    tiles = squares(rearrange(values, "row col row2 col2 -> (row col) row2 col2"), *look)
     whole = image(_tiled(tiles, cols, gap=1), f"{rows} × {cols} maps", 480)
     return f"{whole}{scale(*look, what.unit)}"
 
@@ -208,10 +207,7 @@ def _answers(values: np.ndarray, what: Name) -> str:
 
 def _tiled(tiles: np.ndarray, across: int, gap: int) -> np.ndarray:
     """Pictures of one size in rows, with a grey line between them."""
-    count, height, width, _ = tiles.shape
-    down = -(-count // across)
-    whole = np.full((down * (height + gap) - gap, across * (width + gap) - gap, 3), 128, np.uint8)
-    for place, tile in enumerate(tiles):
-        top, left = (place // across) * (height + gap), (place % across) * (width + gap)
-        whole[top : top + height, left : left + width] = tile
-    return whole
+    spare = ((0, -len(tiles) % across), (0, gap), (0, gap), (0, 0))
+    spaced = np.pad(tiles, spare, constant_values=128)
+    whole = rearrange(spaced, "(down across) row col rgb -> (down row) (across col) rgb", across=across)
+    return whole[:-gap, :-gap]

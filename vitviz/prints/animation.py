@@ -31,6 +31,7 @@ from vitviz.views.printing import NOTHING_GROWS, Asked, Film, joined
 
 if TYPE_CHECKING:
     from vitviz.engine import Frame, Inspector
+    from vitviz.figures.paper.sheet import Reel
     from vitviz.views import Subject, View
 
 
@@ -50,23 +51,7 @@ FAITHFUL = [  # nearly without loss, with the colours of any screen, and playabl
     *("-color_primaries", "bt709", "-color_trc", "bt709", "-movflags", "+faststart"),
 ]
 
-Frames = Sequence[UInt8[np.ndarray, "tall wide 3"]]
 Told = Callable[[int, int], None]
-
-
-def written(
-    frames: Frames, form: str, seconds: float, told: Told = lambda done, of: None, rate: float = 0.0
-) -> bytes:
-    """The film as a file: each frame for `seconds` (0.1 to 5, in tenths), the last three times as long; of a
-    video so many a second as `rate` says, where it is one.
-
-    Both sides of the frames are even. `told` is called after each frame with how many are done, of how many.
-    VitvizError for a form or time that does not exist, and where there is no encoder.
-    """
-    checked(form, seconds)
-    each = round(RATE * seconds)
-    times = [1] * len(frames) if rate else [each] * (len(frames) - 1) + [HELD * each]
-    return (_mp4 if form == "mp4" else _gif)(frames, times, rate or RATE, told)
 
 
 def checked(form: str, seconds: float) -> None:
@@ -77,28 +62,28 @@ def checked(form: str, seconds: float) -> None:
         raise VitvizError(f"Given {seconds!r} seconds for each frame; expected 0.1 to 5.")
 
 
-def _each(frames: Frames, told: Told) -> Iterator[UInt8[np.ndarray, "tall wide 3"]]:
-    for number in range(len(frames)):
-        yield frames[number]
-        told(number + 1, len(frames))
+def _each(reel: Reel, told: Told) -> Iterator[UInt8[np.ndarray, "tall wide 3"]]:
+    for number in range(len(reel)):
+        yield reel[number]
+        stopping.check()
+        told(number + 1, len(reel))
 
 
-def _mp4(frames: Frames, times: list[int], rate: float, told: Told) -> bytes:
+def _mp4(reel: Reel, times: list[int], rate: float, told: Told) -> bytes:
     try:
         from imageio_ffmpeg import get_ffmpeg_exe, write_frames
 
         get_ffmpeg_exe()
     except (ImportError, RuntimeError):  # not there, or without an encoder for this machine
         raise VitvizError(MISSING) from None
-    tall, wide, _ = frames[0].shape
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "film.mp4"
         form = {"fps": rate, "quality": None, "codec": "libx264", "macro_block_size": 2}
         said = {"ffmpeg_log_level": "error", "output_params": FAITHFUL}
-        encoder = write_frames(str(path), (wide, tall), **form, **said)
+        encoder = write_frames(str(path), reel.size, **form, **said)
         try:
             encoder.send(None)
-            for frame, count in zip(_each(frames, told), times, strict=True):
+            for frame, count in zip(_each(reel, told), times, strict=True):
                 for _ in range(count):
                     encoder.send(np.ascontiguousarray(frame))
         except OSError as error:  # there is none, or it has ended
@@ -110,21 +95,21 @@ def _mp4(frames: Frames, times: list[int], rate: float, told: Told) -> bytes:
         return path.read_bytes()
 
 
-def _gif(frames: Frames, times: list[int], rate: float, told: Told) -> bytes:
-    colours = _colours(frames)
+def _gif(reel: Reel, times: list[int], rate: float, told: Told) -> bytes:
+    colours = _colours(reel)
     none = Image.Dither.NONE  # dots would be read as numbers
-    drawn = (Image.fromarray(frame).quantize(palette=colours, dither=none) for frame in _each(frames, told))
+    drawn = (Image.fromarray(frame).quantize(palette=colours, dither=none) for frame in _each(reel, told))
     file = io.BytesIO()
     lasting = [round(1000 * count / rate) for count in times]
     next(drawn).save(file, "GIF", save_all=True, append_images=drawn, duration=lasting, loop=0)
     return file.getvalue()
 
 
-def _colours(frames: Frames) -> Image.Image:
+def _colours(reel: Reel) -> Image.Image:
     """256 colours for all frames, found from a few of them, the first and the last among these."""
-    seen = sorted({round(at) for at in np.linspace(0, len(frames) - 1, SEEN)})
-    step = max(1, -(-frames[0].shape[1] // WIDE))
-    found = [frames[number][::step, ::step] for number in seen]
+    seen = sorted({round(at) for at in np.linspace(0, len(reel) - 1, SEEN)})
+    step = max(1, -(-reel.size[0] // WIDE))
+    found = [reel[number][::step, ::step] for number in seen]
     return Image.fromarray(np.concatenate(found)).quantize(256, Image.Quantize.MEDIANCUT)
 
 
@@ -158,18 +143,19 @@ class Animation:
     def file(
         self, form: str, width: int = 960, seconds: float = 0.8, told: Told = lambda done, of: None
     ) -> bytes:
-        """Any of them by its name, and "txt" for the caption; VitvizError for what does not exist.
+        """Any of them by its name, and "txt" for the caption; VitvizError for what does not exist, and where
+        there is no encoder.
 
-        `width` is even, from 320 to 1920 pixels; `seconds` 0.1 to 5. `told` hears how many frames are done.
+        `width` is even, from 320 to 1920 pixels; `seconds` 0.1 to 5, in tenths. `told` hears how many frames
+        are done, of how many.
         """
         if form == "txt":
             return self.caption.encode()
-
-        def drawn(done: int, of: int) -> None:
-            stopping.check()
-            told(done, of)
-
-        return written(self._reel(width), form, seconds, drawn, self.rate)
+        reel = self._reel(width)
+        checked(form, seconds)
+        each = round(RATE * seconds)
+        times = [1] * len(reel) if self.rate else [each] * (len(reel) - 1) + [HELD * each]
+        return (_mp4 if form == "mp4" else _gif)(reel, times, self.rate or RATE, told)
 
     def picture(self, number: int, width: int = 960) -> UInt8[np.ndarray, "tall wide 3"]:
         """A frame, counted from 0, as it stands in the film."""
@@ -189,7 +175,7 @@ class Animation:
         shown = base64.b64encode(self.gif(width=640)).decode()
         return f'<img alt="" src="data:image/gif;base64,{shown}">'
 
-    def _reel(self, width: int) -> Any:
+    def _reel(self, width: int) -> Reel:
         checked_width(width)
         first = self.frames[0]
         say, plates = partial(translated, tag=first.language), [frame.plate for frame in self.frames]

@@ -23,7 +23,7 @@ import numpy as np
 from vitviz.errors import VitvizError
 from vitviz.figures.encode import encoded
 from vitviz.prints.bundle import bundled
-from vitviz.prints.figure import RETOUCHED, looked_at, upload_of
+from vitviz.prints.figure import RETOUCHED, looked_at, spelled, upload_of
 from vitviz.record.sentence import Sentence, said, travelling
 from vitviz.record.shown import Shown
 from vitviz.record.trace import Trace
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from vitviz.engine import Inspector
 
 MOST = 1_000  # values of a setting that may be live by default
-Texts = dict[str, str]
+Texts = Mapping[str, str]  # every setting, as its text in an address
+Domains = dict[str, tuple[str, ...]]  # the values of settings that are live
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 STYLE = """
 :root { --body-text-color: #1f2937; --background-fill-primary: #fff; --border-color-primary: #d7dce3;
@@ -107,14 +108,18 @@ def cell_of(
     if language not in NAMES:
         raise VitvizError(f"Given language={language!r}; expected one of {', '.join(NAMES)}.")
     upload, subject = pictures(subject, image)
-    held = Held.of(shown, subject, dict(given), live, megabytes * 2**20, seconds)
+    texts, domains, fixed = _held(shown, subject, given, live, megabytes * 2**20, seconds)
     told = {**framed(subject, shown.slug), **declared(shown, subject), "key": "cell", "scene": "cell"}
-    told |= {"controls": held.controls(told["controls"]), "files": [], "summary": shown.summary(subject)}
+    told |= {"files": [], "summary": shown.summary(subject)}
+    for one in told["controls"]:  # which begin with what is given
+        text = texts[one["name"]]
+        one["default"] = float(text) if one["kind"] in ("slider", "whole") else text
     strokes = subject.seen.retouched.text() if subject.seen else ""
     lead = [shown.words.what, shown.words.how]
     lead += [travelling(Sentence(RETOUCHED, what=strokes))] if strokes else []
-    data = {"value": told, "lead": lead, "fixed": held.fixed, "parts": {**upload, **held.parts()}}
-    return Cell(shown.slug, _page(shown.slug, data, language), held.fixed)
+    parts = {**upload, **_parts(shown, subject, texts, domains)}
+    data = {"value": told, "lead": lead, "fixed": fixed, "parts": parts}
+    return Cell(shown.slug, _page(shown.slug, data, language), fixed)
 
 
 def _page(slug: str, data: dict[str, Any], language: str) -> str:
@@ -141,59 +146,37 @@ def _page(slug: str, data: dict[str, Any], language: str) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Held:
-    """A view's items as a cell carries them. `fixed`: settings that an item depends on, held at one value."""
-
-    view: View
-    subject: Subject
-    given: Texts  # every setting, as its text in an address
-    live: Mapping[str, tuple[str, ...]]  # a setting's values
-    fixed: tuple[str, ...]
-
-    @classmethod
-    def of(
-        cls, view: View, subject: Subject, asked: Texts, live: Iterable[str] | None, room: float,
-        seconds: float,
-    ) -> Held:  # fmt: skip
-        """As much as `room` (bytes) and `seconds` allow; VitvizError for a setting or value that is none."""
-        about = subject.about
-        view.settings(asked, about)
-        given = {one.name: _text(asked.get(one.name, one.start(about))) for one in view.controls}
-        depended = {name for item in _drawn(view, subject, given) for name in item.depends}
-        named = {one.name: one for one in view.controls if one.name in depended}
-        kept = [name for name in named if subject.original or name != DIFFERENCE.name]
-        wanted = kept if live is None else list(live)
-        domains = {}
-        for name in wanted:
-            values = view.likely(subject, name) or _domain(named.get(name), name, about, live is not None)
-            domains |= {name: values} if given.get(name) in values else {}
-        if live is None:
-            domains = _fitting(view, subject, given, domains, room, seconds)
-        return cls(view, subject, given, domains, tuple(name for name in kept if name not in domains))
-
-    def controls(self, described: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The settings as the script is told them, beginning with the given values."""
-
-        def begun(one: dict[str, Any]) -> float | str:
-            text = self.given[one["name"]]
-            return float(text) if one["kind"] in ("slider", "whole") else text
-
-        return [{**one, "default": begun(one)} for one in described]
-
-    def parts(self) -> dict[str, dict[str, Any]]:
-        """Every address that the script can ask, with its array, or with the sentence that refuses it."""
-        found = {}
-        for item in _drawn(self.view, self.subject, self.given):
-            for values in product(*(self.live.get(name, (self.given[name],)) for name in item.depends)):
-                texts = {**self.given, **dict(zip(item.depends, values, strict=True))}
-                found[address(self.view, item, texts)] = _packed(_array(self.view, self.subject, item, texts))
-        return found
+def _held(
+    view: View, subject: Subject, given: Texts, live: Iterable[str] | None, room: float, seconds: float
+) -> tuple[Texts, Domains, tuple[str, ...]]:
+    """Every setting, those that are live as far as `room` (bytes) and `seconds` allow, and those that an item
+    depends on but are held at one value. VitvizError for a setting or value that is none.
+    """
+    about = subject.about
+    view.settings(given, about)
+    texts = {one.name: spelled(one, given.get(one.name, one.start(about))) for one in view.controls}
+    depended = {name for item in _drawn(view, subject, texts) for name in item.depends}
+    named = {one.name: one for one in view.controls if one.name in depended}
+    kept = [name for name in named if subject.original or name != DIFFERENCE.name]
+    domains = {}
+    for name in kept if live is None else live:
+        values = view.likely(subject, name) or _domain(named.get(name), name, about, live is not None)
+        domains |= {name: values} if texts.get(name) in values else {}
+    if live is None:
+        domains = _fitting(view, subject, texts, domains, room, seconds)
+    return texts, domains, tuple(name for name in kept if name not in domains)
 
 
-def address(view: View, item: Item, texts: Texts) -> str:
-    """As canvas/cell.js names it."""
-    return f"cell/{view.slug}/{item.name}?" + "&".join(f"{name}={texts[name]}" for name in item.depends)
+def _parts(view: View, subject: Subject, given: Texts, domains: Domains) -> dict[str, dict[str, Any]]:
+    """Every address that the script can ask, with its array, or with the sentence that refuses it."""
+    found = {}
+    for item in _drawn(view, subject, given):
+        for values in product(*(domains.get(name, (given[name],)) for name in item.depends)):
+            asked = dict(zip(item.depends, values, strict=True))
+            query = "&".join(f"{name}={value}" for name, value in asked.items())
+            array = _array(view, subject, item, {**given, **asked})
+            found[f"cell/{view.slug}/{item.name}?{query}"] = _packed(array)  # as canvas/cell.js names it
+    return found
 
 
 def pictures(subject: Subject, image: Any) -> tuple[dict[str, dict[str, Any]], Subject]:
@@ -222,9 +205,8 @@ def _drawn(view: View, subject: Subject, given: Texts) -> list[Item]:
 
 
 def _fitting(
-    view: View, subject: Subject, given: Texts, domains: dict[str, tuple[str, ...]], room: float,
-    seconds: float,
-) -> dict[str, tuple[str, ...]]:  # fmt: skip
+    view: View, subject: Subject, given: Texts, domains: Domains, room: float, seconds: float
+) -> Domains:
     """Without the settings of most values, until all that is live fits."""
     cost = {}
     for item in _drawn(view, subject, given):
@@ -256,17 +238,12 @@ def _domain(control: Control | None, name: str, about: About, asked: bool) -> tu
         values = range(control.minimum, int(about.number(control.maximum)) + 1)
     elif isinstance(control, Query):
         values = ["auto", "mean", *about.grid.prefix_names, *range(about.grid.patches)]
-    found = tuple(map(_text, values)) if len(values) <= MOST else ()
+    found = tuple(spelled(control, one) for one in values) if len(values) <= MOST else ()
     if asked and not found:
         raise VitvizError(
             f"Given live={name!r}; expected settings that the numbers depend on, with at most {MOST} values."
         )
     return found
-
-
-def _text(value: Any) -> str:
-    """As the browser writes it: 1 and not 1.0."""
-    return f"{round(value, 6):g}" if isinstance(value, float) else str(value)
 
 
 def _array(view: View, subject: Subject, item: Item, texts: Texts) -> np.ndarray | VitvizError:

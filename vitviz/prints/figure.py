@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -38,12 +38,13 @@ RETOUCHED = "The photograph was retouched: {what}."
 LONGEST = 140  # characters of a file's name
 
 
-def caption_of(
-    view: View, subject: Subject, settings: Mapping[str, Any], second: Subject | None = None,
-    language: str = "en", picture: str = "", shown: Sequence[str] = (),
+def _caption(
+    view: View, subject: Subject, settings: Mapping[str, Any], asked: Asked, plate: Plate,
+    second: Subject | None,
 ) -> str:  # fmt: skip
-    """What is shown, of which `picture`: panels, settings, definition (LaTeX), limits, source, citation."""
-    say = partial(translated, tag=language)
+    """What is shown, of which picture: panels, settings, definition (LaTeX), limits, source, citation."""
+    say = partial(translated, tag=asked.language)
+    shown = [panel.title for row in plate.rows for panel in row if getattr(panel, "title", "")]
     checkpoint, trace, grid = subject.inspector.checkpoint, subject.trace, subject.grid
     beside = {} if second is None else {"name": second.checkpoint, "known": _known(second)}
     told = {"height": grid.pixels[0], "width": grid.pixels[1], "rows": grid.rows, "cols": grid.cols}
@@ -58,7 +59,7 @@ def caption_of(
     parts = [
         f"{say(view.title)}, {subject.checkpoint}. {say(view.words.what)}",
         say(joined(*shown)) + "." if shown else "",
-        _photograph(subject, picture) if view.needs is Needs.RUN and trace is not None else "",
+        _photograph(subject, asked.picture) if view.needs is Needs.RUN and trace is not None else "",
         Sentence(RETOUCHED, what=strokes) if strokes else "",
         Sentence("Checkpoint: {name} ({known}).", name=subject.checkpoint, known=_known(subject)),
         Sentence("Beside it: {name} ({known}).", **beside) if beside else "",
@@ -210,10 +211,8 @@ class Figure:
         resolution.
         """
         path = Path(path)
-        data = self.file(path.suffix.lower().removeprefix("."), width, dpi)
-        path.write_bytes(data)
-        if path.suffix.lower() != ".txt":
-            path.with_suffix(".txt").write_text(self.caption, encoding="utf-8")
+        path.write_bytes(self.file(path.suffix.lower().removeprefix("."), width, dpi))
+        path.with_suffix(".txt").write_text(self.caption, encoding="utf-8")
         return path
 
     def _repr_svg_(self) -> str:
@@ -322,13 +321,11 @@ def printed(view: View, subject: Subject, settings: Mapping[str, Any], asked: As
     language = asked.language
     if language not in NAMES:
         raise VitvizError(f"There is no language {language!r}; expected one of {', '.join(NAMES)}.")
-    reason = view.refused(subject)
-    if reason:
+    if reason := view.refused(subject):
         raise VitvizError(reason)
     plate = view.plate(subject, settings, asked)
     second = subject.beside if plate.second else None
-    shown = [panel.title for row in plate.rows for panel in row if getattr(panel, "title", "")]
-    caption = caption_of(view, subject, settings, second, language, asked.picture, shown)
+    caption = _caption(view, subject, settings, asked, plate, second)
     title = f"{translated(view.title, language)} · {subject.checkpoint}"
     name = name_of(view, subject, settings, asked.detail, second, asked.picture)
     return Figure(plate, name, caption, title, asked.dark, language)

@@ -1,5 +1,6 @@
 """The letters of a figure for print: the font, a text's width, where it is folded, how a number is said."""
 
+import re
 from collections.abc import Sequence
 from functools import cache
 
@@ -18,7 +19,9 @@ FOUND = {  # the first of these that is installed
         " NanumGothic, NanumBarunGothic, UnDotum"
     ).split(", "),
 }
+SIGNS = "\u3000-\u9fff\uff00-\uffef"  # of Chinese, each of which may end a line with the marks behind it
 CLOSING = "，。、；：！？）》」』】”’％%"
+PIECES = re.compile(f"[^ {SIGNS}]*[ {SIGNS}][{CLOSING}]*|[^ {SIGNS}]+")  # of a text, that may end a line
 
 
 @cache
@@ -54,7 +57,7 @@ class Letters:
     def folded(self, text: str, room: float, size: float | None = None) -> list[str]:
         """The text in lines that fit into `room` mm; between words, or between signs where there are none."""
         lines = [""]
-        for part in _parts(text):
+        for part in PIECES.findall(text):
             longer = lines[-1] + part
             if lines[-1].strip() and self.width(longer.rstrip(), size) > room:
                 lines.append(part.lstrip())
@@ -69,17 +72,3 @@ class Letters:
         while text and self.width(text + "…", size) > room:
             text = text[:-1]
         return text.rstrip(" ,·") + "…"
-
-
-def _parts(text: str) -> list[str]:
-    """Pieces that may end a line: words with their space, signs of Chinese each with the mark behind it."""
-    parts, word = [], ""
-    for sign in text:
-        if sign in CLOSING and not word and parts:
-            parts[-1] += sign
-            continue
-        word += sign
-        if sign == " " or "\u3000" <= sign <= "\u9fff" or "\uff00" <= sign <= "\uffef":
-            parts.append(word)
-            word = ""
-    return [*parts, word] if word else parts

@@ -44,17 +44,9 @@ class Pen:
     ):  # fmt: skip
         self.letters, self.ink, self.say, self._dense = letters, ink, say, dense
         figure.set_facecolor(ink.paper)
-        self._bounds = (width, height)
-        self._axes = figure.add_axes((0, 0, 1, 1))
+        self._axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))  # pictures change none
         self._axes.set_axis_off()
         self._order = itertools.count(1)  # what is drawn later lies above
-
-    def done(self) -> None:
-        """Sets the sheet's own millimetres, which pictures would have changed."""
-        width, height = self._bounds
-        self._axes.set_xlim(0, width)
-        self._axes.set_ylim(height, 0)
-        self._axes.set_aspect("auto")
 
     def text(
         self, x: float, y: float, text: str, size: float | None = None, align: str = "left",

@@ -110,8 +110,6 @@ class Plate:
 def steady(plates: Sequence[Plate]) -> list[Plate]:
     """The same plates, panel by panel with the widest range of any: colours and places can be compared.
 
-    >>> import numpy as np
-    >>> from vitviz.figures.paper.plates import Map, Scale
     >>> made = [Plate(((Map(values=np.eye(2), scale=Scale("viridis", 0, most, "")),),)) for most in (1, 3)]
     >>> [plate.rows[0][0].scale.high for plate in steady(made)]
     [3, 3]

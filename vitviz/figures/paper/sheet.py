@@ -90,7 +90,6 @@ def painted(pen: Pen, plate: Plate, layout: Layout) -> None:
     top = layout.height - EDGE - layout.lines * layout.line
     for i, note in enumerate(layout.notes):
         pen.text(EDGE, top + (i + 0.5) * layout.line, note, quiet=True)
-    pen.done()
 
 
 FORMATS = ("svg", "pdf", "png")
