@@ -123,7 +123,6 @@ class Evidence(Tabled):
 
     @property
     def total(self) -> float:
-        """The sum of all lines."""
         return self.heads.sum().item() + sum(self.constants.values())
 
     @property
